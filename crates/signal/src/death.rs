@@ -1,0 +1,53 @@
+//! The word that says that a partner is gone.
+
+use crate::primitive::{AtomicU64, Ordering};
+
+/// A word that is 0 while all partners live, and names the dead one afterwards.
+///
+/// Whoever watches the partners (a launcher with a pidfd, a runner whose task panicked) calls
+/// [`declare`](DeathWord::declare); every wait whose [`Policy`](crate::Policy) names the word looks at
+/// it again at least ten times a second, so nobody waits for the dead. It may stand in shared memory.
+///
+/// ```
+/// use std::time::Duration;
+/// use syncline_signal::{DeathWord, Policy, Signal, WaitError};
+///
+/// let (never, death) = (Signal::new(0), DeathWord::new());
+/// death.declare(7);
+/// let policy = Policy::default().watching(&death);
+/// assert_eq!(never.wait_until(1, &policy, None), Err(WaitError::Dead { who: 7 }));
+/// ```
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct DeathWord(AtomicU64);
+
+impl DeathWord {
+    /// All live.
+    #[must_use]
+    pub fn new() -> Self {
+        DeathWord(AtomicU64::new(0))
+    }
+
+    /// Declares `who` dead. The first declaration stays.
+    pub fn declare(&self, who: u32) {
+        // Release: what the declarer wrote before (a message, say) is seen by whoever reads the word.
+        // Pairs with the Acquire in `who`.
+        let _ = self.0.compare_exchange(0, u64::from(who) + 1, Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// Who is dead, if anybody is.
+    #[must_use]
+    pub fn who(&self) -> Option<u32> {
+        // Acquire: pairs with the Release in `declare`.
+        match self.0.load(Ordering::Acquire) {
+            0 => None,
+            who => Some((who - 1) as u32),
+        }
+    }
+}
+
+impl Default for DeathWord {
+    fn default() -> Self {
+        Self::new()
+    }
+}

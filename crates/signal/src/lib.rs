@@ -1,0 +1,36 @@
+//! The monotone word that everything in Syncline waits on.
+//!
+//! * [`Signal`]: a 63-bit number that only grows, in any memory, that threads and processes wait on.
+//! * [`PaddedSignal`]: the same, alone on its cache lines.
+//! * [`Policy`]: how to wait: pause, then yield, then sleep.
+//! * [`DeathWord`]: the word that says that a partner is gone, rechecked by every wait that names it.
+//! * [`SpinLock`]: a word for critical sections of a few instructions.
+//!
+//! A signal is never reset. That removes the races of flags that are: a waiter that comes late still
+//! finds what it waited for, and a raiser never has to know whether the last round has been seen.
+//!
+//! ```
+//! use syncline_signal::{Policy, Signal};
+//!
+//! let ready = Signal::new(0);
+//! std::thread::scope(|s| {
+//!     s.spawn(|| ready.raise_to(3));
+//!     assert!(ready.wait_until(2, &Policy::default(), None).unwrap() >= 2);
+//! });
+//! ```
+
+mod death;
+mod futex;
+pub mod plant;
+mod policy;
+pub mod primitive;
+mod signal;
+mod spinlock;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+
+pub use death::DeathWord;
+pub use policy::Policy;
+pub use signal::{PaddedSignal, Signal, WaitError};
+pub use spinlock::{SpinGuard, SpinLock};

@@ -21,7 +21,6 @@
 
 mod death;
 mod futex;
-pub mod plant;
 mod policy;
 pub mod primitive;
 mod signal;
@@ -34,3 +33,4 @@ pub use death::DeathWord;
 pub use policy::Policy;
 pub use signal::{PaddedSignal, Signal, WaitError};
 pub use spinlock::{SpinGuard, SpinLock};
+pub use syncline_trace::plant;

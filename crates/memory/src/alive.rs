@@ -1,0 +1,218 @@
+//! Who is alive: a parent watches its children, and children watch their parent.
+//!
+//! ```text
+//!   parent  -- ProcessWatch (pidfd) -->            child
+//!           <-- LifelineEnd (end of file) --
+//! ```
+//!
+//! Both answers come from a descriptor and not from a process number, so neither is ever about a
+//! stranger who was given the number of the dead, and neither needs the watched side's help.
+//!
+//! Why not `PR_SET_PDEATHSIG` for the children: the signal follows the *thread* that made the
+//! child. It comes when that thread ends though the parent lives on, it is cleared by exec of a
+//! set-user-id program, and it is lost if the parent dies before the child asks for it. A pipe
+//! has none of these: its write end closes when the parent's last thread is gone, however the
+//! parent died, and a child that looks late still sees it closed.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, PidfdFlags};
+
+use crate::{Error, Result};
+
+/// Watches one process for its exit.
+///
+/// A process counts as exited when all its threads have, whether or not its parent has collected
+/// its status yet. Watching does not collect it: that stays with the parent.
+///
+/// # Examples
+/// ```
+/// use std::process::Command;
+/// use syncline_memory::ProcessWatch;
+///
+/// let mut child = Command::new("true").spawn()?;
+/// let watch = ProcessWatch::new(child.id())?;
+/// assert!(watch.wait_exit(None)?);
+/// child.wait()?;
+/// assert!(watch.has_exited()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct ProcessWatch {
+    pidfd: OwnedFd,
+    pid: u32,
+}
+
+impl ProcessWatch {
+    /// Begins to watch the process with that number.
+    ///
+    /// Called by its parent before it collects the child's status: until then the number cannot
+    /// go to another process. From here on the watch is about this very process for ever.
+    ///
+    /// # Errors
+    /// [`Error::Process`]: with `ESRCH` if there is no such process, else if no descriptor is left.
+    pub fn new(pid: u32) -> Result<ProcessWatch> {
+        let known = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let opened = known
+            .ok_or(Errno::SRCH)
+            .and_then(|known| rustix::process::pidfd_open(known, PidfdFlags::empty()));
+        match opened {
+            Ok(pidfd) => Ok(ProcessWatch { pidfd, pid }),
+            Err(errno) => Err(Error::Process { op: "watch", pid, source: errno.into() }),
+        }
+    }
+
+    /// The number of the watched process.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether the process has exited. Does not block.
+    ///
+    /// # Errors
+    /// [`Error::Process`] if the kernel has no memory left to answer.
+    pub fn has_exited(&self) -> Result<bool> {
+        self.wait_exit(Some(Instant::now()))
+    }
+
+    /// Waits until the process has exited (`true`) or the deadline has passed (`false`).
+    ///
+    /// Without a deadline it waits as long as it takes. Signals do not cut it short.
+    ///
+    /// # Errors
+    /// [`Error::Process`] if the kernel has no memory left to answer.
+    pub fn wait_exit(&self, deadline: Option<Instant>) -> Result<bool> {
+        wait_ready(self.pidfd.as_fd(), PollFlags::IN, deadline).map_err(|errno| Error::Process {
+            op: "poll",
+            pid: self.pid,
+            source: errno.into(),
+        })
+    }
+}
+
+impl AsFd for ProcessWatch {
+    /// For a caller's own poll: readable when the process has exited.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+}
+
+/// Maker of lifelines: see [`Lifeline::pair`].
+#[derive(Debug)]
+pub struct Lifeline;
+
+impl Lifeline {
+    /// Makes a lifeline: the parent holds the keeper, and hands the end to its children.
+    ///
+    /// Both are closed on exec, so only a child that is given the end on purpose has it; one end
+    /// serves any number of children. A child made by fork *without* exec inherits the keeper too,
+    /// and must drop it at once, or it keeps its own lifeline whole. (Any child is in that state for
+    /// the moment between its fork and its exec.)
+    ///
+    /// # Errors
+    /// [`Error::Lifeline`] if no descriptors are left.
+    ///
+    /// # Examples
+    /// ```
+    /// use syncline_memory::Lifeline;
+    ///
+    /// let (keeper, end) = Lifeline::pair()?;
+    /// assert!(!end.is_cut()?);
+    /// drop(keeper); // or the death of the process that holds it
+    /// assert!(end.wait_cut(None)?);
+    /// # Ok::<(), syncline_memory::Error>(())
+    /// ```
+    pub fn pair() -> Result<(LifelineKeeper, LifelineEnd)> {
+        match rustix::pipe::pipe_with(PipeFlags::CLOEXEC) {
+            Ok((end, keeper)) => Ok((LifelineKeeper { _pipe: keeper }, LifelineEnd { pipe: end })),
+            Err(errno) => Err(Error::Lifeline { op: "make", source: errno.into() }),
+        }
+    }
+}
+
+/// The parent's part of a lifeline. The line is cut when it is dropped or its process dies.
+#[derive(Debug)]
+pub struct LifelineKeeper {
+    _pipe: OwnedFd,
+}
+
+/// The children's part of a lifeline: tells whether its keeper is gone.
+///
+/// The parent hands it down as a descriptor, for example as a standard stream
+/// (`Command::stdin(end.into_fd())`) or as a copy without close-on-exec whose number the child is
+/// told; the child takes it back with [`from_fd`](Self::from_fd).
+#[derive(Debug)]
+pub struct LifelineEnd {
+    pipe: OwnedFd,
+}
+
+impl LifelineEnd {
+    /// Takes back an end that was handed down as a descriptor.
+    ///
+    /// # Errors
+    /// [`Error::WrongDescriptor`] if it is not the read end of a pipe: such a descriptor would
+    /// never tell of a death. [`Error::Lifeline`] if the system cannot say what it is.
+    pub fn from_fd(pipe: OwnedFd) -> Result<LifelineEnd> {
+        let inspect = |errno: Errno| Error::Lifeline { op: "inspect", source: errno.into() };
+        let stat = rustix::fs::fstat(&pipe).map_err(inspect)?;
+        let flags = rustix::fs::fcntl_getfl(&pipe).map_err(inspect)?;
+        let fifo = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
+        if !fifo || flags & OFlags::RWMODE != OFlags::RDONLY {
+            let expected = "the read end of a lifeline";
+            return Err(Error::WrongDescriptor { fd: pipe.as_raw_fd(), expected });
+        }
+        Ok(LifelineEnd { pipe })
+    }
+
+    /// Gives up the descriptor, to be handed to a child.
+    pub fn into_fd(self) -> OwnedFd {
+        self.pipe
+    }
+
+    /// Whether the keeper is gone. Does not block.
+    ///
+    /// # Errors
+    /// [`Error::Lifeline`] if the kernel has no memory left to answer.
+    pub fn is_cut(&self) -> Result<bool> {
+        self.wait_cut(Some(Instant::now()))
+    }
+
+    /// Waits until the keeper is gone (`true`) or the deadline has passed (`false`).
+    ///
+    /// Without a deadline it waits as long as it takes. Signals do not cut it short.
+    ///
+    /// # Errors
+    /// [`Error::Lifeline`] if the kernel has no memory left to answer.
+    pub fn wait_cut(&self, deadline: Option<Instant>) -> Result<bool> {
+        // Hang-up is always reported, so no event need be asked for. Nobody writes to the pipe.
+        wait_ready(self.pipe.as_fd(), PollFlags::empty(), deadline)
+            .map_err(|errno| Error::Lifeline { op: "poll", source: errno.into() })
+    }
+}
+
+impl AsFd for LifelineEnd {
+    /// For a copy to hand down, or for a caller's own poll: hangs up when the line is cut.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+}
+
+/// Polls until an event comes (`true`) or the deadline has passed (`false`).
+fn wait_ready(fd: BorrowedFd<'_>, events: PollFlags, deadline: Option<Instant>) -> rustix::io::Result<bool> {
+    loop {
+        // What is left is computed anew after each signal. A time too long for the system to
+        // express is as good as no deadline.
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        match rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, events)], timeout.as_ref()) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(errno),
+        }
+    }
+}

@@ -1,0 +1,492 @@
+//! One owned mapping of bytes: heap, shared between processes, or a window of a file.
+//!
+//! | made by | bytes are | seen by | system object |
+//! |---|---|---|---|
+//! | [`Segment::heap`] | zero | this process | anonymous private pages |
+//! | [`Segment::shared`], [`Segment::from_fd`] | zero at first | whoever holds the descriptor | memfd |
+//! | [`Segment::file`] | the file's | whoever maps or reads the file | the file's page cache |
+//!
+//! ```text
+//!   base                       as_ptr                    as_ptr + len      base + mapped
+//!    | page . . . | page . . .  |########## segment ###########|  . . . page |
+//!    |<-------- lead ---------->|<------------ len ----------->|
+//! ```
+//!
+//! `lead` is the file offset within its page, or the way to the next 2 MiB boundary for huge
+//! pages; otherwise it is 0. All the `unsafe` of the crate is in this file.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+
+use rustix::fs::{FileType, MemfdFlags, Mode, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{self, MapFlags, ProtFlags};
+
+use crate::{Error, Result};
+
+/// Size and alignment of a huge page on x86-64 and on aarch64 with 4 KiB pages.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// How a file-backed segment may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Its bytes may be read. Writing to them is a fault.
+    Read,
+    /// Its bytes may be read and written; what is written reaches the file.
+    ReadWrite,
+}
+
+/// The pages that a heap segment asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// The machine's ordinary pages.
+    Small,
+    /// Transparent huge pages, if the kernel has any: advice, not a demand. The segment begins on a
+    /// 2 MiB boundary either way.
+    Huge,
+}
+
+/// What the kernel is told about a range of a segment. No advice ever changes a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Advice {
+    /// No expectation: undoes `Sequential` and `Random`.
+    Normal,
+    /// Reads will go upwards: read far ahead.
+    Sequential,
+    /// Reads will jump: do not read ahead.
+    Random,
+    /// Reads will come soon: start to bring the pages in, and do not wait for them.
+    WillNeed,
+    /// Not needed soon: unmap the pages that lie wholly inside the range.
+    ///
+    /// Shared and file segments keep their bytes in the page cache, and the next touch maps them
+    /// again. A heap segment has no other copy, so there this advice does nothing.
+    DontNeed,
+    /// Bring the pages in and map them for reading, and return when that is done.
+    ///
+    /// A page that cannot be brought in (the file was truncated, the disk failed) is an error here
+    /// instead of a bus error at a later touch. Before Linux 5.14 this does nothing.
+    PopulateRead,
+    /// As `PopulateRead`, and ready to be written: a file system that has no room for a hole in
+    /// the file says so here.
+    PopulateWrite,
+}
+
+/// What stands behind a mapping.
+enum Backing {
+    Heap,
+    Shared(OwnedFd),
+    File,
+}
+
+/// An owned mapping of bytes, unmapped when dropped.
+///
+/// A segment has a fixed length and a fixed address, and moving the `Segment` does not move its
+/// bytes. Length 0 is allowed everywhere: no mapping is made then.
+///
+/// # Safety of what is built on it
+/// This type hands out a raw pointer and nothing else. Whoever makes a reference from it answers
+/// for three things: the bytes are within `len`, the reference does not outlive the segment, and
+/// nobody (no thread, no other process that maps the same descriptor or file) writes to them in
+/// the meantime unless they are atomics or cells. The kernel adds a fourth for files: if somebody
+/// truncates the file, touching the lost pages is a bus error ([`Advice::PopulateRead`] finds out
+/// beforehand).
+///
+/// # Examples
+/// ```
+/// use syncline_memory::{Pages, Segment};
+///
+/// let segment = Segment::heap(1 << 20, Pages::Huge)?;
+/// // SAFETY: the segment is that long and private, zeroed bytes are valid bytes, and `bytes` is
+/// // the only reference and ends before the segment does.
+/// let bytes = unsafe { std::slice::from_raw_parts_mut(segment.as_ptr(), segment.len()) };
+/// assert!(bytes.iter().all(|&byte| byte == 0));
+/// bytes[12] = 34;
+/// # Ok::<(), syncline_memory::Error>(())
+/// ```
+pub struct Segment {
+    /// First mapped byte, on a page boundary; dangling if `mapped` is 0.
+    base: *mut u8,
+    /// Bytes mapped from `base`: a multiple of the page, or 0.
+    mapped: usize,
+    /// Bytes from `base` to the segment's first byte.
+    lead: usize,
+    len: usize,
+    access: Access,
+    backing: Backing,
+}
+
+// SAFETY: a `Segment` owns its mapping, which belongs to the process and not to a thread; its
+// methods read only its own fields and the mapping may be unmapped by any thread.
+unsafe impl Send for Segment {}
+// SAFETY: as above; `&Segment` gives out a raw pointer, and using that is unsafe at its user's.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// Makes a segment of zeroed memory, private to this process.
+    ///
+    /// `len` is in bytes. The segment begins on a page boundary, or on a 2 MiB boundary with
+    /// [`Pages::Huge`]. Pages are taken when first touched, on the memory node of whoever touches
+    /// them.
+    ///
+    /// # Errors
+    /// [`Error::Segment`] if there is no address space or memory left, [`Error::TooLong`] if `len`
+    /// cannot be rounded up to pages.
+    pub fn heap(len: usize, pages: Pages) -> Result<Segment> {
+        if len == 0 {
+            return Ok(Segment::empty(Access::ReadWrite, Backing::Heap));
+        }
+        // The kernel aligns to pages only, so huge pages take room to align in. The room is
+        // never touched and never trimmed: it costs addresses, not memory.
+        let slack = match pages {
+            Pages::Small => 0,
+            Pages::Huge => HUGE_PAGE - page_size(),
+        };
+        let mapped = page_ceil(len)
+            .and_then(|whole| whole.checked_add(slack))
+            .ok_or(Error::TooLong { offset: 0, len: len as u64 })?;
+        // SAFETY: the address is null, so the kernel picks fresh pages and no memory in use changes.
+        let base = unsafe {
+            mm::mmap_anonymous(ptr::null_mut(), mapped, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+        }
+        .map_err(refused("map", 0, len))?
+        .cast::<u8>();
+        let lead = match pages {
+            Pages::Small => 0,
+            Pages::Huge => base.addr().wrapping_neg() % HUGE_PAGE,
+        };
+        let access = Access::ReadWrite;
+        let segment = Segment { base, mapped, lead, len, access, backing: Backing::Heap };
+        if pages == Pages::Huge {
+            // SAFETY: the range lies in the mapping just made, and the advice changes no byte.
+            // A kernel without huge pages refuses, and then small ones it is.
+            let _ = unsafe { mm::madvise(segment.as_ptr().cast(), mapped - lead, mm::Advice::LinuxHugepage) };
+        }
+        Ok(segment)
+    }
+
+    /// Makes a segment of zeroed memory that other processes can attach to by its descriptor.
+    ///
+    /// It has no name to guess: it is a memfd with mode 0600, closed on exec, and gone when the
+    /// last process that maps it or holds its descriptor is gone. Its length is sealed, so nobody
+    /// can truncate it under its users. To share it, pass [`fd`](Self::fd) to another process
+    /// (as a standard stream of a child, by clearing close-on-exec on a copy, or over a socket),
+    /// which calls [`from_fd`](Self::from_fd).
+    ///
+    /// # Errors
+    /// [`Error::Segment`] if the system has no descriptor, memory or address space left.
+    ///
+    /// # Examples
+    /// ```
+    /// use syncline_memory::Segment;
+    ///
+    /// let mine = Segment::shared(4096)?;
+    /// let fd = mine.fd().expect("a shared segment has a descriptor").try_clone_to_owned()?;
+    /// let theirs = Segment::from_fd(fd)?;
+    /// // SAFETY: both pointers are good for 4096 bytes, and only this thread uses them.
+    /// unsafe {
+    ///     mine.as_ptr().write(7);
+    ///     assert_eq!(theirs.as_ptr().read(), 7);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shared(len: usize) -> Result<Segment> {
+        let fd = make_memfd(len as u64).map_err(refused("make shared memory of", 0, len))?;
+        Segment::map_shared(fd, len)
+    }
+
+    /// Attaches to a shared segment by its descriptor, which the segment keeps.
+    ///
+    /// The descriptor comes from [`shared`](Self::shared) in another process, or from a file of
+    /// shared memory that somebody else made. The length is the file's length now.
+    ///
+    /// # Errors
+    /// [`Error::WrongDescriptor`] if it is a pipe, a socket or the like; [`Error::Segment`] if it is
+    /// not open for reading and writing, or if it cannot be mapped.
+    pub fn from_fd(fd: OwnedFd) -> Result<Segment> {
+        let stat = rustix::fs::fstat(&fd).map_err(refused("attach to", 0, 0))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            let expected = "a shared segment";
+            return Err(Error::WrongDescriptor { fd: fd.as_raw_fd(), expected });
+        }
+        let file_len = stat.st_size as u64;
+        let len = usize::try_from(file_len).map_err(|_| Error::TooLong { offset: 0, len: file_len })?;
+        Segment::map_shared(fd, len)
+    }
+
+    /// Maps a window of a file, beginning at any byte.
+    ///
+    /// `offset` and `len` are in bytes. The mapping is shared: writes through it reach the file
+    /// (`fsync` on the file makes them durable), and others' writes show. The segment outlives
+    /// `file`, and keeps no descriptor.
+    ///
+    /// # Errors
+    /// [`Error::PastEnd`] if a regular file ends before the window does; [`Error::Segment`] if
+    /// `file` is not open for `access`, or if it cannot be mapped.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::io::Write;
+    /// use syncline_memory::{Access, Segment};
+    ///
+    /// let mut file = tempfile::tempfile()?;
+    /// file.write_all(b"header, then data")?;
+    /// let segment = Segment::file(&file, 13, 4, Access::Read)?;
+    /// // SAFETY: the segment is 4 bytes long, and nobody writes to the file.
+    /// assert_eq!(unsafe { std::slice::from_raw_parts(segment.as_ptr(), 4) }, b"data");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn file(file: &impl AsFd, offset: u64, len: usize, access: Access) -> Result<Segment> {
+        let too_long = Error::TooLong { offset, len: len as u64 };
+        let Some(end) = offset.checked_add(len as u64) else {
+            return Err(too_long);
+        };
+        let stat = rustix::fs::fstat(file).map_err(refused("map", offset, len))?;
+        let file_len = stat.st_size as u64;
+        // Devices have no length here, and answer for themselves at a touch.
+        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && end > file_len {
+            return Err(Error::PastEnd { offset, len, file_len });
+        }
+        if len == 0 {
+            return Ok(Segment::empty(access, Backing::File));
+        }
+        let lead = (offset % page_size() as u64) as usize;
+        let Some(mapped) = lead.checked_add(len).and_then(page_ceil) else {
+            return Err(too_long);
+        };
+        let base = map_fd(file.as_fd(), offset - lead as u64, mapped, access)
+            .map_err(refused("map", offset, len))?;
+        Ok(Segment { base, mapped, lead, len, access, backing: Backing::File })
+    }
+
+    /// The descriptor to pass to other processes: of shared segments only.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.backing {
+            Backing::Shared(fd) => Some(fd.as_fd()),
+            Backing::Heap | Backing::File => None,
+        }
+    }
+
+    /// The segment's first byte.
+    ///
+    /// It is page-aligned except in a file segment, where it is as far into a page as the offset
+    /// was. It is never null, and dangling but page-aligned if the segment is empty.
+    pub fn as_ptr(&self) -> *mut u8 {
+        // `lead` is within the mapping; wrapping, because an empty segment has none.
+        self.base.wrapping_add(self.lead)
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the length is 0.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Tells the kernel how a range of the segment, in bytes from its start, will be used.
+    ///
+    /// The range is rounded outwards to pages, except for [`Advice::DontNeed`], which is rounded
+    /// inwards. The bytes stay as they are whatever the advice.
+    ///
+    /// # Errors
+    /// [`Error::Range`] if the range is not in the segment; [`Error::ReadOnly`] for
+    /// [`Advice::PopulateWrite`] without write access; [`Error::Segment`] if the kernel refuses:
+    /// for the two populating kinds of advice this means that touching the range would have been
+    /// fatal.
+    ///
+    /// # Examples
+    /// ```
+    /// use syncline_memory::{Advice, Pages, Segment};
+    ///
+    /// let segment = Segment::heap(100_000, Pages::Small)?;
+    /// segment.advise(0..50_000, Advice::PopulateWrite)?;
+    /// let error = segment.advise(0..100_001, Advice::WillNeed).unwrap_err();
+    /// assert_eq!(error.to_string(), "bytes 0..100001 are not a range in a segment of 100000 bytes");
+    /// # Ok::<(), syncline_memory::Error>(())
+    /// ```
+    pub fn advise(&self, range: Range<usize>, advice: Advice) -> Result<()> {
+        let Range { start, end } = range;
+        if start > end || end > self.len {
+            return Err(Error::Range { start, end, len: self.len });
+        }
+        if advice == Advice::PopulateWrite && self.access == Access::Read {
+            return Err(Error::ReadOnly { start, end });
+        }
+        let heap = matches!(self.backing, Backing::Heap);
+        if advice == Advice::DontNeed && heap {
+            return Ok(());
+        }
+        let mapped = self.lead + start..self.lead + end;
+        let pages = match advice {
+            Advice::DontNeed => pages_inside(mapped, page_size()),
+            _ => pages_around(mapped, page_size()),
+        };
+        if start == end || pages.is_empty() {
+            return Ok(());
+        }
+        let first = self.base.wrapping_add(pages.start).cast::<c_void>();
+        loop {
+            // SAFETY: the pages lie in this segment's mapping, which `&self` keeps. No advice used
+            // changes a byte: `LinuxDontNeed` would zero private pages, but it reaches only
+            // shared mappings, whose bytes stay in the page cache.
+            let answer = unsafe { mm::madvise(first, pages.len(), advice.system()) };
+            return match answer {
+                Ok(()) => Ok(()),
+                Err(Errno::INTR) => continue,
+                // The kernel is older than this advice, or these are a device's own pages, which
+                // have no need of it. The range itself is page-aligned and has the access.
+                Err(Errno::INVAL) if advice.populates() => Ok(()),
+                // A kernel without swap has nothing to read ahead for a heap.
+                Err(Errno::BADF) if heap && advice == Advice::WillNeed => Ok(()),
+                Err(errno) => Err(refused(advice.verb(), start as u64, end - start)(errno)),
+            };
+        }
+    }
+
+    fn map_shared(fd: OwnedFd, len: usize) -> Result<Segment> {
+        let access = Access::ReadWrite;
+        if len == 0 {
+            return Ok(Segment::empty(access, Backing::Shared(fd)));
+        }
+        let mapped = page_ceil(len).ok_or(Error::TooLong { offset: 0, len: len as u64 })?;
+        let base = map_fd(fd.as_fd(), 0, mapped, access).map_err(refused("map", 0, len))?;
+        Ok(Segment { base, mapped, lead: 0, len, access, backing: Backing::Shared(fd) })
+    }
+
+    /// A segment of no bytes. Its pointer is aligned like any other's, so that empty slices of any
+    /// type can be made from it.
+    fn empty(access: Access, backing: Backing) -> Segment {
+        let base = ptr::without_provenance_mut(page_size());
+        Segment { base, mapped: 0, lead: 0, len: 0, access, backing }
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        if self.mapped != 0 {
+            // SAFETY: `base` and `mapped` are the mapping made for this segment, nobody else unmaps
+            // it, and makers of references promised that none outlives the segment. It cannot fail
+            // on a whole mapping; if it did, the pages would leak, which is safe.
+            let _ = unsafe { mm::munmap(self.base.cast(), self.mapped) };
+        }
+    }
+}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let backing: &dyn fmt::Debug = match &self.backing {
+            Backing::Heap => &"heap",
+            Backing::Shared(fd) => fd,
+            Backing::File => &"file",
+        };
+        f.debug_struct("Segment")
+            .field("ptr", &self.as_ptr())
+            .field("len", &self.len)
+            .field("access", &self.access)
+            .field("backing", backing)
+            .finish()
+    }
+}
+
+impl Advice {
+    fn system(self) -> mm::Advice {
+        match self {
+            Advice::Normal => mm::Advice::Normal,
+            Advice::Sequential => mm::Advice::Sequential,
+            Advice::Random => mm::Advice::Random,
+            Advice::WillNeed => mm::Advice::WillNeed,
+            Advice::DontNeed => mm::Advice::LinuxDontNeed,
+            Advice::PopulateRead => mm::Advice::LinuxPopulateRead,
+            Advice::PopulateWrite => mm::Advice::LinuxPopulateWrite,
+        }
+    }
+
+    fn populates(self) -> bool {
+        matches!(self, Advice::PopulateRead | Advice::PopulateWrite)
+    }
+
+    fn verb(self) -> &'static str {
+        match self {
+            Advice::PopulateRead => "populate for reading",
+            Advice::PopulateWrite => "populate for writing",
+            _ => "advise on",
+        }
+    }
+}
+
+/// Makes a memfd of `len` zeroed bytes, mode 0600, whose length nobody can change.
+fn make_memfd(len: u64) -> rustix::io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // A hardened kernel insists on the no-exec seal, one before 6.3 does not know it.
+    let fd = match rustix::fs::memfd_create(c"syncline", flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => rustix::fs::memfd_create(c"syncline", flags)?,
+        made => made?,
+    };
+    rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
+    rustix::fs::ftruncate(&fd, len)?;
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(fd)
+}
+
+/// Maps `len` bytes of a file from `offset`, which is a multiple of the page, shared.
+fn map_fd(fd: BorrowedFd<'_>, offset: u64, len: usize, access: Access) -> rustix::io::Result<*mut u8> {
+    let protection = match access {
+        Access::Read => ProtFlags::READ,
+        Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+    };
+    // SAFETY: the address is null, so the kernel picks fresh pages and no memory in use changes.
+    let base = unsafe { mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, fd, offset) };
+    base.map(|base| base.cast())
+}
+
+fn refused(op: &'static str, offset: u64, len: usize) -> impl FnOnce(Errno) -> Error {
+    move |errno| Error::Segment { op, offset, len, source: io::Error::from(errno) }
+}
+
+fn page_size() -> usize {
+    rustix::param::page_size()
+}
+
+fn page_ceil(len: usize) -> Option<usize> {
+    len.checked_next_multiple_of(page_size())
+}
+
+/// The whole pages that cover a range of bytes. The mapping ends on a page, so no overflow.
+fn pages_around(bytes: Range<usize>, page: usize) -> Range<usize> {
+    bytes.start / page * page..bytes.end.next_multiple_of(page)
+}
+
+/// The whole pages within a range of bytes; empty if there are none.
+fn pages_inside(bytes: Range<usize>, page: usize) -> Range<usize> {
+    bytes.start.next_multiple_of(page)..bytes.end / page * page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn pages_round_outwards_and_inwards(start in 0usize..100, len in 0usize..100) {
+            let page = 16;
+            let bytes = start..start + len;
+            let around = pages_around(bytes.clone(), page);
+            prop_assert!(around.start <= bytes.start && bytes.end <= around.end);
+            prop_assert!(bytes.start - around.start < page && around.end - bytes.end < page);
+            let inside = pages_inside(bytes.clone(), page);
+            for first in (0..208).step_by(page) {
+                let whole = bytes.start <= first && first + page <= bytes.end;
+                prop_assert_eq!(inside.contains(&first), whole);
+            }
+        }
+    }
+}

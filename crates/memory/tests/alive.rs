@@ -1,0 +1,160 @@
+//! Real processes, really killed. Whatever goes wrong, every wait here ends by its deadline.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use syncline_memory::{Error, Lifeline, LifelineEnd, ProcessWatch};
+
+const ROLE: &str = "SYNCLINE_MEMORY_TEST_ROLE";
+
+/// Far beyond what any wait takes, and the time after which helpers give up by themselves.
+fn late() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_secs(30))
+}
+
+fn soon() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_millis(20))
+}
+
+fn sleeper() -> Child {
+    Command::new("sleep").arg("30").spawn().unwrap()
+}
+
+#[test]
+fn a_killed_child_has_exited() {
+    let mut child = sleeper();
+    let watch = ProcessWatch::new(child.id()).unwrap();
+    assert_eq!(watch.pid(), child.id());
+    assert!(!watch.has_exited().unwrap());
+    assert!(!watch.wait_exit(soon()).unwrap());
+    child.kill().unwrap();
+    assert!(watch.wait_exit(late()).unwrap());
+    assert!(watch.has_exited().unwrap(), "not yet collected");
+    child.wait().unwrap();
+    assert!(watch.has_exited().unwrap(), "collected");
+}
+
+#[test]
+fn a_child_that_ends_has_exited() {
+    let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let watch = ProcessWatch::new(child.id()).unwrap();
+    assert!(!watch.has_exited().unwrap());
+    drop(child.stdin.take());
+    assert!(watch.wait_exit(late()).unwrap());
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_wait_wakes_when_the_child_dies_meanwhile() {
+    let mut child = sleeper();
+    let watch = ProcessWatch::new(child.id()).unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| watch.wait_exit(late()).unwrap());
+        child.kill().unwrap();
+        assert!(waiter.join().unwrap());
+    });
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_process_that_does_not_exist_is_an_error() {
+    for pid in [0, 1 << 30, u32::MAX] {
+        let error = ProcessWatch::new(pid).unwrap_err();
+        let Error::Process { source, .. } = &error else { panic!("{error}") };
+        assert_eq!(source.raw_os_error(), Some(rustix::io::Errno::SRCH.raw_os_error()), "{error}");
+        assert!(error.to_string().starts_with(&format!("cannot watch process {pid}: ")));
+    }
+}
+
+#[test]
+fn a_lifeline_is_cut_by_dropping_its_keeper() {
+    let (keeper, end) = Lifeline::pair().unwrap();
+    assert!(!end.is_cut().unwrap());
+    assert!(!end.wait_cut(soon()).unwrap());
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| end.wait_cut(late()).unwrap());
+        drop(keeper);
+        assert!(waiter.join().unwrap());
+    });
+    assert!(end.is_cut().unwrap());
+    assert!(LifelineEnd::from_fd(end.into_fd()).unwrap().is_cut().unwrap());
+}
+
+/// Children that were not given the keeper on purpose do not keep the line whole.
+#[test]
+fn a_living_child_does_not_hold_the_keeper() {
+    let (keeper, end) = Lifeline::pair().unwrap();
+    let mut child = sleeper();
+    drop(keeper);
+    assert!(end.wait_cut(late()).unwrap());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn only_a_read_end_of_a_pipe_is_a_lifeline() {
+    let (_reader, writer) = std::io::pipe().unwrap();
+    let null = std::fs::File::open("/dev/null").unwrap();
+    for fd in [OwnedFd::from(writer), OwnedFd::from(null)] {
+        let error = LifelineEnd::from_fd(fd).unwrap_err();
+        assert!(error.to_string().ends_with("is not the read end of a lifeline"), "{error}");
+    }
+}
+
+/// Runs one of the two helpers below in a process of its own.
+fn run_helper(role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("helper_{role}"), "--nocapture"]).env(ROLE, role);
+    command
+}
+
+fn is_helper(role: &str) -> bool {
+    std::env::var(ROLE).is_ok_and(|mine| mine == role)
+}
+
+/// Not a test by itself: a parent that makes a lifeline and a child, and would live on.
+#[test]
+fn helper_parent() {
+    if is_helper("parent") {
+        let (_keeper, end) = Lifeline::pair().unwrap();
+        let mut child = run_helper("child").stdin(Stdio::from(end.into_fd())).spawn().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+/// Not a test by itself: a child with its lifeline as standard input.
+#[test]
+fn helper_child() {
+    if is_helper("child") {
+        let fd = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+        let end = LifelineEnd::from_fd(fd).unwrap();
+        println!("\nborn {} {}", std::process::id(), end.is_cut().unwrap());
+        std::io::stdout().flush().unwrap();
+        println!("\ntold {}", end.wait_cut(late()).unwrap());
+    }
+}
+
+/// The parent is killed with SIGKILL; its orphan hears of it and ends.
+#[test]
+fn an_orphan_hears_of_its_parents_death() {
+    let mut parent = run_helper("parent").stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(parent.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("born ") {
+        line.clear();
+        assert_ne!(output.read_line(&mut line).unwrap(), 0, "the helper ended early");
+    }
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words[2], "false", "cut while the parent lived");
+    let orphan = ProcessWatch::new(words[1].parse().unwrap()).unwrap();
+    assert!(!orphan.wait_exit(soon()).unwrap());
+
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("told true"), "{rest}");
+    assert!(orphan.wait_exit(late()).unwrap());
+}

@@ -1,0 +1,326 @@
+//! Handles and guards: ordered locks used by hand.
+//!
+//! A task that goes round posts its first request, then loops: acquire, work, [`next`](Guard::next).
+//! The last round ends by dropping the guard.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Instant;
+
+use syncline_signal::Policy;
+
+use crate::error::AcquireError;
+use crate::location::{BY_HAND, Core, Location};
+use crate::raw::{Kind, Nodes, Section};
+
+mod mode {
+    /// What the requests of a handle want.
+    pub trait Mode {
+        const KIND: crate::raw::Kind;
+    }
+}
+use mode::Mode;
+use sealed::Queueing;
+
+/// The requests of a handle are inclusive: to read, together with neighbouring readers.
+#[derive(Debug)]
+pub enum Inclusive {}
+/// The requests of a handle are exclusive: to write, alone.
+#[derive(Debug)]
+pub enum Exclusive {}
+
+impl Mode for Inclusive {
+    const KIND: Kind = Kind::Inclusive;
+}
+impl Mode for Exclusive {
+    const KIND: Kind = Kind::Exclusive;
+}
+
+/// What a task holds to ask for a location: it posts, acquires, and goes on to the next request.
+///
+/// Posting is separate from acquiring: a post takes a place in the queue and never blocks. A handle
+/// has one request at a time (R3). Access belongs to the handle, not to a thread: a handle with a
+/// posted request may be sent to another thread. Dropping it abandons its request; later requests
+/// skip it, and the drop does not wait.
+///
+/// # Memory ordering
+/// What happened under grants ahead in the queue happened before what is done under this one.
+///
+/// # Examples
+/// Two tasks in turn, for ever if they like:
+/// ```
+/// use syncline_overlay::Location;
+///
+/// let counter = Location::new("counter", 0);
+/// let (mut even, mut odd) = (counter.writer(), counter.writer());
+/// even.post();
+/// odd.post();
+/// std::thread::scope(|s| {
+///     for (mut handle, parity) in [(odd, 1), (even, 0)] {
+///         s.spawn(move || {
+///             for _ in 0..1000 {
+///                 let mut n = handle.acquire().unwrap();
+///                 assert_eq!(*n % 2, parity);
+///                 *n += 1;
+///                 n.next(); // posts the next request, then releases this one
+///             }
+///         });
+///     }
+/// });
+/// ```
+/// One handle gives one guard at a time:
+/// ```compile_fail,E0499
+/// # use syncline_overlay::Location;
+/// let location = Location::new("x", 1);
+/// let mut handle = location.writer();
+/// let one = handle.acquire().unwrap();
+/// let two = handle.acquire().unwrap();
+/// drop((one, two));
+/// ```
+/// and nothing is reached after `next`:
+/// ```compile_fail,E0382
+/// # use syncline_overlay::Location;
+/// let location = Location::new("x", 1);
+/// let mut handle = location.writer();
+/// let mut guard = handle.acquire().unwrap();
+/// guard.next();
+/// *guard = 2;
+/// ```
+pub struct Handle<T, M: Mode> {
+    location: Location<T>,
+    node: u32,
+    /// The name of the task, for the error that others get if it panics.
+    owner: Option<Box<str>>,
+    /// A request is posted, or granted and not yet released.
+    pending: bool,
+    /// The grants of the node up to and including the one of the pending request.
+    grants: u64,
+    mode: PhantomData<fn(M)>,
+}
+
+/// A handle for inclusive requests.
+pub type Reader<T> = Handle<T, Inclusive>;
+/// A handle for exclusive requests.
+pub type Writer<T> = Handle<T, Exclusive>;
+
+/// Access to the data of a location, until it is dropped or goes on to the [next](Guard::next) request.
+///
+/// An exclusive guard dropped by a panic poisons the location.
+#[must_use = "the location is released as soon as the guard is dropped"]
+pub struct Guard<'h, T, M: Mode> {
+    handle: &'h mut Handle<T, M>,
+}
+
+impl<T, M: Mode> Handle<T, M> {
+    pub(crate) fn new(location: Location<T>) -> Self {
+        let node = location.core.nodes.take(BY_HAND);
+        // A node that had another owner has a count of its own.
+        let grants = location.core.nodes.node(node).grants().get();
+        Handle { location, node, owner: None, pending: false, grants, mode: PhantomData }
+    }
+
+    /// Names the task that uses the handle; without it the name of the thread stands in errors.
+    #[must_use]
+    pub fn named(mut self, task: &str) -> Self {
+        self.owner = Some(task.into());
+        self
+    }
+
+    /// Takes the next place in the queue, and returns at once. Does nothing while a request is pending.
+    pub fn post(&mut self) {
+        if !self.pending {
+            let core = Arc::clone(&self.location.core);
+            self.post_in(&mut core.raw.section());
+        }
+    }
+
+    /// Waits until the posted request is granted; posts it first if that was not done.
+    ///
+    /// # Errors
+    /// [`AcquireError::Poisoned`] if a writer panicked; the request is given back.
+    pub fn acquire(&mut self) -> Result<Guard<'_, T, M>, AcquireError> {
+        self.wait(None)
+    }
+
+    /// Like [`acquire`](Handle::acquire), but gives up at `deadline`. The request stays in the queue.
+    ///
+    /// # Errors
+    /// [`AcquireError::TimedOut`] at the deadline; [`AcquireError::Poisoned`] if a writer panicked.
+    pub fn acquire_until(&mut self, deadline: Instant) -> Result<Guard<'_, T, M>, AcquireError> {
+        self.wait(Some(deadline))
+    }
+
+    /// The guard if the request is granted already, `None` if it still waits. Posts it if needed.
+    ///
+    /// # Errors
+    /// [`AcquireError::Poisoned`] if a writer panicked; the request is given back.
+    pub fn try_acquire(&mut self) -> Result<Option<Guard<'_, T, M>>, AcquireError> {
+        self.post();
+        if self.core().nodes.node(self.node).grants().get() < self.grants {
+            return Ok(None);
+        }
+        self.granted().map(Some)
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>) -> Result<Guard<'_, T, M>, AcquireError> {
+        self.post();
+        let granted = self.core().nodes.node(self.node).grants();
+        if granted.wait_until(self.grants, &Policy::default(), deadline).is_err() {
+            return Err(AcquireError::TimedOut { location: self.location.name().to_owned() });
+        }
+        self.granted()
+    }
+
+    fn granted(&mut self) -> Result<Guard<'_, T, M>, AcquireError> {
+        if let Some(task) = self.core().poisoned() {
+            self.abandon();
+            return Err(AcquireError::Poisoned { location: self.location.name().to_owned(), task });
+        }
+        Ok(Guard { handle: self })
+    }
+
+    /// Takes back the pending request, if there is one.
+    pub fn abandon(&mut self) {
+        if std::mem::take(&mut self.pending) {
+            let core = &*self.location.core;
+            core.raw.section().abandon(&core.nodes, self.node, &mut |n| core.tell(n));
+            // The grant may or may not have come first.
+            self.grants = core.nodes.node(self.node).grants().get();
+        }
+    }
+
+    fn core(&self) -> &Core {
+        &self.location.core
+    }
+}
+
+impl<T, M: Mode> Drop for Handle<T, M> {
+    fn drop(&mut self) {
+        self.abandon();
+        self.core().nodes.put_back(self.node);
+    }
+}
+
+impl<T, M: Mode> fmt::Debug for Handle<T, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("location", &self.location.name())
+            .field("kind", &M::KIND)
+            .field("pending", &self.pending)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T, M: Mode> Guard<'_, T, M> {
+    /// Posts the next request of the handle, and then releases this one (R2): who goes round keeps
+    /// its place in the order.
+    pub fn next(self) {
+        let handle = &mut *std::mem::ManuallyDrop::new(self).handle;
+        handle.grants += 1;
+        let core = &*handle.location.core;
+        core.raw.section().next(&core.nodes, handle.node, &mut |n| core.tell(n));
+    }
+}
+
+impl<T, M: Mode> Deref for Guard<'_, T, M> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard exists only while its handle holds a grant, and `deref_mut` borrows the
+        // guard exclusively.
+        unsafe { self.handle.location.value.read() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T, Exclusive> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard exists only while its handle holds an exclusive grant, and is borrowed
+        // exclusively here.
+        unsafe { self.handle.location.value.write() }
+    }
+}
+
+impl<T, M: Mode> Drop for Guard<'_, T, M> {
+    fn drop(&mut self) {
+        if std::thread::panicking() && M::KIND == Kind::Exclusive {
+            let thread = std::thread::current();
+            let who = self.handle.owner.as_deref().or(thread.name()).unwrap_or("a thread without name");
+            self.handle.core().poison(who);
+        }
+        self.handle.pending = false;
+        let core = self.handle.core();
+        core.raw.section().release(&core.nodes, self.handle.node, &mut |n| core.tell(n));
+    }
+}
+
+impl<T: fmt::Debug, M: Mode> fmt::Debug for Guard<'_, T, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Guard").field(&**self).finish()
+    }
+}
+
+mod sealed {
+    use std::sync::Arc;
+
+    /// What `post_all` needs of a handle.
+    pub trait Queueing {
+        fn shared_core(&self) -> Arc<crate::location::Core>;
+        fn post_in(&mut self, section: &mut crate::raw::Section<'_>);
+    }
+}
+
+/// A handle, whatever its type and kind, as [`post_all`] takes it.
+pub trait Post: sealed::Queueing {}
+
+impl<T, M: Mode> Post for Handle<T, M> {}
+
+impl<T, M: Mode> sealed::Queueing for Handle<T, M> {
+    fn shared_core(&self) -> Arc<Core> {
+        Arc::clone(&self.location.core)
+    }
+
+    fn post_in(&mut self, section: &mut Section<'_>) {
+        if !std::mem::replace(&mut self.pending, true) {
+            self.grants += 1;
+            let core = &*self.location.core;
+            section.post(&core.nodes, self.node, M::KIND, &mut |n| core.tell(n));
+        }
+    }
+}
+
+/// Posts the first requests of one task over several locations as if at once (R4).
+///
+/// Two tasks that both need `a` and `b` could otherwise stand first in one queue and second in the
+/// other, each, and wait for ever. Handles with a pending request are left alone.
+///
+/// ```
+/// use syncline_overlay::{Location, post_all};
+///
+/// let (a, b) = (Location::new("a", 1), Location::new("b", 2));
+/// let (mut x, mut y) = (a.writer(), b.reader());
+/// post_all(&mut [&mut x, &mut y]);
+/// *x.acquire().unwrap() += *y.acquire().unwrap();
+/// ```
+pub fn post_all(handles: &mut [&mut dyn Post]) {
+    let mut handles: Vec<_> = handles.iter_mut().map(|h| (h.shared_core(), h)).collect();
+    // Every caller locks in the order of addresses, so no two wait for each other.
+    handles.sort_by_key(|(core, _)| Arc::as_ptr(core));
+    let cores: Vec<_> = handles.iter().map(|(core, _)| Arc::clone(core)).collect();
+    let mut sections: Vec<(*const Core, Section<'_>)> = Vec::with_capacity(cores.len());
+    for core in &cores {
+        if sections.last().is_none_or(|(last, _)| *last != Arc::as_ptr(core)) {
+            sections.push((Arc::as_ptr(core), core.raw.section()));
+        }
+    }
+    let mut at = 0;
+    for (core, handle) in &mut handles {
+        while sections[at].0 != Arc::as_ptr(core) {
+            at += 1;
+        }
+        handle.post_in(&mut sections[at].1);
+    }
+}

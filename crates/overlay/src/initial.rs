@@ -1,0 +1,179 @@
+//! Who goes first: the order in which the first requests enter the queues.
+//!
+//! All requests of a task go in as if at once, task by task in the order of a total rank. Then no two
+//! tasks can wait for each other in a circle, and none ever will (see `check`).
+
+use crate::raw::Kind;
+
+/// The order in which the first requests of the tasks enter the queues. It decides the results: tasks
+/// that conflict go in this order in every iteration, for ever.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Initial {
+    /// The order of declaration: the results of the sequential program that runs the tasks one after
+    /// the other, round by round.
+    Program,
+    /// By depth: a task comes behind all earlier-declared tasks that it conflicts with, and no later
+    /// than that. On a grid this is the diagonal `i + j`. The results of `Program`, and the ready
+    /// tasks form a wave from the first moment.
+    Wave,
+    /// By a proper colouring: no two conflicting tasks have one colour, so all tasks of the first
+    /// colour start at once. Red-black on a grid. **Other results** than the sequential program's.
+    MaxParallel,
+    /// By the given numbers, one for each task in the order of declaration; smaller first, equal ones
+    /// in the order of declaration.
+    Priority(Vec<i64>),
+}
+
+/// What each task asks for: location and kind.
+pub(crate) type Requests = [Vec<(u32, Kind)>];
+
+impl Initial {
+    /// The tasks in the order of their rank. `Priority` must have one number for each.
+    pub(crate) fn order(&self, requests: &Requests, locations: usize) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..requests.len() as u32).collect();
+        match self {
+            Initial::Program => {}
+            Initial::Wave => {
+                let depth = depths(requests, locations);
+                order.sort_by_key(|&t| depth[t as usize]);
+            }
+            Initial::MaxParallel => {
+                let colour = colours(requests, locations);
+                order.sort_by_key(|&t| colour[t as usize]);
+            }
+            Initial::Priority(priority) => order.sort_by_key(|&t| priority[t as usize]),
+        }
+        order
+    }
+}
+
+/// For each task, the length of the longest chain of conflicting tasks declared before it.
+fn depths(requests: &Requests, locations: usize) -> Vec<u32> {
+    // Per location: the first depth free for a reader, and for a writer.
+    let mut free = vec![(0_u32, 0_u32); locations];
+    requests
+        .iter()
+        .map(|task| {
+            let depth = task
+                .iter()
+                .map(|&(l, kind)| {
+                    let (reader, writer) = free[l as usize];
+                    if kind == Kind::Exclusive { writer } else { reader }
+                })
+                .max()
+                .unwrap_or(0);
+            for &(l, kind) in task {
+                let (reader, writer) = &mut free[l as usize];
+                *writer = (*writer).max(depth + 1);
+                if kind == Kind::Exclusive {
+                    *reader = depth + 1;
+                }
+            }
+            depth
+        })
+        .collect()
+}
+
+/// Each task gets the least colour that no conflicting task declared before it has.
+fn colours(requests: &Requests, locations: usize) -> Vec<u32> {
+    let conflicts = conflicts(requests, locations);
+    let mut colour = vec![u32::MAX; requests.len()];
+    for t in 0..requests.len() {
+        let mut taken: Vec<u32> = conflicts[t].iter().map(|&u| colour[u as usize]).collect();
+        taken.sort_unstable();
+        let mut least = 0;
+        for c in taken {
+            if c == least {
+                least += 1;
+            }
+        }
+        colour[t] = least;
+    }
+    colour
+}
+
+/// For each task, those that share a location with it which one of the two writes.
+pub(crate) fn conflicts(requests: &Requests, locations: usize) -> Vec<Vec<u32>> {
+    let mut users = vec![Vec::new(); locations];
+    for (t, task) in requests.iter().enumerate() {
+        for &(l, kind) in task {
+            users[l as usize].push((t as u32, kind));
+        }
+    }
+    let mut conflicts = vec![Vec::new(); requests.len()];
+    for users in &users {
+        for &(t, t_kind) in users {
+            for &(u, u_kind) in users {
+                if t != u && (t_kind == Kind::Exclusive || u_kind == Kind::Exclusive) {
+                    conflicts[t as usize].push(u);
+                }
+            }
+        }
+    }
+    for list in &mut conflicts {
+        list.sort_unstable();
+        list.dedup();
+    }
+    conflicts
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// The five-point grid: task (i, j) writes its own location and reads its neighbours'.
+    fn grid(rows: u32, cols: u32) -> Vec<Vec<(u32, Kind)>> {
+        let mut tasks = Vec::new();
+        for i in 0..rows {
+            for j in 0..cols {
+                let mut task = vec![(i * cols + j, Kind::Exclusive)];
+                let mut read = |i: u32, j: u32| task.push((i * cols + j, Kind::Inclusive));
+                if i > 0 {
+                    read(i - 1, j);
+                }
+                if j > 0 {
+                    read(i, j - 1);
+                }
+                if j + 1 < cols {
+                    read(i, j + 1);
+                }
+                if i + 1 < rows {
+                    read(i + 1, j);
+                }
+                tasks.push(task);
+            }
+        }
+        tasks
+    }
+
+    #[test]
+    fn the_wave_of_a_grid_is_its_diagonals() {
+        let depth = depths(&grid(5, 7), 35);
+        for i in 0..5 {
+            for j in 0..7 {
+                assert_eq!(depth[i * 7 + j], (i + j) as u32);
+            }
+        }
+    }
+
+    #[test]
+    fn a_grid_takes_two_colours() {
+        let colour = colours(&grid(5, 7), 35);
+        for i in 0..5 {
+            for j in 0..7 {
+                assert_eq!(colour[i * 7 + j], ((i + j) % 2) as u32);
+            }
+        }
+    }
+
+    #[test]
+    fn wave_keeps_the_order_of_conflicting_tasks() {
+        // Writer, two readers, writer, reader on one location.
+        let x = Kind::Exclusive;
+        let i = Kind::Inclusive;
+        let tasks: Vec<_> = [x, i, i, x, i].map(|k| vec![(0, k)]).into();
+        assert_eq!(depths(&tasks, 1), [0, 1, 1, 2, 3]);
+        assert_eq!(Initial::Priority(vec![3, 1, 2, 1, 0]).order(&tasks, 1), [4, 1, 3, 2, 0]);
+    }
+}

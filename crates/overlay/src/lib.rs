@@ -1,0 +1,49 @@
+//! Ordered read-write locks, and the overlays made of them.
+//!
+//! Every piece of data is a *location* with a strict queue of exclusive and inclusive requests. A task
+//! asks early (posts), is granted in order, and asks for its next turn before it gives the present one
+//! back. So iterative tasks go round for ever: without a global barrier, without deadlock, each as far
+//! ahead of its neighbours as their data allow, and with results that do not depend on the schedule.
+//!
+//! * [`Location`]: data with a queue. [`Handle`], [`Guard`], [`post_all`]: its use by hand.
+//! * [`Overlay`]: tasks declared with what they [`Read`] and [`Write`]; [`Checked`]: one that cannot deadlock.
+//! * [`Initial`]: who goes first. [`Runner`]: a thread per task, or a pool. [`Stop`]: when to end.
+//! * [`raw`]: the queue itself, without data, threads or pointers.
+//!
+//! # Example
+//! Two cells smooth each other for 100 iterations, in the order of the sequential program:
+//! ```
+//! use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
+//!
+//! let (a, b) = (Location::new("a", 0.0), Location::new("b", 8.0));
+//! let mut overlay = Overlay::new();
+//! overlay.task("left", (a.write(), b.read()), |(a, b), _| *a = (*a + *b) / 2.0);
+//! overlay.task("right", (b.write(), a.read()), |(b, a), _| *b = (*a + *b) / 2.0);
+//! overlay.check(Initial::Wave)?.run(Runner::pool(2), Stop::after(100))?;
+//! assert_eq!(*a.reader().acquire()?, *b.reader().acquire()?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod access;
+mod check;
+mod error;
+mod handle;
+mod initial;
+mod location;
+mod overlay;
+pub mod raw;
+mod ready;
+mod run;
+mod stop;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+
+pub use access::{Access, Read, Reads, Request, Write};
+pub use error::{AcquireError, CheckError, RunError, TaskError, Wait};
+pub use handle::{Exclusive, Guard, Handle, Inclusive, Post, Reader, Writer, post_all};
+pub use initial::Initial;
+pub use location::Location;
+pub use overlay::{Checked, Outcome, Overlay, Step, Task};
+pub use run::{ReadyOrder, Report, Runner};
+pub use stop::Stop;

@@ -1,0 +1,319 @@
+//! Locations: something, perhaps with data, that has a queue of readers and writers.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::access::{Read, Write};
+use crate::handle::{Exclusive, Handle, Inclusive};
+use crate::raw::{Node, Nodes, RawLocation};
+
+/// The waiter of a handle that is used by hand: its grants are counted on its own node.
+pub(crate) const BY_HAND: u32 = u32::MAX;
+
+/// Whoever runs the tasks of an overlay, told when a task is granted something.
+pub(crate) trait Route: Send + Sync {
+    /// Task `task` was granted one of its requests.
+    fn granted(&self, task: u32);
+}
+
+/// The part of a location that knows nothing of the type of its data.
+#[repr(C, align(64))]
+pub struct Core {
+    pub(crate) raw: RawLocation,
+    pub(crate) nodes: Arena,
+    pub(crate) name: String,
+    /// The name of the task that poisoned the location.
+    poisoner: Mutex<String>,
+    /// Set while an overlay runs over this location.
+    route: Mutex<Option<Arc<dyn Route>>>,
+}
+
+impl Core {
+    /// Tells the waiter of node `n` of a grant, when it is not known whether an overlay runs here.
+    pub(crate) fn tell(&self, n: u32) {
+        let node = self.nodes.node(n);
+        if node.waiter() == BY_HAND {
+            node.grants().add(1);
+        } else if let Some(route) = &*self.route.lock().unwrap_or_else(PoisonError::into_inner) {
+            route.granted(node.waiter());
+        }
+    }
+
+    /// Joins the overlay that `route` runs. False if the location is in a running overlay already.
+    pub(crate) fn join(&self, route: &Arc<dyn Route>) -> bool {
+        let mut slot = self.route.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = slot.is_none();
+        if free {
+            *slot = Some(Arc::clone(route));
+        }
+        free
+    }
+
+    pub(crate) fn part(&self) {
+        *self.route.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    pub(crate) fn poison(&self, who: &str) {
+        {
+            let mut poisoner = self.poisoner.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.raw.poisoned().is_none() {
+                who.clone_into(&mut poisoner);
+            }
+        }
+        self.raw.poison(0);
+    }
+
+    /// The name of the task that poisoned the location, if one did.
+    pub(crate) fn poisoned(&self) -> Option<String> {
+        self.raw.poisoned()?;
+        Some(self.poisoner.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("name", &self.name).field("raw", &self.raw).finish_non_exhaustive()
+    }
+}
+
+/// Nodes that never move, handed out and taken back. The first few lie beside the queue; further
+/// blocks, each twice the one before, are made when handles are.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    near: [Node; NEAR],
+    far: [OnceLock<Box<[Node]>>; 28],
+    free: Mutex<Free>,
+}
+
+const NEAR: usize = 8;
+
+#[derive(Debug)]
+struct Free {
+    returned: Vec<u32>,
+    never_used: u32,
+}
+
+impl Arena {
+    fn new() -> Self {
+        Arena {
+            near: std::array::from_fn(|_| Node::new(BY_HAND)),
+            far: [const { OnceLock::new() }; 28],
+            free: Mutex::new(Free { returned: Vec::new(), never_used: 0 }),
+        }
+    }
+
+    /// Index of block and place in it: block `b` of the far ones has `NEAR << b` nodes.
+    fn place(index: u32) -> (usize, usize) {
+        let i = index as usize / NEAR;
+        let block = i.ilog2() as usize;
+        (block, index as usize - (NEAR << block))
+    }
+
+    /// An idle node that tells `waiter` of its grants.
+    pub(crate) fn take(&self, waiter: u32) -> u32 {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = free.returned.pop().unwrap_or_else(|| {
+            free.never_used += 1;
+            free.never_used - 1
+        });
+        if index as usize >= NEAR {
+            let (block, _) = Self::place(index);
+            self.far[block].get_or_init(|| (0..NEAR << block).map(|_| Node::new(BY_HAND)).collect());
+        }
+        self.node(index).set_waiter(waiter);
+        index
+    }
+
+    /// Takes back an idle node.
+    pub(crate) fn put_back(&self, index: u32) {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).returned.push(index);
+    }
+}
+
+impl Nodes for Arena {
+    #[inline]
+    fn node(&self, index: u32) -> &Node {
+        if let Some(node) = self.near.get(index as usize) {
+            return node;
+        }
+        let (block, place) = Self::place(index);
+        match self.far[block].get() {
+            Some(nodes) => &nodes[place],
+            // Indices come from `take`, which has made the block.
+            None => unreachable!("node {index} was never handed out"),
+        }
+    }
+}
+
+/// The data of a location, reached only through grants.
+pub(crate) struct Value<T>(UnsafeCell<T>);
+
+// SAFETY: the queue of the location lets either one writer or some readers at the data: shared access
+// from several threads needs `T: Sync`, exclusive access from changing threads `T: Send`.
+unsafe impl<T: Send + Sync> Sync for Value<T> {}
+
+impl<T> Value<T> {
+    /// The data, to read.
+    ///
+    /// # Safety
+    /// The caller holds an inclusive or exclusive grant for as long as `'g`, and no `&mut` from
+    /// [`Value::write`] under the same grant.
+    #[inline]
+    pub(crate) unsafe fn read<'g>(&self) -> &'g T {
+        // SAFETY: the grant keeps writers away for `'g`; the allocation outlives the handle of the grant.
+        unsafe { &*self.0.get() }
+    }
+
+    /// The data, to write.
+    ///
+    /// # Safety
+    /// The caller holds an exclusive grant for as long as `'g`, and takes no other reference under it.
+    #[inline]
+    pub(crate) unsafe fn write<'g>(&self) -> &'g mut T {
+        // SAFETY: the grant keeps everybody else away for `'g`; the allocation outlives its handle.
+        unsafe { &mut *self.0.get() }
+    }
+}
+
+/// Something, perhaps with data, that has a strict queue of readers and writers.
+///
+/// The data is owned by the location and reached only through grants: of a [handle](Handle), when it
+/// is used by hand, or of a task in an [`Overlay`](crate::Overlay). `Location<()>` orders tasks over
+/// something that lives elsewhere. Cloning makes another reference to the same location.
+///
+/// ```
+/// use syncline_overlay::Location;
+///
+/// let total = Location::new("total", 0_u64);
+/// let (mut first, mut second) = (total.writer(), total.reader());
+/// first.post(); // the order of the posts ...
+/// second.post();
+/// std::thread::scope(|s| {
+///     s.spawn(move || assert_eq!(*second.acquire().unwrap(), 7)); // ... decides, not that of the threads
+///     s.spawn(move || *first.acquire().unwrap() = 7);
+/// });
+/// ```
+///
+/// Data cannot leave its guard:
+/// ```compile_fail,E0597
+/// # use syncline_overlay::Location;
+/// let location = Location::new("x", String::new());
+/// let text: &String;
+/// {
+///     let mut handle = location.reader();
+///     let guard = handle.acquire().unwrap();
+///     text = &*guard;
+/// }
+/// println!("{text}");
+/// ```
+/// and cannot be written under an inclusive grant:
+/// ```compile_fail,E0594
+/// # use syncline_overlay::Location;
+/// let location = Location::new("x", 1);
+/// *location.reader().acquire().unwrap() = 2;
+/// ```
+/// nor travel to other threads if its type may not:
+/// ```compile_fail,E0277
+/// # use syncline_overlay::Location;
+/// let location = Location::new("x", std::cell::Cell::new(1));
+/// std::thread::spawn(move || location.reader());
+/// ```
+pub struct Location<T> {
+    pub(crate) core: Arc<Core>,
+    pub(crate) value: Arc<Value<T>>,
+}
+
+impl<T> Location<T> {
+    /// A location that owns `value`. The name appears in errors and drawings.
+    pub fn new(name: impl Into<String>, value: T) -> Self {
+        Location {
+            core: Arc::new(Core {
+                raw: RawLocation::new(),
+                nodes: Arena::new(),
+                name: name.into(),
+                poisoner: Mutex::default(),
+                route: Mutex::default(),
+            }),
+            value: Arc::new(Value(UnsafeCell::new(value))),
+        }
+    }
+
+    /// The name given at its making.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.core.name
+    }
+
+    /// A handle for inclusive requests, to be used by hand.
+    #[must_use]
+    pub fn reader(&self) -> Handle<T, Inclusive> {
+        Handle::new(self.clone())
+    }
+
+    /// A handle for exclusive requests, to be used by hand.
+    #[must_use]
+    pub fn writer(&self) -> Handle<T, Exclusive> {
+        Handle::new(self.clone())
+    }
+
+    /// Says that a task of an overlay reads this location.
+    #[must_use]
+    pub fn read(&self) -> Read<T> {
+        Read(self.clone())
+    }
+
+    /// Says that a task of an overlay writes this location.
+    #[must_use]
+    pub fn write(&self) -> Write<T> {
+        Write(self.clone())
+    }
+
+    /// The data back, if this is the last reference: no handle, task or clone is left.
+    ///
+    /// # Errors
+    /// The location itself, if it is still in use.
+    pub fn into_inner(self) -> Result<T, Self> {
+        let Location { core, value } = self;
+        Arc::try_unwrap(value).map(|v| v.0.into_inner()).map_err(|value| Location { core, value })
+    }
+
+    /// Declares the data sound again after a panic had poisoned it.
+    pub fn clear_poison(&self) {
+        self.core.raw.clear_poison();
+    }
+}
+
+impl<T> Clone for Location<T> {
+    fn clone(&self) -> Self {
+        Location { core: Arc::clone(&self.core), value: Arc::clone(&self.value) }
+    }
+}
+
+impl<T> fmt::Debug for Location<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Location").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_found_where_they_were_put() {
+        let arena = Arena::new();
+        let taken: Vec<u32> = (0..1000).map(|i| arena.take(i)).collect();
+        for (i, &n) in taken.iter().enumerate() {
+            assert_eq!(arena.node(n).waiter(), i as u32);
+        }
+        arena.put_back(taken[500]);
+        assert_eq!(arena.take(7), taken[500], "returned nodes are used first");
+    }
+
+    #[test]
+    fn the_queue_and_the_near_nodes_are_neighbours() {
+        assert_eq!(std::mem::offset_of!(Core, raw), 0);
+        assert!(std::mem::offset_of!(Core, nodes) <= 64);
+    }
+}

@@ -1,0 +1,89 @@
+//! What is recorded: an event, and its three words in a ring.
+//!
+//! ```text
+//!   word 0   time in nanoseconds                                 64 bits
+//!   word 1   0 (24 bits) | kind (8 bits) | subject (32 bits)
+//!   word 2   value                                               64 bits
+//! ```
+
+/// What happened. The meaning of subject and value is the recorder's; the usual one is given here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A request was queued at location `subject`.
+    Post = 0,
+    /// A request at location `subject` was granted.
+    Grant = 1,
+    /// Work on `subject` began.
+    Begin = 2,
+    /// Work on `subject` ended.
+    End = 3,
+    /// A wait for `subject` to reach `value` went past its first look.
+    Wait = 4,
+    /// That wait is over.
+    Woken = 5,
+    /// `value` bytes of `subject` were mapped.
+    Map = 6,
+    /// `value` bytes of `subject` were unmapped.
+    Unmap = 7,
+    /// A moment that the program wants to find again.
+    Mark = 8,
+}
+
+impl Kind {
+    /// Every kind, at the index that is its number.
+    const ALL: [Kind; 9] = [
+        Kind::Post,
+        Kind::Grant,
+        Kind::Begin,
+        Kind::End,
+        Kind::Wait,
+        Kind::Woken,
+        Kind::Map,
+        Kind::Unmap,
+        Kind::Mark,
+    ];
+}
+
+/// One recorded event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Nanoseconds since recording was first enabled in this process.
+    pub time_ns: u64,
+    /// Number of the recording thread, in the order of the threads' first events.
+    pub thread: u32,
+    /// What happened.
+    pub kind: Kind,
+    /// To what it happened: a number of the recorder's choice.
+    pub subject: u32,
+    /// More about it: a number of the recorder's choice.
+    pub value: u64,
+}
+
+impl Event {
+    pub(crate) fn encode(time_ns: u64, kind: Kind, subject: u32, value: u64) -> [u64; 3] {
+        [time_ns, u64::from(kind as u8) << 32 | u64::from(subject), value]
+    }
+
+    /// `None` if the words were not made by `encode`.
+    pub(crate) fn decode(thread: u32, [time_ns, what, value]: [u64; 3]) -> Option<Event> {
+        let kind = *Kind::ALL.get((what >> 32) as usize)?;
+        Some(Event { time_ns, thread, kind, subject: what as u32, value })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_survives_its_words() {
+        for (index, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(index, kind as usize);
+            let event = Event { time_ns: 1, thread: 2, kind, subject: u32::MAX, value: u64::MAX };
+            assert_eq!(Event::decode(2, Event::encode(1, kind, u32::MAX, u64::MAX)), Some(event));
+        }
+        assert_eq!(Event::decode(0, [0, 9 << 32, 0]), None);
+    }
+}

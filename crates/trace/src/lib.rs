@@ -1,0 +1,37 @@
+//! Records what threads do, into one ring of events per thread.
+//!
+//! Recording only: tables, plots and files are made elsewhere, from a [`snapshot`].
+//!
+//! | call | by whom | cost |
+//! |---|---|---|
+//! | [`record`], off | any thread, all the time | one relaxed load and a predictable branch |
+//! | [`record`], on | any thread | a clock reading and four stores to the thread's own ring |
+//! | [`snapshot`] | any thread, at any time | a copy of all rings; writers do not notice |
+//! | [`enable`], [`disable`], [`clear`] | any thread, at any time | short |
+//!
+//! # Examples
+//! ```
+//! use syncline_trace::{Kind, clear, disable, enable, record, snapshot};
+//!
+//! record(Kind::Mark, 1, 0); // off: forgotten
+//! enable(1000);
+//! record(Kind::Begin, 7, 42);
+//! std::thread::spawn(|| record(Kind::Mark, 8, 43)).join().unwrap();
+//! record(Kind::End, 7, 44);
+//! disable();
+//!
+//! let events = snapshot();
+//! assert_eq!(events.iter().map(|event| event.value).collect::<Vec<_>>(), [42, 43, 44]);
+//! assert_eq!(events[0].thread, events[2].thread);
+//! clear();
+//! assert!(snapshot().is_empty());
+//! ```
+
+mod event;
+pub mod plant;
+mod recorder;
+mod ring;
+mod sync;
+
+pub use event::{Event, Kind};
+pub use recorder::{MAX_EVENTS_PER_THREAD, clear, disable, enable, is_enabled, record, snapshot};

@@ -1,0 +1,203 @@
+//! A ring of three-word entries: one thread writes, any thread reads, nobody waits.
+//!
+//! Contract: a ring has one [`Writer`], whose `push` never waits. [`Ring::read`] may be called by
+//! any thread at any time, and returns a run of consecutive entries, none torn, that ends at or
+//! after the last entry whose `push` happened before the call. Entries that the writer overwrites
+//! while they are read are left out, oldest first.
+//!
+//! ```text
+//!   head = 13, 8 slots: entries 6..13 may be read, entry 13 is perhaps being written over entry 5
+//!
+//!   slot      0    1    2    3    4    5    6    7
+//!   entry     8    9   10   11   12  5|13   6    7
+//!                                     ^ head % slots
+//! ```
+//!
+//! The method is that of a sequence lock in which `head` is the sequence of every slot: entry `i`
+//! stands in slot `i % slots` from the moment when `head` becomes `i + 1` until the moment when it
+//! becomes `i + slots`. H.-J. Boehm, "Can seqlocks get along with programming language memory
+//! models?", MSPC 2012, doi:10.1145/2247684.2247688, shows where the fences go. Ours differs in
+//! that one counter serves all slots, so that an entry has no word of its own for it.
+//!
+//! Costs: `push` is four stores to lines that only the writer writes (on x86-64 the fence and the
+//! orderings are free; on ARM a barrier each). `read` copies the entries, and looks at `head` twice.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::plant;
+use crate::sync::{AtomicU64, fence};
+
+/// One entry's words.
+pub(crate) type Words = [u64; 3];
+
+/// The readers' part of a ring.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    /// Number of entries ever written: the next entry's number.
+    head: AtomicU64,
+    /// A power of two, more than `keep`.
+    slots: Box<[[AtomicU64; 3]]>,
+    keep: usize,
+}
+
+/// The only writer of a ring.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    ring: Arc<Ring>,
+    /// What `head` is: the writer need not read it back. (Nor should it: loom 0.7 looks for races
+    /// with the last access to a word only, so such a load would hide the readers' loads before it.)
+    next: u64,
+}
+
+impl Writer {
+    /// Makes a ring that keeps the last `keep` entries; at least 1 and less than 2^62.
+    ///
+    /// One slot more is needed, for the entry that may be under way, and the sum is rounded up to
+    /// a power of two.
+    pub(crate) fn new(keep: usize) -> Writer {
+        let slots = (keep + 1).next_power_of_two();
+        let slot = |_| [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)];
+        let ring = Ring { head: AtomicU64::new(0), slots: (0..slots).map(slot).collect(), keep };
+        Writer { ring: Arc::new(ring), next: 0 }
+    }
+
+    /// The ring, for its readers.
+    pub(crate) fn ring(&self) -> &Arc<Ring> {
+        &self.ring
+    }
+
+    /// Appends an entry, over the oldest if the ring is full.
+    #[inline]
+    pub(crate) fn push(&mut self, words: Words) {
+        if !plant::is("no fence in push") {
+            // Pairs with the fence in `read`: a reader that has seen any of the stores below then
+            // also sees that `head` has come to `next`, and does not take the slot for the old entry.
+            fence(Release);
+        }
+        for (slot, word) in self.ring.slot(self.next).iter().zip(words) {
+            slot.store(word, Relaxed);
+        }
+        self.next += 1;
+        // Release: pairs with the Acquire load in `read`, which then sees these words or newer.
+        self.ring.head.store(self.next, Release);
+    }
+}
+
+impl Ring {
+    /// How many entries the ring keeps.
+    pub(crate) fn keep(&self) -> usize {
+        self.keep
+    }
+
+    /// The next entry's number.
+    pub(crate) fn head(&self) -> u64 {
+        self.head.load(Relaxed)
+    }
+
+    /// Copies the entries that are still there, from number `from` on, oldest first.
+    pub(crate) fn read(&self, from: u64) -> Vec<Words> {
+        // Acquire: pairs with the Release store in `push`; words of entries before `end`, or of
+        // newer ones over them, are seen below.
+        let end = self.head.load(Acquire);
+        let first = from.max(end.saturating_sub(self.keep as u64)).min(end);
+        let mut entries: Vec<Words> =
+            (first..end).map(|entry| self.slot(entry).each_ref().map(|word| word.load(Relaxed))).collect();
+        if !plant::is("no fence in read") {
+            // Pairs with the fence in `push`: if any word above came from entry `n`, the load below
+            // returns `n` or more.
+            fence(Acquire);
+        }
+        let head = self.head.load(Relaxed);
+        // So a word of entry `i` can be one of entry `i + slots`, or of a later one over it, only
+        // if `head` has come to `i + slots` by now. Entry `head` itself may be under way, hence +1.
+        let under_way = if plant::is("entry under way forgotten") { 0 } else { 1 };
+        let intact = (head + under_way).saturating_sub(self.slots.len() as u64);
+        let lost = intact.saturating_sub(first).min(end - first);
+        entries.drain(..lost as usize);
+        entries
+    }
+
+    fn slot(&self, entry: u64) -> &[AtomicU64; 3] {
+        // The length is a power of two, so the mask is the remainder, and the index is in bounds.
+        &self.slots[entry as usize & (self.slots.len() - 1)]
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn keeps_the_last_entries(keep in 1usize..20, pushed in 0u64..60, from in 0u64..70) {
+            let mut writer = Writer::new(keep);
+            for entry in 0..pushed {
+                writer.push([entry, entry + 1, entry + 2]);
+            }
+            let ring = writer.ring();
+            prop_assert_eq!(ring.head(), pushed);
+            let first = from.max(pushed.saturating_sub(keep as u64));
+            let expected: Vec<Words> = (first..pushed).map(|entry| [entry, entry + 1, entry + 2]).collect();
+            prop_assert_eq!(ring.read(from), expected);
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+
+    fn entry(number: u64) -> Words {
+        [10 + number, 20 + number, 30 + number]
+    }
+
+    /// A reader at any moment sees whole, consecutive entries, and after the owner's end the last.
+    fn reader_against_writer(keep: usize, pushes: u64) {
+        loom::model(move || {
+            let mut writer = Writer::new(keep);
+            let ring = writer.ring().clone();
+            let writer = thread::spawn(move || (0..pushes).for_each(|number| writer.push(entry(number))));
+            let seen = ring.read(0);
+            assert!(seen.len() <= keep);
+            if let Some(&[first, ..]) = seen.first() {
+                let whole: Vec<Words> = (first - 10..).take(seen.len()).map(entry).collect();
+                assert_eq!(seen, whole, "torn or out of order");
+                assert!(first - 10 + seen.len() as u64 <= pushes);
+            }
+            writer.join().unwrap();
+            let last: Vec<Words> = (pushes - keep as u64..pushes).map(entry).collect();
+            assert_eq!(ring.read(0), last);
+        });
+    }
+
+    #[test]
+    fn one_kept() {
+        reader_against_writer(1, 3);
+    }
+
+    #[test]
+    fn three_kept() {
+        reader_against_writer(3, 5);
+    }
+
+    #[test]
+    #[should_panic(expected = "torn or out of order")]
+    fn a_missing_fence_in_push_is_caught() {
+        plant::with("no fence in push", || reader_against_writer(1, 3));
+    }
+
+    #[test]
+    #[should_panic(expected = "torn or out of order")]
+    fn a_missing_fence_in_read_is_caught() {
+        plant::with("no fence in read", || reader_against_writer(1, 3));
+    }
+
+    #[test]
+    #[should_panic(expected = "torn or out of order")]
+    fn forgetting_the_entry_under_way_is_caught() {
+        plant::with("entry under way forgotten", || reader_against_writer(1, 3));
+    }
+}

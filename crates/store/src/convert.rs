@@ -1,0 +1,98 @@
+//! From any layout to any other, in bounded memory.
+//!
+//! ```text
+//! read a band of whole rows  ->  buffer, row-major  ->  write it
+//! ```
+//!
+//! Whole rows are contiguous when row-major, and so are whole rows of blocks in the other layouts: with
+//! memory for one row of blocks both files are read and written from start to end. With less, the band is
+//! fewer rows and the blocked file is accessed in pieces of that many rows of a block; with less than a row,
+//! in parts of one row.
+//!
+//! Costs: each byte is read once and written once, plus the corners' second copies; a few accesses per band,
+//! see `rows.rs`; values are copied as bits, so that every NaN stays itself.
+
+use crate::layout::ELEMENT;
+use crate::rows::{STAGE, WORDS_PER_STAGED};
+use crate::{Error, Matrix, Rect, Result, Shape};
+
+/// The least memory: a stage of one value and a buffer of eight.
+const LEAST: u64 = 128;
+
+/// Copies `src` into `dst`, whatever their layouts, with buffers of at most `memory` bytes.
+///
+/// # Errors
+/// [`Error::Shapes`] when the two differ in shape, [`Error::MemoryBound`] when `memory` is under 128 bytes,
+/// [`Error::ReadOnly`] when `dst` is, and [`Error::Part`] when a file cannot be read or written.
+///
+/// ```
+/// use syncline_store::{Block, Layout, Matrix, Shape, convert};
+/// let shape = Shape::new(4, 4);
+/// let src = Matrix::from_vec(shape, (0..16).map(f64::from).collect())?;
+/// let mut dst = Matrix::zeros(shape, Layout::Framed { block: Block::new(2, 2), thickness: 1 })?;
+/// convert(&src, &mut dst, 1 << 20)?;
+/// let mut row = [0.0; 4];
+/// dst.read_row(2, &mut row)?;
+/// assert_eq!(row, [8.0, 9.0, 10.0, 11.0]);
+/// # Ok::<(), syncline_store::Error>(())
+/// ```
+pub fn convert(src: &Matrix, dst: &mut Matrix, memory: u64) -> Result<()> {
+    let shape = src.shape();
+    if shape != dst.shape() {
+        return Err(Error::Shapes {
+            src: src.name().to_owned(),
+            src_shape: shape,
+            dst: dst.name().to_owned(),
+            dst_shape: dst.shape(),
+        });
+    }
+    if memory < LEAST {
+        return Err(Error::MemoryBound { needed: LEAST, given: memory });
+    }
+    let words = usize::try_from(memory / ELEMENT as u64).unwrap_or(usize::MAX);
+    let stage = (words / (2 * WORDS_PER_STAGED)).min(STAGE);
+    let buffer = words - stage * WORDS_PER_STAGED;
+    let (rows, cols) = band(shape, block_rows(src, dst), buffer);
+    let mut values = vec![0.0; rows * cols];
+    for row in (0..shape.rows).step_by(rows) {
+        for col in (0..shape.cols).step_by(cols) {
+            let rect = Rect { row, col, rows: rows.min(shape.rows - row), cols: cols.min(shape.cols - col) };
+            let values = &mut values[..rect.elements()];
+            src.read_staged(rect, values, stage)?;
+            dst.write_staged(rect, values, stage)?;
+        }
+    }
+    Ok(())
+}
+
+/// Rows of a block of the matrix that has blocks; of the written one if both have.
+fn block_rows(src: &Matrix, dst: &Matrix) -> usize {
+    let block = dst.layout().block().or(src.layout().block());
+    block.map_or(1, |block| block.clipped(src.shape()).rows)
+}
+
+/// Rows and columns to be moved at once with a buffer of so many values: whole rows of blocks, else whole
+/// rows, else a part of a row.
+fn band(shape: Shape, block_rows: usize, buffer: usize) -> (usize, usize) {
+    match (buffer / shape.cols).min(shape.rows) {
+        0 => (1, buffer.max(1)),
+        rows if rows < block_rows || rows == shape.rows => (rows, shape.cols),
+        rows => (rows - rows % block_rows, shape.cols),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bands_fit_the_buffer() {
+        let shape = Shape::new(100, 10);
+        assert_eq!(band(shape, 8, 3), (1, 3));
+        assert_eq!(band(shape, 8, 10), (1, 10));
+        assert_eq!(band(shape, 8, 79), (7, 10));
+        assert_eq!(band(shape, 8, 259), (24, 10));
+        assert_eq!(band(shape, 8, 1_000), (100, 10));
+        assert_eq!(band(shape, 8, usize::MAX), (100, 10));
+    }
+}

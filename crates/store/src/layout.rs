@@ -1,0 +1,342 @@
+//! Shapes, blocks and the grid that a matrix is cut into: index arithmetic without I/O.
+//!
+//! ```text
+//!            cols = 7, block 2 x 3
+//!        +-------+-------+---+
+//!        |  0    |  1    | 2 |      block 2 is ragged: 2 x 1
+//! rows   +-------+-------+---+
+//!  = 5   |  3    |  4    | 5 |      neighbours of 4: North 1, West 3, East 5, South 7
+//!        +-------+-------+---+
+//!        |  6    |  7    | 8 |      blocks 6 and 7 are 1 x 3, block 8 is 1 x 1
+//!        +-------+-------+---+
+//! ```
+
+use std::fmt;
+
+use crate::{Error, Placement, Result};
+
+/// Bytes of one element.
+pub(crate) const ELEMENT: usize = size_of::<f64>();
+
+/// Rows and columns of a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of columns.
+    pub cols: usize,
+}
+
+impl Shape {
+    /// The shape of `rows` x `cols`.
+    ///
+    /// ```
+    /// use syncline_store::Shape;
+    /// assert_eq!(Shape::new(2, 3).to_string(), "2 x 3");
+    /// ```
+    pub const fn new(rows: usize, cols: usize) -> Self {
+        Self { rows, cols }
+    }
+
+    /// Number of elements. Saturates at `usize::MAX`, which no matrix that was opened or made can have.
+    pub const fn elements(self) -> usize {
+        self.rows.saturating_mul(self.cols)
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} x {}", self.rows, self.cols)
+    }
+}
+
+/// Rows and columns of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Block {
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of columns.
+    pub cols: usize,
+}
+
+impl Block {
+    /// A block of `rows` x `cols`.
+    pub const fn new(rows: usize, cols: usize) -> Self {
+        Self { rows, cols }
+    }
+
+    /// This block cut down to fit `shape`; a zero counts as one.
+    pub fn clipped(self, shape: Shape) -> Self {
+        Self { rows: self.rows.min(shape.rows).max(1), cols: self.cols.min(shape.cols).max(1) }
+    }
+}
+
+impl fmt::Display for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} x {}", self.rows, self.cols)
+    }
+}
+
+/// How the elements of a matrix are ordered.
+///
+/// Where each element stands is told by [`Placement`](crate::Placement).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// Row after row, as `.npy` has it.
+    RowMajor,
+    /// Block after block in row-major order of blocks, each row-major inside. Blocks at the right and bottom
+    /// edge have their true, smaller size.
+    Blocked(Block),
+    /// As blocked, but each block is stored as top frontier, left frontier, centre, right frontier, bottom
+    /// frontier, so that the block and each of its frontiers are one contiguous piece. The corners stand
+    /// twice.
+    Framed {
+        /// The size of the blocks.
+        block: Block,
+        /// Lines of a frontier, at least 1.
+        thickness: usize,
+    },
+}
+
+impl Layout {
+    /// The block size that the layout itself has, if any.
+    pub const fn block(self) -> Option<Block> {
+        match self {
+            Self::RowMajor => None,
+            Self::Blocked(block) | Self::Framed { block, .. } => Some(block),
+        }
+    }
+
+    /// Whether a row of a block is one slice where it stands: true unless framed.
+    pub const fn in_place(self) -> bool {
+        !matches!(self, Self::Framed { .. })
+    }
+
+    /// The layout that goes with this one for matrices whose frontiers nobody reads: blocked for framed,
+    /// itself otherwise.
+    ///
+    /// A sweep needs frontiers of its field only, so coefficients need not be framed.
+    pub const fn without_frame(self) -> Self {
+        match self {
+            Self::Framed { block, .. } => Self::Blocked(block),
+            other => other,
+        }
+    }
+
+    /// The values stored for a matrix of `shape`: those of the matrix, and for framed also the corners'
+    /// second copies.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] when the shape has no elements, [`Error::TooLarge`] when the bytes exceed the address
+    /// space, and [`Error::BadBlock`] when a block side or the thickness is zero.
+    ///
+    /// ```
+    /// use syncline_store::{Block, Layout, Shape};
+    /// let framed = Layout::Framed { block: Block::new(4, 4), thickness: 1 };
+    /// assert_eq!(framed.stored(Shape::new(8, 8))?, 64 + 4 * 4);
+    /// # Ok::<(), syncline_store::Error>(())
+    /// ```
+    pub fn stored(self, shape: Shape) -> Result<usize> {
+        self.grid(shape).map(|grid| Placement::unchecked(self, grid).stored())
+    }
+
+    /// The layout's own blocks of a matrix of `shape`; one block, the whole, when row-major.
+    ///
+    /// # Errors
+    /// As [`stored`](Self::stored).
+    pub fn grid(self, shape: Shape) -> Result<Grid> {
+        if shape.rows == 0 || shape.cols == 0 {
+            return Err(Error::Empty { shape });
+        }
+        // A frame repeats an element at most in each of its four frontiers, hence the 5.
+        let room = isize::MAX.unsigned_abs() / ELEMENT / 5;
+        if shape.rows.checked_mul(shape.cols).is_none_or(|n| n > room) {
+            return Err(Error::TooLarge { shape });
+        }
+        let valid = match self {
+            Self::RowMajor => true,
+            Self::Blocked(block) => block.rows > 0 && block.cols > 0,
+            Self::Framed { block, thickness } => block.rows > 0 && block.cols > 0 && thickness > 0,
+        };
+        if !valid {
+            return Err(Error::BadBlock { layout: self });
+        }
+        let whole = Block::new(shape.rows, shape.cols);
+        Ok(Grid::new(shape, self.block().unwrap_or(whole)))
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RowMajor => f.write_str("row-major"),
+            Self::Blocked(block) => write!(f, "blocked {block}"),
+            Self::Framed { block, thickness } => {
+                write!(f, "framed {block} thickness {thickness}")
+            }
+        }
+    }
+}
+
+/// A side of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Towards row 0.
+    North,
+    /// Towards column 0.
+    West,
+    /// Towards the last column.
+    East,
+    /// Towards the last row.
+    South,
+}
+
+impl Side {
+    /// All four, in the order in which their elements lie in memory.
+    pub const ALL: [Self; 4] = [Self::North, Self::West, Self::East, Self::South];
+
+    /// The side that faces this one across an edge.
+    pub const fn facing(self) -> Self {
+        match self {
+            Self::North => Self::South,
+            Self::West => Self::East,
+            Self::East => Self::West,
+            Self::South => Self::North,
+        }
+    }
+
+    /// Whether the frontier on this side is a row (North, South) rather than a column.
+    pub const fn is_row(self) -> bool {
+        matches!(self, Self::North | Self::South)
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::North => "north",
+            Self::West => "west",
+            Self::East => "east",
+            Self::South => "south",
+        })
+    }
+}
+
+/// A rectangle of elements within a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rect {
+    /// First row.
+    pub row: usize,
+    /// First column.
+    pub col: usize,
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of columns.
+    pub cols: usize,
+}
+
+impl Rect {
+    /// Number of elements.
+    pub const fn elements(self) -> usize {
+        self.rows * self.cols
+    }
+
+    /// Length of the frontier on a side: the columns for a row, the rows for a column.
+    pub const fn line(self, side: Side) -> usize {
+        if side.is_row() { self.cols } else { self.rows }
+    }
+}
+
+/// A shape cut into blocks, numbered row-major from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Grid {
+    shape: Shape,
+    block: Block,
+}
+
+impl Grid {
+    /// Cuts `shape` into blocks of `block`, which is first clipped to the shape ([`Block::clipped`]).
+    ///
+    /// ```
+    /// use syncline_store::{Block, Grid, Rect, Shape, Side};
+    /// let grid = Grid::new(Shape::new(5, 7), Block::new(2, 3));
+    /// assert_eq!((grid.rows(), grid.cols(), grid.len()), (3, 3, 9));
+    /// assert_eq!(grid.block(2, 2), Rect { row: 4, col: 6, rows: 1, cols: 1 });
+    /// assert_eq!(grid.neighbour(4, Side::South), Some(7));
+    /// assert_eq!(grid.neighbour(2, Side::East), None);
+    /// ```
+    pub fn new(shape: Shape, block: Block) -> Self {
+        Self { shape, block: block.clipped(shape) }
+    }
+
+    /// The shape that is cut.
+    pub const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The size of a block that is not at the edge.
+    pub const fn block_size(&self) -> Block {
+        self.block
+    }
+
+    /// Blocks from top to bottom.
+    pub const fn rows(&self) -> usize {
+        self.shape.rows.div_ceil(self.block.rows)
+    }
+
+    /// Blocks from left to right.
+    pub const fn cols(&self) -> usize {
+        self.shape.cols.div_ceil(self.block.cols)
+    }
+
+    /// Number of blocks.
+    pub const fn len(&self) -> usize {
+        self.rows() * self.cols()
+    }
+
+    /// Whether there is no block, as in an empty shape.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The elements of block (`i`, `j`); empty when the grid has no such block.
+    pub fn block(&self, i: usize, j: usize) -> Rect {
+        let row = i.saturating_mul(self.block.rows).min(self.shape.rows);
+        let col = j.saturating_mul(self.block.cols).min(self.shape.cols);
+        Rect {
+            row,
+            col,
+            rows: self.block.rows.min(self.shape.rows - row),
+            cols: self.block.cols.min(self.shape.cols - col),
+        }
+    }
+
+    /// The elements of the block numbered `index`; empty when the grid has no such block.
+    pub fn rect(&self, index: usize) -> Rect {
+        let (i, j) = self.at(index);
+        self.block(i, j)
+    }
+
+    /// The number of block (`i`, `j`).
+    pub const fn index(&self, i: usize, j: usize) -> usize {
+        i * self.cols() + j
+    }
+
+    /// Row and column, in blocks, of the block numbered `index`.
+    pub const fn at(&self, index: usize) -> (usize, usize) {
+        let cols = if self.cols() == 0 { 1 } else { self.cols() };
+        (index / cols, index % cols)
+    }
+
+    /// The block next to `index` on `side`, or `None` at the edge of the matrix.
+    pub fn neighbour(&self, index: usize, side: Side) -> Option<usize> {
+        let (i, j) = self.at(index);
+        let (i, j) = match side {
+            Side::North => (i.checked_sub(1)?, j),
+            Side::West => (i, j.checked_sub(1)?),
+            Side::East => (i, j + 1),
+            Side::South => (i + 1, j),
+        };
+        (i < self.rows() && j < self.cols()).then(|| self.index(i, j))
+    }
+}

@@ -1,0 +1,52 @@
+//! Matrices on disk and in memory: chunks, layouts, .npy.
+//!
+//! | module        | holds                                                                    |
+//! |---------------|--------------------------------------------------------------------------|
+//! | `layout`      | [`Shape`], [`Block`], [`Layout`], [`Grid`], [`Side`], [`Rect`]           |
+//! | `placement`   | [`Placement`]: where each block, frontier and element stands             |
+//! | `model`       | [`io_model`]: what a sweep reads and writes                              |
+//! | `chunk`       | [`Chunk`]: bytes on file, heap or shared segment, mapped by part         |
+//! | `matrix`      | [`Matrix`]                                                               |
+//! | `tile`        | [`Tile`]: a block for reading                                            |
+//! | `region`      | [`Region`]: a block for writing                                          |
+//! | `rows`        | rectangles of any layout by few accesses                                 |
+//! | `npy`         | `.npy` headers                                                           |
+//! | `newfile`     | [`NewFile`]: an output that appears whole or not at all                  |
+//! | `convert`     | [`convert`]: from layout to layout in bounded memory                     |
+//! | `dir`         | [`DataDir`]: the matrices of one computation                             |
+//!
+//! The crate knows neither locks nor kernels. Matrices have at least one element; a dimension of zero is an
+//! error.
+
+mod bytes;
+mod chunk;
+mod convert;
+mod dir;
+mod error;
+mod layout;
+mod matrix;
+mod model;
+mod newfile;
+mod npy;
+mod placement;
+mod region;
+mod rows;
+mod tile;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+pub use syncline_memory::{Access, Advice, Pages};
+
+pub use chunk::{Chunk, Mapped, Touch, Traffic};
+pub use convert::convert;
+pub use dir::{DataDir, write_layout_json};
+pub use error::{Error, Result};
+pub use layout::{Block, Grid, Layout, Rect, Shape, Side};
+pub use matrix::Matrix;
+pub use model::{IoModel, io_model};
+pub use newfile::NewFile;
+pub use placement::{Copies, Placement, Section, Strided};
+pub use region::{Contents, Region, ViewMut};
+pub use tile::{Part, Tile, View};

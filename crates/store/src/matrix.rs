@@ -1,0 +1,385 @@
+//! Matrices of doubles, on file or in memory, in any layout.
+//!
+//! What keeps data races out: a matrix is written through `&mut Matrix`, or through the [`Region`]s that it
+//! was cut into and that are disjoint; [`Tile`]s share it behind an [`Arc`], which gives nobody `&mut`. No
+//! two matrices share a chunk. A file must be left alone by others meanwhile, as with every mapped file.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use syncline_memory::{Access, Pages};
+
+use crate::layout::ELEMENT;
+use crate::region::Region;
+use crate::rows::{self, STAGE};
+use crate::tile::{Part, Tile};
+use crate::{Block, Chunk, Error, Grid, Layout, NewFile, Placement, Rect, Result, Shape, bytes, chunk, npy};
+
+/// What Linux may map around a touched page: folios of the page cache, of up to a huge page, below and above.
+const AROUND: u64 = 2 * (2 << 20);
+
+/// A matrix of doubles.
+///
+/// ```
+/// use std::sync::Arc;
+/// use syncline_store::{Block, Matrix, Shape, Side};
+/// let matrix = Matrix::from_vec(Shape::new(4, 4), (0..16).map(f64::from).collect())?;
+/// let grid = matrix.grid(Block::new(2, 2))?;
+/// let matrix = Arc::new(matrix);
+/// let mut east = [0.0; 2];
+/// matrix.tile(&grid, 2).frontier(Side::East, &mut east)?;
+/// assert_eq!(east, [9.0, 13.0]);
+/// # Ok::<(), syncline_store::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Matrix {
+    chunk: Arc<Chunk>,
+    /// The first byte of the data in the chunk, a multiple of 8.
+    start: u64,
+    /// The layout with its own grid: one block if row-major.
+    place: Placement,
+    name: String,
+}
+
+impl Matrix {
+    fn new(chunk: Chunk, start: u64, shape: Shape, layout: Layout) -> Result<Self> {
+        let place = Placement::unchecked(layout, layout.grid(shape)?);
+        let name = chunk.name().to_owned();
+        Ok(Self { chunk: Arc::new(chunk), start, place, name })
+    }
+
+    /// A row-major matrix on the heap with these values, row by row.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`] when the values are not as many as the shape has elements, [`Error::Memory`], and as
+    /// [`Layout::stored`].
+    pub fn from_vec(shape: Shape, values: Vec<f64>) -> Result<Self> {
+        let mut matrix = Self::zeros(shape, Layout::RowMajor)?;
+        matrix.write_rows(0..shape.rows, &values)?;
+        Ok(matrix)
+    }
+
+    /// A matrix of zeros on the heap, in huge pages where the system has them.
+    ///
+    /// # Errors
+    /// [`Error::Memory`], and as [`Layout::stored`].
+    pub fn zeros(shape: Shape, layout: Layout) -> Result<Self> {
+        let chunk = Chunk::heap(layout.stored(shape)? * ELEMENT, Pages::Huge)?;
+        Self::new(chunk, 0, shape, layout)
+    }
+
+    /// A matrix of zeros in memory that processes forked later share.
+    ///
+    /// # Errors
+    /// As [`zeros`](Self::zeros).
+    pub fn shared(shape: Shape, layout: Layout) -> Result<Self> {
+        let chunk = Chunk::shared(layout.stored(shape)? * ELEMENT)?;
+        Self::new(chunk, 0, shape, layout)
+    }
+
+    /// The matrix in a `.npy` file, for reading.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, is not a `.npy` file, or holds something else than little-endian
+    /// doubles in C order with two dimensions, neither of them zero; when it is shorter or longer than that;
+    /// when others wrote it such that its data do not start at a multiple of 8.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = chunk::open(path)?;
+        let (shape, start) = npy::open(&file, path)?;
+        Self::new(Chunk::from_file(file, path, Access::Read)?, start, shape, Layout::RowMajor)
+    }
+
+    /// The matrix in a file of nothing but little-endian doubles, for reading.
+    ///
+    /// # Errors
+    /// [`Error::File`], [`Error::Length`] when the file has not exactly the bytes of the shape and layout,
+    /// and as [`Layout::stored`].
+    pub fn open_raw(path: &Path, shape: Shape, layout: Layout) -> Result<Self> {
+        let chunk = Chunk::open(path)?;
+        let expected = Self::file_bytes(false, shape, layout)?;
+        check_length(path, &chunk, expected, shape, layout)?;
+        Self::new(chunk, 0, shape, layout)
+    }
+
+    /// A matrix over a new file, to be written and read; zeros at first. The caller commits the file when the
+    /// matrix is complete.
+    ///
+    /// # Errors
+    /// [`Error::Length`] when the file was not made with [`file_bytes`](Self::file_bytes), [`Error::File`].
+    ///
+    /// ```
+    /// use syncline_store::{Layout, Matrix, NewFile, Shape};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("za.npy");
+    /// let shape = Shape::new(2, 2);
+    /// let new = NewFile::create(&path, Matrix::file_bytes(true, shape, Layout::RowMajor)?)?;
+    /// let mut matrix = Matrix::create(&new, true, shape, Layout::RowMajor)?;
+    /// matrix.write_row(1, &[3.0, 4.0])?;
+    /// new.commit()?;
+    /// let mut row = [0.0; 2];
+    /// Matrix::open(&path)?.read_row(1, &mut row)?;
+    /// assert_eq!(row, [3.0, 4.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn create(new: &NewFile, npy: bool, shape: Shape, layout: Layout) -> Result<Self> {
+        use std::os::unix::fs::FileExt;
+        let failed = |source| Error::File { action: "write", path: new.target().to_owned(), source };
+        let expected = Self::file_bytes(npy, shape, layout)?;
+        let file = new.file().try_clone().map_err(failed)?;
+        let chunk = Chunk::from_file(file, new.target(), Access::ReadWrite)?;
+        check_length(new.target(), &chunk, expected, shape, layout)?;
+        let mut start = 0;
+        if npy {
+            let header = npy::header(shape);
+            new.file().write_all_at(&header, 0).map_err(failed)?;
+            start = header.len() as u64;
+        }
+        Self::new(chunk, start, shape, layout)
+    }
+
+    /// The bytes of the file that [`create`](Self::create) fills.
+    ///
+    /// # Errors
+    /// As [`Layout::stored`]; [`Error::NotRowMajor`] when a `.npy` is to be blocked or framed.
+    pub fn file_bytes(npy: bool, shape: Shape, layout: Layout) -> Result<u64> {
+        let data = (layout.stored(shape)? * ELEMENT) as u64;
+        match npy {
+            false => Ok(data),
+            true if layout == Layout::RowMajor => Ok(npy::header(shape).len() as u64 + data),
+            true => Err(Error::NotRowMajor { layout }),
+        }
+    }
+
+    /// Rows and columns.
+    pub const fn shape(&self) -> Shape {
+        self.place.grid().shape()
+    }
+
+    /// The order of the elements.
+    pub const fn layout(&self) -> Layout {
+        self.place.layout()
+    }
+
+    /// The file, or what kind of memory it is: for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the bytes are; its [`traffic`](Chunk::traffic) is that of this matrix.
+    pub const fn chunk(&self) -> &Arc<Chunk> {
+        &self.chunk
+    }
+
+    /// Maps the whole file and keeps it, see [`Chunk::hold`].
+    ///
+    /// # Errors
+    /// As [`Chunk::hold`].
+    pub fn hold(&self) -> Result<()> {
+        self.chunk.hold()
+    }
+
+    /// The matrix cut into blocks; those of the layout itself unless row-major.
+    ///
+    /// # Errors
+    /// [`Error::Grid`] when the layout has blocks of another size, [`Error::BadBlock`] for a block side of
+    /// zero.
+    pub fn grid(&self, block: Block) -> Result<Grid> {
+        let grid = Layout::Blocked(block).grid(self.shape())?;
+        self.placement(&grid)?;
+        Ok(grid)
+    }
+
+    /// The blocks of `grid` in this matrix.
+    pub(crate) fn placement(&self, grid: &Grid) -> Result<Placement> {
+        let own = self.place.grid();
+        if grid.shape() != own.shape() || (self.layout() != Layout::RowMajor && grid != own) {
+            return Err(Error::Grid {
+                name: self.name.clone(),
+                shape: self.shape(),
+                layout: self.layout(),
+                asked_shape: grid.shape(),
+                asked: grid.block_size(),
+            });
+        }
+        Ok(Placement::unchecked(self.layout(), *grid))
+    }
+
+    /// The bytes in the chunk of a range of stored values.
+    pub(crate) const fn bytes_of(&self, values: Range<usize>) -> Range<u64> {
+        let start = self.start + (values.start * ELEMENT) as u64;
+        let end = self.start + (values.end * ELEMENT) as u64;
+        start..end
+    }
+
+    /// Reads one row of `cols` values.
+    ///
+    /// # Errors
+    /// [`Error::Range`], [`Error::Buffer`], and [`Error::Part`] when the file cannot be read.
+    pub fn read_row(&self, row: usize, values: &mut [f64]) -> Result<()> {
+        self.read_rows(row..row.saturating_add(1), values)
+    }
+
+    /// Writes one row of `cols` values.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], and as [`read_row`](Self::read_row).
+    pub fn write_row(&mut self, row: usize, values: &[f64]) -> Result<()> {
+        self.write_rows(row..row.saturating_add(1), values)
+    }
+
+    /// Reads whole rows, row-major, whatever the layout; takes up to 8 MiB besides the buffer.
+    ///
+    /// # Errors
+    /// As [`read_row`](Self::read_row).
+    pub fn read_rows(&self, range: Range<usize>, values: &mut [f64]) -> Result<()> {
+        self.read_rect(self.band(&range), values)
+    }
+
+    /// Writes whole rows, row-major, whatever the layout; takes up to 8 MiB besides the buffer.
+    ///
+    /// # Errors
+    /// As [`write_row`](Self::write_row).
+    pub fn write_rows(&mut self, range: Range<usize>, values: &[f64]) -> Result<()> {
+        self.write_rect(self.band(&range), values)
+    }
+
+    fn band(&self, range: &Range<usize>) -> Rect {
+        Rect { row: range.start, col: 0, rows: range.len(), cols: self.shape().cols }
+    }
+
+    pub(crate) fn check_buffer(&self, expected: usize, actual: usize) -> Result<()> {
+        match expected == actual {
+            true => Ok(()),
+            false => Err(Error::Buffer { name: self.name.clone(), expected, actual }),
+        }
+    }
+
+    /// Reads a rectangle, row-major, whatever the layout; takes up to 8 MiB besides the buffer.
+    ///
+    /// # Errors
+    /// [`Error::Range`], [`Error::Buffer`], and [`Error::Part`] when the file cannot be read.
+    pub fn read_rect(&self, rect: Rect, values: &mut [f64]) -> Result<()> {
+        self.check_rect(rect, values.len())?;
+        self.read_staged(rect, values, STAGE)
+    }
+
+    /// Writes a rectangle, row-major, whatever the layout; takes up to 8 MiB besides the buffer.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], and as [`read_rect`](Self::read_rect).
+    pub fn write_rect(&mut self, rect: Rect, values: &[f64]) -> Result<()> {
+        self.check_rect(rect, values.len())?;
+        self.write_staged(rect, values, STAGE)
+    }
+
+    fn check_rect(&self, rect: Rect, len: usize) -> Result<()> {
+        let Shape { rows, cols } = self.shape();
+        let range = |what, count: usize, from: usize, n: usize| {
+            let (count, asked) = (count as u64, from.saturating_add(n) as u64);
+            let within = asked <= count;
+            if within { Ok(()) } else { Err(Error::Range { name: self.name.clone(), what, count, asked }) }
+        };
+        range("rows", rows, rect.row, rect.rows)?;
+        range("columns", cols, rect.col, rect.cols)?;
+        self.check_buffer(rect.elements(), len)
+    }
+
+    /// Reads a rectangle within the matrix, with a stage of `stage` values for pieces that are adjacent in
+    /// the file.
+    pub(crate) fn read_staged(&self, rect: Rect, values: &mut [f64], stage: usize) -> Result<()> {
+        rows::read(&self.place, rect, values, stage, |at, values| {
+            // SAFETY: matrices are written through `&mut` only, and we have `&`.
+            unsafe { self.chunk.copy_out(self.bytes_of(at..at).start, bytes::of_mut(values)) }
+        })
+    }
+
+    /// Writes a rectangle within the matrix, all copies of each element.
+    pub(crate) fn write_staged(&mut self, rect: Rect, values: &[f64], stage: usize) -> Result<()> {
+        rows::write(&self.place, rect, values, stage, |at, values| {
+            // SAFETY: the matrix is borrowed exclusively, and its chunk is no other matrix's.
+            unsafe { self.chunk.copy_in(self.bytes_of(at..at).start, bytes::of(values)) }
+        })
+    }
+
+    /// The most that a view of any one block of `grid` keeps resident, see [`Part::resident_bytes`].
+    pub fn resident_bytes(&self, grid: &Grid) -> u64 {
+        // No block is larger than the first, but one may start elsewhere in a page.
+        match self.resident_of(grid, 0) {
+            0 => 0,
+            first => first + rustix::param::page_size() as u64,
+        }
+    }
+
+    pub(crate) fn resident_of(&self, grid: &Grid, index: usize) -> u64 {
+        let (Ok(place), false) = (self.placement(grid), self.chunk.is_resident()) else {
+            return 0;
+        };
+        let page = rustix::param::page_size() as u64;
+        let range = place.block(index);
+        let bytes = self.bytes_of(range.clone());
+        let span = bytes.end.next_multiple_of(page) - bytes.start / page * page;
+        if place.values(index) == range.len() {
+            return span;
+        }
+        let Rect { rows, cols, .. } = grid.rect(index);
+        let row = ((cols * ELEMENT) as u64).next_multiple_of(page) + page;
+        span.min(rows as u64 * row + AROUND)
+    }
+
+    /// The block numbered `index` of `grid`, for reading.
+    ///
+    /// A grid that is not of this matrix ([`grid`](Self::grid)) or an index beyond it makes a tile of which
+    /// every use is an error.
+    pub fn tile(self: &Arc<Self>, grid: &Grid, index: usize) -> Tile {
+        Tile::new(Part::new(Arc::clone(self), *grid, index))
+    }
+
+    /// Cuts the matrix into the blocks of `grid`, each of which can be written by itself.
+    ///
+    /// # Errors
+    /// [`Error::Grid`] when the grid is not of this matrix, [`Error::ReadOnly`] when it was opened for
+    /// reading.
+    pub fn into_regions(self, grid: Grid) -> Result<Vec<Region>> {
+        self.placement(&grid)?;
+        if !self.chunk.is_writable() {
+            return Err(Error::ReadOnly { name: self.name });
+        }
+        let matrix = Arc::new(self);
+        let part = |index| Region::new(Part::new(Arc::clone(&matrix), grid, index));
+        Ok((0..grid.len()).map(part).collect())
+    }
+
+    /// The matrix again, once all of its regions are back; their order does not matter.
+    ///
+    /// # Errors
+    /// [`Error::Regions`] when some are missing, or there are some of another matrix.
+    pub fn from_regions(regions: Vec<Region>) -> Result<Self> {
+        let given = regions.len();
+        let incomplete = |name, expected| Error::Regions { name, given, expected };
+        let Some(first) = regions.first() else {
+            return Err(incomplete("no matrix".to_owned(), 0));
+        };
+        let expected = first.grid().len();
+        let matrix = Arc::clone(first.matrix());
+        let same = regions.iter().all(|region| Arc::ptr_eq(region.matrix(), &matrix));
+        drop(regions);
+        // Every region of a matrix is another block, so to count them is to have them all.
+        if !same || given != expected {
+            return Err(incomplete(matrix.name.clone(), expected));
+        }
+        Arc::try_unwrap(matrix).map_err(|matrix| incomplete(matrix.name.clone(), expected))
+    }
+}
+
+fn check_length(path: &Path, chunk: &Chunk, expected: u64, shape: Shape, layout: Layout) -> Result<()> {
+    if chunk.len() == expected {
+        return Ok(());
+    }
+    Err(Error::Length {
+        path: path.to_owned(),
+        what: format!("a {layout} matrix of {shape}"),
+        expected,
+        actual: chunk.len(),
+    })
+}

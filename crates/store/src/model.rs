@@ -1,0 +1,110 @@
+//! The papers' model of the I/O of one sweep: bytes mapped for reading and for writing.
+//!
+//! To compute a block its own block of the field and of each coefficient is read, and something of each
+//! neighbour that exists (up to four); then the block of the field is written.
+//!
+//! | layout             | read of a neighbour | worst block of the papers' case | all its blocks      |
+//! |--------------------|---------------------|---------------------------------|---------------------|
+//! | row-major, blocked | its whole block     | 320 MiB                         | 19 GiB              |
+//! | framed             | the facing frontier | 192 MiB + 64.03 KiB             | 12 GiB + 3.5 MiB    |
+//!
+//! The case is 16384² in blocks of 2048² with five coefficients.
+//!
+//! With all neighbours still in memory, row-major and blocked read 192 MiB a block too: the best case.
+//!
+//! Source: P.-N. Clauss, J. Gustedt, "Experimenting Iterative Computations with Ordered Read-Write Locks",
+//! PDP 2010, doi:10.1109/PDP.2010.11, section 3.4. Its 20 GiB take each block for an interior one; here
+//! blocks at the edge have fewer neighbours.
+
+use crate::layout::ELEMENT;
+use crate::{Grid, Layout, Placement, Result, Side};
+
+/// Bytes of one sweep over a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoModel {
+    /// Read in the sweep.
+    pub read: u64,
+    /// Written in the sweep.
+    pub written: u64,
+    /// Read for the block that needs most.
+    pub worst_block: u64,
+    /// Read for the block that needs most when nothing of its neighbours has to be read.
+    pub best_block: u64,
+}
+
+/// What one sweep reads and writes when the field has `layout` and `coefficients` matrices go with it.
+///
+/// The coefficients of a framed field are blocked.
+///
+/// # Errors
+/// As [`Placement::new`].
+///
+/// ```
+/// use syncline_store::{Block, Grid, Layout, Shape, io_model};
+/// let block = Block::new(2048, 2048);
+/// let model = io_model(Layout::Blocked(block), Grid::new(Shape::new(16384, 16384), block), 5)?;
+/// assert_eq!(model.worst_block, 320 << 20);
+/// # Ok::<(), syncline_store::Error>(())
+/// ```
+pub fn io_model(layout: Layout, grid: Grid, coefficients: usize) -> Result<IoModel> {
+    let field = Placement::new(layout, grid)?;
+    let coefficient = Placement::new(layout.without_frame(), grid)?;
+    let bytes = |values: usize| (values * ELEMENT) as u64;
+    let mut model = IoModel { read: 0, written: 0, worst_block: 0, best_block: 0 };
+    for index in 0..grid.len() {
+        let own = bytes(field.values(index)) + coefficients as u64 * bytes(coefficient.values(index));
+        let around: u64 = Side::ALL
+            .into_iter()
+            .filter_map(|side| Some((grid.neighbour(index, side)?, side.facing())))
+            .map(|(neighbour, side)| match layout {
+                Layout::RowMajor | Layout::Blocked(_) => bytes(field.values(neighbour)),
+                Layout::Framed { .. } => bytes(field.frontier(neighbour, side).len),
+            })
+            .sum();
+        model.read += own + around;
+        model.written += bytes(field.values(index));
+        model.worst_block = model.worst_block.max(own + around);
+        model.best_block = model.best_block.max(own);
+    }
+    Ok(model)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Block, Shape};
+
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+
+    fn paper(layout: fn(Block) -> Layout) -> Result<IoModel> {
+        let block = Block::new(2048, 2048);
+        io_model(layout(block), Grid::new(Shape::new(16384, 16384), block), 5)
+    }
+
+    #[test]
+    fn blocks_read_320_mib_in_the_worst_case() -> Result<()> {
+        for layout in [Layout::Blocked as fn(Block) -> Layout, |_| Layout::RowMajor] {
+            let model = paper(layout)?;
+            assert_eq!(model.worst_block, 320 * MIB);
+            assert_eq!(model.best_block, 192 * MIB);
+            assert_eq!(64 * model.worst_block, 20 * GIB);
+            assert_eq!(64 * model.best_block, 12 * GIB);
+            // 64 blocks of 6, and 2 * 2 * 8 * 7 neighbours.
+            assert_eq!(model.read, (64 * 6 + 224) * 32 * MIB);
+            assert_eq!(model.read, 19 * GIB);
+            assert_eq!(model.written, 2 * GIB);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn frames_read_a_little_more_than_192_mib() -> Result<()> {
+        let model = paper(|block| Layout::Framed { block, thickness: 1 })?;
+        assert_eq!(model.best_block, 192 * MIB + 32);
+        assert_eq!(model.worst_block, 192 * MIB + 32 + 4 * 2048 * 8);
+        assert_eq!(model.read, 12 * GIB + 64 * 32 + 224 * 2048 * 8);
+        assert_eq!(model.written, 2 * GIB + 64 * 32);
+        Ok(())
+    }
+}

@@ -1,0 +1,268 @@
+//! An output file that appears whole or not at all.
+//!
+//! ```text
+//! create ── room checked ── nameless file in the target's folder (O_TMPFILE), preallocated
+//!    │
+//!    ├─ commit ── data to disk ── linked as .NAME.PID.part ── renamed to NAME ── folder to disk
+//!    └─ drop, crash, kill ── the file was never named: it is gone
+//! ```
+//!
+//! `linkat` cannot replace a file, `rename` can: hence the short-lived second name. Where the file system
+//! lacks O_TMPFILE the file has that name from the start, and only a kill can leave it behind.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::{Error, Result};
+
+/// An output under way: a file that gets its name when it is [committed](Self::commit).
+///
+/// Dropped without commit it leaves nothing, and a file that had the name keeps it.
+///
+/// ```
+/// use std::os::unix::fs::FileExt;
+/// # let folder = tempfile::tempdir()?;
+/// # let target = folder.path().join("answer");
+/// let new = syncline_store::NewFile::create(&target, 2)?;
+/// new.file().write_all_at(b"42", 0)?;
+/// assert!(!target.exists());
+/// new.commit()?;
+/// assert_eq!(std::fs::read(&target)?, b"42");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct NewFile {
+    file: File,
+    bytes: u64,
+    target: PathBuf,
+    /// The name of a file that is not nameless; taken when it is renamed.
+    part: Option<PathBuf>,
+}
+
+impl NewFile {
+    /// Makes a file of `bytes` zero bytes that will be called `target`, with its room on disk set aside.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when the file system has less free than `bytes`; [`Error::File`] when the folder is
+    /// missing or not writable, or `target` is a folder.
+    pub fn create(target: &Path, bytes: u64) -> Result<Self> {
+        let failed = |action, source: io::Error| Error::File { action, path: target.to_owned(), source };
+        let folder = folder(target);
+        if target.file_name().is_none() || target.is_dir() {
+            return Err(failed("create", Errno::ISDIR.into()));
+        }
+        let free = free_bytes(folder).map_err(|source| failed("create", source))?;
+        let no_space = |free| Error::NoSpace { path: target.to_owned(), needed: bytes, free };
+        if free < bytes {
+            return Err(no_space(free));
+        }
+        let (file, part) = open(folder, target).map_err(|source| failed("create", source))?;
+        let new = Self { file, bytes, target: target.to_owned(), part };
+        match new.allocate() {
+            Ok(()) => Ok(new),
+            Err(Errno::NOSPC | Errno::DQUOT) => Err(no_space(free_bytes(folder).unwrap_or(free))),
+            Err(error) => Err(failed("allocate", error.into())),
+        }
+    }
+
+    fn allocate(&self) -> Result<(), Errno> {
+        if self.bytes == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, self.bytes) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => rustix::fs::ftruncate(&self.file, self.bytes),
+            done => done,
+        }
+    }
+
+    /// The file, open for reading and writing.
+    pub const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The bytes that it was made with.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The name that it will have.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Brings the data to disk and gives the file its name, in place of a file that had it; on return both
+    /// have reached the disk.
+    ///
+    /// # Errors
+    /// [`Error::File`]; then the target is as before, unless it was the last step, bringing the folder to
+    /// disk, that failed.
+    pub fn commit(mut self) -> Result<()> {
+        let target = self.target.clone();
+        let failed = |action| {
+            let target = target.clone();
+            move |source: io::Error| Error::File { action, path: target, source }
+        };
+        self.file.sync_data().map_err(failed("write"))?;
+        if self.part.is_none() {
+            self.part = Some(link(&self.file, &target).map_err(failed("link"))?);
+        }
+        if let Some(part) = &self.part {
+            std::fs::rename(part, &target).map_err(failed("rename to"))?;
+        }
+        self.part = None;
+        let folder = File::open(folder(&target)).map_err(failed("sync the folder of"))?;
+        folder.sync_all().map_err(failed("sync the folder of"))
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Some(part) = self.part.take() {
+            // Nothing can be done about a failure here, and nothing depends on success.
+            let _ = std::fs::remove_file(part);
+        }
+    }
+}
+
+/// The folder that `target` is in.
+fn folder(target: &Path) -> &Path {
+    match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn free_bytes(folder: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(folder)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// A hidden name next to `target` that no other process, nor another output of this one, uses.
+fn part_name(target: &Path) -> PathBuf {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let mut name = OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    name.push(format!(".{}.{number}.part", std::process::id()));
+    folder(target).join(name)
+}
+
+fn open(folder: &Path, target: &Path) -> io::Result<(File, Option<PathBuf>)> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::open(folder, flags, Mode::from_raw_mode(0o666)) {
+        Ok(file) => Ok((File::from(file), None)),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+            let (file, part) = open_named(target)?;
+            Ok((file, Some(part)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn open_named(target: &Path) -> io::Result<(File, PathBuf)> {
+    loop {
+        let part = part_name(target);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o666);
+        match options.open(&part) {
+            // Left behind by a killed process that had our number: take the next name.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => return Ok((other?, part)),
+        }
+    }
+}
+
+/// Gives a nameless file a temporary name next to `target`.
+fn link(file: &File, target: &Path) -> io::Result<PathBuf> {
+    use std::os::fd::AsRawFd;
+    // The way that needs no privilege, see open(2) under O_TMPFILE.
+    let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
+    loop {
+        let part = part_name(target);
+        match rustix::fs::linkat(CWD, &nameless, CWD, &part, AtFlags::SYMLINK_FOLLOW) {
+            Ok(()) => return Ok(part),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    /// The way of a file system without O_TMPFILE.
+    fn create_named(target: &Path, bytes: u64) -> NewFile {
+        let (file, part) = open_named(target).unwrap();
+        let new = NewFile { file, bytes, target: target.to_owned(), part: Some(part) };
+        new.allocate().unwrap();
+        new
+    }
+
+    #[test]
+    fn the_target_is_replaced_only_at_commit() {
+        for create in [|target: &Path, bytes| NewFile::create(target, bytes).unwrap(), create_named] {
+            let folder = tempfile::tempdir().unwrap();
+            let target = folder.path().join("out");
+            std::fs::write(&target, b"old").unwrap();
+            let new = create(&target, 3);
+            new.file().write_all_at(b"new", 0).unwrap();
+            assert_eq!(std::fs::read(&target).unwrap(), b"old");
+            new.commit().unwrap();
+            assert_eq!(std::fs::read(&target).unwrap(), b"new");
+            assert_eq!(names(folder.path()), ["out"]);
+        }
+    }
+
+    #[test]
+    fn a_drop_leaves_nothing() {
+        for create in [|target: &Path, bytes| NewFile::create(target, bytes).unwrap(), create_named] {
+            let folder = tempfile::tempdir().unwrap();
+            let new = create(&folder.path().join("out"), 1 << 20);
+            assert_eq!(new.file().metadata().unwrap().len(), 1 << 20);
+            drop(new);
+            assert!(names(folder.path()).is_empty());
+        }
+    }
+
+    #[test]
+    fn two_outputs_of_one_name_do_not_meet() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("out");
+        let (first, second) = (create_named(&target, 1), create_named(&target, 2));
+        first.commit().unwrap();
+        second.commit().unwrap();
+        assert_eq!(std::fs::metadata(&target).unwrap().len(), 2);
+        assert_eq!(names(folder.path()), ["out"]);
+    }
+
+    #[test]
+    fn lack_of_room_is_told_in_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = NewFile::create(&folder.path().join("out"), u64::MAX / 2).unwrap_err();
+        assert!(matches!(error, Error::NoSpace { needed, free, .. } if needed > free), "{error}");
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn bad_targets_are_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        for target in [folder.path().join("none/out"), folder.path().to_owned(), PathBuf::from("/")] {
+            assert!(matches!(NewFile::create(&target, 1), Err(Error::File { .. })));
+        }
+    }
+}

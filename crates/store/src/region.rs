@@ -1,0 +1,213 @@
+//! Blocks of a matrix for writing: regions, each the only way to its elements.
+//!
+//! Two regions of a row-major matrix share pages and cache lines but never an element; the references given
+//! out are slices of one row of one region, so threads can write neighbouring regions at once.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::chunk::{Mapped, Touch};
+use crate::layout::ELEMENT;
+use crate::placement::Copies;
+use crate::tile::Part;
+use crate::{Matrix, Rect, Result, Strided};
+
+/// What becomes of the old values of a region that is viewed for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// They are read: the view counts as read and written.
+    Keep,
+    /// All of them will be overwritten: the view counts as written only. Until then they are the old ones.
+    Discard,
+}
+
+/// A block of a matrix for reading and writing, of which there is only one.
+///
+/// Made by [`Matrix::into_regions`], which takes the matrix; [`Matrix::from_regions`] gives it back.
+/// Everything of [`Part`] reads it through `&self`; writing takes `&mut self`. To lend it to others is the
+/// job of a lock above.
+///
+/// ```
+/// use syncline_store::{Block, Contents, Layout, Matrix, Shape};
+/// let matrix = Matrix::zeros(Shape::new(2, 4), Layout::RowMajor)?;
+/// let grid = matrix.grid(Block::new(2, 2))?;
+/// let mut regions = matrix.into_regions(grid)?;
+/// regions[1].view_mut(Contents::Keep)?.row_mut(0).fill(1.0);
+/// let matrix = Matrix::from_regions(regions)?;
+/// let mut row = [0.0; 4];
+/// matrix.read_row(0, &mut row)?;
+/// assert_eq!(row, [0.0, 0.0, 1.0, 1.0]);
+/// # Ok::<(), syncline_store::Error>(())
+/// ```
+///
+/// A region cannot be cloned, nor what it reads through:
+/// ```compile_fail,E0599
+/// # fn test(region: syncline_store::Region) {
+/// let second = region.clone();
+/// # }
+/// ```
+/// and it cannot be viewed twice for writing, nor read while it is written:
+/// ```compile_fail,E0499
+/// # use syncline_store::{Contents, Region, Result};
+/// # fn test(mut region: Region) -> Result<()> {
+/// let mut first = region.view_mut(Contents::Keep)?;
+/// let mut second = region.view_mut(Contents::Keep)?;
+/// first.row_mut(0)[0] = second.row_mut(0)[0];
+/// # Ok(())
+/// # }
+/// ```
+/// ```compile_fail,E0502
+/// # use syncline_store::{Contents, Region, Result};
+/// # fn test(mut region: Region) -> Result<()> {
+/// let mut view = region.view_mut(Contents::Keep)?;
+/// let other = region.view()?;
+/// view.row_mut(0)[0] = other.row(0)[0];
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Region(Part);
+
+impl Region {
+    pub(crate) const fn new(part: Part) -> Self {
+        Self(part)
+    }
+
+    pub(crate) const fn matrix(&self) -> &Arc<Matrix> {
+        self.0.matrix()
+    }
+
+    /// The block in its place, for writing.
+    ///
+    /// # Errors
+    /// [`Error::NotInPlace`](crate::Error::NotInPlace) when framed, [`Error::Part`](crate::Error::Part) when
+    /// the file cannot be mapped, read, or given room on disk.
+    pub fn view_mut(&mut self, contents: Contents) -> Result<ViewMut<'_>> {
+        let touch = match contents {
+            Contents::Keep => Touch::Update,
+            Contents::Discard => Touch::Write,
+        };
+        let (mapped, rows) = self.0.map_in_place(touch)?;
+        Ok(ViewMut { mapped, rows })
+    }
+
+    /// Overwrites the block with `values`, row-major, whatever the layout; of a frame all copies are written.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`](crate::Error::Buffer) when `values` are not `rows * cols`;
+    /// [`Error::Part`](crate::Error::Part) when the file cannot be mapped or given room on disk.
+    pub fn store(&mut self, values: &[f64]) -> Result<()> {
+        let place = self.0.placement()?;
+        let Rect { rows, cols, .. } = self.rect();
+        self.matrix().check_buffer(rows * cols, values.len())?;
+        let start = place.block(self.index()).start;
+        let (mapped, _) = self.0.map_block(Touch::Write)?;
+        for section in place.sections(self.index(), Copies::All) {
+            let first = section.rect.row * cols + section.rect.col;
+            for (row, run) in section.rows().runs().enumerate() {
+                let from = &values[first + row * cols..][..run.len()];
+                // SAFETY: the run is of this block, within its mapping and populated; the region is the only
+                // way to it and is borrowed exclusively; the data are aligned in every mapping.
+                unsafe {
+                    let to = mapped.as_ptr().cast::<f64>().add(run.start - start);
+                    to.copy_from_nonoverlapping(from.as_ptr(), from.len());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts to write the block to the disk, without waiting. Never fails: the file's commit waits and
+    /// reports.
+    pub fn write_back(&self) {
+        if let Ok(place) = self.0.placement() {
+            self.0.pieces(place, |bytes| self.matrix().chunk().write_back(bytes));
+        }
+    }
+}
+
+impl Deref for Region {
+    type Target = Part;
+
+    fn deref(&self) -> &Part {
+        &self.0
+    }
+}
+
+/// A block in its place, readable and writable row by row.
+#[derive(Debug)]
+pub struct ViewMut<'a> {
+    mapped: Mapped<'a>,
+    /// In values from the start of the mapping.
+    rows: Strided,
+}
+
+impl ViewMut<'_> {
+    /// Number of rows.
+    pub const fn rows(&self) -> usize {
+        self.rows.count
+    }
+
+    /// Number of columns.
+    pub const fn cols(&self) -> usize {
+        self.rows.len
+    }
+
+    /// From the start of a row to the start of the next, in values.
+    pub const fn pitch(&self) -> usize {
+        self.rows.pitch
+    }
+
+    /// The first value. The values of row `i` are the `cols` from `i * pitch` on; those between the rows are
+    /// other regions', which others may be writing: not even a reference to them may be made.
+    pub const fn as_mut_ptr(&mut self) -> *mut f64 {
+        self.mapped.as_ptr().cast()
+    }
+
+    /// Row `i`.
+    ///
+    /// # Panics
+    /// When there are not so many rows, as indexing does.
+    pub fn row(&self, i: usize) -> &[f64] {
+        let (pointer, len) = self.place(i);
+        // SAFETY: the row is within the mapping and populated, the data are aligned in every mapping, and the
+        // region, the only way to the row, is borrowed by this view, which is borrowed shared.
+        unsafe { std::slice::from_raw_parts(pointer, len) }
+    }
+
+    /// Row `i`, for writing.
+    ///
+    /// # Panics
+    /// When there are not so many rows, as indexing does.
+    pub fn row_mut(&mut self, i: usize) -> &mut [f64] {
+        let (pointer, len) = self.place(i);
+        // SAFETY: as in `row`, and this view, which has the region to itself, is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(pointer, len) }
+    }
+
+    /// Row `i` for writing, between the rows above and below it as far as the block has them.
+    ///
+    /// # Panics
+    /// When there are not so many rows, as indexing does.
+    pub fn rows_around(&mut self, i: usize) -> (Option<&[f64]>, &mut [f64], Option<&[f64]>) {
+        let above = i.checked_sub(1).map(|i| self.place(i));
+        let below = (i + 1 < self.rows.count).then(|| self.place(i + 1));
+        let (row, len) = self.place(i);
+        // SAFETY: as in `row` and `row_mut`; three rows of one block have no element in common.
+        unsafe {
+            (
+                above.map(|(p, len)| std::slice::from_raw_parts(p, len)),
+                std::slice::from_raw_parts_mut(row, len),
+                below.map(|(p, len)| std::slice::from_raw_parts(p, len)),
+            )
+        }
+    }
+
+    fn place(&self, i: usize) -> (*mut f64, usize) {
+        assert!(i < self.rows.count, "row {i} of a view of {}", self.rows.count);
+        let offset = i * self.rows.pitch * ELEMENT;
+        // SAFETY: the row is one of the block's, all of which are within the mapping.
+        let pointer = unsafe { self.mapped.as_ptr().add(offset) };
+        (pointer.cast(), self.rows.len)
+    }
+}

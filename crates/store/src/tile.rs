@@ -1,0 +1,423 @@
+//! Blocks of a matrix for reading: tiles, their views and their frontiers.
+//!
+//! | layout    | view                      | load       | frontier counts | frontier touches      |
+//! |-----------|---------------------------|------------|-----------------|-----------------------|
+//! | row-major | one mapping, rows read in | row by row | the whole block | the pages of the line |
+//! | blocked   | one mapping, read in      | row by row | the whole block | the pages of the line |
+//! | framed    | none: rows are in pieces  | by section | the frontier    | one contiguous piece  |
+//!
+//! A view of a row-major block spans from its first to its last element; of what is between its rows, other
+//! blocks' elements, no page is read on purpose and no reference is ever made. References are slices of one
+//! row of one block.
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use syncline_memory::Advice;
+
+use crate::chunk::{Mapped, Touch};
+use crate::layout::ELEMENT;
+use crate::placement::Copies;
+use crate::{Error, Grid, Layout, Matrix, Placement, Rect, Result, Side, Strided};
+
+/// A block of a matrix: what [`Tile`] and [`Region`](crate::Region) have in common, all of it reading.
+///
+/// It cannot be cloned: a tile can, but a region must stay the only one.
+pub struct Part {
+    matrix: Arc<Matrix>,
+    grid: Grid,
+    index: usize,
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part")
+            .field("matrix", &self.matrix.name())
+            .field("index", &self.index)
+            .field("rect", &self.rect())
+            .finish()
+    }
+}
+
+impl Part {
+    pub(crate) const fn new(matrix: Arc<Matrix>, grid: Grid, index: usize) -> Self {
+        Self { matrix, grid, index }
+    }
+
+    pub(crate) const fn matrix(&self) -> &Arc<Matrix> {
+        &self.matrix
+    }
+
+    /// Where the block is in the matrix.
+    pub fn rect(&self) -> Rect {
+        self.grid.rect(self.index)
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rect().rows
+    }
+
+    /// Number of columns.
+    pub fn cols(&self) -> usize {
+        self.rect().cols
+    }
+
+    /// Its number in the grid.
+    pub const fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The grid that it is a block of.
+    pub const fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    /// The matrix's name, for messages.
+    pub fn name(&self) -> &str {
+        self.matrix.name()
+    }
+
+    /// Whether a row of the block is one slice where it is: true for row-major and blocked, false for framed,
+    /// whose blocks are loaded and stored instead of viewed.
+    pub fn in_place(&self) -> bool {
+        self.matrix.layout().in_place()
+    }
+
+    /// The placement of the block, after the checks that [`Matrix::tile`] leaves to us.
+    pub(crate) fn placement(&self) -> Result<Placement> {
+        let place = self.matrix.placement(&self.grid)?;
+        if self.index >= self.grid.len() {
+            return Err(Error::Range {
+                name: self.name().to_owned(),
+                what: "blocks",
+                count: self.grid.len() as u64,
+                asked: self.index as u64 + 1,
+            });
+        }
+        Ok(place)
+    }
+
+    /// Maps stored `values`, of which `count` are the block's.
+    fn map(&self, values: Range<usize>, count: usize, touch: Touch) -> Result<Mapped<'_>> {
+        let bytes = self.matrix.bytes_of(values);
+        self.matrix.chunk().map_counting(bytes, touch, (count * ELEMENT) as u64)
+    }
+
+    /// Maps the block where it is and reads its rows in.
+    pub(crate) fn map_in_place(&self, touch: Touch) -> Result<(Mapped<'_>, Strided)> {
+        if !self.in_place() {
+            return Err(Error::NotInPlace { name: self.name().to_owned(), layout: self.matrix.layout() });
+        }
+        self.map_block(touch)
+    }
+
+    /// Maps the block and reads it in; also the rows (framed: the whole) in values from the start of the
+    /// mapping.
+    pub(crate) fn map_block(&self, touch: Touch) -> Result<(Mapped<'_>, Strided)> {
+        let place = self.placement()?;
+        let range = place.block(self.index);
+        let rows = match place.sections(self.index, Copies::One).next() {
+            Some(section) if self.in_place() => section.rows(),
+            _ => Strided { start: range.start, len: range.len(), pitch: range.len(), count: 1 },
+        };
+        let rows = Strided { start: 0, ..rows };
+        let mapped = self.map(range, place.values(self.index), touch)?;
+        self.populate(&mapped, rows, touch)?;
+        Ok((mapped, rows))
+    }
+
+    /// Faults in the pages of `values` of a fresh mapping.
+    fn populate(&self, mapped: &Mapped<'_>, values: Strided, touch: Touch) -> Result<()> {
+        if !mapped.is_fresh() {
+            return Ok(());
+        }
+        let address = mapped.as_ptr().addr();
+        let bytes = in_bytes(values);
+        let (read, write) = (touch != Touch::Write, touch != Touch::Read);
+        if values.is_contiguous() {
+            if read {
+                mapped.advise(bytes.span(), Advice::WillNeed);
+            }
+            return mapped.populate(bytes.span(), write);
+        }
+        if read {
+            // First ask for all the pieces, so that the disk has them all to order, then wait for one after
+            // the other; and have nothing read ahead beyond them.
+            whole_pages(bytes, address, |piece| {
+                mapped.advise(piece, Advice::WillNeed);
+                Ok(())
+            })?;
+            mapped.advise(0..mapped.len(), Advice::Random);
+        }
+        // Around each touched page Linux maps what else the page cache has: 64 KiB, and whole folios of up to
+        // 2 MiB. Unmapped at once, it does not add up to the other blocks between the rows.
+        let others_between = self.matrix.layout() == Layout::RowMajor;
+        if others_between {
+            mapped.small_pages();
+        }
+        let mut last = 0;
+        whole_pages(bytes, address, |piece| {
+            mapped.populate(piece.clone(), write)?;
+            if others_between {
+                mapped.advise(last..piece.start, Advice::DontNeed);
+            }
+            last = piece.end;
+            Ok(())
+        })
+    }
+
+    /// The block where it is, read in.
+    ///
+    /// # Errors
+    /// [`Error::NotInPlace`] when framed, [`Error::Part`] when the file cannot be mapped or read.
+    pub fn view(&self) -> Result<View<'_>> {
+        let (mapped, rows) = self.map_in_place(Touch::Read)?;
+        Ok(View { mapped, rows })
+    }
+
+    /// Copies the block into `values`, row-major, whatever the layout.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`] when `values` are not `rows * cols`, [`Error::Part`] when the file cannot be mapped
+    /// or read.
+    pub fn load(&self, values: &mut [f64]) -> Result<()> {
+        let place = self.placement()?;
+        let Rect { rows, cols, .. } = self.rect();
+        self.matrix.check_buffer(rows * cols, values.len())?;
+        let start = place.block(self.index).start;
+        let (mapped, _) = self.map_block(Touch::Read)?;
+        for section in place.sections(self.index, Copies::One) {
+            let first = section.rect.row * cols + section.rect.col;
+            for (row, run) in section.rows().runs().enumerate() {
+                let to = first + row * cols;
+                // SAFETY: the run is of this block and within its mapping, populated; nobody writes the block
+                // while we have it by reference.
+                unsafe { copy_out(&mapped, run.start - start, &mut values[to..to + run.len()]) };
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the outermost row (north, south) or column (west, east) of the block.
+    ///
+    /// Framed, only that frontier is mapped. Otherwise the whole block is, and counted, but only the pages
+    /// that the line stands in are read.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`] when `values` are not `cols` (north, south) or `rows` (west, east), [`Error::Part`]
+    /// when the file cannot be mapped or read.
+    pub fn frontier(&self, side: Side, values: &mut [f64]) -> Result<()> {
+        let place = self.placement()?;
+        self.matrix.check_buffer(self.rect().line(side), values.len())?;
+        let (range, count) = match self.in_place() {
+            true => (place.block(self.index), place.values(self.index)),
+            false => {
+                let frontier = place.frontier(self.index, side);
+                (frontier.span(), frontier.len)
+            }
+        };
+        let line = place.line(self.index, side);
+        let line = Strided { start: line.start - range.start, ..line };
+        let mapped = self.map(range, count, Touch::Read)?;
+        self.populate(&mapped, line, Touch::Read)?;
+        for (run, values) in line.runs().zip(values.chunks_exact_mut(line.len)) {
+            // SAFETY: the run is of this block, within the mapping and populated; nobody writes the block
+            // while we have it by reference.
+            unsafe { copy_out(&mapped, run.start, values) };
+        }
+        Ok(())
+    }
+
+    /// Asks for the block to be read into the page cache in the background. Never fails.
+    pub fn prefetch(&self) {
+        if let (Ok(place), false) = (self.placement(), self.matrix.chunk().is_resident()) {
+            self.pieces(place, |bytes| self.matrix.chunk().prefetch(bytes));
+        }
+    }
+
+    /// Asks for the pages that [`frontier`](Self::frontier) touches to be read in the background. Never
+    /// fails.
+    pub fn prefetch_frontier(&self, side: Side) {
+        if let (Ok(place), false) = (self.placement(), self.matrix.chunk().is_resident()) {
+            let line = match self.in_place() {
+                true => place.line(self.index, side),
+                false => place.frontier(self.index, side),
+            };
+            self.pages(line, |bytes| self.matrix.chunk().prefetch(bytes));
+        }
+    }
+
+    /// The pieces of the file that hold the block.
+    pub(crate) fn pieces(&self, place: Placement, visit: impl FnMut(Range<u64>)) {
+        let range = place.block(self.index);
+        let rows = match place.sections(self.index, Copies::One).next() {
+            Some(section) if self.in_place() => section.rows(),
+            _ => Strided { start: range.start, len: range.len(), pitch: range.len(), count: 1 },
+        };
+        self.pages(rows, visit);
+    }
+
+    fn pages(&self, values: Strided, mut visit: impl FnMut(Range<u64>)) {
+        if !self.matrix.chunk().is_file() {
+            return;
+        }
+        let start = self.matrix.bytes_of(values.start..values.start).start;
+        let runs = in_bytes(Strided { start: 0, ..values });
+        // In a mapping of the whole file the start's place within its page would be the same.
+        let _ = whole_pages(runs, start as usize, |bytes| {
+            visit(start + bytes.start as u64..start + bytes.end as u64);
+            Ok(())
+        });
+    }
+
+    /// The most that a [`view`](Self::view) or [`load`](Self::load) keeps resident of its file while it
+    /// lasts; 0 for memory and for held files.
+    ///
+    /// A contiguous block takes its pages. A row-major block takes the pages of each row, and up to 4 MiB
+    /// while they are read in, because Linux maps whole folios of the page cache around a touched page; but
+    /// never more than the pages from its first to its last element.
+    pub fn resident_bytes(&self) -> u64 {
+        self.matrix.resident_of(&self.grid, self.index)
+    }
+}
+
+/// A block of a matrix for reading. Clones are the same block.
+///
+/// Made by [`Matrix::tile`]. While tiles are about, nobody can write the matrix.
+#[derive(Debug)]
+pub struct Tile(Part);
+
+impl Tile {
+    pub(crate) const fn new(part: Part) -> Self {
+        Self(part)
+    }
+}
+
+impl Clone for Tile {
+    fn clone(&self) -> Self {
+        Self(Part::new(Arc::clone(&self.0.matrix), self.0.grid, self.0.index))
+    }
+}
+
+impl Deref for Tile {
+    type Target = Part;
+
+    fn deref(&self) -> &Part {
+        &self.0
+    }
+}
+
+/// A block in its place, readable row by row.
+#[derive(Debug)]
+pub struct View<'a> {
+    mapped: Mapped<'a>,
+    /// In values from the start of the mapping.
+    rows: Strided,
+}
+
+impl View<'_> {
+    /// Number of rows.
+    pub const fn rows(&self) -> usize {
+        self.rows.count
+    }
+
+    /// Number of columns.
+    pub const fn cols(&self) -> usize {
+        self.rows.len
+    }
+
+    /// From the start of a row to the start of the next, in values.
+    pub const fn pitch(&self) -> usize {
+        self.rows.pitch
+    }
+
+    /// The first value. The values of row `i` are the `cols` from `i * pitch` on; those between the rows are
+    /// not ours.
+    pub const fn as_ptr(&self) -> *const f64 {
+        self.mapped.as_ptr().cast()
+    }
+
+    /// Row `i`.
+    ///
+    /// # Panics
+    /// When there are not so many rows, as indexing does.
+    pub fn row(&self, i: usize) -> &[f64] {
+        assert!(i < self.rows.count, "row {i} of a view of {}", self.rows.count);
+        // SAFETY: the row is within the mapping and populated; nobody writes the block while this view
+        // borrows it; the data start at a multiple of 8 in a mapping, so values are aligned.
+        unsafe { std::slice::from_raw_parts(self.as_ptr().add(i * self.rows.pitch), self.rows.len) }
+    }
+}
+
+/// Copies stored values, the first of them `from` values into the mapping.
+///
+/// # Safety
+/// The values are within the mapping, populated, and nobody writes them meanwhile.
+unsafe fn copy_out(mapped: &Mapped<'_>, from: usize, values: &mut [f64]) {
+    // SAFETY: the caller's; `values` is exclusive, and the data are aligned in every mapping.
+    unsafe {
+        let from = mapped.as_ptr().cast::<f64>().add(from);
+        from.copy_to_nonoverlapping(values.as_mut_ptr(), values.len());
+    }
+}
+
+const fn in_bytes(values: Strided) -> Strided {
+    Strided {
+        start: values.start * ELEMENT,
+        len: values.len * ELEMENT,
+        pitch: values.pitch * ELEMENT,
+        count: values.count,
+    }
+}
+
+/// Calls `visit` with ranges of bytes that lie in the same pages as the runs, joining those whose pages
+/// touch; `address` is that of byte 0.
+fn whole_pages(
+    runs: Strided,
+    address: usize,
+    mut visit: impl FnMut(Range<usize>) -> Result<()>,
+) -> Result<()> {
+    let page = rustix::param::page_size();
+    let mut pending: Option<Range<usize>> = None;
+    for run in runs.runs().filter(|run| !run.is_empty()) {
+        match &mut pending {
+            Some(last) if (address + run.start) / page <= (address + last.end - 1) / page + 1 => {
+                last.end = run.end;
+            }
+            _ => {
+                if let Some(bytes) = pending.replace(run) {
+                    visit(bytes)?;
+                }
+            }
+        }
+    }
+    pending.map_or(Ok(()), visit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(runs: Strided, address: usize) -> Vec<Range<usize>> {
+        let mut all = Vec::new();
+        let visited = whole_pages(runs, address, |bytes| {
+            all.push(bytes);
+            Ok(())
+        });
+        assert!(visited.is_ok());
+        all
+    }
+
+    #[test]
+    fn runs_in_touching_pages_are_joined() {
+        let page = rustix::param::page_size();
+        let runs = |len, pitch| Strided { start: 0, len, pitch, count: 3 };
+        assert_eq!(joined(runs(8, page), 0), std::slice::from_ref(&(0..2 * page + 8)));
+        assert_eq!(joined(runs(8, 2 * page), 0), [0..8, 2 * page..2 * page + 8, 4 * page..4 * page + 8]);
+        // The first run reaches into a second page.
+        assert_eq!(joined(runs(8, 2 * page), page - 4).len(), 1);
+        assert_eq!(joined(runs(0, page), 0), []);
+    }
+}

@@ -1,0 +1,76 @@
+//! Random shapes, layouts and matrices in every backing.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use syncline_store::{Block, Layout, Matrix, NewFile, Result, Shape};
+
+/// Shapes with thin, prime and ordinary sides.
+pub(crate) fn shapes() -> impl Strategy<Value = Shape> {
+    let side = || prop_oneof![Just(1_usize), Just(2), Just(3), Just(7), Just(13), 1_usize..40];
+    (side(), side()).prop_map(|(rows, cols)| Shape::new(rows, cols))
+}
+
+/// Blocks, some larger than any of the shapes.
+pub(crate) fn blocks() -> impl Strategy<Value = Block> {
+    let side = || prop_oneof![1_usize..12, Just(100_usize)];
+    (side(), side()).prop_map(|(rows, cols)| Block::new(rows, cols))
+}
+
+/// Layouts with blocks of `block`.
+pub(crate) fn layouts(block: Block) -> impl Strategy<Value = Layout> {
+    prop_oneof![
+        Just(Layout::RowMajor),
+        Just(Layout::Blocked(block)),
+        (1_usize..5).prop_map(move |thickness| Layout::Framed { block, thickness }),
+    ]
+}
+
+/// A value that tells where it belongs; all are different NaNs, so that copies must be of bits.
+pub(crate) fn value(row: usize, col: usize) -> f64 {
+    f64::from_bits(0x7ff8_0000_0000_0001 + ((row as u64) << 20 | (col as u64) << 1))
+}
+
+/// All values of a shape, row by row.
+pub(crate) fn values(shape: Shape) -> Vec<f64> {
+    let rows = (0..shape.rows).flat_map(|row| (0..shape.cols).map(move |col| (row, col)));
+    rows.map(|(row, col)| value(row, col)).collect()
+}
+
+/// Bits, to compare values that may be NaN.
+pub(crate) fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// Writes a file of the matrix with `values`.
+pub(crate) fn write(path: &Path, npy: bool, shape: Shape, layout: Layout, values: &[f64]) -> Result<()> {
+    let new = NewFile::create(path, Matrix::file_bytes(npy, shape, layout)?)?;
+    Matrix::create(&new, npy, shape, layout)?.write_rows(0..shape.rows, values)?;
+    new.commit()
+}
+
+/// The matrix with `values` on the heap, in shared memory, on file and on a held file.
+pub(crate) fn everywhere(folder: &Path, shape: Shape, layout: Layout, values: &[f64]) -> Result<Vec<Matrix>> {
+    let path = folder.join("matrix");
+    write(&path, false, shape, layout, values)?;
+    let held = Matrix::open_raw(&path, shape, layout)?;
+    held.hold()?;
+    let mut all = vec![Matrix::zeros(shape, layout)?, Matrix::shared(shape, layout)?];
+    for matrix in &mut all {
+        matrix.write_rows(0..shape.rows, values)?;
+    }
+    all.extend([Matrix::open_raw(&path, shape, layout)?, held]);
+    if layout == Layout::RowMajor {
+        let path = folder.join("matrix.npy");
+        write(&path, true, shape, layout, values)?;
+        all.push(Matrix::open(&path)?);
+    }
+    Ok(all)
+}
+
+/// All values of a matrix.
+pub(crate) fn read(matrix: &Matrix) -> Result<Vec<f64>> {
+    let mut values = vec![0.0; matrix.shape().elements()];
+    matrix.read_rows(0..matrix.shape().rows, &mut values)?;
+    Ok(values)
+}

@@ -1,0 +1,86 @@
+//! What can go wrong with a sweep.
+
+use syncline_overlay::{CheckError, RunError};
+use syncline_store::{Block, Shape};
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a sweep was not run, or ended early. The input is never changed; the result is not to be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A matrix could not be read, mapped or written.
+    #[error(transparent)]
+    Store(#[from] syncline_store::Error),
+    /// A matrix has not the shape of the field.
+    #[error("{name} is {actual}, but {field} is {expected}")]
+    Shape {
+        /// The matrix.
+        name: String,
+        /// Its shape.
+        actual: Shape,
+        /// The field.
+        field: String,
+        /// Its shape.
+        expected: Shape,
+    },
+    /// A coefficient matrix is framed; frames are for the field only.
+    #[error("{name} is framed; coefficients must be row-major or blocked")]
+    FramedCoefficient {
+        /// The matrix.
+        name: String,
+    },
+    /// The memory allowed does not hold what one block needs.
+    #[error(
+        "the memory allowed for the sweep, {allowed} bytes, cannot hold the least window: one block of {block} \
+         ({matrices} matrices) needs {window} bytes; allow more, or take smaller blocks"
+    )]
+    Memory {
+        /// Bytes allowed.
+        allowed: u64,
+        /// Bytes that one block needs.
+        window: u64,
+        /// Its size.
+        block: Block,
+        /// The matrices of the sweep.
+        matrices: usize,
+    },
+    /// A relaxation factor that cannot converge.
+    #[error("omega is {omega}, but must lie between 0 and 2")]
+    Omega {
+        /// The factor.
+        omega: f64,
+    },
+    /// A tolerance that is not a number of zero or more.
+    #[error("the tolerance is {tolerance}, but must be a number of at least 0")]
+    Tolerance {
+        /// The tolerance.
+        tolerance: f64,
+    },
+    /// The sweep was cancelled by its monitor.
+    #[error("the sweep was cancelled in iteration {iteration}")]
+    Cancelled {
+        /// The iteration, from 0, of the block that would have been next.
+        iteration: u64,
+    },
+    /// The tasks of the sweep cannot be ordered.
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    /// A task failed; the kernel panicked, for example.
+    #[error(transparent)]
+    Run(RunError),
+}
+
+impl From<RunError> for Error {
+    /// What a block returned is the error; its place in the overlay adds nothing.
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Failed { task, iteration, source } => match source.downcast::<Error>() {
+                Ok(own) => *own,
+                Err(source) => Error::Run(RunError::Failed { task, iteration, source }),
+            },
+            other => Error::Run(other),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! How far a sweep is, and how to end it early.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Shared with a running sweep: how far it is, and a way to end it.
+///
+/// All accesses are Relaxed: nothing but the numbers themselves is communicated.
+#[derive(Debug, Default)]
+pub struct Monitor {
+    done: AtomicU64,
+    total: AtomicU64,
+    cancelled: AtomicBool,
+}
+
+impl Monitor {
+    /// A monitor for a sweep that has not begun.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Updates of blocks so far.
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.done.load(Relaxed)
+    }
+
+    /// Updates of blocks when all iterations are done; 0 before the start. A convergence test may end
+    /// the sweep before.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.total.load(Relaxed)
+    }
+
+    /// Ends the sweep with [`Error::Cancelled`](crate::Error::Cancelled) before its next block.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Relaxed);
+    }
+
+    pub(crate) fn begin(&self, total: u64) {
+        self.done.store(0, Relaxed);
+        self.total.store(total, Relaxed);
+    }
+
+    pub(crate) fn one_more(&self) {
+        self.done.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Relaxed)
+    }
+}

@@ -1,0 +1,158 @@
+//! What a sweep will do with the memory that it is allowed.
+//!
+//! Either all matrices fit, and are mapped once and *held*; or one *window* per block under way is
+//! mapped, worked on and unmapped: the block of the result, those of the coefficients, and a buffer if a
+//! layout does not keep rows in one piece. The number of windows that fit bounds how many blocks are
+//! under way at once; if not even one fits, the sweep is refused.
+
+use syncline_store::{Block, Grid, Layout, Matrix};
+
+use crate::{Error, Result};
+
+/// What a sweep will do with the memory that it is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The blocks.
+    pub grid: Grid,
+    /// Whether all matrices are mapped for the whole run.
+    pub held: bool,
+    /// Bytes that one block under way takes; when held, of its buffer only.
+    pub window: u64,
+    /// How many blocks may be under way at once.
+    pub windows: u64,
+}
+
+/// Bytes of a value.
+const VALUE: u64 = size_of::<f64>() as u64;
+/// The largest block that is chosen without being asked for: 32 MiB, the papers' best.
+const LARGEST: u64 = 32 << 20;
+/// The shortest piece of a row that is worth a read of its own.
+const PIECE: usize = 64 << 10;
+
+pub(crate) struct Question<'a> {
+    pub(crate) field: &'a Matrix,
+    pub(crate) coefficients: Vec<&'a Matrix>,
+    pub(crate) result: &'a Matrix,
+    pub(crate) block: Option<Block>,
+    pub(crate) memory: u64,
+    pub(crate) workers: u64,
+}
+
+impl Question<'_> {
+    pub(crate) fn answer(&self) -> Result<Plan> {
+        self.check_shapes()?;
+        let held = self.files() + self.workers * LARGEST.min(self.buffer_of_all()) <= self.memory;
+        let grid = self.grid(held)?;
+        for matrix in self.matrices() {
+            // Blocked and framed matrices know their blocks; they must all be the same.
+            matrix.grid(grid.block_size())?;
+        }
+        let window = if held { self.buffer(&grid) } else { self.window(&grid) };
+        let files = if held { self.files() } else { 0 };
+        let windows = (self.memory - files.min(self.memory)).checked_div(window).unwrap_or(u64::MAX);
+        if windows == 0 {
+            return Err(Error::Memory {
+                allowed: self.memory,
+                window,
+                block: grid.block_size(),
+                matrices: self.coefficients.len() + 1,
+            });
+        }
+        Ok(Plan { grid, held, window, windows })
+    }
+
+    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+        [self.field, self.result].into_iter().chain(self.coefficients.iter().copied())
+    }
+
+    fn check_shapes(&self) -> Result<()> {
+        let expected = self.field.shape();
+        for matrix in self.matrices() {
+            if matrix.shape() != expected {
+                return Err(Error::Shape {
+                    name: matrix.name().to_owned(),
+                    actual: matrix.shape(),
+                    field: self.field.name().to_owned(),
+                    expected,
+                });
+            }
+        }
+        for matrix in &self.coefficients {
+            if !matrix.layout().in_place() {
+                return Err(Error::FramedCoefficient { name: matrix.name().to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of all matrices that are not in memory anyway.
+    fn files(&self) -> u64 {
+        self.matrices().filter(|m| !m.chunk().is_resident()).map(|m| m.chunk().len()).sum()
+    }
+
+    /// Whether a block has to be brought into row-major form in a buffer.
+    fn needs_buffer(&self) -> bool {
+        !(self.field.layout().in_place() && self.result.layout().in_place())
+    }
+
+    fn buffer(&self, grid: &Grid) -> u64 {
+        if self.needs_buffer() { grid.rect(0).elements() as u64 * VALUE } else { 0 }
+    }
+
+    fn buffer_of_all(&self) -> u64 {
+        if self.needs_buffer() { self.field.shape().elements() as u64 * VALUE } else { 0 }
+    }
+
+    /// The most that a block under way takes: first its old values beside the new, later the
+    /// coefficients. A neighbour's frontier is taken before, and is less.
+    fn window(&self, grid: &Grid) -> u64 {
+        let result = self.result.resident_bytes(grid);
+        let first = self.field.resident_bytes(grid) + result;
+        let coefficients: u64 = self.coefficients.iter().map(|m| m.resident_bytes(grid)).sum();
+        let in_place = if self.needs_buffer() { 0 } else { result };
+        let lines = 2 * (grid.block_size().rows + grid.block_size().cols) as u64 * VALUE;
+        self.buffer(grid) + lines + first.max(coefficients + in_place)
+    }
+
+    fn grid(&self, held: bool) -> Result<Grid> {
+        let own = self.matrices().find_map(|m| m.layout().block());
+        let asked = self.block.or(own);
+        let block = match asked {
+            Some(block) => block,
+            None if held => self.block_in_memory(),
+            None => self.block_on_disk()?,
+        };
+        // The checked way: a side of zero is an error.
+        Ok(Layout::Blocked(block).grid(self.field.shape())?)
+    }
+
+    /// Eight blocks in each direction give 15 diagonals their tasks; 512 values to a row keep the
+    /// prefetchers busy.
+    fn block_in_memory(&self) -> Block {
+        let shape = self.field.shape();
+        let side = (shape.rows.max(shape.cols) / 8).clamp(64, 512);
+        Block::new(side, side)
+    }
+
+    /// Row-major on disk: wide blocks, as each row of a block is a read of its own; and as high as the
+    /// memory allows for every worker, but at least four blocks high so that a wave has room.
+    fn block_on_disk(&self) -> Result<Block> {
+        let shape = self.field.shape();
+        let wide = (shape.cols.div_ceil(2)).max(PIECE / VALUE as usize).min(shape.cols);
+        let high = (LARGEST / (wide as u64 * VALUE)).max(1) as usize;
+        let mut block = Block::new(high.min(shape.rows.div_ceil(4)).max(1), wide);
+        loop {
+            let grid = Layout::Blocked(block).grid(shape)?;
+            if self.window(&grid).saturating_mul(self.workers) <= self.memory {
+                return Ok(block);
+            }
+            match block {
+                Block { rows: 17.., .. } => block.rows /= 2,
+                Block { cols: 65.., .. } => block.cols /= 2,
+                Block { rows: 2.., .. } => block.rows /= 2,
+                _ => return Ok(block),
+            }
+        }
+    }
+}

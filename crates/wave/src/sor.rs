@@ -1,0 +1,43 @@
+//! Successive over-relaxation of the Poisson equation on the five-point stencil; Gauss-Seidel is the
+//! case without over-relaxation.
+
+use crate::{Error, Neighbours, PointKernel, Result};
+
+/// Successive over-relaxation: `u += omega * ((n + s + e + w + f) / 4 - u)`.
+///
+/// The association is `((((n + s) + e) + w) + f) / 4`, without contraction. Without a right-hand side
+/// (as a kernel of no coefficients) the term `f` is left out.
+#[derive(Clone, Copy, Debug)]
+pub struct Sor {
+    omega: f64,
+}
+
+impl Sor {
+    /// Over-relaxation by `omega`, strictly between 0 and 2: elsewhere it does not converge.
+    ///
+    /// # Errors
+    /// [`Error::Omega`] for any other value.
+    pub fn new(omega: f64) -> Result<Self> {
+        if omega > 0.0 && omega < 2.0 { Ok(Sor { omega }) } else { Err(Error::Omega { omega }) }
+    }
+
+    /// The Gauss-Seidel method: `omega` 1.
+    #[must_use]
+    pub const fn gauss_seidel() -> Self {
+        Sor { omega: 1.0 }
+    }
+}
+
+impl PointKernel<0> for Sor {
+    #[inline(always)]
+    fn update(&self, at: Neighbours, []: [f64; 0]) -> f64 {
+        at.centre + self.omega * ((at.north + at.south + at.east + at.west) / 4.0 - at.centre)
+    }
+}
+
+impl PointKernel<1> for Sor {
+    #[inline(always)]
+    fn update(&self, at: Neighbours, [f]: [f64; 1]) -> f64 {
+        at.centre + self.omega * ((at.north + at.south + at.east + at.west + f) / 4.0 - at.centre)
+    }
+}

@@ -1,0 +1,75 @@
+//! At most so many blocks in memory at once.
+//!
+//! # Contract
+//! [`Windows::take`] returns when fewer than the allowed number of windows are out; in the order of the
+//! calls. Who has one never waits for another while he has it, so everybody gets one.
+//!
+//! # State: two numbers that only grow
+//! ```text
+//! taken      1  2  3  4  5          the fifth to come may enter
+//! returned         2                when 5 - allowed have been returned
+//! ```
+//!
+//! # Costs
+//! Take: one addition, and a wait if all are out. Return: one addition.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use syncline_signal::{PaddedSignal, Policy};
+
+/// At most so many blocks in memory at once.
+#[derive(Debug)]
+pub(crate) struct Windows {
+    allowed: u64,
+    taken: AtomicU64,
+    returned: PaddedSignal,
+}
+
+/// The right to have one block in memory.
+#[derive(Debug)]
+pub(crate) struct Window<'a>(&'a Windows);
+
+impl Windows {
+    pub(crate) fn new(allowed: u64) -> Self {
+        Windows { allowed, taken: AtomicU64::new(0), returned: PaddedSignal::default() }
+    }
+
+    pub(crate) fn take(&self) -> Window<'_> {
+        // Relaxed: the number is only a place in the line; the wait acquires what was released before.
+        let place = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
+        // Without death word or deadline the wait cannot fail.
+        let _ = self.returned.wait_until(place.saturating_sub(self.allowed), &Policy::default(), None);
+        Window(self)
+    }
+}
+
+impl Drop for Window<'_> {
+    fn drop(&mut self) {
+        self.0.returned.add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_than_allowed() {
+        let windows = Windows::new(3);
+        let (out, most) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|s| {
+            for _ in 0..8 {
+                s.spawn(|| {
+                    for _ in 0..500 {
+                        let _window = windows.take();
+                        let now = out.fetch_add(1, Ordering::SeqCst) + 1;
+                        most.fetch_max(now, Ordering::SeqCst);
+                        std::thread::yield_now();
+                        out.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert!(most.into_inner() <= 3);
+    }
+}

@@ -25,6 +25,23 @@ use syncline_memory::{Access, Advice, Pages, Segment};
 
 use crate::{Error, Result};
 
+/// The bytes of one piece of advice to read ahead in this file. The kernel silently cuts a longer one off
+/// at its read-ahead size or at the disk's largest request, whichever is larger.
+fn read_ahead(file: &File) -> usize {
+    /// What Linux begins with, where the disk does not tell.
+    const USUAL: usize = 128 << 10;
+    let Ok(device) = rustix::fs::fstat(file).map(|stat| stat.st_dev) else {
+        return USUAL;
+    };
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    // A disk has a queue; a partition is below the disk that has.
+    ["", "../"]
+        .iter()
+        .map(|up| format!("/sys/dev/block/{major}:{minor}/{up}queue/read_ahead_kb"))
+        .find_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok())
+        .map_or(USUAL, |kib| (kib << 10).clamp(USUAL, 8 << 20))
+}
+
 /// Bytes mapped (or copied) for reading and for writing since a chunk was made.
 ///
 /// This counts what a computation asks for, as the papers' model does ([`io_model`](crate::io_model)); the
@@ -65,6 +82,8 @@ pub struct Chunk {
     len: u64,
     access: Access,
     held: OnceLock<Segment>,
+    /// See [`read_ahead`].
+    ahead: usize,
     // Statistics: read and written independently of everything else, hence Relaxed throughout.
     read: AtomicU64,
     written: AtomicU64,
@@ -113,7 +132,12 @@ impl Chunk {
     }
 
     fn new(backing: Backing, name: String, len: u64, access: Access) -> Self {
+        let ahead = match &backing {
+            Backing::File(file) => read_ahead(file),
+            Backing::Memory(_) => usize::MAX,
+        };
         Self {
+            ahead,
             backing,
             name,
             len,
@@ -279,10 +303,11 @@ impl Chunk {
 
     /// Asks for `range` to be read into the page cache in the background. A hint: it never fails.
     pub fn prefetch(&self, range: Range<u64>) {
-        if let (Backing::File(file), None) = (&self.backing, self.held.get())
-            && let Some(len) = NonZeroU64::new(range.end.saturating_sub(range.start))
-        {
-            let _ = rustix::fs::fadvise(file, range.start, Some(len), rustix::fs::Advice::WillNeed);
+        if let (Backing::File(file), None) = (&self.backing, self.held.get()) {
+            for start in range.clone().step_by(self.ahead) {
+                let len = NonZeroU64::new((range.end - start).min(self.ahead as u64));
+                let _ = rustix::fs::fadvise(file, start, len, rustix::fs::Advice::WillNeed);
+            }
         }
     }
 
@@ -422,6 +447,14 @@ impl Mapped<'_> {
         match &self.fresh {
             Some(segment) if !range.is_empty() => self.chunk.populate(segment, self.offset, range, write),
             _ => Ok(()),
+        }
+    }
+
+    /// Asks for `range` of a fresh mapping to be read in the background, whatever its length. Never fails.
+    pub(crate) fn read_ahead(&self, range: Range<usize>) {
+        let ahead = self.chunk.ahead;
+        for start in range.clone().step_by(ahead) {
+            self.advise(start..range.end.min(start + ahead), Advice::WillNeed);
         }
     }
 

@@ -30,6 +30,9 @@ pub struct Part {
     index: usize,
 }
 
+/// Pieces shorter than this are read alone; what is read around longer ones is little beside them.
+const AROUND_FAULT: usize = 1 << 20;
+
 impl fmt::Debug for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Part")
@@ -136,20 +139,21 @@ impl Part {
         let address = mapped.as_ptr().addr();
         let bytes = in_bytes(values);
         let (read, write) = (touch != Touch::Write, touch != Touch::Read);
-        if values.is_contiguous() {
-            if read {
-                mapped.advise(bytes.span(), Advice::WillNeed);
-            }
-            return mapped.populate(bytes.span(), write);
-        }
         if read {
             // First ask for all the pieces, so that the disk has them all to order, then wait for one after
-            // the other; and have nothing read ahead beyond them.
+            // the other.
             whole_pages(bytes, address, |piece| {
-                mapped.advise(piece, Advice::WillNeed);
+                mapped.read_ahead(piece);
                 Ok(())
             })?;
-            mapped.advise(0..mapped.len(), Advice::Random);
+            // Left alone, the kernel reads megabytes around each fault: beside a short piece, too much.
+            let short = bytes.len < AROUND_FAULT;
+            if short {
+                mapped.advise(0..mapped.len(), Advice::Random);
+            }
+        }
+        if values.is_contiguous() {
+            return mapped.populate(bytes.span(), write);
         }
         // Around each touched page Linux maps what else the page cache has: 64 KiB, and whole folios of up to
         // 2 MiB. Unmapped at once, it does not add up to the other blocks between the rows.

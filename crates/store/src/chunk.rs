@@ -185,32 +185,32 @@ impl Chunk {
         }
     }
 
-    /// Maps the whole file, brings it in for reading (and writing, if writable), and keeps the mapping: for
-    /// files that fit the memory allowed.
+    /// Maps the whole file, brings it in for what `touch` says, and keeps the mapping: for files that fit the
+    /// memory allowed.
     ///
-    /// Later maps cost nothing and are not counted; instead the whole length is counted once, as read, and as
-    /// written too if the chunk is writable. Holding twice, or holding memory, does nothing.
+    /// Later maps cost nothing and are not counted; instead the whole length is counted once. Holding twice,
+    /// or holding memory, does nothing.
     ///
     /// # Errors
-    /// [`Error::Part`] when the file cannot be mapped or read.
-    pub fn hold(&self) -> Result<()> {
+    /// [`Error::ReadOnly`] when it may not be written, [`Error::Part`] when the file cannot be mapped or read.
+    pub fn hold(&self, touch: Touch) -> Result<()> {
         let Backing::File(file) = &self.backing else {
             return Ok(());
         };
         if self.is_resident() || self.len == 0 {
             return Ok(());
         }
+        if touch != Touch::Read && !self.is_writable() {
+            return Err(Error::ReadOnly { name: self.name.clone() });
+        }
         let segment = self.segment(file, 0..self.len)?;
         // The advice only makes the reading faster.
         let _ = segment.advise(0..segment.len(), Advice::Sequential);
-        self.populate(&segment, 0, 0..segment.len(), self.is_writable())?;
+        self.populate(&segment, 0, 0..segment.len(), touch != Touch::Read)?;
         let _ = segment.advise(0..segment.len(), Advice::Normal);
         // Of two that hold at once one keeps its mapping; both map the same pages.
         if self.held.set(segment).is_ok() {
-            self.read.fetch_add(self.len, Ordering::Relaxed);
-            if self.is_writable() {
-                self.written.fetch_add(self.len, Ordering::Relaxed);
-            }
+            self.count(touch, self.len);
         }
         Ok(())
     }

@@ -14,7 +14,9 @@ use crate::layout::ELEMENT;
 use crate::region::Region;
 use crate::rows::{self, STAGE};
 use crate::tile::{Part, Tile};
-use crate::{Block, Chunk, Error, Grid, Layout, NewFile, Placement, Rect, Result, Shape, bytes, chunk, npy};
+use crate::{
+    Block, Chunk, Error, Grid, Layout, NewFile, Placement, Rect, Result, Shape, Touch, bytes, chunk, npy,
+};
 
 /// What Linux may map around a touched page: folios of the page cache, of up to a huge page, below and above.
 const AROUND: u64 = 2 * (2 << 20);
@@ -175,8 +177,8 @@ impl Matrix {
     ///
     /// # Errors
     /// As [`Chunk::hold`].
-    pub fn hold(&self) -> Result<()> {
-        self.chunk.hold()
+    pub fn hold(&self, touch: Touch) -> Result<()> {
+        self.chunk.hold(touch)
     }
 
     /// The matrix cut into blocks; those of the layout itself unless row-major.

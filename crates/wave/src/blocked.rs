@@ -27,7 +27,7 @@ use std::array;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use syncline_overlay::{Checked, Initial, Location, Overlay, Runner, Step, Stop};
-use syncline_store::{Contents, Grid, Matrix, Region, Shape, Side, Tile, View};
+use syncline_store::{Contents, Grid, Matrix, Region, Shape, Side, Tile, Touch, View};
 
 use crate::block::{self, Buffer, Frontiers, Rows};
 use crate::plan::Plan;
@@ -79,9 +79,9 @@ pub(crate) fn run<K: PointKernel<N>, const N: usize>(
     };
     let before = traffic();
     if plan.held {
-        field.hold()?;
-        result.hold()?;
-        coefficients.iter().try_for_each(|m| m.hold())?;
+        field.hold(Touch::Read)?;
+        result.hold(Touch::Write)?;
+        coefficients.iter().try_for_each(|m| m.hold(Touch::Read))?;
     }
     let (runner, workers) = match sweep.runner {
         Runner::Pool { workers, order } => {

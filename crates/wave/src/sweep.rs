@@ -179,7 +179,7 @@ impl<K> Sweep<K> {
         if self.iterations > 0 {
             return blocked::run(self, plan, field, coefficients, result);
         }
-        convert(field, &mut result, self.memory.min(64 << 20))?;
+        convert(field, &mut result, self.memory.clamp(64 << 10, 64 << 20))?;
         let report = Report {
             iterations: 0,
             residuals: Vec::new(),

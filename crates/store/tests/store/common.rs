@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use syncline_store::{Block, Layout, Matrix, NewFile, Result, Shape};
+use syncline_store::{Block, Layout, Matrix, NewFile, Result, Shape, Touch};
 
 /// Shapes with thin, prime and ordinary sides.
 pub(crate) fn shapes() -> impl Strategy<Value = Shape> {
@@ -54,7 +54,7 @@ pub(crate) fn everywhere(folder: &Path, shape: Shape, layout: Layout, values: &[
     let path = folder.join("matrix");
     write(&path, false, shape, layout, values)?;
     let held = Matrix::open_raw(&path, shape, layout)?;
-    held.hold()?;
+    held.hold(Touch::Read)?;
     let mut all = vec![Matrix::zeros(shape, layout)?, Matrix::shared(shape, layout)?];
     for matrix in &mut all {
         matrix.write_rows(0..shape.rows, values)?;

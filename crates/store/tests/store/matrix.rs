@@ -87,7 +87,7 @@ proptest! {
         let new = NewFile::create(&path, Matrix::file_bytes(false, shape, layout)?)?;
         let on_file = Matrix::create(&new, false, shape, layout)?;
         let on_held = Matrix::create(&new, false, shape, layout)?;
-        on_held.hold()?;
+        on_held.hold(Touch::Update)?;
         for (nth, matrix) in [on_file, on_held, Matrix::zeros(shape, layout)?].into_iter().enumerate() {
             let grid = matrix.grid(block)?;
             let mut regions = matrix.into_regions(grid)?;
@@ -197,12 +197,12 @@ fn a_held_file_is_counted_once_and_memory_never() -> Result<(), Box<dyn std::err
     let folder = tempfile::tempdir()?;
     let (matrix, grid) = on_file(&folder, Layout::Blocked(BLOCK))?;
     for _ in 0..3 {
-        matrix.hold()?;
+        matrix.hold(Touch::Read)?;
         matrix.tile(&grid, 5).view()?;
     }
     assert_eq!(matrix.chunk().traffic(), Traffic { read: (SHAPE.elements() * 8) as u64, written: 0 });
     let heap = Arc::new(Matrix::from_vec(SHAPE, values(SHAPE))?);
-    heap.hold()?;
+    heap.hold(Touch::Read)?;
     heap.tile(&grid, 5).view()?;
     assert_eq!(heap.chunk().traffic(), Traffic::default());
     Ok(())
@@ -221,7 +221,7 @@ fn a_file_truncated_behind_our_back_is_an_error() -> Result<(), Box<dyn std::err
         let error = last.load(&mut values).unwrap_err();
         assert!(error.to_string().contains("truncated to 100 bytes"), "{error}");
         assert!(last.frontier(Side::East, &mut values[..16]).is_err());
-        assert!(matrix.hold().is_err());
+        assert!(matrix.hold(Touch::Read).is_err());
         assert!(matrix.read_row(63, &mut values[..96]).is_err());
     }
     Ok(())

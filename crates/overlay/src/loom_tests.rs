@@ -13,7 +13,7 @@ use crate::ready::ReadyQueues;
 /// All interleavings with at most two preemptions (see Musuvathi and Qadeer 2007).
 fn model(f: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
+    model.preemption_bound = model.preemption_bound.or(Some(2));
     model.check(f);
 }
 

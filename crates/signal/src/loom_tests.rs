@@ -10,7 +10,7 @@ use crate::{Policy, Signal, SpinLock, plant};
 /// and Qadeer 2007), and the models with three threads take minutes without a bound.
 fn model(f: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
+    model.preemption_bound = model.preemption_bound.or(Some(3));
     model.check(f);
 }
 

@@ -1,0 +1,48 @@
+# The doors of the project. `make help` lists them.
+
+CARGO ?= cargo
+LOOM_CRATES = -p syncline-trace -p syncline-signal -p syncline-overlay
+SYNCLINE = target/release/syncline
+# What CI runs, a person can run; only the progress bar of cargo differs.
+export CARGO_TERM_PROGRESS_WHEN ?= auto
+
+.PHONY: help demo test loom lint bench bench-disk soak build
+
+help:
+	@echo "make demo        sweep over data four times larger than the memory bound, and check every bit"
+	@echo "make test        every test: units, properties, the command, doc examples, models (10 minutes at most)"
+	@echo "make lint        formatting, clippy, documentation, licences"
+	@echo "make bench       the cost of order: empty tasks, and a sweep in memory against the plain loop"
+	@echo "make bench-disk  the papers' case out of core (root, 50 GiB of disk, an hour): see bench/README.md"
+	@echo "make soak        the property tests and models at length (an hour)"
+
+build:
+	$(CARGO) build --release -p syncline-cli
+
+demo: build
+	@sh bench/demo.sh $(SYNCLINE)
+
+test: loom
+	$(CARGO) test --workspace -- --show-output
+
+# The lock-free protocols under every interleaving, each with planted bugs that must be found.
+loom:
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test $(LOOM_CRATES) --release --lib
+
+lint:
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \
+	else echo "skipped: cargo deny is not installed (cargo install cargo-deny)"; fi
+
+bench:
+	$(CARGO) bench -p syncline-overlay --bench steps
+	$(CARGO) bench -p syncline-wave --bench order
+
+bench-disk: build
+	python3 bench/out_of_core.py --syncline $(SYNCLINE)
+
+soak:
+	PROPTEST_CASES=20000 $(CARGO) test --release --workspace -- --show-output
+	LOOM_MAX_PREEMPTIONS=4 $(MAKE) loom

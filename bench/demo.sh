@@ -1,0 +1,14 @@
+#!/bin/sh
+# The main job, small: six matrices of 2048 x 2048 doubles, 192 MiB, swept 20 times inside 48 MiB, and
+# every bit compared with the plain double loop. Usage: demo.sh SYNCLINE
+set -eu
+syncline=$1
+# Beside the program, not in /tmp: that may be memory.
+folder=$(mktemp -d "$(dirname "$syncline")/demo.XXXXXX")
+trap 'rm -rf "$folder"' EXIT INT TERM
+
+say() { printf '\n$ syncline %s\n' "$*"; }
+say gen lk23 data --rows 2048 --cols 2048
+"$syncline" gen lk23 "$folder/data" --rows 2048 --cols 2048
+say run lk23 data --iterations 20 --memory 48M --verify
+"$syncline" run lk23 "$folder/data" --iterations 20 --memory 48M --verify

@@ -1,0 +1,26 @@
+#![doc = include_str!("../../../README.md")]
+//!
+//! # The crate
+//! The names that most programs need stand here; all others are in the modules, one per room of the
+//! house:
+//!
+//! | module      | holds                                                                |
+//! |-------------|----------------------------------------------------------------------|
+//! | [`wave`]    | sweeps over matrices larger than memory                              |
+//! | [`overlay`] | ordered read-write locks: locations, handles, tasks, runners         |
+//! | [`store`]   | matrices on disk and in memory: layouts, `.npy`, conversion          |
+//! | [`memory`]  | segments of memory; who is alive                                     |
+//! | [`signal`]  | the monotone word that everything waits on                           |
+//! | [`trace`]   | events in per-thread rings                                           |
+
+pub use syncline_memory as memory;
+pub use syncline_overlay as overlay;
+pub use syncline_signal as signal;
+pub use syncline_store as store;
+pub use syncline_trace as trace;
+pub use syncline_wave as wave;
+
+pub use syncline_overlay::{Initial, Location, Overlay, Runner, Stop, post_all};
+pub use syncline_signal::Signal;
+pub use syncline_store::{Block, Layout, Matrix, NewFile, Shape, convert};
+pub use syncline_wave::{Lk23, Neighbours, Order, PointKernel, Sor, Sweep};

@@ -111,6 +111,8 @@ pub type Writer<T> = Handle<T, Exclusive>;
 #[must_use = "the location is released as soon as the guard is dropped"]
 pub struct Guard<'h, T, M: Mode> {
     handle: &'h mut Handle<T, M>,
+    /// It was taken by a destructor that a panic runs: letting it go is no fault.
+    unwinding: bool,
 }
 
 impl<T, M: Mode> Handle<T, M> {
@@ -178,7 +180,7 @@ impl<T, M: Mode> Handle<T, M> {
             self.abandon();
             return Err(AcquireError::Poisoned { location: self.location.name().to_owned(), task });
         }
-        Ok(Guard { handle: self })
+        Ok(Guard { handle: self, unwinding: std::thread::panicking() })
     }
 
     /// Takes back the pending request, if there is one.
@@ -246,7 +248,7 @@ impl<T> DerefMut for Guard<'_, T, Exclusive> {
 
 impl<T, M: Mode> Drop for Guard<'_, T, M> {
     fn drop(&mut self) {
-        if std::thread::panicking() && M::KIND == Kind::Exclusive {
+        if !self.unwinding && std::thread::panicking() && M::KIND == Kind::Exclusive {
             let thread = std::thread::current();
             let who = self.handle.owner.as_deref().or(thread.name()).unwrap_or("a thread without name");
             self.handle.core().poison(who);
@@ -296,6 +298,10 @@ impl<T, M: Mode> sealed::Queueing for Handle<T, M> {
 ///
 /// Two tasks that both need `a` and `b` could otherwise stand first in one queue and second in the
 /// other, each, and wait for ever. Handles with a pending request are left alone.
+///
+/// The tasks of a running overlay keep out of the way of a post over several of their locations. Tasks
+/// by hand do not: those go on at one location after the other, so all of them must have posted before
+/// the first goes on.
 ///
 /// ```
 /// use syncline_overlay::{Location, post_all};

@@ -184,11 +184,24 @@ impl RawLocation {
         Section { raw: self, _lock: self.lock.lock() }
     }
 
+    /// Locks the queue until the section that [`entered`](RawLocation::entered) returns is dropped. For
+    /// whoever must be in several sections at once; all do it in the order of addresses.
+    #[inline]
+    pub(crate) fn enter(&self) {
+        std::mem::forget(self.lock.lock());
+    }
+
+    /// The section that was entered.
+    #[inline]
+    pub(crate) fn entered(&self) -> Section<'_> {
+        Section { raw: self, _lock: self.lock.locked() }
+    }
+
     /// Marks the location as left in an unknown state by `who`. The first mark stays.
     pub fn poison(&self, who: u32) {
         let _section = self.section();
         if self.poison.load(Relaxed) == 0 {
-            self.poison.store(who + 1, Relaxed);
+            self.poison.store(who.saturating_add(1), Relaxed);
         }
     }
 

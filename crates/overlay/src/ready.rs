@@ -150,12 +150,13 @@ impl ReadyQueues {
     pub(crate) fn next(&self, me: usize, over: &AtomicBool) -> Option<u32> {
         let mut looks = 0;
         loop {
-            if let Some(task) = self.queues[me].take(self.depth_first) {
-                return Some(task);
-            }
+            // First of all: a run that failed ends although there are ready tasks.
             // Acquire: pairs with the Release in `close`'s caller; the worker then reads what the run left.
             if over.load(Ordering::Acquire) {
                 return None;
+            }
+            if let Some(task) = self.queues[me].take(self.depth_first) {
+                return Some(task);
             }
             looks += 1;
             if looks > LOOKS_AT_HOME

@@ -10,8 +10,9 @@
 //! missing   n+1 ──grant──> n ──grant──> ... ──own──> 0: ready ──body──> n+1, turn over
 //! ```
 //!
-//! Turning over location by location, not all at once, is right: the task waits for nothing meanwhile,
-//! so every edge of the waits-for graph that it turns round still starts at a sink.
+//! Among the tasks of an overlay it would do to turn over location by location: the task waits for
+//! nothing meanwhile, so every edge of the waits-for graph that it turns round starts at a sink. But a
+//! newcomer that posts over two locations could get between. So all sections are entered first.
 //!
 //! # Costs
 //! Per step and request: one section of the location, and one atomic subtraction for whoever is granted.
@@ -96,6 +97,8 @@ struct Engine {
     over: AtomicBool,
     test: Option<Test>,
     failure: Mutex<Option<Failure>>,
+    /// Tasks whose bodies panicked; what they write is poisoned, whoever failed first.
+    panicked: Mutex<Vec<u32>>,
 }
 
 /// How a run failed; the names are put in when it is reported.
@@ -103,6 +106,7 @@ enum Failure {
     Body { task: u32, source: TaskError },
     Panic { task: u32, payload: Box<dyn Any + Send> },
     Thread { what: String, source: std::io::Error },
+    Poisoned { location: String, task: String },
 }
 
 /// The state of one task.
@@ -154,6 +158,12 @@ impl Engine {
     fn step(&self, task: u32, body: &mut Body<'_>) -> bool {
         let slot = &self.slots[task as usize];
         let iteration = slot.iteration.load(Ordering::Relaxed);
+        let requests = &self.requests[slot.first as usize..][..slot.count as usize];
+        // A handle from outside may have panicked.
+        if let Some((core, task)) = requests.iter().find_map(|(core, _)| Some((core, core.poisoned()?))) {
+            self.fail(Failure::Poisoned { location: core.name.clone(), task });
+            return false;
+        }
         let mut step = Step { iteration, norm: 0.0, leave: false };
         trace::record(trace::Kind::Begin, task, iteration);
         let outcome = body(&mut step);
@@ -170,7 +180,6 @@ impl Engine {
             self.stop_at.fetch_min(stop, Ordering::Relaxed);
         }
         let last = step.leave || iteration + 1 >= self.stop_at.load(Ordering::Relaxed);
-        let requests = &self.requests[slot.first as usize..][..slot.count as usize];
         if last {
             for (core, node) in requests {
                 core.raw.section().release(&core.nodes, *node, &mut |n| self.tell(core, n));
@@ -181,12 +190,22 @@ impl Engine {
             }
         } else {
             slot.missing.store(slot.count + 1, Ordering::Relaxed);
-            for (core, node) in requests {
-                core.raw.section().next(&core.nodes, *node, &mut |n| self.tell(core, n));
-            }
+            self.turn_over(requests);
             self.granted(task);
         }
         !last
+    }
+
+    /// All sections are entered, in the order of addresses, before the first is left: whoever posts over
+    /// several locations in the same way stands before the task at all of them, or behind it at all.
+    #[inline]
+    fn turn_over(&self, requests: &[(Arc<Core>, u32)]) {
+        for (core, _) in requests {
+            core.raw.enter();
+        }
+        for (core, node) in requests {
+            core.raw.entered().next(&core.nodes, *node, &mut |n| self.tell(core, n));
+        }
     }
 
     fn may_leave(&self, task: u32, step: &Step) -> Result<(), TaskError> {
@@ -208,7 +227,8 @@ impl Engine {
             Ready::Pool(queues) => queues.close(),
             Ready::Threads(starts) => {
                 for start in starts {
-                    start.raise_to(Signal::MAX);
+                    // Beyond all turns, and far from where a late grant would make it wrap.
+                    start.raise_to(Signal::MAX / 2);
                 }
             }
         }
@@ -221,8 +241,10 @@ impl Engine {
         // A body that panicked is not called again, and what it writes is poisoned.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| f(&current))) {
             if current.get() == u32::MAX {
+                self.finish();
                 std::panic::resume_unwind(payload); // not in a body
             }
+            self.panicked.lock().unwrap_or_else(PoisonError::into_inner).push(current.get());
             self.fail(Failure::Panic { task: current.get(), payload });
         }
     }
@@ -298,13 +320,18 @@ pub(crate) fn run(overlay: &mut Checked<'_>, runner: Runner, stop: Stop) -> Resu
         Ready::Threads(starts) => threads(&engine, starts, overlay),
     }
     let failure = engine.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let failure = failure.map(|f| describe(f, &engine, overlay));
+    for &t in &*engine.panicked.lock().unwrap_or_else(PoisonError::into_inner) {
+        for (l, _) in overlay.requests[t as usize].iter().filter(|r| r.1 == Kind::Exclusive) {
+            overlay.cores[*l as usize].poison(&overlay.names[t as usize]);
+        }
+    }
     for core in &overlay.cores {
         core.part();
     }
     give_back(&engine);
+    // Last of all: to drop the payload of a panic may panic.
     match failure {
-        Some(error) => Err(error),
+        Some(failure) => Err(describe(failure, &engine, overlay)),
         None => Ok(report(&engine)),
     }
 }
@@ -332,6 +359,8 @@ fn new_engine(overlay: &Checked<'_>, runner: Runner, stop: Stop, test: Option<Te
             let node = core.nodes.take(t as u32);
             (core, node)
         }));
+        let first = slots[t].first as usize;
+        requests[first..].sort_by_key(|(core, _): &(Arc<Core>, u32)| Arc::as_ptr(core));
     }
     let ready = match runner {
         Runner::Threads => Ready::Threads((0..tasks).map(|_| PaddedSignal::default()).collect()),
@@ -350,19 +379,25 @@ fn new_engine(overlay: &Checked<'_>, runner: Runner, stop: Stop, test: Option<Te
         over: AtomicBool::new(false),
         test,
         failure: Mutex::new(None),
+        panicked: Mutex::default(),
     }
 }
 
 /// R4: queue by queue in the checked order, before anything runs.
 fn queue_first_requests(engine: &Engine, overlay: &Checked<'_>) {
+    let mut by_address: Vec<usize> = (0..overlay.cores.len()).collect();
+    by_address.sort_by_key(|&l| Arc::as_ptr(&overlay.cores[l]));
+    let mut sections: Vec<_> = by_address.iter().map(|&l| (l, overlay.cores[l].raw.section())).collect();
+    sections.sort_by_key(|s| s.0);
+    let mut sections: Vec<_> = sections.into_iter().map(|s| s.1).collect();
     // The node of task t at location l: the tasks of a queue come with their place among t's requests.
     for (l, queue) in overlay.queues.iter().enumerate() {
         let core = &overlay.cores[l];
         for &(t, kind) in queue {
-            let place = overlay.requests[t as usize].iter().position(|r| r.0 as usize == l);
-            let Some(place) = place else { continue };
-            let node = engine.requests[engine.slots[t as usize].first as usize + place].1;
-            core.raw.section().post(&core.nodes, node, kind, &mut |n| engine.tell(core, n));
+            let slot = &engine.slots[t as usize];
+            let mut mine = engine.requests[slot.first as usize..][..slot.count as usize].iter();
+            let Some(&(_, node)) = mine.find(|(c, _)| Arc::ptr_eq(c, core)) else { continue };
+            sections[l].post(&core.nodes, node, kind, &mut |n| engine.tell(core, n));
         }
     }
     for (t, slot) in engine.slots.iter().enumerate() {
@@ -411,18 +446,14 @@ fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>) -> RunErro
     let name = |t: u32| overlay.names[t as usize].clone();
     let iteration = |t: u32| engine.slots[t as usize].iteration.load(Ordering::Relaxed);
     match failure {
+        Failure::Poisoned { location, task } => RunError::Poisoned { location, task },
         Failure::Thread { what, source } => RunError::Thread { what, source },
         Failure::Body { task, source } => {
             RunError::Failed { task: name(task), iteration: iteration(task), source }
         }
         Failure::Panic { task, payload } => {
             let written = overlay.requests[task as usize].iter().filter(|r| r.1 == Kind::Exclusive);
-            let locations = written.map(|&(l, _)| {
-                let core = &overlay.cores[l as usize];
-                core.poison(&name(task));
-                core.name.clone()
-            });
-            let locations = locations.collect();
+            let locations = written.map(|&(l, _)| overlay.cores[l as usize].name.clone()).collect();
             let message = payload
                 .downcast_ref::<&str>()
                 .map(|s| (*s).to_owned())

@@ -147,8 +147,8 @@ impl Part {
                 Ok(())
             })?;
             // Left alone, the kernel reads megabytes around each fault: beside a short piece, too much.
-            let short = bytes.len < AROUND_FAULT;
-            if short {
+            let piece = if bytes.is_contiguous() { bytes.span().len() } else { bytes.len };
+            if piece < AROUND_FAULT {
                 mapped.advise(0..mapped.len(), Advice::Random);
             }
         }

@@ -1,0 +1,114 @@
+//! Steady state allocates nothing: an allocator that counts, and a task that looks at the count early
+//! and late in a run. Counted are the threads that run tasks, from their first body on; the threads of
+//! the test harness allocate when they like.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::{Plan, within};
+use syncline_overlay::{Initial, Overlay, ReadyOrder, Runner, Stop};
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static COUNTED: Cell<bool> = const { Cell::new(false) };
+}
+
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn count() {
+    if COUNTED.get() {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: the system's allocator does the work; counting does not allocate, since the thread-local flag
+// needs neither initialisation nor a destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller vouches.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller vouches.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as the caller vouches.
+        unsafe { System.realloc(at, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as the caller vouches.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+const SIDE: usize = 16;
+/// Two tasks of one colour, in the first and the last partition.
+const ENDS: [usize; 2] = [0, SIDE * SIDE - 1];
+
+/// Allocations between the 10th and the 500th iteration of the task in the middle.
+fn between(runner: Runner, workers: usize, stop: Stop) -> u64 {
+    let plan = Plan::grid(SIDE, SIDE);
+    let cells = plan.cells(|_| 0_u64);
+    let seen: [AtomicU64; 2] = Default::default();
+    // Both workers of a pool take part from the start: the ends of the grid wait for each other.
+    let both = Barrier::new(2);
+    let mut overlay = Overlay::new();
+    for t in 0..plan.tasks.len() {
+        let (seen, both) = (&seen, &both);
+        overlay.task(format!("t{t}"), plan.access(t, &cells), move |(mut written, read), step| {
+            COUNTED.set(true);
+            for cell in written.iter_mut().flatten() {
+                **cell += read.iter().sum::<u64>() & 1;
+            }
+            if workers == 2 && step.iteration() == 0 && ENDS.contains(&t) {
+                both.wait();
+            }
+            if t == SIDE * SIDE / 2 + SIDE / 2 {
+                match step.iteration() {
+                    10 => seen[0].store(ALLOCATIONS.load(Ordering::Relaxed), Ordering::Relaxed),
+                    500 => seen[1].store(ALLOCATIONS.load(Ordering::Relaxed), Ordering::Relaxed),
+                    _ => {}
+                }
+            }
+            step.report(1.0);
+        });
+    }
+    let report = overlay.check(Initial::MaxParallel).unwrap().run(runner, stop).unwrap();
+    COUNTED.set(false);
+    assert_eq!(report.steps, 510 * (SIDE * SIDE) as u64);
+    seen[1].load(Ordering::Relaxed) - seen[0].load(Ordering::Relaxed)
+}
+
+/// One test, so that no other allocates meanwhile.
+#[test]
+fn nothing_is_allocated_in_steady_state() {
+    within(40, || {
+        COUNTED.set(true);
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        drop(std::hint::black_box(Box::new(7)));
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before + 1, "the counter counts");
+        COUNTED.set(false);
+        let depth_first = Runner::Pool { workers: 2, order: ReadyOrder::DepthFirst };
+        let runners = [(Runner::pool(1), 1), (Runner::pool(2), 2), (depth_first, 2), (Runner::Threads, 256)];
+        for (runner, workers) in runners {
+            for stop in [Stop::after(510), Stop::converged(0.0, 510)] {
+                assert_eq!(between(runner, workers, stop), 0, "{runner:?}, {stop:?}");
+            }
+        }
+    });
+}

@@ -43,6 +43,16 @@ fn read_ahead(file: &File) -> usize {
         .map_or(USUAL, |kib| (kib << 9).clamp(USUAL, 4 << 20))
 }
 
+/// The version of the kernel: major and minor number.
+fn kernel() -> (u32, u32) {
+    static VERSION: OnceLock<(u32, u32)> = OnceLock::new();
+    *VERSION.get_or_init(|| {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+    })
+}
+
 /// Bytes mapped (or copied) for reading and for writing since a chunk was made.
 ///
 /// This counts what a computation asks for, as the papers' model does ([`io_model`](crate::io_model)); the
@@ -462,15 +472,26 @@ impl Mapped<'_> {
     /// Forbids huge pages in a fresh mapping, of which otherwise [`Advice::DontNeed`] on a part unmaps all;
     /// does nothing for others, and never fails.
     pub(crate) fn small_pages(&self) {
-        if let Some(segment) = &self.fresh {
-            let page = rustix::param::page_size();
-            let lead = segment.as_ptr().addr() % page;
-            let first = segment.as_ptr().wrapping_sub(lead);
-            let len = lead + segment.len();
-            // SAFETY: these are the pages of the segment's mapping, which begins on the page of its first
-            // byte; `self` keeps it, and the advice changes no byte.
-            let _ = unsafe { rustix::mm::madvise(first.cast(), len, rustix::mm::Advice::LinuxNoHugepage) };
-        }
+        self.advise_pages(rustix::mm::Advice::LinuxNoHugepage);
+    }
+
+    /// Asks for a fresh mapping to be read in huge pages, whole ones only, also with [`Advice::Random`].
+    /// Whether the kernel will: since 5.18, if it has huge pages at all.
+    pub(crate) fn read_huge_pages(&self) -> bool {
+        kernel() >= (5, 18) && self.advise_pages(rustix::mm::Advice::LinuxHugepage)
+    }
+
+    fn advise_pages(&self, advice: rustix::mm::Advice) -> bool {
+        let Some(segment) = &self.fresh else {
+            return false;
+        };
+        let page = rustix::param::page_size();
+        let lead = segment.as_ptr().addr() % page;
+        let first = segment.as_ptr().wrapping_sub(lead);
+        let len = lead + segment.len();
+        // SAFETY: these are the pages of the segment's mapping, which begins on the page of its first byte;
+        // `self` keeps it, and the advice changes no byte.
+        unsafe { rustix::mm::madvise(first.cast(), len, advice) }.is_ok()
     }
 
     /// Advises on how `range` of a fresh mapping will be used; does nothing for others, and never fails.

@@ -30,8 +30,9 @@ pub struct Part {
     index: usize,
 }
 
-/// Pieces shorter than this are read alone; what is read around longer ones is little beside them.
-const AROUND_FAULT: usize = 1 << 20;
+/// Pieces of at least this many bytes are read in huge pages, where the kernel can: that takes a tenth of
+/// its time, as there is one page to be found, charged and freed in place of 512.
+const LONG: usize = 1 << 20;
 
 impl fmt::Debug for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -139,20 +140,23 @@ impl Part {
         let address = mapped.as_ptr().addr();
         let bytes = in_bytes(values);
         let (read, write) = (touch != Touch::Write, touch != Touch::Read);
-        if read {
+        let piece = if bytes.is_contiguous() { bytes.span().len() } else { bytes.len };
+        // What the kernel reads around each fault if left alone, megabytes, is read for nothing: the next
+        // block in the file is not the next to be worked on.
+        if read && piece >= LONG && mapped.read_huge_pages() {
+            mapped.advise(0..mapped.len(), Advice::Random);
+        } else if read {
             // First ask for all the pieces, so that the disk has them all to order, then wait for one after
             // the other.
             whole_pages(bytes, address, |piece| {
                 mapped.read_ahead(piece);
                 Ok(())
             })?;
-            // Left alone, the kernel reads megabytes around each fault: beside a short piece, too much.
-            let piece = if bytes.is_contiguous() { bytes.span().len() } else { bytes.len };
-            if piece < AROUND_FAULT {
+            if piece < LONG {
                 mapped.advise(0..mapped.len(), Advice::Random);
             }
         }
-        if values.is_contiguous() {
+        if bytes.is_contiguous() {
             return mapped.populate(bytes.span(), write);
         }
         // Around each touched page Linux maps what else the page cache has: 64 KiB, and whole folios of up to

@@ -9,8 +9,11 @@
 //! ```text
 //! take a window ─> copy the four lines around the block from the neighbours
 //!               ─> map the block (the first time: copy it from the input)
-//!               ─> map the coefficients ─> update ─> unmap, start the write-out
+//!               ─> map the coefficients ─> take a processor ─> update ─> unmap, start the write-out
 //! ```
+//! Mapping waits for the disk. Out of core there are twice as many workers as processors, so that one
+//! half reads while the other computes.
+//!
 //! A neighbour that has not been updated yet still has its values in the input, not in the result.
 //!
 //! # Costs
@@ -50,7 +53,10 @@ struct Shared<'a, K, const N: usize> {
     grid: Grid,
     shape: Shape,
     plan: Plan,
+    /// The right to have a block in memory.
     windows: Windows,
+    /// The right to compute: out of core there are more blocks under way than processors.
+    processors: Windows,
     /// Buffers not in use; never more than blocks under way.
     buffers: Mutex<Vec<Buffers>>,
     monitor: &'a Monitor,
@@ -83,12 +89,14 @@ pub(crate) fn run<K: PointKernel<N>, const N: usize>(
         result.hold(Touch::Write)?;
         coefficients.iter().try_for_each(|m| m.hold(Touch::Read))?;
     }
+    let processors = sweep.processors();
+    let most = plan.windows.min(plan.grid.len() as u64);
     let (runner, workers) = match sweep.runner {
-        Runner::Pool { workers, order } => {
-            let workers = (workers.max(1) as u64).min(plan.windows).min(plan.grid.len() as u64);
+        Runner::Pool { order, .. } => {
+            let workers = most.min(if plan.held { processors } else { 2 * processors });
             (Runner::Pool { workers: workers as usize, order }, workers)
         }
-        threads => (threads, plan.windows.min(plan.grid.len() as u64)),
+        threads => (threads, most),
     };
     let shared = Shared {
         kernel: &sweep.kernel,
@@ -98,6 +106,7 @@ pub(crate) fn run<K: PointKernel<N>, const N: usize>(
         shape: field.shape(),
         plan,
         windows: Windows::new(plan.windows),
+        processors: Windows::new(if plan.held { u64::MAX } else { processors }),
         buffers: Mutex::default(),
         monitor: &sweep.monitor,
         norm: sweep.tolerance.is_some(),
@@ -270,6 +279,7 @@ impl<K: PointKernel<N>, const N: usize> Task<'_, K, N> {
         let views: Vec<View<'_>> =
             self.coefficients.iter().map(|c| c.view()).collect::<syncline_store::Result<_>>()?;
         let Shared { kernel, shape, norm, .. } = *self.shared;
+        let _processor = self.shared.processors.take();
         let rect = self.input.rect();
         Ok(if norm {
             block::update::<K, N, true>(kernel, rows, frontiers, &views, rect, shape)

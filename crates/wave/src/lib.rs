@@ -9,8 +9,8 @@
 //!
 //! * [`Sweep`]: what to run and how. [`Order`], [`Report`], [`Monitor`].
 //! * [`PointKernel`]: the update of one point; [`Lk23`], [`Sor`].
-//! * [`plain_sweep`]: the plain double loop, in memory. [`reference`](fn@reference): the same over matrices
-//!   of any size; [`first_difference`] compares.
+//! * [`plain_sweep`]: the plain double loop, in memory. [`Reference`]: the same over matrices of any size;
+//!   [`first_difference`] compares.
 //!
 //! # Example
 //! ```
@@ -49,6 +49,6 @@ pub use kernel::{Neighbours, PointKernel};
 pub use lk23::Lk23;
 pub use monitor::Monitor;
 pub use plan::Plan;
-pub use reference::{Difference, first_difference, plain_sweep, reference};
+pub use reference::{Difference, Reference, first_difference, plain_sweep};
 pub use sor::Sor;
 pub use sweep::{Order, Report, Runner, Sweep};

@@ -42,15 +42,15 @@ pub(crate) struct Question<'a> {
 impl Question<'_> {
     pub(crate) fn answer(&self) -> Result<Plan> {
         self.check_shapes()?;
-        let held = self.files() + self.workers * LARGEST.min(self.buffer_of_all()) <= self.memory;
-        let grid = self.grid(held)?;
+        let in_memory = self.grid(true)?;
+        let held = self.files() + self.workers * self.buffer(&in_memory) <= self.memory;
+        let grid = if held { in_memory } else { self.grid(false)? };
         for matrix in self.matrices() {
             // Blocked and framed matrices know their blocks; they must all be the same.
             matrix.grid(grid.block_size())?;
         }
-        let window = if held { self.buffer(&grid) } else { self.window(&grid) };
-        let files = if held { self.files() } else { 0 };
-        let windows = (self.memory - files.min(self.memory)).checked_div(window).unwrap_or(u64::MAX);
+        let (files, window) = if held { (self.files(), self.buffer(&grid)) } else { (0, self.window(&grid)) };
+        let windows = (self.memory - files).checked_div(window).unwrap_or(u64::MAX);
         if windows == 0 {
             return Err(Error::Memory {
                 allowed: self.memory,
@@ -100,10 +100,6 @@ impl Question<'_> {
         if self.needs_buffer() { grid.rect(0).elements() as u64 * VALUE } else { 0 }
     }
 
-    fn buffer_of_all(&self) -> u64 {
-        if self.needs_buffer() { self.field.shape().elements() as u64 * VALUE } else { 0 }
-    }
-
     /// The most that a block under way takes: first its old values beside the new, later the
     /// coefficients. A neighbour's frontier is taken before, and is less.
     fn window(&self, grid: &Grid) -> u64 {
@@ -136,7 +132,7 @@ impl Question<'_> {
     }
 
     /// Row-major on disk: wide blocks, as each row of a block is a read of its own; and as high as the
-    /// memory allows for every worker, but at least four blocks high so that a wave has room.
+    /// memory allows for every worker, but the matrix at least four blocks high, so that a wave has room.
     fn block_on_disk(&self) -> Result<Block> {
         let shape = self.field.shape();
         let wide = (shape.cols.div_ceil(2)).max(PIECE / VALUE as usize).min(shape.cols);
@@ -148,8 +144,9 @@ impl Question<'_> {
                 return Ok(block);
             }
             match block {
-                Block { rows: 17.., .. } => block.rows /= 2,
-                Block { cols: 65.., .. } => block.cols /= 2,
+                Block { rows: 33.., .. } => block.rows /= 2,
+                // Less than a page of a row saves nothing.
+                Block { cols: 1024.., .. } => block.cols /= 2,
                 Block { rows: 2.., .. } => block.rows /= 2,
                 _ => return Ok(block),
             }

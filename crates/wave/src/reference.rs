@@ -41,48 +41,57 @@ pub fn plain_sweep<K: PointKernel<N>, const N: usize>(
     }
 }
 
-/// The plain double loop over matrices of any size and layout, inside about `memory` bytes.
+/// The plain double loop over matrices of any size and layout.
 ///
 /// For [`Order::Wave`] and [`Order::Barrier`] that is `iterations` times [`plain_sweep`]. For
 /// [`Order::MaxParallel`] it is the same loop over the blocks of `grid`, one block after the other: in
 /// each iteration first those with an even sum of block row and column, then the others.
-///
-/// `work` is overwritten and returned with the result; it should be row-major.
-///
-/// # Errors
-/// When a matrix cannot be read or written.
-pub fn reference<K: PointKernel<N>, const N: usize>(
-    kernel: &K,
-    field: &Matrix,
-    coefficients: &[&Matrix; N],
-    iterations: u64,
-    order: Order,
-    grid: &Grid,
-    mut work: Matrix,
-    memory: u64,
-) -> Result<Matrix> {
-    convert(field, &mut work, memory)?;
-    let shape = field.shape();
-    let all = Rect { row: 0, col: 0, rows: shape.rows, cols: shape.cols };
-    let rects: Vec<Rect> = match order {
-        Order::Wave | Order::Barrier => vec![all],
-        Order::MaxParallel => {
-            let colour = |b: &usize| {
-                let (i, j) = grid.at(*b);
-                (i + j) % 2
-            };
-            let mut blocks: Vec<usize> = (0..grid.len()).collect();
-            blocks.sort_by_key(colour);
-            blocks.into_iter().map(|b| grid.rect(b)).collect()
+#[derive(Clone, Copy, Debug)]
+pub struct Reference<'a, K, const N: usize> {
+    /// The update of a point.
+    pub kernel: &'a K,
+    /// The input.
+    pub field: &'a Matrix,
+    /// The coefficients.
+    pub coefficients: [&'a Matrix; N],
+    /// How many iterations.
+    pub iterations: u64,
+    /// The order of the blocks.
+    pub order: Order,
+    /// The blocks; of no meaning for the orders of the double loop.
+    pub grid: Grid,
+}
+
+impl<K: PointKernel<N>, const N: usize> Reference<'_, K, N> {
+    /// Runs the loop inside about `memory` bytes. `work`, best row-major, is overwritten and returned with
+    /// the result.
+    ///
+    /// # Errors
+    /// When a matrix cannot be read or written.
+    pub fn run(&self, mut work: Matrix, memory: u64) -> Result<Matrix> {
+        convert(self.field, &mut work, memory)?;
+        let shape = self.field.shape();
+        let all = Rect { row: 0, col: 0, rows: shape.rows, cols: shape.cols };
+        let rects: Vec<Rect> = match self.order {
+            Order::Wave | Order::Barrier => vec![all],
+            Order::MaxParallel => {
+                let colour = |b: &usize| {
+                    let (i, j) = self.grid.at(*b);
+                    (i + j) % 2
+                };
+                let mut blocks: Vec<usize> = (0..self.grid.len()).collect();
+                blocks.sort_by_key(colour);
+                blocks.into_iter().map(|b| self.grid.rect(b)).collect()
+            }
+        };
+        let mut bands = Bands::default();
+        for _ in 0..self.iterations {
+            for rect in &rects {
+                bands.sweep(self.kernel, &mut work, &self.coefficients, *rect, memory)?;
+            }
         }
-    };
-    let mut bands = Bands::default();
-    for _ in 0..iterations {
-        for rect in &rects {
-            bands.sweep(kernel, &mut work, coefficients, *rect, memory)?;
-        }
+        Ok(work)
     }
-    Ok(work)
 }
 
 /// Buffers for a band of rows.

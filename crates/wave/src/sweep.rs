@@ -66,7 +66,7 @@ pub struct Report {
     pub bytes_read: u64,
     /// Bytes of files mapped for writing.
     pub bytes_written: u64,
-    /// Blocks that were under way at once, at most.
+    /// Blocks that were under way at once, at most; out of core, some of them only being read.
     pub workers: u64,
     /// How the memory was used.
     pub plan: Plan,
@@ -116,7 +116,8 @@ impl<K> Sweep<K> {
         Sweep { order, ..self }
     }
 
-    /// Who runs the blocks: a pool, or a thread per block.
+    /// Who runs the blocks: a pool, or a thread per block. Out of core a pool gets as many workers again,
+    /// if the memory allows, that read blocks in while the others compute.
     #[must_use]
     pub fn runner(self, runner: Runner) -> Self {
         Sweep { runner, ..self }
@@ -134,6 +135,14 @@ impl<K> Sweep<K> {
         Sweep { monitor, ..self }
     }
 
+    /// How many blocks are to be computed at once.
+    pub(crate) fn processors(&self) -> u64 {
+        match self.runner {
+            Runner::Pool { workers, .. } => workers.max(1) as u64,
+            _ => std::thread::available_parallelism().map_or(1, usize::from) as u64,
+        }
+    }
+
     /// What [`run`](Sweep::run) will do with the memory, without doing it.
     ///
     /// # Errors
@@ -144,10 +153,7 @@ impl<K> Sweep<K> {
         coefficients: &[Arc<Matrix>; N],
         result: &Matrix,
     ) -> Result<Plan> {
-        let workers = match self.runner {
-            Runner::Pool { workers, .. } => workers.max(1) as u64,
-            _ => 1,
-        };
+        let workers = self.processors();
         let coefficients = coefficients.iter().map(|m| &**m).collect();
         let Sweep { block, memory, .. } = *self;
         Question { field, coefficients, result, block, memory, workers }.answer()

@@ -1,8 +1,8 @@
-//! At most so many blocks in memory at once.
+//! At most so many blocks in memory, or being computed, at once.
 //!
 //! # Contract
 //! [`Windows::take`] returns when fewer than the allowed number of windows are out; in the order of the
-//! calls. Who has one never waits for another while he has it, so everybody gets one.
+//! calls. Who has one waits for nobody that wants one of the same kind, so everybody gets one.
 //!
 //! # State: two numbers that only grow
 //! ```text

@@ -7,7 +7,7 @@ use crate::common::{Data, bits, blank, layouts, values};
 use proptest::prelude::*;
 use syncline_overlay::ReadyOrder;
 use syncline_store::{Block, Grid, Layout, Matrix, Rect, Shape};
-use syncline_wave::{Lk23, Neighbours, Order, PointKernel, Runner, Sor, Sweep, first_difference, reference};
+use syncline_wave::{Lk23, Neighbours, Order, PointKernel, Reference, Runner, Sor, Sweep, first_difference};
 
 /// The block red-black loop, written once more, on plain vectors.
 fn red_black<K: PointKernel<N>, const N: usize>(
@@ -144,7 +144,8 @@ proptest! {
         };
         let c = std::array::from_fn(|n| &*coefficients[n]);
         let grid = Grid::new(shape, block);
-        let done = reference(&Lk23, &field, &c, iterations, order, &grid, work, memory).unwrap();
+        let loops = Reference { kernel: &Lk23, field: &field, coefficients: c, iterations, order, grid };
+        let done = loops.run(work, memory).unwrap();
         prop_assert_eq!(bits(&values(&done)), bits(&expected));
     }
 }

@@ -1,0 +1,119 @@
+//! What of the memory bound the sweep may have.
+//!
+//! ```text
+//! bound = what the program holds already + a reserve + tasks of the blocks + the sweep's windows
+//!         \__ measured: VmRSS ________/   measured    per block or thread    what is left
+//! ```
+//!
+//! Smaller blocks need smaller windows, but more tasks.
+
+use std::sync::Arc;
+
+use syncline_store::{Grid, Matrix};
+use syncline_wave::{Plan, Sweep};
+
+use crate::error::{Error, Result};
+use crate::system;
+use crate::units::Bytes;
+
+/// Code and data that the program has not touched yet when the bound is divided, stacks, and what the
+/// allocator keeps: measured as 1 MiB.
+const RESERVE: u64 = 2 << 20;
+
+/// A block's task, location, requests and tiles: measured as 2.3 KiB.
+const PER_BLOCK: u64 = 2560;
+
+/// What a thread touches of its stack and of the allocator's: measured as 11 KiB.
+const PER_THREAD: u64 = 24 << 10;
+
+/// The most memory that the program may hold resident.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    bytes: u64,
+}
+
+impl Bound {
+    /// The bound asked for, or 80 % of what is available.
+    pub(crate) fn new(asked: Option<u64>) -> Self {
+        let available = || system::available().map_or(u64::MAX, |bytes| bytes / 5 * 4);
+        Self { bytes: asked.unwrap_or_else(available) }
+    }
+
+    /// Its bytes.
+    pub(crate) const fn bytes(self) -> u64 {
+        self.bytes
+    }
+
+    /// What is left for buffers, of which at least `least` bytes are needed.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub(crate) fn for_buffers(self, what: &str, least: u64) -> Result<u64> {
+        let own = own();
+        match self.bytes.checked_sub(own) {
+            Some(left) if left >= least => Ok(left),
+            _ => Err(self.too_small(own, format!("{what} takes"), least)),
+        }
+    }
+
+    /// The sweep with the memory that is left for it, and its plan.
+    ///
+    /// Blocks are as the sweep chooses them for the memory that the tasks of such blocks leave; if not even
+    /// one fits, as for twice that, and so on, since larger blocks have fewer tasks.
+    ///
+    /// # Errors
+    /// [`Error::Memory`], and what is wrong with the matrices.
+    pub(crate) fn for_sweep<K: Clone, const N: usize>(
+        self,
+        sweep: &Sweep<K>,
+        threads: bool,
+        field: &Matrix,
+        coefficients: &[Arc<Matrix>; N],
+        result: &Matrix,
+    ) -> Result<(Sweep<K>, Plan)> {
+        let own = own();
+        let left = self.bytes.saturating_sub(own);
+        let per_block = if threads { PER_BLOCK + PER_THREAD } else { PER_BLOCK };
+        let tasks = |grid: &Grid| grid.len() as u64 * per_block;
+        let choice = |memory| match sweep.clone().memory(memory).plan(field, coefficients, result) {
+            Ok(plan) => Ok(plan.grid),
+            Err(syncline_wave::Error::Memory { block, .. }) => Ok(Grid::new(field.shape(), block)),
+            Err(other) => Err(other),
+        };
+        let mut memory = left.saturating_sub(tasks(&choice(left)?)).max(1);
+        let mut least: Option<(u64, Grid)> = None;
+        loop {
+            let grid = choice(memory)?;
+            let sweep = sweep.clone().block(grid.block_size()).memory(left.saturating_sub(tasks(&grid)));
+            let needed = match sweep.plan(field, coefficients, result) {
+                Ok(plan) => return Ok((sweep, plan)),
+                Err(syncline_wave::Error::Memory { window, .. }) => tasks(&grid) + window,
+                Err(other) => return Err(other.into()),
+            };
+            least = least.filter(|(bytes, _)| *bytes <= needed).or(Some((needed, grid)));
+            memory = match (memory.checked_mul(2), least) {
+                (Some(twice), _) => twice,
+                (None, Some((needed, grid))) => return Err(self.sweep_too_small(own, N + 1, needed, &grid)),
+                (None, None) => u64::MAX,
+            };
+        }
+    }
+
+    fn sweep_too_small(self, own: u64, matrices: usize, needed: u64, grid: &Grid) -> Error {
+        let (count, size) = (grid.len(), grid.block_size());
+        let piece = match count {
+            1 => format!("the one block of {size} of {matrices} matrices takes"),
+            _ => format!("one block of {size} of {matrices} matrices, with the tasks of all {count}, takes"),
+        };
+        self.too_small(own, piece, needed)
+    }
+
+    fn too_small(self, own: u64, piece: String, needed: u64) -> Error {
+        Error::Memory { bound: Bytes(self.bytes), own: Bytes(own), piece, needed: Bytes(needed) }
+    }
+}
+
+/// What the program takes without data.
+fn own() -> u64 {
+    system::resident().unwrap_or(0) + RESERVE
+}

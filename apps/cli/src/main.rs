@@ -1,0 +1,73 @@
+//! The `syncline` command: wavefront sweeps over matrices larger than memory.
+//!
+//! | module     | holds                                                                       |
+//! |------------|-----------------------------------------------------------------------------|
+//! | `args`     | the command line                                                            |
+//! | `generate` | `syncline gen`: data to try things with                                     |
+//! | `run`      | `syncline run`: the sweep, from directory to output                         |
+//! | `budget`   | what of the memory bound the sweep may have                                 |
+//! | `output`   | where results may go; several new files at once                             |
+//! | `verify`   | the plain loop, and the comparison with it                                  |
+//! | `convert`  | `syncline convert`: from layout to layout                                   |
+//! | `watch`    | work in a thread of its own, under a progress bar, ended by signals         |
+//! | `summary`  | what a run did, for people and for programs                                 |
+//! | `system`   | what the kernel knows of memory and disk                                    |
+//! | `units`    | sizes, blocks and times, read and written                                   |
+//! | `error`    | one line each                                                               |
+//!
+//! Exit codes: 0; 1 for an error; 2 for a wrong command line; 128 + the signal's number when interrupted.
+
+mod args;
+mod budget;
+mod convert;
+mod error;
+mod generate;
+mod output;
+mod run;
+mod summary;
+mod system;
+mod units;
+mod verify;
+mod watch;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Args, Command};
+use crate::error::{Error, Result};
+use crate::watch::Signals;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match dispatch(args).and_then(|text| print(&text)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // A line break in a file's name must not make two lines of an error.
+            let line = error.to_string().replace('\n', "\\n");
+            // If nobody can be told, the exit code still tells.
+            let _ = writeln!(io::stderr(), "error: {line}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// Runs the command; returns what is to be printed.
+fn dispatch(args: Args) -> Result<String> {
+    let signals = Signals::catch()?;
+    match args.command {
+        Command::Gen(args) => generate::generate(&args, &signals),
+        Command::Run(args) => run::run(&args, &signals),
+        Command::Convert(args) => convert::convert(&args, &signals),
+    }
+}
+
+fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done.map_err(|source| Error::Io { what: "write to standard output".to_owned(), source }),
+    }
+}

@@ -1,0 +1,186 @@
+//! Where results may go, and several new files at once.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use indicatif::ProgressBar;
+use syncline_store::{DataDir, Layout, Matrix, NewFile, Shape};
+
+use crate::error::{Error, Result};
+use crate::watch::{self, Signals};
+
+/// The file that makes a directory raw.
+pub(crate) const LAYOUT: &str = "layout.json";
+
+/// Where a result goes.
+#[derive(Debug)]
+pub(crate) struct Output {
+    /// The file.
+    pub(crate) path: PathBuf,
+    /// Whether it is to be a `.npy`.
+    pub(crate) npy: bool,
+}
+
+impl Output {
+    /// The output asked for, or the file beside the field.
+    ///
+    /// `inputs` are the files that must not be replaced.
+    ///
+    /// # Errors
+    /// [`Error::Output`] when it is an input by whatever name, no regular file, or in no folder, or when its
+    /// name is not that of a `.npy` though the data are.
+    pub(crate) fn choose(
+        asked: Option<&Path>,
+        dir: &DataDir,
+        field: &str,
+        inputs: &[PathBuf],
+    ) -> Result<Self> {
+        let ending = if dir.is_raw() { "" } else { ".npy" };
+        let beside = || dir.path().join(format!("{field}.out{ending}"));
+        let path = asked.map_or_else(beside, Path::to_owned);
+        let npy = path.as_os_str().as_encoded_bytes().ends_with(b".npy");
+        let refuse = |why: String| Error::Output { path: path.clone(), why };
+        if !npy && !dir.is_raw() {
+            return Err(refuse(format!(
+                "must end in .npy, as {} holds .npy files (`syncline convert` makes raw ones)",
+                dir.path().display()
+            )));
+        }
+        let found = match fs::metadata(&path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return match fs::symlink_metadata(&path) {
+                    Ok(_) => Err(refuse("is a link to nothing".to_owned())),
+                    Err(_) => check_folder(&path).map_err(refuse).map(|()| Self { path, npy }),
+                };
+            }
+            Err(error) => return Err(refuse(format!("cannot be written: {error}"))),
+        };
+        if let Some(input) = inputs.iter().find(|input| is_same(input, &found)) {
+            return Err(refuse(format!("is the input {}, which is never overwritten", input.display())));
+        }
+        if !found.is_file() {
+            let what = if found.is_dir() { "a directory" } else { "no regular file" };
+            return Err(refuse(format!("is {what}")));
+        }
+        // The file that a link leads to is replaced, not the link.
+        match fs::canonicalize(&path) {
+            Ok(path) => Ok(Self { path, npy }),
+            Err(error) => Err(refuse(format!("cannot be written: {error}"))),
+        }
+    }
+}
+
+fn check_folder(path: &Path) -> Result<(), String> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    match folder.is_dir() {
+        true => Ok(()),
+        false => Err(format!("cannot be written: there is no folder {}", folder.display())),
+    }
+}
+
+/// Whether `path` leads to the file `found`, by whatever name.
+fn is_same(path: &Path, found: &Metadata) -> bool {
+    fs::metadata(path).is_ok_and(|file| (file.dev(), file.ino()) == (found.dev(), found.ino()))
+}
+
+/// A directory in which several matrices are made: all of them, or none.
+#[derive(Debug)]
+pub(crate) struct NewDir {
+    path: PathBuf,
+    /// Whether it is to be removed again if nothing was put into it.
+    made: bool,
+    files: Vec<NewFile>,
+}
+
+impl NewDir {
+    /// Makes the directory if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] when it has one of the files `names` or a `layout.json`, and [`Error::Io`].
+    pub(crate) fn create(path: &Path, names: impl Iterator<Item = String>) -> Result<Self> {
+        for name in names.chain([LAYOUT.to_owned()]) {
+            let file = path.join(name);
+            if fs::symlink_metadata(&file).is_ok() {
+                return Err(Error::Exists(file));
+            }
+        }
+        let made = !path.is_dir();
+        if made {
+            fs::create_dir_all(path).map_err(|source| Error::Io {
+                what: format!("make the folder {}", path.display()),
+                source,
+            })?;
+        }
+        Ok(Self { path: path.to_owned(), made, files: Vec::new() })
+    }
+
+    /// The directory.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds a matrix, with its room on disk set aside; its file gets the name when all do.
+    ///
+    /// # Errors
+    /// [`syncline_store::Error::NoSpace`] when the file system is too full.
+    pub(crate) fn matrix(&mut self, name: &str, shape: Shape, layout: Layout, npy: bool) -> Result<Matrix> {
+        let file = self.path.join(file_name(name, npy));
+        let new = NewFile::create(&file, Matrix::file_bytes(npy, shape, layout)?)?;
+        let matrix = Matrix::create(&new, npy, shape, layout)?;
+        self.files.push(new);
+        Ok(matrix)
+    }
+
+    /// Brings all files to disk and gives them their names.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] as long as none has its name, and what the file system says.
+    pub(crate) fn commit(mut self, signals: &Signals) -> Result<()> {
+        sync(&self.files, signals)?;
+        self.files.drain(..).try_for_each(NewFile::commit)?;
+        Ok(())
+    }
+}
+
+impl Drop for NewDir {
+    fn drop(&mut self) {
+        self.files.clear();
+        if self.made {
+            // Fails, as it should, when there is something in it.
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}
+
+/// The name of a matrix's file.
+pub(crate) fn file_name(name: &str, npy: bool) -> String {
+    if npy { format!("{name}.npy") } else { name.to_owned() }
+}
+
+/// Brings the data of new files to disk, which their commit then need not wait for.
+///
+/// # Errors
+/// [`Error::Interrupted`], and what the file system says.
+pub(crate) fn sync(files: &[NewFile], signals: &Signals) -> Result<()> {
+    let failed = |path: &Path| {
+        let what = format!("write {}", path.display());
+        move |source| Error::Io { what, source }
+    };
+    let clones: Vec<(PathBuf, File)> = files
+        .iter()
+        .map(|new| {
+            let path = new.target();
+            Ok((path.to_owned(), new.file().try_clone().map_err(failed(path))?))
+        })
+        .collect::<Result<_>>()?;
+    let bar = watch::bar("{spinner} bringing the output to disk, {elapsed}");
+    watch::watch(signals, &bar, ProgressBar::tick, move || {
+        clones.iter().try_for_each(|(path, file)| file.sync_data().map_err(failed(path)))
+    })
+}

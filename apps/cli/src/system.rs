@@ -1,0 +1,94 @@
+//! What the kernel knows of memory and disk: `/proc` and the control groups.
+//!
+//! Everything here is `None` where the kernel does not tell.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The most bytes that this process has had resident so far (`VmHWM`).
+pub(crate) fn peak_resident() -> Option<u64> {
+    kilobytes("/proc/self/status", "VmHWM:")
+}
+
+/// The bytes that this process has resident now (`VmRSS`).
+pub(crate) fn resident() -> Option<u64> {
+    kilobytes("/proc/self/status", "VmRSS:")
+}
+
+/// Bytes that new work can have: what the system has available, or less if a control group limits us.
+pub(crate) fn available() -> Option<u64> {
+    kilobytes("/proc/meminfo", "MemAvailable:").into_iter().chain(group_limit()).min()
+}
+
+/// Bytes that this process has caused to be read from disk and written to it, beside the page cache.
+pub(crate) fn disk() -> Option<(u64, u64)> {
+    let text = fs::read_to_string("/proc/self/io").ok()?;
+    let field = |name| line(&text, name)?.parse().ok();
+    Some((field("read_bytes:")?, field("write_bytes:")?))
+}
+
+fn kilobytes(path: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    let kilobytes: u64 = line(&text, name)?.strip_suffix("kB")?.trim_end().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+fn line<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+/// The least memory limit of our control group and those above it, of either version.
+fn group_limit() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    groups.lines().filter_map(limit_files).flatten().filter_map(|file| limit(&file)).min()
+}
+
+/// The files that may hold a limit for a line of `/proc/self/cgroup`: `NUMBER:CONTROLLERS:PATH`.
+///
+/// In a container the path may be the host's; the files of the groups above then still are ours.
+fn limit_files(line: &str) -> Option<Vec<PathBuf>> {
+    let mut parts = line.splitn(3, ':').skip(1);
+    let (controllers, path) = (parts.next()?, parts.next()?);
+    let (root, file) = match controllers {
+        "" => ("/sys/fs/cgroup", "memory.max"),
+        _ if controllers.split(',').any(|name| name == "memory") => {
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        }
+        _ => return None,
+    };
+    let groups = Path::new(path.trim_start_matches('/')).ancestors();
+    Some(groups.map(|group| Path::new(root).join(group).join(file)).collect())
+}
+
+/// The number in a limit's file; `max` is none.
+fn limit(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_tells() {
+        let (peak, now) = (peak_resident().unwrap(), resident().unwrap());
+        assert!(peak > 1 << 16 && now > 1 << 16);
+        assert!(available().unwrap() > 1 << 20);
+    }
+
+    #[test]
+    fn limits_stand_in_the_groups_above_too() {
+        let files = |line| {
+            let files = limit_files(line)?;
+            Some(files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>())
+        };
+        let v2 =
+            ["/sys/fs/cgroup/a/b/memory.max", "/sys/fs/cgroup/a/memory.max", "/sys/fs/cgroup/memory.max"];
+        assert_eq!(files("0::/a/b").unwrap(), v2);
+        let v1 = "/sys/fs/cgroup/memory/memory.limit_in_bytes";
+        assert_eq!(files("4:memory:/").unwrap(), [v1]);
+        assert_eq!(files("4:cpu,memory:/x").unwrap()[1], v1);
+        assert_eq!(files("3:cpu,cpuacct:/x"), None);
+        assert_eq!(files("nonsense"), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! Sizes, blocks and times, read and written.
+
+use std::fmt;
+use std::time::Duration;
+
+use syncline_store::Block;
+
+/// Bytes, shown with a unit that is a power of 1024.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bytes(pub(crate) u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut value = self.0 as f64;
+        for unit in ["B", "KiB", "MiB", "GiB"] {
+            // Not 1024, so that nothing is rounded to that.
+            if value < 1023.95 {
+                return write_value(f, value, unit);
+            }
+            value /= 1024.0;
+        }
+        write_value(f, value, "TiB")
+    }
+}
+
+fn write_value(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Result {
+    let digits = usize::from(unit != "B");
+    write!(f, "{value:.digits$} {unit}")
+}
+
+/// Bytes per second over a time; no less than a nanosecond, so that it is a number.
+pub(crate) fn rate(bytes: u64, time: Duration) -> Bytes {
+    Bytes((bytes as f64 / time.as_secs_f64().max(1e-9)) as u64)
+}
+
+/// A time, with a digit more than matters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Time(pub(crate) Duration);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs_f64();
+        match self.0.as_secs() {
+            0 if seconds < 0.1 => write!(f, "{:.1} ms", seconds * 1e3),
+            0..10 => write!(f, "{seconds:.2} s"),
+            10..120 => write!(f, "{seconds:.1} s"),
+            whole => write!(f, "{} min {:02} s", whole / 60, whole % 60),
+        }
+    }
+}
+
+/// Reads `512M`, `2G`, `1.5GiB`, `100000`; the units are powers of 1024.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim_start().to_ascii_uppercase();
+    let shift = match unit.as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        "T" | "TB" | "TIB" => 40,
+        _ => return Err("a size is a number and B, K, M, G or T, as in 512M or 1.5GiB".to_owned()),
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(1 << shift).ok_or_else(|| format!("{text} is more than can be addressed"));
+    }
+    let number: f64 = number.parse().map_err(|_| format!("{number:?} is not a number"))?;
+    let bytes = number * (1_u64 << shift) as f64;
+    // Far below 2^64, where doubles and integers part.
+    if bytes < (1_u64 << 62) as f64 {
+        Ok(bytes as u64)
+    } else {
+        Err(format!("{text} is more than can be addressed"))
+    }
+}
+
+/// Reads `512` (a square) and `256x1024` (rows and columns).
+pub(crate) fn parse_block(text: &str) -> Result<Block, String> {
+    let side = |side: &str| match side.trim().parse::<usize>() {
+        Ok(0) => Err("a block has at least one row and one column".to_owned()),
+        Ok(side) => Ok(side),
+        Err(_) => Err("a block is one number, as 512, or rows x columns, as 256x1024".to_owned()),
+    };
+    match text.split_once(['x', 'X']) {
+        Some((rows, cols)) => Ok(Block::new(side(rows)?, side(cols)?)),
+        None => side(text).map(|side| Block::new(side, side)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn sizes_are_read() {
+        let good = [
+            ("0", 0),
+            ("17", 17),
+            ("17B", 17),
+            ("2k", 2048),
+            ("512M", 512 << 20),
+            ("512MB", 512 << 20),
+            ("1.5GiB", 3 << 29),
+            (" 2 GiB ", 2 << 30),
+            (".5K", 512),
+            ("1T", 1 << 40),
+            ("18446744073709551615", u64::MAX),
+        ];
+        for (text, bytes) in good {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "G", "-1", "1X", "1.2.3G", "nan", "inf", "1e3", "99999999999T", "99999999.5T", "."] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn blocks_are_read() {
+        assert_eq!(parse_block("512"), Ok(Block::new(512, 512)));
+        assert_eq!(parse_block("2x7"), Ok(Block::new(2, 7)));
+        assert_eq!(parse_block("2 X 7"), Ok(Block::new(2, 7)));
+        for text in ["", "0", "3x0", "x", "3x", "-1", "1.5", "2x3x4", "many"] {
+            assert!(parse_block(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_are_shown() {
+        let shown = [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (12 << 30, "12.0 GiB")];
+        for (bytes, text) in shown {
+            assert_eq!(Bytes(bytes).to_string(), text);
+        }
+        assert_eq!(Bytes(u64::MAX).to_string(), "16777216.0 TiB");
+        let times = [(5, "5.0 ms"), (1_234, "1.23 s"), (61_000, "61.0 s"), (125_000, "2 min 05 s")];
+        for (millis, text) in times {
+            assert_eq!(Time(Duration::from_millis(millis)).to_string(), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parsers_panic(text in "\\PC*") {
+            let _ = (parse_size(&text), parse_block(&text));
+        }
+
+        #[test]
+        fn whole_numbers_are_exact(bytes: u64) {
+            prop_assert_eq!(parse_size(&bytes.to_string()), Ok(bytes));
+        }
+    }
+}

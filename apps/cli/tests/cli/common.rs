@@ -1,0 +1,131 @@
+//! Running the command, and looking at what it did.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use syncline_store::{DataDir, Layout, Matrix, NewFile, Shape};
+use tempfile::TempDir;
+
+/// The command with arguments separated by blanks, in `folder`.
+pub(crate) fn command(folder: &Path, line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_syncline"));
+    command.current_dir(folder).args(line.split_whitespace());
+    command
+}
+
+/// What the command printed; it must succeed.
+pub(crate) fn ok(folder: &Path, line: &str) -> String {
+    let Output { status, stdout, stderr } = command(folder, line).output().unwrap();
+    let stderr = String::from_utf8(stderr).unwrap();
+    assert!(status.success(), "{line}: {stderr}");
+    assert_eq!(stderr, "", "{line}");
+    String::from_utf8(stdout).unwrap()
+}
+
+/// The last line of what `run` printed with `--json`.
+pub(crate) fn json(folder: &Path, line: &str) -> Value {
+    let stdout = ok(folder, &format!("{line} --json"));
+    serde_json::from_str(stdout.lines().last().unwrap()).unwrap()
+}
+
+/// The one line of the error of a command that must fail with `code` and print nothing else.
+pub(crate) fn fails_with(code: i32, folder: &Path, line: &str) -> String {
+    let Output { status, stdout, stderr } = command(folder, line).output().unwrap();
+    let stderr = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(code), "{line}: {stderr}");
+    assert!(stdout.is_empty(), "{line}");
+    assert_eq!(stderr.lines().count(), 1, "{line}: {stderr}");
+    let error = stderr.trim_end().strip_prefix("error: ");
+    error.unwrap_or_else(|| panic!("{line}: {stderr}")).to_owned()
+}
+
+/// A command that must fail, change nothing in its folder, and name all of `parts` in its one line.
+pub(crate) fn refused(folder: &Path, line: &str, parts: &[&str]) {
+    let before = contents(folder);
+    let error = fails_with(1, folder, line);
+    for part in parts {
+        assert!(error.contains(part), "{line}: {error:?} does not say {part:?}");
+    }
+    assert!(contents(folder) == before, "{line} changed files: {:?}", names(folder));
+}
+
+/// All files below a folder, with what is in them.
+pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let kind = fs::symlink_metadata(&path).unwrap().file_type();
+        if kind.is_dir() {
+            all.insert(path.clone(), b"folder".to_vec());
+            all.append(&mut contents(&path));
+        } else if kind.is_file() {
+            let bytes = fs::read(&path).unwrap();
+            all.insert(path, bytes);
+        } else {
+            all.insert(path, b"neither".to_vec());
+        }
+    }
+    all
+}
+
+/// The names in a folder, sorted.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// All values, row by row.
+pub(crate) fn values(matrix: &Matrix) -> Vec<f64> {
+    let mut values = vec![0.0; matrix.shape().elements()];
+    matrix.read_rows(0..matrix.shape().rows, &mut values).unwrap();
+    values
+}
+
+/// All values of a `.npy` file.
+pub(crate) fn npy(path: &Path) -> Vec<f64> {
+    values(&Matrix::open(path).unwrap())
+}
+
+/// The values of a matrix of a directory.
+pub(crate) fn matrix(dir: &Path, name: &str) -> Vec<f64> {
+    values(&DataDir::open(dir).unwrap().matrix(name).unwrap())
+}
+
+/// Writes a `.npy` file.
+pub(crate) fn write_npy(path: &Path, shape: Shape, values: &[f64]) {
+    let bytes = Matrix::file_bytes(true, shape, Layout::RowMajor).unwrap();
+    let new = NewFile::create(path, bytes).unwrap();
+    let mut matrix = Matrix::create(&new, true, shape, Layout::RowMajor).unwrap();
+    matrix.write_rows(0..shape.rows, values).unwrap();
+    drop(matrix);
+    new.commit().unwrap();
+}
+
+/// Bits, to compare values that may be NaN.
+pub(crate) fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// A folder with data for kernel 23 in `data`; in memory where there is such a place, as the command
+/// brings every file to disk, and the tests make hundreds.
+pub(crate) fn lk23(rows: usize, cols: usize) -> TempDir {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    filled(folder.unwrap(), rows, cols)
+}
+
+/// As [`lk23`], on disk.
+pub(crate) fn lk23_on_disk(rows: usize, cols: usize) -> TempDir {
+    filled(tempfile::tempdir().unwrap(), rows, cols)
+}
+
+fn filled(folder: TempDir, rows: usize, cols: usize) -> TempDir {
+    ok(folder.path(), &format!("gen lk23 data --rows {rows} --cols {cols} --seed 7"));
+    folder
+}

@@ -1,0 +1,142 @@
+//! `gen` and `convert`.
+
+use std::fs;
+
+use crate::common::{contents, fails_with, lk23, matrix, names, npy, ok, refused, write_npy};
+use syncline_store::Shape;
+
+#[test]
+fn data_depend_on_nothing_but_seed_shape_and_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for (dir, seed) in [("a", 5), ("b", 5), ("c", 6)] {
+        let text = ok(path, &format!("gen lk23 {dir} --rows 30 --cols 70 --seed {seed}"));
+        assert!(text.starts_with("wrote 6 matrices of 30 x 70"), "{text}");
+    }
+    assert_eq!(names(&path.join("a")), ["za.npy", "zb.npy", "zr.npy", "zu.npy", "zv.npy", "zz.npy"]);
+    for name in names(&path.join("a")) {
+        let [a, b, c] = ["a", "b", "c"].map(|dir| fs::read(path.join(dir).join(&name)).unwrap());
+        assert!(a == b && a != c, "{name}");
+        let values = npy(&path.join("a").join(&name));
+        let bound = if name == "za.npy" { 1.0 } else { 0.25 };
+        assert!(values.iter().all(|value| (0.0..bound).contains(value)), "{name}");
+        assert!(values.iter().any(|&value| value > 0.9 * bound), "{name}");
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        assert!((mean / bound - 0.5).abs() < 0.05, "{name}: {mean}");
+    }
+    assert_ne!(npy(&path.join("a/zr.npy")), npy(&path.join("a/zb.npy")));
+}
+
+#[test]
+fn rows_longer_than_a_buffer_are_filled_to_the_end() {
+    let folder = lk23(3, 150_001);
+    let mut values = npy(&folder.path().join("data/za.npy"));
+    assert!(values.iter().all(|&value| value != 0.0));
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    assert_eq!(values.len(), 3 * 150_001);
+}
+
+#[test]
+fn poisson_has_an_edge_and_a_load() {
+    let folder = tempfile::tempdir().unwrap();
+    ok(folder.path(), "gen poisson p --rows 9 --cols 12");
+    let (u, f) = (matrix(&folder.path().join("p"), "u"), matrix(&folder.path().join("p"), "f"));
+    for (i, &value) in u.iter().enumerate() {
+        let (row, col) = (i / 12, i % 12);
+        let edge = row % 8 == 0 || col % 11 == 0;
+        assert!(if edge { value > 0.0 && value < 1.0 } else { value == 0.0 }, "{row}, {col}: {value}");
+    }
+    assert!(f.iter().all(|&value| value > 0.0 && value < 8.0 / 121.0));
+}
+
+#[test]
+fn gen_never_overwrites() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("data")).unwrap();
+    fs::write(folder.path().join("data/zv.npy"), b"mine").unwrap();
+    refused(folder.path(), "gen lk23 data --rows 4 --cols 4", &["data/zv.npy", "exists"]);
+    // Files of other names do not hinder.
+    ok(folder.path(), "gen poisson data --rows 4 --cols 4");
+    fs::write(folder.path().join("layout.json"), b"{}").unwrap();
+    refused(folder.path(), "gen poisson . --rows 4 --cols 4", &["layout.json"]);
+}
+
+#[test]
+fn gen_checks_all_room_first_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "gen lk23 deep/data --rows 4000000 --cols 4000000";
+    refused(folder.path(), &line.replace("deep/", ""), &["data/za.npy", "128000000000128 bytes", "are free"]);
+    let error = fails_with(1, folder.path(), line);
+    assert!(error.contains("bytes") && !folder.path().join("deep/data").exists(), "{error}");
+    refused(folder.path(), "gen poisson p --rows 0 --cols 5", &["0 x 5"]);
+    refused(folder.path(), "gen lk23 p --rows 9999999999 --cols 9999999999", &["9999999999", "too large"]);
+    fs::write(folder.path().join("file"), b"").unwrap();
+    refused(folder.path(), "gen lk23 file/data --rows 3 --cols 3", &["file/data"]);
+}
+
+#[test]
+fn there_and_back_gives_the_same_bytes() {
+    let shapes = [(37, 53, "10x7"), (3, 3, "2"), (1, 19, "4"), (19, 1, "4"), (8, 8, "99")];
+    for (rows, cols, block) in shapes {
+        comes_back(rows, cols, block);
+    }
+}
+
+fn comes_back(rows: usize, cols: usize, block: &str) {
+    let folder = lk23(rows, cols);
+    let path = folder.path();
+    let data = contents(&path.join("data"));
+    for (layout, more) in [("blocked", ""), ("framed", "--thickness 3 --memory 16M")] {
+        let text = ok(path, &format!("convert data raw --layout {layout} --block {block} {more}"));
+        assert!(text.contains(layout), "{text}");
+        assert_eq!(names(&path.join("raw")), ["layout.json", "za", "zb", "zr", "zu", "zv", "zz"]);
+        // From layout to layout, too.
+        ok(path, "convert raw blocks --layout blocked --block 5");
+        ok(path, "convert blocks back --layout row-major");
+        for (file, bytes) in &data {
+            let back = path.join("back").join(file.file_name().unwrap());
+            assert!(&fs::read(back).unwrap() == bytes, "{rows} x {cols}, {layout}, {}", file.display());
+        }
+        for dir in ["raw", "blocks", "back"] {
+            fs::remove_dir_all(path.join(dir)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn only_fields_are_framed() {
+    let folder = lk23(20, 20);
+    ok(folder.path(), "run lk23 data --iterations 1");
+    ok(folder.path(), "convert data raw --layout framed --block 8 --thickness 2");
+    let text = fs::read_to_string(folder.path().join("raw/layout.json")).unwrap();
+    let layout: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for (name, framed) in [("za", true), ("za.out", true), ("zr", false), ("zz", false)] {
+        let array = &layout["arrays"][name];
+        assert_eq!(array["layout"], if framed { "framed" } else { "blocked" }, "{name}");
+        assert_eq!(array["block"], serde_json::json!([8, 8]));
+    }
+    assert_eq!(layout["arrays"]["za"]["thickness"], 2);
+}
+
+#[test]
+fn convert_refuses_what_it_cannot_do() {
+    let folder = lk23(6, 6);
+    let path = folder.path();
+    refused(path, "convert data data/../data --layout blocked", &["data/../data", "is also read"]);
+    refused(path, "convert nowhere out --layout blocked", &["nowhere"]);
+    refused(path, "convert data out --layout blocked --memory 1M", &["1.0 MiB", "1048576", "allow at least"]);
+    ok(path, "convert data out --layout blocked --block 3");
+    refused(path, "convert data out --layout framed", &["out/za", "exists"]);
+    refused(path, "convert data out --layout row-major", &["out/layout.json", "exists"]);
+    write_npy(&path.join("data/x.npy"), Shape::new(2, 3), &[0.0; 6]);
+    refused(path, "convert data other --layout blocked", &["6 x 6", "x.npy", "2 x 3"]);
+    for (line, part) in [
+        ("--layout row-major --block 3", "--block"),
+        ("--layout blocked --thickness 1", "--thickness"),
+        ("--layout framed --thickness 0", "--thickness"),
+    ] {
+        let error = fails_with(2, path, &format!("convert data other {line}"));
+        assert!(error.contains(part), "{error}");
+    }
+}

@@ -1,0 +1,99 @@
+//! The memory bound is kept, and bytes are counted as in the papers' model.
+
+use std::path::Path;
+
+use serde_json::Value;
+use syncline_store::{Block, DataDir, Grid, io_model};
+
+use crate::common::{json, lk23_on_disk, ok, refused};
+
+fn peak_and_bound(report: &Value) -> (u64, u64) {
+    (report["peak_rss"].as_u64().unwrap(), report["memory"].as_u64().unwrap())
+}
+
+/// Counted reads and writes per iteration, against the model.
+fn check_traffic(path: &Path, dir: &str, block: &str, size: Block) {
+    let iterations = 3;
+    let line =
+        format!("run lk23 {dir} --iterations {iterations} --block {block} --memory 24M --output o.npy");
+    // In the layout of the input, so that the written blocks are those of the model.
+    let line = if dir == "data" { line } else { line.replace("o.npy", "o") };
+    let report = json(path, &line);
+    assert_eq!(report["held"], false, "{report}");
+    let field = DataDir::open(&path.join(dir)).unwrap().matrix("za").unwrap();
+    let model = io_model(field.layout(), Grid::new(field.shape(), size), 5).unwrap();
+    for (name, expected) in [("bytes_read", model.read), ("bytes_written", model.written)] {
+        let ratio = report[name].as_u64().unwrap() as f64 / (iterations * expected) as f64;
+        assert!((0.98..=1.02).contains(&ratio), "{dir} {name}: {ratio} of the model, {report}");
+    }
+}
+
+#[test]
+fn runs_larger_than_the_bound_stay_inside_it() {
+    let folder = lk23_on_disk(1024, 1024);
+    let path = folder.path();
+    ok(path, "convert data blocked --layout blocked --block 128");
+    ok(path, "convert data framed --layout framed --block 128");
+    let mut first = None;
+    for dir in ["data", "blocked", "framed"] {
+        for options in
+            ["--memory 24M --verify", "--memory 13M", "--memory 20M --runner threads --order barrier"]
+        {
+            let report = json(path, &format!("run lk23 {dir} --iterations 2 {options} --output o.npy"));
+            let (peak, bound) = peak_and_bound(&report);
+            assert!(peak <= bound, "{dir} {options}: {report}");
+            assert_eq!(report["held"], false);
+            let result = std::fs::read(path.join("o.npy")).unwrap();
+            assert!(*first.get_or_insert_with(|| result.clone()) == result, "{dir} {options}");
+        }
+    }
+    // 56 MiB of files fit, and are held.
+    let report = json(path, "run lk23 data --iterations 2 --memory 80M");
+    let (peak, bound) = peak_and_bound(&report);
+    assert!(report["held"] == true && peak <= bound && peak > 56 << 20, "{report}");
+
+    check_traffic(path, "data", "256x512", Block::new(256, 512));
+    check_traffic(path, "blocked", "128", Block::new(128, 128));
+    check_traffic(path, "framed", "128", Block::new(128, 128));
+}
+
+#[test]
+fn many_small_blocks_count_too() {
+    let folder = lk23_on_disk(300, 300);
+    for options in ["--block 4 --memory 36M", "--block 30 --runner threads --memory 20M"] {
+        let report = json(folder.path(), &format!("run lk23 data --iterations 2 {options}"));
+        let (peak, bound) = peak_and_bound(&report);
+        assert!(peak <= bound, "{options}: {report}");
+    }
+    let parts = ["10.0 MiB (10485760 bytes)", "4 x 4", "all 5625", "allow at least"];
+    refused(folder.path(), "run lk23 data --iterations 2 --block 4 --memory 10M", &parts);
+}
+
+#[test]
+fn what_is_said_to_be_the_least_suffices() {
+    let folder = lk23_on_disk(512, 512);
+    let path = folder.path();
+    ok(path, "convert data framed --layout framed --block 128");
+    for dir in ["data", "framed"] {
+        let line = format!("run lk23 {dir} --iterations 1 --output o.npy");
+        refused(
+            path,
+            &format!("{line} --memory 1M"),
+            &["1.0 MiB (1048576 bytes)", "one block of ", " of 6 matrices"],
+        );
+        let error = crate::common::fails_with(1, path, &format!("{line} --memory 4M"));
+        let least = error.rsplit_once("allow at least ").unwrap().1.replace(' ', "");
+        // Half a MiB for what differs from run to run, and what rounding took.
+        let least: f64 = least.strip_suffix("MiB").unwrap().parse().unwrap();
+        let report = json(path, &format!("{line} --memory {}M", least + 0.5));
+        let (peak, bound) = peak_and_bound(&report);
+        assert!(peak <= bound, "{report}");
+    }
+}
+
+#[test]
+fn without_a_bound_most_of_the_machine_is_allowed() {
+    let folder = lk23_on_disk(5, 5);
+    let report = json(folder.path(), "run lk23 data --iterations 1");
+    assert!(report["memory"].as_u64().unwrap() > 16 << 20);
+}

@@ -1,0 +1,70 @@
+//! Interrupted and killed: the input stays, and nothing stands under the output's name.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::common::{command, contents, lk23_on_disk};
+
+/// A run that does not end by itself, with its workers at work.
+fn endless(folder: &Path, options: &str) -> Child {
+    let line = format!("run lk23 data --iterations 100000000000 --threads 2 {options}");
+    let mut child = command(folder, &line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The main thread, the one that it watches, which works too, and another worker.
+    let tasks = format!("/proc/{}/task", child.id());
+    while fs::read_dir(&tasks).unwrap().count() < 3 {
+        assert_eq!(child.try_wait().unwrap(), None, "{line} ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    child
+}
+
+fn end(child: Child, signal: Signal) -> Output {
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn signals_end_a_run_without_a_trace() {
+    let folder = lk23_on_disk(256, 256);
+    let path = folder.path();
+    fs::write(path.join("old.npy"), b"an older result").unwrap();
+    let before = contents(path);
+    let cases = [
+        (Signal::INT, Some(130), "interrupted by SIGINT"),
+        (Signal::TERM, Some(143), "interrupted by SIGTERM"),
+        (Signal::KILL, None, ""),
+    ];
+    for options in
+        ["", "--memory 14M", "--verify --output old.npy", "--runner threads --order barrier --json"]
+    {
+        for (signal, code, message) in cases {
+            let output = end(endless(path, options), signal);
+            assert_eq!(output.status.code(), code, "{options}: {output:?}");
+            assert_eq!(output.status.signal().is_some(), code.is_none());
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert!(stderr.contains(message) && stderr.lines().count() <= 1, "{options}: {stderr}");
+            assert!(output.stdout.is_empty());
+            assert!(contents(path) == before, "{options}, {signal:?}: files changed");
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_gen_leaves_no_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "gen lk23 data --rows 3000 --cols 3000";
+    let mut child = command(folder.path(), line).stderr(Stdio::piped()).spawn().unwrap();
+    while !folder.path().join("data").exists() {
+        assert_eq!(child.try_wait().unwrap(), None, "{line} ended");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let output = end(child, Signal::INT);
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(contents(folder.path()).is_empty());
+}

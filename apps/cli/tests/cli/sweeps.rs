@@ -1,0 +1,246 @@
+//! `run`: the right numbers, in the right files.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use syncline_store::{DataDir, Matrix, Shape};
+use syncline_wave::{Lk23, Sor, plain_sweep};
+
+use crate::common::{bits, contents, json, lk23, matrix, names, npy, ok, write_npy};
+
+/// What the plain double loop makes of a directory.
+fn plain_lk23(dir: &Path, iterations: u64) -> Vec<f64> {
+    let shape = DataDir::open(dir).unwrap().matrix("za").unwrap().shape();
+    let mut za = matrix(dir, "za");
+    let c = Lk23::COEFFICIENTS.map(|name| matrix(dir, name));
+    for _ in 0..iterations {
+        plain_sweep(&Lk23, &mut za, c.each_ref().map(|c| &c[..]), shape.rows, shape.cols);
+    }
+    za
+}
+
+#[test]
+fn layouts_orders_and_runners_give_the_same_bits() {
+    let shapes =
+        [(3, 3, "2"), (1, 11, "1x4"), (11, 1, "4x1"), (29, 31, "7x10"), (17, 13, "1x5"), (24, 24, "8")];
+    for (rows, cols, block) in shapes {
+        all_give_the_same_bits(rows, cols, block);
+    }
+}
+
+fn all_give_the_same_bits(rows: usize, cols: usize, block: &str) {
+    let folder = lk23(rows, cols);
+    let path = folder.path();
+    let expected = bits(&plain_lk23(&path.join("data"), 4));
+    ok(path, &format!("convert data blocked --layout blocked --block {block}"));
+    ok(path, &format!("convert data framed --layout framed --block {block}"));
+    let mut red_black = Vec::new();
+    for dir in ["data", "blocked", "framed"] {
+        for order in ["wave", "barrier", "max-parallel"] {
+            for runner in ["pool", "threads"] {
+                let line = format!(
+                    "run lk23 {dir} --iterations 4 --block {block} --order {order} --runner {runner} --threads 3 \
+                     --output result.npy --verify"
+                );
+                assert_eq!(json(path, &line)["verified"], true, "{rows} x {cols}: {line}");
+                let result = bits(&npy(&path.join("result.npy")));
+                match order {
+                    "max-parallel" => red_black.push(result),
+                    _ => assert!(result == expected, "{rows} x {cols}: {line}"),
+                }
+            }
+        }
+    }
+    red_black.dedup();
+    assert_eq!(red_black.len(), 1, "{rows} x {cols}");
+}
+
+#[test]
+fn the_result_goes_beside_the_input_in_its_layout() {
+    let folder = lk23(21, 18);
+    let path = folder.path();
+    let expected = bits(&plain_lk23(&path.join("data"), 3));
+    ok(path, "convert data framed --layout framed --block 8x5");
+    let before = contents(path);
+    for (dir, file) in [("data", "za.out.npy"), ("framed", "za.out")] {
+        let text = ok(path, &format!("run lk23 {dir} --iterations 3 --verify"));
+        assert!(text.contains("verified     bit for bit against the plain double loop"), "{text}");
+        assert!(text.contains(file) && text.contains("iterations   3\n"), "{text}");
+    }
+    assert_eq!(bits(&npy(&path.join("data/za.out.npy"))), expected);
+    let layout = DataDir::open(&path.join("framed")).unwrap().matrix("za").unwrap().layout();
+    let result = Matrix::open_raw(&path.join("framed/za.out"), Shape::new(21, 18), layout).unwrap();
+    assert_eq!(bits(&crate::common::values(&result)), expected);
+    let after = contents(path);
+    assert!(before.iter().all(|(file, bytes)| &after[file] == bytes), "an input was changed");
+    assert_eq!(after.len(), before.len() + 2);
+    // Raw under another name, and a link: the file behind it is replaced.
+    ok(path, "run lk23 framed --iterations 3 --output other");
+    assert_eq!(fs::read(path.join("other")).unwrap(), fs::read(path.join("framed/za.out")).unwrap());
+    std::os::unix::fs::symlink("other.npy", path.join("link.npy")).unwrap();
+    fs::write(path.join("other.npy"), b"old").unwrap();
+    ok(path, "run lk23 framed --iterations 3 --output link.npy");
+    assert!(fs::symlink_metadata(path.join("link.npy")).unwrap().is_symlink());
+    assert_eq!(bits(&npy(&path.join("other.npy"))), expected);
+}
+
+#[test]
+fn red_black_is_other_numbers() {
+    let folder = lk23(40, 40);
+    let path = folder.path();
+    let text = ok(path, "run lk23 data --iterations 3 --block 10 --order max-parallel --verify");
+    assert!(text.contains("the block red-black loop"), "{text}");
+    assert_ne!(npy(&path.join("data/za.out.npy")), plain_lk23(&path.join("data"), 3));
+}
+
+#[test]
+fn no_iterations_copy_the_input() {
+    let folder = lk23(15, 16);
+    let path = folder.path();
+    ok(path, "convert data framed --layout framed --block 4");
+    for (dir, order) in [("data", "wave"), ("framed", "barrier"), ("data", "max-parallel")] {
+        let report =
+            json(path, &format!("run lk23 {dir} --iterations 0 --order {order} --output o.npy --verify"));
+        assert_eq!(report["iterations"], 0);
+        assert_eq!(report["ns_per_element"], Value::Null);
+        assert_eq!(fs::read(path.join("o.npy")).unwrap(), fs::read(path.join("data/za.npy")).unwrap());
+    }
+    ok(path, "run lk23 framed --iterations 0");
+    assert_eq!(fs::read(path.join("framed/za.out")).unwrap(), fs::read(path.join("framed/za")).unwrap());
+}
+
+#[test]
+fn what_is_not_a_number_is_data_too() {
+    let folder = lk23(12, 12);
+    let path = folder.path().join("data/za.npy");
+    let mut za = npy(&path);
+    (za[40], za[77], za[100]) = (f64::NAN, f64::INFINITY, f64::from_bits(0xfff8_0000_0000_1234));
+    write_npy(&path, Shape::new(12, 12), &za);
+    for order in ["wave", "max-parallel"] {
+        let line = format!("run lk23 data --iterations 3 --block 5 --order {order} --until 1e-3 --verify");
+        let report = json(folder.path(), &line);
+        assert_eq!((&report["verified"], &report["converged_at"]), (&Value::Bool(true), &Value::Null));
+    }
+}
+
+#[test]
+fn a_block_may_be_larger_than_the_matrix() {
+    let folder = lk23(9, 14);
+    let report = json(folder.path(), "run lk23 data --iterations 5 --block 4096 --verify");
+    assert_eq!((&report["block"], &report["blocks"]), (&serde_json::json!([9, 14]), &Value::from(1)));
+}
+
+#[test]
+fn gauss_seidel_and_sor_use_the_right_hand_side_if_there_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    ok(path, "gen poisson p --rows 20 --cols 30");
+    let (u, f) = (matrix(&path.join("p"), "u"), matrix(&path.join("p"), "f"));
+    let plain = |sor: Sor, with_f: bool| {
+        let mut u = u.clone();
+        for _ in 0..6 {
+            match with_f {
+                true => plain_sweep::<_, 1>(&sor, &mut u, [&f], 20, 30),
+                false => plain_sweep::<_, 0>(&sor, &mut u, [], 20, 30),
+            }
+        }
+        bits(&u)
+    };
+    for with_f in [true, false] {
+        if !with_f {
+            fs::remove_file(path.join("p/f.npy")).unwrap();
+        }
+        for (kernel, sor) in [
+            ("gauss-seidel", Sor::gauss_seidel()),
+            ("sor", Sor::new(1.5).unwrap()),
+            ("sor --omega 1.9", Sor::new(1.9).unwrap()),
+        ] {
+            let (name, options) = kernel.split_once(' ').unwrap_or((kernel, ""));
+            ok(path, &format!("run {name} p {options} --iterations 6 --block 7 --verify"));
+            assert_eq!(bits(&npy(&path.join("p/u.out.npy"))), plain(sor, with_f), "{kernel} {with_f}");
+        }
+    }
+}
+
+#[test]
+fn convergence_ends_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    ok(path, "gen poisson p --rows 30 --cols 30");
+    let line = "run sor p --omega 1.8 --iterations 5000 --until 1e-6 --block 10 --verify";
+    let exact = json(path, &format!("{line} --order barrier"));
+    let at = exact["converged_at"].as_u64().unwrap();
+    assert!(at > 5 && exact["iterations"] == at, "{exact}");
+    assert!(exact["residual"].as_f64().unwrap() <= 1e-6);
+    for order in ["wave", "max-parallel"] {
+        let report = json(path, &format!("{line} --order {order}"));
+        let (at, iterations) =
+            (&report["converged_at"].as_u64().unwrap(), report["iterations"].as_u64().unwrap());
+        assert!((*at..=at + 5).contains(&iterations), "{report}");
+    }
+    assert_eq!(json(path, line)["converged_at"], at);
+    let text = ok(path, line);
+    assert!(text.contains(&format!("in iteration {at}")), "{text}");
+    let text = ok(path, "run sor p --iterations 3 --until 1e-6");
+    assert!(text.contains("not converged"), "{text}");
+}
+
+#[test]
+fn the_json_object_is_the_last_line_and_complete() {
+    let folder = lk23(33, 35);
+    let line = "run lk23 data --iterations 4 --block 16 --threads 2 --memory 1G --json";
+    let stdout = ok(folder.path(), line);
+    let report: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    let numbers = [
+        "seconds",
+        "sync_seconds",
+        "ns_per_element",
+        "bytes_read",
+        "bytes_written",
+        "peak_rss",
+        "window",
+        "windows",
+    ];
+    for name in numbers {
+        assert!(report[name].as_f64().is_some_and(|number| number >= 0.0), "{name}: {report}");
+    }
+    for name in ["residual", "converged_at", "verified", "disk_read", "disk_written"] {
+        assert!(report.as_object().unwrap().contains_key(name), "{name}: {report}");
+    }
+    let expected = serde_json::json!({
+        "kernel": "lk23", "order": "wave", "runner": "pool", "layout": "row-major",
+        "rows": 33, "cols": 35, "iterations": 4, "block": [16, 16], "blocks": 9,
+        "threads": 2, "memory": 1 << 30, "held": true, "verified": null, "output": "data/za.out.npy",
+    });
+    for (name, value) in expected.as_object().unwrap() {
+        let output = name == "output" && report[name].as_str().unwrap().ends_with("data/za.out.npy");
+        assert!(output || &report[name] == value, "{name}: {report}");
+    }
+}
+
+#[test]
+fn an_earlier_result_is_replaced() {
+    let folder = lk23(10, 10);
+    let path = folder.path();
+    for iterations in [1, 2] {
+        ok(path, &format!("run lk23 data --iterations {iterations}"));
+        assert_eq!(npy(&path.join("data/za.out.npy")), plain_lk23(&path.join("data"), iterations));
+    }
+    assert_eq!(names(&path.join("data")).len(), 7);
+}
+
+#[test]
+fn the_help_tells_the_truth_about_orders() {
+    let folder = tempfile::tempdir().unwrap();
+    let help = ok(folder.path(), "run --help");
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in
+        ["Red-black by blocks", "OTHER NUMBERS", "diagonals of blocks", "the stop is exact", "Examples:"]
+    {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+    for command in ["", "gen ", "convert "] {
+        assert!(ok(folder.path(), &format!("{command}--help")).contains("Example"));
+    }
+}

@@ -41,7 +41,8 @@ bench:
 	$(CARGO) bench -p syncline-wave --bench order
 
 bench-disk: build
-	python3 bench/out_of_core.py --syncline $(SYNCLINE)
+	python3 bench/out_of_core.py case --syncline $(SYNCLINE) --dir target/bench-data
+	python3 bench/out_of_core.py slow --syncline $(SYNCLINE) --dir target/bench-data
 
 soak:
 	PROPTEST_CASES=20000 $(CARGO) test --release --workspace -- --show-output

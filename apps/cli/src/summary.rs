@@ -106,7 +106,7 @@ impl Summary {
             windows: report.plan.windows.min(grid.len() as u64),
             threads: match args.runner {
                 RunnerKind::Threads if report.iterations > 0 => grid.len() as u64,
-                _ => report.workers,
+                _ => report.processors,
             },
             residual: report.residuals.last().copied(),
             converged_at: report.converged.map(|iteration| iteration + 1),

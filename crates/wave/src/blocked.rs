@@ -145,6 +145,7 @@ pub(crate) fn run<K: PointKernel<N>, const N: usize>(
         converged: done.converged,
         bytes_read: after.0 - before.0,
         bytes_written: after.1 - before.1,
+        processors: processors.min(workers),
         workers,
         plan,
     };

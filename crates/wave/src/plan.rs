@@ -25,10 +25,9 @@ pub struct Plan {
 
 /// Bytes of a value.
 const VALUE: u64 = size_of::<f64>() as u64;
-/// The largest block that is chosen without being asked for: 32 MiB, the papers' best.
-const LARGEST: u64 = 32 << 20;
-/// The shortest piece of a row that is worth a read of its own.
-const PIECE: usize = 64 << 10;
+/// The largest block that is chosen without being asked for, in bytes: long enough to be read at the full
+/// rate of a disk, and short enough that a few iterations find a band in the page cache one after the other.
+const LARGEST: u64 = 16 << 20;
 
 pub(crate) struct Question<'a> {
     pub(crate) field: &'a Matrix,
@@ -131,23 +130,21 @@ impl Question<'_> {
         Block::new(side, side)
     }
 
-    /// Row-major on disk: wide blocks, as each row of a block is a read of its own; and as high as the
-    /// memory allows for every worker, but the matrix at least four blocks high, so that a wave has room.
+    /// Row-major on disk: bands as wide as the matrix, each of which is one piece of the file. The wave
+    /// then lives of chained iterations; so there are bands enough for some to be far apart.
     fn block_on_disk(&self) -> Result<Block> {
         let shape = self.field.shape();
-        let wide = (shape.cols.div_ceil(2)).max(PIECE / VALUE as usize).min(shape.cols);
-        let high = (LARGEST / (wide as u64 * VALUE)).max(1) as usize;
-        let mut block = Block::new(high.min(shape.rows.div_ceil(4)).max(1), wide);
+        let high = (LARGEST / (shape.cols as u64 * VALUE)).max(1) as usize;
+        let mut block = Block::new(high.min(shape.rows.div_ceil(16)).max(1), shape.cols);
         loop {
             let grid = Layout::Blocked(block).grid(shape)?;
             if self.window(&grid).saturating_mul(self.workers) <= self.memory {
                 return Ok(block);
             }
             match block {
-                Block { rows: 33.., .. } => block.rows /= 2,
+                Block { rows: 2.., .. } => block.rows /= 2,
                 // Less than a page of a row saves nothing.
                 Block { cols: 1024.., .. } => block.cols /= 2,
-                Block { rows: 2.., .. } => block.rows /= 2,
                 _ => return Ok(block),
             }
         }

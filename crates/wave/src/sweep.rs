@@ -66,6 +66,8 @@ pub struct Report {
     pub bytes_read: u64,
     /// Bytes of files mapped for writing.
     pub bytes_written: u64,
+    /// Blocks that were computed at once, at most.
+    pub processors: u64,
     /// Blocks that were under way at once, at most; out of core, some of them only being read.
     pub workers: u64,
     /// How the memory was used.
@@ -192,6 +194,7 @@ impl<K> Sweep<K> {
             converged: None,
             bytes_read: field.chunk().traffic().read,
             bytes_written: result.chunk().traffic().written,
+            processors: 1,
             workers: 1,
             plan,
         };

@@ -145,7 +145,7 @@ def main():
                     each, peak, model = float(re.search(r"([\d.]+) s/it", out)[1]), None, None
                 run = {"way": name, "round": r, "seconds_per_iteration": each, "disk_read_mib": round(read),
                        "disk_written_mib": round(written), "peak_rss_mib": peak, "mapped_gib": model,
-                       "command": [os.path.basename(command[0]), *command[1:]], "limit": memory, "rate": rate,
+                       "command": [os.path.basename(c) if c.startswith("/") else c for c in command], "limit": memory, "rate": rate,
                        "kernel": platform.release(), "cpus": os.cpu_count()}
                 log.write(json.dumps(run) + "\n")
                 log.flush()

@@ -105,7 +105,7 @@ Members of the --json object:
   disk_read, disk_written bytes moved by the disk during the sweep, or null
   peak_rss, memory        the most bytes resident up to the end of the sweep; the bound
   held, window, windows   whether all files stayed mapped; bytes of a block under way, how many at once
-  threads                 threads that worked
+  threads                 threads that computed
   residual, converged_at  with --until: last greatest change; iterations until it was small enough
   verified                true with --verify, or null
   output                  the file
@@ -123,14 +123,14 @@ pub(crate) struct RunArgs {
     /// How many iterations; with --until, at most. 0 copies the input
     #[arg(long, short = 'k', value_name = "K")]
     pub(crate) iterations: u64,
-    /// Over-relaxation of sor, between 0 and 2 [default: 1.5]
+    /// Over-relaxation of sor, strictly between 0 and 2 [default: 1.5]
     #[arg(long, value_name = "W", allow_negative_numbers = true)]
     pub(crate) omega: Option<f64>,
     /// Stop when no point changes by more than TOL in an iteration
     ///
     /// With the orders wave and max-parallel the first blocks are ahead when that becomes known. All
     /// blocks then stop at one common iteration, at most as many later as there are diagonals of
-    /// blocks. With the order barrier the stop is exact.
+    /// blocks (twice as many with more than 1024 blocks). With the order barrier the stop is exact.
     #[arg(long, value_name = "TOL", allow_negative_numbers = true)]
     pub(crate) until: Option<f64>,
     /// The most memory that the program holds resident, as 512M or 2G [default: 80 % of what is available]
@@ -139,9 +139,9 @@ pub(crate) struct RunArgs {
     /// that is an error. K, M, G and T are powers of 1024.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
-    /// How many threads work [default: one per core]
+    /// How many threads compute [default: one per core]
     ///
-    /// With the runner `threads` there is one per block, whatever is given here.
+    /// Out of core, as many again wait for the disk, if the memory allows. With the runner `threads` there is one per block, whatever is given here.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) threads: Option<u32>,
     /// The size of a block: 512, or 256x1024 for rows x columns [default: one that suits the memory]

@@ -137,13 +137,14 @@ impl NewDir {
         Ok(matrix)
     }
 
-    /// Brings all files to disk and gives them their names.
+    /// Brings all files to disk and gives them their names. Of two commands that fill one directory at the
+    /// same time, the second to come fails at its first file.
     ///
     /// # Errors
     /// [`Error::Interrupted`] as long as none has its name, and what the file system says.
     pub(crate) fn commit(mut self, signals: &Signals) -> Result<()> {
         sync(&self.files, signals)?;
-        self.files.drain(..).try_for_each(NewFile::commit)?;
+        self.files.drain(..).try_for_each(NewFile::commit_new)?;
         Ok(())
     }
 }

@@ -33,7 +33,7 @@ impl Step {
     }
 
     /// Reports the size of this task's update, for [`Stop::converged`]: the residual of an iteration
-    /// is the greatest report of all tasks.
+    /// is the greatest report of all tasks, in absolute value.
     pub fn report(&mut self, norm: f64) {
         self.norm = norm;
     }
@@ -148,7 +148,8 @@ impl<'env> Overlay<'env> {
         })
     }
 
-    /// Checks that the overlay can never deadlock when its first requests are queued in the order of `initial`.
+    /// Checks that the overlay can never deadlock when its first requests are queued in the order of `initial`,
+    /// as long as bodies wait for nothing else and handles from outside are released.
     ///
     /// # Errors
     /// [`CheckError::Cycle`] names the tasks that would wait for each other; other errors say what is

@@ -1,10 +1,10 @@
 //! Bytes on file, on the heap or in a shared segment; when, how and how much of them is mapped.
 //!
-//! | chunk        | `map`                         | counts as traffic      | `prefetch` | `write_back`    |
-//! |--------------|-------------------------------|------------------------|------------|-----------------|
-//! | heap, shared | a pointer into it: free       | nothing                | nothing    | nothing         |
-//! | file         | a new mapping until dropped   | what each map says     | fadvise    | sync_file_range |
-//! | file, held   | a pointer into the held: free | its whole length, once | nothing    | sync_file_range |
+//! | chunk        | `map`                         | counts as traffic      | `prefetch` |
+//! |--------------|-------------------------------|------------------------|------------|
+//! | heap, shared | a pointer into it: free       | nothing                | nothing    |
+//! | file         | a new mapping until dropped   | what each map says     | fadvise    |
+//! | file, held   | a pointer into the held: free | its whole length, once | nothing    |
 //!
 //! A mapping by itself reads nothing. [`Mapped::populate`] does, and turns what would be a SIGBUS (the file
 //! was truncated, the disk failed) into an error.
@@ -15,7 +15,6 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -319,18 +318,6 @@ impl Chunk {
                 let len = NonZeroU64::new((range.end - start).min(self.ahead as u64));
                 let _ = rustix::fs::fadvise(file, start, len, rustix::fs::Advice::WillNeed);
             }
-        }
-    }
-
-    /// Starts to write what is dirty in `range` to the disk, without waiting. A hint: it never fails.
-    pub fn write_back(&self, range: Range<u64>) {
-        if let Backing::File(file) = &self.backing
-            && let (Ok(offset), Ok(len)) =
-                (i64::try_from(range.start), i64::try_from(range.end.saturating_sub(range.start)))
-            && len > 0
-        {
-            // SAFETY: the descriptor is open; the call takes no pointers.
-            unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
         }
     }
 

@@ -17,7 +17,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::{Error, Result};
@@ -103,7 +103,19 @@ impl NewFile {
     /// # Errors
     /// [`Error::File`]; then the target is as before, unless it was the last step, bringing the folder to
     /// disk, that failed.
-    pub fn commit(mut self) -> Result<()> {
+    pub fn commit(self) -> Result<()> {
+        self.commit_as(RenameFlags::empty())
+    }
+
+    /// [`commit`](Self::commit) that leaves a file alone that has the name meanwhile: an error then.
+    ///
+    /// # Errors
+    /// [`Error::File`], also when the target exists.
+    pub fn commit_new(self) -> Result<()> {
+        self.commit_as(RenameFlags::NOREPLACE)
+    }
+
+    fn commit_as(mut self, flags: RenameFlags) -> Result<()> {
         let target = self.target.clone();
         let failed = |action| {
             let target = target.clone();
@@ -114,7 +126,8 @@ impl NewFile {
             self.part = Some(link(&self.file, &target).map_err(failed("link"))?);
         }
         if let Some(part) = &self.part {
-            std::fs::rename(part, &target).map_err(failed("rename to"))?;
+            rustix::fs::renameat_with(CWD, part, CWD, &target, flags)
+                .map_err(|error| failed("rename to")(error.into()))?;
         }
         self.part = None;
         let folder = File::open(folder(&target)).map_err(failed("sync the folder of"))?;
@@ -226,6 +239,17 @@ mod tests {
             assert_eq!(std::fs::read(&target).unwrap(), b"new");
             assert_eq!(names(folder.path()), ["out"]);
         }
+    }
+
+    #[test]
+    fn a_new_file_does_not_replace() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("out");
+        let (first, second) = (NewFile::create(&target, 1).unwrap(), NewFile::create(&target, 2).unwrap());
+        first.commit_new().unwrap();
+        assert!(second.commit_new().is_err());
+        assert_eq!(std::fs::metadata(&target).unwrap().len(), 1);
+        assert_eq!(names(folder.path()), ["out"]);
     }
 
     #[test]

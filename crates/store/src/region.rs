@@ -116,14 +116,6 @@ impl Region {
         }
         Ok(())
     }
-
-    /// Starts to write the block to the disk, without waiting. Never fails: the file's commit waits and
-    /// reports.
-    pub fn write_back(&self) {
-        if let Ok(place) = self.0.placement() {
-            self.0.pieces(place, |bytes| self.matrix().chunk().write_back(bytes));
-        }
-    }
 }
 
 impl Deref for Region {

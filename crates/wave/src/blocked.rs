@@ -9,7 +9,7 @@
 //! ```text
 //! take a window ─> copy the four lines around the block from the neighbours
 //!               ─> map the block (the first time: copy it from the input)
-//!               ─> map the coefficients ─> take a processor ─> update ─> unmap, start the write-out
+//!               ─> map the coefficients ─> take a processor ─> update ─> unmap
 //! ```
 //! Mapping waits for the disk. Out of core there are twice as many workers as processors, so that one
 //! half reads while the other computes.
@@ -52,7 +52,6 @@ struct Shared<'a, K, const N: usize> {
     coefficients: &'a [Arc<Matrix>; N],
     grid: Grid,
     shape: Shape,
-    plan: Plan,
     /// The right to have a block in memory.
     windows: Windows,
     /// The right to compute: out of core there are more blocks under way than processors.
@@ -104,7 +103,6 @@ pub(crate) fn run<K: PointKernel<N>, const N: usize>(
         coefficients,
         grid: plan.grid,
         shape: field.shape(),
-        plan,
         windows: Windows::new(plan.windows),
         processors: Windows::new(if plan.held { u64::MAX } else { processors }),
         buffers: Mutex::default(),
@@ -216,9 +214,6 @@ impl<K: PointKernel<N>, const N: usize> Task<'_, K, N> {
         let norm = self.update(own, &mut buffers)?;
         pool().push(buffers);
         own.rounds += 1;
-        if !self.shared.plan.held {
-            own.region.write_back();
-        }
         step.report(norm);
         self.shared.monitor.one_more();
         Ok(())

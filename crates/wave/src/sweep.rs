@@ -99,8 +99,8 @@ impl<K> Sweep<K> {
     /// Ends the sweep when no point changes by more than `tolerance` in an iteration.
     ///
     /// With the orders that chain iterations, blocks are ahead of the last one when that is known; all
-    /// stop at one common iteration, at most as many later as there are blocks between two corners. With
-    /// [`Order::Barrier`] the stop is exact.
+    /// stop at one common iteration, at most as many later as there are blocks between two corners (twice
+    /// as many with more than 1024 blocks). With [`Order::Barrier`] the stop is exact.
     #[must_use]
     pub fn until(self, tolerance: f64) -> Self {
         Sweep { tolerance: Some(tolerance), ..self }
@@ -125,7 +125,8 @@ impl<K> Sweep<K> {
         Sweep { runner, ..self }
     }
 
-    /// The most bytes that the sweep maps and allocates at once.
+    /// The most bytes of files and buffers that the sweep holds at once. Matrices in memory do not count, nor
+    /// do the tasks: about 2.5 KiB per block.
     #[must_use]
     pub fn memory(self, bytes: u64) -> Self {
         Sweep { memory: bytes, ..self }

@@ -104,7 +104,6 @@ proptest! {
                 } else {
                     region.store(&wanted)?;
                 }
-                region.write_back();
             }
             for region in &regions {
                 check_part(region)?;

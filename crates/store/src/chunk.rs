@@ -381,7 +381,9 @@ impl Chunk {
 /// The system's reason for an error of a segment; the rest of its text is in ours.
 fn reason(error: syncline_memory::Error) -> io::Error {
     match error {
-        syncline_memory::Error::Segment { source, .. } if source.raw_os_error() == Some(libc::EFAULT) => {
+        syncline_memory::Error::Segment { source, .. }
+            if source.raw_os_error() == Some(rustix::io::Errno::FAULT.raw_os_error()) =>
+        {
             io::Error::other("the file was truncated, or its disk fails")
         }
         syncline_memory::Error::Segment { source, .. } => source,

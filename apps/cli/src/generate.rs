@@ -38,7 +38,7 @@ pub(crate) fn generate(args: &GenArgs, signals: &Signals) -> Result<String> {
         }
         Problem::Poisson => vec![("u", Values::Edge), ("f", Values::Below(load(shape)))],
     };
-    let bytes = Matrix::file_bytes(true, shape, Layout::RowMajor)? * arrays.len() as u64;
+    let bytes = Matrix::<f64>::file_bytes(true, shape, Layout::RowMajor)? * arrays.len() as u64;
     let mut dir = NewDir::create(&args.dir, arrays.iter().map(|(name, _)| file_name(name, true)))?;
     // All files are made before the first is filled, so lack of room shows at once.
     let mut seeds = Pcg64Mcg::seed_from_u64(args.seed);

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
-use syncline_store::{DataDir, Layout, Matrix, NewFile, Shape};
+use syncline_store::{DataDir, Element, Layout, Matrix, NewFile, Shape};
 
 use crate::error::{Error, Result};
 use crate::watch::{self, Signals};
@@ -129,9 +129,15 @@ impl NewDir {
     ///
     /// # Errors
     /// [`syncline_store::Error::NoSpace`] when the file system is too full.
-    pub(crate) fn matrix(&mut self, name: &str, shape: Shape, layout: Layout, npy: bool) -> Result<Matrix> {
+    pub(crate) fn matrix<T: Element>(
+        &mut self,
+        name: &str,
+        shape: Shape,
+        layout: Layout,
+        npy: bool,
+    ) -> Result<Matrix<T>> {
         let file = self.path.join(file_name(name, npy));
-        let new = NewFile::create(&file, Matrix::file_bytes(npy, shape, layout)?)?;
+        let new = NewFile::create(&file, Matrix::<T>::file_bytes(npy, shape, layout)?)?;
         let matrix = Matrix::create(&new, npy, shape, layout)?;
         self.files.push(new);
         Ok(matrix)

@@ -98,8 +98,10 @@ impl<'a, const N: usize> Job<'a, N> {
     {
         let (field, coefficients) = &self.matrices;
         let shape = field.shape();
-        let new =
-            NewFile::create(&self.output.path, Matrix::file_bytes(self.output.npy, shape, self.layout)?)?;
+        let new = NewFile::create(
+            &self.output.path,
+            Matrix::<f64>::file_bytes(self.output.npy, shape, self.layout)?,
+        )?;
         let result = Matrix::create(&new, self.output.npy, shape, self.layout)?;
         let order = self.args.order.into();
         let room =

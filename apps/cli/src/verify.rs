@@ -35,7 +35,10 @@ impl Verification {
         let mut name = OsString::from(output);
         name.push(".reference");
         let reserve = || {
-            let new = NewFile::create(Path::new(&name), Matrix::file_bytes(false, shape, Layout::RowMajor)?)?;
+            let new = NewFile::create(
+                Path::new(&name),
+                Matrix::<f64>::file_bytes(false, shape, Layout::RowMajor)?,
+            )?;
             let work = Matrix::create(&new, false, shape, Layout::RowMajor)?;
             Ok(Self { _new: new, work, order })
         };

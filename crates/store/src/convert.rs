@@ -12,11 +12,10 @@
 //! Costs: each byte is read once and written once, plus the corners' second copies; a few accesses per band,
 //! see `rows.rs`; values are copied as bits, so that every NaN stays itself.
 
-use crate::layout::ELEMENT;
-use crate::rows::{STAGE, WORDS_PER_STAGED};
-use crate::{Error, Matrix, Rect, Result, Shape};
+use crate::rows::{STAGE, bytes_per_staged};
+use crate::{Element, Error, Matrix, Rect, Result, Shape};
 
-/// The least memory: a stage of one value and a buffer of eight.
+/// The least memory: a stage of one value and a buffer of eight, if they are doubles.
 const LEAST: u64 = 128;
 
 /// Copies `src` into `dst`, whatever their layouts, with buffers of at most `memory` bytes.
@@ -36,7 +35,7 @@ const LEAST: u64 = 128;
 /// assert_eq!(row, [8.0, 9.0, 10.0, 11.0]);
 /// # Ok::<(), syncline_store::Error>(())
 /// ```
-pub fn convert(src: &Matrix, dst: &mut Matrix, memory: u64) -> Result<()> {
+pub fn convert<T: Element>(src: &Matrix<T>, dst: &mut Matrix<T>, memory: u64) -> Result<()> {
     let shape = src.shape();
     if shape != dst.shape() {
         return Err(Error::Shapes {
@@ -49,11 +48,11 @@ pub fn convert(src: &Matrix, dst: &mut Matrix, memory: u64) -> Result<()> {
     if memory < LEAST {
         return Err(Error::MemoryBound { needed: LEAST, given: memory });
     }
-    let words = usize::try_from(memory / ELEMENT as u64).unwrap_or(usize::MAX);
-    let stage = (words / (2 * WORDS_PER_STAGED)).min(STAGE);
-    let buffer = words - stage * WORDS_PER_STAGED;
+    let bytes = usize::try_from(memory).unwrap_or(usize::MAX);
+    let stage = (bytes / (2 * bytes_per_staged::<T>())).min(STAGE);
+    let buffer = (bytes - stage * bytes_per_staged::<T>()) / T::BYTES;
     let (rows, cols) = band(shape, block_rows(src, dst), buffer);
-    let mut values = vec![0.0; rows * cols];
+    let mut values = vec![T::default(); rows * cols];
     for row in (0..shape.rows).step_by(rows) {
         for col in (0..shape.cols).step_by(cols) {
             let rect = Rect { row, col, rows: rows.min(shape.rows - row), cols: cols.min(shape.cols - col) };
@@ -66,7 +65,7 @@ pub fn convert(src: &Matrix, dst: &mut Matrix, memory: u64) -> Result<()> {
 }
 
 /// Rows of a block of the matrix that has blocks; of the written one if both have.
-fn block_rows(src: &Matrix, dst: &Matrix) -> usize {
+fn block_rows<T: Element>(src: &Matrix<T>, dst: &Matrix<T>) -> usize {
     let block = dst.layout().block().or(src.layout().block());
     block.map_or(1, |block| block.clipped(src.shape()).rows)
 }

@@ -9,8 +9,11 @@
 //! { "version": 1, "dtype": "<f8", "rows": 16384, "cols": 16384,
 //!   "arrays": { "za": { "layout": "framed", "block": [2048, 2048], "thickness": 1 },
 //!               "zb": { "layout": "blocked", "block": [2048, 2048] },
-//!               "zr": { "layout": "row-major" } } }
+//!               "zr": { "layout": "row-major", "dtype": "<f4" } } }
 //! ```
+//!
+//! `dtype` is the type of all elements, `<f8` (or `float64`), `<f4` (or `float32`); float64 when missing. An
+//! array of another type than the rest has its own.
 //!
 //! A directory with a `layout.json` is raw, whatever else is in it.
 
@@ -21,11 +24,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Block, Error, Layout, Matrix, NewFile, Result, Shape};
+use crate::{Block, Element, ElementType, Error, Layout, Matrix, NewFile, Result, Shape};
 
 const FILE: &str = "layout.json";
 const VERSION: u32 = 1;
-const DTYPE: &str = "<f8";
 /// No directory has so many matrices that its description is longer.
 const LONGEST: u64 = 1 << 20;
 
@@ -33,40 +35,54 @@ const LONGEST: u64 = 1 << 20;
 #[serde(deny_unknown_fields)]
 struct Description {
     version: u32,
-    dtype: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dtype: Option<String>,
     rows: usize,
     cols: usize,
     arrays: BTreeMap<String, Array>,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(tag = "layout", rename_all = "kebab-case", deny_unknown_fields)]
-enum Array {
-    RowMajor {},
-    Blocked { block: [usize; 2] },
-    Framed { block: [usize; 2], thickness: usize },
+#[serde(deny_unknown_fields)]
+struct Array {
+    layout: Kind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    block: Option<[usize; 2]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    thickness: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dtype: Option<String>,
 }
 
-impl From<Layout> for Array {
-    fn from(layout: Layout) -> Self {
-        match layout {
-            Layout::RowMajor => Self::RowMajor {},
-            Layout::Blocked(block) => Self::Blocked { block: [block.rows, block.cols] },
-            Layout::Framed { block, thickness } => {
-                Self::Framed { block: [block.rows, block.cols], thickness }
-            }
-        }
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    RowMajor,
+    Blocked,
+    Framed,
+}
+
+impl Array {
+    fn new(layout: Layout, dtype: Option<ElementType>) -> Self {
+        let block = layout.block().map(|block| [block.rows, block.cols]);
+        let (kind, thickness) = match layout {
+            Layout::RowMajor => (Kind::RowMajor, None),
+            Layout::Blocked(_) => (Kind::Blocked, None),
+            Layout::Framed { thickness, .. } => (Kind::Framed, Some(thickness)),
+        };
+        Self { layout: kind, block, thickness, dtype: dtype.map(|element| element.descr().to_owned()) }
     }
-}
 
-impl From<&Array> for Layout {
-    fn from(array: &Array) -> Self {
-        match *array {
-            Array::RowMajor {} => Self::RowMajor,
-            Array::Blocked { block: [rows, cols] } => Self::Blocked(Block::new(rows, cols)),
-            Array::Framed { block: [rows, cols], thickness } => {
-                Self::Framed { block: Block::new(rows, cols), thickness }
-            }
+    /// The layout, or which member is missing or too much.
+    fn layout(&self) -> Result<Layout, &'static str> {
+        let block = self.block.map(|[rows, cols]| Block::new(rows, cols));
+        match (self.layout, block, self.thickness) {
+            (Kind::RowMajor, None, None) => Ok(Layout::RowMajor),
+            (Kind::Blocked, Some(block), None) => Ok(Layout::Blocked(block)),
+            (Kind::Framed, Some(block), Some(thickness)) => Ok(Layout::Framed { block, thickness }),
+            (Kind::RowMajor, ..) => Err("row-major takes neither block nor thickness"),
+            (Kind::Blocked, ..) => Err("blocked takes a block and no thickness"),
+            (Kind::Framed, ..) => Err("framed takes a block and a thickness"),
         }
     }
 }
@@ -74,24 +90,25 @@ impl From<&Array> for Layout {
 /// A directory of matrices.
 ///
 /// ```
-/// use syncline_store::{DataDir, Layout, Matrix, NewFile, Shape};
+/// use syncline_store::{DataDir, ElementType, Layout, Matrix, NewFile, Shape};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path();
 /// let shape = Shape::new(3, 3);
-/// let new = NewFile::create(&path.join("za.npy"), Matrix::file_bytes(true, shape, Layout::RowMajor)?)?;
-/// Matrix::create(&new, true, shape, Layout::RowMajor)?;
+/// let new = NewFile::create(&path.join("za.npy"), Matrix::<f64>::file_bytes(true, shape, Layout::RowMajor)?)?;
+/// Matrix::<f64>::create(&new, true, shape, Layout::RowMajor)?;
 /// new.commit()?;
 /// let dir = DataDir::open(path)?;
 /// assert_eq!(dir.names(), ["za"]);
-/// assert_eq!(dir.matrix("za")?.shape(), shape);
+/// assert_eq!(dir.element("za")?, ElementType::Float64);
+/// assert_eq!(dir.matrix::<f64>("za")?.shape(), shape);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
     names: Vec<String>,
-    /// Shape and layouts of a raw directory.
-    raw: Option<(Shape, BTreeMap<String, Layout>)>,
+    /// What the `layout.json` of a raw directory says.
+    raw: Option<(Shape, Arrays)>,
 }
 
 impl DataDir {
@@ -135,48 +152,81 @@ impl DataDir {
         }
     }
 
+    /// The type of a matrix's elements, without opening it as a matrix: from the `layout.json`, or from the
+    /// header of its `.npy` file.
+    ///
+    /// # Errors
+    /// [`Error::NoMatrix`], and as [`ElementType::of_npy`].
+    pub fn element(&self, name: &str) -> Result<ElementType> {
+        match self.entry(name)? {
+            Some((_, _, element)) => Ok(element),
+            None => ElementType::of_npy(&self.file(name)),
+        }
+    }
+
     /// Opens a matrix for reading.
     ///
     /// # Errors
-    /// [`Error::NoMatrix`], and as [`Matrix::open`] or [`Matrix::open_raw`].
-    pub fn matrix(&self, name: &str) -> Result<Matrix> {
+    /// [`Error::NoMatrix`], [`Error::Dtype`] when its elements are no `T`, and as [`Matrix::open`] or
+    /// [`Matrix::open_raw`].
+    pub fn matrix<T: Element>(&self, name: &str) -> Result<Matrix<T>> {
+        let path = self.file(name);
+        match self.entry(name)? {
+            Some((_, _, element)) if element != T::TYPE => {
+                Err(Error::Dtype { path, found: element.descr().to_owned(), asked: T::TYPE })
+            }
+            Some((shape, layout, _)) => Matrix::open_raw(&path, shape, layout),
+            None => Matrix::open(&path),
+        }
+    }
+
+    /// What the `layout.json` says of a matrix; `None` for `.npy`.
+    fn entry(&self, name: &str) -> Result<Option<(Shape, Layout, ElementType)>> {
         if !self.names.iter().any(|own| own == name) {
             let (path, name, names) = (self.path.clone(), name.to_owned(), self.names.clone());
             return Err(Error::NoMatrix { path, name, names });
         }
-        match self.raw.as_ref().and_then(|(shape, arrays)| Some((*shape, *arrays.get(name)?))) {
-            Some((shape, layout)) => Matrix::open_raw(&self.file(name), shape, layout),
-            None => Matrix::open(&self.file(name)),
-        }
+        let raw = self.raw.as_ref();
+        Ok(raw
+            .and_then(|(shape, arrays)| arrays.get(name).map(|&(layout, element)| (*shape, layout, element))))
     }
 }
 
-/// Writes the `layout.json` of a directory of raw matrices of one shape, at once or not at all.
+/// Writes the `layout.json` of a directory of raw matrices of one shape, each with its layout and type of
+/// elements; at once or not at all.
 ///
 /// # Errors
 /// [`Error::File`] and [`Error::NoSpace`] when it cannot be written, [`Error::Directory`] for a name that is
 /// no file name.
 ///
 /// ```
-/// use syncline_store::{DataDir, Layout, Shape, write_layout_json};
+/// use syncline_store::{DataDir, ElementType, Layout, Shape, write_layout_json};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path();
 /// std::fs::write(path.join("za"), 0.5_f64.to_le_bytes())?;
-/// write_layout_json(path, Shape::new(1, 1), &[("za".to_owned(), Layout::RowMajor)].into())?;
+/// let za = ("za".to_owned(), (Layout::RowMajor, ElementType::Float64));
+/// write_layout_json(path, Shape::new(1, 1), &[za].into())?;
 /// assert!(DataDir::open(path)?.is_raw());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn write_layout_json(dir: &Path, shape: Shape, arrays: &BTreeMap<String, Layout>) -> Result<()> {
+pub fn write_layout_json(
+    dir: &Path,
+    shape: Shape,
+    arrays: &BTreeMap<String, (Layout, ElementType)>,
+) -> Result<()> {
     let path = dir.join(FILE);
-    for (name, layout) in arrays {
+    for (name, (layout, _)) in arrays {
         check(&path, name, shape, *layout)?;
     }
+    // The type of the first stands for all; only arrays of another have their own.
+    let common = arrays.values().next().map_or(ElementType::Float64, |&(_, element)| element);
+    let array = |&(layout, element)| Array::new(layout, (element != common).then_some(element));
     let description = Description {
         version: VERSION,
-        dtype: DTYPE.to_owned(),
+        dtype: Some(common.descr().to_owned()),
         rows: shape.rows,
         cols: shape.cols,
-        arrays: arrays.iter().map(|(name, layout)| (name.clone(), Array::from(*layout))).collect(),
+        arrays: arrays.iter().map(|(name, entry)| (name.clone(), array(entry))).collect(),
     };
     let failed = |source| Error::File { action: "write", path: path.clone(), source };
     let mut text = serde_json::to_vec_pretty(&description).map_err(|error| failed(error.into()))?;
@@ -196,7 +246,7 @@ fn check(path: &Path, name: &str, shape: Shape, layout: Layout) -> Result<()> {
     layout.stored(shape).map(drop)
 }
 
-type Arrays = BTreeMap<String, Layout>;
+type Arrays = BTreeMap<String, (Layout, ElementType)>;
 
 fn read_description(path: &Path) -> Result<Option<(Shape, Arrays)>> {
     let wrong = |why: String| Error::Directory { path: path.to_owned(), why };
@@ -212,14 +262,18 @@ fn read_description(path: &Path) -> Result<Option<(Shape, Arrays)>> {
     if description.version != VERSION {
         return Err(wrong(format!("version {} is unknown, not {VERSION}", description.version)));
     }
-    if description.dtype != DTYPE {
-        return Err(wrong(format!("dtype {:?} is not {DTYPE:?}", description.dtype)));
-    }
+    let element = |dtype: &Option<String>, missing| match dtype {
+        None => Ok(missing),
+        Some(text) => text.parse().map_err(|error: Error| wrong(format!("dtype: {error}"))),
+    };
+    let common = element(&description.dtype, ElementType::Float64)?;
     let shape = Shape::new(description.rows, description.cols);
-    let arrays: Arrays =
-        description.arrays.iter().map(|(name, array)| (name.clone(), array.into())).collect();
-    for (name, layout) in &arrays {
-        check(path, name, shape, *layout)?;
+    let mut arrays = Arrays::new();
+    for (name, array) in description.arrays {
+        let layout = array.layout().map_err(|why| wrong(format!("{name}: {why}")))?;
+        check(path, &name, shape, layout)?;
+        let element = element(&array.dtype, common)?;
+        arrays.insert(name, (layout, element));
     }
     Ok(Some((shape, arrays)))
 }

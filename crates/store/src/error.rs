@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::{Block, Layout, Shape};
+use crate::{Block, ElementType, Layout, Shape};
 
 /// The result of everything in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -53,13 +53,29 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// The `.npy` file holds something else than little-endian doubles.
-    #[error("{} holds elements of type {found}, not '<f8' (little-endian double)", path.display())]
+    /// The file holds elements of another type than was asked for.
+    #[error("{} holds elements of type {found}, not '{}' ({asked})", path.display(), asked.descr())]
     Dtype {
+        /// The file.
+        path: PathBuf,
+        /// What it holds: the `descr` of a `.npy` header, or of the type that `layout.json` gives.
+        found: String,
+        /// The type that it was to be opened as.
+        asked: ElementType,
+    },
+    /// The `.npy` file holds elements of a type that matrices cannot have.
+    #[error("{} holds elements of type {found}, neither '<f8' (float64) nor '<f4' (float32)", path.display())]
+    UnknownDtype {
         /// The file.
         path: PathBuf,
         /// The `descr` of its header.
         found: String,
+    },
+    /// A text that names no type of elements.
+    #[error("{text:?} is no type of elements: there are float64 and float32")]
+    UnknownElement {
+        /// The text.
+        text: String,
     },
     /// The `.npy` file is in Fortran order.
     #[error("{} is in Fortran (column-major) order; only C order is read", path.display())]
@@ -87,13 +103,18 @@ pub enum Error {
         /// Bytes that it has.
         actual: u64,
     },
-    /// The data start at a byte that no double can start at in memory.
-    #[error("the data of {} start at byte {offset}, not a multiple of 8: save the file anew", path.display())]
+    /// The data start at a byte that no element can start at in memory.
+    #[error(
+        "the data of {} start at byte {offset}, not a multiple of {}: save the file anew",
+        path.display(), element.bytes()
+    )]
     Unaligned {
         /// The file.
         path: PathBuf,
         /// Where the data start.
         offset: u64,
+        /// The type of its elements.
+        element: ElementType,
     },
     /// A matrix without elements.
     #[error("a matrix of {shape} has no elements")]

@@ -15,8 +15,8 @@ use std::fmt;
 
 use crate::{Error, Placement, Result};
 
-/// Bytes of one element.
-pub(crate) const ELEMENT: usize = size_of::<f64>();
+/// Bytes of the largest element.
+const LARGEST: usize = size_of::<f64>();
 
 /// Rows and columns of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -128,7 +128,7 @@ impl Layout {
     ///
     /// # Errors
     /// [`Error::Empty`] when the shape has no elements, [`Error::TooLarge`] when the bytes exceed the address
-    /// space, and [`Error::BadBlock`] when a block side or the thickness is zero.
+    /// space whatever the elements, and [`Error::BadBlock`] when a block side or the thickness is zero.
     ///
     /// ```
     /// use syncline_store::{Block, Layout, Shape};
@@ -149,7 +149,7 @@ impl Layout {
             return Err(Error::Empty { shape });
         }
         // A frame repeats an element at most in each of its four frontiers, hence the 5.
-        let room = isize::MAX.unsigned_abs() / ELEMENT / 5;
+        let room = isize::MAX.unsigned_abs() / LARGEST / 5;
         if shape.rows.checked_mul(shape.cols).is_none_or(|n| n > room) {
             return Err(Error::TooLarge { shape });
         }

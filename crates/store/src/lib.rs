@@ -2,11 +2,13 @@
 //!
 //! | module        | holds                                                                    |
 //! |---------------|--------------------------------------------------------------------------|
+//! | `element`     | [`Element`], [`ElementType`]: float64 and float32                        |
 //! | `layout`      | [`Shape`], [`Block`], [`Layout`], [`Grid`], [`Side`], [`Rect`]           |
 //! | `placement`   | [`Placement`]: where each block, frontier and element stands             |
 //! | `model`       | [`io_model`]: what a sweep reads and writes                              |
 //! | `chunk`       | [`Chunk`]: bytes on file, heap or shared segment, mapped by part         |
 //! | `matrix`      | [`Matrix`]                                                               |
+//! | `whole`       | matrices that are lent whole, and where their rows are on file           |
 //! | `tile`        | [`Tile`]: a block for reading                                            |
 //! | `region`      | [`Region`]: a block for writing                                          |
 //! | `rows`        | rectangles of any layout by few accesses                                 |
@@ -22,6 +24,7 @@ mod bytes;
 mod chunk;
 mod convert;
 mod dir;
+mod element;
 mod error;
 mod layout;
 mod matrix;
@@ -32,6 +35,7 @@ mod placement;
 mod region;
 mod rows;
 mod tile;
+mod whole;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -42,6 +46,7 @@ pub use syncline_memory::{Access, Advice, Pages};
 pub use chunk::{Chunk, Mapped, Touch, Traffic};
 pub use convert::convert;
 pub use dir::{DataDir, write_layout_json};
+pub use element::{Element, ElementType};
 pub use error::{Error, Result};
 pub use layout::{Block, Grid, Layout, Rect, Shape, Side};
 pub use matrix::Matrix;
@@ -50,3 +55,4 @@ pub use newfile::NewFile;
 pub use placement::{Copies, Placement, Section, Strided};
 pub use region::{Contents, Region, ViewMut};
 pub use tile::{Part, Tile, View};
+pub use whole::RowMajorFile;

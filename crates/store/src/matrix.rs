@@ -1,27 +1,30 @@
-//! Matrices of doubles, on file or in memory, in any layout.
+//! Matrices of float64 or float32, on file or in memory, in any layout.
 //!
 //! What keeps data races out: a matrix is written through `&mut Matrix`, or through the [`Region`]s that it
-//! was cut into and that are disjoint; [`Tile`]s share it behind an [`Arc`], which gives nobody `&mut`. No
-//! two matrices share a chunk. A file must be left alone by others meanwhile, as with every mapped file.
+//! was cut into and that are disjoint; [`Tile`]s share it behind an [`Arc`], which gives nobody `&mut`. A
+//! region gives nobody `&Matrix`, so that whoever has one can lend the elements as a slice. No two matrices
+//! share a chunk, and a chunk's own safe functions touch no byte of it. A file must be left alone by others
+//! meanwhile, as with every mapped file; and so must what forked processes share.
 
+use std::marker::PhantomData;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use syncline_memory::{Access, Pages};
 
-use crate::layout::ELEMENT;
 use crate::region::Region;
 use crate::rows::{self, STAGE};
 use crate::tile::{Part, Tile};
 use crate::{
-    Block, Chunk, Error, Grid, Layout, NewFile, Placement, Rect, Result, Shape, Touch, bytes, chunk, npy,
+    Block, Chunk, Element, Error, Grid, Layout, NewFile, Placement, Rect, Result, Shape, Touch, bytes, chunk,
+    npy,
 };
 
 /// What Linux may map around a touched page: folios of the page cache, of up to a huge page, below and above.
 const AROUND: u64 = 2 * (2 << 20);
 
-/// A matrix of doubles.
+/// A matrix of `f64`, or of `f32`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -35,20 +38,23 @@ const AROUND: u64 = 2 * (2 << 20);
 /// # Ok::<(), syncline_store::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Matrix {
+pub struct Matrix<T: Element = f64> {
     chunk: Arc<Chunk>,
-    /// The first byte of the data in the chunk, a multiple of 8.
+    /// The first byte of the data in the chunk, a multiple of `T::BYTES`.
     start: u64,
     /// The layout with its own grid: one block if row-major.
     place: Placement,
     name: String,
+    /// The file that it was opened from.
+    opened: Option<PathBuf>,
+    values: PhantomData<T>,
 }
 
-impl Matrix {
+impl<T: Element> Matrix<T> {
     fn new(chunk: Chunk, start: u64, shape: Shape, layout: Layout) -> Result<Self> {
         let place = Placement::unchecked(layout, layout.grid(shape)?);
         let name = chunk.name().to_owned();
-        Ok(Self { chunk: Arc::new(chunk), start, place, name })
+        Ok(Self { chunk: Arc::new(chunk), start, place, name, opened: None, values: PhantomData })
     }
 
     /// A row-major matrix on the heap with these values, row by row.
@@ -56,7 +62,7 @@ impl Matrix {
     /// # Errors
     /// [`Error::Buffer`] when the values are not as many as the shape has elements, [`Error::Memory`], and as
     /// [`Layout::stored`].
-    pub fn from_vec(shape: Shape, values: Vec<f64>) -> Result<Self> {
+    pub fn from_vec(shape: Shape, values: Vec<T>) -> Result<Self> {
         let mut matrix = Self::zeros(shape, Layout::RowMajor)?;
         matrix.write_rows(0..shape.rows, &values)?;
         Ok(matrix)
@@ -67,7 +73,7 @@ impl Matrix {
     /// # Errors
     /// [`Error::Memory`], and as [`Layout::stored`].
     pub fn zeros(shape: Shape, layout: Layout) -> Result<Self> {
-        let chunk = Chunk::heap(layout.stored(shape)? * ELEMENT, Pages::Huge)?;
+        let chunk = Chunk::heap(layout.stored(shape)? * T::BYTES, Pages::Huge)?;
         Self::new(chunk, 0, shape, layout)
     }
 
@@ -76,7 +82,7 @@ impl Matrix {
     /// # Errors
     /// As [`zeros`](Self::zeros).
     pub fn shared(shape: Shape, layout: Layout) -> Result<Self> {
-        let chunk = Chunk::shared(layout.stored(shape)? * ELEMENT)?;
+        let chunk = Chunk::shared(layout.stored(shape)? * T::BYTES)?;
         Self::new(chunk, 0, shape, layout)
     }
 
@@ -84,15 +90,17 @@ impl Matrix {
     ///
     /// # Errors
     /// When the file cannot be opened, is not a `.npy` file, or holds something else than little-endian
-    /// doubles in C order with two dimensions, neither of them zero; when it is shorter or longer than that;
-    /// when others wrote it such that its data do not start at a multiple of 8.
+    /// elements of this type ([`Error::Dtype`]) in C order with two dimensions, neither of them zero; when it
+    /// is shorter or longer than that; when others wrote it such that its data do not start at a multiple of
+    /// an element's bytes.
     pub fn open(path: &Path) -> Result<Self> {
         let file = chunk::open(path)?;
-        let (shape, start) = npy::open(&file, path)?;
-        Self::new(Chunk::from_file(file, path, Access::Read)?, start, shape, Layout::RowMajor)
+        let (shape, start) = npy::open::<T>(&file, path)?;
+        let chunk = Chunk::from_file(file, path, Access::Read)?;
+        Ok(Self { opened: Some(path.to_owned()), ..Self::new(chunk, start, shape, Layout::RowMajor)? })
     }
 
-    /// The matrix in a file of nothing but little-endian doubles, for reading.
+    /// The matrix in a file of nothing but little-endian elements, for reading.
     ///
     /// # Errors
     /// [`Error::File`], [`Error::Length`] when the file has not exactly the bytes of the shape and layout,
@@ -100,8 +108,8 @@ impl Matrix {
     pub fn open_raw(path: &Path, shape: Shape, layout: Layout) -> Result<Self> {
         let chunk = Chunk::open(path)?;
         let expected = Self::file_bytes(false, shape, layout)?;
-        check_length(path, &chunk, expected, shape, layout)?;
-        Self::new(chunk, 0, shape, layout)
+        check_length::<T>(path, &chunk, expected, shape, layout)?;
+        Ok(Self { opened: Some(path.to_owned()), ..Self::new(chunk, 0, shape, layout)? })
     }
 
     /// A matrix over a new file, to be written and read; zeros at first. The caller commits the file when the
@@ -115,7 +123,7 @@ impl Matrix {
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("za.npy");
     /// let shape = Shape::new(2, 2);
-    /// let new = NewFile::create(&path, Matrix::file_bytes(true, shape, Layout::RowMajor)?)?;
+    /// let new = NewFile::create(&path, Matrix::<f64>::file_bytes(true, shape, Layout::RowMajor)?)?;
     /// let mut matrix = Matrix::create(&new, true, shape, Layout::RowMajor)?;
     /// matrix.write_row(1, &[3.0, 4.0])?;
     /// new.commit()?;
@@ -130,10 +138,10 @@ impl Matrix {
         let expected = Self::file_bytes(npy, shape, layout)?;
         let file = new.file().try_clone().map_err(failed)?;
         let chunk = Chunk::from_file(file, new.target(), Access::ReadWrite)?;
-        check_length(new.target(), &chunk, expected, shape, layout)?;
+        check_length::<T>(new.target(), &chunk, expected, shape, layout)?;
         let mut start = 0;
         if npy {
-            let header = npy::header(shape);
+            let header = npy::header(T::TYPE, shape);
             new.file().write_all_at(&header, 0).map_err(failed)?;
             start = header.len() as u64;
         }
@@ -145,10 +153,10 @@ impl Matrix {
     /// # Errors
     /// As [`Layout::stored`]; [`Error::NotRowMajor`] when a `.npy` is to be blocked or framed.
     pub fn file_bytes(npy: bool, shape: Shape, layout: Layout) -> Result<u64> {
-        let data = (layout.stored(shape)? * ELEMENT) as u64;
+        let data = (layout.stored(shape)? * T::BYTES) as u64;
         match npy {
             false => Ok(data),
-            true if layout == Layout::RowMajor => Ok(npy::header(shape).len() as u64 + data),
+            true if layout == Layout::RowMajor => Ok(npy::header(T::TYPE, shape).len() as u64 + data),
             true => Err(Error::NotRowMajor { layout }),
         }
     }
@@ -163,9 +171,21 @@ impl Matrix {
         self.place.layout()
     }
 
-    /// The file, or what kind of memory it is: for messages.
+    /// The file, or what kind of memory it is, unless it was [named](Self::named): for messages.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The matrix with another name in messages, to tell those in memory apart. Errors about bytes of a file
+    /// name the file as before.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// The path that it was opened by, if it was.
+    pub(crate) fn opened(&self) -> Option<&Path> {
+        self.opened.as_deref()
     }
 
     /// Where the bytes are; its [`traffic`](Chunk::traffic) is that of this matrix.
@@ -209,8 +229,8 @@ impl Matrix {
 
     /// The bytes in the chunk of a range of stored values.
     pub(crate) const fn bytes_of(&self, values: Range<usize>) -> Range<u64> {
-        let start = self.start + (values.start * ELEMENT) as u64;
-        let end = self.start + (values.end * ELEMENT) as u64;
+        let start = self.start + (values.start * T::BYTES) as u64;
+        let end = self.start + (values.end * T::BYTES) as u64;
         start..end
     }
 
@@ -218,7 +238,7 @@ impl Matrix {
     ///
     /// # Errors
     /// [`Error::Range`], [`Error::Buffer`], and [`Error::Part`] when the file cannot be read.
-    pub fn read_row(&self, row: usize, values: &mut [f64]) -> Result<()> {
+    pub fn read_row(&self, row: usize, values: &mut [T]) -> Result<()> {
         self.read_rows(row..row.saturating_add(1), values)
     }
 
@@ -226,7 +246,7 @@ impl Matrix {
     ///
     /// # Errors
     /// [`Error::ReadOnly`], and as [`read_row`](Self::read_row).
-    pub fn write_row(&mut self, row: usize, values: &[f64]) -> Result<()> {
+    pub fn write_row(&mut self, row: usize, values: &[T]) -> Result<()> {
         self.write_rows(row..row.saturating_add(1), values)
     }
 
@@ -234,7 +254,7 @@ impl Matrix {
     ///
     /// # Errors
     /// As [`read_row`](Self::read_row).
-    pub fn read_rows(&self, range: Range<usize>, values: &mut [f64]) -> Result<()> {
+    pub fn read_rows(&self, range: Range<usize>, values: &mut [T]) -> Result<()> {
         self.read_rect(self.band(&range), values)
     }
 
@@ -242,7 +262,7 @@ impl Matrix {
     ///
     /// # Errors
     /// As [`write_row`](Self::write_row).
-    pub fn write_rows(&mut self, range: Range<usize>, values: &[f64]) -> Result<()> {
+    pub fn write_rows(&mut self, range: Range<usize>, values: &[T]) -> Result<()> {
         self.write_rect(self.band(&range), values)
     }
 
@@ -261,7 +281,7 @@ impl Matrix {
     ///
     /// # Errors
     /// [`Error::Range`], [`Error::Buffer`], and [`Error::Part`] when the file cannot be read.
-    pub fn read_rect(&self, rect: Rect, values: &mut [f64]) -> Result<()> {
+    pub fn read_rect(&self, rect: Rect, values: &mut [T]) -> Result<()> {
         self.check_rect(rect, values.len())?;
         self.read_staged(rect, values, STAGE)
     }
@@ -270,7 +290,7 @@ impl Matrix {
     ///
     /// # Errors
     /// [`Error::ReadOnly`], and as [`read_rect`](Self::read_rect).
-    pub fn write_rect(&mut self, rect: Rect, values: &[f64]) -> Result<()> {
+    pub fn write_rect(&mut self, rect: Rect, values: &[T]) -> Result<()> {
         self.check_rect(rect, values.len())?;
         self.write_staged(rect, values, STAGE)
     }
@@ -289,7 +309,7 @@ impl Matrix {
 
     /// Reads a rectangle within the matrix, with a stage of `stage` values for pieces that are adjacent in
     /// the file.
-    pub(crate) fn read_staged(&self, rect: Rect, values: &mut [f64], stage: usize) -> Result<()> {
+    pub(crate) fn read_staged(&self, rect: Rect, values: &mut [T], stage: usize) -> Result<()> {
         rows::read(&self.place, rect, values, stage, |at, values| {
             // SAFETY: matrices are written through `&mut` only, and we have `&`.
             unsafe { self.chunk.copy_out(self.bytes_of(at..at).start, bytes::of_mut(values)) }
@@ -297,7 +317,7 @@ impl Matrix {
     }
 
     /// Writes a rectangle within the matrix, all copies of each element.
-    pub(crate) fn write_staged(&mut self, rect: Rect, values: &[f64], stage: usize) -> Result<()> {
+    pub(crate) fn write_staged(&mut self, rect: Rect, values: &[T], stage: usize) -> Result<()> {
         rows::write(&self.place, rect, values, stage, |at, values| {
             // SAFETY: the matrix is borrowed exclusively, and its chunk is no other matrix's.
             unsafe { self.chunk.copy_in(self.bytes_of(at..at).start, bytes::of(values)) }
@@ -325,7 +345,7 @@ impl Matrix {
             return span;
         }
         let Rect { rows, cols, .. } = grid.rect(index);
-        let row = ((cols * ELEMENT) as u64).next_multiple_of(page) + page;
+        let row = ((cols * T::BYTES) as u64).next_multiple_of(page) + page;
         span.min(rows as u64 * row + AROUND)
     }
 
@@ -333,7 +353,7 @@ impl Matrix {
     ///
     /// A grid that is not of this matrix ([`grid`](Self::grid)) or an index beyond it makes a tile of which
     /// every use is an error.
-    pub fn tile(self: &Arc<Self>, grid: &Grid, index: usize) -> Tile {
+    pub fn tile(self: &Arc<Self>, grid: &Grid, index: usize) -> Tile<T> {
         Tile::new(Part::new(Arc::clone(self), *grid, index))
     }
 
@@ -342,7 +362,7 @@ impl Matrix {
     /// # Errors
     /// [`Error::Grid`] when the grid is not of this matrix, [`Error::ReadOnly`] when it was opened for
     /// reading.
-    pub fn into_regions(self, grid: Grid) -> Result<Vec<Region>> {
+    pub fn into_regions(self, grid: Grid) -> Result<Vec<Region<T>>> {
         self.placement(&grid)?;
         if !self.chunk.is_writable() {
             return Err(Error::ReadOnly { name: self.name });
@@ -356,7 +376,7 @@ impl Matrix {
     ///
     /// # Errors
     /// [`Error::Regions`] when some are missing, or there are some of another matrix.
-    pub fn from_regions(regions: Vec<Region>) -> Result<Self> {
+    pub fn from_regions(regions: Vec<Region<T>>) -> Result<Self> {
         let given = regions.len();
         let incomplete = |name, expected| Error::Regions { name, given, expected };
         let Some(first) = regions.first() else {
@@ -374,13 +394,19 @@ impl Matrix {
     }
 }
 
-fn check_length(path: &Path, chunk: &Chunk, expected: u64, shape: Shape, layout: Layout) -> Result<()> {
+fn check_length<T: Element>(
+    path: &Path,
+    chunk: &Chunk,
+    expected: u64,
+    shape: Shape,
+    layout: Layout,
+) -> Result<()> {
     if chunk.len() == expected {
         return Ok(());
     }
     Err(Error::Length {
         path: path.to_owned(),
-        what: format!("a {layout} matrix of {shape}"),
+        what: format!("a {layout} matrix of {shape} {}", T::NAME),
         expected,
         actual: chunk.len(),
     })

@@ -8,7 +8,7 @@
 //! | row-major, blocked | its whole block     | 320 MiB                         | 19 GiB              |
 //! | framed             | the facing frontier | 192 MiB + 64.03 KiB             | 12 GiB + 3.5 MiB    |
 //!
-//! The case is 16384² in blocks of 2048² with five coefficients.
+//! The case is 16384² doubles in blocks of 2048² with five coefficients.
 //!
 //! With all neighbours still in memory, row-major and blocked read 192 MiB a block too: the best case.
 //!
@@ -16,8 +16,7 @@
 //! PDP 2010, doi:10.1109/PDP.2010.11, section 3.4. Its 20 GiB take each block for an interior one; here
 //! blocks at the edge have fewer neighbours.
 
-use crate::layout::ELEMENT;
-use crate::{Grid, Layout, Placement, Result, Side};
+use crate::{ElementType, Grid, Layout, Placement, Result, Side};
 
 /// Bytes of one sweep over a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +31,8 @@ pub struct IoModel {
     pub best_block: u64,
 }
 
-/// What one sweep reads and writes when the field has `layout` and `coefficients` matrices go with it.
+/// What one sweep reads and writes when the field has `layout` and `coefficients` matrices go with it, all of
+/// elements of one type.
 ///
 /// The coefficients of a framed field are blocked.
 ///
@@ -40,16 +40,17 @@ pub struct IoModel {
 /// As [`Placement::new`].
 ///
 /// ```
-/// use syncline_store::{Block, Grid, Layout, Shape, io_model};
+/// use syncline_store::{Block, ElementType, Grid, Layout, Shape, io_model};
 /// let block = Block::new(2048, 2048);
-/// let model = io_model(Layout::Blocked(block), Grid::new(Shape::new(16384, 16384), block), 5)?;
+/// let grid = Grid::new(Shape::new(16384, 16384), block);
+/// let model = io_model(Layout::Blocked(block), grid, 5, ElementType::Float64)?;
 /// assert_eq!(model.worst_block, 320 << 20);
 /// # Ok::<(), syncline_store::Error>(())
 /// ```
-pub fn io_model(layout: Layout, grid: Grid, coefficients: usize) -> Result<IoModel> {
+pub fn io_model(layout: Layout, grid: Grid, coefficients: usize, element: ElementType) -> Result<IoModel> {
     let field = Placement::new(layout, grid)?;
     let coefficient = Placement::new(layout.without_frame(), grid)?;
-    let bytes = |values: usize| (values * ELEMENT) as u64;
+    let bytes = |values: usize| (values * element.bytes()) as u64;
     let mut model = IoModel { read: 0, written: 0, worst_block: 0, best_block: 0 };
     for index in 0..grid.len() {
         let own = bytes(field.values(index)) + coefficients as u64 * bytes(coefficient.values(index));
@@ -79,7 +80,7 @@ mod tests {
 
     fn paper(layout: fn(Block) -> Layout) -> Result<IoModel> {
         let block = Block::new(2048, 2048);
-        io_model(layout(block), Grid::new(Shape::new(16384, 16384), block), 5)
+        io_model(layout(block), Grid::new(Shape::new(16384, 16384), block), 5, ElementType::Float64)
     }
 
     #[test]
@@ -105,6 +106,27 @@ mod tests {
         assert_eq!(model.worst_block, 192 * MIB + 32 + 4 * 2048 * 8);
         assert_eq!(model.read, 12 * GIB + 64 * 32 + 224 * 2048 * 8);
         assert_eq!(model.written, 2 * GIB + 64 * 32);
+        Ok(())
+    }
+
+    #[test]
+    fn floats_are_half_of_doubles() -> Result<()> {
+        let block = Block::new(7, 9);
+        let grid = Grid::new(Shape::new(50, 40), block);
+        for layout in [Layout::RowMajor, Layout::Blocked(block), Layout::Framed { block, thickness: 2 }] {
+            let [double, single] = ElementType::ALL.map(|element| io_model(layout, grid, 3, element));
+            let (double, single) = (double?, single?);
+            let twice = |bytes| 2 * bytes;
+            assert_eq!(
+                double,
+                IoModel {
+                    read: twice(single.read),
+                    written: twice(single.written),
+                    worst_block: twice(single.worst_block),
+                    best_block: twice(single.best_block),
+                }
+            );
+        }
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 //!      \x93NUMPY 1  0  length  {'descr': '<f8', ... 'shape': (3, 4), }  \n data
 //! ```
 //!
-//! Read are little-endian doubles in C order with two dimensions. The header is a Python dictionary literal
+//! Read are little-endian float64 and float32 in C order with two dimensions. The header is a Python dictionary literal
 //! of just three keys, so a strict parser of those is shorter and safer than a general one: `npyz` 0.9
 //! overflows on a large shape and its grammar takes exponential time on nested brackets.
 //!
@@ -15,8 +15,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use crate::layout::ELEMENT;
-use crate::{Error, Layout, Result, Shape};
+use crate::{Element, ElementType, Error, Layout, Result, Shape};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// NumPy itself refuses headers over 10 000 bytes; its version 1 ends at 65 535.
@@ -31,9 +30,10 @@ struct Dictionary {
 }
 
 /// The header of a file with a matrix of `shape`, padded so that the data start at a multiple of 64.
-pub(crate) fn header(shape: Shape) -> Vec<u8> {
+pub(crate) fn header(element: ElementType, shape: Shape) -> Vec<u8> {
     let Shape { rows, cols } = shape;
-    let text = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({rows}, {cols}), }}");
+    let descr = element.descr();
+    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({rows}, {cols}), }}");
     let total = (MAGIC.len() + 4 + text.len() + 1).next_multiple_of(64);
     // The text has at most 101 bytes, so the length fits with room.
     let length = (total - MAGIC.len() - 4) as u16;
@@ -47,21 +47,33 @@ pub(crate) fn header(shape: Shape) -> Vec<u8> {
     bytes
 }
 
-/// The shape of the matrix in a `.npy` file and where its data start; the file is checked to have exactly its
-/// bytes.
+/// The dictionary at the head of a file and the offset behind it.
+fn head(file: &File, path: &Path) -> Result<(Dictionary, usize)> {
+    let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
+    let mut head = Vec::new();
+    file.take((LONGEST + 12) as u64).read_to_end(&mut head).map_err(failed)?;
+    parse(&head).map_err(|why| Error::NotNpy { path: path.to_owned(), why })
+}
+
+/// The type of the elements in a `.npy` file, whatever else its header says.
+pub(crate) fn element(file: &File, path: &Path) -> Result<ElementType> {
+    let (Dictionary { descr, .. }, _) = head(file, path)?;
+    let known = ElementType::ALL.into_iter().find(|element| element.descr() == descr);
+    known.ok_or_else(|| Error::UnknownDtype { path: path.to_owned(), found: descr })
+}
+
+/// The shape of the matrix of `T` in a `.npy` file and where its data start; the file is checked to have
+/// exactly its bytes.
 ///
 /// # Errors
 /// One for each thing that can be wrong: not a `.npy`, dtype, order, dimensions, no elements, length,
 /// alignment.
-pub(crate) fn open(file: &File, path: &Path) -> Result<(Shape, u64)> {
+pub(crate) fn open<T: Element>(file: &File, path: &Path) -> Result<(Shape, u64)> {
     let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
     let size = file.metadata().map_err(failed)?.len();
-    let mut head = Vec::new();
-    file.take((LONGEST + 12) as u64).read_to_end(&mut head).map_err(failed)?;
-    let (dictionary, start) = parse(&head).map_err(|why| Error::NotNpy { path: path.to_owned(), why })?;
-    let Dictionary { descr, fortran, dims } = dictionary;
-    if descr != "<f8" {
-        return Err(Error::Dtype { path: path.to_owned(), found: descr });
+    let (Dictionary { descr, fortran, dims }, start) = head(file, path)?;
+    if descr != T::DESCR {
+        return Err(Error::Dtype { path: path.to_owned(), found: descr, asked: T::TYPE });
     }
     let &[rows, cols] = dims.as_slice() else {
         return Err(Error::NotTwoDimensions { path: path.to_owned(), dims });
@@ -72,7 +84,7 @@ pub(crate) fn open(file: &File, path: &Path) -> Result<(Shape, u64)> {
     let shape =
         Shape::new(usize::try_from(rows).unwrap_or(usize::MAX), usize::try_from(cols).unwrap_or(usize::MAX));
     let start = start as u64;
-    let expected = start + (Layout::RowMajor.stored(shape)? * ELEMENT) as u64;
+    let expected = start + (Layout::RowMajor.stored(shape)? * T::BYTES) as u64;
     if size != expected {
         return Err(Error::Length {
             path: path.to_owned(),
@@ -81,8 +93,8 @@ pub(crate) fn open(file: &File, path: &Path) -> Result<(Shape, u64)> {
             actual: size,
         });
     }
-    if !start.is_multiple_of(ELEMENT as u64) {
-        return Err(Error::Unaligned { path: path.to_owned(), offset: start });
+    if !start.is_multiple_of(T::BYTES as u64) {
+        return Err(Error::Unaligned { path: path.to_owned(), offset: start, element: T::TYPE });
     }
     Ok((shape, start))
 }
@@ -277,11 +289,13 @@ mod tests {
     proptest! {
         #[test]
         fn a_written_header_is_read_back(rows in 1_usize.., cols in 1_usize..) {
-            let bytes = header(Shape::new(rows, cols));
-            prop_assert!(bytes.len().is_multiple_of(64));
-            let dims = vec![rows as u64, cols as u64];
-            let wanted = Dictionary { descr: "<f8".to_owned(), fortran: false, dims };
-            prop_assert_eq!(parse(&bytes), Ok((wanted, bytes.len())));
+            for element in ElementType::ALL {
+                let bytes = header(element, Shape::new(rows, cols));
+                prop_assert!(bytes.len().is_multiple_of(64));
+                let dims = vec![rows as u64, cols as u64];
+                let wanted = Dictionary { descr: element.descr().to_owned(), fortran: false, dims };
+                prop_assert_eq!(parse(&bytes), Ok((wanted, bytes.len())));
+            }
         }
 
         #[test]

@@ -3,14 +3,14 @@
 //! Two regions of a row-major matrix share pages and cache lines but never an element; the references given
 //! out are slices of one row of one region, so threads can write neighbouring regions at once.
 
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::chunk::{Mapped, Touch};
-use crate::layout::ELEMENT;
 use crate::placement::Copies;
 use crate::tile::Part;
-use crate::{Matrix, Rect, Result, Strided};
+use crate::{Element, Matrix, Rect, Result, Strided};
 
 /// What becomes of the old values of a region that is viewed for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Contents {
 ///
 /// ```
 /// use syncline_store::{Block, Contents, Layout, Matrix, Shape};
-/// let matrix = Matrix::zeros(Shape::new(2, 4), Layout::RowMajor)?;
+/// let matrix = Matrix::<f64>::zeros(Shape::new(2, 4), Layout::RowMajor)?;
 /// let grid = matrix.grid(Block::new(2, 2))?;
 /// let mut regions = matrix.into_regions(grid)?;
 /// regions[1].view_mut(Contents::Keep)?.row_mut(0).fill(1.0);
@@ -66,14 +66,14 @@ pub enum Contents {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Region(Part);
+pub struct Region<T: Element = f64>(Part<T>);
 
-impl Region {
-    pub(crate) const fn new(part: Part) -> Self {
+impl<T: Element> Region<T> {
+    pub(crate) const fn new(part: Part<T>) -> Self {
         Self(part)
     }
 
-    pub(crate) const fn matrix(&self) -> &Arc<Matrix> {
+    pub(crate) const fn matrix(&self) -> &Arc<Matrix<T>> {
         self.0.matrix()
     }
 
@@ -82,13 +82,13 @@ impl Region {
     /// # Errors
     /// [`Error::NotInPlace`](crate::Error::NotInPlace) when framed, [`Error::Part`](crate::Error::Part) when
     /// the file cannot be mapped, read, or given room on disk.
-    pub fn view_mut(&mut self, contents: Contents) -> Result<ViewMut<'_>> {
+    pub fn view_mut(&mut self, contents: Contents) -> Result<ViewMut<'_, T>> {
         let touch = match contents {
             Contents::Keep => Touch::Update,
             Contents::Discard => Touch::Write,
         };
         let (mapped, rows) = self.0.map_in_place(touch)?;
-        Ok(ViewMut { mapped, rows })
+        Ok(ViewMut { mapped, rows, values: PhantomData })
     }
 
     /// Overwrites the block with `values`, row-major, whatever the layout; of a frame all copies are written.
@@ -96,7 +96,7 @@ impl Region {
     /// # Errors
     /// [`Error::Buffer`](crate::Error::Buffer) when `values` are not `rows * cols`;
     /// [`Error::Part`](crate::Error::Part) when the file cannot be mapped or given room on disk.
-    pub fn store(&mut self, values: &[f64]) -> Result<()> {
+    pub fn store(&mut self, values: &[T]) -> Result<()> {
         let place = self.0.placement()?;
         let Rect { rows, cols, .. } = self.rect();
         self.matrix().check_buffer(rows * cols, values.len())?;
@@ -109,7 +109,7 @@ impl Region {
                 // SAFETY: the run is of this block, within its mapping and populated; the region is the only
                 // way to it and is borrowed exclusively; the data are aligned in every mapping.
                 unsafe {
-                    let to = mapped.as_ptr().cast::<f64>().add(run.start - start);
+                    let to = mapped.as_ptr().cast::<T>().add(run.start - start);
                     to.copy_from_nonoverlapping(from.as_ptr(), from.len());
                 }
             }
@@ -118,23 +118,24 @@ impl Region {
     }
 }
 
-impl Deref for Region {
-    type Target = Part;
+impl<T: Element> Deref for Region<T> {
+    type Target = Part<T>;
 
-    fn deref(&self) -> &Part {
+    fn deref(&self) -> &Part<T> {
         &self.0
     }
 }
 
 /// A block in its place, readable and writable row by row.
 #[derive(Debug)]
-pub struct ViewMut<'a> {
+pub struct ViewMut<'a, T: Element = f64> {
     mapped: Mapped<'a>,
     /// In values from the start of the mapping.
     rows: Strided,
+    values: PhantomData<&'a mut [T]>,
 }
 
-impl ViewMut<'_> {
+impl<T: Element> ViewMut<'_, T> {
     /// Number of rows.
     pub const fn rows(&self) -> usize {
         self.rows.count
@@ -152,7 +153,7 @@ impl ViewMut<'_> {
 
     /// The first value. The values of row `i` are the `cols` from `i * pitch` on; those between the rows are
     /// other regions', which others may be writing: not even a reference to them may be made.
-    pub const fn as_mut_ptr(&mut self) -> *mut f64 {
+    pub const fn as_mut_ptr(&mut self) -> *mut T {
         self.mapped.as_ptr().cast()
     }
 
@@ -160,7 +161,7 @@ impl ViewMut<'_> {
     ///
     /// # Panics
     /// When there are not so many rows, as indexing does.
-    pub fn row(&self, i: usize) -> &[f64] {
+    pub fn row(&self, i: usize) -> &[T] {
         let (pointer, len) = self.place(i);
         // SAFETY: the row is within the mapping and populated, the data are aligned in every mapping, and the
         // region, the only way to the row, is borrowed by this view, which is borrowed shared.
@@ -171,7 +172,7 @@ impl ViewMut<'_> {
     ///
     /// # Panics
     /// When there are not so many rows, as indexing does.
-    pub fn row_mut(&mut self, i: usize) -> &mut [f64] {
+    pub fn row_mut(&mut self, i: usize) -> &mut [T] {
         let (pointer, len) = self.place(i);
         // SAFETY: as in `row`, and this view, which has the region to itself, is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(pointer, len) }
@@ -181,7 +182,7 @@ impl ViewMut<'_> {
     ///
     /// # Panics
     /// When there are not so many rows, as indexing does.
-    pub fn rows_around(&mut self, i: usize) -> (Option<&[f64]>, &mut [f64], Option<&[f64]>) {
+    pub fn rows_around(&mut self, i: usize) -> (Option<&[T]>, &mut [T], Option<&[T]>) {
         let above = i.checked_sub(1).map(|i| self.place(i));
         let below = (i + 1 < self.rows.count).then(|| self.place(i + 1));
         let (row, len) = self.place(i);
@@ -195,9 +196,9 @@ impl ViewMut<'_> {
         }
     }
 
-    fn place(&self, i: usize) -> (*mut f64, usize) {
+    fn place(&self, i: usize) -> (*mut T, usize) {
         assert!(i < self.rows.count, "row {i} of a view of {}", self.rows.count);
-        let offset = i * self.rows.pitch * ELEMENT;
+        let offset = i * self.rows.pitch * T::BYTES;
         // SAFETY: the row is one of the block's, all of which are within the mapping.
         let pointer = unsafe { self.mapped.as_ptr().add(offset) };
         (pointer.cast(), self.rows.len)

@@ -14,18 +14,20 @@
 //! goes straight between file and buffer.
 
 use crate::placement::Copies;
-use crate::{Placement, Rect, Result};
+use crate::{Element, Placement, Rect, Result};
 
-/// Values staged at once where memory is no concern: 1 MiB.
+/// Values staged at once where memory is no concern: 1 MiB of doubles.
 pub(crate) const STAGE: usize = 1 << 17;
 
-/// Words (of 8 bytes) of memory for each value of the stage at most: the value and a run's three, as a run
-/// has at least one value, and twice that because vectors double.
-pub(crate) const WORDS_PER_STAGED: usize = 8;
+/// Bytes of memory for each value of the stage at most: the value and a run, as a run has at least one value,
+/// and twice that because vectors double.
+pub(crate) const fn bytes_per_staged<T: Element>() -> usize {
+    2 * (T::BYTES + size_of::<Run>())
+}
 
-/// Values that are rather read and dropped than left out by another access: a page. A frame has such gaps,
+/// Bytes that are rather read and dropped than left out by another access: a page. A frame has such gaps,
 /// its second corners.
-const GAP: usize = 512;
+const GAP: usize = 4096;
 
 /// A run of values: where it is stored, where in the buffer, how many.
 #[derive(Clone, Copy)]
@@ -111,19 +113,19 @@ fn runs(
 }
 
 /// Reads `rect` into `values`; `access(at, to)` reads the stored values from `at` on.
-pub(crate) fn read(
+pub(crate) fn read<T: Element>(
     place: &Placement,
     rect: Rect,
-    values: &mut [f64],
+    values: &mut [T],
     stage: usize,
-    mut access: impl FnMut(usize, &mut [f64]) -> Result<()>,
+    mut access: impl FnMut(usize, &mut [T]) -> Result<()>,
 ) -> Result<()> {
     let mut staged = Vec::new();
-    gather(place, rect, Copies::One, Adjacent::new(stage, GAP), |adjacent| {
+    gather(place, rect, Copies::One, Adjacent::new(stage, GAP / T::BYTES), |adjacent| {
         if let [only] = adjacent.runs.as_slice() {
             return access(adjacent.start, &mut values[only.to..][..only.len]);
         }
-        staged.resize(adjacent.end - adjacent.start, 0.0);
+        staged.resize(adjacent.end - adjacent.start, T::default());
         access(adjacent.start, &mut staged)?;
         for run in &adjacent.runs {
             let from = &staged[run.at - adjacent.start..][..run.len];
@@ -134,12 +136,12 @@ pub(crate) fn read(
 }
 
 /// Writes `values` to `rect`; `access(at, from)` writes the stored values from `at` on.
-pub(crate) fn write(
+pub(crate) fn write<T: Element>(
     place: &Placement,
     rect: Rect,
-    values: &[f64],
+    values: &[T],
     stage: usize,
-    mut access: impl FnMut(usize, &[f64]) -> Result<()>,
+    mut access: impl FnMut(usize, &[T]) -> Result<()>,
 ) -> Result<()> {
     let mut staged = Vec::new();
     gather(place, rect, Copies::All, Adjacent::new(stage, 0), |adjacent| {

@@ -11,21 +11,21 @@
 //! row of one block.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use syncline_memory::Advice;
 
 use crate::chunk::{Mapped, Touch};
-use crate::layout::ELEMENT;
 use crate::placement::Copies;
-use crate::{Error, Grid, Layout, Matrix, Placement, Rect, Result, Side, Strided};
+use crate::{Element, Error, Grid, Layout, Matrix, Placement, Rect, Result, Side, Strided};
 
 /// A block of a matrix: what [`Tile`] and [`Region`](crate::Region) have in common, all of it reading.
 ///
 /// It cannot be cloned: a tile can, but a region must stay the only one.
-pub struct Part {
-    matrix: Arc<Matrix>,
+pub struct Part<T: Element = f64> {
+    matrix: Arc<Matrix<T>>,
     grid: Grid,
     index: usize,
 }
@@ -34,7 +34,7 @@ pub struct Part {
 /// its time, as there is one page to be found, charged and freed in place of 512.
 const LONG: usize = 1 << 20;
 
-impl fmt::Debug for Part {
+impl<T: Element> fmt::Debug for Part<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Part")
             .field("matrix", &self.matrix.name())
@@ -44,12 +44,12 @@ impl fmt::Debug for Part {
     }
 }
 
-impl Part {
-    pub(crate) const fn new(matrix: Arc<Matrix>, grid: Grid, index: usize) -> Self {
+impl<T: Element> Part<T> {
+    pub(crate) const fn new(matrix: Arc<Matrix<T>>, grid: Grid, index: usize) -> Self {
         Self { matrix, grid, index }
     }
 
-    pub(crate) const fn matrix(&self) -> &Arc<Matrix> {
+    pub(crate) const fn matrix(&self) -> &Arc<Matrix<T>> {
         &self.matrix
     }
 
@@ -106,7 +106,7 @@ impl Part {
     /// Maps stored `values`, of which `count` are the block's.
     fn map(&self, values: Range<usize>, count: usize, touch: Touch) -> Result<Mapped<'_>> {
         let bytes = self.matrix.bytes_of(values);
-        self.matrix.chunk().map_counting(bytes, touch, (count * ELEMENT) as u64)
+        self.matrix.chunk().map_counting(bytes, touch, (count * T::BYTES) as u64)
     }
 
     /// Maps the block where it is and reads its rows in.
@@ -138,7 +138,7 @@ impl Part {
             return Ok(());
         }
         let address = mapped.as_ptr().addr();
-        let bytes = in_bytes(values);
+        let bytes = in_bytes(values, T::BYTES);
         let (read, write) = (touch != Touch::Write, touch != Touch::Read);
         let piece = if bytes.is_contiguous() { bytes.span().len() } else { bytes.len };
         // What the kernel reads around each fault if left alone, megabytes, is read for nothing: the next
@@ -180,9 +180,9 @@ impl Part {
     ///
     /// # Errors
     /// [`Error::NotInPlace`] when framed, [`Error::Part`] when the file cannot be mapped or read.
-    pub fn view(&self) -> Result<View<'_>> {
+    pub fn view(&self) -> Result<View<'_, T>> {
         let (mapped, rows) = self.map_in_place(Touch::Read)?;
-        Ok(View { mapped, rows })
+        Ok(View { mapped, rows, values: PhantomData })
     }
 
     /// Copies the block into `values`, row-major, whatever the layout.
@@ -190,7 +190,7 @@ impl Part {
     /// # Errors
     /// [`Error::Buffer`] when `values` are not `rows * cols`, [`Error::Part`] when the file cannot be mapped
     /// or read.
-    pub fn load(&self, values: &mut [f64]) -> Result<()> {
+    pub fn load(&self, values: &mut [T]) -> Result<()> {
         let place = self.placement()?;
         let Rect { rows, cols, .. } = self.rect();
         self.matrix.check_buffer(rows * cols, values.len())?;
@@ -216,7 +216,7 @@ impl Part {
     /// # Errors
     /// [`Error::Buffer`] when `values` are not `cols` (north, south) or `rows` (west, east), [`Error::Part`]
     /// when the file cannot be mapped or read.
-    pub fn frontier(&self, side: Side, values: &mut [f64]) -> Result<()> {
+    pub fn frontier(&self, side: Side, values: &mut [T]) -> Result<()> {
         let place = self.placement()?;
         self.matrix.check_buffer(self.rect().line(side), values.len())?;
         let (range, count) = match self.in_place() {
@@ -272,7 +272,7 @@ impl Part {
             return;
         }
         let start = self.matrix.bytes_of(values.start..values.start).start;
-        let runs = in_bytes(Strided { start: 0, ..values });
+        let runs = in_bytes(Strided { start: 0, ..values }, T::BYTES);
         // In a mapping of the whole file the start's place within its page would be the same.
         let _ = whole_pages(runs, start as usize, |bytes| {
             visit(start + bytes.start as u64..start + bytes.end as u64);
@@ -295,37 +295,38 @@ impl Part {
 ///
 /// Made by [`Matrix::tile`]. While tiles are about, nobody can write the matrix.
 #[derive(Debug)]
-pub struct Tile(Part);
+pub struct Tile<T: Element = f64>(Part<T>);
 
-impl Tile {
-    pub(crate) const fn new(part: Part) -> Self {
+impl<T: Element> Tile<T> {
+    pub(crate) const fn new(part: Part<T>) -> Self {
         Self(part)
     }
 }
 
-impl Clone for Tile {
+impl<T: Element> Clone for Tile<T> {
     fn clone(&self) -> Self {
         Self(Part::new(Arc::clone(&self.0.matrix), self.0.grid, self.0.index))
     }
 }
 
-impl Deref for Tile {
-    type Target = Part;
+impl<T: Element> Deref for Tile<T> {
+    type Target = Part<T>;
 
-    fn deref(&self) -> &Part {
+    fn deref(&self) -> &Part<T> {
         &self.0
     }
 }
 
 /// A block in its place, readable row by row.
 #[derive(Debug)]
-pub struct View<'a> {
+pub struct View<'a, T: Element = f64> {
     mapped: Mapped<'a>,
     /// In values from the start of the mapping.
     rows: Strided,
+    values: PhantomData<&'a [T]>,
 }
 
-impl View<'_> {
+impl<T: Element> View<'_, T> {
     /// Number of rows.
     pub const fn rows(&self) -> usize {
         self.rows.count
@@ -343,7 +344,7 @@ impl View<'_> {
 
     /// The first value. The values of row `i` are the `cols` from `i * pitch` on; those between the rows are
     /// not ours.
-    pub const fn as_ptr(&self) -> *const f64 {
+    pub const fn as_ptr(&self) -> *const T {
         self.mapped.as_ptr().cast()
     }
 
@@ -351,10 +352,10 @@ impl View<'_> {
     ///
     /// # Panics
     /// When there are not so many rows, as indexing does.
-    pub fn row(&self, i: usize) -> &[f64] {
+    pub fn row(&self, i: usize) -> &[T] {
         assert!(i < self.rows.count, "row {i} of a view of {}", self.rows.count);
         // SAFETY: the row is within the mapping and populated; nobody writes the block while this view
-        // borrows it; the data start at a multiple of 8 in a mapping, so values are aligned.
+        // borrows it; the data start at a multiple of their size in a mapping, so values are aligned.
         unsafe { std::slice::from_raw_parts(self.as_ptr().add(i * self.rows.pitch), self.rows.len) }
     }
 }
@@ -363,19 +364,19 @@ impl View<'_> {
 ///
 /// # Safety
 /// The values are within the mapping, populated, and nobody writes them meanwhile.
-unsafe fn copy_out(mapped: &Mapped<'_>, from: usize, values: &mut [f64]) {
+unsafe fn copy_out<T: Element>(mapped: &Mapped<'_>, from: usize, values: &mut [T]) {
     // SAFETY: the caller's; `values` is exclusive, and the data are aligned in every mapping.
     unsafe {
-        let from = mapped.as_ptr().cast::<f64>().add(from);
+        let from = mapped.as_ptr().cast::<T>().add(from);
         from.copy_to_nonoverlapping(values.as_mut_ptr(), values.len());
     }
 }
 
-const fn in_bytes(values: Strided) -> Strided {
+const fn in_bytes(values: Strided, element: usize) -> Strided {
     Strided {
-        start: values.start * ELEMENT,
-        len: values.len * ELEMENT,
-        pitch: values.pitch * ELEMENT,
+        start: values.start * element,
+        len: values.len * element,
+        pitch: values.pitch * element,
         count: values.count,
     }
 }

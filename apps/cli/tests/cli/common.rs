@@ -100,7 +100,7 @@ pub(crate) fn matrix(dir: &Path, name: &str) -> Vec<f64> {
 
 /// Writes a `.npy` file.
 pub(crate) fn write_npy(path: &Path, shape: Shape, values: &[f64]) {
-    let bytes = Matrix::file_bytes(true, shape, Layout::RowMajor).unwrap();
+    let bytes = Matrix::<f64>::file_bytes(true, shape, Layout::RowMajor).unwrap();
     let new = NewFile::create(path, bytes).unwrap();
     let mut matrix = Matrix::create(&new, true, shape, Layout::RowMajor).unwrap();
     matrix.write_rows(0..shape.rows, values).unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use syncline_store::{Block, DataDir, Grid, io_model};
+use syncline_store::{Block, DataDir, ElementType, Grid, io_model};
 
 use crate::common::{json, lk23_on_disk, ok, refused};
 
@@ -20,8 +20,8 @@ fn check_traffic(path: &Path, dir: &str, block: &str, size: Block) {
     let line = if dir == "data" { line } else { line.replace("o.npy", "o") };
     let report = json(path, &line);
     assert_eq!(report["held"], false, "{report}");
-    let field = DataDir::open(&path.join(dir)).unwrap().matrix("za").unwrap();
-    let model = io_model(field.layout(), Grid::new(field.shape(), size), 5).unwrap();
+    let field = DataDir::open(&path.join(dir)).unwrap().matrix::<f64>("za").unwrap();
+    let model = io_model(field.layout(), Grid::new(field.shape(), size), 5, ElementType::Float64).unwrap();
     for (name, expected) in [("bytes_read", model.read), ("bytes_written", model.written)] {
         let ratio = report[name].as_u64().unwrap() as f64 / (iterations * expected) as f64;
         assert!((0.98..=1.02).contains(&ratio), "{dir} {name}: {ratio} of the model, {report}");

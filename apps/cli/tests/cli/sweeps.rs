@@ -11,7 +11,7 @@ use crate::common::{bits, contents, json, lk23, matrix, names, npy, ok, write_np
 
 /// What the plain double loop makes of a directory.
 fn plain_lk23(dir: &Path, iterations: u64) -> Vec<f64> {
-    let shape = DataDir::open(dir).unwrap().matrix("za").unwrap().shape();
+    let shape = DataDir::open(dir).unwrap().matrix::<f64>("za").unwrap().shape();
     let mut za = matrix(dir, "za");
     let c = Lk23::COEFFICIENTS.map(|name| matrix(dir, name));
     for _ in 0..iterations {
@@ -69,7 +69,7 @@ fn the_result_goes_beside_the_input_in_its_layout() {
         assert!(text.contains(file) && text.contains("iterations   3\n"), "{text}");
     }
     assert_eq!(bits(&npy(&path.join("data/za.out.npy"))), expected);
-    let layout = DataDir::open(&path.join("framed")).unwrap().matrix("za").unwrap().layout();
+    let layout = DataDir::open(&path.join("framed")).unwrap().matrix::<f64>("za").unwrap().layout();
     let result = Matrix::open_raw(&path.join("framed/za.out"), Shape::new(21, 18), layout).unwrap();
     assert_eq!(bits(&crate::common::values(&result)), expected);
     let after = contents(path);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use syncline_store::{Block, Layout, Matrix, NewFile, Result, Shape, Touch};
+use syncline_store::{Block, Element, Layout, Matrix, NewFile, Result, Shape, Touch};
 
 /// Shapes with thin, prime and ordinary sides.
 pub(crate) fn shapes() -> impl Strategy<Value = Shape> {
@@ -26,31 +26,62 @@ pub(crate) fn layouts(block: Block) -> impl Strategy<Value = Layout> {
     ]
 }
 
-/// A value that tells where it belongs; all are different NaNs, so that copies must be of bits.
-pub(crate) fn value(row: usize, col: usize) -> f64 {
-    f64::from_bits(0x7ff8_0000_0000_0001 + ((row as u64) << 20 | (col as u64) << 1))
+/// Elements to test with.
+pub(crate) trait Sample: Element {
+    /// A value that tells where it belongs; all are different NaNs, so that copies must be of bits.
+    fn value(row: usize, col: usize) -> Self;
+}
+
+impl Sample for f64 {
+    fn value(row: usize, col: usize) -> Self {
+        Self::from_bits(0x7ff8_0000_0000_0001 + ((row as u64) << 20 | (col as u64) << 1))
+    }
+}
+
+/// Of up to 1024 rows and 2048 columns.
+impl Sample for f32 {
+    fn value(row: usize, col: usize) -> Self {
+        assert!(row < 1 << 10 && col < 1 << 11);
+        Self::from_bits(0x7fc0_0001 + ((row as u32) << 12 | (col as u32) << 1))
+    }
 }
 
 /// All values of a shape, row by row.
-pub(crate) fn values(shape: Shape) -> Vec<f64> {
+pub(crate) fn values<T: Sample>(shape: Shape) -> Vec<T> {
     let rows = (0..shape.rows).flat_map(|row| (0..shape.cols).map(move |col| (row, col)));
-    rows.map(|(row, col)| value(row, col)).collect()
+    rows.map(|(row, col)| T::value(row, col)).collect()
 }
 
 /// Bits, to compare values that may be NaN.
-pub(crate) fn bits(values: &[f64]) -> Vec<u64> {
-    values.iter().map(|value| value.to_bits()).collect()
+pub(crate) fn bits<T: Element>(values: &[T]) -> Vec<u64> {
+    values.iter().map(|value| value.bits()).collect()
+}
+
+/// The bytes of a value in a file.
+pub(crate) fn file_bytes<T: Element>(value: T) -> Vec<u8> {
+    value.bits().to_le_bytes()[..T::BYTES].to_vec()
 }
 
 /// Writes a file of the matrix with `values`.
-pub(crate) fn write(path: &Path, npy: bool, shape: Shape, layout: Layout, values: &[f64]) -> Result<()> {
-    let new = NewFile::create(path, Matrix::file_bytes(npy, shape, layout)?)?;
+pub(crate) fn write<T: Element>(
+    path: &Path,
+    npy: bool,
+    shape: Shape,
+    layout: Layout,
+    values: &[T],
+) -> Result<()> {
+    let new = NewFile::create(path, Matrix::<T>::file_bytes(npy, shape, layout)?)?;
     Matrix::create(&new, npy, shape, layout)?.write_rows(0..shape.rows, values)?;
     new.commit()
 }
 
 /// The matrix with `values` on the heap, in shared memory, on file and on a held file.
-pub(crate) fn everywhere(folder: &Path, shape: Shape, layout: Layout, values: &[f64]) -> Result<Vec<Matrix>> {
+pub(crate) fn everywhere<T: Element>(
+    folder: &Path,
+    shape: Shape,
+    layout: Layout,
+    values: &[T],
+) -> Result<Vec<Matrix<T>>> {
     let path = folder.join("matrix");
     write(&path, false, shape, layout, values)?;
     let held = Matrix::open_raw(&path, shape, layout)?;
@@ -69,8 +100,8 @@ pub(crate) fn everywhere(folder: &Path, shape: Shape, layout: Layout, values: &[
 }
 
 /// All values of a matrix.
-pub(crate) fn read(matrix: &Matrix) -> Result<Vec<f64>> {
-    let mut values = vec![0.0; matrix.shape().elements()];
+pub(crate) fn read<T: Element>(matrix: &Matrix<T>) -> Result<Vec<T>> {
+    let mut values = vec![T::default(); matrix.shape().elements()];
     matrix.read_rows(0..matrix.shape().rows, &mut values)?;
     Ok(values)
 }

@@ -8,7 +8,7 @@ use syncline_store::{
     Tile, Touch, Traffic,
 };
 
-use crate::common::{bits, blocks, everywhere, layouts, read, shapes, value, values, write};
+use crate::common::{Sample, bits, blocks, everywhere, file_bytes, layouts, read, shapes, values, write};
 
 fn matrices() -> impl Strategy<Value = (Shape, Block, Layout)> {
     (shapes(), blocks())
@@ -16,31 +16,31 @@ fn matrices() -> impl Strategy<Value = (Shape, Block, Layout)> {
 }
 
 /// The frontier, element by element.
-fn line(part: &Part, side: Side) -> Vec<f64> {
+fn line<T: Sample>(part: &Part<T>, side: Side) -> Vec<T> {
     let rect = part.rect();
     let (last_row, last_col) = (rect.row + rect.rows - 1, rect.col + rect.cols - 1);
     (0..rect.line(side))
         .map(|nth| match side {
-            Side::North => value(rect.row, rect.col + nth),
-            Side::South => value(last_row, rect.col + nth),
-            Side::West => value(rect.row + nth, rect.col),
-            Side::East => value(rect.row + nth, last_col),
+            Side::North => T::value(rect.row, rect.col + nth),
+            Side::South => T::value(last_row, rect.col + nth),
+            Side::West => T::value(rect.row + nth, rect.col),
+            Side::East => T::value(rect.row + nth, last_col),
         })
         .collect()
 }
 
-fn block_values(part: &Part) -> Vec<f64> {
+fn block_values<T: Sample>(part: &Part<T>) -> Vec<T> {
     let rect = part.rect();
     let rows = (0..rect.rows).flat_map(|row| (0..rect.cols).map(move |col| (row, col)));
-    rows.map(|(row, col)| value(rect.row + row, rect.col + col)).collect()
+    rows.map(|(row, col)| T::value(rect.row + row, rect.col + col)).collect()
 }
 
-fn check_part(part: &Part) -> Result<()> {
-    let mut loaded = vec![0.0; part.rect().elements()];
+fn check_part<T: Sample>(part: &Part<T>) -> Result<()> {
+    let mut loaded = vec![T::default(); part.rect().elements()];
     part.load(&mut loaded)?;
     assert_eq!(bits(&loaded), bits(&block_values(part)));
     for side in Side::ALL {
-        let mut frontier = vec![0.0; part.rect().line(side)];
+        let mut frontier = vec![T::default(); part.rect().line(side)];
         part.prefetch_frontier(side);
         part.frontier(side, &mut frontier)?;
         assert_eq!(bits(&frontier), bits(&line(part, side)), "{side} of {part:?}");
@@ -58,149 +58,227 @@ fn check_part(part: &Part) -> Result<()> {
     Ok(())
 }
 
+fn check_tiles<T: Sample>(shape: Shape, block: Block, layout: Layout) -> Result<(), TestCaseError> {
+    let folder = tempfile::tempdir()?;
+    for matrix in everywhere::<T>(folder.path(), shape, layout, &values(shape))? {
+        prop_assert_eq!(bits(&read(&matrix)?), bits(&values::<T>(shape)));
+        check_whole(&matrix)?;
+        let grid = matrix.grid(block)?;
+        let matrix = Arc::new(matrix);
+        for index in 0..grid.len() {
+            let tile = matrix.tile(&grid, index);
+            prop_assert_eq!(tile.clone().rect(), grid.rect(index));
+            prop_assert!(matrix.chunk().is_resident() == (tile.resident_bytes() == 0));
+            check_part(&tile)?;
+        }
+    }
+    Ok(())
+}
+
+/// A row-major matrix in memory is lent whole; one on file says where its rows are.
+fn check_whole<T: Sample>(matrix: &Matrix<T>) -> Result<(), TestCaseError> {
+    let (row_major, on_file) = (matrix.layout() == Layout::RowMajor, matrix.chunk().is_file());
+    let wanted = bits(&values::<T>(matrix.shape()));
+    match matrix.as_slice() {
+        Some(slice) => prop_assert_eq!(bits(slice), wanted.clone()),
+        None => prop_assert!(on_file || !row_major),
+    }
+    match matrix.row_major_file() {
+        Some(file) => {
+            prop_assert!(on_file && row_major);
+            let bytes = std::fs::read(file.path)?;
+            let elements = bytes[file.start as usize..].chunks_exact(T::BYTES);
+            let widened = elements.map(|element| {
+                let mut wide = [0; 8];
+                wide[..T::BYTES].copy_from_slice(element);
+                u64::from_le_bytes(wide)
+            });
+            prop_assert_eq!(widened.collect::<Vec<_>>(), wanted);
+        }
+        None => prop_assert!(!on_file || !row_major),
+    }
+    Ok(())
+}
+
+fn check_regions<T: Sample>(
+    (shape, block, layout): (Shape, Block, Layout),
+    order: prop::sample::Index,
+) -> Result<(), TestCaseError> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("matrix");
+    let new = NewFile::create(&path, Matrix::<T>::file_bytes(false, shape, layout)?)?;
+    let on_file = Matrix::create(&new, false, shape, layout)?;
+    let on_held = Matrix::create(&new, false, shape, layout)?;
+    on_held.hold(Touch::Update)?;
+    // The file has no name yet, and one that is held is not lent whole.
+    prop_assert_eq!((on_file.row_major_file(), on_held.as_slice().is_some()), (None, false));
+    for (nth, matrix) in [on_file, on_held, Matrix::zeros(shape, layout)?].into_iter().enumerate() {
+        let grid = matrix.grid(block)?;
+        let mut regions = matrix.into_regions(grid)?;
+        let middle = order.index(regions.len());
+        regions.rotate_left(middle);
+        for region in &mut regions {
+            let wanted: Vec<T> = block_values(region);
+            if region.in_place() && nth != 1 {
+                let mut view = region.view_mut(Contents::Discard)?;
+                for (row, wanted) in wanted.chunks_exact(view.cols()).enumerate() {
+                    view.row_mut(row).copy_from_slice(wanted);
+                    assert_eq!(bits(view.row(row)), bits(wanted));
+                }
+            } else {
+                region.store(&wanted)?;
+            }
+        }
+        for region in &regions {
+            check_part(region)?;
+        }
+        let matrix = Matrix::from_regions(regions)?;
+        prop_assert_eq!(bits(&read(&matrix)?), bits(&values::<T>(shape)));
+    }
+    new.commit()?;
+    let matrix = Matrix::<T>::open_raw(&path, shape, layout)?;
+    prop_assert_eq!(bits(&read(&matrix)?), bits(&values::<T>(shape)));
+    Ok(())
+}
+
+fn check_copies<T: Sample>(shape: Shape, layout: Layout) -> Result<(), TestCaseError> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("matrix");
+    let new = NewFile::create(&path, Matrix::<T>::file_bytes(false, shape, layout)?)?;
+    let matrix = Matrix::<T>::create(&new, false, shape, layout)?;
+    let grid = layout.grid(shape)?;
+    for region in &mut matrix.into_regions(grid)? {
+        region.store(&block_values(region))?;
+    }
+    new.commit()?;
+    let stored = std::fs::read(&path)?;
+    let place = syncline_store::Placement::new(layout, grid)?;
+    for row in 0..shape.rows {
+        for col in 0..shape.cols {
+            for at in place.offsets(row, col) {
+                prop_assert_eq!(&stored[at * T::BYTES..][..T::BYTES], &file_bytes(T::value(row, col)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is written through the slice is what is read, and what the regions have.
+fn check_slice<T: Sample>(shape: Shape, block: Block) -> Result<(), TestCaseError> {
+    let in_memory = [Matrix::zeros(shape, Layout::RowMajor)?, Matrix::shared(shape, Layout::RowMajor)?];
+    for mut matrix in in_memory {
+        let slice = matrix.as_mut_slice().ok_or_else(|| TestCaseError::fail("it is in memory"))?;
+        prop_assert_eq!(slice.len(), shape.elements());
+        slice.copy_from_slice(&values::<T>(shape));
+        prop_assert_eq!(bits(&read(&matrix)?), bits(&values::<T>(shape)));
+        prop_assert_eq!(matrix.chunk().traffic(), Traffic::default());
+        let grid = matrix.grid(block)?;
+        for region in &matrix.into_regions(grid)? {
+            check_part(region)?;
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn tiles_are_what_was_written((shape, block, layout) in matrices()) {
-        let folder = tempfile::tempdir()?;
-        for matrix in everywhere(folder.path(), shape, layout, &values(shape))? {
-            prop_assert_eq!(bits(&read(&matrix)?), bits(&values(shape)));
-            let grid = matrix.grid(block)?;
-            let matrix = Arc::new(matrix);
-            for index in 0..grid.len() {
-                let tile = matrix.tile(&grid, index);
-                prop_assert_eq!(tile.clone().rect(), grid.rect(index));
-                prop_assert!(matrix.chunk().is_resident() == (tile.resident_bytes() == 0));
-                check_part(&tile)?;
-            }
-        }
+        check_tiles::<f64>(shape, block, layout)?;
+        check_tiles::<f32>(shape, block, layout)?;
     }
 
     #[test]
-    fn regions_are_disjoint_and_make_the_whole(
-        (shape, block, layout) in matrices(),
-        order in any::<prop::sample::Index>(),
-    ) {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("matrix");
-        let new = NewFile::create(&path, Matrix::file_bytes(false, shape, layout)?)?;
-        let on_file = Matrix::create(&new, false, shape, layout)?;
-        let on_held = Matrix::create(&new, false, shape, layout)?;
-        on_held.hold(Touch::Update)?;
-        for (nth, matrix) in [on_file, on_held, Matrix::zeros(shape, layout)?].into_iter().enumerate() {
-            let grid = matrix.grid(block)?;
-            let mut regions = matrix.into_regions(grid)?;
-            let middle = order.index(regions.len());
-            regions.rotate_left(middle);
-            for region in &mut regions {
-                let wanted = block_values(region);
-                if region.in_place() && nth != 1 {
-                    let mut view = region.view_mut(Contents::Discard)?;
-                    for (row, wanted) in wanted.chunks_exact(view.cols()).enumerate() {
-                        view.row_mut(row).copy_from_slice(wanted);
-                        assert_eq!(bits(view.row(row)), bits(wanted));
-                    }
-                } else {
-                    region.store(&wanted)?;
-                }
-            }
-            for region in &regions {
-                check_part(region)?;
-            }
-            let matrix = Matrix::from_regions(regions)?;
-            prop_assert_eq!(bits(&read(&matrix)?), bits(&values(shape)));
-        }
-        new.commit()?;
-        prop_assert_eq!(bits(&read(&Matrix::open_raw(&path, shape, layout)?)?), bits(&values(shape)));
+    fn regions_are_disjoint_and_make_the_whole(matrix in matrices(), order in any::<prop::sample::Index>()) {
+        check_regions::<f64>(matrix, order)?;
+        check_regions::<f32>(matrix, order)?;
     }
 
     #[test]
     fn a_store_writes_all_copies(shape in shapes(), block in blocks(), thickness in 1_usize..5) {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("matrix");
-        let layout = Layout::Framed { block, thickness };
-        let new = NewFile::create(&path, Matrix::file_bytes(false, shape, layout)?)?;
-        let matrix = Matrix::create(&new, false, shape, layout)?;
-        let grid = matrix.grid(block)?;
-        for region in &mut matrix.into_regions(grid)? {
-            region.store(&block_values(region))?;
-        }
-        new.commit()?;
-        let stored = std::fs::read(&path)?;
-        let place = syncline_store::Placement::new(layout, grid)?;
-        for row in 0..shape.rows {
-            for col in 0..shape.cols {
-                for at in place.offsets(row, col) {
-                    prop_assert_eq!(&stored[at * 8..][..8], &value(row, col).to_le_bytes());
-                }
-            }
-        }
+        check_copies::<f64>(shape, Layout::Framed { block, thickness })?;
+        check_copies::<f32>(shape, Layout::Framed { block, thickness })?;
+    }
+
+    #[test]
+    fn a_slice_is_the_matrix(shape in shapes(), block in blocks()) {
+        check_slice::<f64>(shape, block)?;
+        check_slice::<f32>(shape, block)?;
     }
 }
 
 const SHAPE: Shape = Shape::new(64, 96);
 const BLOCK: Block = Block::new(16, 32);
 
-fn on_file(folder: &tempfile::TempDir, layout: Layout) -> Result<(Arc<Matrix>, Grid)> {
+fn on_file<T: Sample>(folder: &tempfile::TempDir, layout: Layout) -> Result<(Arc<Matrix<T>>, Grid)> {
     let path = folder.path().join("matrix");
-    write(&path, false, SHAPE, layout, &values(SHAPE))?;
+    write::<T>(&path, false, SHAPE, layout, &values(SHAPE))?;
     let matrix = Matrix::open_raw(&path, SHAPE, layout)?;
     let grid = matrix.grid(BLOCK)?;
     Ok((Arc::new(matrix), grid))
 }
 
-#[test]
-fn traffic_is_what_the_model_says() -> Result<(), Box<dyn std::error::Error>> {
+fn check_traffic<T: Sample>() -> Result<(), Box<dyn std::error::Error>> {
     let layouts = [Layout::RowMajor, Layout::Blocked(BLOCK), Layout::Framed { block: BLOCK, thickness: 1 }];
     for layout in layouts {
         let folder = tempfile::tempdir()?;
-        let (matrix, grid) = on_file(&folder, layout)?;
+        let (matrix, grid) = on_file::<T>(&folder, layout)?;
         assert_eq!(matrix.chunk().traffic(), Traffic::default());
         for index in 0..grid.len() {
             let tile = matrix.tile(&grid, index);
-            tile.load(&mut vec![0.0; tile.rect().elements()])?;
+            tile.load(&mut vec![T::default(); tile.rect().elements()])?;
             for side in Side::ALL {
                 if let Some(neighbour) = grid.neighbour(index, side) {
                     let neighbour = matrix.tile(&grid, neighbour);
                     let side = side.facing();
-                    neighbour.frontier(side, &mut vec![0.0; neighbour.rect().line(side)])?;
+                    neighbour.frontier(side, &mut vec![T::default(); neighbour.rect().line(side)])?;
                 }
             }
         }
-        let model = syncline_store::io_model(layout, grid, 0)?;
+        let model = syncline_store::io_model(layout, grid, 0, T::TYPE)?;
         assert_eq!(matrix.chunk().traffic(), Traffic { read: model.read, written: 0 });
     }
     Ok(())
 }
 
 #[test]
-fn writing_counts_reads_only_if_the_contents_are_kept() -> Result<(), Box<dyn std::error::Error>> {
+fn traffic_is_what_the_model_says() -> Result<(), Box<dyn std::error::Error>> {
+    check_traffic::<f64>()?;
+    check_traffic::<f32>()
+}
+
+fn check_written<T: Sample>() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
-    let new = NewFile::create(&folder.path().join("matrix"), (SHAPE.elements() * 8) as u64)?;
-    let matrix = Matrix::create(&new, false, SHAPE, Layout::RowMajor)?;
+    let new = NewFile::create(&folder.path().join("matrix"), (SHAPE.elements() * T::BYTES) as u64)?;
+    let matrix = Matrix::<T>::create(&new, false, SHAPE, Layout::RowMajor)?;
     let (grid, chunk) = (matrix.grid(BLOCK)?, Arc::clone(matrix.chunk()));
     let mut regions = matrix.into_regions(grid)?;
-    let bytes = 16 * 32 * 8;
+    let bytes = (16 * 32 * T::BYTES) as u64;
     regions[0].view_mut(Contents::Discard)?;
     assert_eq!(chunk.traffic(), Traffic { read: 0, written: bytes });
     regions[0].view_mut(Contents::Keep)?;
     assert_eq!(chunk.traffic(), Traffic { read: bytes, written: 2 * bytes });
-    regions[0].store(&[1.0; 16 * 32])?;
+    regions[0].store(&[T::from_f64(1.0); 16 * 32])?;
     assert_eq!(chunk.traffic(), Traffic { read: bytes, written: 3 * bytes });
     Ok(())
 }
 
 #[test]
-fn a_held_file_is_counted_once_and_memory_never() -> Result<(), Box<dyn std::error::Error>> {
+fn writing_counts_reads_only_if_the_contents_are_kept() -> Result<(), Box<dyn std::error::Error>> {
+    check_written::<f64>()?;
+    check_written::<f32>()
+}
+
+fn check_held<T: Sample>() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
-    let (matrix, grid) = on_file(&folder, Layout::Blocked(BLOCK))?;
+    let (matrix, grid) = on_file::<T>(&folder, Layout::Blocked(BLOCK))?;
     for _ in 0..3 {
         matrix.hold(Touch::Read)?;
         matrix.tile(&grid, 5).view()?;
     }
-    assert_eq!(matrix.chunk().traffic(), Traffic { read: (SHAPE.elements() * 8) as u64, written: 0 });
-    let heap = Arc::new(Matrix::from_vec(SHAPE, values(SHAPE))?);
+    assert_eq!(matrix.chunk().traffic(), Traffic { read: (SHAPE.elements() * T::BYTES) as u64, written: 0 });
+    let heap = Arc::new(Matrix::from_vec(SHAPE, values::<T>(SHAPE))?);
     heap.hold(Touch::Read)?;
     heap.tile(&grid, 5).view()?;
     assert_eq!(heap.chunk().traffic(), Traffic::default());
@@ -208,15 +286,20 @@ fn a_held_file_is_counted_once_and_memory_never() -> Result<(), Box<dyn std::err
 }
 
 #[test]
-fn a_file_truncated_behind_our_back_is_an_error() -> Result<(), Box<dyn std::error::Error>> {
+fn a_held_file_is_counted_once_and_memory_never() -> Result<(), Box<dyn std::error::Error>> {
+    check_held::<f64>()?;
+    check_held::<f32>()
+}
+
+fn check_truncated<T: Sample>() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let layouts = [Layout::RowMajor, Layout::Blocked(BLOCK), Layout::Framed { block: BLOCK, thickness: 1 }];
     for layout in layouts {
-        let (matrix, grid) = on_file(&folder, layout)?;
+        let (matrix, grid) = on_file::<T>(&folder, layout)?;
         let file = std::fs::OpenOptions::new().write(true).open(folder.path().join("matrix"))?;
         file.set_len(100)?;
         let last = matrix.tile(&grid, grid.len() - 1);
-        let mut values = vec![0.0; last.rect().elements()];
+        let mut values = vec![T::default(); last.rect().elements()];
         let error = last.load(&mut values).unwrap_err();
         assert!(error.to_string().contains("truncated to 100 bytes"), "{error}");
         assert!(last.frontier(Side::East, &mut values[..16]).is_err());
@@ -224,6 +307,12 @@ fn a_file_truncated_behind_our_back_is_an_error() -> Result<(), Box<dyn std::err
         assert!(matrix.read_row(63, &mut values[..96]).is_err());
     }
     Ok(())
+}
+
+#[test]
+fn a_file_truncated_behind_our_back_is_an_error() -> Result<(), Box<dyn std::error::Error>> {
+    check_truncated::<f64>()?;
+    check_truncated::<f32>()
 }
 
 #[test]
@@ -249,7 +338,7 @@ fn a_file_truncated_while_mapped_is_an_error_of_populate() -> Result<(), Box<dyn
 fn what_cannot_be_done_is_an_error() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let layout = Layout::Framed { block: BLOCK, thickness: 2 };
-    let (matrix, grid) = on_file(&folder, layout)?;
+    let (matrix, grid) = on_file::<f64>(&folder, layout)?;
     assert!(matches!(matrix.grid(Block::new(16, 16)), Err(Error::Grid { .. })));
     assert!(matches!(matrix.grid(Block::new(0, 16)), Err(Error::BadBlock { .. })));
     let beyond = matrix.tile(&grid, grid.len());
@@ -266,16 +355,16 @@ fn what_cannot_be_done_is_an_error() -> Result<(), Box<dyn std::error::Error>> {
     assert!(matches!(matrix.write_row(0, &[0.0; 96]), Err(Error::ReadOnly { .. })));
     assert!(matches!(matrix.into_regions(grid), Err(Error::ReadOnly { .. })));
     assert!(matches!(Matrix::from_vec(SHAPE, vec![0.0; 3]), Err(Error::Buffer { .. })));
-    assert!(matches!(Matrix::file_bytes(true, SHAPE, layout), Err(Error::NotRowMajor { .. })));
+    assert!(matches!(Matrix::<f64>::file_bytes(true, SHAPE, layout), Err(Error::NotRowMajor { .. })));
     let path = folder.path().join("matrix");
-    assert!(matches!(Matrix::open_raw(&path, SHAPE, Layout::RowMajor), Err(Error::Length { .. })));
+    assert!(matches!(Matrix::<f64>::open_raw(&path, SHAPE, Layout::RowMajor), Err(Error::Length { .. })));
     Ok(())
 }
 
 #[test]
 fn regions_of_two_matrices_or_too_few_make_none() -> Result<()> {
     let cut = || {
-        let matrix = Matrix::zeros(SHAPE, Layout::RowMajor)?;
+        let matrix = Matrix::<f64>::zeros(SHAPE, Layout::RowMajor)?;
         let grid = matrix.grid(BLOCK)?;
         matrix.into_regions(grid)
     };
@@ -285,7 +374,16 @@ fn regions_of_two_matrices_or_too_few_make_none() -> Result<()> {
     let mut third = cut()?;
     third.pop();
     assert!(matches!(Matrix::from_regions(third), Err(Error::Regions { given: 11, expected: 12, .. })));
-    assert!(matches!(Matrix::from_regions(Vec::new()), Err(Error::Regions { .. })));
+    assert!(matches!(Matrix::<f64>::from_regions(Vec::new()), Err(Error::Regions { .. })));
+    Ok(())
+}
+
+#[test]
+fn a_matrix_goes_by_the_name_that_it_is_given() -> Result<(), Box<dyn std::error::Error>> {
+    let named = Matrix::<f32>::zeros(SHAPE, Layout::RowMajor)?.named("the field");
+    let error = named.read_row(64, &mut [0.0; 96]).unwrap_err().to_string();
+    assert_eq!(error, "the field has 64 rows, not 65");
+    assert_eq!(named.name(), "the field");
     Ok(())
 }
 
@@ -295,14 +393,16 @@ fn parts_go_between_threads() {
     shared::<Matrix>();
     shared::<Tile>();
     shared::<Region>();
+    shared::<Matrix<f32>>();
+    shared::<Tile<f32>>();
+    shared::<Region<f32>>();
 }
 
-#[test]
-fn threads_write_neighbouring_regions_at_once() -> Result<(), Box<dyn std::error::Error>> {
+fn check_threads<T: Sample>() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
-    let bytes = Matrix::file_bytes(true, SHAPE, Layout::RowMajor)?;
+    let bytes = Matrix::<T>::file_bytes(true, SHAPE, Layout::RowMajor)?;
     let new = NewFile::create(&folder.path().join("matrix.npy"), bytes)?;
-    let matrix = Matrix::create(&new, true, SHAPE, Layout::RowMajor)?;
+    let matrix = Matrix::<T>::create(&new, true, SHAPE, Layout::RowMajor)?;
     let mut regions = matrix.into_regions(Grid::new(SHAPE, Block::new(64, 5)))?;
     std::thread::scope(|scope| {
         let writers: Vec<_> = regions
@@ -323,8 +423,14 @@ fn threads_write_neighbouring_regions_at_once() -> Result<(), Box<dyn std::error
         writers.into_iter().try_for_each(|writer| writer.join().expect("no writer panics"))
     })
     .map_err(|error: Error| error.to_string())?;
-    assert_eq!(bits(&read(&Matrix::from_regions(regions)?)?), bits(&values(SHAPE)));
+    assert_eq!(bits(&read(&Matrix::from_regions(regions)?)?), bits(&values::<T>(SHAPE)));
     Ok(())
+}
+
+#[test]
+fn threads_write_neighbouring_regions_at_once() -> Result<(), Box<dyn std::error::Error>> {
+    check_threads::<f64>()?;
+    check_threads::<f32>()
 }
 
 /// Bytes of the files that this process has mapped and resident at `path`.
@@ -340,21 +446,30 @@ fn resident(path: &std::path::Path) -> Result<u64, Box<dyn std::error::Error>> {
     Ok(kib << 10)
 }
 
-#[test]
-fn views_keep_no_more_resident_than_they_say() -> Result<(), Box<dyn std::error::Error>> {
+fn check_resident<T: Sample>() -> Result<(), Box<dyn std::error::Error>> {
     // Rows of 256 KiB, written at once, so that the page cache has them in large folios.
     let (shape, block) = (Shape::new(64, 1 << 15), Block::new(64, 512));
+    let numbers: Vec<T> = (0..shape.elements()).map(|n| T::from_f64((n % 4095) as f64)).collect();
     for layout in [Layout::RowMajor, Layout::Blocked(block)] {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("matrix");
-        write(&path, false, shape, layout, &values(shape))?;
-        let matrix = Arc::new(Matrix::open_raw(&path, shape, layout)?);
+        write(&path, false, shape, layout, &numbers)?;
+        let matrix = Arc::new(Matrix::<T>::open_raw(&path, shape, layout)?);
         let tile = matrix.tile(&matrix.grid(block)?, 3);
         assert!(tile.resident_bytes() < 5 << 20);
         let view = tile.view()?;
-        assert_eq!(bits(&view.row(63)[..1]), bits(&[value(63, 3 * 512)]));
+        assert_eq!(bits(&view.row(63)[..1]), bits(&numbers[(63 << 15) + 3 * 512..][..1]));
         let resident = resident(&path)?;
-        assert!((64 * 4096..=tile.resident_bytes()).contains(&resident), "{layout}: {resident}");
+        assert!(
+            ((64 * 512 * T::BYTES) as u64..=tile.resident_bytes()).contains(&resident),
+            "{layout}: {resident}"
+        );
     }
     Ok(())
+}
+
+#[test]
+fn views_keep_no_more_resident_than_they_say() -> Result<(), Box<dyn std::error::Error>> {
+    check_resident::<f64>()?;
+    check_resident::<f32>()
 }

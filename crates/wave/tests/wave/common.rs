@@ -29,7 +29,7 @@ pub(crate) fn blank(folder: Option<&Path>, shape: Shape, layout: Layout) -> Matr
     match folder {
         None => Matrix::zeros(shape, layout).unwrap(),
         Some(folder) => {
-            let bytes = Matrix::file_bytes(false, shape, layout).unwrap();
+            let bytes = Matrix::<f64>::file_bytes(false, shape, layout).unwrap();
             let file = NewFile::create(&folder.join("matrix"), bytes).unwrap();
             Matrix::create(&file, false, shape, layout).unwrap()
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::common::{Data, bits, blank, layouts, numbers, values};
 use syncline_overlay::RunError;
-use syncline_store::{Block, Layout, Matrix, Shape, io_model};
+use syncline_store::{Block, ElementType, Layout, Matrix, Shape, io_model};
 use syncline_wave::{Error, Lk23, Monitor, Neighbours, Order, PointKernel, Runner, Sor, Sweep, plain_sweep};
 
 /// Counted reads and writes are those of the papers' model, exactly: on a divisible shape and on one
@@ -29,7 +29,7 @@ fn reads_and_writes_are_those_of_the_model() {
             };
             let (result, report) = sweep.memory(2 * window).run(&field, &coefficients, result).unwrap();
             assert!(!report.plan.held);
-            let model = io_model(layout, report.plan.grid, 5).unwrap();
+            let model = io_model(layout, report.plan.grid, 5, ElementType::Float64).unwrap();
             assert_eq!(report.bytes_read, 3 * model.read, "{layout:?}");
             assert_eq!(report.bytes_written, 3 * model.written, "{layout:?}");
             assert_eq!(bits(&values(&result)), bits(&data.plain(&Lk23, 3)));

@@ -1,0 +1,207 @@
+//! The types of elements that matrices have.
+//!
+//! | type  | numpy name | in a `.npy` header | bytes | significand |
+//! |-------|------------|--------------------|-------|-------------|
+//! | `f64` | `float64`  | `<f8`              | 8     | 53 bits     |
+//! | `f32` | `float32`  | `<f4`              | 4     | 24 bits     |
+//!
+//! [`Element`] is the type at compile time, [`ElementType`] at run time, as a file tells it. Both types have
+//! no padding, and every bit pattern is a value of them: a file can be mapped as it is.
+
+use std::fmt::{self, Debug, Display, LowerExp};
+use std::path::Path;
+use std::str::FromStr;
+
+use crate::{Error, Result, chunk, npy};
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f64 {}
+    impl Sealed for f32 {}
+}
+
+/// An element of a matrix: `f64` or `f32`. There are no others, as unsafe code relies on what these two are.
+///
+/// ```
+/// use syncline_store::{Element, Layout, Matrix, Result, Shape};
+/// fn sum<T: Element>(matrix: &Matrix<T>) -> Result<f64> {
+///     let mut values = vec![T::default(); matrix.shape().elements()];
+///     matrix.read_rows(0..matrix.shape().rows, &mut values)?;
+///     Ok(values.into_iter().map(T::to_f64).sum())
+/// }
+/// assert_eq!(sum(&Matrix::from_vec(Shape::new(1, 2), vec![0.5_f32, 1.0])?)?, 1.5);
+/// assert_eq!(sum(&Matrix::<f64>::zeros(Shape::new(3, 3), Layout::RowMajor)?)?, 0.0);
+/// # Ok::<(), syncline_store::Error>(())
+/// ```
+pub trait Element:
+    sealed::Sealed + Copy + Send + Sync + Default + PartialOrd + Debug + Display + LowerExp + 'static
+{
+    /// The same at run time.
+    const TYPE: ElementType;
+    /// Bytes of one element, and their alignment.
+    const BYTES: usize = size_of::<Self>();
+    /// The `descr` in a `.npy` header.
+    const DESCR: &'static str = Self::TYPE.descr();
+    /// numpy's name.
+    const NAME: &'static str = Self::TYPE.name();
+
+    /// The nearest value; ties go to even, and what is too large to infinity.
+    fn from_f64(value: f64) -> Self;
+
+    /// The value itself, which an `f64` can always hold.
+    fn to_f64(self) -> f64;
+
+    /// The bits; those of an `f32` are the lower half.
+    fn bits(self) -> u64;
+
+    /// Whether it is not a number.
+    fn is_nan(self) -> bool;
+}
+
+impl Element for f64 {
+    const TYPE: ElementType = ElementType::Float64;
+
+    fn from_f64(value: f64) -> Self {
+        value
+    }
+
+    fn to_f64(self) -> f64 {
+        self
+    }
+
+    fn bits(self) -> u64 {
+        self.to_bits()
+    }
+
+    fn is_nan(self) -> bool {
+        self.is_nan()
+    }
+}
+
+impl Element for f32 {
+    const TYPE: ElementType = ElementType::Float32;
+
+    fn from_f64(value: f64) -> Self {
+        value as f32
+    }
+
+    fn to_f64(self) -> f64 {
+        self.into()
+    }
+
+    fn bits(self) -> u64 {
+        self.to_bits().into()
+    }
+
+    fn is_nan(self) -> bool {
+        self.is_nan()
+    }
+}
+
+/// The type of the elements of a matrix, as a file tells it.
+///
+/// ```
+/// use syncline_store::ElementType;
+/// let element: ElementType = "float32".parse()?;
+/// assert_eq!((element.bytes(), element.descr(), element.to_string()), (4, "<f4", "float32".to_owned()));
+/// # Ok::<(), syncline_store::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ElementType {
+    /// `f64`.
+    Float64,
+    /// `f32`.
+    Float32,
+}
+
+impl ElementType {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Float64, Self::Float32];
+
+    /// Bytes of one element.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Float64 => 8,
+            Self::Float32 => 4,
+        }
+    }
+
+    /// The `descr` in a `.npy` header.
+    pub const fn descr(self) -> &'static str {
+        match self {
+            Self::Float64 => "<f8",
+            Self::Float32 => "<f4",
+        }
+    }
+
+    /// numpy's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Float64 => "float64",
+            Self::Float32 => "float32",
+        }
+    }
+
+    /// The type of the elements of a `.npy` file, told from its header alone.
+    ///
+    /// # Errors
+    /// [`Error::File`], [`Error::NotNpy`], and [`Error::UnknownDtype`] for a type that matrices cannot have.
+    pub fn of_npy(path: &Path) -> Result<Self> {
+        npy::element(&chunk::open(path)?, path)
+    }
+}
+
+impl Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Reads numpy's name, or the `descr`.
+impl FromStr for ElementType {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let named = |element: &Self| [element.name(), element.descr()].contains(&text);
+        Self::ALL.into_iter().find(named).ok_or_else(|| Error::UnknownElement { text: text.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn constants_agree<T: Element>() {
+        assert_eq!((T::BYTES, align_of::<T>()), (T::TYPE.bytes(), T::TYPE.bytes()));
+        assert_eq!((T::DESCR, T::NAME), (T::TYPE.descr(), T::TYPE.name()));
+        for text in [T::DESCR, T::NAME] {
+            assert_eq!(text.parse::<ElementType>().ok(), Some(T::TYPE));
+        }
+        assert!(T::from_f64(f64::NAN).is_nan() && !T::default().is_nan());
+        assert_eq!(T::default().bits(), 0);
+    }
+
+    #[test]
+    fn the_two_ways_to_name_a_type_agree() {
+        constants_agree::<f64>();
+        constants_agree::<f32>();
+        for text in ["", "f8", ">f8", "Float64", "int32"] {
+            assert!(matches!(text.parse::<ElementType>(), Err(Error::UnknownElement { .. })), "{text}");
+        }
+    }
+
+    fn back<T: Element>(value: T) {
+        let same = T::from_f64(value.to_f64());
+        assert!(same.bits() == value.bits() || (same.is_nan() && value.is_nan()), "{value:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_goes_through_f64(bits: u64) {
+            back(f64::from_bits(bits));
+            back(f32::from_bits(bits as u32));
+        }
+    }
+}

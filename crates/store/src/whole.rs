@@ -1,0 +1,92 @@
+//! Row-major matrices whole: lent as one slice when in memory, and where their rows are when on file.
+//!
+//! | matrix                       | `as_slice` | `row_major_file`                          |
+//! |------------------------------|------------|-------------------------------------------|
+//! | row-major, heap or shared    | all of it  | none                                      |
+//! | row-major, opened from file  | none       | its path and the byte of its first element|
+//! | row-major, over a new file   | none       | none: the file has no name yet            |
+//! | blocked, framed              | none       | none                                      |
+//!
+//! A file that is [held](Matrix::hold) is still a file: it is not lent whole, as that would turn a truncated
+//! file into a SIGBUS far from here.
+
+use std::path::PathBuf;
+
+use crate::{Element, Layout, Matrix, Touch};
+
+/// Where the rows of a matrix are: row `i` of `cols` elements begins at byte `start + i * cols * T::BYTES` of
+/// the file at `path`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RowMajorFile {
+    /// The file, as it was named when the matrix was opened; a relative path stays one.
+    pub path: PathBuf,
+    /// The byte of the first element.
+    pub start: u64,
+}
+
+impl<T: Element> Matrix<T> {
+    /// Where the rows are on file, for readers that go around the page cache; `None` in memory, for other
+    /// layouts, and for a matrix [over a new file](Self::create), which has no name yet.
+    ///
+    /// Whoever opens the path anew must make sure that the file was not replaced meanwhile.
+    ///
+    /// ```
+    /// use syncline_store::{Layout, Matrix, Shape};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("za");
+    /// std::fs::write(&path, [0; 24])?;
+    /// let matrix = Matrix::<f32>::open_raw(&path, Shape::new(2, 3), Layout::RowMajor)?;
+    /// let file = matrix.row_major_file().ok_or("it is on file")?;
+    /// assert_eq!((file.path, file.start), (path, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn row_major_file(&self) -> Option<RowMajorFile> {
+        let path = self.opened().filter(|_| self.layout() == Layout::RowMajor)?.to_owned();
+        Some(RowMajorFile { path, start: self.bytes_of(0..0).start })
+    }
+
+    /// All elements, row by row, of a row-major matrix on the heap or in shared memory; `None` for others.
+    ///
+    /// ```
+    /// use syncline_store::{Matrix, Shape};
+    /// let matrix = Matrix::from_vec(Shape::new(2, 2), vec![1.0_f32, 2.0, 3.0, 4.0])?;
+    /// assert_eq!(matrix.as_slice(), Some(&[1.0, 2.0, 3.0, 4.0][..]));
+    /// # Ok::<(), syncline_store::Error>(())
+    /// ```
+    pub fn as_slice(&self) -> Option<&[T]> {
+        let (pointer, len) = self.whole()?;
+        // SAFETY: `whole` gives aligned, initialised elements in memory that lives as long as the chunk, which
+        // `self` keeps. Nobody writes them while `self` is borrowed: there is no `&mut Matrix`, and regions,
+        // whose making takes the matrix, give nobody a `&Matrix`.
+        Some(unsafe { std::slice::from_raw_parts(pointer, len) })
+    }
+
+    /// [`as_slice`](Self::as_slice), for writing.
+    ///
+    /// As long as a tile of the matrix is about there is no `&mut Matrix`:
+    /// ```compile_fail,E0596
+    /// # use std::sync::Arc;
+    /// # use syncline_store::{Grid, Matrix};
+    /// # fn test(matrix: Arc<Matrix>, grid: Grid) {
+    /// let tile = matrix.tile(&grid, 0);
+    /// matrix.as_mut_slice();
+    /// # }
+    /// ```
+    pub fn as_mut_slice(&mut self) -> Option<&mut [T]> {
+        let (pointer, len) = self.whole()?;
+        // SAFETY: as in `as_slice`, the memory is writable, and the matrix, the only one of its chunk, is
+        // borrowed exclusively.
+        Some(unsafe { std::slice::from_raw_parts_mut(pointer, len) })
+    }
+
+    /// The first element and how many there are, of a row-major matrix in memory.
+    fn whole(&self) -> Option<(*mut T, usize)> {
+        if self.chunk().is_file() || self.layout() != Layout::RowMajor {
+            return None;
+        }
+        let len = self.shape().elements();
+        // What is mapped of memory stays where it is as long as the chunk lives.
+        let mapped = self.chunk().map(self.bytes_of(0..len), Touch::Read).ok()?;
+        Some((mapped.as_ptr().cast(), len))
+    }
+}

@@ -43,8 +43,9 @@ pub(crate) enum Command {
 /// `poisson` makes u (zero inside, uniform in [0, 1) at the edge) and f, a right-hand side of which
 /// the solution is of size 1 whatever the shape.
 ///
-/// What is in a file depends on nothing but the seed, the shape and its name. Files that are there
-/// already are never overwritten.
+/// What is in a file depends on nothing but the seed, the shape, its name and the type of its elements:
+/// float32 gives the numbers of float64 rounded towards zero, which stay below the same bounds. Files that
+/// are there already are never overwritten.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "syncline gen <PROBLEM> <DIR> --rows <R> --cols <C> [OPTIONS]",
@@ -67,6 +68,18 @@ pub(crate) struct GenArgs {
     /// Other seeds give other numbers
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
+    /// The type of the elements
+    #[arg(long, value_enum, default_value_t = Dtype::Float64)]
+    pub(crate) dtype: Dtype,
+}
+
+/// The type of the elements of a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Dtype {
+    /// 8 bytes each
+    Float64,
+    /// 4 bytes each
+    Float32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -218,6 +231,8 @@ pub(crate) enum RunnerKind {
 }
 
 /// Copies all matrices of a directory into another layout.
+///
+/// Every matrix keeps the type of its elements, float64 or float32.
 ///
 /// row-major gives .npy files. blocked and framed give raw files and a layout.json that says what is
 /// in them; `syncline run` reads either. In a blocked file every block is one piece; in a framed one

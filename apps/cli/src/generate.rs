@@ -7,15 +7,15 @@ use std::time::Instant;
 
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use syncline_store::{Layout, Matrix, Rect, Shape};
+use syncline_store::{Element, Layout, Matrix, Rect, Shape};
 
-use crate::args::{GenArgs, Problem};
+use crate::args::{Dtype, GenArgs, Problem};
 use crate::error::{Error, Result};
 use crate::output::{NewDir, file_name};
 use crate::units::{Bytes, Time, rate};
 use crate::watch::{Signals, bar_of_bytes, watch};
 
-/// Values that are made and written at once: 1 MiB.
+/// Values that are made and written at once: 1 MiB of doubles.
 const PIECE: usize = 1 << 17;
 
 /// The values of a matrix.
@@ -29,6 +29,13 @@ enum Values {
 
 /// Writes the matrices of a problem; returns what to print.
 pub(crate) fn generate(args: &GenArgs, signals: &Signals) -> Result<String> {
+    match args.dtype {
+        Dtype::Float64 => generate_as::<f64>(args, signals),
+        Dtype::Float32 => generate_as::<f32>(args, signals),
+    }
+}
+
+fn generate_as<T: Element>(args: &GenArgs, signals: &Signals) -> Result<String> {
     let start = Instant::now();
     let shape = Shape::new(args.rows, args.cols);
     let arrays = match args.problem {
@@ -38,13 +45,13 @@ pub(crate) fn generate(args: &GenArgs, signals: &Signals) -> Result<String> {
         }
         Problem::Poisson => vec![("u", Values::Edge), ("f", Values::Below(load(shape)))],
     };
-    let bytes = Matrix::<f64>::file_bytes(true, shape, Layout::RowMajor)? * arrays.len() as u64;
+    let bytes = Matrix::<T>::file_bytes(true, shape, Layout::RowMajor)? * arrays.len() as u64;
     let mut dir = NewDir::create(&args.dir, arrays.iter().map(|(name, _)| file_name(name, true)))?;
     // All files are made before the first is filled, so lack of room shows at once.
     let mut seeds = Pcg64Mcg::seed_from_u64(args.seed);
     let mut jobs = Vec::new();
     for (name, values) in arrays.iter().copied() {
-        let matrix = dir.matrix(name, shape, Layout::RowMajor, true)?;
+        let matrix = dir.matrix::<T>(name, shape, Layout::RowMajor, true)?;
         jobs.push(Job { matrix, values, random: Pcg64Mcg::seed_from_u64(seeds.next_u64()) });
     }
     let chunks: Vec<_> = jobs.iter().map(|job| Arc::clone(job.matrix.chunk())).collect();
@@ -70,23 +77,23 @@ fn load(shape: Shape) -> f64 {
 
 /// A matrix to be filled.
 #[derive(Debug)]
-struct Job {
-    matrix: Matrix,
+struct Job<T: Element> {
+    matrix: Matrix<T>,
     values: Values,
     random: Pcg64Mcg,
 }
 
 /// Fills the matrices, several at a time.
-fn fill_all(jobs: Vec<Job>) -> Result<()> {
+fn fill_all<T: Element>(jobs: Vec<Job<T>>) -> Result<()> {
     let workers = thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
-    let mut shares: Vec<Vec<Job>> = Vec::new();
+    let mut shares: Vec<Vec<Job<T>>> = Vec::new();
     shares.resize_with(workers, Vec::new);
     for (n, job) in jobs.into_iter().enumerate() {
         shares[n % workers].push(job);
     }
     let failed = AtomicUsize::new(0);
     thread::scope(|scope| {
-        let start = |share: Vec<Job>| {
+        let start = |share: Vec<Job<T>>| {
             let failed = &failed;
             scope.spawn(move || {
                 share.into_iter().try_for_each(|job| job.fill(failed)).inspect_err(|_| {
@@ -100,13 +107,13 @@ fn fill_all(jobs: Vec<Job>) -> Result<()> {
     })
 }
 
-impl Job {
+impl<T: Element> Job<T> {
     /// Fills the matrix from the first row to the last, until another has failed.
     fn fill(mut self, failed: &AtomicUsize) -> Result<()> {
         let Shape { rows, cols } = self.matrix.shape();
         let width = cols.min(PIECE);
         let height = PIECE / width;
-        let mut values = vec![0.0; width * height];
+        let mut values = vec![T::default(); width * height];
         for row in (0..rows).step_by(height) {
             for col in (0..cols).step_by(width) {
                 if failed.load(Ordering::Relaxed) > 0 {
@@ -122,15 +129,15 @@ impl Job {
     }
 
     /// The values of a piece, in the order of the file.
-    fn make(&mut self, rect: Rect, values: &mut [f64]) {
+    fn make(&mut self, rect: Rect, values: &mut [T]) {
         match self.values {
-            Values::Below(bound) => values.fill_with(|| self.uniform() * bound),
+            Values::Below(bound) => values.fill_with(|| fit(self.uniform() * bound)),
             Values::Edge => {
                 let Shape { rows, cols } = self.matrix.shape();
                 for (i, value) in values.iter_mut().enumerate() {
                     let (row, col) = (rect.row + i / rect.cols, rect.col + i % rect.cols);
                     let edge = row == 0 || col == 0 || row == rows - 1 || col == cols - 1;
-                    *value = if edge { self.uniform() } else { 0.0 };
+                    *value = if edge { fit(self.uniform()) } else { T::default() };
                 }
             }
         }
@@ -139,5 +146,29 @@ impl Job {
     /// A number in [0, 1): the upper 53 bits.
     fn uniform(&mut self) -> f64 {
         (self.random.next_u64() >> 11) as f64 * f64::powi(2.0, -53)
+    }
+}
+
+/// A positive value rounded towards zero, so that it stays below every bound that it is below.
+fn fit<T: Element>(value: f64) -> T {
+    /// Bits of the significand that an `f64` has and an `f32` has not.
+    const EXTRA: u32 = f64::MANTISSA_DIGITS - f32::MANTISSA_DIGITS;
+    let extra = if T::BYTES == size_of::<f32>() { EXTRA } else { 0 };
+    T::from_f64(f64::from_bits(value.to_bits() >> extra << extra))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_fits_is_the_greatest_value_not_above(value in prop_oneof![0.0..1.0, 0.0..1e-30, 0.9999999..1.0]) {
+            prop_assert_eq!(fit::<f64>(value).to_bits(), value.to_bits());
+            let single: f32 = fit(value);
+            prop_assert!(f64::from(single) <= value && value < f64::from(single.next_up()));
+        }
     }
 }

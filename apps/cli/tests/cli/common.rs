@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use syncline_store::{DataDir, Layout, Matrix, NewFile, Shape};
+use syncline_store::{DataDir, Element, Layout, Matrix, NewFile, Shape};
 use tempfile::TempDir;
 
 /// The command with arguments separated by blanks, in `folder`.
@@ -82,14 +82,19 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
 }
 
 /// All values, row by row.
-pub(crate) fn values(matrix: &Matrix) -> Vec<f64> {
-    let mut values = vec![0.0; matrix.shape().elements()];
+pub(crate) fn values<T: Element>(matrix: &Matrix<T>) -> Vec<T> {
+    let mut values = vec![T::default(); matrix.shape().elements()];
     matrix.read_rows(0..matrix.shape().rows, &mut values).unwrap();
     values
 }
 
 /// All values of a `.npy` file.
 pub(crate) fn npy(path: &Path) -> Vec<f64> {
+    npy_of(path)
+}
+
+/// All values of a `.npy` file of elements of this type.
+pub(crate) fn npy_of<T: Element>(path: &Path) -> Vec<T> {
     values(&Matrix::open(path).unwrap())
 }
 

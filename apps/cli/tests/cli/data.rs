@@ -1,9 +1,12 @@
 //! `gen` and `convert`.
 
 use std::fs;
+use std::path::Path;
 
-use crate::common::{contents, fails_with, lk23, matrix, names, npy, ok, refused, write_npy};
-use syncline_store::Shape;
+use crate::common::{
+    command, contents, fails_with, lk23, matrix, names, npy, npy_of, ok, refused, write_npy,
+};
+use syncline_store::{DataDir, ElementType, Shape};
 
 #[test]
 fn data_depend_on_nothing_but_seed_shape_and_name() {
@@ -25,6 +28,39 @@ fn data_depend_on_nothing_but_seed_shape_and_name() {
         assert!((mean / bound - 0.5).abs() < 0.05, "{name}: {mean}");
     }
     assert_ne!(npy(&path.join("a/zr.npy")), npy(&path.join("a/zb.npy")));
+}
+
+#[test]
+fn singles_are_the_doubles_rounded_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for problem in ["lk23", "poisson"] {
+        for dtype in ["float64", "float32"] {
+            ok(path, &format!("gen {problem} {dtype} --rows 37 --cols 53 --seed 3 --dtype {dtype}"));
+        }
+    }
+    let all = names(&path.join("float32"));
+    assert_eq!(all.len(), 8);
+    for name in all {
+        let double = npy(&path.join("float64").join(&name));
+        let single: Vec<f32> = npy_of(&path.join("float32").join(&name));
+        for (&double, &single) in double.iter().zip(&single) {
+            assert!((0.0..1.0).contains(&single), "{name}: {single:e}");
+            assert!(
+                f64::from(single) <= double && double < f64::from(single.next_up()),
+                "{name}: {double:e}"
+            );
+        }
+    }
+    let error = fails_with_usage(path, "gen lk23 data --rows 3 --cols 3 --dtype int32");
+    assert!(error.contains("float64, float32"), "{error}");
+}
+
+/// What is said of a command line that is wrong by itself.
+fn fails_with_usage(folder: &Path, line: &str) -> String {
+    let output = command(folder, line).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{line}");
+    String::from_utf8(output.stderr).unwrap()
 }
 
 #[test]
@@ -102,6 +138,39 @@ fn comes_back(rows: usize, cols: usize, block: &str) {
             fs::remove_dir_all(path.join(dir)).unwrap();
         }
     }
+}
+
+/// A directory of both types keeps them through every layout, and a sweep takes doubles only.
+#[test]
+fn every_matrix_keeps_its_type() {
+    let folder = lk23(37, 53);
+    let path = folder.path();
+    ok(path, "gen lk23 single --rows 37 --cols 53 --dtype float32");
+    for name in ["za", "zv"] {
+        fs::copy(path.join(format!("single/{name}.npy")), path.join(format!("data/{name}.npy"))).unwrap();
+    }
+    let data = contents(&path.join("data"));
+    ok(path, "convert data framed --layout framed --block 10x7 --thickness 2");
+    ok(path, "convert framed blocked --layout blocked --block 8");
+    ok(path, "convert blocked back --layout row-major");
+    for dir in ["data", "framed", "blocked", "back"] {
+        let dir = DataDir::open(&path.join(dir)).unwrap();
+        for name in ["za", "zr", "zb", "zu", "zv", "zz"] {
+            let single = name == "za" || name == "zv";
+            let wanted = if single { ElementType::Float32 } else { ElementType::Float64 };
+            assert_eq!(dir.element(name).unwrap(), wanted, "{name}");
+        }
+    }
+    for (file, bytes) in &data {
+        let back = path.join("back").join(file.file_name().unwrap());
+        assert!(&fs::read(back).unwrap() == bytes, "{}", file.display());
+    }
+    let reason = "holds elements of type <f4, not '<f8' (float64)";
+    refused(path, "run lk23 data --iterations 1", &["data/za.npy", reason]);
+    refused(path, "run lk23 framed --iterations 1", &["framed/za", reason]);
+    // Only a coefficient.
+    fs::write(path.join("data/za.npy"), fs::read(path.join("data/zr.npy")).unwrap()).unwrap();
+    refused(path, "run lk23 data --iterations 1", &["data/zv.npy", reason]);
 }
 
 #[test]

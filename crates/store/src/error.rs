@@ -170,6 +170,16 @@ pub enum Error {
         /// Values that the buffer holds.
         actual: usize,
     },
+    /// A buffer for I/O that is too short.
+    #[error("{name}: the buffer has {given} bytes, {needed} are needed")]
+    Room {
+        /// The file.
+        name: String,
+        /// Bytes needed: whole blocks.
+        needed: usize,
+        /// Bytes that the buffer has.
+        given: usize,
+    },
     /// A view of a framed block was asked for; such a block must be loaded and stored.
     #[error("{name} is {layout}: its blocks cannot be used in place")]
     NotInPlace {

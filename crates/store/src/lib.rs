@@ -16,14 +16,22 @@
 //! | `newfile`     | [`NewFile`]: an output that appears whole or not at all                  |
 //! | `convert`     | [`convert`]: from layout to layout in bounded memory                     |
 //! | `dir`         | [`DataDir`]: the matrices of one computation                             |
+//! | `buffer`      | [`IoBuffer`]: aligned memory in huge pages                               |
+//! | `direct`      | [`DirectFile`]: a file for direct I/O                                    |
+//! | `queue`       | [`IoQueue`]: [`Read`]s and [`Write`]s under way together                 |
+//! | `transfer`    | one piece of a read or write, to its end                                 |
+//! | `ring`        | pieces in an io_uring                                                    |
+//! | `stream`      | [`DirectWriter`]: a file written from front to back                      |
 //!
 //! The crate knows neither locks nor kernels. Matrices have at least one element; a dimension of zero is an
 //! error.
 
+mod buffer;
 mod bytes;
 mod chunk;
 mod convert;
 mod dir;
+mod direct;
 mod element;
 mod error;
 mod layout;
@@ -32,9 +40,13 @@ mod model;
 mod newfile;
 mod npy;
 mod placement;
+mod queue;
 mod region;
+mod ring;
 mod rows;
+mod stream;
 mod tile;
+mod transfer;
 mod whole;
 
 #[cfg(doctest)]
@@ -43,9 +55,11 @@ struct Readme;
 
 pub use syncline_memory::{Access, Advice, Pages};
 
+pub use buffer::IoBuffer;
 pub use chunk::{Chunk, Mapped, Touch, Traffic};
 pub use convert::convert;
 pub use dir::{DataDir, write_layout_json};
+pub use direct::DirectFile;
 pub use element::{Element, ElementType};
 pub use error::{Error, Result};
 pub use layout::{Block, Grid, Layout, Rect, Shape, Side};
@@ -53,6 +67,8 @@ pub use matrix::Matrix;
 pub use model::{IoModel, io_model};
 pub use newfile::NewFile;
 pub use placement::{Copies, Placement, Section, Strided};
+pub use queue::{IoQueue, Method, Read, Write};
 pub use region::{Contents, Region, ViewMut};
+pub use stream::DirectWriter;
 pub use tile::{Part, Tile, View};
 pub use whole::RowMajorFile;

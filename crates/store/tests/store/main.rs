@@ -2,6 +2,9 @@
 
 mod common;
 mod convert;
+mod direct;
+mod direct_faults;
 mod files;
 mod layout;
 mod matrix;
+mod stream;

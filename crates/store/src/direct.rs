@@ -1,0 +1,296 @@
+//! Files for direct I/O.
+//!
+//! ```text
+//!            aligned range, aligned memory        anything else
+//!                        │                              │
+//!  DirectFile ─── O_DIRECT descriptor         ordinary descriptor ─── page cache
+//!                        └──────────── one file ────────┘
+//! ```
+//!
+//! Direct I/O moves data between the device and the caller's memory: no copy, and nothing else is driven
+//! out of the page cache. It takes ranges of whole blocks; [`DirectFile::alignment`] says how long a block
+//! is.
+//!
+//! Both ways show the same bytes. Before a direct read the kernel writes out the pages of the range that
+//! wait in the page cache, and a direct write drops them. Only a *concurrent* write through the page cache
+//! to the page that a direct write touches may bring old bytes back: see [`Write`](crate::Write).
+//!
+//! Source: open(2) under O_DIRECT, statx(2) under STATX_DIOALIGN.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+
+use crate::{Error, IoBuffer, Result};
+
+/// Where neither the kernel nor a trial tells.
+const CAREFUL: usize = 4096;
+/// The least block of any device.
+const LEAST: usize = 512;
+/// No file has more bytes.
+const LARGEST: u64 = i64::MAX as u64;
+
+/// A file for direct I/O (O_DIRECT), or through the page cache where the file system has none or a request is
+/// not aligned.
+///
+/// What is read or written, and through which memory, is up to [`IoQueue`](crate::IoQueue)s: any number of
+/// them may use one file at once. A file whose file system accepts O_DIRECT and then refuses a direct request
+/// goes on through the page cache.
+///
+/// ```
+/// use syncline_store::{DirectFile, IoBuffer, IoQueue, Method, Read};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("file");
+/// std::fs::write(&path, b"header and data")?;
+/// let file = DirectFile::open(&path)?;
+/// let mut buffer = IoBuffer::new(file.room(11, 4))?;
+/// let mut read = Read { file: &file, offset: 11, len: 4, into: buffer.as_mut_slice() };
+/// let lead = read.lead();
+/// IoQueue::new(Method::Auto).read(std::slice::from_mut(&mut read))?;
+/// assert_eq!(&buffer.as_slice()[lead..lead + 4], b"data");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct DirectFile {
+    name: PathBuf,
+    /// Through the page cache.
+    cached: File,
+    /// With O_DIRECT, if the file system has it.
+    direct: Option<File>,
+    /// Whether no direct request was refused so far.
+    accepted: AtomicBool,
+    alignment: usize,
+    /// Alignment of memory; divides `alignment`.
+    memory: usize,
+    writable: bool,
+}
+
+impl DirectFile {
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be opened or is not a regular file.
+    pub fn open(path: &Path) -> Result<Self> {
+        let failed = |source| Error::File { action: "open", path: path.to_owned(), source };
+        // Before it is opened: to open a pipe is to wait for its other end.
+        let stat = rustix::fs::stat(path).map_err(|error| failed(error.into()))?;
+        regular(stat.st_mode).map_err(failed)?;
+        Self::of(&File::open(path).map_err(failed)?, path, false)
+    }
+
+    /// Takes a file that is open already, also one without a name, for reading or for reading and writing.
+    ///
+    /// It is opened anew, so that `file` and what is done with it stay as they are. `name` is for messages.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] when it is to be written and `file` is open for reading only; [`Error::File`] when
+    /// it is not a regular file, not open for reading, or open for appending.
+    pub fn of(file: &File, name: &Path, write: bool) -> Result<Self> {
+        let failed = |source| Error::File { action: "use", path: name.to_owned(), source };
+        regular(rustix::fs::fstat(file).map_err(|error| failed(error.into()))?.st_mode).map_err(failed)?;
+        let flags = rustix::fs::fcntl_getfl(file).map_err(|error| failed(error.into()))?;
+        match flags & OFlags::ACCMODE {
+            OFlags::RDWR => {}
+            OFlags::RDONLY if write => return Err(Error::ReadOnly { name: name.display().to_string() }),
+            OFlags::RDONLY => {}
+            _ => return Err(failed(io::Error::other("it is not open for reading"))),
+        }
+        if write && flags.contains(OFlags::APPEND) {
+            return Err(failed(io::Error::other("it is open for appending")));
+        }
+        let cached = file.try_clone().map_err(failed)?;
+        let direct = open_direct(file, write);
+        let (alignment, memory) =
+            direct.as_ref().map_or((1, 1), |(_, alignment, memory)| (*alignment, *memory));
+        Ok(Self {
+            name: name.to_owned(),
+            cached,
+            direct: direct.map(|(file, ..)| file),
+            accepted: AtomicBool::new(true),
+            alignment,
+            memory,
+            writable: write,
+        })
+    }
+
+    /// Whether aligned requests bypass the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct.is_some() && self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of a block: direct requests begin and end at multiples of it. A power of two, the same for as
+    /// long as the file is open, and 1 when all goes through the page cache from the start.
+    pub const fn alignment(&self) -> usize {
+        self.alignment
+    }
+
+    /// Bytes from the start of the block that `offset` is in to `offset`.
+    pub const fn lead(&self, offset: u64) -> usize {
+        (offset % self.alignment as u64) as usize
+    }
+
+    /// Bytes of memory that it takes to read `len` bytes at `offset`: the blocks around them.
+    pub fn room(&self, offset: u64, len: usize) -> usize {
+        let blocks = |end: usize| end.checked_next_multiple_of(self.alignment);
+        match len {
+            0 => 0,
+            // What overflows is more than any memory has.
+            _ => self.lead(offset).checked_add(len).and_then(blocks).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Bytes of the file now.
+    ///
+    /// # Errors
+    /// [`Error::File`] when the file system does not tell.
+    #[expect(clippy::len_without_is_empty, reason = "of no use: this asks the file system")]
+    pub fn len(&self) -> Result<u64> {
+        match self.cached.metadata() {
+            Ok(metadata) => Ok(metadata.len()),
+            Err(source) => Err(Error::File { action: "get the length of", path: self.name.clone(), source }),
+        }
+    }
+
+    /// What messages call it.
+    pub fn name(&self) -> &Path {
+        &self.name
+    }
+
+    pub(crate) const fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Whether `address` is aligned as direct I/O needs it.
+    pub(crate) const fn is_aligned(&self, address: usize) -> bool {
+        address.is_multiple_of(self.memory)
+    }
+
+    /// The descriptor for a request, and whether it is the direct one.
+    pub(crate) fn descriptor(&self, offset: u64, address: usize, len: usize) -> (&File, bool) {
+        let aligned =
+            self.lead(offset) == 0 && len.is_multiple_of(self.alignment) && self.is_aligned(address);
+        match &self.direct {
+            Some(direct) if aligned && self.is_direct() => (direct, true),
+            _ => (&self.cached, false),
+        }
+    }
+
+    /// From now on all goes through the page cache.
+    pub(crate) fn give_up_direct(&self) {
+        // Relaxed: whoever sees it late asks once more in vain.
+        self.accepted.store(false, Ordering::Relaxed);
+    }
+
+    /// Says whether `len` bytes at `offset` can be in a file at all.
+    pub(crate) fn check_range(&self, offset: u64, len: usize) -> Result<()> {
+        // Less a block: the range is rounded up to blocks.
+        let asked = offset.saturating_add(len as u64);
+        if asked <= LARGEST - self.alignment as u64 {
+            return Ok(());
+        }
+        Err(Error::Range {
+            name: self.name.display().to_string(),
+            what: "possible bytes",
+            count: LARGEST,
+            asked,
+        })
+    }
+
+    /// A file that claims to need no alignment, so that its requests are refused.
+    #[cfg(test)]
+    pub(crate) fn claiming_no_alignment(mut self) -> Self {
+        (self.alignment, self.memory) = (1, 1);
+        self
+    }
+}
+
+fn regular(mode: u32) -> io::Result<()> {
+    match FileType::from_raw_mode(mode) {
+        FileType::RegularFile => Ok(()),
+        FileType::Directory => Err(Errno::ISDIR.into()),
+        _ => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
+/// The file with O_DIRECT, and its alignments for offset and memory; none if it has no direct I/O, or cannot
+/// be opened anew.
+fn open_direct(file: &File, write: bool) -> Option<(File, usize, usize)> {
+    let again = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
+    let flags = access | OFlags::DIRECT | OFlags::CLOEXEC;
+    let direct = File::from(rustix::fs::open(again, flags, Mode::empty()).ok()?);
+    let (offset, memory) = match told_alignment(&direct) {
+        Some(told) => told,
+        None => {
+            let found = tried_alignment(&direct);
+            (found, found)
+        }
+    };
+    // Zeros: the kernel says that this file has no direct I/O.
+    let sound = offset.is_power_of_two() && memory.is_power_of_two();
+    sound.then_some((direct, offset.max(memory), memory))
+}
+
+/// What Linux 6.1 and later says of most file systems.
+fn told_alignment(file: &File) -> Option<(usize, usize)> {
+    let stat = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let told = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN);
+    told.then_some((stat.stx_dio_offset_align as usize, stat.stx_dio_mem_align as usize))
+}
+
+/// Whether a block of 512 bytes is taken. Only a file that has such bytes can tell.
+fn tried_alignment(file: &File) -> usize {
+    let Ok(mut buffer) = IoBuffer::new(2 * LEAST) else {
+        return CAREFUL;
+    };
+    match rustix::io::pread(file, &mut buffer.as_mut_slice()[LEAST..], LEAST as u64) {
+        Ok(1..) => LEAST,
+        _ => CAREFUL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn what_is_found_by_trial_suffices() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        for (bytes, least) in [(0, CAREFUL), (LEAST, CAREFUL), (10_000, LEAST)] {
+            std::fs::write(&path, vec![1; bytes]).unwrap();
+            let file = DirectFile::open(&path).unwrap();
+            let Some(direct) = &file.direct else {
+                return eprintln!("skipped: no direct I/O in {}", folder.path().display());
+            };
+            let found = tried_alignment(direct);
+            assert!(found >= least && (found == LEAST || found == CAREFUL));
+            if let Some((offset, memory)) = told_alignment(direct) {
+                assert!(found >= offset.max(memory) || offset > CAREFUL);
+            }
+        }
+    }
+
+    #[test]
+    fn room_is_for_whole_blocks() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&[1; 5000], 0).unwrap();
+        let file = DirectFile::of(&file, Path::new("file"), true).unwrap();
+        let block = file.alignment();
+        assert_eq!(file.room(0, 0), 0);
+        assert_eq!(file.room(0, block), block);
+        assert_eq!(file.room(block as u64 - 1, 2), if block == 1 { 2 } else { 2 * block });
+        assert_eq!(file.room(7, usize::MAX), usize::MAX);
+        assert!(file.check_range(LARGEST, 1).is_err());
+        assert!(file.check_range(u64::MAX, usize::MAX).is_err());
+        assert!(file.check_range(LARGEST / 2, 1).is_ok());
+    }
+}

@@ -48,7 +48,11 @@ impl Ring {
             return Err(Errno::NOSYS.into());
         }
         // A filter may let a ring be made and refuse its use.
-        uring.submit()?;
+        while let Err(error) = uring.submit() {
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
         Ok(Self { uring, broken: false })
     }
 

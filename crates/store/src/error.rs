@@ -258,4 +258,64 @@ pub enum Error {
         /// The names that it has.
         names: Vec<String>,
     },
+    /// Another run works on the same output.
+    #[error("another run works on this output: it holds {}", path.display())]
+    Busy {
+        /// The lock that it holds.
+        path: PathBuf,
+    },
+    /// An interrupted run has left something where a new one would begin.
+    #[error("{} is left of an interrupted run: resume or discard it first", path.display())]
+    Leftover {
+        /// The folder of the interrupted run.
+        path: PathBuf,
+    },
+    /// A file or folder that no run has made, where only a run's files should be. It is never removed.
+    #[error("{} was not made by a run: move it away", path.display())]
+    Foreign {
+        /// The file or folder.
+        path: PathBuf,
+    },
+    /// The manifest of an interrupted run is damaged, or of a newer version.
+    #[error("manifest {}: {why}", path.display())]
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A generation is not what its manifest says, or was never committed.
+    #[error("generation {generation}, {}: {why}", path.display())]
+    Generation {
+        /// Its number.
+        generation: u64,
+        /// The file that holds it, or should.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// What an interrupted run has left is of another computation.
+    #[error("{} is of another computation: {}", path.display(), differences.join("; "))]
+    OtherRun {
+        /// The folder of the interrupted run.
+        path: PathBuf,
+        /// What differs, one thing each.
+        differences: Vec<String>,
+    },
+    /// A generation that is neither the last committed one nor the next.
+    #[error("generation {asked} of {} is not at hand: {committed} is the last that was committed", path.display())]
+    NotAtHand {
+        /// The folder of the run.
+        path: PathBuf,
+        /// The generation asked for.
+        asked: u64,
+        /// The last that was committed, 0 for none.
+        committed: u64,
+    },
+    /// A commit failed half-way: which generation is the last will be seen when the run is resumed.
+    #[error("a commit in {} failed before: resume the run", path.display())]
+    CommitFailed {
+        /// The folder of the run.
+        path: PathBuf,
+    },
 }

@@ -14,6 +14,8 @@
 //! | `rows`        | rectangles of any layout by few accesses                                 |
 //! | `npy`         | `.npy` headers                                                           |
 //! | `newfile`     | [`NewFile`]: an output that appears whole or not at all                  |
+//! | `generation`  | [`Generations`]: a long computation that a crash does not undo           |
+//! | `checksum`    | [`checksum`]: 64 bits over the bytes of a panel                          |
 //! | `convert`     | [`convert`]: from layout to layout in bounded memory                     |
 //! | `dir`         | [`DataDir`]: the matrices of one computation                             |
 //! | `buffer`      | [`IoBuffer`]: aligned memory in huge pages                               |
@@ -28,12 +30,14 @@
 
 mod buffer;
 mod bytes;
+mod checksum;
 mod chunk;
 mod convert;
 mod dir;
 mod direct;
 mod element;
 mod error;
+mod generation;
 mod layout;
 mod matrix;
 mod model;
@@ -56,12 +60,14 @@ struct Readme;
 pub use syncline_memory::{Access, Advice, Pages};
 
 pub use buffer::IoBuffer;
+pub use checksum::{Checksum, checksum};
 pub use chunk::{Chunk, Mapped, Touch, Traffic};
 pub use convert::convert;
 pub use dir::{DataDir, write_layout_json};
 pub use direct::DirectFile;
 pub use element::{Element, ElementType};
 pub use error::{Error, Result};
+pub use generation::{Generations, Identity, InputId, Leftover, Progress, Resumed};
 pub use layout::{Block, Grid, Layout, Rect, Shape, Side};
 pub use matrix::Matrix;
 pub use model::{IoModel, io_model};

@@ -1,0 +1,425 @@
+//! Generations: a long computation on disk that a crash does not undo.
+//!
+//! A computation goes over a matrix in passes. Each pass reads one generation of it (the first pass: the input)
+//! and writes the next. Beside the output stands a folder with two slots, used in turn, and a manifest that
+//! names the last generation that is complete:
+//!
+//! ```text
+//! OUTPUT.syncline/   lock   manifest   generation.0   generation.1
+//!
+//! pass 1   input ────────> slot 1      commit: manifest names 1
+//! pass 2   slot 1 ───────> slot 0      commit: manifest names 2
+//! pass 3   slot 0 ───────> slot 1      commit: manifest names 3
+//! finish   slot 1 ───────> OUTPUT      the folder is removed
+//!
+//! commit   sync the slot ─ write and sync manifest.part ─ rename it to manifest ─ sync the folder
+//! finish   commit "finishing" ─ rename the slot to OUTPUT ─ sync its folder ─ remove slots, manifest, lock
+//! ```
+//!
+//! A slot is only written while no manifest, not even one that a power failure may bring back, names it.
+//!
+//! # The promise
+//!
+//! After a SIGKILL or a power failure at any moment, what is found is one of these, and nothing else:
+//!
+//! | found                       | when                                 | [`leftover`](Generations::leftover) |
+//! |-----------------------------|--------------------------------------|-------------------------------------|
+//! | no folder, or an empty one  | before the first pass, or all done   | `Nothing`                           |
+//! | slots without a manifest    | in the first pass                    | `Empty`                             |
+//! | a manifest and its slot     | from the first commit on             | `Resumable`                         |
+//! | a manifest, its slot moved  | after the output got its name        | `Complete`                          |
+//!
+//! * The generation of a `Resumable` is the last whose commit returned, or the one whose commit was under
+//!   way; it is whole. So at most one pass is lost.
+//! * OUTPUT is what it was before, or the result, never anything else. When `finish` has returned, it is the
+//!   result and nothing is left beside it.
+//! * Nothing that is found is removed but by [`discard`](Generations::discard) or the end of an interrupted
+//!   [`finish`](Generations::finish); what no run has made is never removed.
+//!
+//! # What is assumed of the medium
+//!
+//! 1. When a sync of a file or folder has returned, its data, length and names survive a power failure. A
+//!    disk that lies about it voids the promise for power failures, not for SIGKILL.
+//! 2. `rename` within a file system is atomic also over a power failure, between folders too: the file has
+//!    the old name or the new one. It is durable once the new name's folder is synced.
+//! 3. Before a sync any of the changes since the last may be lost and any may be kept, in any order and by
+//!    any byte; but changes to one file leave others alone.
+//! 4. `flock` works. Over NFS it does between runs on machines with a working lock service only.
+//!
+//! ext4, XFS, btrfs and tmpfs (SIGKILL only) keep 2 to 4.
+//!
+//! # What is detected
+//!
+//! Any change of the manifest, any other length or header of a generation, and, if the reader compares each
+//! panel by [`check_panel`](Generations::check_panel), any change of its data, each but for one chance in
+//! 2^64. Not detected: an input that was changed and given its old length and time again; a forger.
+//!
+//! Costs: at most two copies of the matrix on disk beside the input (and an old OUTPUT until it is replaced);
+//! a commit syncs twice and a folder once, 10 ms on a disk that has written the data already. The manifest
+//! takes 20 bytes for each panel and iteration.
+//!
+//! Source: T. S. Pillai et al., "All file systems are not created equal", OSDI 2014, for what may be lost.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Result};
+
+mod disk;
+mod identity;
+mod manifest;
+mod place;
+#[cfg(test)]
+mod power;
+#[cfg(test)]
+mod tests;
+
+pub use identity::{Identity, InputId};
+use manifest::Manifest;
+pub use manifest::Progress;
+use place::Place;
+
+/// What an earlier run has left beside an output.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Leftover {
+    /// Nothing: a run can begin.
+    Nothing,
+    /// The files of a run that has committed nothing.
+    Empty,
+    /// A generation to go on from.
+    Resumable(Progress),
+    /// The output is complete, only the folder beside it is still to be removed: resume does it.
+    Complete(Progress),
+    /// Another run is at work.
+    Busy,
+    /// A manifest or generation that cannot be used, and why.
+    Damaged(Error),
+}
+
+/// What came of [`Generations::resume`].
+#[derive(Debug)]
+pub enum Resumed {
+    /// Nothing was committed.
+    Nothing,
+    /// The run goes on after the generation that [`Generations::progress`] tells of.
+    Underway(Generations),
+    /// The output was complete; what was left beside it is gone.
+    Complete(Progress),
+}
+
+/// The generations of one computation, and the lock on its output.
+///
+/// Dropped after a commit it leaves all as it is, to be resumed; before, it removes what it has made.
+///
+/// ```
+/// use std::os::unix::fs::FileExt;
+/// use syncline_store::{Generations, Identity, Progress, Resumed, checksum};
+/// # let folder = tempfile::tempdir()?;
+/// # let output = folder.path().join("out.npy");
+/// let identity = Identity::default();
+/// let mut run = Generations::create(&output, &identity, b"head", 8)?;
+/// run.file(1)?.write_all_at(b"one ", 4)?;
+/// let sums = vec![checksum(b"one ")];
+/// run.commit(&Progress { generation: 1, checksums: sums, ..Progress::default() })?;
+/// drop(run); // or a crash
+///
+/// let Resumed::Underway(mut run) = Generations::resume(&output, &identity)? else { panic!() };
+/// let mut panel = [0; 4];
+/// run.file(1)?.read_exact_at(&mut panel, 4)?;
+/// run.check_panel(0, checksum(&panel))?;
+/// run.file(2)?.write_all_at(b"two ", 4)?;
+/// run.commit(&Progress { generation: 2, ..Progress::default() })?;
+/// run.finish()?;
+/// assert_eq!(std::fs::read(&output)?, b"headtwo ");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Generations {
+    place: Place,
+    manifest: Manifest,
+    /// The slot of the next generation, open since before its first byte, so that `sync` tells of every
+    /// failed write to it.
+    writing: Option<File>,
+    /// A manifest stands, or may: the folder stays.
+    kept: bool,
+    /// A commit got as far as the rename and failed.
+    failed: bool,
+    /// Held for the life of the run.
+    _lock: File,
+}
+
+/// What stands in a folder.
+enum Found {
+    Nothing,
+    Empty,
+    Underway(Manifest),
+    Complete(Manifest),
+}
+
+impl Generations {
+    /// Looks at what is there, and changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] when the folder holds what no run has made, [`Error::File`] when it cannot be read.
+    pub fn leftover(output: &Path) -> Result<Leftover> {
+        let place = Place::of(output)?;
+        let found = place.peek().and_then(|_lock| look(&place));
+        Ok(match found {
+            Ok(Found::Nothing) => Leftover::Nothing,
+            Ok(Found::Empty) => Leftover::Empty,
+            Ok(Found::Underway(manifest)) => Leftover::Resumable(manifest.progress),
+            Ok(Found::Complete(manifest)) => Leftover::Complete(manifest.progress),
+            Err(Error::Busy { .. }) => Leftover::Busy,
+            Err(error @ (Error::Manifest { .. } | Error::Generation { .. })) => Leftover::Damaged(error),
+            Err(error) => return Err(error),
+        })
+    }
+
+    /// Begins a computation whose generations are files of `bytes` bytes that begin with `header`.
+    ///
+    /// The first slot is made here, with its room on disk; the second by [`file`](Self::file) when a second
+    /// pass needs it.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]; [`Error::Leftover`] when anything is left of an earlier run; [`Error::Foreign`];
+    /// [`Error::NoSpace`]; [`Error::Length`] when the header is longer than the file; [`Error::File`], also
+    /// when `output` is a folder. Then all is as it was before.
+    pub fn create(output: &Path, identity: &Identity, header: &[u8], bytes: u64) -> Result<Self> {
+        let place = Place::of(output)?;
+        if output.is_dir() {
+            let source = io::ErrorKind::IsADirectory.into();
+            return Err(Error::File { action: "replace", path: output.to_owned(), source });
+        }
+        if header.len() as u64 > bytes {
+            let (path, what, expected) = (output.to_owned(), "its header".into(), header.len() as u64);
+            return Err(Error::Length { path, what, expected, actual: bytes });
+        }
+        let Some(_lock) = place.enter(true)? else { return Err(Error::Busy { path: place.lock() }) };
+        if place.contents()?.is_some_and(|found| found.manifest || found.others) {
+            return Err(Error::Leftover { path: place.folder });
+        }
+        let manifest = Manifest::new(identity, header, bytes);
+        let mut new = Self { place, manifest, writing: None, kept: false, failed: false, _lock };
+        disk::sync_folder(new.place.parent())?;
+        new.file(1)?;
+        Ok(new)
+    }
+
+    /// Goes on with an interrupted computation after its last committed generation.
+    ///
+    /// # Errors
+    /// [`Error::OtherRun`] names each thing that differs; [`Error::Manifest`] and [`Error::Generation`] tell
+    /// of damage; [`Error::Busy`]; [`Error::Foreign`]; [`Error::File`]. Nothing is changed by any of them.
+    pub fn resume(output: &Path, identity: &Identity) -> Result<Resumed> {
+        let place = Place::of(output)?;
+        let Some(_lock) = place.enter(false)? else { return Ok(Resumed::Nothing) };
+        let (manifest, complete) = match look(&place)? {
+            Found::Nothing => {
+                place.remove_folder()?;
+                return Ok(Resumed::Nothing);
+            }
+            Found::Empty => return Ok(Resumed::Nothing),
+            Found::Underway(manifest) => (manifest, false),
+            Found::Complete(manifest) => (manifest, true),
+        };
+        let differences = manifest.identity.differences(identity);
+        if !differences.is_empty() {
+            return Err(Error::OtherRun { path: place.folder, differences });
+        }
+        if complete {
+            place.tidy()?;
+            return Ok(Resumed::Complete(manifest.progress));
+        }
+        // The manifest may have been renamed and its folder not synced: a power failure could still bring
+        // back the one before, whose generation the next pass overwrites.
+        disk::sync_folder(&place.folder)?;
+        Ok(Resumed::Underway(Self { place, manifest, writing: None, kept: true, failed: false, _lock }))
+    }
+
+    /// Removes what earlier runs have left, if anything; OUTPUT stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]; [`Error::Foreign`], then nothing is removed; [`Error::File`].
+    pub fn discard(output: &Path) -> Result<()> {
+        let place = Place::of(output)?;
+        let Some(_lock) = place.enter(false)? else { return Ok(()) };
+        place.contents()?;
+        place.discard()
+    }
+
+    /// What the last commit told, if there was one.
+    #[must_use]
+    pub const fn progress(&self) -> Option<&Progress> {
+        if self.committed() == 0 { None } else { Some(&self.manifest.progress) }
+    }
+
+    /// The number of the last committed generation, 0 for none.
+    #[must_use]
+    pub const fn committed(&self) -> u64 {
+        self.manifest.progress.generation
+    }
+
+    /// Bytes of a generation's file, header included.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.manifest.bytes
+    }
+
+    /// Where a generation stands while it is at hand, for messages.
+    #[must_use]
+    pub fn path(&self, generation: u64) -> PathBuf {
+        self.place.slot(generation)
+    }
+
+    /// The file of a generation: the last committed one for reading, the next for reading and writing.
+    ///
+    /// The next one has its length, its room on disk and its header; its data are whatever was there before.
+    /// Asked for again, the file is opened again, and what was written to it stays.
+    ///
+    /// # Errors
+    /// [`Error::NotAtHand`] for any other generation; [`Error::NoSpace`]: the last generation is as it was;
+    /// [`Error::File`]; [`Error::CommitFailed`].
+    pub fn file(&mut self, generation: u64) -> Result<File> {
+        self.check_usable()?;
+        let path = self.place.slot(generation);
+        let next = Some(generation) == self.committed().checked_add(1);
+        if next && self.writing.is_none() {
+            let slot = disk::create(&path)?;
+            disk::allocate(&slot, &path, self.manifest.bytes, &self.manifest.header)?;
+            disk::sync_folder(&self.place.folder)?;
+            self.writing = Some(slot);
+        }
+        if !next && (generation == 0 || generation != self.committed()) {
+            return Err(self.not_at_hand(generation));
+        }
+        disk::open(&path, next).map_err(|source| Error::File { action: "open", path, source })
+    }
+
+    /// Compares the checksum of a panel of the last generation, as it was read, with what its pass told.
+    ///
+    /// # Errors
+    /// [`Error::Generation`] when they differ: the data were changed since; [`Error::Range`] for a panel that
+    /// the generation has not.
+    pub fn check_panel(&self, panel: usize, found: u64) -> Result<()> {
+        let Progress { generation, panel_rows, ref checksums, .. } = self.manifest.progress;
+        let path = self.place.slot(generation);
+        match checksums.get(panel) {
+            Some(&sum) if sum == found => Ok(()),
+            Some(_) => {
+                let first = panel_rows.saturating_mul(panel as u64);
+                let why = format!("panel {panel}, from row {first} on, is damaged: its checksum differs");
+                Err(Error::Generation { generation, path, why })
+            }
+            None => {
+                let (name, asked) = (path.display().to_string(), (panel as u64).saturating_add(1));
+                Err(Error::Range { name, what: "panels", count: checksums.len() as u64, asked })
+            }
+        }
+    }
+
+    /// Makes the next generation, all of whose data were written, the one that a later run goes on from; on
+    /// return it is on disk.
+    ///
+    /// # Errors
+    /// [`Error::NotAtHand`] when `progress` is not of the generation that was written to. [`Error::File`] for
+    /// data that did not reach the disk: the pass must be done again, from [`file`](Self::file) on; for a
+    /// manifest that could not be written: the commit can be tried again. [`Error::CommitFailed`] from then on
+    /// when the last steps failed and it is open whether the generation is committed.
+    pub fn commit(&mut self, progress: &Progress) -> Result<()> {
+        self.check_usable()?;
+        let generation = progress.generation;
+        let next = Some(generation) == self.committed().checked_add(1);
+        let Some(slot) = self.writing.take_if(|_| next) else { return Err(self.not_at_hand(generation)) };
+        let path = self.place.slot(generation);
+        // After a failed sync the kernel forgets what was not written: a second try would succeed wrongly.
+        disk::sync(&slot, &path)?;
+        check_whole(&path, generation, &self.manifest)?;
+        self.writing = Some(slot);
+        self.replace_manifest(Manifest { progress: progress.clone(), ..self.manifest.clone() })?;
+        self.writing = None;
+        Ok(())
+    }
+
+    /// Gives the last committed generation the name of the output, in place of a file that had it, and removes
+    /// the rest; on return that has reached the disk.
+    ///
+    /// # Errors
+    /// [`Error::Generation`] when nothing was committed. [`Error::File`]: either the output is as it was and
+    /// the run can be resumed to finish, or it is complete and only tidying up failed;
+    /// [`leftover`](Self::leftover) tells.
+    pub fn finish(mut self) -> Result<()> {
+        self.check_usable()?;
+        let generation = self.committed();
+        let path = self.place.slot(generation);
+        if generation == 0 {
+            return Err(Error::Generation { generation: 1, path, why: "it was never committed".into() });
+        }
+        self.replace_manifest(Manifest { finishing: true, ..self.manifest.clone() })?;
+        disk::rename(&path, &self.place.output)?;
+        self.place.tidy()
+    }
+
+    fn replace_manifest(&mut self, manifest: Manifest) -> Result<()> {
+        let part = self.place.part();
+        disk::replace(&disk::create(&part)?, &part, &manifest.encode(&self.place.manifest())?)?;
+        (self.kept, self.failed) = (true, true);
+        disk::rename(&part, &self.place.manifest())?;
+        disk::sync_folder(&self.place.folder)?;
+        self.failed = false;
+        self.manifest = manifest;
+        Ok(())
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        if self.failed { Err(Error::CommitFailed { path: self.place.folder.clone() }) } else { Ok(()) }
+    }
+
+    fn not_at_hand(&self, asked: u64) -> Error {
+        Error::NotAtHand { path: self.place.folder.clone(), asked, committed: self.committed() }
+    }
+}
+
+impl Drop for Generations {
+    fn drop(&mut self) {
+        if !self.kept {
+            // What cannot be removed is found as a leftover.
+            let _ = self.place.discard();
+        }
+    }
+}
+
+fn look(place: &Place) -> Result<Found> {
+    let Some(contents) = place.contents()? else { return Ok(Found::Nothing) };
+    if !contents.manifest {
+        return Ok(if contents.others { Found::Empty } else { Found::Nothing });
+    }
+    let manifest = Manifest::read(&place.manifest())?;
+    let generation = manifest.progress.generation;
+    let slot = place.slot(generation);
+    if manifest.finishing && slot.symlink_metadata().is_err() {
+        check_whole(&place.output, generation, &manifest)?;
+        return Ok(Found::Complete(manifest));
+    }
+    check_whole(&slot, generation, &manifest)?;
+    Ok(Found::Underway(manifest))
+}
+
+/// Whether the file has the length and header of a generation.
+fn check_whole(path: &Path, generation: u64, manifest: &Manifest) -> Result<()> {
+    let wrong = |why| Error::Generation { generation, path: path.to_owned(), why };
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => wrong("it is not there any more".into()),
+        _ => Error::File { action: "read", path: path.to_owned(), source },
+    };
+    let file = disk::open(path, false).map_err(failed)?;
+    let found = file.metadata().map_err(failed)?.len();
+    if found != manifest.bytes {
+        return Err(wrong(format!("it has {found} bytes, not {}", manifest.bytes)));
+    }
+    let mut header = vec![0; manifest.header.len()];
+    file.read_exact_at(&mut header, 0).map_err(failed)?;
+    if header == manifest.header { Ok(()) } else { Err(wrong("its header was changed".into())) }
+}

@@ -1,0 +1,174 @@
+//! The one door to the file system for everything that changes it.
+//!
+//! Each change is named before it is done ([`Change`]): the name makes the error, and the tests' model of a
+//! power failure cuts the sequence of changes anywhere and loses what was not synced.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::Errno;
+
+use crate::{Error, Result};
+
+/// A change of the file system, or a sync of earlier ones.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Change<'a> {
+    MakeFolder(&'a Path),
+    Create(&'a Path),
+    Write(&'a Path),
+    Sync(&'a Path),
+    SyncFolder(&'a Path),
+    /// From, to.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the error names the file by its new name"))]
+    Rename(&'a Path, &'a Path),
+    Remove(&'a Path),
+    RemoveFolder(&'a Path),
+}
+
+impl Change<'_> {
+    /// The error of a change that could not be made.
+    pub(super) fn failed(self, source: io::Error) -> Error {
+        let (action, path) = match self {
+            Self::MakeFolder(path) | Self::Create(path) => ("create", path),
+            Self::Write(path) => ("write", path),
+            Self::Sync(path) | Self::SyncFolder(path) => ("sync", path),
+            Self::Rename(_, to) => ("rename to", to),
+            Self::Remove(path) | Self::RemoveFolder(path) => ("remove", path),
+        };
+        Error::File { action, path: path.to_owned(), source }
+    }
+}
+
+fn make<T>(change: Change<'_>, act: impl FnOnce() -> io::Result<T>) -> Result<T> {
+    #[cfg(test)]
+    super::power::before(change)?;
+    let made = act().map_err(|source| change.failed(source))?;
+    #[cfg(test)]
+    super::power::after(change);
+    Ok(made)
+}
+
+/// Makes a folder for its owner only; one that is there is left alone.
+pub(super) fn make_folder(path: &Path) -> Result<()> {
+    match path.symlink_metadata() {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => return Err(Error::Foreign { path: path.to_owned() }),
+        Err(_) => {}
+    }
+    make(Change::MakeFolder(path), || match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        done => done,
+    })
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    options
+}
+
+/// Opens a file that is there.
+pub(super) fn open(path: &Path, write: bool) -> io::Result<File> {
+    options().write(write).open(path)
+}
+
+/// Opens a file for reading and writing, and makes it if it is not there.
+pub(super) fn create(path: &Path) -> Result<File> {
+    let changed = |source| Change::Create(path).failed(source);
+    match open(path, true) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make(Change::Create(path), || options().write(true).create(true).open(path))
+        }
+        found => found.map_err(changed),
+    }
+}
+
+/// Gives the file `bytes` bytes, of any contents, with their room on disk, and the `header` at its front.
+///
+/// # Errors
+/// [`Error::NoSpace`]; then the file is empty.
+pub(super) fn allocate(file: &File, path: &Path, bytes: u64, header: &[u8]) -> Result<()> {
+    let failed = |source: io::Error| Change::Write(path).failed(source);
+    let found = file.metadata().map_err(failed)?;
+    let needed = bytes.saturating_sub(found.blocks().saturating_mul(512));
+    let free = free_bytes(path).map_err(failed)?;
+    let no_space = |free| Error::NoSpace { path: path.to_owned(), needed, free };
+    if free < needed {
+        return Err(no_space(free));
+    }
+    let allocated = make(Change::Write(path), || {
+        if found.len() > bytes {
+            file.set_len(bytes)?;
+        }
+        let room = match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+            Err(Errno::INVAL) if bytes == 0 => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => rustix::fs::ftruncate(file, bytes),
+            done => done,
+        };
+        match room {
+            Err(full @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
+                file.set_len(0)?;
+                Ok(Err(full))
+            }
+            done => done.map_err(io::Error::from).map(Ok),
+        }
+    })?;
+    match allocated {
+        Ok(()) => make(Change::Write(path), || file.write_all_at(header, 0)),
+        Err(Errno::FBIG) => Err(failed(Errno::FBIG.into())),
+        Err(_) => Err(no_space(free_bytes(path).unwrap_or(free))),
+    }
+}
+
+/// Makes `contents` all that is in the file, and brings it to disk.
+pub(super) fn replace(file: &File, path: &Path, contents: &[u8]) -> Result<()> {
+    make(Change::Write(path), || {
+        file.set_len(0)?;
+        file.write_all_at(contents, 0)
+    })?;
+    make(Change::Sync(path), || file.sync_all())
+}
+
+/// Brings the file's data to disk.
+pub(super) fn sync(file: &File, path: &Path) -> Result<()> {
+    make(Change::Sync(path), || file.sync_data())
+}
+
+/// Brings the names in a folder to disk.
+pub(super) fn sync_folder(path: &Path) -> Result<()> {
+    make(Change::SyncFolder(path), || File::open(path)?.sync_all())
+}
+
+/// Gives the file `from` the name `to`, in place of a file that had it.
+pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
+    make(Change::Rename(from, to), || std::fs::rename(from, to))
+}
+
+/// Removes a file; none is fine too.
+pub(super) fn remove(path: &Path) -> Result<()> {
+    make(Change::Remove(path), || gone(std::fs::remove_file(path)))
+}
+
+/// Removes a folder; none is fine too. Tells whether the folder is gone, rather than not empty.
+pub(super) fn remove_folder(path: &Path) -> Result<bool> {
+    make(Change::RemoveFolder(path), || match std::fs::remove_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+        done => gone(done).map(|()| true),
+    })
+}
+
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// Bytes that the caller may use in the file system of `path`, a file or folder.
+fn free_bytes(path: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(path)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}

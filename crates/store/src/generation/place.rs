@@ -1,0 +1,178 @@
+//! Where a run works: the folder beside the output, its files, and its lock.
+//!
+//! ```text
+//! OUTPUT.syncline/   lock   manifest   manifest.part   generation.0   generation.1
+//! ```
+//!
+//! The lock is a `flock`, so it ends with its process. The lock file goes with the folder: who gets the lock
+//! on a file that is not there any more tries again.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::disk;
+use crate::{Error, Result};
+
+/// A look takes the lock for a moment; who wants to work waits this long for it.
+const TRIES: u32 = 40;
+const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 5 });
+
+/// The folder of a run.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) output: PathBuf,
+    pub(super) folder: PathBuf,
+}
+
+/// Which of a run's files are there.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub(super) manifest: bool,
+    /// Slots and an unfinished manifest.
+    pub(super) others: bool,
+}
+
+impl Place {
+    /// The place of `output`.
+    pub(super) fn of(output: &Path) -> Result<Self> {
+        let not_a_file =
+            || Error::File { action: "create", path: output.to_owned(), source: Errno::ISDIR.into() };
+        let mut name = output.file_name().ok_or_else(not_a_file)?.to_owned();
+        name.push(".syncline");
+        Ok(Self { output: output.to_owned(), folder: output.with_file_name(name) })
+    }
+
+    /// The folder that the output is in.
+    pub(super) fn parent(&self) -> &Path {
+        match self.output.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        }
+    }
+
+    pub(super) fn lock(&self) -> PathBuf {
+        self.folder.join("lock")
+    }
+
+    pub(super) fn manifest(&self) -> PathBuf {
+        self.folder.join("manifest")
+    }
+
+    /// The next manifest, until it is complete.
+    pub(super) fn part(&self) -> PathBuf {
+        self.folder.join("manifest.part")
+    }
+
+    /// Where a generation stands.
+    pub(super) fn slot(&self, generation: u64) -> PathBuf {
+        self.folder.join(if generation.is_multiple_of(2) { "generation.0" } else { "generation.1" })
+    }
+
+    /// What is in the folder; `None` if there is no folder.
+    pub(super) fn contents(&self) -> Result<Option<Contents>> {
+        let failed = |source| Error::File { action: "read", path: self.folder.clone(), source };
+        match self.folder.symlink_metadata() {
+            Ok(found) if found.is_dir() => {}
+            Ok(_) => return Err(Error::Foreign { path: self.folder.clone() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        }
+        let mut contents = Contents::default();
+        for entry in std::fs::read_dir(&self.folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let file = entry.file_type().map_err(failed)?.is_file();
+            match entry.file_name().to_str() {
+                Some("lock") if file => {}
+                Some("manifest") if file => contents.manifest = true,
+                Some("manifest.part" | "generation.0" | "generation.1") if file => contents.others = true,
+                _ => return Err(Error::Foreign { path: entry.path() }),
+            }
+        }
+        Ok(Some(contents))
+    }
+
+    /// Gets the lock, and the folder first if it shall be made; `None` if there is no folder.
+    pub(super) fn enter(&self, create: bool) -> Result<Option<File>> {
+        let path = self.lock();
+        let failed = |source| Error::File { action: "lock", path: path.clone(), source };
+        for _ in 0..TRIES {
+            if create {
+                disk::make_folder(&self.folder)?;
+            }
+            if self.contents()?.is_none() && !create {
+                return Ok(None);
+            }
+            let lock = match disk::create(&path) {
+                // The folder was removed just now, by a run that ended.
+                Err(Error::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => continue,
+                lock => lock?,
+            };
+            match lock.try_lock() {
+                Ok(()) if is_at(&lock, &path) => return Ok(Some(lock)),
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
+            }
+        }
+        Err(Error::Busy { path })
+    }
+
+    /// Holds off runs during a look; `None` if there is no lock to hold.
+    pub(super) fn peek(&self) -> Result<Option<File>> {
+        let path = self.lock();
+        let failed = |source| Error::File { action: "lock", path: path.clone(), source };
+        let lock = match disk::open(&path, false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            lock => lock.map_err(failed)?,
+        };
+        match lock.try_lock_shared() {
+            Ok(()) => Ok(Some(lock)),
+            Err(TryLockError::WouldBlock) => Err(Error::Busy { path }),
+            Err(TryLockError::Error(source)) => Err(failed(source)),
+        }
+    }
+
+    /// Removes all of a run: first what makes it a run, so that no crash in between leaves half of one.
+    pub(super) fn discard(&self) -> Result<()> {
+        disk::remove(&self.manifest())?;
+        disk::sync_folder(&self.folder)?;
+        self.remove_files()?;
+        self.remove_folder()
+    }
+
+    /// Removes all that is left beside a complete output: last what tells that it is complete.
+    pub(super) fn tidy(&self) -> Result<()> {
+        disk::sync_folder(self.parent())?;
+        self.remove_files()?;
+        disk::sync_folder(&self.folder)?;
+        disk::remove(&self.manifest())?;
+        self.remove_folder()
+    }
+
+    fn remove_files(&self) -> Result<()> {
+        [self.part(), self.slot(0), self.slot(1)].iter().try_for_each(|path| disk::remove(path))
+    }
+
+    /// Removes a folder with nothing but a lock in it.
+    pub(super) fn remove_folder(&self) -> Result<()> {
+        disk::remove(&self.lock())?;
+        if !disk::remove_folder(&self.folder)? {
+            // Another run that has entered since is fine, a stranger's file is not.
+            self.contents()?;
+        }
+        disk::sync_folder(self.parent())
+    }
+}
+
+/// Whether `file` is what stands at `path`.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), path.symlink_metadata()) {
+        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+        _ => false,
+    }
+}

@@ -54,9 +54,9 @@
 //! panel by [`check_panel`](Generations::check_panel), any change of its data, each but for one chance in
 //! 2^64. Not detected: an input that was changed and given its old length and time again; a forger.
 //!
-//! Costs: at most two copies of the matrix on disk beside the input (and an old OUTPUT until it is replaced);
-//! a commit syncs twice and a folder once, 10 ms on a disk that has written the data already. The manifest
-//! takes 20 bytes for each panel and iteration.
+//! Costs: at most two copies of the matrix on disk beside the input (and an old OUTPUT until it is replaced).
+//! A commit syncs the slot, the manifest and the folder, once each. The manifest takes about 20 bytes for each
+//! panel and iteration.
 //!
 //! Source: T. S. Pillai et al., "All file systems are not created equal", OSDI 2014, for what may be lost.
 

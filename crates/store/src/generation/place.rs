@@ -124,6 +124,7 @@ impl Place {
 
     /// Holds off runs during a look; `None` if there is no lock to hold.
     pub(super) fn peek(&self) -> Result<Option<File>> {
+        self.contents()?;
         let path = self.lock();
         let failed = |source| Error::File { action: "lock", path: path.clone(), source };
         let lock = match disk::open(&path, false) {

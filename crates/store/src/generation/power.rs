@@ -91,9 +91,9 @@ fn taped(root: &Path, left: usize, act: impl FnOnce()) -> Vec<Event> {
     TAPE.take().unwrap().events
 }
 
-/// Runs `act` and lets the power fail at once: nothing that is dropped can change anything.
-pub(super) fn off(act: impl FnOnce()) {
-    taped(Path::new("/"), 0, act);
+/// Runs `act` with power for so many changes: after them nothing, not even a drop, changes anything.
+pub(super) fn lasting(changes: usize, act: impl FnOnce()) {
+    taped(Path::new("/"), changes, act);
 }
 
 /// What a program does: goes on with what is there, to the end.

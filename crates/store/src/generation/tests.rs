@@ -85,6 +85,44 @@ fn is_busy<T>(tried: &Result<T, Error>) -> bool {
     matches!(tried, Err(Error::Busy { .. }))
 }
 
+/// The steps of a commit: sync, make, write and sync the manifest, rename, sync the folder.
+#[test]
+fn a_commit_that_failed_is_tried_again_only_where_that_is_safe() {
+    for lasts in 0..6 {
+        let folder = folder();
+        let output = folder.path().join("out");
+        let mut run = Generations::create(&output, &identity(), HEADER, contents(1).len() as u64).unwrap();
+        for generation in 1..=2 {
+            run.file(generation).unwrap().write_all_at(&contents(generation)[8..], 8).unwrap();
+            if generation == 1 {
+                run.commit(&progress(1)).unwrap();
+            }
+        }
+        power::lasting(lasts, || assert!(matches!(run.commit(&progress(2)), Err(Error::File { .. }))));
+        assert_eq!(run.committed(), 1);
+        let again = run.commit(&progress(2));
+        match lasts {
+            0 => {
+                assert!(matches!(again, Err(Error::NotAtHand { asked: 2, committed: 1, .. })), "{again:?}");
+                run.file(2).unwrap();
+                run.commit(&progress(2)).unwrap();
+            }
+            1..4 => again.unwrap(),
+            _ => {
+                assert!(matches!(again, Err(Error::CommitFailed { .. })), "{again:?}");
+                assert!(matches!(run.file(1), Err(Error::CommitFailed { .. })));
+                drop(run);
+                let Resumed::Underway(resumed) = Generations::resume(&output, &identity()).unwrap() else {
+                    panic!("nothing there")
+                };
+                run = resumed;
+                assert_eq!(run.committed(), if lasts == 4 { 1 } else { 2 });
+            }
+        }
+        run.finish().unwrap();
+    }
+}
+
 proptest! {
     #[test]
     fn a_run_does_what_its_model_does(steps in steps()) {
@@ -156,7 +194,7 @@ proptest! {
                     live = None;
                     model.files = model.committed > 0;
                 }
-                (Step::Crash, Some(_)) => power::off(|| live = None),
+                (Step::Crash, Some(_)) => power::lasting(0, || live = None),
                 (Step::Write | Step::Commit | Step::Finish | Step::Drop | Step::Crash, None) => {}
             }
             let fine = match Generations::leftover(&output).unwrap() {

@@ -178,6 +178,14 @@ impl Chunk {
         matches!(self.backing, Backing::File(_))
     }
 
+    /// The file, if the bytes are on one.
+    pub(crate) const fn file(&self) -> Option<&File> {
+        match &self.backing {
+            Backing::File(file) => Some(file),
+            Backing::Memory(_) => None,
+        }
+    }
+
     /// Whether the bytes may be written.
     pub fn is_writable(&self) -> bool {
         self.access == Access::ReadWrite

@@ -139,13 +139,14 @@ impl<T: Element> Matrix<T> {
         let file = new.file().try_clone().map_err(failed)?;
         let chunk = Chunk::from_file(file, new.target(), Access::ReadWrite)?;
         check_length::<T>(new.target(), &chunk, expected, shape, layout)?;
-        let mut start = 0;
-        if npy {
-            let header = npy::header(T::TYPE, shape);
-            new.file().write_all_at(&header, 0).map_err(failed)?;
-            start = header.len() as u64;
-        }
-        Self::new(chunk, start, shape, layout)
+        let header = Self::header(npy, shape);
+        new.file().write_all_at(&header, 0).map_err(failed)?;
+        Self::new(chunk, header.len() as u64, shape, layout)
+    }
+
+    /// The bytes before the data in the file that [`create`](Self::create) fills: none if it is not `.npy`.
+    pub fn header(npy: bool, shape: Shape) -> Vec<u8> {
+        if npy { npy::header(T::TYPE, shape) } else { Vec::new() }
     }
 
     /// The bytes of the file that [`create`](Self::create) fills.

@@ -10,9 +10,9 @@
 //! A file that is [held](Matrix::hold) is still a file: it is not lent whole, as that would turn a truncated
 //! file into a SIGBUS far from here.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::{Element, Layout, Matrix, Touch};
+use crate::{DirectFile, Element, Layout, Matrix, Result, Touch};
 
 /// Where the rows of a matrix are: row `i` of `cols` elements begins at byte `start + i * cols * T::BYTES` of
 /// the file at `path`.
@@ -43,6 +43,21 @@ impl<T: Element> Matrix<T> {
     pub fn row_major_file(&self) -> Option<RowMajorFile> {
         let path = self.opened().filter(|_| self.layout() == Layout::RowMajor)?.to_owned();
         Some(RowMajorFile { path, start: self.bytes_of(0..0).start })
+    }
+
+    /// The file of a row-major matrix, opened once more for direct I/O, and the byte of its first element;
+    /// `None` in memory and for other layouts. It is open for writing if the matrix is.
+    ///
+    /// What is written this way is seen through the matrix, too; but not at the same time.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::Error::File).
+    pub fn direct(&self) -> Result<Option<(DirectFile, u64)>> {
+        let Some(file) = self.chunk().file().filter(|_| self.layout() == Layout::RowMajor) else {
+            return Ok(None);
+        };
+        let file = DirectFile::of(file, Path::new(self.chunk().name()), self.chunk().is_writable())?;
+        Ok(Some((file, self.bytes_of(0..0).start)))
     }
 
     /// All elements, row by row, of a row-major matrix on the heap or in shared memory; `None` for others.

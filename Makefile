@@ -9,12 +9,12 @@ export CARGO_TERM_PROGRESS_WHEN ?= auto
 .PHONY: help demo test loom lint bench bench-disk soak build
 
 help:
-	@echo "make demo        sweep over data four times larger than the memory bound, and check every bit"
+	@echo "make demo        20 iterations in one pass over data four times larger than the memory bound; every bit checked"
 	@echo "make test        every test: units, properties, the command, doc examples, models (10 minutes at most)"
 	@echo "make lint        formatting, clippy, documentation, licences"
 	@echo "make bench       the cost of order: empty tasks, and a sweep in memory against the plain loop"
 	@echo "make bench-disk  the papers' case out of core (root, 50 GiB of disk, an hour): see bench/README.md"
-	@echo "make soak        the property tests and models at length (an hour)"
+	@echo "make soak        the property tests, kills and models at length (an hour)"
 
 build:
 	$(CARGO) build --release -p syncline-cli
@@ -45,5 +45,5 @@ bench-disk: build
 	python3 bench/out_of_core.py slow --syncline $(SYNCLINE) --dir target/bench-data
 
 soak:
-	PROPTEST_CASES=20000 $(CARGO) test --release --workspace -- --show-output
+	PROPTEST_CASES=20000 SYNCLINE_KILLS=300 $(CARGO) test --release --workspace -- --show-output
 	LOOM_MAX_PREEMPTIONS=4 $(MAKE) loom

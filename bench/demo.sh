@@ -1,6 +1,7 @@
 #!/bin/sh
-# The main job, small: six matrices of 2048 x 2048 doubles, 192 MiB, swept 20 times inside 48 MiB, and
-# every bit compared with the plain double loop. Usage: demo.sh SYNCLINE
+# The main job, small: six matrices of 2048 x 2048 doubles, 192 MiB, swept 20 times inside 48 MiB: streamed, in
+# as few passes over the data as the memory allows. Every bit is compared with the plain double loop.
+# Usage: demo.sh SYNCLINE
 set -eu
 syncline=$1
 # Beside the program, not in /tmp: that may be memory.

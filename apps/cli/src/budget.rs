@@ -1,18 +1,17 @@
 //! What of the memory bound the sweep may have.
 //!
 //! ```text
-//! bound = what the program holds already + a reserve + tasks of the blocks + the sweep's windows
+//! bound = what the program holds already + a reserve + tasks of the blocks + the sweep's window(s)
 //!         \__ measured: VmRSS ________/   measured    per block or thread    what is left
 //! ```
 //!
-//! Smaller blocks need smaller windows, but more tasks.
-
-use std::sync::Arc;
+//! Smaller blocks need smaller windows, but more tasks. A streamed sweep has one window; its tasks are few.
 
 use syncline_store::{Grid, Matrix};
-use syncline_wave::{Plan, Sweep};
+use syncline_wave::{BlockPlan, Error as WaveError, Real, Runner};
 
 use crate::error::{Error, Result};
+use crate::kernels::{Arrays, How, Runs};
 use crate::system;
 use crate::units::Bytes;
 
@@ -56,46 +55,84 @@ impl Bound {
         }
     }
 
-    /// The sweep with the memory that is left for it, and its plan.
+    /// A sweep in blocks with the memory that is left for it, and its plan.
     ///
     /// Blocks are as the sweep chooses them for the memory that the tasks of such blocks leave; if not even
     /// one fits, as for twice that, and so on, since larger blocks have fewer tasks.
     ///
     /// # Errors
     /// [`Error::Memory`], and what is wrong with the matrices.
-    pub(crate) fn for_sweep<K: Clone, const N: usize>(
+    pub(crate) fn for_blocks<T: Real>(
         self,
-        sweep: &Sweep<K>,
+        runs: &dyn Runs<T>,
+        how: &How,
         threads: bool,
-        field: &Matrix,
-        coefficients: &[Arc<Matrix>; N],
-        result: &Matrix,
-    ) -> Result<(Sweep<K>, Plan)> {
+        arrays: &Arrays<T>,
+        result: &Matrix<T>,
+    ) -> Result<(How, BlockPlan)> {
         let own = own();
         let left = self.bytes.saturating_sub(own);
         let per_block = if threads { PER_BLOCK + PER_THREAD } else { PER_BLOCK };
         let tasks = |grid: &Grid| grid.len() as u64 * per_block;
-        let choice = |memory| match sweep.clone().memory(memory).plan(field, coefficients, result) {
+        let plan = |how: &How| -> Result<BlockPlan> {
+            runs.plan(how, arrays, result)?.blocked().copied().ok_or(Error::Panic)
+        };
+        let choice = |memory| match plan(&How { memory, ..how.clone() }) {
             Ok(plan) => Ok(plan.grid),
-            Err(syncline_wave::Error::Memory { block, .. }) => Ok(Grid::new(field.shape(), block)),
+            Err(Error::Wave(WaveError::Memory { block, .. })) => Ok(Grid::new(arrays.field.shape(), block)),
             Err(other) => Err(other),
         };
         let mut memory = left.saturating_sub(tasks(&choice(left)?)).max(1);
         let mut least: Option<(u64, Grid)> = None;
         loop {
             let grid = choice(memory)?;
-            let sweep = sweep.clone().block(grid.block_size()).memory(left.saturating_sub(tasks(&grid)));
-            let needed = match sweep.plan(field, coefficients, result) {
-                Ok(plan) => return Ok((sweep, plan)),
-                Err(syncline_wave::Error::Memory { window, .. }) => tasks(&grid) + window,
-                Err(other) => return Err(other.into()),
+            let (block, memory_left) = (Some(grid.block_size()), left.saturating_sub(tasks(&grid)));
+            let how = How { block, memory: memory_left, ..how.clone() };
+            let needed = match plan(&how) {
+                Ok(plan) => return Ok((how, plan)),
+                Err(Error::Wave(WaveError::Memory { window, .. })) => tasks(&grid) + window,
+                Err(other) => return Err(other),
             };
             least = least.filter(|(bytes, _)| *bytes <= needed).or(Some((needed, grid)));
             memory = match (memory.checked_mul(2), least) {
                 (Some(twice), _) => twice,
-                (None, Some((needed, grid))) => return Err(self.sweep_too_small(own, N + 1, needed, &grid)),
+                (None, Some((needed, grid))) => {
+                    return Err(self.sweep_too_small(own, arrays.all().count(), needed, &grid));
+                }
                 (None, None) => u64::MAX,
             };
+        }
+    }
+
+    /// A streamed sweep with the memory that is left for it.
+    ///
+    /// # Errors
+    /// [`Error::Memory`], and what is wrong with the matrices.
+    pub(crate) fn for_streamed<T: Real>(
+        self,
+        runs: &dyn Runs<T>,
+        how: &How,
+        arrays: &Arrays<T>,
+    ) -> Result<How> {
+        let threads = match how.runner {
+            Runner::Pool { workers, .. } => workers as u64,
+            _ => 1,
+        };
+        // Those that compute, and two for each panel, which wait for the disk.
+        let own = own() + (threads + 2 * (threads + 2)) * PER_THREAD;
+        let how = How { memory: self.bytes.saturating_sub(own).max(1), ..how.clone() };
+        // The field stands for the result, which is row-major and on file as well.
+        match runs.plan(&how, arrays, &arrays.field) {
+            Ok(_) => Ok(how),
+            Err(WaveError::StreamMemory { depth, needed, .. }) => {
+                let iterations = if depth == 1 { "iteration" } else { "iterations" };
+                let (matrices, cols) = (arrays.all().count(), arrays.field.shape().cols);
+                let piece = format!(
+                    "the window of a pass of {depth} {iterations}, with rows of {cols} from {matrices} matrices, takes"
+                );
+                Err(self.too_small(own, piece, needed))
+            }
+            Err(other) => Err(other.into()),
         }
     }
 

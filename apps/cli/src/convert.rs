@@ -154,7 +154,7 @@ fn common_shape(matrices: &[Source]) -> Result<Shape> {
 fn layout_of(name: &str, shape: Shape, args: &ConvertArgs) -> Layout {
     let layout = args.layout_of_field(shape);
     match name.strip_suffix(".out").unwrap_or(name) {
-        "za" | "u" => layout,
+        "za" | "u" | "score" => layout,
         _ => layout.without_frame(),
     }
 }

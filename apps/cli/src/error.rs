@@ -1,9 +1,12 @@
 //! What can go wrong with a command, in one line each.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::units::Bytes;
+use syncline_store::ElementType;
+use syncline_wave::DescribedError;
+
+use crate::units::{AtLeast, Bytes};
 
 /// The result of everything in this command.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
@@ -17,6 +20,14 @@ pub(crate) enum Error {
     /// A sweep.
     #[error(transparent)]
     Wave(#[from] syncline_wave::Error),
+    /// A description of a kernel that makes no sense.
+    #[error("{}, {}", path.display(), in_one_line(why))]
+    Description {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and where.
+        why: DescribedError,
+    },
     /// The operating system refused something.
     #[error("cannot {what}: {source}")]
     Io {
@@ -39,13 +50,36 @@ pub(crate) enum Error {
         /// Why not.
         why: String,
     },
+    /// An array that two directories have.
+    #[error("the matrix {name} is there twice: {} and {}", one.display(), other.display())]
+    Twice {
+        /// Its name.
+        name: String,
+        /// A file of it.
+        one: PathBuf,
+        /// Another.
+        other: PathBuf,
+    },
+    /// An array that none of several directories has.
+    #[error("there is no matrix {name} in {}; they have {}", list(dirs), names.join(", "))]
+    Nowhere {
+        /// Its name.
+        name: String,
+        /// The directories.
+        dirs: Vec<PathBuf>,
+        /// What is in them.
+        names: Vec<String>,
+    },
+    /// Arrays of two types.
+    #[error("the arrays of a run must have one type of elements, but {}", types(.0))]
+    Types(Vec<(ElementType, Vec<PathBuf>)>),
     /// The room on disk does not suffice for the matrix to compare with.
     #[error("--verify needs room beside the output: {0}")]
     VerifyRoom(syncline_store::Error),
     /// The memory bound does not hold the program and the least piece of work.
     #[error(
         "a memory bound of {bound} ({} bytes) is too small: the program itself takes {own}, and {piece} {needed}; \
-         allow at least {}", bound.0, Bytes(own.0 + needed.0)
+         allow at least {}", bound.0, AtLeast(own.0.saturating_add(needed.0))
     )]
     Memory {
         /// The bound.
@@ -56,6 +90,25 @@ pub(crate) enum Error {
         piece: String,
         /// What that takes.
         needed: Bytes,
+    },
+    /// Something is left of an earlier run, and nothing was said about it.
+    #[error(
+        "{} is left of {what}: give --resume to go on from there, or --force to discard it",
+        folder(output)
+    )]
+    LeftOver {
+        /// The output.
+        output: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// What is left of an earlier run cannot be used.
+    #[error("{why}; --force discards {} and begins anew", folder(output))]
+    Useless {
+        /// The output.
+        output: PathBuf,
+        /// What is wrong with it.
+        why: Box<syncline_store::Error>,
     },
     /// The result is not that of the plain loop.
     #[error("the result (left) differs from {with} (right) at {at}; no output was written")]
@@ -69,19 +122,57 @@ pub(crate) enum Error {
     #[error("the command failed by a fault of its own (a panic)")]
     Panic,
     /// SIGINT, SIGTERM.
-    #[error("interrupted by {}; nothing was written", signal_name(*.0))]
-    Interrupted(u8),
+    #[error("interrupted by {}; {left}", signal_name(*signal))]
+    Interrupted {
+        /// The signal's number.
+        signal: u8,
+        /// What is left of the work.
+        left: String,
+    },
 }
 
 impl Error {
+    /// Interrupted, with nothing left of the work.
+    pub(crate) fn interrupted(signal: u8) -> Self {
+        Self::Interrupted { signal, left: "nothing was written".to_owned() }
+    }
+
     /// The exit code of the process.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Interrupted(signal) => 128 + signal,
+            Self::Interrupted { signal, .. } => 128 + signal,
             _ => 1,
         }
     }
+}
+
+/// Where a run of several passes keeps what it goes on from.
+fn folder(output: &Path) -> String {
+    format!("{}.syncline", output.display())
+}
+
+/// What is wrong, and the line in which it is.
+fn in_one_line(why: &DescribedError) -> String {
+    match why {
+        DescribedError::Text { place, message, .. } => {
+            let (line, column, text) = (place.line, place.column, place.text.trim());
+            format!("line {line}, column {column}: {message}, in: {text}")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn types(all: &[(ElementType, Vec<PathBuf>)]) -> String {
+    let one = |(element, files): &(ElementType, Vec<PathBuf>)| {
+        let verb = if files.len() == 1 { "is" } else { "are" };
+        format!("{} {verb} {element} ({})", list(files), element.descr())
+    };
+    all.iter().map(one).collect::<Vec<_>>().join(", and ")
 }
 
 fn signal_name(signal: u8) -> &'static str {

@@ -4,25 +4,35 @@
 //! |------------|-----------------------------------------------------------------------------|
 //! | `args`     | the command line                                                            |
 //! | `generate` | `syncline gen`: data to try things with                                     |
-//! | `run`      | `syncline run`: the sweep, from directory to output                         |
+//! | `run`      | `syncline run`: the sweep, from directories to output                       |
+//! | `kernels`  | the kernels that have a name, and what is asked of one                      |
+//! | `inputs`   | the arrays: in which directory, of what type                                |
+//! | `executor` | streamed or in blocks                                                       |
 //! | `budget`   | what of the memory bound the sweep may have                                 |
+//! | `progress` | what the bar of a run shows                                                 |
 //! | `output`   | where results may go; several new files at once                             |
 //! | `verify`   | the plain loop, and the comparison with it                                  |
 //! | `convert`  | `syncline convert`: from layout to layout                                   |
+//! | `bench`    | `syncline bench`: the ways of a sweep, raced                                |
 //! | `watch`    | work in a thread of its own, under a progress bar, ended by signals         |
 //! | `summary`  | what a run did, for people and for programs                                 |
 //! | `system`   | what the kernel knows of memory and disk                                    |
-//! | `units`    | sizes, blocks and times, read and written                                   |
+//! | `units`    | sizes, blocks, rates and times, read and written                            |
 //! | `error`    | one line each                                                               |
 //!
 //! Exit codes: 0; 1 for an error; 2 for a wrong command line; 128 + the signal's number when interrupted.
 
 mod args;
+mod bench;
 mod budget;
 mod convert;
 mod error;
+mod executor;
 mod generate;
+mod inputs;
+mod kernels;
 mod output;
+mod progress;
 mod run;
 mod summary;
 mod system;
@@ -35,7 +45,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Args, Command};
+use crate::args::{Args, Bench, Command};
 use crate::error::{Error, Result};
 use crate::watch::Signals;
 
@@ -60,6 +70,7 @@ fn dispatch(args: Args) -> Result<String> {
         Command::Gen(args) => generate::generate(&args, &signals),
         Command::Run(args) => run::run(&args, &signals),
         Command::Convert(args) => convert::convert(&args, &signals),
+        Command::Bench(Bench::Wave(args)) => bench::wave(&args),
     }
 }
 

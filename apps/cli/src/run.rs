@@ -1,49 +1,40 @@
 //! `syncline run`: the sweep, from directory to output.
 //!
 //! ```text
-//! open inputs ─ choose output ─ set disk aside for it (and for --verify) ─ divide the memory
-//!    ─ sweep ─ peak memory taken ─ verify ─ data to disk ─ the output gets its name ─ summary
+//! check the options ─ find the arrays ─ choose output and executor ─ look for leftovers
+//!    ─ streamed:  divide the memory ─ sweep into OUTPUT.syncline ─────────┐
+//!    ─ blocked:   set disk aside ─ divide the memory ─ sweep ─────────────┤
+//!                 peak memory taken ─ verify ─ the output gets its name ──┴─ summary
 //! ```
 
-use std::path::PathBuf;
+mod blocked;
+mod streamed;
+
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
-use indicatif::ProgressBar;
-use syncline_store::{DataDir, Layout, Matrix, NewFile};
-use syncline_wave::{Lk23, Monitor, Plan, PointKernel, Runner, Sor, Sweep};
+use syncline_store::{ElementType, Error as StoreError, Generations, Identity, Layout, Leftover};
+use syncline_wave::{Executor, Lanes, Monitor, Real, Runner};
 
-use crate::args::{Kernel, RunArgs, RunnerKind};
+use crate::args::{RunArgs, RunnerKind};
 use crate::budget::Bound;
 use crate::error::{Error, Result};
-use crate::output::{self, LAYOUT, Output};
-use crate::summary::{Measured, Summary, interior};
-use crate::system;
-use crate::verify::Verification;
-use crate::watch::{self, Signals};
-
-/// The over-relaxation when none is given.
-const OMEGA: f64 = 1.5;
-
-/// The progress bar.
-pub(crate) const BAR: &str = "{prefix} [{bar:30}] {percent:>3} %  {msg}  ETA {eta}";
+use crate::inputs::{Found, Inputs};
+use crate::kernels::{Arrays, How, Kernel, Runs};
+use crate::output::Output;
+use crate::summary::Summary;
+use crate::watch::Signals;
+use crate::{executor, system};
 
 /// Runs a sweep; returns what to print.
 pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<String> {
-    if args.omega.is_some() && args.kernel != Kernel::Sor {
-        return Err(Error::Usage("--omega is for the kernel sor only".to_owned()));
-    }
-    let sor = match args.kernel {
-        Kernel::Sor => Sor::new(args.omega.unwrap_or(OMEGA))?,
-        _ => Sor::gauss_seidel(),
-    };
-    let dir = DataDir::open(&args.dir)?;
-    let summary = match args.kernel {
-        Kernel::Lk23 => Job::open(args, dir, "za", Lk23::COEFFICIENTS)?.run(Lk23, signals),
-        _ if dir.names().iter().any(|name| name == "f") => {
-            Job::open(args, dir, "u", ["f"])?.run::<Sor>(sor, signals)
-        }
-        _ => Job::open(args, dir, "u", [])?.run::<Sor>(sor, signals),
+    executor::check(args)?;
+    let inputs = Inputs::open(&args.dir, &args.also)?;
+    let kernel = Kernel::choose(args, |name| inputs.has(name))?;
+    let found = inputs.find(&kernel)?;
+    let summary = match found.element {
+        ElementType::Float64 => Job::<f64>::open(args, &kernel, kernel.runs.clone(), &found)?.run(signals),
+        ElementType::Float32 => Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found)?.run(signals),
     }?;
     match args.json {
         false => Ok(summary.to_string()),
@@ -53,148 +44,123 @@ pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<String> {
 }
 
 /// A sweep over the matrices of a directory.
-struct Job<'a, const N: usize> {
+struct Job<'a, T: Real> {
     args: &'a RunArgs,
-    dir: DataDir,
-    names: (&'static str, [&'static str; N]),
-    matrices: Matrices<N>,
+    kernel: &'a Kernel,
+    runs: Arc<dyn Runs<T>>,
+    found: &'a Found<'a>,
+    arrays: Arrays<T>,
     output: Output,
+    /// Of the output.
     layout: Layout,
+    bound: Bound,
+    monitor: Arc<Monitor>,
 }
 
-/// The field and the coefficients.
-type Matrices<const N: usize> = (Arc<Matrix>, [Arc<Matrix>; N]);
-
-/// Opens the matrices `names`, without mapping anything.
-fn open<const N: usize>(dir: &DataDir, names: (&str, [&str; N])) -> Result<Matrices<N>> {
-    let field = Arc::new(dir.matrix(names.0)?);
-    let mut coefficients = [const { None }; N];
-    for (slot, name) in coefficients.iter_mut().zip(names.1) {
-        *slot = Some(Arc::new(dir.matrix(name)?));
-    }
-    // Every slot was filled; the field stands for none.
-    Ok((Arc::clone(&field), coefficients.map(|slot| slot.unwrap_or_else(|| Arc::clone(&field)))))
+/// Where a run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// At the input.
+    Input,
+    /// After so many iterations of an earlier run.
+    After(u64),
+    /// It is complete.
+    Complete,
 }
 
-impl<'a, const N: usize> Job<'a, N> {
+impl<'a, T: Real> Job<'a, T> {
     fn open(
         args: &'a RunArgs,
-        dir: DataDir,
-        field: &'static str,
-        coefficients: [&'static str; N],
+        kernel: &'a Kernel,
+        runs: Arc<dyn Runs<T>>,
+        found: &'a Found<'a>,
     ) -> Result<Self> {
-        let names = (field, coefficients);
-        let matrices = open(&dir, names)?;
-        let mut inputs: Vec<PathBuf> = [field].into_iter().chain(coefficients).map(|n| dir.file(n)).collect();
-        inputs.extend(dir.is_raw().then(|| dir.path().join(LAYOUT)));
-        let output = Output::choose(args.output.as_deref(), &dir, field, &inputs)?;
-        let layout = if output.npy { Layout::RowMajor } else { matrices.0.layout() };
-        Ok(Self { args, dir, names, matrices, output, layout })
+        let arrays = found.open::<T>()?;
+        let home = found.home().ok_or(Error::Panic)?;
+        let output = Output::choose(args.output.as_deref(), home, &kernel.field, &found.files())?;
+        let layout = if output.npy { Layout::RowMajor } else { arrays.field.layout() };
+        let (bound, monitor) = (Bound::new(args.memory), Arc::new(Monitor::new()));
+        Ok(Self { args, kernel, runs, found, arrays, output, layout, bound, monitor })
     }
 
-    fn run<K>(self, kernel: K, signals: &Signals) -> Result<Summary>
-    where
-        K: PointKernel<N> + Copy + 'static,
-    {
-        let (field, coefficients) = &self.matrices;
-        let shape = field.shape();
-        let new = NewFile::create(
-            &self.output.path,
-            Matrix::<f64>::file_bytes(self.output.npy, shape, self.layout)?,
-        )?;
-        let result = Matrix::create(&new, self.output.npy, shape, self.layout)?;
-        let order = self.args.order.into();
-        let room =
-            self.args.verify.then(|| Verification::reserve(&self.output.path, shape, order)).transpose()?;
+    fn run(self, signals: &Signals) -> Result<Summary> {
+        match executor::choose(self.args, &self.arrays, self.layout)? {
+            Executor::Blocked => self.run_blocked(signals),
+            _ => self.run_streamed(signals),
+        }
+    }
 
-        let monitor = Arc::new(Monitor::new());
-        let bound = Bound::new(self.args.memory);
-        let threads = self.args.runner == RunnerKind::Threads;
-        let (sweep, plan) =
-            bound.for_sweep(&self.sweep(kernel, &monitor), threads, field, coefficients, &result)?;
-
-        let bar = watch::bar(BAR).with_prefix("starting");
-        let mut progress = Progress { monitor, plan, start: None };
-        let (field, coefficients) = self.matrices;
-        let disk = system::disk();
-        let start = Instant::now();
-        let (result, report) = watch::watch(
-            signals,
-            &bar,
-            |bar| progress.show(bar),
-            move || Ok(sweep.run(&field, &coefficients, result)?),
-        )?;
-        let time = start.elapsed();
-        let peak_rss = system::peak_resident();
-        let moved =
-            |(old, new): ((u64, u64), (u64, u64))| (new.0.saturating_sub(old.0), new.1.saturating_sub(old.1));
-        let disk = disk.zip(system::disk()).map(moved);
-        // The inputs went with the sweep: so nothing is held in memory any more.
-        drop(result);
-        let verified = match room {
-            None => None,
-            Some(room) => {
-                let matrices = open(&self.dir, self.names)?;
-                let result = Matrix::create(&new, self.output.npy, shape, self.layout)?;
-                Some(room.compare(kernel, matrices, result, &report, bound, signals)?)
+    /// Looks at what an earlier run has left.
+    ///
+    /// # Errors
+    /// [`Error::LeftOver`] when there is something and nothing was said about it.
+    fn start(&self) -> Result<Start> {
+        let RunArgs { resume, force, .. } = *self.args;
+        let output = self.output.path.clone();
+        let refuse = |what: String| Err(Error::LeftOver { output: output.clone(), what });
+        match Generations::leftover(&output)? {
+            Leftover::Nothing => {
+                // Killed at its very beginning or end, a run leaves an empty folder, which this removes.
+                Generations::resume(&output, &Identity::default())?;
+                Ok(if resume && output.exists() { Start::Complete } else { Start::Input })
             }
-        };
-        let start = Instant::now();
-        output::sync(std::slice::from_ref(&new), signals)?;
-        new.commit()?;
-        let sync_time = start.elapsed();
-        let measured = Measured { time, sync_time, peak_rss, disk, bound, verified };
-        Ok(Summary::new(self.args, self.layout, &self.output, &report, &measured))
+            Leftover::Busy => {
+                let lock = format!("{}.syncline/lock", output.display()).into();
+                Err(Error::Store(StoreError::Busy { path: lock }))
+            }
+            _ if force => Ok(Start::Input),
+            Leftover::Empty if resume => Ok(Start::Input),
+            Leftover::Resumable(progress) if resume => Ok(Start::After(progress.iterations)),
+            Leftover::Complete(_) if resume => Ok(Start::Complete),
+            Leftover::Damaged(why) => Err(Error::Useless { output, why: why.into() }),
+            Leftover::Empty => refuse("a run that ended in its first pass".to_owned()),
+            Leftover::Resumable(progress) => {
+                let (done, all) = (progress.iterations, self.args.iterations);
+                refuse(format!("a run that ended after {done} iterations of {all}"))
+            }
+            Leftover::Complete(_) => refuse("a run that had only this folder still to remove".to_owned()),
+            _ => refuse("something unknown".to_owned()),
+        }
     }
 
-    fn sweep<K>(&self, kernel: K, monitor: &Arc<Monitor>) -> Sweep<K> {
+    /// The sweep, without a memory bound.
+    fn how(&self, executor: Executor) -> How {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let runner = match self.args.runner {
-            RunnerKind::Pool => Runner::pool(self.args.threads.map_or_else(cores, |n| n as usize)),
-            RunnerKind::Threads => Runner::Threads,
+            Some(RunnerKind::Threads) => Runner::Threads,
+            _ => Runner::pool(self.args.threads.map_or_else(cores, |n| n as usize)),
         };
-        let mut sweep = Sweep::new(kernel)
-            .iterations(self.args.iterations)
-            .order(self.args.order.into())
-            .runner(runner)
-            .monitor(Arc::clone(monitor));
-        if let Some(tolerance) = self.args.until {
-            sweep = sweep.until(tolerance);
-        }
-        match self.args.block {
-            Some(block) => sweep.block(block),
-            None => sweep,
+        How {
+            iterations: self.args.iterations,
+            until: self.args.until,
+            exact_stop: self.args.exact_stop,
+            order: self.args.order.into(),
+            runner,
+            executor,
+            depth: self.args.depth,
+            lanes: self.args.lanes.map_or_else(Lanes::best, Lanes::from),
+            block: self.args.block,
+            memory: u64::MAX,
+            monitor: Arc::clone(&self.monitor),
         }
     }
 }
 
-/// What the bar shows.
-struct Progress {
-    monitor: Arc<Monitor>,
-    plan: Plan,
-    /// When the first block was seen to be under way.
-    start: Option<Instant>,
+/// What is measured during a sweep.
+struct Meter {
+    start: std::time::Instant,
+    disk: Option<(u64, u64)>,
 }
 
-impl Progress {
-    fn show(&mut self, bar: &ProgressBar) {
-        let (done, total) = (self.monitor.done(), self.monitor.total());
-        if total == 0 {
-            // Matrices that fit are being read.
-            bar.tick();
-            return;
-        }
-        let blocks = (self.plan.grid.len() as u64).max(1);
-        let start = *self.start.get_or_insert_with(|| {
-            bar.set_length(total);
-            bar.reset_eta();
-            Instant::now()
-        });
-        bar.set_prefix(format!("iteration {}/{}", (done / blocks + 1).min(total / blocks), total / blocks));
-        let points = done as f64 / blocks as f64 * interior(self.plan.grid.shape()) as f64;
-        if points > 0.0 {
-            bar.set_message(format!("{:.2} ns/element", start.elapsed().as_secs_f64() * 1e9 / points));
-        }
-        bar.set_position(done);
+impl Meter {
+    fn start() -> Self {
+        Self { disk: system::disk(), start: std::time::Instant::now() }
+    }
+
+    /// The time, and the bytes read and written by the disk.
+    fn stop(self) -> (Duration, Option<(u64, u64)>) {
+        let moved =
+            |(old, new): ((u64, u64), (u64, u64))| (new.0.saturating_sub(old.0), new.1.saturating_sub(old.1));
+        (self.start.elapsed(), self.disk.zip(system::disk()).map(moved))
     }
 }

@@ -1,16 +1,26 @@
 //! What a run did, for people and for programs.
 
-use std::fmt;
+mod text;
+
 use std::time::Duration;
 
 use serde::Serialize;
-use syncline_store::{Layout, Shape};
-use syncline_wave::Report;
+use syncline_store::{ElementType, Layout, Shape};
+use syncline_wave::{BlockPlan, Lanes, Plan, Report, StreamPlan, Times};
 
-use crate::args::{BlockOrder, Kernel, RunArgs, RunnerKind};
+use crate::args::{BlockOrder, ExecutorKind, RunArgs, RunnerKind};
 use crate::budget::Bound;
+use crate::kernels::Kernel;
 use crate::output::Output;
-use crate::units::{Bytes, Time, rate};
+
+/// What was asked for.
+pub(crate) struct Asked<'a> {
+    pub(crate) args: &'a RunArgs,
+    pub(crate) kernel: &'a Kernel,
+    pub(crate) element: ElementType,
+    pub(crate) shape: Shape,
+    pub(crate) output: &'a Output,
+}
 
 /// What was measured around the sweep.
 #[derive(Clone, Copy, Debug)]
@@ -30,30 +40,40 @@ pub(crate) struct Measured {
 }
 
 /// What a run did. The JSON object; its members are explained in `syncline run --help`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Summary {
-    kernel: Kernel,
-    order: BlockOrder,
-    runner: RunnerKind,
+    kernel: String,
+    dtype: &'static str,
+    order: Option<BlockOrder>,
+    executor: Option<ExecutorKind>,
     layout: String,
     rows: usize,
     cols: usize,
-    block: [usize; 2],
-    blocks: usize,
-    iterations: u64,
-    seconds: f64,
-    sync_seconds: f64,
+    iterations: Option<u64>,
+    complete_already: bool,
+    resumed: Option<u64>,
+    passes: Option<u64>,
+    depth: Option<u64>,
+    lanes: Option<String>,
+    threads: Option<u64>,
+    runner: Option<RunnerKind>,
+    block: Option<[usize; 2]>,
+    blocks: Option<usize>,
+    seconds: Option<f64>,
+    sync_seconds: Option<f64>,
     ns_per_element: Option<f64>,
-    bytes_read: u64,
-    bytes_written: u64,
+    bytes_read: Option<u64>,
+    bytes_written: Option<u64>,
     disk_read: Option<u64>,
     disk_written: Option<u64>,
+    times: Option<Seconds>,
     peak_rss: Option<u64>,
-    memory: u64,
-    held: bool,
-    window: u64,
-    windows: u64,
-    threads: u64,
+    memory: Option<u64>,
+    window: Option<u64>,
+    windows: Option<u64>,
+    panels: Option<usize>,
+    panel_rows: Option<usize>,
+    held: Option<bool>,
     residual: Option<f64>,
     converged_at: Option<u64>,
     verified: Option<bool>,
@@ -61,7 +81,31 @@ pub(crate) struct Summary {
     #[serde(skip)]
     tolerance: Option<f64>,
     #[serde(skip)]
-    measured: Measured,
+    verified_with: Option<&'static str>,
+}
+
+/// Where the time went, of all threads together.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Seconds {
+    update: f64,
+    pack: f64,
+    wait: f64,
+    read: f64,
+    write: f64,
+    checksums: f64,
+}
+
+impl From<Times> for Seconds {
+    fn from(times: Times) -> Self {
+        Self {
+            update: times.update.as_secs_f64(),
+            pack: times.pack.as_secs_f64(),
+            wait: times.wait.as_secs_f64(),
+            read: times.read.as_secs_f64(),
+            write: times.write.as_secs_f64(),
+            checksums: times.check.as_secs_f64(),
+        }
+    }
 }
 
 /// Points that a sweep updates in each iteration.
@@ -70,113 +114,86 @@ pub(crate) const fn interior(shape: Shape) -> usize {
 }
 
 impl Summary {
-    /// Brings together what was asked, what was done and what was measured.
-    pub(crate) fn new(
-        args: &RunArgs,
-        layout: Layout,
-        output: &Output,
-        report: &Report,
-        measured: &Measured,
-    ) -> Self {
-        let grid = report.plan.grid;
-        let shape = grid.shape();
-        let updates = interior(shape) as f64 * report.iterations as f64;
-        let seconds = measured.time.as_secs_f64();
+    /// Of a run that had nothing to do.
+    pub(crate) fn complete(asked: &Asked<'_>, layout: Layout) -> Self {
         Self {
-            kernel: args.kernel,
-            order: args.order,
-            runner: args.runner,
+            kernel: asked.kernel.name.clone(),
+            dtype: asked.element.name(),
             layout: layout.to_string(),
-            rows: shape.rows,
-            cols: shape.cols,
-            block: [grid.block_size().rows, grid.block_size().cols],
-            blocks: grid.len(),
-            iterations: report.iterations,
-            seconds,
-            sync_seconds: measured.sync_time.as_secs_f64(),
+            rows: asked.shape.rows,
+            cols: asked.shape.cols,
+            complete_already: true,
+            output: asked.output.path.display().to_string(),
+            ..Self::default()
+        }
+    }
+
+    /// Brings together what was asked, what was done and what was measured.
+    pub(crate) fn new(asked: &Asked<'_>, layout: Layout, report: &Report, measured: &Measured) -> Self {
+        let args = asked.args;
+        let updates = interior(asked.shape) as f64 * report.iterations.saturating_sub(report.resumed) as f64;
+        let seconds = measured.time.as_secs_f64();
+        let summary = Self {
+            order: Some(args.order),
+            iterations: Some(report.iterations),
+            complete_already: false,
+            resumed: args.resume.then_some(report.resumed),
+            passes: Some(report.passes),
+            lanes: Some(args.lanes.map_or_else(Lanes::best, Lanes::from).to_string()),
+            threads: Some(report.processors),
+            seconds: Some(seconds),
+            sync_seconds: Some(measured.sync_time.as_secs_f64()),
             ns_per_element: (updates > 0.0).then(|| seconds * 1e9 / updates),
-            bytes_read: report.bytes_read,
-            bytes_written: report.bytes_written,
+            bytes_read: Some(report.bytes_read),
+            bytes_written: Some(report.bytes_written),
             disk_read: measured.disk.map(|disk| disk.0),
             disk_written: measured.disk.map(|disk| disk.1),
+            times: report.times.map(Seconds::from),
             peak_rss: measured.peak_rss,
-            memory: measured.bound.bytes(),
-            held: report.plan.held,
-            window: report.plan.window,
-            windows: report.plan.windows.min(grid.len() as u64),
-            threads: match args.runner {
-                RunnerKind::Threads if report.iterations > 0 => grid.len() as u64,
-                _ => report.processors,
-            },
+            memory: Some(measured.bound.bytes()),
             residual: report.residuals.last().copied(),
             converged_at: report.converged.map(|iteration| iteration + 1),
             verified: measured.verified.map(|_| true),
-            output: output.path.display().to_string(),
             tolerance: args.until,
-            measured: *measured,
-        }
-    }
-}
-
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rows, cols, block: [block_rows, block_cols], blocks, .. } = self;
-        let Measured { time, sync_time, bound, verified, .. } = self.measured;
-        let (kernel, order) = (name(&self.kernel), name(&self.order));
-        writeln!(
-            f,
-            "{kernel:<13}{rows} x {cols}, {} blocks of {block_rows} x {block_cols}, order {order}",
-            blocks
-        )?;
-        write!(f, "iterations   {}", self.iterations)?;
-        match (self.tolerance, self.converged_at, self.residual) {
-            (Some(tolerance), Some(at), _) => {
-                writeln!(f, "; no point changed by more than {tolerance:e} in iteration {at}")?;
-            }
-            (Some(tolerance), None, Some(residual)) => {
-                writeln!(f, "; not converged: changes of up to {residual:e} in the last, not {tolerance:e}")?;
-            }
-            _ => writeln!(f)?,
-        }
-        write!(f, "time         {} on {} thread{}", Time(time), self.threads, plural(self.threads))?;
-        match self.ns_per_element {
-            Some(ns) => writeln!(f, ", {ns:.2} ns/element")?,
-            None => writeln!(f)?,
-        }
-        let traffic = |bytes| match bytes {
-            0 => "nothing".to_owned(),
-            _ => format!("{} ({}/s)", Bytes(bytes), rate(bytes, time)),
+            verified_with: measured.verified,
+            ..Self::complete(asked, layout)
         };
-        writeln!(
-            f,
-            "mapped       read {}, written {}",
-            traffic(self.bytes_read),
-            traffic(self.bytes_written)
-        )?;
-        if let (Some(read), Some(written)) = (self.disk_read, self.disk_written) {
-            writeln!(f, "disk         read {}, written {}", traffic(read), traffic(written))?;
+        match &report.plan {
+            Plan::Blocked(plan) => summary.in_blocks(args, plan),
+            Plan::Streamed(plan) => summary.streamed(plan),
+            _ => summary,
         }
-        if let Some(peak) = self.peak_rss {
-            write!(f, "memory       {} at most, of {} allowed; ", Bytes(peak), Bytes(bound.bytes()))?;
-            match self.held {
-                true => writeln!(f, "all matrices held")?,
-                false => writeln!(f, "up to {} of {blocks} blocks at once", self.windows)?,
-            }
-        }
-        match verified {
-            Some(with) => writeln!(f, "verified     bit for bit against {with}")?,
-            None => writeln!(f, "verified     no")?,
-        }
-        let path = &self.output;
-        write!(f, "output       {path}, {}, on disk after {} more", self.layout, Time(sync_time))
     }
-}
 
-fn plural(n: u64) -> &'static str {
-    if n == 1 { "" } else { "s" }
-}
+    fn in_blocks(self, args: &RunArgs, plan: &BlockPlan) -> Self {
+        let grid = plan.grid;
+        let runner = args.runner.unwrap_or(RunnerKind::Pool);
+        Self {
+            executor: Some(ExecutorKind::Blocked),
+            runner: Some(runner),
+            block: Some([grid.block_size().rows, grid.block_size().cols]),
+            blocks: Some(grid.len()),
+            threads: match runner {
+                RunnerKind::Threads if self.iterations > Some(0) => Some(grid.len() as u64),
+                _ => self.threads,
+            },
+            held: Some(plan.held),
+            window: Some(plan.window),
+            windows: Some(plan.windows.min(grid.len() as u64)),
+            ..self
+        }
+    }
 
-/// The name of an option's value.
-fn name(value: &impl clap::ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    fn streamed(self, plan: &StreamPlan) -> Self {
+        Self {
+            executor: Some(ExecutorKind::Streamed),
+            depth: Some(plan.depth),
+            lanes: Some(plan.lanes.to_string()),
+            window: Some(plan.memory),
+            windows: Some(1),
+            panels: Some(plan.panels),
+            panel_rows: Some(plan.rows),
+            ..self
+        }
+    }
 }

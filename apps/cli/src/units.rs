@@ -28,6 +28,36 @@ fn write_value(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Resul
     write!(f, "{value:.digits$} {unit}")
 }
 
+/// Bytes that are to be allowed, rounded up; with a little for what differs from run to run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtLeast(pub(crate) u64);
+
+impl fmt::Display for AtLeast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// What a run's libraries, stacks and allocator take, sometimes more and sometimes less.
+        const MORE: u64 = 384 << 10;
+        let tenths = (self.0.saturating_add(MORE) as f64 / (1 << 20) as f64 * 10.0).ceil();
+        write!(f, "{:.1} MiB", tenths / 10.0)
+    }
+}
+
+/// A number of things per second, with a unit that is a power of 1000.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate(pub(crate) f64);
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut value = self.0;
+        for unit in ["", " k", " M"] {
+            if value < 999.95 {
+                return write!(f, "{value:.1}{unit}");
+            }
+            value /= 1000.0;
+        }
+        write!(f, "{value:.1} G")
+    }
+}
+
 /// Bytes per second over a time; no less than a nanosecond, so that it is a number.
 pub(crate) fn rate(bytes: u64, time: Duration) -> Bytes {
     Bytes((bytes as f64 / time.as_secs_f64().max(1e-9)) as u64)
@@ -135,6 +165,10 @@ mod tests {
             assert_eq!(Bytes(bytes).to_string(), text);
         }
         assert_eq!(Bytes(u64::MAX).to_string(), "16777216.0 TiB");
+        let rates = [(0.0, "0.0"), (999.0, "999.0"), (1_500.0, "1.5 k"), (2e9, "2.0 G"), (3e12, "3000.0 G")];
+        for (rate, text) in rates {
+            assert_eq!(Rate(rate).to_string(), text);
+        }
         let times = [(5, "5.0 ms"), (1_234, "1.23 s"), (61_000, "61.0 s"), (125_000, "2 min 05 s")];
         for (millis, text) in times {
             assert_eq!(Time(Duration::from_millis(millis)).to_string(), text);
@@ -142,6 +176,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_to_be_allowed_is_never_less(bytes in 0_u64..1 << 50) {
+            let shown = AtLeast(bytes).to_string().replace(' ', "");
+            prop_assert!((bytes..=bytes + (1 << 20)).contains(&parse_size(&shown).unwrap()));
+        }
+
         #[test]
         fn no_text_makes_the_parsers_panic(text in "\\PC*") {
             let _ = (parse_size(&text), parse_block(&text));

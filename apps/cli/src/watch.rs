@@ -7,14 +7,15 @@
 //! ```
 //!
 //! An interrupted worker is not waited for: it may be in the middle of a block of a slow disk. It can do no
-//! harm, as it writes nothing but files that have no name yet, and ends with the process.
+//! harm, as it writes nothing but files that have no name yet, and ends with the process. One that has such
+//! files itself, or gives them their names, is told to end and given a little time ([`attend`]).
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -23,6 +24,9 @@ use crate::error::{Error, Result};
 
 /// How often the bar moves and signals are looked for.
 const TICK: Duration = Duration::from_millis(50);
+
+/// How long work that is to end may take to do so: a slow disk's panel of rows.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The signals that end a command.
 #[derive(Debug)]
@@ -39,12 +43,20 @@ impl Signals {
         Ok(Self(caught))
     }
 
-    fn check(&self) -> Result<()> {
+    /// The signal that was caught, if any.
+    fn caught(&self) -> Option<u8> {
         // Relaxed: the number is all that is communicated.
-        match self.0.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            signal => Err(Error::Interrupted(signal as u8)),
-        }
+        Some(self.0.load(Ordering::Relaxed) as u8).filter(|&signal| signal > 0)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.caught().map_or(Ok(()), |signal| Err(Error::interrupted(signal)))
+    }
+
+    /// Takes the signal that was caught, so that the next one can be told from it.
+    fn take(&self) -> Option<u8> {
+        // Relaxed: as above.
+        Some(self.0.swap(0, Ordering::Relaxed) as u8).filter(|&signal| signal > 0)
     }
 }
 
@@ -76,17 +88,12 @@ pub(crate) fn watch<T: Send + 'static>(
     mut look: impl FnMut(&ProgressBar),
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let failed = |source: io::Error| Error::Io { what: "start a thread".to_owned(), source };
-    let (sender, receiver) = mpsc::channel();
-    // The main thread is not there any more after a signal; then nobody wants the result.
-    let worker = move || drop(sender.send(work()));
-    thread::Builder::new().name("work".to_owned()).spawn(worker).map_err(failed)?;
+    let receiver = start(work)?;
     let result = loop {
-        match receiver.recv_timeout(TICK) {
-            Ok(result) => break result,
-            Err(RecvTimeoutError::Disconnected) => break Err(Error::Panic),
-            Err(RecvTimeoutError::Timeout) => look(bar),
+        if let Some(result) = wait(&receiver) {
+            break result;
         }
+        look(bar);
         if let Err(interrupted) = signals.check() {
             break Err(interrupted);
         }
@@ -94,6 +101,70 @@ pub(crate) fn watch<T: Send + 'static>(
     bar.finish_and_clear();
     // One that came at the very end still counts: nothing has its name yet.
     signals.check().and(result)
+}
+
+/// What came of work that a signal does not cut off.
+#[derive(Debug)]
+pub(crate) struct Attended<T> {
+    /// Its result; `None` if it did not end in time after a signal, or there was a second one.
+    pub(crate) result: Option<Result<T>>,
+    /// The first signal.
+    pub(crate) signal: Option<u8>,
+}
+
+/// As [`watch`], but after a signal calls `cancel` and waits for the work to end by itself, [`PATIENCE`] long.
+///
+/// # Errors
+/// When no thread can be started.
+pub(crate) fn attend<T: Send + 'static>(
+    signals: &Signals,
+    bar: &ProgressBar,
+    mut look: impl FnMut(&ProgressBar),
+    cancel: impl FnOnce(),
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<Attended<T>> {
+    let receiver = start(work)?;
+    let (mut first, mut cancel) = (None, Some(cancel));
+    let attended = loop {
+        if let Some(result) = wait(&receiver) {
+            let signal = first.map(|(signal, _)| signal).or_else(|| signals.take());
+            break Attended { result: Some(result), signal };
+        }
+        look(bar);
+        match (first, signals.take()) {
+            (None, None) => {}
+            (None, Some(signal)) => {
+                first = Some((signal, Instant::now()));
+                cancel.take().into_iter().for_each(|cancel| cancel());
+                bar.set_prefix("ending");
+            }
+            (Some((_, since)), None) if since.elapsed() < PATIENCE => {}
+            (Some((signal, _)), _) => break Attended { result: None, signal: Some(signal) },
+        }
+    };
+    bar.finish_and_clear();
+    Ok(attended)
+}
+
+/// Starts the work; its result comes through the channel.
+fn start<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<Receiver<Result<T>>> {
+    let failed = |source: io::Error| Error::Io { what: "start a thread".to_owned(), source };
+    let (sender, receiver) = mpsc::channel();
+    // The main thread is not there any more after a signal; then nobody wants the result.
+    let worker = move || drop(sender.send(work()));
+    thread::Builder::new().name("work".to_owned()).spawn(worker).map_err(failed)?;
+    Ok(receiver)
+}
+
+/// Waits for a tick, or for the result.
+fn wait<T>(receiver: &Receiver<Result<T>>) -> Option<Result<T>> {
+    match receiver.recv_timeout(TICK) {
+        Ok(result) => Some(result),
+        Err(RecvTimeoutError::Disconnected) => Some(Err(Error::Panic)),
+        Err(RecvTimeoutError::Timeout) => None,
+    }
 }
 
 #[cfg(test)]
@@ -126,13 +197,37 @@ mod tests {
         let (keep, never) = mpsc::channel::<()>();
         let look = move |_: &ProgressBar| caught.store(15, Ordering::Relaxed);
         let result = watch(&signals, &hidden(), look, move || Ok(never.recv().is_ok()));
-        assert!(matches!(result, Err(Error::Interrupted(15))));
+        assert!(matches!(result, Err(Error::Interrupted { signal: 15, .. })));
+        drop(keep);
+    }
+
+    #[test]
+    fn work_that_is_cancelled_may_end() {
+        let signals = Signals(Arc::default());
+        let mut caught = Some(Arc::clone(&signals.0));
+        let (cancel, cancelled) = mpsc::channel::<()>();
+        let look = move |_: &ProgressBar| {
+            caught.take().into_iter().for_each(|caught| caught.store(2, Ordering::Relaxed));
+        };
+        let cancel = move || drop(cancel);
+        let ended = attend(&signals, &hidden(), look, cancel, move || Ok(cancelled.recv().is_err())).unwrap();
+        assert!(matches!(ended, Attended { result: Some(Ok(true)), signal: Some(2) }));
+    }
+
+    #[test]
+    fn a_second_signal_ends_the_wait_for_the_end() {
+        let signals = Signals(Arc::default());
+        let caught = Arc::clone(&signals.0);
+        let (keep, never) = mpsc::channel::<()>();
+        let look = move |_: &ProgressBar| caught.store(15, Ordering::Relaxed);
+        let ended = attend(&signals, &hidden(), look, || (), move || Ok(never.recv().is_ok())).unwrap();
+        assert!(matches!(ended, Attended { result: None, signal: Some(15) }));
         drop(keep);
     }
 
     #[test]
     fn the_templates_are_understood() {
-        assert!(ProgressStyle::with_template(crate::run::BAR).is_ok());
+        assert!(ProgressStyle::with_template(crate::progress::BAR).is_ok());
         bar_of_bytes("x").finish_and_clear();
     }
 }

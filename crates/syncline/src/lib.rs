@@ -8,7 +8,7 @@
 //! |-------------|----------------------------------------------------------------------|
 //! | [`wave`]    | sweeps over matrices larger than memory                              |
 //! | [`overlay`] | ordered read-write locks: locations, handles, tasks, runners         |
-//! | [`store`]   | matrices on disk and in memory: layouts, `.npy`, conversion          |
+//! | [`store`]   | matrices on disk and in memory: layouts, `.npy`, direct I/O          |
 //! | [`memory`]  | segments of memory; who is alive                                     |
 //! | [`signal`]  | the monotone word that everything waits on                           |
 //! | [`trace`]   | events in per-thread rings                                           |
@@ -20,7 +20,7 @@ pub use syncline_store as store;
 pub use syncline_trace as trace;
 pub use syncline_wave as wave;
 
-pub use syncline_overlay::{Initial, Location, Overlay, Runner, Stop, post_all};
+pub use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
 pub use syncline_signal::Signal;
-pub use syncline_store::{Block, Layout, Matrix, NewFile, Shape, convert};
-pub use syncline_wave::{Lk23, Neighbours, Order, PointKernel, Sor, Sweep};
+pub use syncline_store::{Block, Layout, Matrix, Shape};
+pub use syncline_wave::{Described, Lane, Lk23, Neighbours, Order, PointKernel, Sor, Sweep, Target};

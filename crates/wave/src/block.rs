@@ -1,149 +1,168 @@
-//! The hot loop: all interior points of one block, row by row.
+//! One iteration over one block: the block as a small matrix of its own, in strips.
 //!
-//! The block's rows stand in place (a view of the matrix) or in a buffer; the lines around it, one
-//! value thick, have been copied from its neighbours.
+//! # Contract
+//! [`update`] updates the points of a block that are interior to the matrix, in the order of the double loop.
+//!
+//! ```text
+//!  corner  north line   corner       The points to update, and one line around them, are a small matrix.
+//!        ┌────────────┐              Its lines come from the block itself where that lies at the edge of
+//!  west  │ the block, │ east         the matrix, and elsewhere from copies of the neighbours' frontiers.
+//!  line  │ in place   │ line         A [`Chain`] of one iteration runs over it: rows are packed into the
+//!        └────────────┘              strips of a ring that fits the cache, updated, and unpacked in place.
+//!  corner  south line   corner
+//! ```
+//!
+//! # Costs
+//! Per value of each array one read; of the field one write; a transposition each, in the cache.
 
-use syncline_store::{Rect, Shape, Side, View, ViewMut};
+use syncline_store::{Rect, Shape, Side};
 
-use crate::{Neighbours, PointKernel};
+use crate::Result;
+use crate::kernel::Update;
+use crate::lanes::{Lanes, Real};
+use crate::strip::pack::Rows;
+use crate::strip::tile::{self, Chain, Job, Scratch};
+use crate::strip::{Geometry, Ring, TOGETHER};
 
-/// The rows of a block, each reachable together with the rows above and below.
-pub(crate) trait Rows {
-    /// Row `i` for writing, between the rows above and below it as far as they are in the block.
-    fn around(&mut self, i: usize) -> (Option<&[f64]>, &mut [f64], Option<&[f64]>);
-}
+/// Columns of a tile.
+const TILE: usize = 128;
 
-impl Rows for ViewMut<'_> {
-    #[inline]
-    fn around(&mut self, i: usize) -> (Option<&[f64]>, &mut [f64], Option<&[f64]>) {
-        self.rows_around(i)
-    }
-}
-
-/// A block in a buffer, row after row.
-pub(crate) struct Buffer<'a> {
-    pub(crate) values: &'a mut [f64],
-    pub(crate) cols: usize,
-}
-
-impl Rows for Buffer<'_> {
-    #[inline]
-    fn around(&mut self, i: usize) -> (Option<&[f64]>, &mut [f64], Option<&[f64]>) {
-        let (above, rest) = self.values.split_at_mut(i * self.cols);
-        let (row, below) = rest.split_at_mut(self.cols);
-        let north = above.len().checked_sub(self.cols).map(|from| &above[from..]);
-        (north, row, below.get(..self.cols))
-    }
-}
-
-/// The lines around a block; empty at the edge of the matrix.
+/// The lines around a block and the four corners; lines are empty at the edge of the matrix.
 #[derive(Debug, Default)]
-pub(crate) struct Frontiers {
-    lines: [Vec<f64>; 4],
+pub(crate) struct Frontiers<E> {
+    lines: [Vec<E>; 4],
+    /// North-west, north-east, south-west, south-east.
+    pub(crate) corners: [E; 4],
 }
 
-impl Frontiers {
-    pub(crate) fn line(&self, side: Side) -> &[f64] {
-        &self.lines[side as usize]
-    }
-
+impl<E: Real> Frontiers<E> {
     /// The buffer for the line on this side, `len` values long.
-    pub(crate) fn line_mut(&mut self, side: Side, len: usize) -> &mut [f64] {
+    pub(crate) fn line_mut(&mut self, side: Side, len: usize) -> &mut [E] {
         let line = &mut self.lines[side as usize];
-        line.resize(len, 0.0);
+        line.resize(len, E::default());
         line
     }
 }
 
-/// Updates the interior points of the block `rect` of a matrix of `shape`. Returns the greatest change
-/// of a point if `NORM`, or else 0; what is not a number counts as greater than all.
-pub(crate) fn update<K, const N: usize, const NORM: bool>(
-    kernel: &K,
-    rows: &mut impl Rows,
-    frontiers: &Frontiers,
-    coefficients: &[View<'_>],
-    rect: Rect,
+/// What one who updates blocks keeps from one to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Workspace<E>(Option<(Ring<E>, Scratch<E>)>);
+
+/// A block: where its values stand, and those of its coefficients.
+pub(crate) struct Block<'a, E> {
+    pub(crate) rect: Rect,
+    /// The first value of the block, and values from one row to the next.
+    pub(crate) values: (*mut E, usize),
+    /// The same of each coefficient.
+    pub(crate) coefficients: &'a [(*const E, usize)],
+    pub(crate) frontiers: &'a Frontiers<E>,
+}
+
+/// Bytes of a workspace for blocks of this many rows and columns.
+pub(crate) fn workspace_bytes(
+    rows: usize,
+    cols: usize,
+    arrays: usize,
+    width: usize,
+    corners: bool,
+    value: usize,
+) -> u64 {
+    geometry(Shape::new(rows + 2, cols + 2), arrays, width, corners).bytes(value)
+}
+
+fn geometry(shape: Shape, arrays: usize, width: usize, corners: bool) -> Geometry {
+    let skew = if corners { 2 } else { 1 };
+    Geometry { shape, width, skew, arrays, slots: Chain::slots(1, TOGETHER, 1) }
+}
+
+/// Updates a block of a matrix of `shape`. Returns the greatest change of a point if `norm`, or else 0; what is
+/// not a number counts as greater than all.
+///
+/// # Safety
+/// The block's values may be read and written, those of the coefficients read, by nobody else meanwhile. The
+/// machine has the lanes.
+pub(crate) unsafe fn update<E: Real, U: Update>(
+    kernel: &U,
+    lanes: Lanes,
+    block: &Block<'_, E>,
     shape: Shape,
-) -> f64
-where
-    K: PointKernel<N>,
-{
-    let first_row = usize::from(rect.row == 0);
-    let last_row = rect.rows.min((shape.rows - 1).saturating_sub(rect.row));
-    let first_col = usize::from(rect.col == 0);
-    let last_col = rect.cols.min((shape.cols - 1).saturating_sub(rect.col));
-    let mut norm = 0.0;
-    for i in first_row..last_row {
-        let (north, row, south) = rows.around(i);
-        let line = Line {
-            north: north.unwrap_or(frontiers.line(Side::North)),
-            south: south.unwrap_or(frontiers.line(Side::South)),
-            west: frontiers.line(Side::West).get(i).copied(),
-            east: frontiers.line(Side::East).get(i).copied(),
-        };
-        let coefficients: [&[f64]; N] = std::array::from_fn(|n| coefficients[n].row(i));
-        let change = line.update::<K, N, NORM>(kernel, row, coefficients, first_col, last_col);
-        if NORM {
-            norm = greater(norm, change);
+    workspace: &mut Workspace<E>,
+    norm: bool,
+) -> Result<f64> {
+    let rect = block.rect;
+    // The points to update, counted in the block.
+    let (top, left) = (usize::from(rect.row == 0), usize::from(rect.col == 0));
+    let bottom = rect.rows.min((shape.rows - 1).saturating_sub(rect.row));
+    let right = rect.cols.min((shape.cols - 1).saturating_sub(rect.col));
+    if top >= bottom || left >= right {
+        return Ok(0.0);
+    }
+    let small = Shape::new(bottom - top + 2, right - left + 2);
+    let width = lanes.width(E::BYTES);
+    let geometry = geometry(small, 1 + block.coefficients.len(), width, U::CORNERS);
+    let (ring, scratch) = match &mut workspace.0 {
+        Some(used) => {
+            used.0.fit(geometry)?;
+            used
+        }
+        none => none.insert((Ring::new(geometry)?, Scratch::new(&geometry, TILE))),
+    };
+    let chain = Chain { geometry, levels: 1, band: TOGETHER };
+    let parts = parts(block, small, (top, left));
+    let mut norms = [0.0];
+    for band in 0..chain.bands() {
+        let rows_out = parts[0].1;
+        let job =
+            Job { chain: &chain, ring, band, columns: chain.walk(), rows_in: &parts, rows_out, tile: TILE };
+        // SAFETY: the ring is of the chain's geometry, of the width of these lanes, which the machine has. All
+        // parts together are the small matrix; the block's own values, where the results go, are the
+        // caller's, and so are the coefficients. The bands run one after the other, each from left to right;
+        // the ring has the slots for one band at a time.
+        unsafe { tile::run(lanes, kernel, &job, scratch, norm.then_some(&mut norms)) };
+    }
+    Ok(norms[0])
+}
+
+/// The parts of the small matrix, which has its first point to update at row and column 1; the block first.
+fn parts<E: Real>(block: &Block<'_, E>, small: Shape, (top, left): (usize, usize)) -> Vec<(usize, Rows<E>)> {
+    let Rect { rows, cols, .. } = block.rect;
+    // The block begins at this row and column of the small matrix.
+    let (first, begin) = (1 - top, 1 - left);
+    // Values of which the first stands at this row and column.
+    let part = |start: *const E, pitch: usize, row: usize, col: usize, rows: usize, cols: usize| Rows {
+        start: start.cast_mut().wrapping_sub(col),
+        first: row,
+        end: (row + rows).min(small.rows),
+        left: col,
+        right: (col + cols).min(small.cols),
+        pitch,
+    };
+    let mut parts = vec![(0, part(block.values.0, block.values.1, first, begin, rows, cols))];
+    for (n, (start, pitch)) in block.coefficients.iter().enumerate() {
+        parts.push((n + 1, part(*start, *pitch, first, begin, rows, cols)));
+    }
+    let line = |side: Side| &block.frontiers.lines[side as usize];
+    let mut add = |side: Side, row: usize, col: usize| {
+        let values = line(side);
+        if !values.is_empty() {
+            let (rows, cols) = if side.is_row() { (1, values.len()) } else { (values.len(), 1) };
+            parts.push((0, part(values.as_ptr(), 1, row, col, rows, cols)));
+        }
+    };
+    add(Side::North, 0, begin);
+    add(Side::South, first + rows, begin);
+    add(Side::West, first, 0);
+    add(Side::East, first, begin + cols);
+    let corners = [
+        (Side::North, Side::West, 0, 0),
+        (Side::North, Side::East, 0, begin + cols),
+        (Side::South, Side::West, first + rows, 0),
+        (Side::South, Side::East, first + rows, begin + cols),
+    ];
+    for (value, (vertical, horizontal, row, col)) in block.frontiers.corners.iter().zip(corners) {
+        if !line(vertical).is_empty() && !line(horizontal).is_empty() {
+            parts.push((0, part(value, 1, row, col, 1, 1)));
         }
     }
-    norm
-}
-
-/// The greater one; what is not a number is greater than all.
-#[inline]
-pub(crate) fn greater(a: f64, b: f64) -> f64 {
-    if a >= b || a.is_nan() { a } else { b }
-}
-
-/// What surrounds one row of a block.
-struct Line<'a> {
-    north: &'a [f64],
-    south: &'a [f64],
-    west: Option<f64>,
-    east: Option<f64>,
-}
-
-impl Line<'_> {
-    /// Updates the columns `from..to` of `row`. A column of the edge of the matrix is outside of them;
-    /// then its value is the neighbour.
-    #[inline]
-    fn update<K: PointKernel<N>, const N: usize, const NORM: bool>(
-        &self,
-        kernel: &K,
-        row: &mut [f64],
-        coefficients: [&[f64]; N],
-        from: usize,
-        to: usize,
-    ) -> f64 {
-        if from >= to {
-            return 0.0;
-        }
-        let len = to - from;
-        let mut west = if from > 0 { row[from - 1] } else { self.west.unwrap_or(0.0) };
-        let east = if to < row.len() { row[to] } else { self.east.unwrap_or(0.0) };
-        // All of one length, so that the loop needs no checks.
-        let row = &mut row[from..to];
-        let north = &self.north[from..to];
-        let south = &self.south[from..to];
-        let coefficients = coefficients.map(|c| &c[from..to]);
-        let mut norm = 0.0;
-        let mut point = |k: usize, centre: f64, east: f64| {
-            let at = Neighbours { centre, north: north[k], west, east, south: south[k] };
-            let new = kernel.update(at, std::array::from_fn(|n| coefficients[n][k]));
-            if NORM {
-                norm = greater(norm, (new - centre).abs());
-            }
-            west = new;
-            new
-        };
-        let mut centre = row[0];
-        for k in 0..len - 1 {
-            let next = row[k + 1];
-            row[k] = point(k, centre, next);
-            centre = next;
-        }
-        row[len - 1] = point(len - 1, centre, east);
-        norm
-    }
+    parts
 }

@@ -2,7 +2,7 @@
 //!
 //! # Contract
 //! Every block of the result is a location; the task of a block has an exclusive request for its own
-//! and inclusive ones for up to four neighbours'. The input and the coefficients are never written, and
+//! and inclusive ones for up to four neighbours', or eight if the kernel uses those across, too. The input and the coefficients are never written, and
 //! need no locks. With the orders that keep order, the bits are those of the plain double loop.
 //!
 //! # One step of a task
@@ -26,30 +26,33 @@
 //! Clauss, Gustedt and Suter, PDP 2008. Changed: a pool of workers instead of a thread per block (which
 //! remains), a bound on the blocks in memory, frontiers without sub-tasks, and the input is kept.
 
-use std::array;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use syncline_overlay::{Checked, Initial, Location, Overlay, Runner, Step, Stop};
 use syncline_store::{Contents, Grid, Matrix, Region, Shape, Side, Tile, Touch, View};
 
-use crate::block::{self, Buffer, Frontiers, Rows};
-use crate::plan::Plan;
-use crate::sweep::{Order, Report, Sweep};
+use crate::block::{self, Frontiers, Workspace};
+use crate::kernel::Update;
+use crate::lanes::{Lanes, Real};
+use crate::plan::BlockPlan;
+use crate::streamed::Arrays;
+use crate::sweep::{Order, Plan, Report, Settings};
 use crate::window::Windows;
-use crate::{Error, Monitor, PointKernel, Result};
+use crate::{Error, Monitor, Result};
 
 /// The data of a location: a block of the result.
-struct Block {
-    region: Region,
+struct Block<E: Real> {
+    region: Region<E>,
     /// Updates so far. Before the first the block's values are those of the input.
     rounds: u64,
 }
 
 /// What all tasks share.
-struct Shared<'a, K, const N: usize> {
-    kernel: &'a K,
-    field: &'a Arc<Matrix>,
-    coefficients: &'a [Arc<Matrix>; N],
+struct Shared<'a, E: Real, U> {
+    kernel: &'a U,
+    lanes: Lanes,
+    field: &'a Arc<Matrix<E>>,
+    coefficients: &'a [Arc<Matrix<E>>],
     grid: Grid,
     shape: Shape,
     /// The right to have a block in memory.
@@ -57,25 +60,32 @@ struct Shared<'a, K, const N: usize> {
     /// The right to compute: out of core there are more blocks under way than processors.
     processors: Windows,
     /// Buffers not in use; never more than blocks under way.
-    buffers: Mutex<Vec<Buffers>>,
+    buffers: Mutex<Vec<Buffers<E>>>,
     monitor: &'a Monitor,
     norm: bool,
 }
 
 #[derive(Default)]
-struct Buffers {
-    frontiers: Frontiers,
-    block: Vec<f64>,
+struct Buffers<E> {
+    frontiers: Frontiers<E>,
+    block: Vec<E>,
+    /// A line of a neighbour of which only the corner is wanted.
+    line: Vec<E>,
+    workspace: Workspace<E>,
 }
 
-/// See [`Sweep::run`].
-pub(crate) fn run<K: PointKernel<N>, const N: usize>(
-    sweep: &Sweep<K>,
-    plan: Plan,
-    field: &Arc<Matrix>,
-    coefficients: &[Arc<Matrix>; N],
-    result: Matrix,
-) -> Result<(Matrix, Report)> {
+/// See [`Sweep::run`](crate::Sweep::run).
+pub(crate) fn run<E: Real, U: Update>(
+    settings: &Settings,
+    kernel: &U,
+    plan: BlockPlan,
+    arrays: &Arrays<'_, E>,
+    result: Matrix<E>,
+) -> Result<(Matrix<E>, Report)> {
+    if (U::CORNERS || U::DIAGONAL) && settings.order == Order::MaxParallel {
+        return Err(Error::Corners);
+    }
+    let Arrays { field, coefficients } = *arrays;
     let result_chunk = Arc::clone(result.chunk());
     let traffic = || {
         let read_only = [field.chunk()].into_iter().chain(coefficients.iter().map(|m| m.chunk()));
@@ -88,9 +98,9 @@ pub(crate) fn run<K: PointKernel<N>, const N: usize>(
         result.hold(Touch::Write)?;
         coefficients.iter().try_for_each(|m| m.hold(Touch::Read))?;
     }
-    let processors = sweep.processors();
+    let processors = settings.processors();
     let most = plan.windows.min(plan.grid.len() as u64);
-    let (runner, workers) = match sweep.runner {
+    let (runner, workers) = match settings.runner {
         Runner::Pool { order, .. } => {
             let workers = most.min(if plan.held { processors } else { 2 * processors });
             (Runner::Pool { workers: workers as usize, order }, workers)
@@ -98,7 +108,8 @@ pub(crate) fn run<K: PointKernel<N>, const N: usize>(
         threads => (threads, most),
     };
     let shared = Shared {
-        kernel: &sweep.kernel,
+        kernel,
+        lanes: settings.lanes,
         field,
         coefficients,
         grid: plan.grid,
@@ -106,27 +117,27 @@ pub(crate) fn run<K: PointKernel<N>, const N: usize>(
         windows: Windows::new(plan.windows),
         processors: Windows::new(if plan.held { u64::MAX } else { processors }),
         buffers: Mutex::default(),
-        monitor: &sweep.monitor,
-        norm: sweep.tolerance.is_some(),
+        monitor: &settings.monitor,
+        norm: settings.tolerance.is_some(),
     };
-    sweep.monitor.begin(sweep.iterations.saturating_mul(plan.grid.len() as u64));
-    let blocks: Vec<Location<Block>> = result
+    settings.monitor.begin(settings.iterations.saturating_mul(plan.grid.len() as u64));
+    let blocks: Vec<Location<Block<E>>> = result
         .into_regions(plan.grid)?
         .into_iter()
         .enumerate()
         .map(|(b, region)| Location::new(name(&plan.grid, b), Block { region, rounds: 0 }))
         .collect();
-    let initial = match sweep.order {
+    let initial = match settings.order {
         Order::Wave | Order::Barrier => Initial::Wave,
         Order::MaxParallel => Initial::MaxParallel,
     };
     let mut overlay = shared.overlay(&blocks).check(initial)?;
-    let done = match sweep.order {
-        Order::Barrier => barriers(&mut overlay, runner, sweep)?,
+    let done = match settings.order {
+        Order::Barrier => barriers(&mut overlay, runner, settings)?,
         _ => {
-            let stop = match sweep.tolerance {
-                Some(tolerance) => Stop::converged(tolerance, sweep.iterations),
-                None => Stop::after(sweep.iterations),
+            let stop = match settings.tolerance {
+                Some(tolerance) => Stop::converged(tolerance, settings.iterations),
+                None => Stop::after(settings.iterations),
             };
             let report = overlay.run(runner, stop)?;
             Done { iterations: report.iterations, residuals: report.residuals, converged: report.converged }
@@ -145,7 +156,10 @@ pub(crate) fn run<K: PointKernel<N>, const N: usize>(
         bytes_written: after.1 - before.1,
         processors: processors.min(workers),
         workers,
-        plan,
+        passes: done.iterations,
+        resumed: 0,
+        times: None,
+        plan: Plan::Blocked(plan),
     };
     Ok((result, report))
 }
@@ -157,10 +171,10 @@ struct Done {
 }
 
 /// One iteration after the other, with nothing in between.
-fn barriers<K>(overlay: &mut Checked<'_>, runner: Runner, sweep: &Sweep<K>) -> Result<Done> {
+fn barriers(overlay: &mut Checked<'_>, runner: Runner, settings: &Settings) -> Result<Done> {
     let mut done = Done { iterations: 0, residuals: Vec::new(), converged: None };
-    while done.iterations < sweep.iterations && done.converged.is_none() {
-        let stop = sweep.tolerance.map_or(Stop::after(1), |tolerance| Stop::converged(tolerance, 1));
+    while done.iterations < settings.iterations && done.converged.is_none() {
+        let stop = settings.tolerance.map_or(Stop::after(1), |tolerance| Stop::converged(tolerance, 1));
         let report = overlay.run(runner, stop)?;
         done.residuals.extend(report.residuals);
         done.converged = report.converged.map(|_| done.iterations);
@@ -174,43 +188,67 @@ fn name(grid: &Grid, block: usize) -> String {
     format!("block ({i}, {j})")
 }
 
-impl<K: PointKernel<N>, const N: usize> Shared<'_, K, N> {
-    fn overlay<'s>(&'s self, blocks: &[Location<Block>]) -> Overlay<'s> {
+impl<E: Real, U: Update> Shared<'_, E, U> {
+    fn overlay<'s>(&'s self, blocks: &[Location<Block<E>>]) -> Overlay<'s> {
         let mut overlay = Overlay::new();
         for (b, block) in blocks.iter().enumerate() {
-            let neighbours = Side::ALL.map(|side| self.grid.neighbour(b, side));
+            let around = self.around(b);
             let task = Task {
                 input: self.field.tile(&self.grid, b),
-                neighbours: neighbours.map(|n| n.map(|n| self.field.tile(&self.grid, n))),
-                coefficients: array::from_fn(|n| self.coefficients[n].tile(&self.grid, b)),
+                neighbours: around.map(|n| n.map(|n| self.field.tile(&self.grid, n))),
+                coefficients: self.coefficients.iter().map(|c| c.tile(&self.grid, b)).collect(),
                 shared: self,
             };
-            let reads = neighbours.map(|n| n.map(|n| blocks[n].read()));
+            let reads = around.map(|n| n.map(|n| blocks[n].read()));
             overlay.task(name(&self.grid, b), (block.write(), reads), move |(own, around), step| {
                 task.step(own, around, step)
             });
         }
         overlay
     }
+
+    /// The neighbours on the four sides, and those across them that the kernel uses, in the order of
+    /// [`Frontiers::corners`].
+    fn around(&self, block: usize) -> [Option<usize>; 8] {
+        let side = |b: usize, side: Side| self.grid.neighbour(b, side);
+        let across = |vertical, horizontal| {
+            let falling = (vertical == Side::North) == (horizontal == Side::West);
+            let used = if falling { U::DIAGONAL } else { U::CORNERS };
+            side(block, vertical).and_then(|b| side(b, horizontal)).filter(|_| used)
+        };
+        let [a, b, c, d] = Side::ALL.map(|s| side(block, s));
+        let corners = CORNERS.map(|(vertical, horizontal)| across(vertical, horizontal));
+        let [e, f, g, h] = corners;
+        [a, b, c, d, e, f, g, h]
+    }
 }
+
+/// The corners, in the order of [`Frontiers::corners`].
+const CORNERS: [(Side, Side); 4] = [
+    (Side::North, Side::West),
+    (Side::North, Side::East),
+    (Side::South, Side::West),
+    (Side::South, Side::East),
+];
 
 /// The task of one block.
-struct Task<'s, K, const N: usize> {
-    input: Tile,
-    neighbours: [Option<Tile>; 4],
-    coefficients: [Tile; N],
-    shared: &'s Shared<'s, K, N>,
+struct Task<'s, E: Real, U> {
+    input: Tile<E>,
+    neighbours: [Option<Tile<E>>; 8],
+    coefficients: Vec<Tile<E>>,
+    shared: &'s Shared<'s, E, U>,
 }
 
-impl<K: PointKernel<N>, const N: usize> Task<'_, K, N> {
-    fn step(&self, own: &mut Block, around: [Option<&Block>; 4], step: &mut Step) -> Result<()> {
+impl<E: Real, U: Update> Task<'_, E, U> {
+    fn step(&self, own: &mut Block<E>, around: [Option<&Block<E>>; 8], step: &mut Step) -> Result<()> {
         if self.shared.monitor.is_cancelled() {
             return Err(Error::Cancelled { iteration: own.rounds });
         }
         let _window = self.shared.windows.take();
         let pool = || self.shared.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut buffers = pool().pop().unwrap_or_default();
-        self.read_frontiers(around, &mut buffers.frontiers)?;
+        let idle = pool().pop();
+        let mut buffers = idle.unwrap_or_default();
+        self.read_frontiers(around, &mut buffers)?;
         let norm = self.update(own, &mut buffers)?;
         pool().push(buffers);
         own.rounds += 1;
@@ -219,68 +257,82 @@ impl<K: PointKernel<N>, const N: usize> Task<'_, K, N> {
         Ok(())
     }
 
-    fn read_frontiers(&self, around: [Option<&Block>; 4], frontiers: &mut Frontiers) -> Result<()> {
-        for (side, (block, input)) in Side::ALL.into_iter().zip(around.iter().zip(&self.neighbours)) {
-            let (Some(block), Some(input)) = (block, input) else {
-                frontiers.line_mut(side, 0);
+    fn read_frontiers(&self, around: [Option<&Block<E>>; 8], buffers: &mut Buffers<E>) -> Result<()> {
+        let read = |n: usize, side: Side, line: &mut [E]| match (around[n], &self.neighbours[n]) {
+            (Some(block), Some(input)) if block.rounds == 0 => Ok(input.frontier(side, line)?),
+            (Some(block), _) => Ok(block.region.frontier(side, line)?),
+            (None, _) => Ok::<_, Error>(()),
+        };
+        for (n, side) in Side::ALL.into_iter().enumerate() {
+            let len = around[n].map_or(0, |_| self.input.rect().line(side));
+            read(n, side.facing(), buffers.frontiers.line_mut(side, len))?;
+        }
+        for (c, (vertical, horizontal)) in CORNERS.into_iter().enumerate() {
+            let Some(across) = &self.neighbours[4 + c] else {
                 continue;
             };
-            let line = frontiers.line_mut(side, self.input.rect().line(side));
-            match block.rounds {
-                0 => input.frontier(side.facing(), line)?,
-                _ => block.region.frontier(side.facing(), line)?,
-            }
+            // The line of that block which faces this one's row of blocks; its near end is the corner.
+            buffers.line.resize(across.rect().line(vertical), E::default());
+            read(4 + c, vertical.facing(), &mut buffers.line)?;
+            let near = if horizontal == Side::West { buffers.line.last() } else { buffers.line.first() };
+            buffers.frontiers.corners[c] = near.copied().unwrap_or_default();
         }
         Ok(())
     }
 
-    fn update(&self, own: &mut Block, buffers: &mut Buffers) -> Result<f64> {
+    fn update(&self, own: &mut Block<E>, buffers: &mut Buffers<E>) -> Result<f64> {
         let first = own.rounds == 0;
-        let Buffers { frontiers, block } = buffers;
         if own.region.in_place() {
             let mut view = own.region.view_mut(if first { Contents::Discard } else { Contents::Keep })?;
             if first && self.input.in_place() {
                 let old = self.input.view()?;
                 (0..old.rows()).for_each(|i| view.row_mut(i).copy_from_slice(old.row(i)));
             } else if first {
-                let values = self.sized(block);
+                let values = self.sized(&mut buffers.block);
                 self.input.load(values)?;
                 let rows = values.chunks_exact(self.input.cols());
                 rows.enumerate().for_each(|(i, row)| view.row_mut(i).copy_from_slice(row));
             }
-            return self.update_rows(&mut view, frontiers);
+            let values = (view.as_mut_ptr(), view.pitch());
+            return self.update_rows(values, &buffers.frontiers, &mut buffers.workspace);
         }
         let cols = self.input.cols();
-        let values = self.sized(block);
+        let values = self.sized(&mut buffers.block);
         if first {
             self.input.load(values)?;
         } else {
             own.region.load(values)?;
         }
-        let norm = self.update_rows(&mut Buffer { values, cols }, frontiers)?;
+        let place = (values.as_mut_ptr(), cols);
+        let norm = self.update_rows(place, &buffers.frontiers, &mut buffers.workspace)?;
         own.region.store(values)?;
         Ok(norm)
     }
 
     /// The block's part of a buffer that is large enough for every block.
-    fn sized<'b>(&self, block: &'b mut Vec<f64>) -> &'b mut [f64] {
+    fn sized<'b>(&self, block: &'b mut Vec<E>) -> &'b mut [E] {
         let most = self.shared.grid.rect(0).elements();
         if block.len() < most {
-            block.resize(most, 0.0);
+            block.resize(most, E::default());
         }
         &mut block[..self.input.rect().elements()]
     }
 
-    fn update_rows(&self, rows: &mut impl Rows, frontiers: &Frontiers) -> Result<f64> {
-        let views: Vec<View<'_>> =
+    /// Updates the block whose first value and pitch these are: nobody else has it.
+    fn update_rows(
+        &self,
+        values: (*mut E, usize),
+        frontiers: &Frontiers<E>,
+        workspace: &mut Workspace<E>,
+    ) -> Result<f64> {
+        let views: Vec<View<'_, E>> =
             self.coefficients.iter().map(|c| c.view()).collect::<syncline_store::Result<_>>()?;
-        let Shared { kernel, shape, norm, .. } = *self.shared;
+        let coefficients: Vec<_> = views.iter().map(|view| (view.as_ptr(), view.pitch())).collect();
+        let Shared { kernel, shape, norm, lanes, .. } = *self.shared;
         let _processor = self.shared.processors.take();
-        let rect = self.input.rect();
-        Ok(if norm {
-            block::update::<K, N, true>(kernel, rows, frontiers, &views, rect, shape)
-        } else {
-            block::update::<K, N, false>(kernel, rows, frontiers, &views, rect, shape)
-        })
+        let block = block::Block { rect: self.input.rect(), values, coefficients: &coefficients, frontiers };
+        // SAFETY: the values are those of a view or a buffer that the caller holds alone, the coefficients those
+        // of the views, and the machine was found to have the lanes.
+        unsafe { block::update(kernel, lanes, &block, shape, workspace, norm) }
     }
 }

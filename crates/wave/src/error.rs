@@ -46,11 +46,79 @@ pub enum Error {
         /// The matrices of the sweep.
         matrices: usize,
     },
+    /// The memory allowed does not hold what a streamed sweep needs.
+    #[error(
+        "the memory allowed for the sweep, {allowed} bytes, cannot hold the window of rows for {depth} \
+         iteration(s) in one pass, which needs {needed} bytes; allow more, or run it in blocks"
+    )]
+    StreamMemory {
+        /// Bytes allowed.
+        allowed: u64,
+        /// The iterations of a pass.
+        depth: u64,
+        /// Bytes that they need.
+        needed: u64,
+    },
+    /// The sweep cannot be streamed.
+    #[error("{name} cannot be streamed: {why}; run the sweep in blocks")]
+    NotStreamed {
+        /// The matrix or option.
+        name: String,
+        /// Why not.
+        why: String,
+    },
+    /// An exact stop of several passes into a matrix on file, which has no earlier values to go back to.
+    #[error(
+        "an exact stop needs the values of the pass before, which a result on file has not: use `run_to`"
+    )]
+    ExactStop,
+    /// A kernel that uses neighbours across, or does not say that it does not, in the order max-parallel.
+    #[error("the order max-parallel is for kernels of the four nearest neighbours, that say so")]
+    Corners,
+    /// Blocks side by side whose points, with a kernel that uses all corners, depend on each other in a circle.
+    #[error(
+        "blocks of {block} cannot keep the order of a kernel that uses the corners north-east and south-west: \
+         it takes blocks of one row, or as wide as the matrix, which is {shape}"
+    )]
+    CornerBlocks {
+        /// The block.
+        block: Block,
+        /// The matrix.
+        shape: Shape,
+    },
+    /// The coefficients are not as many as the kernel takes.
+    #[error("the kernel takes {expected} coefficient(s), but {given} were given")]
+    Coefficients {
+        /// How many it takes.
+        expected: usize,
+        /// How many were given.
+        given: usize,
+    },
+    /// These vectors are not on this machine.
+    #[error("this machine has no {lanes} instructions")]
+    Lanes {
+        /// What was asked for.
+        lanes: crate::Lanes,
+    },
+    /// Something is left of an earlier run, and nothing was said about what to do with it.
+    #[error("beside {} is left {found}: resume it, or discard it", path.display())]
+    Leftovers {
+        /// The result.
+        path: std::path::PathBuf,
+        /// What was found.
+        found: String,
+    },
     /// A relaxation factor that cannot converge.
     #[error("omega is {omega}, but must lie between 0 and 2")]
     Omega {
         /// The factor.
         omega: f64,
+    },
+    /// A gap penalty that is not a finite number of zero or more.
+    #[error("the gap penalty is {gap}, but must be a finite number of at least 0")]
+    Gap {
+        /// The penalty.
+        gap: f64,
     },
     /// A tolerance that is not a number of zero or more.
     #[error("the tolerance is {tolerance}, but must be a number of at least 0")]

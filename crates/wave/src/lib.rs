@@ -1,14 +1,21 @@
 //! Wavefront sweeps over matrices larger than memory.
 //!
-//! A sweep updates every interior point of a matrix, row by row, from its four neighbours: the north
-//! and west ones are new already, the south and east ones still old. Livermore kernel 23, Gauss-Seidel
-//! and SOR are of this kind. The matrix is cut into blocks; each block is a location with an ordered
-//! lock, and one task per block writes its own and reads its neighbours'. So the blocks of one
-//! diagonal run at the same time, the next iteration starts at the upper left while this one ends at
-//! the lower right, and the bits are those of the plain double loop.
+//! A sweep updates every interior point of a matrix, row by row, from its neighbours: those above and to
+//! the left are new already, those to the right and below still old. Livermore kernel 23, Gauss-Seidel, SOR and
+//! alignments are of this kind. Two executors run it on all cores, with the bits of the plain double loop:
 //!
-//! * [`Sweep`]: what to run and how. [`Order`], [`Report`], [`Monitor`].
-//! * [`PointKernel`]: the update of one point; [`Lk23`], [`Sor`].
+//! * *Streamed*: many iterations in one pass over the rows. A window of rows slides once over the data, and
+//!   bands follow one another down it; only row-major data, and the default for them.
+//! * *Blocked*: the papers' way. Each block is a location with an ordered lock, and one task per block writes
+//!   its own and reads its neighbours'. Any layout and order; all data are read once per iteration.
+//!
+//! Both compute with vectors: points along a diagonal do not depend on one another.
+//!
+//! * [`Sweep`]: what to run and how. [`Executor`], [`Order`], [`Lanes`], [`Report`], [`Monitor`].
+//! * [`Target`], [`Pending`]: a result that survives a crash of the run.
+//! * [`PointKernel`]: the update of one point, over any [`Lane`]; [`Lk23`], [`Sor`], [`NinePoint`],
+//!   [`GaussSeidel`], [`Alignment`].
+//! * [`Described`]: the update as a text, for those who have no compiler. [`CKernel`]: as a C function.
 //! * [`plain_sweep`]: the plain double loop, in memory. [`Reference`]: the same over matrices of any size;
 //!   [`first_difference`] compares.
 //!
@@ -34,21 +41,30 @@
 
 mod block;
 mod blocked;
+mod c_kernel;
+mod described;
+mod dynamic;
 mod error;
 mod kernel;
-mod lk23;
+mod kernels;
+mod lanes;
 mod monitor;
 mod plan;
 mod reference;
-mod sor;
+mod streamed;
+mod strip;
 mod sweep;
 mod window;
 
+pub use c_kernel::{CFunction, CKernel, CPoint};
+pub use described::{Described, DescribedError, TextPlace};
+pub use dynamic::Dynamic;
 pub use error::{Error, Result};
 pub use kernel::{Neighbours, PointKernel};
-pub use lk23::Lk23;
+pub use kernels::{Alignment, GaussSeidel, Lk23, NinePoint, Sor};
+pub use lanes::{Lane, Lanes, Real};
 pub use monitor::Monitor;
-pub use plan::Plan;
+pub use plan::BlockPlan;
 pub use reference::{Difference, Reference, first_difference, plain_sweep};
-pub use sor::Sor;
-pub use sweep::{Order, Report, Runner, Sweep};
+pub use streamed::{Leftovers, Pending, StreamPlan, Target};
+pub use sweep::{Executor, Order, Plan, Report, Runner, Sweep, Times};

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 pub struct Monitor {
     done: AtomicU64,
     total: AtomicU64,
+    moved: AtomicU64,
     cancelled: AtomicBool,
 }
 
@@ -19,20 +20,30 @@ impl Monitor {
         Self::default()
     }
 
-    /// Updates of blocks so far.
+    /// Updates of blocks, or pieces of bands, so far.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.done.load(Relaxed)
     }
 
-    /// Updates of blocks when all iterations are done; 0 before the start. A convergence test may end
+    /// How many there are when all iterations are done; 0 before the start. A convergence test may end
     /// the sweep before.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total.load(Relaxed)
     }
 
-    /// Ends the sweep with [`Error::Cancelled`](crate::Error::Cancelled) before its next block.
+    /// Bytes read from files and written to them so far by a streamed sweep.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.moved.load(Relaxed)
+    }
+
+    pub(crate) fn moved(&self, bytes: u64) {
+        self.moved.fetch_add(bytes, Relaxed);
+    }
+
+    /// Ends the sweep with [`Error::Cancelled`](crate::Error::Cancelled) before its next block or piece.
     pub fn cancel(&self) {
         self.cancelled.store(true, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What a sweep will do with the memory that it is allowed.
+//! What a sweep in blocks will do with the memory that it is allowed.
 //!
 //! Either all matrices fit, and are mapped once and *held*; or one *window* per block under way is
 //! mapped, worked on and unmapped: the block of the result, those of the coefficients, and a buffer if a
@@ -7,12 +7,13 @@
 
 use syncline_store::{Block, Grid, Layout, Matrix};
 
-use crate::{Error, Result};
+use crate::block::workspace_bytes;
+use crate::{Error, Real, Result};
 
-/// What a sweep will do with the memory that it is allowed.
+/// What a sweep in blocks will do with the memory that it is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Plan {
+pub struct BlockPlan {
     /// The blocks.
     pub grid: Grid,
     /// Whether all matrices are mapped for the whole run.
@@ -23,24 +24,27 @@ pub struct Plan {
     pub windows: u64,
 }
 
-/// Bytes of a value.
-const VALUE: u64 = size_of::<f64>() as u64;
 /// The largest block that is chosen without being asked for, in bytes: long enough to be read at the full
 /// rate of a disk, and short enough that a few iterations find a band in the page cache one after the other.
 const LARGEST: u64 = 16 << 20;
 
-pub(crate) struct Question<'a> {
-    pub(crate) field: &'a Matrix,
-    pub(crate) coefficients: Vec<&'a Matrix>,
-    pub(crate) result: &'a Matrix,
+pub(crate) struct Question<'a, E: Real> {
+    pub(crate) field: &'a Matrix<E>,
+    pub(crate) coefficients: Vec<&'a Matrix<E>>,
+    pub(crate) result: &'a Matrix<E>,
     pub(crate) block: Option<Block>,
     pub(crate) memory: u64,
     pub(crate) workers: u64,
+    /// Values of a vector.
+    pub(crate) width: usize,
+    pub(crate) corners: bool,
 }
 
-impl Question<'_> {
-    pub(crate) fn answer(&self) -> Result<Plan> {
-        self.check_shapes()?;
+impl<E: Real> Question<'_, E> {
+    const VALUE: u64 = E::BYTES as u64;
+
+    pub(crate) fn answer(&self) -> Result<BlockPlan> {
+        self.check_frames()?;
         let in_memory = self.grid(true)?;
         let held = self.files() + self.workers * self.buffer(&in_memory) <= self.memory;
         let grid = if held { in_memory } else { self.grid(false)? };
@@ -49,6 +53,9 @@ impl Question<'_> {
             matrix.grid(grid.block_size())?;
         }
         let (files, window) = if held { (self.files(), self.buffer(&grid)) } else { (0, self.window(&grid)) };
+        if self.corners && grid.block_size().rows > 1 && grid.block_size().cols < self.field.shape().cols {
+            return Err(Error::CornerBlocks { block: grid.block_size(), shape: self.field.shape() });
+        }
         let windows = (self.memory - files).checked_div(window).unwrap_or(u64::MAX);
         if windows == 0 {
             return Err(Error::Memory {
@@ -58,31 +65,18 @@ impl Question<'_> {
                 matrices: self.coefficients.len() + 1,
             });
         }
-        Ok(Plan { grid, held, window, windows })
+        Ok(BlockPlan { grid, held, window, windows })
     }
 
-    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
+    fn matrices(&self) -> impl Iterator<Item = &Matrix<E>> {
         [self.field, self.result].into_iter().chain(self.coefficients.iter().copied())
     }
 
-    fn check_shapes(&self) -> Result<()> {
-        let expected = self.field.shape();
-        for matrix in self.matrices() {
-            if matrix.shape() != expected {
-                return Err(Error::Shape {
-                    name: matrix.name().to_owned(),
-                    actual: matrix.shape(),
-                    field: self.field.name().to_owned(),
-                    expected,
-                });
-            }
+    fn check_frames(&self) -> Result<()> {
+        match self.coefficients.iter().find(|m| !m.layout().in_place()) {
+            Some(matrix) => Err(Error::FramedCoefficient { name: matrix.name().to_owned() }),
+            None => Ok(()),
         }
-        for matrix in &self.coefficients {
-            if !matrix.layout().in_place() {
-                return Err(Error::FramedCoefficient { name: matrix.name().to_owned() });
-            }
-        }
-        Ok(())
     }
 
     /// Bytes of all matrices that are not in memory anyway.
@@ -96,7 +90,10 @@ impl Question<'_> {
     }
 
     fn buffer(&self, grid: &Grid) -> u64 {
-        if self.needs_buffer() { grid.rect(0).elements() as u64 * VALUE } else { 0 }
+        let rect = grid.rect(0);
+        let arrays = self.coefficients.len() + 1;
+        let strips = workspace_bytes(rect.rows, rect.cols, arrays, self.width, self.corners, E::BYTES);
+        strips + if self.needs_buffer() { rect.elements() as u64 * Self::VALUE } else { 0 }
     }
 
     /// The most that a block under way takes: first its old values beside the new, later the
@@ -106,7 +103,7 @@ impl Question<'_> {
         let first = self.field.resident_bytes(grid) + result;
         let coefficients: u64 = self.coefficients.iter().map(|m| m.resident_bytes(grid)).sum();
         let in_place = if self.needs_buffer() { 0 } else { result };
-        let lines = 2 * (grid.block_size().rows + grid.block_size().cols) as u64 * VALUE;
+        let lines = 2 * (grid.block_size().rows + grid.block_size().cols) as u64 * Self::VALUE;
         self.buffer(grid) + lines + first.max(coefficients + in_place)
     }
 
@@ -127,14 +124,14 @@ impl Question<'_> {
     fn block_in_memory(&self) -> Block {
         let shape = self.field.shape();
         let side = (shape.rows.max(shape.cols) / 8).clamp(64, 512);
-        Block::new(side, side)
+        Block::new(side, if self.corners { shape.cols } else { side })
     }
 
     /// Row-major on disk: bands as wide as the matrix, each of which is one piece of the file. The wave
     /// then lives of chained iterations; so there are bands enough for some to be far apart.
     fn block_on_disk(&self) -> Result<Block> {
         let shape = self.field.shape();
-        let high = (LARGEST / (shape.cols as u64 * VALUE)).max(1) as usize;
+        let high = (LARGEST / (shape.cols as u64 * Self::VALUE)).max(1) as usize;
         let mut block = Block::new(high.min(shape.rows.div_ceil(16)).max(1), shape.cols);
         loop {
             let grid = Layout::Blocked(block).grid(shape)?;
@@ -143,8 +140,8 @@ impl Question<'_> {
             }
             match block {
                 Block { rows: 2.., .. } => block.rows /= 2,
-                // Less than a page of a row saves nothing.
-                Block { cols: 1024.., .. } => block.cols /= 2,
+                // A shorter piece of a row takes as many pages, but shorter strips.
+                Block { cols: 256.., .. } => block.cols /= 2,
                 _ => return Ok(block),
             }
         }

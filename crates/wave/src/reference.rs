@@ -1,12 +1,16 @@
 //! The plain double loop: what every order-keeping run must equal bit for bit.
 //!
-//! Nothing of the executor is used here: no blocks, no tasks, no locks. Large matrices are walked in
+//! Nothing of the executors is used here: no blocks, no tasks, no locks. Large matrices are walked in
 //! bands of rows, which changes no operation and no order.
+
+use std::sync::Arc;
 
 use syncline_store::{Grid, Matrix, Rect, convert};
 
+use crate::dynamic::{Dynamic, WithKernel};
+use crate::kernel::{Typed, Update};
 use crate::sweep::Order;
-use crate::{Neighbours, PointKernel, Result};
+use crate::{Error, Neighbours, PointKernel, Real, Result};
 
 /// One iteration of the plain double loop over a row-major field in memory.
 ///
@@ -14,10 +18,10 @@ use crate::{Neighbours, PointKernel, Result};
 ///
 /// # Panics
 /// If the field or a coefficient has not `rows * cols` values.
-pub fn plain_sweep<K: PointKernel<N>, const N: usize>(
+pub fn plain_sweep<T: Real, K: PointKernel<N>, const N: usize>(
     kernel: &K,
-    field: &mut [f64],
-    coefficients: [&[f64]; N],
+    field: &mut [T],
+    coefficients: [&[T]; N],
     rows: usize,
     cols: usize,
 ) {
@@ -29,13 +33,7 @@ pub fn plain_sweep<K: PointKernel<N>, const N: usize>(
     for j in 1..rows.saturating_sub(1) {
         for k in 1..cols.saturating_sub(1) {
             let i = j * cols + k;
-            let at = Neighbours {
-                centre: field[i],
-                north: field[i - cols],
-                west: field[i - 1],
-                east: field[i + 1],
-                south: field[i + cols],
-            };
+            let at = Neighbours::of(field, i, cols);
             field[i] = kernel.update(at, std::array::from_fn(|n| coefficients[n][i]));
         }
     }
@@ -47,13 +45,13 @@ pub fn plain_sweep<K: PointKernel<N>, const N: usize>(
 /// [`Order::MaxParallel`] it is the same loop over the blocks of `grid`, one block after the other: in
 /// each iteration first those with an even sum of block row and column, then the others.
 #[derive(Clone, Copy, Debug)]
-pub struct Reference<'a, K, const N: usize> {
+pub struct Reference<'a, T: Real, K> {
     /// The update of a point.
     pub kernel: &'a K,
     /// The input.
-    pub field: &'a Matrix,
+    pub field: &'a Matrix<T>,
     /// The coefficients.
-    pub coefficients: [&'a Matrix; N],
+    pub coefficients: &'a [Arc<Matrix<T>>],
     /// How many iterations.
     pub iterations: u64,
     /// The order of the blocks.
@@ -62,13 +60,42 @@ pub struct Reference<'a, K, const N: usize> {
     pub grid: Grid,
 }
 
-impl<K: PointKernel<N>, const N: usize> Reference<'_, K, N> {
+impl<T: Real, K> Reference<'_, T, K> {
     /// Runs the loop inside about `memory` bytes. `work`, best row-major, is overwritten and returned with
     /// the result.
     ///
     /// # Errors
-    /// When a matrix cannot be read or written.
-    pub fn run(&self, mut work: Matrix, memory: u64) -> Result<Matrix> {
+    /// When a matrix cannot be read or written, or the coefficients are not `N`.
+    pub fn run<const N: usize>(&self, work: Matrix<T>, memory: u64) -> Result<Matrix<T>>
+    where
+        K: PointKernel<N>,
+    {
+        self.run_update(&Typed(self.kernel), work, memory)
+    }
+
+    /// [`run`](Self::run) for a kernel that is only known at run time.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_dynamic(&self, work: Matrix<T>, memory: u64) -> Result<Matrix<T>>
+    where
+        K: Dynamic,
+    {
+        struct Work<'r, 'a, T: Real, K>(&'r Reference<'a, T, K>, Matrix<T>, u64);
+        impl<T: Real, K> WithKernel for Work<'_, '_, T, K> {
+            type Output = Result<Matrix<T>>;
+            fn with<U: Update>(self, kernel: &U) -> Self::Output {
+                self.0.run_update(kernel, self.1, self.2)
+            }
+        }
+        self.kernel.kernel(Work(self, work, memory))
+    }
+
+    fn run_update<U: Update>(&self, kernel: &U, mut work: Matrix<T>, memory: u64) -> Result<Matrix<T>> {
+        let (expected, given) = (kernel.coefficients(), self.coefficients.len());
+        if expected != given {
+            return Err(Error::Coefficients { expected, given });
+        }
         convert(self.field, &mut work, memory)?;
         let shape = self.field.shape();
         let all = Rect { row: 0, col: 0, rows: shape.rows, cols: shape.cols };
@@ -87,7 +114,7 @@ impl<K: PointKernel<N>, const N: usize> Reference<'_, K, N> {
         let mut bands = Bands::default();
         for _ in 0..self.iterations {
             for rect in &rects {
-                bands.sweep(self.kernel, &mut work, &self.coefficients, *rect, memory)?;
+                bands.sweep(kernel, &mut work, self.coefficients, *rect, memory)?;
             }
         }
         Ok(work)
@@ -96,18 +123,18 @@ impl<K: PointKernel<N>, const N: usize> Reference<'_, K, N> {
 
 /// Buffers for a band of rows.
 #[derive(Default)]
-struct Bands {
-    field: Vec<f64>,
-    coefficients: Vec<Vec<f64>>,
+struct Bands<T> {
+    field: Vec<T>,
+    coefficients: Vec<Vec<T>>,
 }
 
-impl Bands {
+impl<T: Real> Bands<T> {
     /// The double loop over the interior points of `rect`.
-    fn sweep<K: PointKernel<N>, const N: usize>(
+    fn sweep<U: Update>(
         &mut self,
-        kernel: &K,
-        work: &mut Matrix,
-        coefficients: &[&Matrix; N],
+        kernel: &U,
+        work: &mut Matrix<T>,
+        coefficients: &[Arc<Matrix<T>>],
         rect: Rect,
         memory: u64,
     ) -> Result<()> {
@@ -119,33 +146,31 @@ impl Bands {
             return Ok(());
         }
         let cols = right - left;
-        let row_bytes = ((cols + 2) * size_of::<f64>() * (N + 1)) as u64;
+        let row_bytes = ((cols + 2) * T::BYTES * (coefficients.len() + 1)) as u64;
         let height = usize::try_from(memory / 2 / row_bytes).unwrap_or(usize::MAX).clamp(3, 4096) - 2;
-        self.coefficients.resize(N, Vec::new());
+        self.coefficients.resize(coefficients.len(), Vec::new());
+        let mut here = vec![T::default(); coefficients.len()];
         let mut row = top;
         while row < bottom {
             let rows = height.min(bottom - row);
             // The band with one more row and column on each side.
             let halo = Rect { row: row - 1, col: left - 1, rows: rows + 2, cols: cols + 2 };
-            self.field.resize(halo.rows * halo.cols, 0.0);
+            self.field.resize(halo.rows * halo.cols, T::default());
             work.read_rect(halo, &mut self.field)?;
             let band = Rect { row, col: left, rows, cols };
             for (values, matrix) in self.coefficients.iter_mut().zip(coefficients) {
-                values.resize(rows * cols, 0.0);
+                values.resize(rows * cols, T::default());
                 matrix.read_rect(band, values)?;
             }
-            let c: [&[f64]; N] = std::array::from_fn(|n| &self.coefficients[n][..]);
             for j in 0..rows {
                 for k in 0..cols {
                     let i = (j + 1) * halo.cols + k + 1;
-                    let at = Neighbours {
-                        centre: self.field[i],
-                        north: self.field[i - halo.cols],
-                        west: self.field[i - 1],
-                        east: self.field[i + 1],
-                        south: self.field[i + halo.cols],
-                    };
-                    self.field[i] = kernel.update(at, std::array::from_fn(|n| c[n][j * cols + k]));
+                    let at = Neighbours::of(&self.field, i, halo.cols);
+                    for (value, values) in here.iter_mut().zip(&self.coefficients) {
+                        *value = values[j * cols + k];
+                    }
+                    // SAFETY: as many coefficients as the kernel takes; a plain number needs no instructions.
+                    [self.field[i]] = unsafe { kernel.update::<T, 1>([at], [here.as_ptr()]) };
                 }
             }
             let inner = Rect { row, col: left - 1, rows, cols: cols + 2 };
@@ -158,25 +183,25 @@ impl Bands {
 
 /// Where two matrices differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Difference {
+pub struct Difference<T = f64> {
     /// The row.
     pub row: usize,
     /// The column.
     pub col: usize,
     /// The value in the first matrix.
-    pub left: f64,
+    pub left: T,
     /// The value in the second.
-    pub right: f64,
+    pub right: T,
 }
 
-impl std::fmt::Display for Difference {
+impl<T: Real> std::fmt::Display for Difference<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Difference { row, col, left, right } = self;
         write!(
             f,
             "row {row}, column {col}: {left:e} and {right:e} ({:#018x}, {:#018x})",
-            left.to_bits(),
-            right.to_bits()
+            left.bits(),
+            right.bits()
         )
     }
 }
@@ -186,7 +211,7 @@ impl std::fmt::Display for Difference {
 ///
 /// # Errors
 /// When a matrix cannot be read, or the shapes differ.
-pub fn first_difference(left: &Matrix, right: &Matrix) -> Result<Option<Difference>> {
+pub fn first_difference<T: Real>(left: &Matrix<T>, right: &Matrix<T>) -> Result<Option<Difference<T>>> {
     if left.shape() != right.shape() {
         return Err(crate::Error::Shape {
             name: right.name().to_owned(),
@@ -197,13 +222,13 @@ pub fn first_difference(left: &Matrix, right: &Matrix) -> Result<Option<Differen
     }
     let (rows, cols) = (left.shape().rows, left.shape().cols);
     let band = (1_usize << 18).div_ceil(cols).min(rows);
-    let (mut a, mut b) = (vec![0.0; band * cols], vec![0.0; band * cols]);
+    let (mut a, mut b) = (vec![T::default(); band * cols], vec![T::default(); band * cols]);
     for row in (0..rows).step_by(band) {
         let n = band.min(rows - row);
         let (a, b) = (&mut a[..n * cols], &mut b[..n * cols]);
         left.read_rows(row..row + n, a)?;
         right.read_rows(row..row + n, b)?;
-        let differs = |(x, y): (&f64, &f64)| x.to_bits() != y.to_bits() && !(x.is_nan() && y.is_nan());
+        let differs = |(x, y): (&T, &T)| x.bits() != y.bits() && !(x.is_nan() && y.is_nan());
         if let Some(at) = a.iter().zip(b.iter()).position(differs) {
             let (left, right) = (a[at], b[at]);
             return Ok(Some(Difference { row: row + at / cols, col: at % cols, left, right }));

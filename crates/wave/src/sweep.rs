@@ -1,13 +1,17 @@
 //! A sweep: what to run, and how.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use syncline_overlay::Runner;
 use syncline_store::{Block, Matrix, convert};
 
-use crate::blocked;
-use crate::plan::{Plan, Question};
-use crate::{Error, Monitor, PointKernel, Result};
+use crate::dynamic::{Dynamic, WithKernel};
+use crate::kernel::{Typed, Update};
+use crate::lanes::{Lanes, Real};
+use crate::plan::{BlockPlan, Question};
+use crate::streamed::{self, Arrays, Pending, StreamPlan, Target};
+use crate::{Error, Monitor, PointKernel, Result, blocked};
 
 /// The order in which blocks are updated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,11 +27,55 @@ pub enum Order {
     Barrier,
 }
 
+/// How a sweep goes over the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Executor {
+    /// Streamed where the order is the wave's, all matrices are row-major, and nothing was said of blocks or
+    /// of a thread per block; blocked elsewhere.
+    #[default]
+    Auto,
+    /// Block by block, any layout and order: all data are read once per iteration.
+    Blocked,
+    /// Many iterations in one pass over the rows: all data are read once per pass.
+    Streamed,
+}
+
+/// What a sweep will do with the memory that it is allowed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Plan {
+    /// In blocks.
+    Blocked(BlockPlan),
+    /// Streamed.
+    Streamed(StreamPlan),
+}
+
+impl Plan {
+    /// The plan in blocks, if it is one.
+    #[must_use]
+    pub const fn blocked(&self) -> Option<&BlockPlan> {
+        match self {
+            Plan::Blocked(plan) => Some(plan),
+            Plan::Streamed(_) => None,
+        }
+    }
+
+    /// The streamed plan, if it is one.
+    #[must_use]
+    pub const fn streamed(&self) -> Option<&StreamPlan> {
+        match self {
+            Plan::Blocked(_) => None,
+            Plan::Streamed(plan) => Some(plan),
+        }
+    }
+}
+
 /// A sweep: a kernel, how often, and in what way.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use syncline_store::{Block, Layout, Matrix, Shape};
+/// use syncline_store::{Layout, Matrix, Shape};
 /// use syncline_wave::{Lk23, Runner, Sweep};
 ///
 /// let shape = Shape::new(100, 100);
@@ -35,110 +83,81 @@ pub enum Order {
 /// let coefficient = Arc::new(Matrix::from_vec(shape, vec![0.2; 10_000])?);
 /// let coefficients = std::array::from_fn(|_| Arc::clone(&coefficient));
 /// let result = Matrix::zeros(shape, Layout::RowMajor)?;
-/// let sweep = Sweep::new(Lk23).iterations(5).block(Block::new(32, 32)).runner(Runner::pool(2));
+/// let sweep = Sweep::new(Lk23).iterations(5).runner(Runner::pool(2));
 /// let (result, report) = sweep.run(&Arc::new(field), &coefficients, result)?;
 /// assert_eq!((result.shape(), report.iterations), (shape, 5));
 /// # Ok::<(), syncline_wave::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Sweep<K> {
-    pub(crate) kernel: K,
+    kernel: K,
+    settings: Settings,
+}
+
+/// All of a sweep but its kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
     pub(crate) iterations: u64,
     pub(crate) tolerance: Option<f64>,
+    pub(crate) exact_stop: bool,
     pub(crate) order: Order,
     pub(crate) runner: Runner,
     pub(crate) monitor: Arc<Monitor>,
+    pub(crate) executor: Executor,
+    pub(crate) depth: Option<u64>,
+    pub(crate) lanes: Lanes,
+    pub(crate) memory: u64,
     block: Option<Block>,
-    memory: u64,
+}
+
+/// Where the time of a streamed sweep went, of all threads together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Times {
+    /// Waiting for reads.
+    pub read: Duration,
+    /// Waiting for writes.
+    pub write: Duration,
+    /// Checksums of what an earlier pass had written.
+    pub check: Duration,
+    /// Bringing rows into the form of vectors, and back.
+    pub pack: Duration,
+    /// Updating points.
+    pub update: Duration,
+    /// What the computing threads did not compute: waiting for data and for one another.
+    pub wait: Duration,
 }
 
 /// What a sweep did.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Iterations done, by every block.
+    /// Iterations done, by every point.
     pub iterations: u64,
     /// With a convergence test: the greatest change of a point in each iteration.
     pub residuals: Vec<f64>,
     /// With a convergence test: the first iteration, from 0, in which no point changed by more.
     pub converged: Option<u64>,
-    /// Bytes of files mapped for reading, as in the papers' model; the page cache may have had them.
+    /// Bytes of files read (streamed), or mapped for reading, as in the papers' model (blocked).
     pub bytes_read: u64,
-    /// Bytes of files mapped for writing.
+    /// Bytes of files written, or mapped for writing.
     pub bytes_written: u64,
-    /// Blocks that were computed at once, at most.
+    /// Threads that computed at once, at most.
     pub processors: u64,
     /// Blocks that were under way at once, at most; out of core, some of them only being read.
     pub workers: u64,
+    /// Passes over the data; in blocks, one per iteration.
+    pub passes: u64,
+    /// Iterations that an earlier run had done.
+    pub resumed: u64,
+    /// Where the time went, if streamed.
+    pub times: Option<Times>,
     /// How the memory was used.
     pub plan: Plan,
 }
 
-impl<K> Sweep<K> {
-    /// One iteration of `kernel` in wave order, on all processors, with all the memory there is.
-    pub fn new(kernel: K) -> Self {
-        let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        Sweep {
-            kernel,
-            iterations: 1,
-            tolerance: None,
-            order: Order::Wave,
-            runner: Runner::pool(workers),
-            monitor: Arc::default(),
-            block: None,
-            memory: u64::MAX,
-        }
-    }
-
-    /// How many iterations; with [`until`](Sweep::until), at most. None is allowed: the result is the input.
-    #[must_use]
-    pub fn iterations(self, iterations: u64) -> Self {
-        Sweep { iterations, ..self }
-    }
-
-    /// Ends the sweep when no point changes by more than `tolerance` in an iteration.
-    ///
-    /// With the orders that chain iterations, blocks are ahead of the last one when that is known; all
-    /// stop at one common iteration, at most as many later as there are blocks between two corners (twice
-    /// as many with more than 1024 blocks). With [`Order::Barrier`] the stop is exact.
-    #[must_use]
-    pub fn until(self, tolerance: f64) -> Self {
-        Sweep { tolerance: Some(tolerance), ..self }
-    }
-
-    /// The size of the blocks. Without it, that of the layout, or one that suits the memory.
-    #[must_use]
-    pub fn block(self, block: Block) -> Self {
-        Sweep { block: Some(block), ..self }
-    }
-
-    /// The order of the blocks.
-    #[must_use]
-    pub fn order(self, order: Order) -> Self {
-        Sweep { order, ..self }
-    }
-
-    /// Who runs the blocks: a pool, or a thread per block. Out of core a pool gets as many workers again,
-    /// if the memory allows, that read blocks in while the others compute.
-    #[must_use]
-    pub fn runner(self, runner: Runner) -> Self {
-        Sweep { runner, ..self }
-    }
-
-    /// The most bytes of files and buffers that the sweep holds at once. Matrices in memory do not count, nor
-    /// do the tasks: about 2.5 KiB per block.
-    #[must_use]
-    pub fn memory(self, bytes: u64) -> Self {
-        Sweep { memory: bytes, ..self }
-    }
-
-    /// Shows how far the sweep is, and can end it.
-    #[must_use]
-    pub fn monitor(self, monitor: Arc<Monitor>) -> Self {
-        Sweep { monitor, ..self }
-    }
-
-    /// How many blocks are to be computed at once.
+impl Settings {
+    /// How many threads are to compute at once.
     pub(crate) fn processors(&self) -> u64 {
         match self.runner {
             Runner::Pool { workers, .. } => workers.max(1) as u64,
@@ -146,59 +165,356 @@ impl<K> Sweep<K> {
         }
     }
 
-    /// What [`run`](Sweep::run) will do with the memory, without doing it.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] when not even one block fits, and whatever is wrong with the matrices.
-    pub fn plan<const N: usize>(
-        &self,
-        field: &Matrix,
-        coefficients: &[Arc<Matrix>; N],
-        result: &Matrix,
-    ) -> Result<Plan> {
-        let workers = self.processors();
-        let coefficients = coefficients.iter().map(|m| &**m).collect();
-        let Sweep { block, memory, .. } = *self;
-        Question { field, coefficients, result, block, memory, workers }.answer()
+    /// Whether something was said that only blocks have.
+    pub(crate) fn asks_for_blocks(&self) -> bool {
+        self.block.is_some() || !matches!(self.runner, Runner::Pool { .. })
     }
 
-    /// Runs the sweep from `field` into `result`, which is given back.
-    ///
-    /// The field and the coefficients are only read. Matrices may be on file or in memory and in any
-    /// layout, but that coefficients are not framed; those with blocks must have the same. The result is
-    /// not to be used after an error.
-    ///
-    /// # Errors
-    /// See [`Error`]; a kernel that panics is one.
-    pub fn run<const N: usize>(
-        &self,
-        field: &Arc<Matrix>,
-        coefficients: &[Arc<Matrix>; N],
-        mut result: Matrix,
-    ) -> Result<(Matrix, Report)>
-    where
-        K: PointKernel<N>,
-    {
+    fn check(&self, expected: usize, given: usize) -> Result<()> {
         if let Some(tolerance) = self.tolerance
             && (tolerance.is_nan() || tolerance < 0.0)
         {
             return Err(Error::Tolerance { tolerance });
         }
-        let plan = self.plan(field, coefficients, &result)?;
-        if self.iterations > 0 {
-            return blocked::run(self, plan, field, coefficients, result);
+        if expected != given {
+            return Err(Error::Coefficients { expected, given });
         }
-        convert(field, &mut result, self.memory.clamp(64 << 10, 64 << 20))?;
+        if !self.lanes.is_available() {
+            return Err(Error::Lanes { lanes: self.lanes });
+        }
+        Ok(())
+    }
+
+    fn block_plan<E: Real, U: Update>(
+        &self,
+        arrays: &Arrays<'_, E>,
+        result: &Matrix<E>,
+    ) -> Result<BlockPlan> {
+        Question {
+            field: arrays.field,
+            coefficients: arrays.coefficients.iter().map(|m| &**m).collect(),
+            result,
+            block: self.block,
+            memory: self.memory,
+            workers: self.processors(),
+            width: self.lanes.width(E::BYTES),
+            corners: U::CORNERS,
+        }
+        .answer()
+    }
+
+    pub(crate) fn plan<E: Real, U: Update>(
+        &self,
+        kernel: &U,
+        arrays: &Arrays<'_, E>,
+        result: &Matrix<E>,
+    ) -> Result<Plan> {
+        self.check(kernel.coefficients(), arrays.coefficients.len())?;
+        arrays.check_shapes(Some(result))?;
+        if streamed::streamable(self, arrays, Some(result)) {
+            return Ok(Plan::Streamed(streamed::plan_into(self, kernel, arrays, result)?));
+        }
+        Ok(Plan::Blocked(self.block_plan::<E, U>(arrays, result)?))
+    }
+
+    pub(crate) fn run<E: Real, U: Update>(
+        &self,
+        kernel: &U,
+        arrays: &Arrays<'_, E>,
+        mut result: Matrix<E>,
+    ) -> Result<(Matrix<E>, Report)> {
+        self.check(kernel.coefficients(), arrays.coefficients.len())?;
+        arrays.check_shapes(Some(&result))?;
+        if streamed::streamable(self, arrays, Some(&result)) {
+            return streamed::into_matrix(self, kernel, arrays, result);
+        }
+        let plan = self.block_plan::<E, U>(arrays, &result)?;
+        if self.iterations > 0 {
+            return blocked::run(self, kernel, plan, arrays, result);
+        }
+        convert(arrays.field, &mut result, self.memory.clamp(64 << 10, 64 << 20))?;
         let report = Report {
             iterations: 0,
             residuals: Vec::new(),
             converged: None,
-            bytes_read: field.chunk().traffic().read,
+            bytes_read: arrays.field.chunk().traffic().read,
             bytes_written: result.chunk().traffic().written,
             processors: 1,
             workers: 1,
-            plan,
+            passes: 0,
+            resumed: 0,
+            times: None,
+            plan: Plan::Blocked(plan),
         };
         Ok((result, report))
+    }
+
+    pub(crate) fn run_to<E: Real, U: Update>(
+        &self,
+        kernel: &U,
+        arrays: &Arrays<'_, E>,
+        target: &Target,
+    ) -> Result<(Pending, Report)> {
+        self.check(kernel.coefficients(), arrays.coefficients.len())?;
+        arrays.check_shapes(None)?;
+        if !streamed::streamable(self, arrays, None) {
+            let why = "only a streamed sweep can go on after a crash".to_owned();
+            return Err(Error::NotStreamed { name: "a sweep in blocks".to_owned(), why });
+        }
+        streamed::into_target(self, kernel, arrays, target)
+    }
+}
+
+impl<K> Sweep<K> {
+    /// One iteration of `kernel` in wave order, on all processors, with all the memory there is.
+    pub fn new(kernel: K) -> Self {
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let settings = Settings {
+            iterations: 1,
+            tolerance: None,
+            exact_stop: false,
+            order: Order::Wave,
+            runner: Runner::pool(workers),
+            monitor: Arc::default(),
+            executor: Executor::Auto,
+            depth: None,
+            lanes: Lanes::best(),
+            memory: u64::MAX,
+            block: None,
+        };
+        Sweep { kernel, settings }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.settings);
+        self
+    }
+
+    /// How many iterations; with [`until`](Sweep::until), at most. None is allowed: the result is the input.
+    #[must_use]
+    pub fn iterations(self, iterations: u64) -> Self {
+        self.with(|s| s.iterations = iterations)
+    }
+
+    /// Ends the sweep when no point changes by more than `tolerance` in an iteration.
+    ///
+    /// Streamed, it is known at the end of a pass, so the sweep goes on to that: at most [`depth`](Sweep::depth)
+    /// less one iterations too far. In blocks, with the orders that chain iterations, blocks are ahead of
+    /// the last one when it is known; all stop at one common iteration, at most as many later as there are
+    /// blocks between two corners (twice as many with more than 1024 blocks). With [`Order::Barrier`] the stop is
+    /// exact.
+    #[must_use]
+    pub fn until(self, tolerance: f64) -> Self {
+        self.with(|s| s.tolerance = Some(tolerance))
+    }
+
+    /// Whether a streamed sweep that has converged runs its last pass again to stop at the very iteration.
+    #[must_use]
+    pub fn exact_stop(self, exact: bool) -> Self {
+        self.with(|s| s.exact_stop = exact)
+    }
+
+    /// How the sweep goes over the data.
+    #[must_use]
+    pub fn executor(self, executor: Executor) -> Self {
+        self.with(|s| s.executor = executor)
+    }
+
+    /// How many iterations a streamed sweep does in one pass, at most; at least 1. Without it, what suits memory,
+    /// cache and disk.
+    #[must_use]
+    pub fn depth(self, depth: u64) -> Self {
+        self.with(|s| s.depth = Some(depth.max(1)))
+    }
+
+    /// The vectors to compute with. Without it, the widest of the machine. The result is the same.
+    #[must_use]
+    pub fn lanes(self, lanes: Lanes) -> Self {
+        self.with(|s| s.lanes = lanes)
+    }
+
+    /// The size of the blocks; implies [`Executor::Blocked`]. Without it, that of the layout, or one that
+    /// suits the memory.
+    #[must_use]
+    pub fn block(self, block: Block) -> Self {
+        self.with(|s| s.block = Some(block))
+    }
+
+    /// The order of the blocks; others than the wave imply [`Executor::Blocked`].
+    #[must_use]
+    pub fn order(self, order: Order) -> Self {
+        self.with(|s| s.order = order)
+    }
+
+    /// Who computes: a pool, or (in blocks) a thread per block. Out of core there are more threads, if the
+    /// memory allows, that read while others compute.
+    #[must_use]
+    pub fn runner(self, runner: Runner) -> Self {
+        self.with(|s| s.runner = runner)
+    }
+
+    /// The most bytes of files and buffers that the sweep holds at once. Matrices in memory do not count, nor
+    /// do the tasks of a sweep in blocks: about 2.5 KiB per block.
+    #[must_use]
+    pub fn memory(self, bytes: u64) -> Self {
+        self.with(|s| s.memory = bytes)
+    }
+
+    /// Shows how far the sweep is, and can end it.
+    #[must_use]
+    pub fn monitor(self, monitor: Arc<Monitor>) -> Self {
+        self.with(|s| s.monitor = monitor)
+    }
+
+    /// What [`run`](Sweep::run) will do with the memory, without doing it.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] or [`Error::StreamMemory`] when not even the least fits, and whatever is wrong with
+    /// the matrices.
+    pub fn plan<T: Real, const N: usize>(
+        &self,
+        field: &Arc<Matrix<T>>,
+        coefficients: &[Arc<Matrix<T>>; N],
+        result: &Matrix<T>,
+    ) -> Result<Plan>
+    where
+        K: PointKernel<N>,
+    {
+        self.settings.plan(&Typed(&self.kernel), &Arrays { field, coefficients }, result)
+    }
+
+    /// Runs the sweep from `field` into `result`, which is given back.
+    ///
+    /// The field and the coefficients are only read. Matrices may be on file or in memory and in any
+    /// layout, but that coefficients are not framed; those with blocks must have the same. Streamed, several
+    /// passes update the result in place. The result is not to be used after an error.
+    ///
+    /// # Errors
+    /// See [`Error`]; a kernel that panics is one.
+    pub fn run<T: Real, const N: usize>(
+        &self,
+        field: &Arc<Matrix<T>>,
+        coefficients: &[Arc<Matrix<T>>; N],
+        result: Matrix<T>,
+    ) -> Result<(Matrix<T>, Report)>
+    where
+        K: PointKernel<N>,
+    {
+        self.settings.run(&Typed(&self.kernel), &Arrays { field, coefficients }, result)
+    }
+
+    /// Runs the sweep from `field` into a file that is whole or not there, and from which a later run can go on
+    /// if this one is killed between two passes: see [`Target`].
+    ///
+    /// # Errors
+    /// See [`Error`]; [`Error::Leftovers`] when there is something of an earlier run and the target does not say
+    /// what to do with it; [`Error::NotStreamed`] for what only blocks can do. What an earlier pass has written
+    /// stays.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use syncline_store::{Matrix, Shape};
+    /// use syncline_wave::{Sor, Sweep, Target};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("u.npy");
+    /// let field = Arc::new(Matrix::from_vec(Shape::new(9, 9), vec![1.0; 81])?);
+    /// let sweep = Sweep::new(Sor::gauss_seidel()).iterations(6).depth(2);
+    /// let (result, report) = sweep.run_to(&field, &[], &Target::npy(&path).describe("kernel", "gauss-seidel"))?;
+    /// result.commit()?;
+    /// assert_eq!((report.passes, path.exists()), (3, true));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_to<T: Real, const N: usize>(
+        &self,
+        field: &Arc<Matrix<T>>,
+        coefficients: &[Arc<Matrix<T>>; N],
+        target: &Target,
+    ) -> Result<(Pending, Report)>
+    where
+        K: PointKernel<N>,
+    {
+        self.settings.run_to(&Typed(&self.kernel), &Arrays { field, coefficients }, target)
+    }
+}
+
+/// Sweeps of kernels that are only known at run time. The methods are those above, with any number of
+/// coefficients.
+impl<K: Dynamic> Sweep<K> {
+    /// [`plan`](Sweep::plan).
+    ///
+    /// # Errors
+    /// As there; [`Error::Coefficients`] if they are not as many as the kernel takes.
+    pub fn plan_dynamic<T: Real>(
+        &self,
+        field: &Arc<Matrix<T>>,
+        coefficients: &[Arc<Matrix<T>>],
+        result: &Matrix<T>,
+    ) -> Result<Plan> {
+        struct Work<'w, T: Real>(&'w Settings, Arrays<'w, T>, &'w Matrix<T>);
+        impl<T: Real> WithKernel for Work<'_, T> {
+            type Output = Result<Plan>;
+            fn with<U: Update>(self, kernel: &U) -> Self::Output {
+                self.0.plan(kernel, &self.1, self.2)
+            }
+        }
+        self.kernel.kernel(Work(&self.settings, Arrays { field, coefficients }, result))
+    }
+
+    /// [`run`](Sweep::run).
+    ///
+    /// # Errors
+    /// As there; [`Error::Coefficients`] if they are not as many as the kernel takes.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use syncline_store::{Layout, Matrix, Shape};
+    /// use syncline_wave::{Described, Sweep};
+    ///
+    /// let kernel = Described::parse(r#"
+    ///     name = "average"
+    ///     field = "u"
+    ///     update = "u = (n + s + e + w) / 4"
+    /// "#)?;
+    /// let field = Arc::new(Matrix::from_vec(Shape::new(3, 3), vec![4.0; 9])?);
+    /// let result = Matrix::zeros(Shape::new(3, 3), Layout::RowMajor)?;
+    /// let (result, _) = Sweep::new(kernel).run_dynamic(&field, &[], result)?;
+    /// assert_eq!(result.as_slice(), Some(&[4.0; 9][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_dynamic<T: Real>(
+        &self,
+        field: &Arc<Matrix<T>>,
+        coefficients: &[Arc<Matrix<T>>],
+        result: Matrix<T>,
+    ) -> Result<(Matrix<T>, Report)> {
+        struct Work<'w, T: Real>(&'w Settings, Arrays<'w, T>, Matrix<T>);
+        impl<T: Real> WithKernel for Work<'_, T> {
+            type Output = Result<(Matrix<T>, Report)>;
+            fn with<U: Update>(self, kernel: &U) -> Self::Output {
+                self.0.run(kernel, &self.1, self.2)
+            }
+        }
+        self.kernel.kernel(Work(&self.settings, Arrays { field, coefficients }, result))
+    }
+
+    /// [`run_to`](Sweep::run_to).
+    ///
+    /// # Errors
+    /// As there; [`Error::Coefficients`] if they are not as many as the kernel takes.
+    pub fn run_dynamic_to<T: Real>(
+        &self,
+        field: &Arc<Matrix<T>>,
+        coefficients: &[Arc<Matrix<T>>],
+        target: &Target,
+    ) -> Result<(Pending, Report)> {
+        struct Work<'w, T: Real>(&'w Settings, Arrays<'w, T>, &'w Target);
+        impl<T: Real> WithKernel for Work<'_, T> {
+            type Output = Result<(Pending, Report)>;
+            fn with<U: Update>(self, kernel: &U) -> Self::Output {
+                self.0.run_to(kernel, &self.1, self.2)
+            }
+        }
+        self.kernel.kernel(Work(&self.settings, Arrays { field, coefficients }, target))
     }
 }

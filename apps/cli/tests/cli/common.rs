@@ -104,10 +104,10 @@ pub(crate) fn matrix(dir: &Path, name: &str) -> Vec<f64> {
 }
 
 /// Writes a `.npy` file.
-pub(crate) fn write_npy(path: &Path, shape: Shape, values: &[f64]) {
-    let bytes = Matrix::<f64>::file_bytes(true, shape, Layout::RowMajor).unwrap();
+pub(crate) fn write_npy<T: Element>(path: &Path, shape: Shape, values: &[T]) {
+    let bytes = Matrix::<T>::file_bytes(true, shape, Layout::RowMajor).unwrap();
     let new = NewFile::create(path, bytes).unwrap();
-    let mut matrix = Matrix::create(&new, true, shape, Layout::RowMajor).unwrap();
+    let mut matrix = Matrix::<T>::create(&new, true, shape, Layout::RowMajor).unwrap();
     matrix.write_rows(0..shape.rows, values).unwrap();
     drop(matrix);
     new.commit().unwrap();

@@ -3,6 +3,10 @@
 mod bad_input;
 mod common;
 mod data;
+mod executors;
+mod kernels;
+mod kills;
 mod memory;
+mod resume;
 mod signals;
 mod sweeps;

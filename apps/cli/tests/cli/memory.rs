@@ -36,9 +36,11 @@ fn runs_larger_than_the_bound_stay_inside_it() {
     ok(path, "convert data framed --layout framed --block 128");
     let mut first = None;
     for dir in ["data", "blocked", "framed"] {
-        for options in
-            ["--memory 24M --verify", "--memory 13M", "--memory 20M --runner threads --order barrier"]
-        {
+        for options in [
+            "--executor blocked --memory 24M --verify",
+            "--executor blocked --memory 13M",
+            "--memory 20M --runner threads --order barrier",
+        ] {
             let report = json(path, &format!("run lk23 {dir} --iterations 2 {options} --output o.npy"));
             let (peak, bound) = peak_and_bound(&report);
             assert!(peak <= bound, "{dir} {options}: {report}");
@@ -48,7 +50,7 @@ fn runs_larger_than_the_bound_stay_inside_it() {
         }
     }
     // 56 MiB of files fit, and are held.
-    let report = json(path, "run lk23 data --iterations 2 --memory 80M");
+    let report = json(path, "run lk23 data --iterations 2 --executor blocked --memory 80M");
     let (peak, bound) = peak_and_bound(&report);
     assert!(report["held"] == true && peak <= bound && peak > 56 << 20, "{report}");
 
@@ -69,25 +71,56 @@ fn many_small_blocks_count_too() {
     refused(folder.path(), "run lk23 data --iterations 2 --block 4 --memory 10M", &parts);
 }
 
+/// Runs with the bound that the error of a smaller one names; returns the report.
+fn with_the_least(path: &Path, line: &str, small: &str, parts: &[&str]) -> Value {
+    refused(path, &format!("{line} --memory {small}"), parts);
+    let error = crate::common::fails_with(1, path, &format!("{line} --memory {small}"));
+    let least = error.rsplit_once("allow at least ").unwrap().1.replace(' ', "");
+    let report = json(path, &format!("{line} --memory {least}"));
+    let (peak, bound) = peak_and_bound(&report);
+    assert!(peak <= bound, "{line} --memory {least}: {report}");
+    report
+}
+
 #[test]
 fn what_is_said_to_be_the_least_suffices() {
     let folder = lk23_on_disk(512, 512);
     let path = folder.path();
     ok(path, "convert data framed --layout framed --block 128");
-    for dir in ["data", "framed"] {
-        let line = format!("run lk23 {dir} --iterations 1 --output o.npy");
-        refused(
-            path,
-            &format!("{line} --memory 1M"),
-            &["1.0 MiB (1048576 bytes)", "one block of ", " of 6 matrices"],
-        );
-        let error = crate::common::fails_with(1, path, &format!("{line} --memory 4M"));
-        let least = error.rsplit_once("allow at least ").unwrap().1.replace(' ', "");
-        // Half a MiB for what differs from run to run, and what rounding took.
-        let least: f64 = least.strip_suffix("MiB").unwrap().parse().unwrap();
-        let report = json(path, &format!("{line} --memory {}M", least + 0.5));
-        let (peak, bound) = peak_and_bound(&report);
-        assert!(peak <= bound, "{report}");
+    for line in ["data --executor blocked", "framed"] {
+        let line = format!("run lk23 {line} --iterations 1 --output o.npy");
+        let block = ["1.0 MiB (1048576 bytes)", "one block of ", " of 6 matrices", "allow at least"];
+        with_the_least(path, &line, "1M", &block);
+        with_the_least(path, &line, "4M", &["one block of "]);
+    }
+    let window =
+        ["1.0 MiB (1048576 bytes)", "a pass of 1 iteration, with rows of 512 from 6 matrices, takes"];
+    for threads in [1, 2, 8] {
+        let line = format!("run lk23 data --iterations 3 --verify --threads {threads}");
+        let report = with_the_least(path, &line, "1M", &window);
+        assert_eq!(report["executor"], "streamed");
+        let line = format!("{line} --depth 3 --lanes scalar");
+        let report = with_the_least(path, &line, "1M", &["a pass of 3 iterations"]);
+        assert_eq!((&report["depth"], &report["passes"]), (&Value::from(3), &Value::from(1)));
+    }
+}
+
+#[test]
+fn streamed_runs_larger_than_the_bound_stay_inside_it() {
+    let folder = lk23_on_disk(1024, 1024);
+    let path = folder.path();
+    ok(path, "gen lk23 single --rows 1500 --cols 1100 --dtype float32");
+    for dir in ["data", "single"] {
+        for options in ["--memory 16M --verify", "--memory 20M --depth 2", "--memory 32M --threads 5"] {
+            let report = json(path, &format!("run lk23 {dir} --iterations 8 {options} --output o.npy"));
+            let (peak, bound) = peak_and_bound(&report);
+            assert!(peak <= bound, "{dir} {options}: {report}");
+            let field = report["rows"].as_u64().unwrap() * report["cols"].as_u64().unwrap();
+            let bytes = field * if dir == "data" { 8 } else { 4 };
+            let passes = report["passes"].as_u64().unwrap();
+            assert_eq!(report["bytes_read"].as_u64().unwrap() / bytes, 6 * passes, "{report}");
+            assert_eq!(report["bytes_written"].as_u64().unwrap() / bytes, passes, "{report}");
+        }
     }
 }
 

@@ -13,7 +13,12 @@ use crate::common::{command, contents, lk23_on_disk};
 /// A run that does not end by itself, with its workers at work.
 fn endless(folder: &Path, options: &str) -> Child {
     let line = format!("run lk23 data --iterations 100000000000 --threads 2 {options}");
-    let mut child = command(folder, &line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    start(folder, &line)
+}
+
+/// A run, as soon as its workers are at work.
+fn start(folder: &Path, line: &str) -> Child {
+    let mut child = command(folder, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // The main thread, the one that it watches, which works too, and another worker.
     let tasks = format!("/proc/{}/task", child.id());
     while fs::read_dir(&tasks).unwrap().count() < 3 {
@@ -40,9 +45,12 @@ fn signals_end_a_run_without_a_trace() {
         (Signal::TERM, Some(143), "interrupted by SIGTERM"),
         (Signal::KILL, None, ""),
     ];
-    for options in
-        ["", "--memory 14M", "--verify --output old.npy", "--runner threads --order barrier --json"]
-    {
+    for options in [
+        "--executor blocked",
+        "--executor blocked --memory 14M",
+        "--runner pool --verify --output old.npy",
+        "--runner threads --order barrier --json",
+    ] {
         for (signal, code, message) in cases {
             let output = end(endless(path, options), signal);
             assert_eq!(output.status.code(), code, "{options}: {output:?}");
@@ -52,6 +60,37 @@ fn signals_end_a_run_without_a_trace() {
             assert!(output.stdout.is_empty());
             assert!(contents(path) == before, "{options}, {signal:?}: files changed");
         }
+    }
+}
+
+/// In the first pass nothing is kept; later the last pass is, and `--resume` is named.
+#[test]
+fn signals_end_a_streamed_run_at_its_last_pass() {
+    let folder = lk23_on_disk(256, 256);
+    let path = folder.path();
+    fs::write(path.join("old.npy"), b"an older result").unwrap();
+    let before = contents(path);
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        // One pass of so many iterations takes minutes.
+        let line = "run lk23 data --iterations 20000 --depth 20000 --output old.npy --json";
+        let output = end(start(path, line), signal);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains("nothing was written") && stderr.lines().count() == 1, "{stderr}");
+        assert!(contents(path) == before, "files changed");
+
+        let child = endless(path, "--depth 2 --output old.npy --verify");
+        while !path.join("old.npy.syncline/manifest").exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let output = end(child, signal);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let kept = "of 100000000000 iterations are kept, --resume goes on from there";
+        assert!(stderr.contains(kept) && stderr.lines().count() == 1, "{stderr}");
+        assert_eq!(fs::read(path.join("old.npy")).unwrap(), b"an older result");
+        fs::remove_dir_all(path.join("old.npy.syncline")).unwrap();
+        assert!(contents(path) == before, "files changed");
     }
 }
 

@@ -141,8 +141,8 @@ fn gauss_seidel_and_sor_use_the_right_hand_side_if_there_is_one() {
         let mut u = u.clone();
         for _ in 0..6 {
             match with_f {
-                true => plain_sweep::<_, 1>(&sor, &mut u, [&f], 20, 30),
-                false => plain_sweep::<_, 0>(&sor, &mut u, [], 20, 30),
+                true => plain_sweep::<f64, _, 1>(&sor, &mut u, [&f], 20, 30),
+                false => plain_sweep::<f64, _, 0>(&sor, &mut u, [], 20, 30),
             }
         }
         bits(&u)
@@ -209,7 +209,9 @@ fn the_json_object_is_the_last_line_and_complete() {
         assert!(report.as_object().unwrap().contains_key(name), "{name}: {report}");
     }
     let expected = serde_json::json!({
-        "kernel": "lk23", "order": "wave", "runner": "pool", "layout": "row-major",
+        "kernel": "lk23", "dtype": "float64", "order": "wave", "executor": "blocked", "runner": "pool",
+        "layout": "row-major", "passes": 4, "depth": null, "resumed": null, "complete_already": false,
+        "times": null,
         "rows": 33, "cols": 35, "iterations": 4, "block": [16, 16], "blocks": 9,
         "threads": 2, "memory": 1 << 30, "held": true, "verified": null, "output": "data/za.out.npy",
     });
@@ -235,9 +237,14 @@ fn the_help_tells_the_truth_about_orders() {
     let folder = tempfile::tempdir().unwrap();
     let help = ok(folder.path(), "run --help");
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in
-        ["Red-black by blocks", "OTHER NUMBERS", "diagonals of blocks", "the stop is exact", "Examples:"]
-    {
+    for part in [
+        "Red-black by blocks",
+        "OTHER NUMBERS",
+        "diagonals of blocks",
+        "the stop is exact",
+        "Examples:",
+        "--resume",
+    ] {
         assert!(help.contains(part), "{part}: {help}");
     }
     for command in ["", "gen ", "convert "] {

@@ -2,20 +2,39 @@
 //! in memory, on file and through the smallest window; and red-black by blocks equals its own plain loop.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::common::{Data, bits, blank, layouts, values};
+use crate::common::{Data, bits, blank, lanes, layouts, least_memory, same, side, values};
+use crate::kernels::{Check, KERNELS, with_kernel};
 use proptest::prelude::*;
 use syncline_overlay::ReadyOrder;
 use syncline_store::{Block, Grid, Layout, Matrix, Rect, Shape};
-use syncline_wave::{Lk23, Neighbours, Order, PointKernel, Reference, Runner, Sor, Sweep, first_difference};
+use syncline_wave::{
+    Error, Lane, Lanes, Lk23, Neighbours, Order, PointKernel, Real, Reference, Runner, Sor, Sweep,
+    first_difference,
+};
+
+fn around<T: Copy>(field: &[T], i: usize, cols: usize) -> Neighbours<T> {
+    Neighbours {
+        centre: field[i],
+        north: field[i - cols],
+        west: field[i - 1],
+        east: field[i + 1],
+        south: field[i + cols],
+        north_west: field[i - cols - 1],
+        north_east: field[i - cols + 1],
+        south_west: field[i + cols - 1],
+        south_east: field[i + cols + 1],
+    }
+}
 
 /// The block red-black loop, written once more, on plain vectors.
-fn red_black<K: PointKernel<N>, const N: usize>(
+fn red_black<T: Real, K: PointKernel<N>, const N: usize>(
     kernel: &K,
-    data: &Data<N>,
+    data: &Data<T, N>,
     block: Block,
     iterations: u64,
-) -> Vec<f64> {
+) -> Vec<T> {
     let Shape { rows, cols } = data.shape;
     let grid = Grid::new(data.shape, block);
     let mut field = data.field.clone();
@@ -26,13 +45,7 @@ fn red_black<K: PointKernel<N>, const N: usize>(
                 for j in row.max(1)..(row + high).min(rows - 1) {
                     for k in col.max(1)..(col + wide).min(cols - 1) {
                         let i = j * cols + k;
-                        let at = Neighbours {
-                            centre: field[i],
-                            north: field[i - cols],
-                            west: field[i - 1],
-                            east: field[i + 1],
-                            south: field[i + cols],
-                        };
+                        let at = around(&field, i, cols);
                         field[i] = kernel.update(at, std::array::from_fn(|n| data.coefficients[n][i]));
                     }
                 }
@@ -51,20 +64,82 @@ fn runner(kind: usize) -> Runner {
     }
 }
 
-/// The smallest memory bound with which the sweep runs.
-fn least_memory<K, const N: usize>(
-    sweep: &Sweep<K>,
-    field: &Matrix,
-    c: &[Arc<Matrix>; N],
-    result: &Matrix,
-) -> u64
-where
-    K: Clone,
-{
-    match sweep.clone().memory(1).plan(field, c, result) {
-        Err(syncline_wave::Error::Memory { window, .. }) => window,
-        Ok(_) => 1,
-        Err(other) => panic!("{other}"),
+/// A random run in blocks.
+#[derive(Clone, Debug)]
+struct Case {
+    shape: Shape,
+    block: Block,
+    iterations: u64,
+    /// Of the field and of the result, of four.
+    layouts: (usize, usize),
+    on_file: bool,
+    /// In the least window.
+    least: bool,
+    barrier: bool,
+    runner: usize,
+    lanes: Lanes,
+    odd_values: bool,
+    seed: u64,
+}
+
+fn case(
+    side: impl Strategy<Value = usize> + Clone,
+    block: impl Strategy<Value = usize> + Clone,
+) -> impl Strategy<Value = Case> {
+    let numbers = (side.clone(), side, block.clone(), block, 0..6_u64);
+    let kinds = (0..4_usize, 0..4_usize, 0..4_usize, lanes());
+    let yes_or_no = (any::<bool>(), any::<bool>(), any::<bool>(), prop::bool::weighted(0.3));
+    (numbers, kinds, yes_or_no, any::<u64>()).prop_map(|(numbers, kinds, yes_or_no, seed)| {
+        let (rows, cols, high, wide, iterations) = numbers;
+        let (layout, result_layout, runner, lanes) = kinds;
+        let (on_file, least, barrier, odd_values) = yes_or_no;
+        let shape = Shape::new(rows, cols);
+        let (block, layouts) = (Block::new(high, wide).clipped(shape), (layout, result_layout));
+        Case { shape, block, iterations, layouts, on_file, least, barrier, runner, lanes, odd_values, seed }
+    })
+}
+
+impl Check for Case {
+    type Outcome = Result<(), TestCaseError>;
+
+    fn run<T: Real, K: PointKernel<N> + Clone, const N: usize>(&self, kernel: K) -> Self::Outcome {
+        let mut block = self.block;
+        if K::CORNERS && block.rows > 1 && block.cols < self.shape.cols {
+            let empty = || Matrix::<T>::zeros(self.shape, Layout::RowMajor).unwrap();
+            let outcome = Sweep::new(kernel.clone()).block(block).run(
+                &Arc::new(empty()),
+                &std::array::from_fn(|_| Arc::new(empty())),
+                empty(),
+            );
+            prop_assert!(matches!(outcome, Err(Error::CornerBlocks { .. })), "{:?}", outcome);
+            match block.rows % 2 {
+                0 => block.rows = 1,
+                _ => block.cols = self.shape.cols,
+            }
+        }
+        let mut data = Data::<T, N>::new(self.seed, self.shape);
+        if self.odd_values {
+            data = data.with_odd_values(self.seed);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let folder = self.on_file.then(|| folder.path());
+        let (field, coefficients) = data.matrices(folder, layouts(block)[self.layouts.0]);
+        let result = blank(folder, self.shape, layouts(block)[self.layouts.1]);
+        let order = if self.barrier { Order::Barrier } else { Order::Wave };
+        let mut sweep = Sweep::new(kernel.clone())
+            .iterations(self.iterations)
+            .block(block)
+            .order(order)
+            .runner(runner(self.runner))
+            .lanes(self.lanes);
+        if self.least {
+            let memory = least_memory(&sweep, &field, &coefficients, &result);
+            sweep = sweep.memory(memory);
+        }
+        let (result, report) = sweep.run(&field, &coefficients, result).unwrap();
+        prop_assert_eq!(report.iterations, self.iterations);
+        same(&values(&result), &data.plain(&kernel, self.iterations), self.shape.cols)?;
+        same(&values(&field), &data.field, self.shape.cols)
     }
 }
 
@@ -73,30 +148,20 @@ proptest! {
 
     #[test]
     fn wave_and_barrier_are_the_plain_loop(
-        (rows, cols) in (1..40_usize, 1..40_usize),
-        (high, wide) in (1..20_usize, 1..20_usize),
-        iterations in 0..6_u64,
-        layout in 0..4_usize,
-        result_layout in 0..4_usize,
-        on_file: bool,
-        barrier: bool,
-        kind in 0..4_usize,
-        seed: u64,
+        case in case(1..40_usize, 1..20_usize),
+        kernel in 0..KERNELS,
+        float32: bool,
     ) {
-        let shape = Shape::new(rows, cols);
-        let block = Block::new(high, wide).clipped(shape);
-        let data = Data::<5>::new(seed, shape);
-        let folder = tempfile::tempdir().unwrap();
-        let folder = on_file.then(|| folder.path());
-        let (field, coefficients) = data.matrices(folder, layouts(block)[layout]);
-        let result = blank(folder, shape, layouts(block)[result_layout]);
-        let order = if barrier { Order::Barrier } else { Order::Wave };
-        let sweep = Sweep::new(Lk23).iterations(iterations).block(block).order(order).runner(runner(kind));
-        let memory = least_memory(&sweep, &field, &coefficients, &result);
-        let (result, report) = sweep.memory(memory).run(&field, &coefficients, result).unwrap();
-        prop_assert_eq!(report.iterations, iterations);
-        prop_assert_eq!(bits(&values(&result)), bits(&data.plain(&Lk23, iterations)));
-        prop_assert_eq!(bits(&values(&field)), bits(&data.field), "the input was changed");
+        with_kernel(&case, kernel, float32)?;
+    }
+
+    #[test]
+    fn large_blocks_are_the_plain_loop(
+        case in case(side().boxed(), 8..150_usize),
+        kernel in 0..KERNELS,
+        float32: bool,
+    ) {
+        with_kernel(&case, kernel, float32)?;
     }
 
     #[test]
@@ -111,13 +176,14 @@ proptest! {
     ) {
         let shape = Shape::new(rows, cols);
         let block = Block::new(high, wide).clipped(shape);
-        let data = Data::<1>::new(seed, shape);
+        let data = Data::<f64, 1>::new(seed, shape);
         let folder = tempfile::tempdir().unwrap();
         let folder = on_file.then(|| folder.path());
         let (field, coefficients) = data.matrices(folder, layouts(block)[layout]);
         let result = blank(folder, shape, layouts(block)[layout]);
         let kernel = Sor::new(1.25).unwrap();
-        let sweep = Sweep::new(kernel).iterations(iterations).block(block).order(Order::MaxParallel).runner(runner(kind));
+        let sweep = Sweep::new(kernel).iterations(iterations).block(block).order(Order::MaxParallel);
+        let sweep = sweep.runner(runner(kind));
         let memory = least_memory(&sweep, &field, &coefficients, &result);
         let (result, _) = sweep.memory(memory).run(&field, &coefficients, result).unwrap();
         prop_assert_eq!(bits(&values(&result)), bits(&red_black(&kernel, &data, block, iterations)));
@@ -134,7 +200,7 @@ proptest! {
     ) {
         let shape = Shape::new(rows, cols);
         let block = Block::new(high, wide).clipped(shape);
-        let data = Data::<5>::new(seed, shape);
+        let data = Data::<f64, 5>::new(seed, shape);
         let folder = tempfile::tempdir().unwrap();
         let (field, coefficients) = data.matrices(Some(folder.path()), Layout::Blocked(block));
         let work = blank(Some(folder.path()), shape, Layout::RowMajor);
@@ -142,9 +208,8 @@ proptest! {
             true => (Order::MaxParallel, red_black(&Lk23, &data, block, iterations)),
             false => (Order::Wave, data.plain(&Lk23, iterations)),
         };
-        let c = std::array::from_fn(|n| &*coefficients[n]);
         let grid = Grid::new(shape, block);
-        let loops = Reference { kernel: &Lk23, field: &field, coefficients: c, iterations, order, grid };
+        let loops = Reference { kernel: &Lk23, field: &field, coefficients: &coefficients, iterations, order, grid };
         let done = loops.run(work, memory).unwrap();
         prop_assert_eq!(bits(&values(&done)), bits(&expected));
     }
@@ -157,7 +222,7 @@ fn odd_shapes() {
     let blocks = [(1, 1), (1, 100), (100, 1), (2, 3), (7, 5), (100, 100)];
     for (rows, cols) in shapes {
         let shape = Shape::new(rows, cols);
-        let data = Data::<5>::new(7, shape);
+        let data = Data::<f64, 5>::new(7, shape);
         let expected = bits(&data.plain(&Lk23, 3));
         for (high, wide) in blocks {
             let block = Block::new(high, wide);
@@ -171,34 +236,39 @@ fn odd_shapes() {
     }
 }
 
-/// A kernel that takes its time, differently at every point, and sometimes gives way.
+/// A kernel that takes its time, now and then, and sometimes gives way.
 #[derive(Clone)]
-struct Delayed(Lk23);
+struct Delayed(Lk23, Arc<AtomicU64>);
 
 impl PointKernel<5> for Delayed {
-    fn update(&self, at: Neighbours, coefficients: [f64; 5]) -> f64 {
-        let new = self.0.update(at, coefficients);
-        match new.to_bits() % 97 {
+    const DIAGONAL: bool = false;
+
+    fn update<L: Lane>(&self, at: Neighbours<L>, coefficients: [L; 5]) -> L {
+        let count = self.1.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        match count % 97 {
             0 => std::thread::yield_now(),
-            1 => (0..new.to_bits() % 4096).for_each(|_| std::hint::spin_loop()),
+            1 => (0..count % 4096).for_each(|_| std::hint::spin_loop()),
             _ => {}
         }
-        new
+        self.0.update(at, coefficients)
     }
 }
 
 #[test]
 fn no_schedule_changes_a_bit() {
     let shape = Shape::new(61, 67);
-    let data = Data::<5>::new(3, shape);
+    let data = Data::<f64, 5>::new(3, shape);
     let block = Block::new(8, 9);
     let expected = bits(&data.plain(&Lk23, 8));
     let black = bits(&red_black(&Lk23, &data, block, 8));
     for repeat in 0..12 {
         let (field, coefficients) = data.matrices(None, Layout::RowMajor);
         let order = [Order::Wave, Order::Barrier, Order::MaxParallel][repeat % 3];
-        let sweep =
-            Sweep::new(Delayed(Lk23)).iterations(8).block(block).order(order).runner(runner(repeat / 3));
+        let sweep = Sweep::new(Delayed(Lk23, Arc::default()))
+            .iterations(8)
+            .block(block)
+            .order(order)
+            .runner(runner(repeat / 3));
         let result = Matrix::zeros(shape, Layout::RowMajor).unwrap();
         let (result, _) = sweep.run(&field, &coefficients, result).unwrap();
         let expected = if order == Order::MaxParallel { &black } else { &expected };
@@ -210,7 +280,7 @@ fn no_schedule_changes_a_bit() {
 #[test]
 fn not_a_number_is_a_value() {
     let shape = Shape::new(20, 20);
-    let mut data = Data::<5>::new(5, shape);
+    let mut data = Data::<f64, 5>::new(5, shape);
     data.field[45] = f64::NAN;
     data.field[250] = f64::INFINITY;
     data.coefficients[2][333] = f64::NAN;
@@ -231,7 +301,7 @@ fn not_a_number_is_a_value() {
 #[test]
 fn a_difference_is_found_where_it_is() {
     let shape = Shape::new(700, 600);
-    let left = Matrix::zeros(shape, Layout::RowMajor).unwrap();
+    let left = Matrix::<f64>::zeros(shape, Layout::RowMajor).unwrap();
     let mut right = Matrix::zeros(shape, Layout::RowMajor).unwrap();
     let mut row = vec![0.0; 600];
     row[123] = -0.0;

@@ -1,5 +1,10 @@
-//! The tests of the executor against the plain double loop, and against the papers' model.
+//! The tests of the executors against the plain double loop, and against the papers' model.
 
 mod bits;
 mod common;
+mod converge;
+mod faults;
+mod kernels;
 mod model;
+mod streamed;
+mod target;

@@ -1,12 +1,16 @@
 //! What a sweep reads, writes and keeps: the papers' model, the memory bound, convergence, and failure.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::common::{Data, bits, blank, layouts, numbers, values};
-use syncline_overlay::RunError;
 use syncline_store::{Block, ElementType, Layout, Matrix, Shape, io_model};
-use syncline_wave::{Error, Lk23, Monitor, Neighbours, Order, PointKernel, Runner, Sor, Sweep, plain_sweep};
+use syncline_wave::{
+    BlockPlan, Error, Executor, Lk23, Monitor, Order, Plan, Runner, Sor, Sweep, plain_sweep,
+};
+
+fn blocks(plan: Plan) -> BlockPlan {
+    *plan.blocked().expect("a sweep in blocks")
+}
 
 /// Counted reads and writes are those of the papers' model, exactly: on a divisible shape and on one
 /// that is not.
@@ -14,22 +18,22 @@ use syncline_wave::{Error, Lk23, Monitor, Neighbours, Order, PointKernel, Runner
 fn reads_and_writes_are_those_of_the_model() {
     for shape in [Shape::new(256, 256), Shape::new(211, 307)] {
         let block = Block::new(64, 64);
-        let data = Data::<5>::new(1, shape);
+        let data = Data::<f64, 5>::new(1, shape);
         for layout in layouts(block) {
             let folder = tempfile::tempdir().unwrap();
             let (field, coefficients) = data.matrices(Some(folder.path()), layout);
             let result = blank(Some(folder.path()), shape, layout);
             let sweep = Sweep::new(Lk23).iterations(3).block(block).runner(Runner::pool(2));
-            let held = sweep.clone().plan(&field, &coefficients, &result).unwrap();
-            assert!(held.held);
+            assert!(blocks(sweep.plan(&field, &coefficients, &result).unwrap()).held);
             let Err(Error::Memory { window, .. }) =
                 sweep.clone().memory(1).plan(&field, &coefficients, &result)
             else {
                 panic!("one byte was enough");
             };
             let (result, report) = sweep.memory(2 * window).run(&field, &coefficients, result).unwrap();
-            assert!(!report.plan.held);
-            let model = io_model(layout, report.plan.grid, 5, ElementType::Float64).unwrap();
+            let plan = blocks(report.plan);
+            assert!(!plan.held);
+            let model = io_model(layout, plan.grid, 5, ElementType::Float64).unwrap();
             assert_eq!(report.bytes_read, 3 * model.read, "{layout:?}");
             assert_eq!(report.bytes_written, 3 * model.written, "{layout:?}");
             assert_eq!(bits(&values(&result)), bits(&data.plain(&Lk23, 3)));
@@ -40,12 +44,13 @@ fn reads_and_writes_are_those_of_the_model() {
 #[test]
 fn what_is_held_is_read_once() {
     let shape = Shape::new(100, 100);
-    let data = Data::<5>::new(1, shape);
+    let data = Data::<f64, 5>::new(1, shape);
     let folder = tempfile::tempdir().unwrap();
     let (field, coefficients) = data.matrices(Some(folder.path()), Layout::RowMajor);
     let result = blank(Some(folder.path()), shape, Layout::RowMajor);
-    let (_, report) = Sweep::new(Lk23).iterations(9).run(&field, &coefficients, result).unwrap();
-    assert!(report.plan.held);
+    let sweep = Sweep::new(Lk23).iterations(9).executor(Executor::Blocked);
+    let (_, report) = sweep.run(&field, &coefficients, result).unwrap();
+    assert!(blocks(report.plan).held);
     assert_eq!(report.bytes_read, 6 * 80_000);
     assert_eq!(report.bytes_written, 80_000);
 }
@@ -54,7 +59,7 @@ fn what_is_held_is_read_once() {
 #[test]
 fn too_little_memory_is_refused() {
     let shape = Shape::new(200, 200);
-    let data = Data::<5>::new(1, shape);
+    let data = Data::<f64, 5>::new(1, shape);
     let folder = tempfile::tempdir().unwrap();
     let (field, coefficients) = data.matrices(Some(folder.path()), Layout::RowMajor);
     let sweep = |memory| Sweep::new(Lk23).block(Block::new(100, 100)).memory(memory);
@@ -66,28 +71,30 @@ fn too_little_memory_is_refused() {
     let error = sweep(window - 1).run(&field, &coefficients, result()).unwrap_err();
     assert!(error.to_string().contains(&window.to_string()), "{error}");
     let (_, report) = sweep(window).run(&field, &coefficients, result()).unwrap();
-    assert_eq!((report.plan.windows, report.workers), (1, 1));
+    assert_eq!((blocks(report.plan).windows, report.workers), (1, 1));
 }
 
 /// A chosen block leaves room for every worker.
 #[test]
 fn a_block_is_chosen_for_the_memory() {
     let shape = Shape::new(1000, 1000);
-    let data = Data::<0>::new(1, shape);
+    let data = Data::<f64, 0>::new(1, shape);
     let folder = tempfile::tempdir().unwrap();
     let (field, []) = data.matrices(Some(folder.path()), Layout::RowMajor);
     for memory in [1 << 19, 1 << 20, 1 << 22] {
         let result = blank(Some(folder.path()), shape, Layout::RowMajor);
         let sweep = Sweep::new(Sor::gauss_seidel()).memory(memory).runner(Runner::pool(2)).iterations(2);
+        let sweep = sweep.executor(Executor::Blocked);
         let (result, report) = sweep.run(&field, &[], result).unwrap();
-        assert!(!report.plan.held && report.plan.windows >= 2, "{report:?}");
+        let plan = blocks(report.plan);
+        assert!(!plan.held && plan.windows >= 2, "{plan:?}");
         assert_eq!(bits(&values(&result)), bits(&data.plain(&Sor::gauss_seidel(), 2)));
     }
 }
 
 #[test]
 fn matrices_that_do_not_fit_together_are_refused() {
-    let field = Arc::new(Matrix::zeros(Shape::new(4, 4), Layout::RowMajor).unwrap());
+    let field = Arc::new(Matrix::<f64>::zeros(Shape::new(4, 4), Layout::RowMajor).unwrap());
     let other = Arc::new(Matrix::zeros(Shape::new(4, 5), Layout::RowMajor).unwrap());
     let result = || Matrix::zeros(Shape::new(4, 4), Layout::RowMajor).unwrap();
     let sweep = Sweep::new(Sor::gauss_seidel());
@@ -109,7 +116,7 @@ fn matrices_that_do_not_fit_together_are_refused() {
 fn convergence() {
     let shape = Shape::new(30, 30);
     let kernel = Sor::new(1.5).unwrap();
-    let data = Data::<0> { shape, field: numbers(1, 900, 1.0), coefficients: [] };
+    let data = Data::<f64, 0> { shape, field: numbers(1, 900, 1.0), coefficients: [] };
     let mut plain = data.field.clone();
     let mut residuals = Vec::new();
     for _ in 0..200 {
@@ -134,37 +141,10 @@ fn convergence() {
     }
 }
 
-/// Panics at the n-th point.
-struct Breaks(AtomicU64);
-
-impl PointKernel<0> for Breaks {
-    fn update(&self, at: Neighbours, []: [f64; 0]) -> f64 {
-        assert!(self.0.fetch_sub(1, Relaxed) > 0, "the kernel broke");
-        at.west
-    }
-}
-
-#[test]
-fn a_kernel_that_panics_is_an_error() {
-    for runner in [Runner::pool(2), Runner::Threads] {
-        let shape = Shape::new(40, 40);
-        let field = Arc::new(Matrix::zeros(shape, Layout::RowMajor).unwrap());
-        let result = Matrix::zeros(shape, Layout::RowMajor).unwrap();
-        let sweep =
-            Sweep::new(Breaks(AtomicU64::new(3000))).iterations(5).block(Block::new(9, 9)).runner(runner);
-        match sweep.run(&field, &[], result) {
-            Err(Error::Run(RunError::Panicked { task, message, .. })) => {
-                assert!(task.starts_with("block (") && message == "the kernel broke", "{task}: {message}");
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
 #[test]
 fn a_sweep_can_be_cancelled() {
     let shape = Shape::new(64, 64);
-    let field = Arc::new(Matrix::zeros(shape, Layout::RowMajor).unwrap());
+    let field = Arc::new(Matrix::<f64>::zeros(shape, Layout::RowMajor).unwrap());
     let monitor = Arc::new(Monitor::new());
     let sweep = Sweep::new(Sor::gauss_seidel()).iterations(u64::MAX).monitor(Arc::clone(&monitor));
     let outcome = std::thread::scope(|s| {

@@ -3,7 +3,7 @@
 //! Source: F. McMahon, "The Livermore Fortran Kernels", UCRL-53745, 1986; as in Clauss, Gustedt and
 //! Suter, "Out-of-Core Wavefront Computations with Reduced Synchronization", PDP 2008, Fig. 1.
 
-use crate::{Neighbours, PointKernel};
+use crate::{Lane, Neighbours, PointKernel};
 
 /// Livermore kernel 23 on the field `za` with the coefficients `zr`, `zb`, `zu`, `zv` and `zz`, in this order.
 ///
@@ -18,9 +18,11 @@ impl Lk23 {
 }
 
 impl PointKernel<5> for Lk23 {
+    const DIAGONAL: bool = false;
+
     #[inline(always)]
-    fn update(&self, at: Neighbours, [zr, zb, zu, zv, zz]: [f64; 5]) -> f64 {
+    fn update<L: Lane>(&self, at: Neighbours<L>, [zr, zb, zu, zv, zz]: [L; 5]) -> L {
         let qa = at.south * zr + at.north * zb + at.east * zu + at.west * zv + zz;
-        at.centre + 0.175 * (qa - at.centre)
+        at.centre + L::splat(0.175) * (qa - at.centre)
     }
 }

@@ -1,7 +1,7 @@
 //! Successive over-relaxation of the Poisson equation on the five-point stencil; Gauss-Seidel is the
 //! case without over-relaxation.
 
-use crate::{Error, Neighbours, PointKernel, Result};
+use crate::{Error, Lane, Neighbours, PointKernel, Result};
 
 /// Successive over-relaxation: `u += omega * ((n + s + e + w + f) / 4 - u)`.
 ///
@@ -29,15 +29,22 @@ impl Sor {
 }
 
 impl PointKernel<0> for Sor {
+    const DIAGONAL: bool = false;
+
     #[inline(always)]
-    fn update(&self, at: Neighbours, []: [f64; 0]) -> f64 {
-        at.centre + self.omega * ((at.north + at.south + at.east + at.west) / 4.0 - at.centre)
+    fn update<L: Lane>(&self, at: Neighbours<L>, []: [L; 0]) -> L {
+        at.centre
+            + L::splat(self.omega) * ((at.north + at.south + at.east + at.west) / L::splat(4.0) - at.centre)
     }
 }
 
 impl PointKernel<1> for Sor {
+    const DIAGONAL: bool = false;
+
     #[inline(always)]
-    fn update(&self, at: Neighbours, [f]: [f64; 1]) -> f64 {
-        at.centre + self.omega * ((at.north + at.south + at.east + at.west + f) / 4.0 - at.centre)
+    fn update<L: Lane>(&self, at: Neighbours<L>, [f]: [L; 1]) -> L {
+        at.centre
+            + L::splat(self.omega)
+                * ((at.north + at.south + at.east + at.west + f) / L::splat(4.0) - at.centre)
     }
 }

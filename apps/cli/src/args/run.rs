@@ -1,0 +1,271 @@
+//! The options of `syncline run`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use serde::Serialize;
+use syncline_store::Block;
+use syncline_wave::{Lanes, Order};
+
+use crate::kernels::Known;
+use crate::units::{parse_block, parse_size};
+
+/// Runs an iterative sweep over the matrices of a directory.
+///
+/// Every interior point is updated from its neighbours, row by row: those above and to the left are new
+/// already, those below and to the right still old. The result has the bits of the plain double loop.
+///
+/// Row-major data are streamed: many iterations are done in one pass over the rows, with a window of rows in
+/// memory. Data in blocks, and other orders, are swept block by block, one iteration at a time.
+///
+/// DIR holds .npy files (float64 or float32, C order, two dimensions), or raw files with a layout.json as
+/// `syncline convert` writes them. All arrays of a run have one type. They are only read.
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "syncline run <KERNEL> <DIR> --iterations <K> [OPTIONS]", after_long_help = AFTER)]
+pub(crate) struct RunArgs {
+    /// What to compute: a kernel of those below, or a FILE.toml that describes one
+    pub(crate) kernel: KernelName,
+    /// The directory of the matrices
+    pub(crate) dir: PathBuf,
+    /// A further directory, on another disk for example; may be given several times
+    ///
+    /// Each array is taken from the directory that has it. One that two directories have is an error.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) also: Vec<PathBuf>,
+    /// How many iterations; with --until, at most. 0 copies the input
+    #[arg(long, short = 'k', value_name = "K")]
+    pub(crate) iterations: u64,
+    /// Over-relaxation of sor and nine-point, strictly between 0 and 2 [default: 1.5]
+    #[arg(long, value_name = "W", allow_negative_numbers = true)]
+    pub(crate) omega: Option<f64>,
+    /// What a gap costs in an alignment [default: 1]
+    #[arg(long, value_name = "G", allow_negative_numbers = true)]
+    pub(crate) gap: Option<f64>,
+    /// The alignment is local: no score is below 0
+    #[arg(long)]
+    pub(crate) local: bool,
+    /// Stop when no point changes by more than TOL in an iteration
+    ///
+    /// Streamed, that is known at the end of a pass, and the sweep goes on to there; see --exact-stop. In
+    /// blocks, with the orders wave and max-parallel, the first blocks are ahead when it becomes known. All
+    /// blocks then stop at one common iteration, at most as many later as there are diagonals of
+    /// blocks (twice as many with more than 1024 blocks). With the order barrier the stop is exact.
+    #[arg(long, value_name = "TOL", allow_negative_numbers = true)]
+    pub(crate) until: Option<f64>,
+    /// With --until: stop at the very iteration, by running the last pass again
+    #[arg(long)]
+    pub(crate) exact_stop: bool,
+    /// The most memory that the program holds resident, as 512M or 2G [default: 80 % of what is available]
+    ///
+    /// Streamed, more memory means more iterations per pass, and so less to read. In blocks, matrices that
+    /// fit stay in memory; of others only the blocks under way do. If not even the least piece of work fits,
+    /// that is an error, which tells what would. K, M, G and T are powers of 1024.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) memory: Option<u64>,
+    /// How many threads compute [default: one per core]
+    ///
+    /// Out of core, further ones wait for the disk. With the runner `threads` there is one per block,
+    /// whatever is given here.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) threads: Option<u32>,
+    /// How to go over the data
+    #[arg(long, value_enum, default_value_t = ExecutorKind::Auto)]
+    pub(crate) executor: ExecutorKind,
+    /// Streamed: iterations per pass, at most [default: what suits memory, cache and disk]
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) depth: Option<u64>,
+    /// The vectors to compute with [default: the widest of this machine]
+    ///
+    /// The result is the same with all.
+    #[arg(long, value_enum)]
+    pub(crate) lanes: Option<LanesKind>,
+    /// In blocks: the size of a block, 512, or 256x1024 for rows x columns [default: one that suits the memory]
+    ///
+    /// Blocked and framed data have blocks already: leave it out, or give the same.
+    #[arg(long, value_name = "B", value_parser = parse_block)]
+    pub(crate) block: Option<Block>,
+    /// The order in which points are updated; all but wave imply blocks
+    #[arg(long, value_enum, default_value_t = BlockOrder::Wave)]
+    pub(crate) order: BlockOrder,
+    /// In blocks: who updates them [default: pool]
+    #[arg(long, value_enum)]
+    pub(crate) runner: Option<RunnerKind>,
+    /// The result's file; NAME.npy is always a row-major .npy [default: za.out.npy, or za.out if DIR is raw]
+    ///
+    /// Without the option it stands beside the field. A name that does not end in .npy is for raw directories:
+    /// then the result is raw data in the layout of the field. A file of that name is replaced when the
+    /// result is complete, and not before.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Go on with an interrupted run of several passes
+    ///
+    /// It goes on after the last pass that is complete in OUTPUT.syncline, if it is the same computation on
+    /// the same files; it begins if there is nothing to go on from. If the output is there and nothing is
+    /// left over, nothing is done. Memory, threads and depth may be others than before.
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Discard what an interrupted run has left in OUTPUT.syncline, and begin
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Compare the result with the plain double loop, bit for bit, before it gets its name
+    ///
+    /// The loop runs after the sweep, on one core, and needs disk space for one more matrix. Any NaN
+    /// equals any NaN. With the order max-parallel it is the block red-black loop.
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Print one JSON object, on one line, instead of the summary
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const AFTER: &str = "\
+Kernels, associated exactly as written, with the arrays that they take:
+  lk23          za; zr zb zu zv zz
+                qa = (((south*zr + north*zb) + east*zu) + west*zv) + zz;  za += 0.175 * (qa - za)
+  gauss-seidel  u; f if it is there
+                u += (((((north + south) + east) + west) + f) / 4 - u)
+  sor           u; f if it is there
+                u += omega * (((((north + south) + east) + west) + f) / 4 - u)
+  nine-point    u; f if it is there
+                u += omega * (((4 * (((north + south) + east) + west)
+                     + (((north-east + north-west) + south-east) + south-west)) + f) / 20 - u)
+  gauss-seidel-variable
+                u; an aw ae as f mask
+                u = (((an*north + aw*west) + ae*east) + as*south) + f where mask is 0; elsewhere u stays
+  alignment     score; match
+                score = max(north-west + match, max(north, west) - gap), and no less than 0 with --local
+
+A description is a TOML text; all operations are done as written, in the type of the matrices:
+  name = \"heat\"
+  field = \"t\"
+  coefficients = [\"source\", \"given\"]
+  update = \"t = if(given == 0, t + omega*((n + s + e + w + source) / 4 - t), t)\"
+  [constants]
+  omega = 1.8
+Neighbours are n, w, nw, ne (new already) and e, s, se, sw (still old). Beside + - * / there are min, max, abs,
+sqrt and if. Steps on the way are lines of their own: between three quotes, the field's last.
+
+Interrupted runs:
+  A run of several passes keeps its last complete pass in the folder OUTPUT.syncline until the output has
+  its name. After Ctrl-C, kill -9 or a power failure, the same command with --resume goes on from there;
+  with --force it begins anew. Every pass checks what it reads of the one before against checksums.
+
+Members of the --json object; null where it does not apply:
+  kernel, dtype, order, executor, layout, rows, cols, iterations, output
+  complete_already        with --resume: the output was there, nothing was done, most members are null
+  resumed                 with --resume: iterations that the earlier run had done
+  passes, depth           streamed: passes of this run (in blocks, iterations); iterations of a pass, at most
+  lanes, threads          vectors computed with; threads that computed
+  runner, block, blocks   in blocks: rows and columns of a block; how many blocks there are
+  seconds                 the sweep, without verification
+  sync_seconds            bringing the output to disk
+  ns_per_element          wall time of the sweep per interior point and iteration
+  bytes_read, _written    streamed: of files; in blocks: of files mapped, which the page cache may have had
+  disk_read, disk_written bytes moved by the disk during the sweep
+  times                   streamed: seconds of all threads together. update, pack, wait: of those that
+                          compute; read, write, checksums: beside them
+  peak_rss, memory        the most bytes resident up to the end of the sweep; the bound
+  window, windows         streamed: bytes of all buffers, 1; in blocks: bytes of one under way, how many at once
+  panels, panel_rows      streamed: panels of rows in the window
+  held                    in blocks: whether all files stayed mapped
+  residual, converged_at  with --until: last greatest change; iterations until it was small enough
+  verified                true with --verify
+
+Examples:
+  syncline run lk23 data --iterations 20 --memory 2G
+  syncline run heat.toml plate --iterations 500 --verify
+  syncline run lk23 data --also /mnt/b/data --iterations 20 --output /mnt/c/za.npy
+  syncline run sor data --omega 1.9 --iterations 10000 --until 1e-9 --output u.npy --resume --json";
+
+/// What to compute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KernelName {
+    /// One that is built in.
+    Known(Known),
+    /// One that a file describes.
+    Described(PathBuf),
+}
+
+impl FromStr for KernelName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = || {
+            let names: Vec<_> = Known::value_variants().iter().map(Known::name).collect();
+            format!("the kernels are {}, and descriptions FILE.toml", names.join(", "))
+        };
+        if text.ends_with(".toml") {
+            return Ok(Self::Described(text.into()));
+        }
+        Known::from_str(text, false).map(Self::Known).map_err(|_| names())
+    }
+}
+
+/// How to go over the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ExecutorKind {
+    /// Streamed where order and layout allow it, and nothing was asked for that only blocks have
+    Auto,
+    /// Many iterations in one pass over the rows; row-major data, order wave
+    Streamed,
+    /// Block by block, any layout and order
+    Blocked,
+}
+
+/// The vectors to compute with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LanesKind {
+    /// One value at a time
+    Scalar,
+    /// 256 bits, x86-64
+    Avx2,
+    /// 512 bits, x86-64
+    Avx512,
+    /// 128 bits, aarch64
+    Neon,
+}
+
+impl From<LanesKind> for Lanes {
+    fn from(lanes: LanesKind) -> Self {
+        match lanes {
+            LanesKind::Scalar => Self::Scalar,
+            LanesKind::Avx2 => Self::Avx2,
+            LanesKind::Avx512 => Self::Avx512,
+            LanesKind::Neon => Self::Neon,
+        }
+    }
+}
+
+/// The order in which blocks are updated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum BlockOrder {
+    /// Diagonal by diagonal, the next iteration following closely: the bits of the plain double loop
+    Wave,
+    /// Red-black by blocks, like a chessboard: more blocks at once, but OTHER NUMBERS than the plain loop's
+    MaxParallel,
+    /// As wave, but with a barrier after each iteration: the same bits, slower
+    Barrier,
+}
+
+impl From<BlockOrder> for Order {
+    fn from(order: BlockOrder) -> Self {
+        match order {
+            BlockOrder::Wave => Self::Wave,
+            BlockOrder::MaxParallel => Self::MaxParallel,
+            BlockOrder::Barrier => Self::Barrier,
+        }
+    }
+}
+
+/// Who updates the blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RunnerKind {
+    /// As many threads as --threads says
+    Pool,
+    /// One thread per block, as in the papers; for some hundred blocks at most
+    Threads,
+}

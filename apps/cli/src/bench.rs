@@ -1,0 +1,300 @@
+//! `syncline bench wave`: one sweep, by every way there is, in turn.
+//!
+//! ```text
+//! disk floor     the bytes of a pass, by the calls of a pass, and nothing else
+//! compute floor  the updates alone, on data that the cache holds, on all threads
+//! streamed       out of core, all iterations
+//! blocked        out of core, two iterations, scaled
+//! plain loop     in memory, on some of the rows, scaled
+//! numba          numpy.memmap and numba, two iterations, scaled    (in a virtual environment of its own)
+//! yardstick      a program that is given, on its own data
+//! ```
+//!
+//! The ways alternate, round after round; printed are medians, and their ratios to the streamed sweep and to
+//! the greater floor. All run on the same files, out of the page cache as far as the kernel can be asked to
+//! forget (as root).
+
+mod floor;
+mod peers;
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::Serialize;
+use syncline_store::{Layout, Matrix, Shape};
+use syncline_wave::{Executor, Leftovers, Lk23, Plan, Report, Runner, Sweep, Target, plain_sweep};
+
+use crate::error::{Error, Result};
+use crate::units::{Bytes, parse_size};
+
+/// Races the ways of running a sweep against one another, and against the disk.
+///
+/// Data are made in a new directory below DIR and removed at the end.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "syncline bench wave [OPTIONS]",
+    after_long_help = "\
+Examples:
+  syncline bench wave --dir /scratch
+  syncline bench wave --rows 16384 --cols 16384 --memory 1800M --rounds 3 --json"
+)]
+pub(crate) struct BenchWaveArgs {
+    /// Rows of every matrix
+    #[arg(long, value_name = "R", default_value_t = 4096)]
+    pub(crate) rows: usize,
+    /// Columns of every matrix
+    #[arg(long, value_name = "C", default_value_t = 4096)]
+    pub(crate) cols: usize,
+    /// Iterations
+    #[arg(long, short = 'k', value_name = "K", default_value_t = 20)]
+    pub(crate) iterations: u64,
+    /// The most memory that the sweeps hold resident
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
+    pub(crate) memory: u64,
+    /// How many threads compute [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) threads: Option<u32>,
+    /// Where the data are made: a directory on the disk to measure
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) dir: PathBuf,
+    /// How often every way is run
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) rounds: usize,
+    /// Leave numpy and numba out (they are installed into a virtual environment, which needs the network)
+    #[arg(long)]
+    pub(crate) no_numba: bool,
+    /// A program, or C++ source of one, that is run as PROGRAM DATADIR STRIPS COLS ITERATIONS DEPTH
+    ///
+    /// Its matrices have 8 * STRIPS + 2 rows; it makes them if DATADIR has none, and prints `wall SECONDSs`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) yardstick: Option<PathBuf>,
+    /// Print one JSON object per run, one per line, and no table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// One run of one way.
+#[derive(Debug, Serialize)]
+struct Run {
+    way: &'static str,
+    round: usize,
+    /// Wall time of all iterations, scaled where only a part was run.
+    seconds: f64,
+    /// What part was run.
+    part: f64,
+}
+
+/// What is raced, and on what.
+struct Race<'a> {
+    args: &'a BenchWaveArgs,
+    folder: PathBuf,
+    shape: Shape,
+    threads: usize,
+}
+
+const NAMES: [&str; 6] = ["za", "zr", "zb", "zu", "zv", "zz"];
+/// Iterations of the ways that read everything in each of them.
+const FEW: u64 = 2;
+
+/// Runs the race; returns what to print.
+pub(crate) fn wave(args: &BenchWaveArgs) -> Result<String> {
+    let io = |what: &str, source| Error::Io { what: format!("{what} {}", args.dir.display()), source };
+    fs::create_dir_all(&args.dir).map_err(|source| io("make", source))?;
+    let folder = tempfile::Builder::new().prefix("syncline-bench.").tempdir_in(&args.dir);
+    let folder = folder.map_err(|source| io("make a directory in", source))?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let race = Race {
+        args,
+        folder: folder.path().to_owned(),
+        shape: Shape::new(args.rows, args.cols),
+        threads: args.threads.map_or(threads, |n| n as usize),
+    };
+    let runs = race.run()?;
+    if args.json {
+        let lines = runs.iter().map(serde_json::to_string).collect::<serde_json::Result<Vec<_>>>();
+        let failed =
+            |error: serde_json::Error| Error::Io { what: "write JSON".to_owned(), source: error.into() };
+        return Ok(lines.map_err(failed)?.join("\n"));
+    }
+    Ok(race.table(&runs))
+}
+
+impl Race<'_> {
+    fn run(&self) -> Result<Vec<Run>> {
+        eprintln!("making {} of data", Bytes(6 * (self.shape.elements() * 8) as u64));
+        floor::make(&self.folder, &NAMES, self.shape)?;
+        let numba = if self.args.no_numba { None } else { peers::environment(&self.args.dir)? };
+        let yardstick =
+            self.args.yardstick.as_deref().map(|file| peers::program(file, &self.folder)).transpose()?;
+        let mut runs = Vec::new();
+        for round in 0..self.args.rounds {
+            let mut add = |way, seconds: Option<f64>, part: f64| {
+                if let Some(seconds) = seconds {
+                    eprintln!("round {}: {way:14} {seconds:9.3} s", round + 1);
+                    runs.push(Run { way, round, seconds, part });
+                }
+            };
+            let few = FEW.min(self.args.iterations);
+            let scale = self.args.iterations as f64 / few as f64;
+            add("compute floor", Some(self.compute_floor()?), 1.0);
+            let (plan, streamed) = self.streamed()?;
+            add("streamed", Some(streamed), 1.0);
+            add("disk floor", Some(self.disk_floor(&plan)?), 1.0);
+            add("blocked", Some(self.blocked(few)? * scale), 1.0 / scale);
+            let (plain, part) = self.plain()?;
+            add("plain loop", Some(plain / part), part);
+            if let Some(python) = &numba {
+                self.forget();
+                let each = peers::numba(python, &self.folder, few)?;
+                add("numba", Some(each * self.args.iterations as f64), 1.0 / scale);
+            }
+            if let Some(program) = &yardstick {
+                self.forget();
+                let depth = self.args.iterations.min(20);
+                add(
+                    "yardstick",
+                    Some(peers::yardstick(program, &self.folder, self.shape, self.args.iterations, depth)?),
+                    1.0,
+                );
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Asks the kernel to forget what it holds of files; only root may.
+    fn forget(&self) {
+        rustix::fs::sync();
+        let _ = fs::write("/proc/sys/vm/drop_caches", "3");
+    }
+
+    fn matrix(&self, name: &str) -> Result<Arc<Matrix>> {
+        Ok(Arc::new(Matrix::open(&self.folder.join(format!("{name}.npy")))?))
+    }
+
+    fn sweep(&self) -> Sweep<Lk23> {
+        let memory = self.args.memory.saturating_sub(16 << 20);
+        Sweep::new(Lk23).iterations(self.args.iterations).memory(memory).runner(Runner::pool(self.threads))
+    }
+
+    fn streamed(&self) -> Result<(Plan, f64)> {
+        self.forget();
+        let (path, field) = (self.folder.join("out.npy"), self.matrix("za")?);
+        let coefficients = self.coefficients()?;
+        let start = Instant::now();
+        let target = Target::npy(&path).leftovers(Leftovers::Discard);
+        let (pending, report) =
+            self.sweep().executor(Executor::Streamed).run_to(&field, &coefficients, &target)?;
+        pending.commit()?;
+        Ok((report.plan, start.elapsed().as_secs_f64()))
+    }
+
+    fn coefficients(&self) -> Result<[Arc<Matrix>; 5]> {
+        let [_, a, b, c, d, e] = NAMES;
+        Ok([self.matrix(a)?, self.matrix(b)?, self.matrix(c)?, self.matrix(d)?, self.matrix(e)?])
+    }
+
+    /// The bytes of the passes, by the calls of a pass.
+    fn disk_floor(&self, plan: &Plan) -> Result<f64> {
+        self.forget();
+        let (rows, passes) = plan.streamed().map_or((128, 1), |plan| (plan.rows, plan.passes));
+        let paths = NAMES.map(|name| self.folder.join(format!("{name}.npy")));
+        (0..passes).map(|_| floor::disk(&paths, &self.folder.join("floor"), self.shape, rows)).sum()
+    }
+
+    /// The updates alone: what a small sweep in memory spends with them, on all threads.
+    fn compute_floor(&self) -> Result<f64> {
+        let shape = Shape::new(514, 1026);
+        let values = |seed: u64| floor::numbers(seed, shape.elements());
+        let field = Arc::new(Matrix::from_vec(shape, values(1))?);
+        let coefficient = Arc::new(Matrix::from_vec(shape, values(2))?);
+        let coefficients = std::array::from_fn(|_| Arc::clone(&coefficient));
+        let iterations = self.args.iterations.min(40);
+        let sweep = Sweep::new(Lk23).iterations(iterations).runner(Runner::pool(1));
+        let mut best = f64::INFINITY;
+        for _ in 0..5 {
+            let (_, Report { times, .. }) =
+                sweep.run(&field, &coefficients, Matrix::zeros(shape, Layout::RowMajor)?)?;
+            best = best.min(times.map_or(f64::INFINITY, |times| times.update.as_secs_f64()));
+        }
+        let points = |shape: Shape| ((shape.rows - 2) * (shape.cols - 2)) as f64;
+        let each = best / points(shape) / iterations as f64;
+        Ok(each * points(self.shape) * self.args.iterations as f64 / self.threads as f64)
+    }
+
+    fn blocked(&self, iterations: u64) -> Result<f64> {
+        self.forget();
+        let new = syncline_store::NewFile::create(
+            &self.folder.join("blocked.npy"),
+            Matrix::<f64>::file_bytes(true, self.shape, Layout::RowMajor)?,
+        )?;
+        let result = Matrix::create(&new, true, self.shape, Layout::RowMajor)?;
+        let (field, coefficients) = (self.matrix("za")?, self.coefficients()?);
+        let start = Instant::now();
+        self.sweep().iterations(iterations).executor(Executor::Blocked).run(&field, &coefficients, result)?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// The plain loop over as many rows as fit a quarter of the memory of the machine, and which part that is.
+    fn plain(&self) -> Result<(f64, f64)> {
+        let most = crate::system::available().unwrap_or(1 << 30) / 4;
+        let rows = ((most / (48 * self.shape.cols as u64)) as usize).clamp(3, self.shape.rows);
+        let read = |name: &str| -> Result<Vec<f64>> {
+            let mut values = vec![0.0; rows * self.shape.cols];
+            self.matrix(name)?.read_rows(0..rows, &mut values)?;
+            Ok(values)
+        };
+        let [_, a, b, c, d, e] = NAMES;
+        let coefficients = [read(a)?, read(b)?, read(c)?, read(d)?, read(e)?];
+        let mut field = read(NAMES[0])?;
+        let few = FEW.min(self.args.iterations);
+        let start = Instant::now();
+        for _ in 0..few {
+            plain_sweep(&Lk23, &mut field, coefficients.each_ref().map(|c| &c[..]), rows, self.shape.cols);
+        }
+        let part =
+            (rows - 2) as f64 / (self.shape.rows - 2) as f64 * few as f64 / self.args.iterations as f64;
+        Ok((start.elapsed().as_secs_f64(), part))
+    }
+
+    fn table(&self, runs: &[Run]) -> String {
+        let median = |way: &str| {
+            let mut times: Vec<f64> = runs.iter().filter(|r| r.way == way).map(|r| r.seconds).collect();
+            times.sort_by(f64::total_cmp);
+            times.get(times.len() / 2).copied()
+        };
+        let floor = ["disk floor", "compute floor"].into_iter().filter_map(median).fold(0.0, f64::max);
+        let streamed = median("streamed").unwrap_or(f64::NAN);
+        let updates = ((self.shape.rows - 2) * (self.shape.cols - 2)) as f64 * self.args.iterations as f64;
+        let mut text = format!(
+            "Livermore kernel 23, {}, {} iterations, {} of data, {} of memory, {} threads; medians of {} rounds\n\n\
+             {:14} {:>10} {:>12} {:>12} {:>10}   part run\n",
+            self.shape,
+            self.args.iterations,
+            Bytes(6 * (self.shape.elements() * 8) as u64),
+            Bytes(self.args.memory),
+            self.threads,
+            self.args.rounds,
+            "way",
+            "seconds",
+            "ns/element",
+            "/ streamed",
+            "/ floor",
+        );
+        let ways = ["disk floor", "compute floor", "streamed", "blocked", "plain loop", "numba", "yardstick"];
+        for way in ways {
+            let (Some(seconds), Some(run)) = (median(way), runs.iter().find(|r| r.way == way)) else {
+                continue;
+            };
+            text += &format!(
+                "{way:14} {seconds:10.3} {:12.3} {:12.2} {:10.2}   {}\n",
+                seconds * 1e9 / updates,
+                seconds / streamed,
+                seconds / floor,
+                if run.part < 1.0 { format!("{:.0} %, scaled", run.part * 100.0) } else { "all".to_owned() },
+            );
+        }
+        text.trim_end().to_owned()
+    }
+}

@@ -1,0 +1,91 @@
+//! The data of a race, and how long the disk takes for them.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Instant;
+
+use syncline_store::{
+    DirectFile, DirectWriter, IoBuffer, IoQueue, Layout, Matrix, Method, NewFile, Read, Shape,
+};
+
+use crate::error::{Error, Result};
+
+/// Numbers in [0, 1) that look random.
+pub(crate) fn numbers(seed: u64, count: usize) -> Vec<f64> {
+    use rand_core::{RngCore, SeedableRng};
+    let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(seed);
+    (0..count).map(|_| (random.next_u64() >> 11) as f64 * f64::powi(2.0, -53)).collect()
+}
+
+/// Writes the matrices: the first in [0, 1), the others in [0, 0.25).
+pub(crate) fn make(folder: &Path, names: &[&str], shape: Shape) -> Result<()> {
+    // The same numbers again and again, of a length that no row divides: the disk does not look.
+    let values = numbers(7, 1 << 20 | 1);
+    for (n, name) in names.iter().enumerate() {
+        let path = folder.join(format!("{name}.npy"));
+        let new = NewFile::create(&path, Matrix::<f64>::file_bytes(true, shape, Layout::RowMajor)?)?;
+        let mut matrix = Matrix::<f64>::create(&new, true, shape, Layout::RowMajor)?;
+        let scale = if n == 0 { 1.0 } else { 0.25 };
+        let mut at = n * 1000;
+        let mut row = vec![0.0; shape.cols];
+        for j in 0..shape.rows {
+            for value in &mut row {
+                *value = values[at % values.len()] * scale;
+                at += 1;
+            }
+            matrix.write_row(j, &row)?;
+        }
+        new.commit()?;
+    }
+    Ok(())
+}
+
+/// Seconds to read all files, panel by panel, while one file of the size of the first is written: by the same
+/// calls, from and to the same kind of memory, as a streamed pass.
+pub(crate) fn disk(paths: &[PathBuf], output: &Path, shape: Shape, rows: usize) -> Result<f64> {
+    let files = paths.iter().map(|path| Ok(DirectFile::open(path)?)).collect::<Result<Vec<_>>>()?;
+    let row_bytes = shape.cols * 8;
+    let starts = files
+        .iter()
+        .map(|file| Ok(file.len()? - (shape.rows * row_bytes) as u64))
+        .collect::<Result<Vec<_>>>()?;
+    let new = NewFile::create(output, (shape.rows * row_bytes) as u64)?;
+    let start = Instant::now();
+    let read = || -> Result<()> {
+        let mut queue = IoQueue::new(Method::Auto);
+        let mut buffers = files
+            .iter()
+            .map(|file| Ok(IoBuffer::new(file.room(0, rows * row_bytes) + file.alignment())?))
+            .collect::<Result<Vec<_>>>()?;
+        for row in (0..shape.rows).step_by(rows) {
+            let len = rows.min(shape.rows - row) * row_bytes;
+            let each = files.iter().zip(&starts).zip(&mut buffers);
+            let mut reads: Vec<Read<'_>> = each
+                .map(|((file, start), buffer)| Read {
+                    file,
+                    offset: start + (row * row_bytes) as u64,
+                    len,
+                    into: buffer.as_mut_slice(),
+                })
+                .collect();
+            queue.read(&mut reads)?;
+        }
+        Ok(())
+    };
+    let write = || -> Result<()> {
+        let mut queue = IoQueue::new(Method::Auto);
+        let mut writer = DirectWriter::new(DirectFile::of(new.file(), output, true)?, 0)?;
+        let mut buffer = IoBuffer::new(rows * row_bytes + 2 * writer.file().alignment())?;
+        for row in (0..shape.rows).step_by(rows) {
+            writer.write(&mut queue, buffer.as_mut_slice(), rows.min(shape.rows - row) * row_bytes)?;
+        }
+        writer.finish()?;
+        new.file().sync_data().map_err(|source| Error::Io { what: "sync the output".to_owned(), source })
+    };
+    thread::scope(|scope| {
+        let writing = scope.spawn(write);
+        read()?;
+        writing.join().unwrap_or(Err(Error::Panic))
+    })?;
+    Ok(start.elapsed().as_secs_f64())
+}

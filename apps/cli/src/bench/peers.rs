@@ -1,0 +1,99 @@
+//! Programs of others.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use syncline_store::Shape;
+
+use crate::error::{Error, Result};
+
+/// The sweep by numpy and numba.
+const NUMBA: &str = include_str!("../../../../bench/peers/numba_memmap.py");
+
+fn failed(what: &str, why: impl std::fmt::Display) -> Error {
+    Error::Io { what: what.to_owned(), source: std::io::Error::other(why.to_string()) }
+}
+
+fn run(what: &str, command: &mut Command) -> Result<String> {
+    let Output { status, stdout, stderr } = command.output().map_err(|error| failed(what, error))?;
+    if !status.success() {
+        let text = String::from_utf8_lossy(&stderr);
+        return Err(failed(what, text.lines().last().unwrap_or("it failed without a word")));
+    }
+    Ok(String::from_utf8_lossy(&stdout).into_owned())
+}
+
+/// A Python with numpy and numba: one that is there, or a virtual environment below `dir` that stays. Says why
+/// if there is none.
+pub(crate) fn environment(dir: &Path) -> Result<Option<PathBuf>> {
+    let has = |python: &Path| {
+        let check = Command::new(python).args(["-c", "import numba, numpy"]).output();
+        check.is_ok_and(|output| output.status.success())
+    };
+    let folder = dir.join(".syncline-bench-venv");
+    let python = folder.join("bin/python");
+    if has(&python) {
+        return Ok(Some(python));
+    }
+    if has(Path::new("python3")) {
+        return Ok(Some("python3".into()));
+    }
+    eprintln!("installing numpy and numba into {}", folder.display());
+    let made = run("make a virtual environment", Command::new("python3").args(["-m", "venv"]).arg(&folder))
+        .and_then(|_| {
+            let pip = ["-m", "pip", "install", "--quiet", "numpy", "numba"];
+            run("install numba", Command::new(&python).args(pip))
+        });
+    match made {
+        Ok(_) => Ok(Some(python)),
+        Err(error) => {
+            eprintln!("skipped: numba: {error}");
+            Ok(None)
+        }
+    }
+}
+
+/// Seconds per iteration of numpy.memmap and numba.
+pub(crate) fn numba(python: &Path, folder: &Path, iterations: u64) -> Result<f64> {
+    let output =
+        run("run numba", Command::new(python).args(["-c", NUMBA]).arg(folder).arg(iterations.to_string()))?;
+    let number = output.split_whitespace().next().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| failed("run numba", "it printed no time"))
+}
+
+/// The yardstick as a program: compiled into `folder` if it is source.
+pub(crate) fn program(file: &Path, folder: &Path) -> Result<PathBuf> {
+    if file.extension().is_none_or(|extension| extension != "cpp") {
+        return Ok(file.to_owned());
+    }
+    let program = folder.join("yardstick");
+    let flags = ["-O3", "-march=native", "-ffp-contract=off", "-pthread", "-o"];
+    run("compile the yardstick", Command::new("g++").args(flags).arg(&program).arg(file))?;
+    Ok(program)
+}
+
+/// Seconds of the yardstick on data of its own.
+pub(crate) fn yardstick(
+    program: &Path,
+    folder: &Path,
+    shape: Shape,
+    iterations: u64,
+    depth: u64,
+) -> Result<f64> {
+    let data = folder.join("yardstick-data");
+    std::fs::create_dir_all(&data).map_err(|error| failed("make a directory for the yardstick", error))?;
+    let strips = ((shape.rows - 2) / 8).max(1).to_string();
+    let output = run(
+        "run the yardstick",
+        Command::new(program).arg(&data).args([
+            strips,
+            shape.cols.to_string(),
+            iterations.to_string(),
+            depth.to_string(),
+        ]),
+    )?;
+    let after = output.split("wall ").nth(1).and_then(|rest| rest.split('s').next());
+    after
+        .and_then(|text| text.trim().parse().ok())
+        .ok_or_else(|| failed("run the yardstick", "it printed no time"))
+}

@@ -1,0 +1,60 @@
+//! What the bar of a run shows: how far it is, how fast, and how long it will take.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use indicatif::ProgressBar;
+use syncline_wave::Monitor;
+
+use crate::units::{Bytes, Rate};
+
+/// The progress bar.
+pub(crate) const BAR: &str = "{prefix} [{bar:30}] {percent:>3} %  {msg}  {eta} left";
+
+/// A run that is watched.
+pub(crate) struct Progress {
+    monitor: Arc<Monitor>,
+    /// Updates of points that it will take.
+    points: f64,
+    /// The blocks, if there are any.
+    blocks: Option<u64>,
+    /// When the first step was seen to be under way.
+    start: Option<Instant>,
+}
+
+impl Progress {
+    pub(crate) const fn new(monitor: Arc<Monitor>, points: f64, blocks: Option<u64>) -> Self {
+        Self { monitor, points, blocks, start: None }
+    }
+
+    /// Moves the bar.
+    pub(crate) fn show(&mut self, bar: &ProgressBar) {
+        let (done, total) = (self.monitor.done(), self.monitor.total());
+        if total == 0 {
+            // Matrices that fit are being read.
+            bar.tick();
+            return;
+        }
+        let start = *self.start.get_or_insert_with(|| {
+            bar.set_length(total);
+            bar.reset_eta();
+            Instant::now()
+        });
+        let seconds = start.elapsed().as_secs_f64();
+        if let Some(blocks) = self.blocks.map(|blocks| blocks.max(1)) {
+            let all = total / blocks;
+            bar.set_prefix(format!("iteration {}/{all}", (done / blocks + 1).min(all)));
+        }
+        bar.set_position(done.min(total));
+        // Before that, rates are mostly noise.
+        if seconds < 0.2 {
+            return;
+        }
+        let updates = Rate(self.points * done as f64 / total as f64 / seconds);
+        let bytes = self.monitor.bytes();
+        bar.set_message(match bytes {
+            0 => format!("{updates} updates/s"),
+            _ => format!("{}/s, {updates} updates/s", Bytes((bytes as f64 / seconds) as u64)),
+        });
+    }
+}

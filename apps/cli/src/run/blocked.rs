@@ -1,0 +1,65 @@
+//! A run in blocks: into a new file, which gets its name at the end.
+
+use std::time::Instant;
+
+use syncline_store::{Generations, Matrix, NewFile};
+use syncline_wave::{Executor, Real};
+
+use super::{Job, Meter};
+use crate::args::RunnerKind;
+use crate::error::Result;
+use crate::progress::{BAR, Progress};
+use crate::summary::{Asked, Measured, Summary, interior};
+use crate::verify::Verification;
+use crate::watch::{self, Signals};
+use crate::{output, system};
+
+impl<T: Real> Job<'_, T> {
+    pub(super) fn run_blocked(self, signals: &Signals) -> Result<Summary> {
+        self.start()?;
+        let shape = self.arrays.field.shape();
+        let (path, npy) = (&self.output.path, self.output.npy);
+        let new = NewFile::create(path, Matrix::<T>::file_bytes(npy, shape, self.layout)?)?;
+        let result = Matrix::create(&new, npy, shape, self.layout)?;
+        let order = self.args.order.into();
+        let room = self.args.verify.then(|| Verification::reserve(path, shape, order)).transpose()?;
+        let threads = self.args.runner == Some(RunnerKind::Threads);
+        let how = self.how(Executor::Blocked);
+        let (how, plan) = self.bound.for_blocks(&*self.runs, &how, threads, &self.arrays, &result)?;
+        if self.args.force {
+            Generations::discard(path)?;
+        }
+
+        let bar = watch::bar(BAR).with_prefix("starting");
+        let points = interior(shape) as f64 * self.args.iterations as f64;
+        let mut progress = Progress::new(self.monitor, points, Some(plan.grid.len() as u64));
+        let (runs, arrays) = (self.runs.clone(), self.arrays);
+        let meter = Meter::start();
+        let (result, report) = watch::watch(
+            signals,
+            &bar,
+            |bar| progress.show(bar),
+            move || Ok(runs.run(&how, &arrays, result)?),
+        )?;
+        let (time, disk) = meter.stop();
+        let peak_rss = system::peak_resident();
+        // The inputs went with the sweep: so nothing is held in memory any more.
+        drop(result);
+        let verified = match room {
+            None => None,
+            Some(room) => {
+                let (arrays, result) =
+                    (self.found.open()?, Matrix::<T>::create(&new, npy, shape, self.layout)?);
+                Some(room.compare(self.runs, arrays, result, &report, self.bound, signals)?)
+            }
+        };
+        let sync = Instant::now();
+        output::sync(std::slice::from_ref(&new), signals)?;
+        new.commit()?;
+        let sync_time = sync.elapsed();
+        let measured = Measured { time, sync_time, peak_rss, disk, bound: self.bound, verified };
+        let asked =
+            Asked { args: self.args, kernel: self.kernel, element: T::TYPE, shape, output: &self.output };
+        Ok(Summary::new(&asked, self.layout, &report, &measured))
+    }
+}

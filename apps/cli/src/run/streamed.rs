@@ -1,0 +1,146 @@
+//! A streamed run: into a target that a later run can go on from.
+
+use std::time::Instant;
+
+use indicatif::ProgressBar;
+use syncline_store::{Error as StoreError, Generations, Leftover};
+use syncline_wave::{Error as WaveError, Executor, Leftovers, Pending, Real, Report, Target};
+
+use super::{Job, Meter, Start};
+use crate::error::{Error, Result};
+use crate::progress::{BAR, Progress};
+use crate::summary::{Asked, Measured, Summary, interior};
+use crate::system;
+use crate::verify::Verification;
+use crate::watch::{self, Attended, Signals};
+
+impl<T: Real> Job<'_, T> {
+    pub(super) fn run_streamed(self, signals: &Signals) -> Result<Summary> {
+        let start = self.start()?;
+        let shape = self.arrays.field.shape();
+        let asked =
+            Asked { args: self.args, kernel: self.kernel, element: T::TYPE, shape, output: &self.output };
+        let order = self.args.order.into();
+        let how = self.how(Executor::Streamed);
+        let how = self.bound.for_streamed(&*self.runs, &how, &self.arrays)?;
+        if start == Start::Complete {
+            self.tidy(&how)?;
+            return Ok(Summary::complete(&asked, self.layout));
+        }
+        let reserve = || Verification::reserve(&self.output.path, shape, order);
+        let room = self.args.verify.then(reserve).transpose()?;
+
+        let bar = watch::bar(BAR).with_prefix("streaming");
+        let before = if let Start::After(iterations) = start { iterations } else { 0 };
+        let points = interior(shape) as f64 * self.args.iterations.saturating_sub(before) as f64;
+        let mut progress = Progress::new(self.monitor.clone(), points, None);
+        let (runs, arrays, target) = (self.runs.clone(), self.arrays.clone(), self.target());
+        let meter = Meter::start();
+        let sweep = move || Ok(runs.run_to(&how, &arrays, &target)?);
+        let ended = watch::attend(signals, &bar, |bar| progress.show(bar), || self.monitor.cancel(), sweep)?;
+        let (time, disk) = meter.stop();
+        let (pending, report) = self.swept(ended)?;
+        let peak_rss = system::peak_resident();
+        let (pending, verified) = match room {
+            None => (pending, None),
+            Some(room) => self.verify(room, pending, &report, signals).map(|(p, with)| (p, Some(with)))?,
+        };
+        let sync = Instant::now();
+        let bar = watch::bar("{spinner} bringing the output to disk, {elapsed}");
+        let commit = move || Ok(pending.commit()?);
+        let ended = watch::attend(signals, &bar, ProgressBar::tick, || (), commit)?;
+        match (ended.result, ended.signal) {
+            // Once it has its name a signal changes nothing.
+            (Some(result), _) => result?,
+            (None, signal) => return Err(self.interrupted(signal.unwrap_or_default())),
+        }
+        let sync_time = sync.elapsed();
+        let measured = Measured { time, sync_time, peak_rss, disk, bound: self.bound, verified };
+        Ok(Summary::new(&asked, self.layout, &report, &measured))
+    }
+
+    /// Where the result goes, and all that makes it another but what the sweep knows.
+    fn target(&self) -> Target {
+        let path = &self.output.path;
+        let leftovers = match (self.args.resume, self.args.force) {
+            (true, _) => Leftovers::Resume,
+            (_, true) => Leftovers::Discard,
+            _ => Leftovers::Refuse,
+        };
+        let target = if self.output.npy { Target::npy(path) } else { Target::raw(path) };
+        let target = target.leftovers(leftovers).describe("kernel", &self.kernel.name);
+        self.kernel.parameters.iter().fold(target, |target, (name, value)| target.describe(*name, value))
+    }
+
+    /// What the sweep has come to, or why it has not.
+    fn swept(&self, ended: Attended<(Pending, Report)>) -> Result<(Pending, Report)> {
+        if let Some(signal) = ended.signal {
+            drop(ended.result);
+            return Err(self.interrupted(signal));
+        }
+        ended.result.unwrap_or(Err(Error::Panic)).map_err(|error| self.explain(error))
+    }
+
+    /// Removes the rest of a run that is complete but for that.
+    fn tidy(&self, how: &crate::kernels::How) -> Result<()> {
+        let tidied = self.runs.run_to(how, &self.arrays, &self.target());
+        tidied.map(drop).map_err(|error| self.explain(error.into()))
+    }
+
+    /// Compares the result with the plain loop's. One that differs is discarded.
+    fn verify(
+        &self,
+        room: Verification<T>,
+        pending: Pending,
+        report: &Report,
+        signals: &Signals,
+    ) -> Result<(Pending, &'static str)> {
+        let (runs, arrays, result) = (self.runs.clone(), self.arrays.clone(), pending.matrix()?);
+        let error = match room.compare(runs, arrays, result, report, self.bound, signals) {
+            Ok(with) => return Ok((pending, with)),
+            Err(error) => error,
+        };
+        drop(pending);
+        match error {
+            Error::Differs { .. } => Generations::discard(&self.output.path)?,
+            Error::Interrupted { signal, .. } => return Err(self.interrupted(signal)),
+            _ => {}
+        }
+        Err(error)
+    }
+
+    /// An interruption, with what is left.
+    fn interrupted(&self, signal: u8) -> Error {
+        match Generations::leftover(&self.output.path) {
+            Ok(Leftover::Resumable(progress)) => {
+                let (done, all) = (progress.iterations, self.args.iterations);
+                let left = format!("{done} of {all} iterations are kept, --resume goes on from there");
+                Error::Interrupted { signal, left }
+            }
+            // It did not end in time: its folder stays.
+            Ok(Leftover::Busy) => {
+                let left = "--resume goes on from its last complete pass".to_owned();
+                Error::Interrupted { signal, left }
+            }
+            _ => Error::interrupted(signal),
+        }
+    }
+
+    /// Says what can be done about leftovers that cannot be used.
+    fn explain(&self, error: Error) -> Error {
+        let output = self.output.path.clone();
+        match error {
+            Error::Wave(WaveError::Store(
+                why @ (StoreError::OtherRun { .. }
+                | StoreError::Manifest { .. }
+                | StoreError::Generation { .. }),
+            )) => Error::Useless { output, why: why.into() },
+            // The room for the comparison was taken first, and the result has too little for that.
+            Error::Wave(WaveError::Store(why @ StoreError::NoSpace { .. })) if self.args.verify => {
+                Error::VerifyRoom(why)
+            }
+            Error::Wave(WaveError::Leftovers { found, .. }) => Error::LeftOver { output, what: found },
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The summary as people read it.
+
+use std::fmt;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use super::{Seconds, Summary};
+use crate::units::{Bytes, Time, rate};
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kernel, dtype, rows, cols, .. } = self;
+        write!(f, "{kernel:<13}{rows} x {cols} {dtype}")?;
+        if self.complete_already {
+            return write!(f, "\noutput       {}, complete already: nothing was done", self.output);
+        }
+        let count = self.threads.unwrap_or(1);
+        match (&self.block, self.depth) {
+            (Some([rows, cols]), _) => {
+                let order = self.order.and_then(|order| order.to_possible_value());
+                let order = order.as_ref().map_or("", |order| order.get_name());
+                writeln!(f, ", {} blocks of {rows} x {cols}, order {order}", self.blocks.unwrap_or(0))?;
+            }
+            (None, depth) => {
+                let (passes, depth) = (self.passes.unwrap_or(0), depth.unwrap_or(0));
+                let lanes = self.lanes.as_deref().unwrap_or("");
+                write!(f, ", streamed: {passes} pass{}", if passes == 1 { "" } else { "es" })?;
+                writeln!(f, " of up to {depth} iteration{}, {lanes}", plural(depth))?;
+            }
+        }
+        self.iterations(f)?;
+        let time = Duration::from_secs_f64(self.seconds.unwrap_or(0.0));
+        write!(f, "time         {} on {count} thread{}", Time(time), plural(count))?;
+        match self.ns_per_element {
+            Some(ns) => writeln!(f, ", {ns:.2} ns/element")?,
+            None => writeln!(f)?,
+        }
+        if let Some(times) = &self.times {
+            write_times(f, times)?;
+        }
+        let traffic = |bytes| match bytes {
+            0 => "nothing".to_owned(),
+            _ => format!("{} ({}/s)", Bytes(bytes), rate(bytes, time)),
+        };
+        let moved = |read: Option<u64>, written: Option<u64>| {
+            Some(format!("read {}, written {}", traffic(read?), traffic(written?)))
+        };
+        let files = if self.block.is_some() { "mapped" } else { "files" };
+        for (what, moved) in [
+            (files, moved(self.bytes_read, self.bytes_written)),
+            ("disk", moved(self.disk_read, self.disk_written)),
+        ] {
+            moved.map_or(Ok(()), |moved| writeln!(f, "{what:<13}{moved}"))?;
+        }
+        self.memory(f)?;
+        match self.verified_with {
+            Some(with) => writeln!(f, "verified     bit for bit against {with}")?,
+            None => writeln!(f, "verified     no")?,
+        }
+        let sync = Time(Duration::from_secs_f64(self.sync_seconds.unwrap_or(0.0)));
+        write!(f, "output       {}, {}, on disk after {sync} more", self.output, self.layout)
+    }
+}
+
+impl Summary {
+    fn iterations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "iterations   {}", self.iterations.unwrap_or(0))?;
+        match self.resumed {
+            Some(0) => write!(f, "; there was nothing to resume, so begun afresh")?,
+            Some(before) => write!(f, ", resumed after {before}")?,
+            None => {}
+        }
+        match (self.tolerance, self.converged_at, self.residual) {
+            (Some(tolerance), Some(at), _) => {
+                writeln!(f, "; no point changed by more than {tolerance:e} in iteration {at}")
+            }
+            (Some(tolerance), None, Some(residual)) => {
+                writeln!(f, "; not converged: changes of up to {residual:e} in the last, not {tolerance:e}")
+            }
+            _ => writeln!(f),
+        }
+    }
+
+    fn memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Some(peak), Some(bound), Some(window)) = (self.peak_rss, self.memory, self.window) else {
+            return Ok(());
+        };
+        write!(f, "memory       {} at most, of {} allowed; ", Bytes(peak), Bytes(bound))?;
+        match (self.blocks, self.held, self.panels, self.panel_rows) {
+            (Some(_), Some(true), ..) => writeln!(f, "all matrices held"),
+            (Some(blocks), ..) => {
+                writeln!(f, "up to {} of {blocks} blocks at once", self.windows.unwrap_or(0))
+            }
+            (None, _, Some(panels), Some(rows)) => {
+                writeln!(f, "{} for the window, {panels} panels of {rows} rows", Bytes(window))
+            }
+            _ => writeln!(f, "{} for the window", Bytes(window)),
+        }
+    }
+}
+
+/// One line: what the computing threads did, in shares; and what went on beside them, in seconds.
+fn write_times(f: &mut fmt::Formatter<'_>, times: &Seconds) -> fmt::Result {
+    let all = times.update + times.pack + times.wait;
+    if all <= 0.0 {
+        return Ok(());
+    }
+    let share = |seconds: f64| format!("{:.0} %", seconds / all * 100.0);
+    let time = |seconds: f64| Time(Duration::from_secs_f64(seconds));
+    writeln!(
+        f,
+        "threads      update {}, pack {}, wait {}; beside them read {}, write {}, checksums {}",
+        share(times.update),
+        share(times.pack),
+        share(times.wait),
+        time(times.read),
+        time(times.write),
+        time(times.checksums)
+    )
+}
+
+fn plural(n: u64) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}

@@ -1,0 +1,200 @@
+//! Killed at any moment, a run of many passes is resumed to the same bits; whatever was damaged is told.
+//!
+//! `SYNCLINE_KILLS=300` runs as many rounds.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use crate::common::{command, contents, fails_with, lk23_on_disk, names, ok};
+
+const ITERATIONS: u64 = 60;
+const RUN: &str = "run lk23 data --iterations 60 --output o.npy";
+
+fn spawn(path: &Path, line: &str) -> Child {
+    command(path, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Lets it run so long; whether it was killed then, rather than had ended.
+fn kill_after(mut child: Child, time: Duration) -> bool {
+    std::thread::sleep(time);
+    let ended = child.try_wait().unwrap();
+    child.kill().unwrap();
+    let output = child.wait_with_output().unwrap();
+    if let Some(status) = ended {
+        assert!(status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    !output.status.success()
+}
+
+/// The result of a run that nobody disturbs.
+fn expected(path: &Path) -> Vec<u8> {
+    ok(path, &format!("{RUN} --executor blocked --verify"));
+    let bytes = fs::read(path.join("o.npy")).unwrap();
+    fs::remove_file(path.join("o.npy")).unwrap();
+    bytes
+}
+
+#[test]
+fn killed_runs_are_resumed_to_the_same_bits() {
+    let rounds = std::env::var("SYNCLINE_KILLS").map_or(25, |rounds| rounds.parse().unwrap());
+    let folder = lk23_on_disk(400, 300);
+    let path = folder.path();
+    let expected = expected(path);
+    let mut random = Pcg64Mcg::seed_from_u64(rounds);
+    let (mut kills, mut resumed, mut outputs) = (0, 0, 0);
+    for round in 0..rounds {
+        let line = |depth| format!("{RUN} --depth {depth} --resume --json");
+        let depth = 1 + round % 3;
+        // So that kills fall on all of a run: its start, its passes, its end.
+        let begun = Instant::now();
+        ok(path, &line(depth));
+        let whole = begun.elapsed();
+        fs::remove_file(path.join("o.npy")).unwrap();
+        loop {
+            let depth = 1 + random.next_u64() % 3;
+            let time = whole.mul_f64((random.next_u64() % 1000) as f64 / 900.0);
+            if !kill_after(spawn(path, &line(depth)), time) {
+                break;
+            }
+            kills += 1;
+            // Whatever is there under the output's name is the result.
+            match fs::read(path.join("o.npy")) {
+                Ok(found) => {
+                    outputs += 1;
+                    assert!(found == expected, "round {round}: a part of a result has the output's name");
+                }
+                Err(_) => resumed += u64::from(path.join("o.npy.syncline/manifest").exists()),
+            }
+            if random.next_u64().is_multiple_of(3) {
+                ok(path, &line(depth));
+                break;
+            }
+        }
+        assert!(fs::read(path.join("o.npy")).unwrap() == expected, "round {round}: other bits");
+        assert_eq!(names(path), ["data", "o.npy"], "round {round}: something is left");
+        fs::remove_file(path.join("o.npy")).unwrap();
+    }
+    println!(
+        "{rounds} rounds: {kills} kills, {resumed} of them resumable, {outputs} after the result had its name"
+    );
+    assert!(kills > 0);
+}
+
+/// Kills a run when it has committed some of its passes, but not all.
+fn leave(path: &Path) {
+    loop {
+        let child = spawn(path, &format!("{RUN} --depth 1 --force"));
+        let manifest = path.join("o.npy.syncline/manifest");
+        let begun = Instant::now();
+        while !manifest.exists() && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        let killed = kill_after(child, Duration::from_millis(10));
+        if killed && manifest.exists() && !path.join("o.npy").exists() {
+            return;
+        }
+        // It was too fast, or too slow.
+        let _ = fs::remove_file(path.join("o.npy"));
+    }
+}
+
+/// Turns some bits of one byte.
+fn flip(file: &Path, at: usize, bits: u8) {
+    let mut bytes = fs::read(file).unwrap();
+    bytes[at] ^= bits;
+    fs::write(file, bytes).unwrap();
+}
+
+/// The number in the first place where the text has it: `"name":123`.
+fn number(text: &str, name: &str) -> u64 {
+    let rest = text.split_once(&format!("\"{name}\":")).unwrap().1;
+    rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap()].parse().unwrap()
+}
+
+#[test]
+fn flipped_bytes_are_told_each_time() {
+    let folder = lk23_on_disk(400, 300);
+    let path = folder.path();
+    let expected = expected(path);
+    leave(path);
+    let kept = path.join("o.npy.syncline");
+    let manifest = kept.join("manifest");
+    let generation = number(&fs::read_to_string(&manifest).unwrap(), "generation");
+    let slot = kept.join(if generation.is_multiple_of(2) { "generation.0" } else { "generation.1" });
+    let mut random = Pcg64Mcg::seed_from_u64(7);
+    for (file, name, rounds) in [(&manifest, "manifest", 40), (&slot, "generation", 40)] {
+        let length = fs::metadata(file).unwrap().len();
+        for round in 0..rounds {
+            // The first and last bytes, and any between.
+            let at = match round {
+                0 => 0,
+                1 => length - 1,
+                2 => 128.min(length - 1),
+                _ => random.next_u64() % length,
+            } as usize;
+            let bits = 1 << (random.next_u64() % 8);
+            flip(file, at, bits);
+            let before = contents(path);
+            let error = fails_with(1, path, &format!("{RUN} --resume --depth {}", 1 + round % 60));
+            assert!(error.contains(name) && error.contains("--force discards"), "{name}, byte {at}: {error}");
+            flip(file, at, bits);
+            assert!(!path.join("o.npy").exists());
+            // The other slot is of no account, and may have been begun.
+            let found = contents(path);
+            assert!(found[&manifest] == fs::read(&manifest).unwrap() && before.contains_key(&slot));
+        }
+    }
+    ok(path, &format!("{RUN} --resume --verify"));
+    assert!(fs::read(path.join("o.npy")).unwrap() == expected);
+    // Without a word about leftovers damage is told as well; --force begins anew.
+    fs::remove_file(path.join("o.npy")).unwrap();
+    leave(path);
+    flip(&manifest, 5, 1);
+    let error = fails_with(1, path, RUN);
+    assert!(error.contains("manifest") && error.contains("--force discards o.npy.syncline"), "{error}");
+    ok(path, &format!("{RUN} --force --verify"));
+    assert!(fs::read(path.join("o.npy")).unwrap() == expected);
+}
+
+/// All passes are done, only the output has not got its name: damage is seen then too.
+#[test]
+fn a_generation_that_no_pass_reads_is_checked() {
+    let folder = lk23_on_disk(300, 300);
+    let path = folder.path();
+    let expected = expected(path);
+    // The plain loop takes long enough to be caught in.
+    let line = format!("{RUN} --depth 20 --verify");
+    let manifest = path.join("o.npy.syncline/manifest");
+    loop {
+        let mut child = spawn(path, &format!("{line} --force"));
+        while child.try_wait().unwrap().is_none() {
+            let text = fs::read_to_string(&manifest).unwrap_or_default();
+            if text.contains("\"iterations\":60,\"panel_rows\"") {
+                break;
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if manifest.exists() && !path.join("o.npy").exists() {
+            break;
+        }
+        let _ = fs::remove_file(path.join("o.npy"));
+    }
+    let generation = number(&fs::read_to_string(&manifest).unwrap(), "generation");
+    assert_eq!((generation, ITERATIONS), (3, 60));
+    let slot = path.join("o.npy.syncline/generation.1");
+    for at in [128, 300_000, 300 * 300 * 8 + 127] {
+        flip(&slot, at, 4);
+        let error = fails_with(1, path, &format!("{line} --resume"));
+        assert!(error.contains("damaged") && error.contains("--force discards"), "{error}");
+        flip(&slot, at, 4);
+    }
+    let text = ok(path, &format!("{line} --resume"));
+    assert!(text.contains("iterations   60, resumed after 60"), "{text}");
+    assert!(fs::read(path.join("o.npy")).unwrap() == expected);
+}

@@ -1,0 +1,246 @@
+//! What an interrupted run has left: told, gone on from, or discarded.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::common::{command, contents, fails_with, json, lk23, names, ok, refused};
+
+const LINE: &str = "run lk23 data --iterations 40000 --depth 2 --output o.npy";
+
+/// Starts a run of many passes and kills it when it has committed some.
+fn killed(path: &Path, line: &str) {
+    let mut child = started(path, line);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// A run of many passes that has committed one at least.
+fn started(path: &Path, line: &str) -> Child {
+    let mut child = command(path, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !path.join("o.npy.syncline/manifest").exists() {
+        assert_eq!(child.try_wait().unwrap(), None, "{line} ended");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child
+}
+
+/// The iterations that are kept, from the error that tells.
+fn kept(path: &Path, line: &str) -> u64 {
+    let error = fails_with(1, path, line);
+    let rest = error.split_once("a run that ended after ").unwrap_or_else(|| panic!("{error}")).1;
+    rest.split_once(' ').unwrap().0.parse().unwrap()
+}
+
+#[test]
+fn leftovers_stop_a_run_that_says_nothing_about_them() {
+    let folder = lk23(40, 40);
+    let path = folder.path();
+    killed(path, LINE);
+    let both = ["o.npy.syncline is left of a run that ended after ", " of 40000: ", "--resume", "--force"];
+    refused(path, LINE, &both);
+    refused(path, &format!("{LINE} --verify --json"), &both);
+    // In blocks, and in one pass, too: nobody knows whether the other is still wanted.
+    let others =
+        ["--iterations 2 --executor blocked", "--iterations 2 --order max-parallel", "--iterations 2"];
+    for other in others {
+        let line = format!("run lk23 data {other} --output o.npy");
+        refused(path, &line, &["o.npy.syncline is left of a run that ended after ", "--resume", "--force"]);
+        let report = json(path, &format!("{line} --force --verify"));
+        assert_eq!((&report["verified"], &report["resumed"]), (&Value::Bool(true), &Value::Null));
+        assert!(!path.join("o.npy.syncline").exists(), "{other}");
+        killed(path, LINE);
+    }
+    // A bound that is too small is told before anything is discarded.
+    refused(path, &format!("{LINE} --force --memory 1M"), &["allow at least"]);
+    refused(
+        path,
+        "run lk23 data --iterations 2 --output o.npy --block 4 --force --memory 1M",
+        &["allow at least"],
+    );
+    // Another output has nothing to do with it.
+    ok(path, "run lk23 data --iterations 2 --output p.npy");
+}
+
+#[test]
+fn a_resumed_run_says_from_where_and_has_the_same_bits() {
+    let folder = lk23(40, 40);
+    let path = folder.path();
+    let iterations = 1000;
+    let line = format!("run lk23 data --iterations {iterations} --output o.npy");
+    ok(path, &format!("{line} --executor blocked"));
+    let expected = fs::read(path.join("o.npy")).unwrap();
+    // With other depths, threads and memory than before.
+    for options in ["--depth 2", "--depth 7 --threads 1", "--memory 20M --verify"] {
+        fs::remove_file(path.join("o.npy")).unwrap();
+        killed(path, &format!("{line} --depth 1"));
+        let before = kept(path, &line);
+        assert!((1..iterations).contains(&before));
+        let report = json(path, &format!("{line} --resume {options}"));
+        assert_eq!(
+            (&report["resumed"], &report["iterations"]),
+            (&before.into(), &iterations.into()),
+            "{report}"
+        );
+        assert!(fs::read(path.join("o.npy")).unwrap() == expected, "{options}");
+        assert_eq!(names(path), ["data", "o.npy"]);
+    }
+    killed(path, &format!("{line} --depth 1"));
+    let before = kept(path, &line);
+    let text = ok(path, &format!("{line} --resume"));
+    assert!(text.contains(&format!("iterations   {iterations}, resumed after {before}\n")), "{text}");
+}
+
+#[test]
+fn nothing_to_resume_is_begun_and_what_is_complete_stays() {
+    let folder = lk23(30, 30);
+    let path = folder.path();
+    let line = "run lk23 data --iterations 6 --depth 2 --output o.npy --resume";
+    let text = ok(path, line);
+    assert!(text.contains("iterations   6; there was nothing to resume, so begun afresh"), "{text}");
+    let before = contents(path);
+    let text = ok(path, line);
+    assert!(text.contains("o.npy, complete already: nothing was done"), "{text}");
+    let report = json(path, &format!("{line} --verify"));
+    let expected =
+        [("complete_already", Value::Bool(true)), ("iterations", Value::Null), ("seconds", Value::Null)];
+    for (name, value) in expected {
+        assert_eq!(report[name], value, "{name}");
+    }
+    assert!(contents(path) == before, "files changed");
+    // The empty folder of a run that was killed at its very beginning or end goes, whatever is done.
+    for options in ["--resume", "--resume --depth 2", "--depth 6", "--executor blocked", "--force"] {
+        fs::create_dir(path.join("o.npy.syncline")).unwrap();
+        if options.ends_with('2') {
+            fs::write(path.join("o.npy.syncline/lock"), b"").unwrap();
+        }
+        ok(path, &format!("run lk23 data --iterations 6 --output o.npy {options}"));
+        assert!(contents(path) == before, "{options}: files changed");
+    }
+    // The slots of a run that committed nothing.
+    fs::remove_file(path.join("o.npy")).unwrap();
+    fs::create_dir(path.join("o.npy.syncline")).unwrap();
+    fs::write(path.join("o.npy.syncline/generation.1"), b"half").unwrap();
+    refused(
+        path,
+        line.trim_end_matches(" --resume"),
+        &["a run that ended in its first pass", "--resume", "--force"],
+    );
+    assert_eq!(json(path, line)["resumed"], 0);
+    assert!(contents(path) == before, "files changed");
+}
+
+#[test]
+fn another_computation_is_not_gone_on_with() {
+    let folder = lk23(40, 40);
+    let path = folder.path();
+    ok(path, "gen poisson data --rows 40 --cols 40");
+    killed(path, "run sor data --omega 1.25 --iterations 40000 --depth 2 --output o.npy");
+    let cases = [
+        ("run sor data --omega 1.5 --iterations 40000", "omega was 1.25, is 1.5"),
+        ("run sor data --omega 1.25 --iterations 40001", "iterations was 40000, is 40001"),
+        ("run sor data --omega 1.25 --iterations 40000 --until 1e-3", "tolerance was none, is 0.001"),
+        ("run gauss-seidel data --iterations 40000", "kernel was sor, is gauss-seidel"),
+        ("run lk23 data --iterations 40000", "kernel was sor, is lk23"),
+    ];
+    for (line, difference) in cases {
+        let parts =
+            ["o.npy.syncline is of another computation", difference, "--force discards o.npy.syncline"];
+        refused(path, &format!("{line} --output o.npy --resume"), &parts);
+    }
+    // An input that was written to.
+    let f = path.join("data/f.npy");
+    fs::write(&f, fs::read(&f).unwrap()).unwrap();
+    let line = "run sor data --omega 1.25 --iterations 40000 --depth 2 --output o.npy --resume";
+    refused(path, line, &["f.npy", "was written to since", "--force"]);
+}
+
+#[test]
+fn another_description_is_another_computation() {
+    let folder = lk23(40, 40);
+    let path = folder.path();
+    let text = "name = 'mean'\nfield = 'za'\nupdate = 'za = (n + s + e + w) / 4'\n";
+    fs::write(path.join("mean.toml"), text).unwrap();
+    let line = "run mean.toml data --iterations 2000 --depth 2 --output o.npy";
+    killed(path, line);
+    fs::write(path.join("mean.toml"), text.replace('4', "5")).unwrap();
+    refused(
+        path,
+        &format!("{line} --resume"),
+        &["description was ", ", is ", "--force discards o.npy.syncline"],
+    );
+    fs::write(path.join("mean.toml"), text).unwrap();
+    assert_eq!(json(path, &format!("{line} --resume --verify"))["verified"], true);
+}
+
+#[test]
+fn two_runs_into_one_output_do_not_meet() {
+    let folder = lk23(40, 40);
+    let path = folder.path();
+    let mut child = started(path, &LINE.replace("40000", "100000000"));
+    for options in ["", "--resume", "--force", "--executor blocked --force"] {
+        let options = format!("run lk23 data --iterations 8 --output o.npy {options}");
+        let error = fails_with(1, path, &options);
+        assert!(error.contains("another run works on this output"), "{options}: {error}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_no_run_has_made_is_never_removed() {
+    let folder = lk23(20, 20);
+    let path = folder.path();
+    fs::create_dir(path.join("o.npy.syncline")).unwrap();
+    fs::write(path.join("o.npy.syncline/diary"), b"dear me").unwrap();
+    for options in ["", "--resume", "--force", "--executor blocked --force"] {
+        let line = format!("run lk23 data --iterations 8 --output o.npy {options}");
+        refused(path, &line, &["o.npy.syncline/diary", "was not made by a run"]);
+    }
+}
+
+/// A coefficient is changed while the plain loop reads it: the sweep's result is not what that makes.
+#[test]
+fn a_result_that_differs_gets_no_name_and_is_discarded() {
+    let folder = lk23(300, 300);
+    let path = folder.path();
+    fs::write(path.join("o.npy"), b"an older result").unwrap();
+    let [zz, zr] = ["zz", "zr"].map(|name| fs::read(path.join(format!("data/{name}.npy"))).unwrap());
+    // In place: a file that is cut off while it is mapped would end the run by a signal.
+    let write = |bytes| {
+        let file = fs::File::options().write(true).open(path.join("data/zz.npy")).unwrap();
+        file.write_all_at(bytes, 0).unwrap();
+    };
+    let line = "run lk23 data --iterations 900 --depth 300 --output o.npy --verify";
+    let complete = || {
+        let manifest = fs::read_to_string(path.join("o.npy.syncline/manifest")).unwrap_or_default();
+        manifest.contains("\"iterations\":900,\"panel_rows\"")
+    };
+    for _ in 0..20 {
+        let mut child = started(path, line);
+        while !complete() && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        write(&zr);
+        let output = child.wait_with_output().unwrap();
+        write(&zz);
+        assert!(!path.join("o.npy.syncline").exists());
+        if output.status.success() {
+            // The loop had ended before.
+            continue;
+        }
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(
+            error.contains("differs from the plain double loop") && error.contains("no output"),
+            "{error}"
+        );
+        assert_eq!(fs::read(path.join("o.npy")).unwrap(), b"an older result");
+        return;
+    }
+    panic!("no run was caught during its verification");
+}

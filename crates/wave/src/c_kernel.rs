@@ -1,0 +1,179 @@
+//! A C function as a kernel.
+//!
+//! # Contract
+//! The function is called once per point and iteration, and for points that do not exist besides: the engine
+//! computes whole vectors and drops what is beyond the edge. It computes in `double`, whatever the type of the
+//! matrices.
+//!
+//! # Costs
+//! A call per value, with the point and its coefficients in memory: some 5 ns, ten times those of vectors.
+
+use std::ffi::c_void;
+
+use syncline_store::Element;
+
+use crate::dynamic::WithKernel;
+use crate::kernel::{Neighbours, Update};
+use crate::lanes::Vector;
+
+/// A point and its neighbours as a C function has them.
+///
+/// ```c
+/// struct syncline_point {
+///     double centre, north, west, east, south;
+///     double north_west, north_east, south_west, south_east;
+/// };
+/// ```
+///
+/// Above and to the left they are updated already, see [`Neighbours`]. North-east and south-west are not a
+/// number (NaN) unless the kernel was made with corners.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct CPoint {
+    pub centre: f64,
+    pub north: f64,
+    pub west: f64,
+    pub east: f64,
+    pub south: f64,
+    pub north_west: f64,
+    pub north_east: f64,
+    pub south_west: f64,
+    pub south_east: f64,
+}
+
+/// The C function of a kernel: the new value of the point.
+///
+/// `double update(const struct syncline_point *at, const double *coefficients, void *context);`
+pub type CFunction =
+    unsafe extern "C" fn(at: *const CPoint, coefficients: *const f64, context: *mut c_void) -> f64;
+
+/// The update of a point as a C function.
+///
+/// Equal bits ask for a C compiler that does not contract: `-ffp-contract=off`, and no `-ffast-math`. For
+/// matrices of floats the values are widened, and the result is rounded once.
+#[derive(Clone, Copy, Debug)]
+pub struct CKernel {
+    function: CFunction,
+    context: *mut c_void,
+    coefficients: usize,
+    corners: bool,
+}
+
+// SAFETY: `CKernel::new` demands that the function may be called with the context from any thread.
+unsafe impl Send for CKernel {}
+// SAFETY: as above, at the same time.
+unsafe impl Sync for CKernel {}
+
+impl CKernel {
+    /// A kernel of this function, which gets `context` in each call and so many coefficients; `corners` is
+    /// whether it uses north-east or south-west (see [`PointKernel::CORNERS`](crate::PointKernel::CORNERS)).
+    ///
+    /// # Safety
+    /// As long as the kernel or a copy of it exists:
+    /// * The function may be called from any thread, also from several at the same time, with this context, a
+    ///   point, and a pointer to that many coefficients (not to be read if there are none), whatever the
+    ///   values: they are any numbers where a point does not exist.
+    /// * It reads nothing else through these pointers, keeps none of them, writes neither the point nor the
+    ///   coefficients, and returns: it neither unwinds nor jumps out.
+    pub const unsafe fn new(
+        function: CFunction,
+        context: *mut c_void,
+        coefficients: usize,
+        corners: bool,
+    ) -> Self {
+        CKernel { function, context, coefficients, corners }
+    }
+
+    /// How many coefficients there are.
+    #[must_use]
+    pub const fn coefficients(&self) -> usize {
+        self.coefficients
+    }
+
+    /// Does something with the kernel.
+    pub(crate) fn kernel<W: WithKernel>(&self, with: W) -> W::Output {
+        if self.corners { with.with(&Call::<true>(self)) } else { with.with(&Call::<false>(self)) }
+    }
+}
+
+/// A C function as the engine has it.
+#[derive(Debug)]
+struct Call<'k, const CORNERS: bool>(&'k CKernel);
+
+impl<const CORNERS: bool> Update for Call<'_, CORNERS> {
+    const CORNERS: bool = CORNERS;
+
+    #[inline(always)]
+    fn coefficients(&self) -> usize {
+        self.0.coefficients
+    }
+
+    #[inline(always)]
+    unsafe fn update<L: Vector, const R: usize>(
+        &self,
+        at: [Neighbours<L>; R],
+        coefficients: [*const L::Element; R],
+    ) -> [L; R] {
+        let mut new = [L::splat(0.0); R];
+        // SAFETY: the caller's conditions.
+        unsafe { values_of::<L, R, CORNERS>(self.0, &at, &coefficients, &mut new) };
+        new
+    }
+}
+
+/// Calls the function for each value of the vectors. Not part of the engine's loop, and without vectors' own
+/// instructions: the call is what costs.
+///
+/// # Safety
+/// As [`Update::update`], but for the instructions.
+#[inline(never)]
+unsafe fn values_of<L: Vector, const R: usize, const CORNERS: bool>(
+    kernel: &CKernel,
+    at: &[Neighbours<L>; R],
+    coefficients: &[*const L::Element; R],
+    new: &mut [L; R],
+) {
+    const { assert!(size_of::<L>() == L::WIDTH * size_of::<L::Element>()) };
+    // Most kernels have few; the others pay for memory.
+    let (mut few, mut many) = ([0.0; 32], Vec::new());
+    let own: &mut [f64] = match few.get_mut(..kernel.coefficients) {
+        Some(few) => few,
+        None => {
+            many.resize(kernel.coefficients, 0.0);
+            &mut many
+        }
+    };
+    for r in 0..R {
+        for i in 0..L::WIDTH {
+            let value = |vector: &L| {
+                let values = std::ptr::from_ref(vector).cast::<L::Element>();
+                // SAFETY: a vector is `WIDTH` values, one after the other.
+                unsafe { values.add(i).read() }.to_f64()
+            };
+            for (n, own) in own.iter_mut().enumerate() {
+                // SAFETY: value `i` of vector `n`, as the caller warrants.
+                *own = unsafe { coefficients[r].add(n * L::WIDTH + i).read() }.to_f64();
+            }
+            let at = &at[r];
+            let point = CPoint {
+                centre: value(&at.centre),
+                north: value(&at.north),
+                west: value(&at.west),
+                east: value(&at.east),
+                south: value(&at.south),
+                north_west: value(&at.north_west),
+                north_east: if CORNERS { value(&at.north_east) } else { f64::NAN },
+                south_west: if CORNERS { value(&at.south_west) } else { f64::NAN },
+                south_east: value(&at.south_east),
+            };
+            // SAFETY: what `CKernel::new` asks for allows this call.
+            let updated = unsafe { (kernel.function)(&raw const point, own.as_ptr(), kernel.context) };
+            // SAFETY: value `i` of a vector.
+            unsafe { (&raw mut new[r]).cast::<L::Element>().add(i).write(L::Element::from_f64(updated)) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! A C function in the engine equals the same kernel in Rust in the plain double loop.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::*;
+use crate::described::tests::engine::Chained;
+use crate::lanes::Lanes;
+use crate::strip::tests::numbers;
+use crate::{Lk23, NinePoint, PointKernel, plain_sweep};
+use syncline_store::Shape;
+
+extern "C" fn lk23(at: *const CPoint, c: *const f64, calls: *mut c_void) -> f64 {
+    // SAFETY: the engine gives a point and five coefficients; the context is the test's.
+    let (at, c, calls) = unsafe { (*at, std::slice::from_raw_parts(c, 5), &*calls.cast::<AtomicU64>()) };
+    assert!(at.north_east.is_nan() && at.south_west.is_nan());
+    calls.fetch_add(1, Relaxed);
+    let qa = at.south * c[0] + at.north * c[1] + at.east * c[2] + at.west * c[3] + c[4];
+    at.centre + 0.175 * (qa - at.centre)
+}
+
+extern "C" fn nine(at: *const CPoint, f: *const f64, _: *mut c_void) -> f64 {
+    // SAFETY: the engine gives a point and a coefficient.
+    let (at, f) = unsafe { (*at, *f) };
+    let near = at.north + at.south + at.east + at.west;
+    let far = at.north_east + at.north_west + at.south_east + at.south_west;
+    at.centre + 1.2 * ((4.0 * near + far + f) / 20.0 - at.centre)
+}
+
+/// The sum of 40 coefficients: more than stand on the stack.
+extern "C" fn many(at: *const CPoint, c: *const f64, _: *mut c_void) -> f64 {
+    // SAFETY: the test gives a point and 40 coefficients.
+    let (at, c) = unsafe { (*at, std::slice::from_raw_parts(c, 40)) };
+    c.iter().fold(at.west, |sum, c| sum + c)
+}
+
+fn equal<K: PointKernel<N>, const N: usize>(kernel: &K, c: &CKernel) {
+    for (rows, cols, levels) in [(3, 3, 1), (20, 33, 3), (35, 19, 5)] {
+        let shape = Shape::new(rows, cols);
+        let arrays: Vec<Vec<f64>> = (0..=N as u64).map(|a| numbers(a + 7, shape.elements(), 0.2)).collect();
+        let mut expected = arrays[0].clone();
+        for _ in 0..levels {
+            plain_sweep(kernel, &mut expected, std::array::from_fn(|n| &arrays[n + 1][..]), rows, cols);
+        }
+        for lanes in Lanes::available() {
+            let out = c.kernel(Chained { lanes, shape, arrays: &arrays, levels, band: 4, tile: 16 });
+            assert!(out == expected, "{lanes} {shape}");
+        }
+    }
+}
+
+#[test]
+fn functions_equal_kernels() {
+    let calls = AtomicU64::new(0);
+    // SAFETY: the functions may be called at any time, with any values; the context is a counter.
+    let (lk23, nine, many) = unsafe {
+        (
+            CKernel::new(lk23, (&raw const calls).cast_mut().cast(), 5, false),
+            CKernel::new(nine, std::ptr::null_mut(), 1, true),
+            CKernel::new(many, std::ptr::null_mut(), 40, false),
+        )
+    };
+    equal::<_, 5>(&Lk23, &lk23);
+    equal::<_, 1>(&NinePoint::new(1.2).unwrap(), &nine);
+    assert!(calls.into_inner() > 0);
+    let coefficients: [f64; 40] = std::array::from_fn(|n| n as f64);
+    let at = Neighbours::of(&[1.0; 9], 4, 3);
+    // SAFETY: 40 coefficients; a plain number needs no instructions.
+    let new = unsafe { Call::<false>(&many).update::<f64, 1>([at], [coefficients.as_ptr()]) };
+    assert_eq!(new, [781.0]);
+}
+
+/// Floats are widened and rounded once: not the bits of a kernel that computes in floats.
+#[test]
+fn floats_are_rounded_once() {
+    // SAFETY: the function may be called at any time, with any values.
+    let nine = unsafe { CKernel::new(nine, std::ptr::null_mut(), 1, true) };
+    let shape = Shape::new(11, 13);
+    let field: Vec<f32> = numbers(5, shape.elements(), 1.0);
+    let mut expected = field.clone();
+    for j in 1..shape.rows - 1 {
+        for k in 1..shape.cols - 1 {
+            let i = j * shape.cols + k;
+            let wide: Vec<f64> = expected.iter().map(|v| f64::from(*v)).collect();
+            let at = Neighbours::of(&wide, i, shape.cols);
+            expected[i] = NinePoint::new(1.2).unwrap().update(at, [0.25]) as f32;
+        }
+    }
+    for lanes in Lanes::available() {
+        let arrays = [field.clone(), vec![0.25; shape.elements()]];
+        let out = nine.kernel(Chained { lanes, shape, arrays: &arrays, levels: 1, band: 4, tile: 8 });
+        assert!(out == expected, "{lanes}");
+    }
+}
+
+const SOURCE: &str = "
+struct syncline_point {
+    double centre, north, west, east, south;
+    double north_west, north_east, south_west, south_east;
+};
+double update(const struct syncline_point *at, const double *c, void *context) {
+    const double relax = *(const double *)context;
+    const double qa = at->south * c[0] + at->north * c[1] + at->east * c[2] + at->west * c[3] + c[4];
+    return at->centre + relax * (qa - at->centre);
+}
+";
+
+#[test]
+fn a_file_in_c() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, library) = (folder.path().join("kernel.c"), folder.path().join("kernel.so"));
+    std::fs::write(&source, SOURCE).unwrap();
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let flags = ["-std=c99", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-o"];
+    match Command::new(&compiler).args(flags).arg(&library).arg(&source).output() {
+        Err(error) => return println!("skipped: {compiler:?} cannot be run: {error}"),
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+    }
+    // SAFETY: the library has no initialisers; the function is of this type.
+    let library = unsafe { libloading::Library::new(&library) }.unwrap();
+    // SAFETY: as above.
+    let update = *unsafe { library.get::<CFunction>("update") }.unwrap();
+    let relax = 0.175_f64;
+    // SAFETY: the function only reads the point, five coefficients and the number behind the context, which
+    // lives as long as the kernel, and so does the library.
+    let kernel = unsafe { CKernel::new(update, (&raw const relax).cast_mut().cast(), 5, false) };
+    assert_eq!(kernel.coefficients(), 5);
+    equal::<_, 5>(&Lk23, &kernel);
+}

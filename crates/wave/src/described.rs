@@ -1,0 +1,296 @@
+//! Sweeps from a description: a text that names the arrays and says how a point is updated.
+//!
+//! ```text
+//! text --toml--> names, constants, neighbours        described.rs
+//!      --lex, parse--> graph: what depends on what   lex.rs parse.rs graph.rs
+//!      --compile--> steps of a little machine        compile.rs
+//!      --program--> executed for 4 vectors at once   steps.rs program.rs
+//! ```
+//!
+//! # Costs
+//! Some 2 to 3 times those of the same kernel in Rust, in the cache; a sweep that waits for memory or disk shows
+//! less of it.
+
+mod compile;
+mod error;
+mod graph;
+mod lex;
+mod parse;
+mod program;
+mod steps;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+pub use error::{DescribedError, TextPlace};
+
+use crate::dynamic::WithKernel;
+use error::Fault;
+use graph::{Graph, Id, Node};
+use parse::Names;
+use program::Program;
+use steps::Code;
+
+/// The neighbours: name, row and column offset; in the order of the slots.
+const NEIGHBOURS: [(&str, i64, i64); 8] = [
+    ("n", -1, 0),
+    ("w", 0, -1),
+    ("e", 0, 1),
+    ("s", 1, 0),
+    ("nw", -1, -1),
+    ("se", 1, 1),
+    ("ne", -1, 1),
+    ("sw", 1, -1),
+];
+
+/// The most coefficients: what a byte counts.
+const COEFFICIENTS: usize = 256;
+
+/// The update of a point as a text describes it; it needs no compiler.
+///
+/// # The text
+/// A TOML file:
+///
+/// ```toml
+/// name = "lk23"
+/// field = "za"
+/// coefficients = ["zr", "zb", "zu", "zv", "zz"]   # in the order in which matrices are given; default: none
+/// update = """
+/// qa = s*zr + n*zb + e*zu + w*zv + zz             # values on the way, by any names
+/// za = za + relax*(qa - za)                       # the field comes last
+/// """
+///
+/// [constants]                                     # if there are any
+/// relax = 0.175
+///
+/// [neighbours]                                    # row and column offset; these eight when it is missing:
+/// n = [-1, 0]                                     # n, w, e, s, nw, ne, sw, se
+/// w = [0, -1]
+/// e = [0, 1]
+/// s = [1, 0]
+/// ```
+///
+/// In the update the field's name is the point itself, before the update. Neighbours above and to the left are
+/// updated already. There are `+ - * /`, parentheses, numbers, `abs(a)`, `sqrt(a)`, `min(a, b, ..)`,
+/// `max(a, b, ..)` and `if(a < b, then, else)` with `< <= > >= == !=`.
+///
+/// # The numbers
+/// Each operation is rounded to the type of the matrices, `+ - * /` associate to the left, nothing is
+/// reordered, contracted or computed in advance: it has the bits of the same expression in Rust or in C
+/// (without contraction). `min` and `max` are those of [`Lane`](crate::Lane): the second if either is not a
+/// number. In `if` both values are computed; a comparison with what is not a number is false, but for `!=`.
+///
+/// ```
+/// use syncline_wave::Described;
+///
+/// let heat = Described::parse(r#"
+///     name = "heat"
+///     field = "t"
+///     coefficients = ["source", "given"]
+///     update = "t = if(given == 0, (n + s + e + w + source) / 4, t)"
+/// "#)?;
+/// assert_eq!((heat.name(), heat.field()), ("heat", "t"));
+/// assert_eq!(heat.coefficients(), ["source", "given"]);
+/// # Ok::<(), syncline_wave::DescribedError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Described {
+    name: String,
+    field: String,
+    coefficients: Vec<String>,
+    code: Code,
+}
+
+/// The file as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: String,
+    field: Spanned<String>,
+    #[serde(default)]
+    coefficients: Vec<Spanned<String>>,
+    thickness: Option<Spanned<i64>>,
+    update: Spanned<String>,
+    #[serde(default)]
+    constants: BTreeMap<Spanned<String>, f64>,
+    neighbours: Option<BTreeMap<Spanned<String>, Spanned<[i64; 2]>>>,
+}
+
+impl Described {
+    /// Understands a text.
+    ///
+    /// # Errors
+    /// [`DescribedError::Text`], which shows the place.
+    pub fn parse(text: &str) -> Result<Self, DescribedError> {
+        Self::understand(text).map_err(|fault| fault.in_text(text, None))
+    }
+
+    /// Understands the text of a file.
+    ///
+    /// # Errors
+    /// [`DescribedError::Read`] if it cannot be read or is not UTF-8, or else as [`parse`](Self::parse).
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, DescribedError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| DescribedError::Read { path: path.to_owned(), source })?;
+        Self::understand(&text).map_err(|fault| fault.in_text(&text, Some(path)))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name of the field.
+    #[must_use]
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+
+    /// The names of the coefficients, in the order in which their matrices are given.
+    #[must_use]
+    pub fn coefficients(&self) -> &[String] {
+        &self.coefficients
+    }
+
+    /// Does something with the kernel.
+    pub(crate) fn kernel<W: WithKernel>(&self, with: W) -> W::Output {
+        match self.code.neighbours() {
+            5 => with.with(&Program::<5>(&self.code)),
+            7 => with.with(&Program::<7>(&self.code)),
+            _ => with.with(&Program::<9>(&self.code)),
+        }
+    }
+
+    fn understand(text: &str) -> Result<Self, Fault> {
+        let file: File = toml::from_str(text).map_err(|error| {
+            let range = error.span().unwrap_or(0..0);
+            Fault::new(range, error.message().trim_end().to_owned())
+        })?;
+        if let Some(thickness) = &file.thickness
+            && *thickness.get_ref() != 1
+        {
+            let message = "the frontier's thickness can only be 1: neighbours touch the point";
+            return Err(Fault::new(thickness.span(), message));
+        }
+        let mut graph = Graph::default();
+        let names = file.names(&mut graph)?;
+        let field = file.field.get_ref();
+        let root = file.update(text, names, &mut graph)?;
+        let code = compile::compile(&graph, root, file.coefficients.len())
+            .map_err(|error| Fault::new(file.update.span(), error.to_string()))?;
+        Ok(Described {
+            field: field.clone(),
+            coefficients: file.coefficients.iter().map(|name| name.get_ref().clone()).collect(),
+            name: file.name,
+            code,
+        })
+    }
+}
+
+impl File {
+    /// All that has a name before the update.
+    fn names(&self, graph: &mut Graph) -> Result<Names, Fault> {
+        let mut names = Names::new();
+        let mut give =
+            |name: &str, node: Node, kind: &'static str, range: Range<usize>| -> Result<(), Fault> {
+                if !lex::is_name(name) {
+                    let message =
+                        format!("{name:?} is no name: letters, digits and `_`, not beginning with a digit");
+                    return Err(Fault::new(range, message));
+                }
+                if parse::FUNCTIONS.contains(&name) {
+                    return Err(Fault::new(range, format!("`{name}` is a function and cannot be {kind}")));
+                }
+                let id: Id = graph.add(node).map_err(|full| Fault::new(range.clone(), full.to_string()))?;
+                match names.insert(name.to_owned(), (id, kind)) {
+                    None => Ok(()),
+                    Some((_, before)) if before == kind => {
+                        Err(Fault::new(range, format!("`{name}` is {kind} already")))
+                    }
+                    Some((_, before)) => {
+                        Err(Fault::new(range, format!("`{name}` is {kind}, but also {before}")))
+                    }
+                }
+            };
+        match &self.neighbours {
+            Some(neighbours) => {
+                for (name, offset) in neighbours {
+                    let node = neighbour(offset)?;
+                    give(name.get_ref(), node, "a neighbour", name.span())?;
+                }
+            }
+            None => {
+                for ((name, _, _), slot) in NEIGHBOURS.into_iter().zip(1..) {
+                    give(name, Node::Neighbour(slot), "a neighbour (without a table of them)", 0..0)?;
+                }
+            }
+        }
+        give(self.field.get_ref(), Node::Neighbour(0), "the field", self.field.span())?;
+        for (index, name) in self.coefficients.iter().enumerate() {
+            let Ok(index) = u8::try_from(index) else {
+                return Err(Fault::new(
+                    name.span(),
+                    format!("there may be {COEFFICIENTS} coefficients at most"),
+                ));
+            };
+            give(name.get_ref(), Node::Coefficient(index), "a coefficient", name.span())?;
+        }
+        for (name, value) in &self.constants {
+            give(name.get_ref(), Node::Constant(value.to_bits()), "a constant", name.span())?;
+        }
+        Ok(names)
+    }
+
+    /// The value that the update gives the field.
+    fn update(&self, text: &str, mut names: Names, graph: &mut Graph) -> Result<Id, Fault> {
+        let (span, update) = (self.update.span(), self.update.get_ref());
+        parse::update(update, self.field.get_ref(), &mut names, graph).map_err(|fault| {
+            let raw = text.get(span.clone()).unwrap_or_default();
+            match Some(contents(raw)).filter(|at| raw.get(at.clone()) == Some(update)) {
+                Some(contents) => {
+                    let start = span.start + contents.start;
+                    Fault::new(start + fault.range.start..start + fault.range.end, fault.message)
+                }
+                // With escapes, the bytes of the file are not those of the string.
+                None => {
+                    Fault::new(span, format!("in the update, byte {}: {}", fault.range.start, fault.message))
+                }
+            }
+        })
+    }
+}
+
+/// The node of a neighbour.
+fn neighbour(offset: &Spanned<[i64; 2]>) -> Result<Node, Fault> {
+    let [row, col] = *offset.get_ref();
+    if [row, col] == [0, 0] {
+        return Ok(Node::Neighbour(0));
+    }
+    match NEIGHBOURS.iter().zip(1..).find(|((_, r, c), _)| [*r, *c] == [row, col]) {
+        Some((_, slot)) => Ok(Node::Neighbour(slot)),
+        None => {
+            let message =
+                format!("[{row}, {col}] is too far: only neighbours that touch the point (thickness 1)");
+            Err(Fault::new(offset.span(), message))
+        }
+    }
+}
+
+/// The bytes between the quotes of a TOML string.
+fn contents(raw: &str) -> Range<usize> {
+    for quotes in ["\"\"\"", "'''"] {
+        if let Some(inner) = raw.strip_prefix(quotes).and_then(|raw| raw.strip_suffix(quotes)) {
+            let line_break = ["\r\n", "\n"].into_iter().find(|b| inner.starts_with(b)).map_or(0, str::len);
+            return 3 + line_break..raw.len() - 3;
+        }
+    }
+    1.min(raw.len())..raw.len().saturating_sub(1).max(1.min(raw.len()))
+}

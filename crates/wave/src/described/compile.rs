@@ -1,0 +1,267 @@
+//! From a graph to steps.
+//!
+//! # Contract
+//! The steps compute what the graph says, each operation once and rounded by itself. A sum and a product may
+//! become one step, which still rounds twice; the operands of `+` and `*` may be exchanged, which only
+//! matters to which of two NaNs comes out.
+//!
+//! # Method
+//! A value is computed into the accumulator. Of an operation with two computed operands the needier one is
+//! computed first and kept in a slot, and so is what is used more than once, until its last use.
+
+use std::collections::HashMap;
+
+use super::graph::{Binary, Comparison, Graph, Id, Node, Unary};
+use super::steps::{Any, Code, NEIGHBOURS, One, Place, SLOTS, Step, Two};
+
+/// The most constants: what a byte counts.
+const CONSTANTS: usize = 256;
+
+/// Why a graph cannot be compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TooMany {
+    #[error("the update has too many values that are needed again later; {} can be kept", SLOTS - NEIGHBOURS)]
+    Slots,
+    #[error("the update has more than {CONSTANTS} different numbers")]
+    Constants,
+}
+
+/// The steps that compute `root`.
+pub(super) fn compile(graph: &Graph, root: Id, coefficients: usize) -> Result<Code, TooMany> {
+    let mut compiler = Compiler {
+        graph,
+        uses: vec![0; graph.len()],
+        slots: vec![None; graph.len()],
+        free: (NEIGHBOURS as u8..SLOTS as u8).rev().collect(),
+        constants: Vec::new(),
+        numbers: HashMap::new(),
+        steps: Vec::new(),
+    };
+    compiler.count(root)?;
+    compiler.compute(root)?;
+    Ok(Code::new(compiler.steps, compiler.constants, coefficients))
+}
+
+struct Compiler<'g> {
+    graph: &'g Graph,
+    /// How many operations still need a node.
+    uses: Vec<u32>,
+    /// Where nodes are kept.
+    slots: Vec<Option<u8>>,
+    free: Vec<u8>,
+    constants: Vec<f64>,
+    /// Constants by their bits.
+    numbers: HashMap<u64, u8>,
+    steps: Vec<Step>,
+}
+
+impl Compiler<'_> {
+    /// Counts the uses of all that `root` needs, and numbers the constants.
+    fn count(&mut self, root: Id) -> Result<(), TooMany> {
+        self.uses[root.index()] = 1;
+        let mut pending = vec![root];
+        while let Some(id) = pending.pop() {
+            let node = self.graph.node(id);
+            if let Node::Constant(bits) = node
+                && !self.numbers.contains_key(&bits)
+            {
+                let index = u8::try_from(self.constants.len()).map_err(|_| TooMany::Constants)?;
+                self.numbers.insert(bits, index);
+                self.constants.push(f64::from_bits(bits));
+            }
+            for operand in node.operands() {
+                if self.uses[operand.index()] == 0 {
+                    pending.push(operand);
+                }
+                self.uses[operand.index()] += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the value stands without being computed.
+    fn place(&self, id: Id) -> Any {
+        match self.graph.node(id) {
+            Node::Neighbour(slot) => Some(Place::Slot(slot)),
+            Node::Coefficient(n) => Some(Place::Coefficient(n)),
+            Node::Constant(bits) => self.numbers.get(&bits).map(|&k| Place::Constant(k)),
+            _ => self.slots[id.index()].map(Place::Slot),
+        }
+    }
+
+    /// Keeps the accumulator, which is `id`, until its last use.
+    fn keep(&mut self, id: Id) -> Result<Place, TooMany> {
+        if let Some(place) = self.place(id) {
+            return Ok(place);
+        }
+        let slot = self.free.pop().ok_or(TooMany::Slots)?;
+        self.slots[id.index()] = Some(slot);
+        self.steps.push(Step::Store(slot));
+        Ok(Place::Slot(slot))
+    }
+
+    /// A step that uses these nodes.
+    fn step(&mut self, step: Step, nodes: &[Id]) {
+        let joined = self.steps.last().and_then(|last| last.join(step));
+        if joined.is_some() {
+            self.steps.pop();
+        }
+        self.steps.push(joined.unwrap_or(step));
+        for id in nodes {
+            let uses = &mut self.uses[id.index()];
+            *uses -= 1;
+            if *uses == 0
+                && let Some(slot) = self.slots[id.index()].take()
+            {
+                self.free.push(slot);
+            }
+        }
+    }
+
+    /// Computes a node into the accumulator.
+    fn compute(&mut self, id: Id) -> Result<(), TooMany> {
+        if let Some(place) = self.place(id) {
+            self.steps.push(One::Load.step(place));
+            return Ok(());
+        }
+        match self.graph.node(id) {
+            Node::Unary(op, x) => {
+                self.compute(x)?;
+                let step = match op {
+                    Unary::Neg => Step::Neg,
+                    Unary::Abs => Step::Abs,
+                    Unary::Sqrt => Step::Sqrt,
+                };
+                self.step(step, &[x]);
+            }
+            Node::Binary(op, left, right) => {
+                if !self.combined(op, left, right)? {
+                    self.binary(op, left, right)?;
+                }
+            }
+            Node::Select(comparison, operands) => self.select(comparison, operands)?,
+            Node::Neighbour(_) | Node::Coefficient(_) | Node::Constant(_) => {}
+        }
+        if self.uses[id.index()] > 1 {
+            self.keep(id)?;
+        }
+        Ok(())
+    }
+
+    /// Tries to compute an operation with a step for more than one, or with two operands that stand ready.
+    fn combined(&mut self, op: Binary, left: Id, right: Id) -> Result<bool, TooMany> {
+        let (ready, commutes) = match op {
+            Binary::Add => (Two::Sum, true),
+            Binary::Sub => (Two::Difference, false),
+            Binary::Mul => (Two::Product, true),
+            _ => return Ok(false),
+        };
+        if let Some(step) = self.both(ready, commutes, left, right) {
+            self.step(step, &[left, right]);
+            return Ok(true);
+        }
+        // The product on the right, and that on the left.
+        let (products, scaled) = match op {
+            Binary::Add => ([(Two::AddProduct, left, right), (Two::AddProduct, right, left)], Two::Scaled),
+            Binary::Sub => {
+                ([(Two::LessProduct, left, right), (Two::ProductLess, right, left)], Two::ScaledLess)
+            }
+            _ => return Ok(false),
+        };
+        for (two, other, product) in products {
+            if let Some((x, y)) = self.product(product)
+                && let Some(step) = self.both(two, true, x, y)
+            {
+                self.compute(other)?;
+                self.step(step, &[other, product, x, y]);
+                return Ok(true);
+            }
+        }
+        let sides = [(left, right), (right, left)];
+        for (other, product) in sides.into_iter().take(if commutes { 2 } else { 1 }) {
+            if let Some((x, y)) = self.product(product) {
+                for (scale, computed) in [(x, y), (y, x)] {
+                    if let Some(step) = self.both(scaled, false, other, scale) {
+                        self.compute(computed)?;
+                        self.step(step, &[other, product, x, y]);
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// The step with both nodes as operands, if they stand ready and there is one.
+    fn both(&self, two: Two, commutes: bool, left: Id, right: Id) -> Option<Step> {
+        let (x, y) = (self.place(left)?, self.place(right)?);
+        two.step(x, y).or_else(|| if commutes { two.step(y, x) } else { None })
+    }
+
+    /// The factors of a product that is used only here.
+    fn product(&self, id: Id) -> Option<(Id, Id)> {
+        match self.graph.node(id) {
+            Node::Binary(Binary::Mul, x, y) if self.uses[id.index()] == 1 && self.place(id).is_none() => {
+                Some((x, y))
+            }
+            _ => None,
+        }
+    }
+
+    /// Computes an operation by itself.
+    fn binary(&mut self, op: Binary, left: Id, right: Id) -> Result<(), TooMany> {
+        let (forward, reverse) = match op {
+            Binary::Add => (One::Add, One::Add),
+            Binary::Sub => (One::Sub, One::SubFrom),
+            Binary::Mul => (One::Mul, One::Mul),
+            Binary::Div => (One::Div, One::DivInto),
+            Binary::Min => (One::Min, One::MinOf),
+            Binary::Max => (One::Max, One::MaxOf),
+        };
+        // What stands ready needs nothing and comes last.
+        let (first, second) = if self.place(left).is_some()
+            || self.graph.need(right) > self.graph.need(left) && self.place(right).is_none()
+        {
+            (right, left)
+        } else {
+            (left, right)
+        };
+        self.compute(first)?;
+        // The second may have become ready with the first.
+        let (accumulated, place) = match self.place(second) {
+            Some(place) => (first, place),
+            None => {
+                let place = self.keep(first)?;
+                self.compute(second)?;
+                (second, place)
+            }
+        };
+        let step = if accumulated == left { forward } else { reverse };
+        self.step(step.step(place), &[left, right]);
+        Ok(())
+    }
+
+    fn select(&mut self, comparison: Comparison, operands: [Id; 4]) -> Result<(), TooMany> {
+        let mut order = operands;
+        order.sort_by_key(|id| std::cmp::Reverse(self.graph.need(*id)));
+        let mut accumulated: Option<Id> = None;
+        for id in order {
+            if self.place(id).is_some() || accumulated == Some(id) {
+                continue;
+            }
+            if let Some(before) = accumulated {
+                self.keep(before)?;
+            }
+            self.compute(id)?;
+            accumulated = Some(id);
+        }
+        let places = operands.map(|id| self.place(id));
+        let step = match comparison {
+            Comparison::Less => Step::Less(places),
+            Comparison::AtMost => Step::AtMost(places),
+            Comparison::Equal => Step::Equal(places),
+        };
+        self.step(step, &operands);
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! What can be wrong with a description, and where.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Why a description was not understood.
+///
+/// ```
+/// # use syncline_wave::Described;
+/// let error = Described::parse("name = 'heat'\nfield = 'u'\nupdate = 'u = (n + s + ee + w) / 4'").unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "line 3, column 24: there is no `ee`; is `e` meant?\n  |\n3 | update = 'u = (n + s + ee + w) / 4'\n  |                        ^^",
+/// );
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DescribedError {
+    /// The file could not be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The text is not a description.
+    #[error("{}{place}: {message}\n{}", Prefix(path.as_deref()), place.excerpt())]
+    Text {
+        /// The file, if it came from one.
+        path: Option<PathBuf>,
+        /// Where.
+        place: TextPlace,
+        /// What is wrong there.
+        message: String,
+    },
+}
+
+/// A place in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextPlace {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column, from 1, in characters.
+    pub column: usize,
+    /// Characters of this line that are meant, at least 1.
+    pub length: usize,
+    /// The line itself.
+    pub text: String,
+}
+
+impl TextPlace {
+    /// The place of a range of bytes. What lies outside of the text, or inside of a character, is moved.
+    fn of(text: &str, range: &Range<usize>) -> Self {
+        let boundary =
+            |at: usize| (0..=at.min(text.len())).rfind(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let start = boundary(range.start);
+        let end = boundary(range.end).max(start);
+        let first = text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let last = text[start..].find('\n').map_or(text.len(), |at| start + at);
+        TextPlace {
+            line: text[..start].matches('\n').count() + 1,
+            column: text[first..start].chars().count() + 1,
+            length: text[start..end.min(last)].chars().count().max(1),
+            text: text[first..last].trim_end_matches('\r').to_owned(),
+        }
+    }
+
+    /// The line, and carets under what is meant.
+    fn excerpt(&self) -> String {
+        let number = self.line.to_string();
+        let margin = " ".repeat(number.len());
+        // A tab below a tab is as wide.
+        let blank = |c: char| if c == '\t' { c } else { ' ' };
+        let before: String =
+            self.text.chars().map(blank).chain(std::iter::repeat(' ')).take(self.column - 1).collect();
+        let carets = "^".repeat(self.length);
+        format!("{margin} |\n{number} | {}\n{margin} | {before}{carets}", self.text)
+    }
+}
+
+impl fmt::Display for TextPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+struct Prefix<'a>(Option<&'a Path>);
+
+impl fmt::Display for Prefix<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |path| write!(f, "{}, ", path.display()))
+    }
+}
+
+/// What is wrong, and the bytes that are meant.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) range: Range<usize>,
+    pub(super) message: String,
+}
+
+impl Fault {
+    pub(super) fn new(range: Range<usize>, message: impl Into<String>) -> Self {
+        Fault { range, message: message.into() }
+    }
+
+    /// The error of a text.
+    pub(super) fn in_text(self, text: &str, path: Option<&Path>) -> DescribedError {
+        let path = path.map(Path::to_owned);
+        DescribedError::Text { path, place: TextPlace::of(text, &self.range), message: self.message }
+    }
+}

@@ -1,0 +1,470 @@
+//! Steps: what a compiled update is made of, and the loop that executes them.
+//!
+//! # The machine
+//! All values are `R` vectors at once. There is an accumulator, kept in registers; slots, which the caller
+//! provides; the coefficients, where the engine has them; and constants.
+//!
+//! ```text
+//! slots   0        1      2     3     4      5           6           7           8           9 ..
+//!         centre   north  west  east  south  north-west  south-east  north-east  south-west  free
+//!
+//! qa = s*zr + n*zb + e*zu + w*zv + zz      Products s zr n zb       a = s * zr + n * zb
+//! za + relax * (qa - za)                   AddProducts e zu w zv    a = a + e * zu + w * zv
+//!                                          AddC zz                  a = a + zz
+//!                                          Relax za relax           a = za + relax * (a - za)
+//! ```
+//!
+//! # Costs
+//! Per step a jump, which is predicted well as it is the same at every point; per operand that is no constant a
+//! load per vector. The loop is one function per type of vectors, not part of the engine's.
+//!
+//! # Source
+//! Vectorised interpretation is P. Boncz's (MonetDB/X100, CIDR 2005); an accumulator and steps made of
+//! several operations are as in A. Ertl and D. Gregg, "The structure and performance of efficient
+//! interpreters", JILP 5 (2003).
+
+use crate::lanes::Vector;
+
+/// How many slots there are.
+pub(super) const SLOTS: usize = 64;
+/// The slots of the point and its neighbours; the others are free.
+pub(super) const NEIGHBOURS: usize = 9;
+
+/// Where an operand stands: the index of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Slot(u8),
+    Coefficient(u8),
+    Constant(u8),
+}
+
+/// An operand, or the accumulator.
+pub(super) type Any = Option<Place>;
+
+/// What the steps work on.
+#[derive(Clone, Copy, Debug)]
+struct Machine<L: Vector, const R: usize> {
+    slots: *mut [L; R],
+    coefficients: [*const L::Element; R],
+    constants: *const f64,
+}
+
+impl<L: Vector, const R: usize> Machine<L, R> {
+    /// # Safety
+    /// The slot has been stored to.
+    #[inline(always)]
+    unsafe fn slot(&self, slot: u8) -> [L; R] {
+        // SAFETY: the caller's condition.
+        unsafe { *self.slots.add(slot as usize) }
+    }
+
+    /// # Safety
+    /// There is such a coefficient.
+    #[inline(always)]
+    unsafe fn coefficient(&self, n: u8) -> [L; R] {
+        let mut values = [L::splat(0.0); R];
+        for (r, value) in values.iter_mut().enumerate() {
+            // SAFETY: the caller's condition; the engine warrants all coefficients there are.
+            *value = unsafe { L::load(self.coefficients[r].add(n as usize * L::WIDTH)) };
+        }
+        values
+    }
+
+    /// # Safety
+    /// There is such a constant.
+    #[inline(always)]
+    unsafe fn constant(&self, k: u8) -> [L; R] {
+        // SAFETY: the caller's condition.
+        [L::splat(unsafe { *self.constants.add(k as usize) }); R]
+    }
+
+    /// # Safety
+    /// There is such a place.
+    #[inline(always)]
+    unsafe fn any(&self, place: Any, accumulator: [L; R]) -> [L; R] {
+        // SAFETY: the caller's condition.
+        unsafe {
+            match place {
+                None => accumulator,
+                Some(Place::Slot(slot)) => self.slot(slot),
+                Some(Place::Coefficient(n)) => self.coefficient(n),
+                Some(Place::Constant(k)) => self.constant(k),
+            }
+        }
+    }
+}
+
+/// The steps by the number of their operands beside the accumulator `a`. Those with operands come once for each
+/// kind: S for a slot, C for a coefficient, K for a constant. Joined ones are made of several others.
+macro_rules! steps {
+    (
+        none { $($none:ident($a0:ident) = $f0:expr;)* }
+        one { $($one:ident($a1:ident, $x1:ident): $s:ident $c:ident $k:ident = $f1:expr;)* }
+        two { $($two:ident($a2:ident, $x2:ident, $y2:ident):
+            $ss:ident $sc:ident $sk:ident $cc:ident $ck:ident = $f2:expr;)* }
+        joined { $($joined:ident($a3:ident $(, $x3:ident: $p3:ident)*) = $f3:expr;)* }
+    ) => {
+        /// A step.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Step {
+            /// Keeps the accumulator in a slot.
+            Store(u8),
+            /// The third if the first is less than the second, or else the fourth.
+            Less([Any; 4]),
+            /// The same if it is less or equal.
+            AtMost([Any; 4]),
+            /// The same if they are equal.
+            Equal([Any; 4]),
+            $($none,)*
+            $($s(u8), $c(u8), $k(u8),)*
+            $($ss(u8, u8), $sc(u8, u8), $sk(u8, u8), $cc(u8, u8), $ck(u8, u8),)*
+            $($joined { $($x3: u8,)* },)*
+        }
+
+        /// What is done with one operand.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum One { $($one,)* }
+
+        impl One {
+            /// The step with this operand.
+            pub(super) fn step(self, x: Place) -> Step {
+                match (self, x) { $(
+                    (One::$one, Place::Slot(x)) => Step::$s(x),
+                    (One::$one, Place::Coefficient(x)) => Step::$c(x),
+                    (One::$one, Place::Constant(x)) => Step::$k(x),
+                )* }
+            }
+        }
+
+        /// What is done with two operands.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Two { $($two,)* }
+
+        impl Two {
+            /// The step with these operands, if there is one.
+            pub(super) fn step(self, x: Place, y: Place) -> Option<Step> {
+                match (self, x, y) {
+                    $(
+                        (Two::$two, Place::Slot(x), Place::Slot(y)) => Some(Step::$ss(x, y)),
+                        (Two::$two, Place::Slot(x), Place::Coefficient(y)) => Some(Step::$sc(x, y)),
+                        (Two::$two, Place::Slot(x), Place::Constant(y)) => Some(Step::$sk(x, y)),
+                        (Two::$two, Place::Coefficient(x), Place::Coefficient(y)) => Some(Step::$cc(x, y)),
+                        (Two::$two, Place::Coefficient(x), Place::Constant(y)) => Some(Step::$ck(x, y)),
+                    )*
+                    _ => None,
+                }
+            }
+        }
+
+        impl Step {
+            /// Where its operands stand.
+            pub(super) fn operands(self) -> [Any; 4] {
+                use Place::{Coefficient, Constant, Slot};
+                match self {
+                    $(Step::$joined { $($x3,)* } => four(&[$(place!($p3, $x3),)*]),)*
+                    Step::Less(operands) | Step::AtMost(operands) | Step::Equal(operands) => operands,
+                    Step::Store(_) $(| Step::$none)* => [None; 4],
+                    $(
+                        Step::$s(x) => [Some(Slot(x)), None, None, None],
+                        Step::$c(x) => [Some(Coefficient(x)), None, None, None],
+                        Step::$k(x) => [Some(Constant(x)), None, None, None],
+                    )*
+                    $(
+                        Step::$ss(x, y) => [Some(Slot(x)), Some(Slot(y)), None, None],
+                        Step::$sc(x, y) => [Some(Slot(x)), Some(Coefficient(y)), None, None],
+                        Step::$sk(x, y) => [Some(Slot(x)), Some(Constant(y)), None, None],
+                        Step::$cc(x, y) => [Some(Coefficient(x)), Some(Coefficient(y)), None, None],
+                        Step::$ck(x, y) => [Some(Coefficient(x)), Some(Constant(y)), None, None],
+                    )*
+                }
+            }
+        }
+
+        /// Executes the steps; the accumulator at the end becomes slot 0.
+        ///
+        /// # Safety
+        /// The steps are those of a [`Code`], to whose constants and number of coefficients the machine's
+        /// pointers lead; the slots of the neighbours that it uses have been stored to, and all slots may be.
+        #[inline(always)]
+        unsafe fn execute<L: Vector, const R: usize>(steps: &[Step], machine: &Machine<L, R>) {
+            // A copy that nobody else sees is kept in registers.
+            let machine = &{ *machine };
+            let mut a = [L::splat(0.0); R];
+            for step in steps {
+                // SAFETY: a `Code` has only steps whose operands are there, see `Code::new`.
+                unsafe {
+                    match *step {
+                        Step::Store(slot) => machine.slots.add(slot as usize).write(a),
+                        Step::Less(operands) => {
+                            let [p, q, x, y] = every(machine, operands, a);
+                            for r in 0..R {
+                                a[r] = L::choose(p[r].less(q[r]), x[r], y[r]);
+                            }
+                        }
+                        Step::AtMost(operands) => {
+                            let [p, q, x, y] = every(machine, operands, a);
+                            for r in 0..R {
+                                let otherwise = L::choose(p[r].equal(q[r]), x[r], y[r]);
+                                a[r] = L::choose(p[r].less(q[r]), x[r], otherwise);
+                            }
+                        }
+                        Step::Equal(operands) => {
+                            let [p, q, x, y] = every(machine, operands, a);
+                            for r in 0..R {
+                                a[r] = L::choose(p[r].equal(q[r]), x[r], y[r]);
+                            }
+                        }
+                        $(Step::$joined { $($x3,)* } => {
+                            $(let $x3 = machine.$p3($x3);)*
+                            for r in 0..R {
+                                #[allow(unused_variables)]
+                                let $a3 = a[r];
+                                $(let $x3 = $x3[r];)*
+                                a[r] = $f3;
+                            }
+                        })*
+                        $(Step::$none => {
+                            for r in 0..R {
+                                let $a0 = a[r];
+                                a[r] = $f0;
+                            }
+                        })*
+                        $(
+                            Step::$s(x) => one!(R, a, machine.slot(x), |$a1, $x1| $f1),
+                            Step::$c(x) => one!(R, a, machine.coefficient(x), |$a1, $x1| $f1),
+                            Step::$k(x) => one!(R, a, machine.constant(x), |$a1, $x1| $f1),
+                        )*
+                        $(
+                            Step::$ss(x, y) => two!(R, a, machine.slot(x), machine.slot(y), |$a2, $x2, $y2| $f2),
+                            Step::$sc(x, y) => two!(R, a, machine.slot(x), machine.coefficient(y), |$a2, $x2, $y2| $f2),
+                            Step::$sk(x, y) => two!(R, a, machine.slot(x), machine.constant(y), |$a2, $x2, $y2| $f2),
+                            Step::$cc(x, y) => {
+                                two!(R, a, machine.coefficient(x), machine.coefficient(y), |$a2, $x2, $y2| $f2);
+                            }
+                            Step::$ck(x, y) => {
+                                two!(R, a, machine.coefficient(x), machine.constant(y), |$a2, $x2, $y2| $f2);
+                            }
+                        )*
+                    }
+                }
+            }
+            // SAFETY: all slots may be stored to. (A returned accumulator would live in the caller's memory.)
+            unsafe { machine.slots.write(a) };
+        }
+    };
+}
+
+/// A step of one operand. Not a closure: that would not be compiled for the vectors of the machine.
+macro_rules! one {
+    ($r:ident, $acc:ident, $x:expr, |$a:ident, $v:ident| $f:expr) => {{
+        let x = $x;
+        for r in 0..$r {
+            #[allow(unused_variables)]
+            let ($a, $v) = ($acc[r], x[r]);
+            $acc[r] = $f;
+        }
+    }};
+}
+
+/// A step of two operands.
+macro_rules! two {
+    ($r:ident, $acc:ident, $x:expr, $y:expr, |$a:ident, $v:ident, $w:ident| $f:expr) => {{
+        let (x, y) = ($x, $y);
+        for r in 0..$r {
+            #[allow(unused_variables)]
+            let ($a, $v, $w) = ($acc[r], x[r], y[r]);
+            $acc[r] = $f;
+        }
+    }};
+}
+
+/// The place of an operand of a joined step.
+macro_rules! place {
+    (slot, $x:ident) => {
+        Slot($x)
+    };
+    (coefficient, $x:ident) => {
+        Coefficient($x)
+    };
+    (constant, $x:ident) => {
+        Constant($x)
+    };
+}
+
+fn four(places: &[Place]) -> [Any; 4] {
+    std::array::from_fn(|i| places.get(i).copied())
+}
+
+#[inline(always)]
+unsafe fn every<L: Vector, const R: usize>(
+    machine: &Machine<L, R>,
+    [p, q, x, y]: [Any; 4],
+    a: [L; R],
+) -> [[L; R]; 4] {
+    // SAFETY: the caller's condition: there are such places.
+    unsafe { [machine.any(p, a), machine.any(q, a), machine.any(x, a), machine.any(y, a)] }
+}
+
+steps! {
+    none {
+        Neg(a) = -a;
+        Abs(a) = a.abs();
+        Sqrt(a) = a.sqrt();
+    }
+    one {
+        Load(a, x): LoadS LoadC LoadK = x;
+        Add(a, x): AddS AddC AddK = a + x;
+        Sub(a, x): SubS SubC SubK = a - x;
+        SubFrom(a, x): SubFromS SubFromC SubFromK = x - a;
+        Mul(a, x): MulS MulC MulK = a * x;
+        Div(a, x): DivS DivC DivK = a / x;
+        DivInto(a, x): DivIntoS DivIntoC DivIntoK = x / a;
+        Min(a, x): MinS MinC MinK = a.min(x);
+        MinOf(a, x): MinOfS MinOfC MinOfK = x.min(a);
+        Max(a, x): MaxS MaxC MaxK = a.max(x);
+        MaxOf(a, x): MaxOfS MaxOfC MaxOfK = x.max(a);
+    }
+    two {
+        Sum(a, x, y): SumSS SumSC SumSK SumCC SumCK = x + y;
+        Difference(a, x, y): DifferenceSS DifferenceSC DifferenceSK DifferenceCC DifferenceCK = x - y;
+        Product(a, x, y): ProductSS ProductSC ProductSK ProductCC ProductCK = x * y;
+        AddProduct(a, x, y): AddProductSS AddProductSC AddProductSK AddProductCC AddProductCK = a + x * y;
+        LessProduct(a, x, y): LessProductSS LessProductSC LessProductSK LessProductCC LessProductCK = a - x * y;
+        ProductLess(a, x, y): ProductLessSS ProductLessSC ProductLessSK ProductLessCC ProductLessCK = x * y - a;
+        Scaled(a, x, y): ScaledSS ScaledSC ScaledSK ScaledCC ScaledCK = x + y * a;
+        ScaledLess(a, x, y): ScaledLessSS ScaledLessSC ScaledLessSK ScaledLessCC ScaledLessCK = x - y * a;
+    }
+    joined {
+        Sum3(a, x: slot, y: slot, z: slot) = x + y + z;
+        Sum4(a, x: slot, y: slot, z: slot, w: slot) = x + y + z + w;
+        Add2(a, x: slot, y: slot) = a + x + y;
+        Products(a, x: slot, y: coefficient, z: slot, w: coefficient) = x * y + z * w;
+        AddProducts(a, x: slot, y: coefficient, z: slot, w: coefficient) = a + x * y + z * w;
+        Relax(a, x: slot, k: constant) = x + k * (a - x);
+    }
+}
+
+impl Step {
+    /// One step for this and the next one, where stencils have them one after the other.
+    pub(super) fn join(self, next: Step) -> Option<Step> {
+        match (self, next) {
+            (Step::SumSS(x, y), Step::AddS(z)) => Some(Step::Sum3 { x, y, z }),
+            (Step::Sum3 { x, y, z }, Step::AddS(w)) => Some(Step::Sum4 { x, y, z, w }),
+            (Step::AddS(x), Step::AddS(y)) => Some(Step::Add2 { x, y }),
+            (Step::ProductSC(x, y), Step::AddProductSC(z, w)) => Some(Step::Products { x, y, z, w }),
+            (Step::AddProductSC(x, y), Step::AddProductSC(z, w)) => Some(Step::AddProducts { x, y, z, w }),
+            (Step::SubS(x), Step::ScaledSK(y, k)) if x == y => Some(Step::Relax { x, k }),
+            _ => None,
+        }
+    }
+}
+
+/// Steps whose operands are there.
+#[derive(Clone, Debug)]
+pub(super) struct Code {
+    steps: Box<[Step]>,
+    constants: Box<[f64]>,
+    coefficients: usize,
+    /// How many neighbours' slots are needed, of 5, 7 and 9.
+    neighbours: usize,
+}
+
+impl Code {
+    /// Steps with so many coefficients.
+    ///
+    /// # Panics
+    /// If a step uses a slot that none before has stored to, or a coefficient or constant that is not there.
+    /// The compiler makes no such steps.
+    pub(super) fn new(steps: Vec<Step>, constants: Vec<f64>, coefficients: usize) -> Self {
+        let mut stored = [false; SLOTS];
+        stored[..NEIGHBOURS].fill(true);
+        let mut neighbours = 5;
+        for step in &steps {
+            for place in step.operands().into_iter().flatten() {
+                let there = match place {
+                    Place::Slot(slot) => stored.get(slot as usize).is_some_and(|stored| *stored),
+                    Place::Coefficient(n) => (n as usize) < coefficients,
+                    Place::Constant(k) => (k as usize) < constants.len(),
+                };
+                assert!(there, "{step:?} has an operand that is not there");
+                if let Place::Slot(slot @ 5..9) = place {
+                    neighbours = neighbours.max(if slot < 7 { 7 } else { 9 });
+                }
+            }
+            if let Step::Store(slot) = step {
+                assert!((NEIGHBOURS..SLOTS).contains(&(*slot as usize)), "there is no free slot {slot}");
+                stored[*slot as usize] = true;
+            }
+        }
+        Code { steps: steps.into(), constants: constants.into(), coefficients, neighbours }
+    }
+
+    pub(super) fn coefficients(&self) -> usize {
+        self.coefficients
+    }
+
+    /// How many of the first slots are read as neighbours: 5 (the point and its sides), 7 or 9.
+    pub(super) fn neighbours(&self) -> usize {
+        self.neighbours
+    }
+
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The new values.
+    ///
+    /// # Safety
+    /// * `slots` is valid for reading and writing [`SLOTS`] values, of which the first
+    ///   [`neighbours`](Self::neighbours) have been stored to.
+    /// * `coefficients[r]` is aligned and valid for reading as many vectors as there are coefficients.
+    /// * The processor has the instructions of `L`.
+    #[inline(always)]
+    pub(super) unsafe fn run<L: Vector, const R: usize>(
+        &self,
+        slots: *mut [L; R],
+        coefficients: &[*const L::Element; R],
+    ) -> [L; R] {
+        let machine = Machine { slots, coefficients: *coefficients, constants: self.constants.as_ptr() };
+        // SAFETY: the caller's conditions; vectors of that size are only made where the processor has them.
+        unsafe {
+            match size_of::<L>() {
+                #[cfg(target_arch = "x86_64")]
+                64 => avx512(&self.steps, &machine),
+                #[cfg(target_arch = "x86_64")]
+                32 => avx2(&self.steps, &machine),
+                _ => others(&self.steps, &machine),
+            }
+            slots.read()
+        }
+    }
+}
+
+/// # Safety
+/// As [`execute`]; the processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline(never)]
+unsafe fn avx2<L: Vector, const R: usize>(steps: &[Step], machine: &Machine<L, R>) {
+    // SAFETY: the caller's conditions.
+    unsafe { execute(steps, machine) }
+}
+
+/// # Safety
+/// As [`execute`]; the processor has AVX-512F.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+#[inline(never)]
+unsafe fn avx512<L: Vector, const R: usize>(steps: &[Step], machine: &Machine<L, R>) {
+    // SAFETY: the caller's conditions.
+    unsafe { execute(steps, machine) }
+}
+
+/// # Safety
+/// As [`execute`]; for vectors that every processor of the architecture has.
+#[inline(never)]
+unsafe fn others<L: Vector, const R: usize>(steps: &[Step], machine: &Machine<L, R>) {
+    // SAFETY: the caller's conditions.
+    unsafe { execute(steps, machine) }
+}

@@ -1,0 +1,218 @@
+//! Described kernels in the engine equal the built-in ones in the plain double loop, bit for bit.
+
+use proptest::prelude::*;
+
+use super::super::Described;
+use crate::dynamic::WithKernel;
+use crate::kernel::{Typed, Update};
+use crate::lanes::{Lanes, Real};
+use crate::strip::pack::Rows;
+use crate::strip::tests::numbers;
+use crate::strip::tile::{Chain, Job, Scratch, run};
+use crate::strip::{Geometry, Ring};
+use crate::{Alignment, GaussSeidel, Lk23, NinePoint, PointKernel, Sor, plain_sweep};
+use syncline_store::Shape;
+
+/// A chained run of the engine: the field is the first array.
+pub(crate) struct Chained<'a, T> {
+    pub(crate) lanes: Lanes,
+    pub(crate) shape: Shape,
+    pub(crate) arrays: &'a [Vec<T>],
+    pub(crate) levels: usize,
+    pub(crate) band: usize,
+    pub(crate) tile: usize,
+}
+
+impl<T: Real> WithKernel for Chained<'_, T> {
+    type Output = Vec<T>;
+
+    fn with<U: Update>(self, kernel: &U) -> Vec<T> {
+        let Chained { lanes, shape, arrays, levels, band, tile } = self;
+        let skew = if U::CORNERS { 2 } else { 1 };
+        assert_eq!(kernel.coefficients() + 1, arrays.len());
+        let slots = Chain::slots(levels, band, 1);
+        let geometry = Geometry { shape, width: lanes.width(T::BYTES), skew, arrays: arrays.len(), slots };
+        let chain = Chain { geometry, levels, band };
+        let ring = Ring::new(geometry).unwrap();
+        let mut out = vec![T::default(); shape.elements()];
+        let mut scratch = Scratch::new(&geometry, tile);
+        let rows = |start: *mut T| Rows {
+            start,
+            first: 0,
+            end: shape.rows,
+            left: 0,
+            right: shape.cols,
+            pitch: shape.cols,
+        };
+        let rows_in: Vec<_> = arrays.iter().map(|a| rows(a.as_ptr().cast_mut())).enumerate().collect();
+        let rows_out = rows(out.as_mut_ptr());
+        for p in 0..chain.bands() {
+            let (chain, ring, rows_in, columns) = (&chain, &ring, &rows_in[..], chain.walk());
+            let job = Job { chain, ring, band: p, columns, rows_in, rows_out, tile };
+            // SAFETY: the machine has these lanes; all rows of all arrays are there, which are only read, and
+            // so are the rows of the result; the bands run in order.
+            unsafe { run(lanes, kernel, &job, &mut scratch, None) };
+        }
+        out
+    }
+}
+
+fn example(name: &str) -> Described {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/");
+    Described::from_file(format!("{path}{name}.toml")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The arrays of a case, and the field after its sweeps in the plain loop.
+fn arrays<T: Real, K: PointKernel<N>, const N: usize>(kernel: &K, case: Case) -> (Vec<Vec<T>>, Vec<T>) {
+    let Case { rows, cols, levels, seed, .. } = case;
+    let arrays: Vec<Vec<T>> = (0..=N as u64)
+        .map(|a| {
+            let mut array = numbers::<T>(seed + a, rows * cols, 0.25);
+            // Zeros for the masks.
+            array.iter_mut().skip(seed as usize % 5).step_by(3).for_each(|v| *v = T::default());
+            array
+        })
+        .collect();
+    let mut expected = arrays[0].clone();
+    for _ in 0..levels {
+        plain_sweep(kernel, &mut expected, std::array::from_fn(|n| &arrays[n + 1][..]), rows, cols);
+    }
+    (arrays, expected)
+}
+
+impl Case {
+    fn chained<T>(self, lanes: Lanes, arrays: &[Vec<T>]) -> Chained<'_, T> {
+        let Case { rows, cols, levels, band, tile, .. } = self;
+        Chained { lanes, shape: Shape::new(rows, cols), arrays, levels, band: 4 * band, tile }
+    }
+}
+
+/// Holds a described kernel in the engine against the built-in one in the plain loop, in both types, and the
+/// built-in one in the engine, in doubles.
+fn equal<K: PointKernel<N>, const N: usize>(kernel: &K, described: &Described, case: Case) {
+    let (wide, expected) = arrays::<f64, K, N>(kernel, case);
+    for lanes in Lanes::available() {
+        let out = case.chained(lanes, &wide).with(&Typed::<_, N>(kernel));
+        assert!(out == expected, "built-in: {lanes} {case:?}");
+        let out = described.kernel(case.chained(lanes, &wide));
+        assert!(out == expected, "described: {lanes} {case:?}");
+    }
+    let (narrow, expected) = arrays::<f32, K, N>(kernel, case);
+    for lanes in Lanes::available() {
+        let out = described.kernel(case.chained(lanes, &narrow));
+        assert!(out == expected, "described, f32: {lanes} {case:?}");
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    rows: usize,
+    cols: usize,
+    levels: usize,
+    band: usize,
+    tile: usize,
+    seed: u64,
+}
+
+prop_compose! {
+    fn case()(
+        rows in 3_usize..70,
+        cols in 3_usize..70,
+        levels in 1_usize..7,
+        band in 1_usize..4,
+        tile in prop_oneof![Just(8_usize), Just(32), Just(1000)],
+        seed in 1_u64..1000,
+    ) -> Case {
+        Case { rows, cols, levels, band, tile, seed }
+    }
+}
+
+const SOR: &str = "name = 'sor'\nfield = 'u'\ncoefficients = ['f']\nconstants = { omega = 1.7 }\n\
+    update = 'u = u + omega*((n + s + e + w + f)/4 - u)'";
+const NINE: &str = "name = 'nine'\nfield = 'u'\ncoefficients = ['f']\n\
+    update = '''near = n + s + e + w; far = ne + nw + se + sw\nu = u + 1.7*((4*near + far + f)/20 - u)'''";
+const GAUSS_SEIDEL: &str = "name = 'gs'\nfield = 'u'\ncoefficients = ['an', 'aw', 'ae', 'as', 'f', 'mask']\n\
+    update = 'u = if(mask == 0, an*n + aw*w + ae*e + as*s + f, u)'";
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn lk23(case in case()) {
+        equal::<_, 5>(&Lk23, &example("lk23"), case);
+    }
+
+    #[test]
+    fn sor(case in case()) {
+        let described = Described::parse(SOR).unwrap();
+        equal::<_, 1>(&Sor::new(1.7).unwrap(), &described, case);
+    }
+
+    #[test]
+    fn nine_point(case in case()) {
+        let described = Described::parse(NINE).unwrap();
+        equal::<_, 1>(&NinePoint::new(1.7).unwrap(), &described, case);
+    }
+
+    #[test]
+    fn gauss_seidel(case in case()) {
+        let described = Described::parse(GAUSS_SEIDEL).unwrap();
+        equal::<_, 6>(&GaussSeidel, &described, case);
+    }
+
+    #[test]
+    fn alignment(case in case()) {
+        equal::<_, 1>(&Alignment::local(2.0).unwrap(), &example("alignment"), case);
+    }
+}
+
+/// The masked over-relaxation of the example as a kernel in Rust.
+struct Heat;
+
+impl PointKernel<2> for Heat {
+    #[inline(always)]
+    fn update<L: crate::Lane>(&self, at: crate::Neighbours<L>, [source, given]: [L; 2]) -> L {
+        let balance = (at.north + at.south + at.east + at.west + source) / L::splat(4.0);
+        let new = at.centre + L::splat(1.8) * (balance - at.centre);
+        L::choose(given.equal(L::splat(0.0)), new, at.centre)
+    }
+}
+
+#[test]
+fn heat() {
+    let case = Case { rows: 40, cols: 57, levels: 6, band: 1, tile: 32, seed: 3 };
+    equal::<_, 2>(&Heat, &example("heat"), case);
+}
+
+/// Prints what a point costs, built in and described; nothing is asserted.
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    let shape = Shape::new(2050, 2048);
+    let levels = 20;
+    let time = |name: &str, arrays: usize, run: &dyn Fn(Chained<'_, f64>)| {
+        let arrays: Vec<Vec<f64>> = (0..arrays as u64).map(|a| numbers(a, shape.elements(), 0.25)).collect();
+        let seconds = (0..3).map(|_| {
+            let start = std::time::Instant::now();
+            run(Chained { lanes: Lanes::best(), shape, arrays: &arrays, levels, band: 16, tile: 32 });
+            start.elapsed().as_secs_f64()
+        });
+        let best = seconds.fold(f64::MAX, f64::min);
+        println!("{name}: {:.3} ns", best * 1e9 / shape.elements() as f64 / levels as f64);
+    };
+    let (lk23, heat, alignment) = (example("lk23"), example("heat"), example("alignment"));
+    let (sor, nine) = (Described::parse(SOR).unwrap(), Described::parse(NINE).unwrap());
+    for described in [&lk23, &heat, &alignment, &sor, &nine] {
+        println!("{}: {:?}", described.name(), described.code.steps());
+    }
+    time("lk23", 6, &|c| drop(c.with(&Typed::<_, 5>(&Lk23))));
+    time("lk23 described", 6, &|c| drop(lk23.kernel(c)));
+    time("heat", 3, &|c| drop(c.with(&Typed::<_, 2>(&Heat))));
+    time("heat described", 3, &|c| drop(heat.kernel(c)));
+    time("sor", 2, &|c| drop(c.with(&Typed::<_, 1>(&Sor::new(1.7).unwrap()))));
+    time("sor described", 2, &|c| drop(sor.kernel(c)));
+    time("alignment", 2, &|c| drop(c.with(&Typed::<_, 1>(&Alignment::local(2.0).unwrap()))));
+    time("alignment described", 2, &|c| drop(alignment.kernel(c)));
+    time("nine points", 2, &|c| drop(c.with(&Typed::<_, 1>(&NinePoint::new(1.7).unwrap()))));
+    time("nine points described", 2, &|c| drop(nine.kernel(c)));
+}

@@ -1,0 +1,332 @@
+//! 256 bits: four doubles or eight floats.
+//!
+//! Nothing here may run unless the processor has AVX2; the functions that dispatch to it have asked.
+
+use core::arch::x86_64::*;
+
+use super::{Lane, Vector};
+
+/// Four doubles.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct F64x4(__m256d);
+
+/// Eight floats.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct F32x8(__m256);
+
+/// The parts that only differ in the names of the instructions.
+macro_rules! lanes {
+    ($type:ident, $raw:ident, $element:ty, $width:literal,
+     $splat:ident $add:ident $sub:ident $mul:ident $div:ident $xor:ident $andnot:ident $cmp:ident $blend:ident
+     $min:ident $max:ident $sqrt:ident) => {
+        operators! { $type: Add add $add; Sub sub $sub; Mul mul $mul; Div div $div; }
+
+        impl std::ops::Neg for $type {
+            type Output = $type;
+            #[inline(always)]
+            fn neg(self) -> $type {
+                // SAFETY: see the top of the file.
+                $type(unsafe { $xor(self.0, $splat(-0.0)) })
+            }
+        }
+
+        impl Lane for $type {
+            type Mask = $raw;
+
+            #[inline(always)]
+            fn splat(value: f64) -> Self {
+                // SAFETY: see the top of the file.
+                $type(unsafe { $splat(value as $element) })
+            }
+
+            #[inline(always)]
+            fn less(self, other: Self) -> $raw {
+                // SAFETY: see the top of the file.
+                unsafe { $cmp::<_CMP_LT_OQ>(self.0, other.0) }
+            }
+
+            #[inline(always)]
+            fn equal(self, other: Self) -> $raw {
+                // SAFETY: see the top of the file.
+                unsafe { $cmp::<_CMP_EQ_OQ>(self.0, other.0) }
+            }
+
+            #[inline(always)]
+            fn choose(mask: $raw, yes: Self, no: Self) -> Self {
+                // SAFETY: see the top of the file.
+                $type(unsafe { $blend(no.0, yes.0, mask) })
+            }
+
+            #[inline(always)]
+            fn min(self, other: Self) -> Self {
+                // SAFETY: see the top of the file. The instruction gives the second if either is no number.
+                $type(unsafe { $min(self.0, other.0) })
+            }
+
+            #[inline(always)]
+            fn max(self, other: Self) -> Self {
+                // SAFETY: as `min`.
+                $type(unsafe { $max(self.0, other.0) })
+            }
+
+            #[inline(always)]
+            fn abs(self) -> Self {
+                // SAFETY: see the top of the file.
+                $type(unsafe { $andnot($splat(-0.0), self.0) })
+            }
+
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                // SAFETY: see the top of the file.
+                $type(unsafe { $sqrt(self.0) })
+            }
+        }
+
+        impl $type {
+            #[inline(always)]
+            fn values(self) -> [$element; $width] {
+                let mut values = [0.0; $width];
+                // SAFETY: the array holds one vector.
+                unsafe { std::ptr::from_mut(&mut values).cast::<Self>().write_unaligned(self) };
+                values
+            }
+        }
+    };
+}
+
+lanes!(F64x4, __m256d, f64, 4,
+    _mm256_set1_pd _mm256_add_pd _mm256_sub_pd _mm256_mul_pd _mm256_div_pd _mm256_xor_pd _mm256_andnot_pd
+    _mm256_cmp_pd _mm256_blendv_pd _mm256_min_pd _mm256_max_pd _mm256_sqrt_pd);
+lanes!(F32x8, __m256, f32, 8,
+    _mm256_set1_ps _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_div_ps _mm256_xor_ps _mm256_andnot_ps
+    _mm256_cmp_ps _mm256_blendv_ps _mm256_min_ps _mm256_max_ps _mm256_sqrt_ps);
+
+impl Vector for F64x4 {
+    type Element = f64;
+    const WIDTH: usize = 4;
+
+    #[inline(always)]
+    unsafe fn load(from: *const f64) -> Self {
+        // SAFETY: the caller's conditions, and the top of the file.
+        F64x4(unsafe { _mm256_load_pd(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f64) {
+        // SAFETY: the caller's conditions, and the top of the file.
+        unsafe { _mm256_store_pd(to, self.0) }
+    }
+
+    #[inline(always)]
+    fn from_above(self, above: Self) -> Self {
+        // SAFETY: see the top of the file.
+        F64x4(unsafe {
+            // [above 2 3, self 0 1], then the upper of the one beside the lower of the other.
+            let middle = _mm256_permute2f128_pd::<0x21>(above.0, self.0);
+            _mm256_shuffle_pd::<0b0101>(middle, self.0)
+        })
+    }
+
+    #[inline(always)]
+    fn from_below(self, below: Self) -> Self {
+        // SAFETY: see the top of the file.
+        F64x4(unsafe {
+            // [self 2 3, below 0 1].
+            let middle = _mm256_permute2f128_pd::<0x21>(self.0, below.0);
+            _mm256_shuffle_pd::<0b0101>(self.0, middle)
+        })
+    }
+
+    #[inline(always)]
+    fn choose_bits(bits: u32, yes: Self, no: Self) -> Self {
+        // SAFETY: see the top of the file.
+        F64x4(unsafe {
+            let place = _mm256_setr_epi64x(1, 2, 4, 8);
+            let set = _mm256_and_si256(_mm256_set1_epi64x(i64::from(bits)), place);
+            let mask = _mm256_cmpeq_epi64(set, place);
+            _mm256_blendv_pd(no.0, yes.0, _mm256_castsi256_pd(mask))
+        })
+    }
+
+    #[inline(always)]
+    fn greatest(self) -> f64 {
+        let [a, b, c, d] = self.values();
+        a.greater(b).greater(c).greater(d)
+    }
+
+    #[inline(always)]
+    unsafe fn transpose_in(from: *const f64, pitch: isize, to: *mut f64, stride: usize) {
+        // SAFETY: the caller warrants the rows and the vectors; and the top of the file.
+        unsafe {
+            let columns = transpose(
+                _mm256_loadu_pd(from),
+                _mm256_loadu_pd(from.offset(pitch)),
+                _mm256_loadu_pd(from.offset(2 * pitch)),
+                _mm256_loadu_pd(from.offset(3 * pitch)),
+            );
+            _mm256_store_pd(to, columns[0]);
+            _mm256_store_pd(to.add(stride), columns[1]);
+            _mm256_store_pd(to.add(2 * stride), columns[2]);
+            _mm256_store_pd(to.add(3 * stride), columns[3]);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose_out(from: *const f64, stride: usize, to: *mut f64, pitch: isize) {
+        // SAFETY: the caller warrants the rows and the vectors; and the top of the file.
+        unsafe {
+            let rows = transpose(
+                _mm256_load_pd(from),
+                _mm256_load_pd(from.add(stride)),
+                _mm256_load_pd(from.add(2 * stride)),
+                _mm256_load_pd(from.add(3 * stride)),
+            );
+            _mm256_storeu_pd(to, rows[0]);
+            _mm256_storeu_pd(to.offset(pitch), rows[1]);
+            _mm256_storeu_pd(to.offset(2 * pitch), rows[2]);
+            _mm256_storeu_pd(to.offset(3 * pitch), rows[3]);
+        }
+    }
+}
+
+/// Transposes four by four.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn transpose(a: __m256d, b: __m256d, c: __m256d, d: __m256d) -> [__m256d; 4] {
+    // SAFETY: the caller's condition.
+    unsafe {
+        let (ab_even, ab_odd) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
+        let (cd_even, cd_odd) = (_mm256_unpacklo_pd(c, d), _mm256_unpackhi_pd(c, d));
+        [
+            _mm256_permute2f128_pd::<0x20>(ab_even, cd_even),
+            _mm256_permute2f128_pd::<0x20>(ab_odd, cd_odd),
+            _mm256_permute2f128_pd::<0x31>(ab_even, cd_even),
+            _mm256_permute2f128_pd::<0x31>(ab_odd, cd_odd),
+        ]
+    }
+}
+
+impl Vector for F32x8 {
+    type Element = f32;
+    const WIDTH: usize = 8;
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller's conditions, and the top of the file.
+        F32x8(unsafe { _mm256_load_ps(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller's conditions, and the top of the file.
+        unsafe { _mm256_store_ps(to, self.0) }
+    }
+
+    #[inline(always)]
+    fn from_above(self, above: Self) -> Self {
+        // SAFETY: see the top of the file.
+        F32x8(unsafe {
+            let (own, above) = (_mm256_castps_si256(self.0), _mm256_castps_si256(above.0));
+            // [above 4..8, self 0..4]; in each half, the last of the one before the first three of the other.
+            let middle = _mm256_permute2x128_si256::<0x21>(above, own);
+            _mm256_castsi256_ps(_mm256_alignr_epi8::<12>(own, middle))
+        })
+    }
+
+    #[inline(always)]
+    fn from_below(self, below: Self) -> Self {
+        // SAFETY: see the top of the file.
+        F32x8(unsafe {
+            let (own, below) = (_mm256_castps_si256(self.0), _mm256_castps_si256(below.0));
+            // [self 4..8, below 0..4].
+            let middle = _mm256_permute2x128_si256::<0x21>(own, below);
+            _mm256_castsi256_ps(_mm256_alignr_epi8::<4>(middle, own))
+        })
+    }
+
+    #[inline(always)]
+    fn choose_bits(bits: u32, yes: Self, no: Self) -> Self {
+        // SAFETY: see the top of the file.
+        F32x8(unsafe {
+            let place = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+            let set = _mm256_and_si256(_mm256_set1_epi32(bits.cast_signed()), place);
+            let mask = _mm256_cmpeq_epi32(set, place);
+            _mm256_blendv_ps(no.0, yes.0, _mm256_castsi256_ps(mask))
+        })
+    }
+
+    #[inline(always)]
+    fn greatest(self) -> f64 {
+        self.values().into_iter().reduce(Vector::greater).map_or(0.0, f64::from)
+    }
+
+    #[inline(always)]
+    unsafe fn transpose_in(from: *const f32, pitch: isize, to: *mut f32, stride: usize) {
+        // SAFETY: the caller warrants the rows and the vectors; and the top of the file.
+        unsafe {
+            let mut rows = [_mm256_setzero_ps(); 8];
+            for (i, row) in rows.iter_mut().enumerate() {
+                *row = _mm256_loadu_ps(from.offset(i as isize * pitch));
+            }
+            for (j, column) in transpose8(rows).into_iter().enumerate() {
+                _mm256_store_ps(to.add(j * stride), column);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose_out(from: *const f32, stride: usize, to: *mut f32, pitch: isize) {
+        // SAFETY: the caller warrants the rows and the vectors; and the top of the file.
+        unsafe {
+            let mut columns = [_mm256_setzero_ps(); 8];
+            for (j, column) in columns.iter_mut().enumerate() {
+                *column = _mm256_load_ps(from.add(j * stride));
+            }
+            for (i, row) in transpose8(columns).into_iter().enumerate() {
+                _mm256_storeu_ps(to.offset(i as isize * pitch), row);
+            }
+        }
+    }
+}
+
+/// Transposes eight by eight: pairs, then fours, then halves.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn transpose8([a, b, c, d, e, f, g, h]: [__m256; 8]) -> [__m256; 8] {
+    // SAFETY: the caller's condition.
+    unsafe {
+        let (ab_l, ab_h) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+        let (cd_l, cd_h) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+        let (ef_l, ef_h) = (_mm256_unpacklo_ps(e, f), _mm256_unpackhi_ps(e, f));
+        let (gh_l, gh_h) = (_mm256_unpacklo_ps(g, h), _mm256_unpackhi_ps(g, h));
+        // Columns 0 and 4, 1 and 5, 2 and 6, 3 and 7 of four rows each.
+        let abcd = [
+            _mm256_shuffle_ps::<0x44>(ab_l, cd_l),
+            _mm256_shuffle_ps::<0xEE>(ab_l, cd_l),
+            _mm256_shuffle_ps::<0x44>(ab_h, cd_h),
+            _mm256_shuffle_ps::<0xEE>(ab_h, cd_h),
+        ];
+        let efgh = [
+            _mm256_shuffle_ps::<0x44>(ef_l, gh_l),
+            _mm256_shuffle_ps::<0xEE>(ef_l, gh_l),
+            _mm256_shuffle_ps::<0x44>(ef_h, gh_h),
+            _mm256_shuffle_ps::<0xEE>(ef_h, gh_h),
+        ];
+        [
+            _mm256_permute2f128_ps::<0x20>(abcd[0], efgh[0]),
+            _mm256_permute2f128_ps::<0x20>(abcd[1], efgh[1]),
+            _mm256_permute2f128_ps::<0x20>(abcd[2], efgh[2]),
+            _mm256_permute2f128_ps::<0x20>(abcd[3], efgh[3]),
+            _mm256_permute2f128_ps::<0x31>(abcd[0], efgh[0]),
+            _mm256_permute2f128_ps::<0x31>(abcd[1], efgh[1]),
+            _mm256_permute2f128_ps::<0x31>(abcd[2], efgh[2]),
+            _mm256_permute2f128_ps::<0x31>(abcd[3], efgh[3]),
+        ]
+    }
+}

@@ -1,0 +1,248 @@
+//! 128 bits: two doubles or four floats. Every aarch64 processor has it.
+
+use core::arch::aarch64::*;
+
+use super::{Lane, Vector};
+
+/// Two doubles.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct F64x2(float64x2_t);
+
+/// Four floats.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct F32x4(float32x4_t);
+
+/// The parts that only differ in the names of the instructions.
+macro_rules! lanes {
+    ($type:ident, $mask:ident, $element:ty, $width:literal,
+     $splat:ident $add:ident $sub:ident $mul:ident $div:ident $neg:ident $abs:ident $less:ident $equal:ident $choose:ident $sqrt:ident) => {
+        operators! { $type: Add add $add; Sub sub $sub; Mul mul $mul; Div div $div; }
+
+        impl std::ops::Neg for $type {
+            type Output = $type;
+            #[inline(always)]
+            fn neg(self) -> $type {
+                // SAFETY: see the top of the file.
+                $type(unsafe { $neg(self.0) })
+            }
+        }
+
+        impl Lane for $type {
+            type Mask = $mask;
+
+            #[inline(always)]
+            fn splat(value: f64) -> Self {
+                // SAFETY: see the top of the file.
+                $type(unsafe { $splat(value as $element) })
+            }
+
+            #[inline(always)]
+            fn less(self, other: Self) -> $mask {
+                // SAFETY: see the top of the file.
+                unsafe { $less(self.0, other.0) }
+            }
+
+            #[inline(always)]
+            fn equal(self, other: Self) -> $mask {
+                // SAFETY: see the top of the file.
+                unsafe { $equal(self.0, other.0) }
+            }
+
+            #[inline(always)]
+            fn choose(mask: $mask, yes: Self, no: Self) -> Self {
+                // SAFETY: see the top of the file.
+                $type(unsafe { $choose(mask, yes.0, no.0) })
+            }
+
+            #[inline(always)]
+            fn min(self, other: Self) -> Self {
+                // The instruction of this name treats what is no number otherwise.
+                Self::choose(self.less(other), self, other)
+            }
+
+            #[inline(always)]
+            fn max(self, other: Self) -> Self {
+                Self::choose(other.less(self), self, other)
+            }
+
+            #[inline(always)]
+            fn abs(self) -> Self {
+                // SAFETY: see the top of the file.
+                $type(unsafe { $abs(self.0) })
+            }
+
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                // SAFETY: see the top of the file.
+                $type(unsafe { $sqrt(self.0) })
+            }
+        }
+
+        impl $type {
+            #[inline(always)]
+            fn values(self) -> [$element; $width] {
+                let mut values = [0.0; $width];
+                // SAFETY: the array holds one vector.
+                unsafe { std::ptr::from_mut(&mut values).cast::<Self>().write_unaligned(self) };
+                values
+            }
+        }
+    };
+}
+
+lanes!(F64x2, uint64x2_t, f64, 2,
+    vdupq_n_f64 vaddq_f64 vsubq_f64 vmulq_f64 vdivq_f64 vnegq_f64 vabsq_f64 vcltq_f64 vceqq_f64 vbslq_f64
+    vsqrtq_f64);
+lanes!(F32x4, uint32x4_t, f32, 4,
+    vdupq_n_f32 vaddq_f32 vsubq_f32 vmulq_f32 vdivq_f32 vnegq_f32 vabsq_f32 vcltq_f32 vceqq_f32 vbslq_f32
+    vsqrtq_f32);
+
+impl Vector for F64x2 {
+    type Element = f64;
+    const WIDTH: usize = 2;
+
+    #[inline(always)]
+    unsafe fn load(from: *const f64) -> Self {
+        // SAFETY: the caller's conditions.
+        F64x2(unsafe { vld1q_f64(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f64) {
+        // SAFETY: the caller's conditions.
+        unsafe { vst1q_f64(to, self.0) }
+    }
+
+    #[inline(always)]
+    fn from_above(self, above: Self) -> Self {
+        // SAFETY: see the top of the file.
+        F64x2(unsafe { vextq_f64::<1>(above.0, self.0) })
+    }
+
+    #[inline(always)]
+    fn from_below(self, below: Self) -> Self {
+        // SAFETY: see the top of the file.
+        F64x2(unsafe { vextq_f64::<1>(self.0, below.0) })
+    }
+
+    #[inline(always)]
+    fn choose_bits(bits: u32, yes: Self, no: Self) -> Self {
+        let places = [1_u64, 2];
+        // SAFETY: see the top of the file; the array holds two values.
+        F64x2(unsafe {
+            let mask = vtstq_u64(vdupq_n_u64(u64::from(bits)), vld1q_u64(places.as_ptr()));
+            vbslq_f64(mask, yes.0, no.0)
+        })
+    }
+
+    #[inline(always)]
+    fn greatest(self) -> f64 {
+        self.values().into_iter().reduce(Vector::greater).unwrap_or(0.0)
+    }
+
+    #[inline(always)]
+    unsafe fn transpose_in(from: *const f64, pitch: isize, to: *mut f64, stride: usize) {
+        // SAFETY: the caller warrants the rows and the vectors.
+        unsafe {
+            let (a, b) = (vld1q_f64(from), vld1q_f64(from.offset(pitch)));
+            vst1q_f64(to, vzip1q_f64(a, b));
+            vst1q_f64(to.add(stride), vzip2q_f64(a, b));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose_out(from: *const f64, stride: usize, to: *mut f64, pitch: isize) {
+        // SAFETY: the caller warrants the rows and the vectors.
+        unsafe {
+            let (a, b) = (vld1q_f64(from), vld1q_f64(from.add(stride)));
+            vst1q_f64(to, vzip1q_f64(a, b));
+            vst1q_f64(to.offset(pitch), vzip2q_f64(a, b));
+        }
+    }
+}
+
+impl Vector for F32x4 {
+    type Element = f32;
+    const WIDTH: usize = 4;
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller's conditions.
+        F32x4(unsafe { vld1q_f32(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller's conditions.
+        unsafe { vst1q_f32(to, self.0) }
+    }
+
+    #[inline(always)]
+    fn from_above(self, above: Self) -> Self {
+        // SAFETY: see the top of the file.
+        F32x4(unsafe { vextq_f32::<3>(above.0, self.0) })
+    }
+
+    #[inline(always)]
+    fn from_below(self, below: Self) -> Self {
+        // SAFETY: see the top of the file.
+        F32x4(unsafe { vextq_f32::<1>(self.0, below.0) })
+    }
+
+    #[inline(always)]
+    fn choose_bits(bits: u32, yes: Self, no: Self) -> Self {
+        let places = [1_u32, 2, 4, 8];
+        // SAFETY: see the top of the file; the array holds four values.
+        F32x4(unsafe {
+            let mask = vtstq_u32(vdupq_n_u32(bits), vld1q_u32(places.as_ptr()));
+            vbslq_f32(mask, yes.0, no.0)
+        })
+    }
+
+    #[inline(always)]
+    fn greatest(self) -> f64 {
+        self.values().into_iter().reduce(Vector::greater).map_or(0.0, f64::from)
+    }
+
+    #[inline(always)]
+    unsafe fn transpose_in(from: *const f32, pitch: isize, to: *mut f32, stride: usize) {
+        // SAFETY: the caller warrants the rows and the vectors.
+        unsafe {
+            let mut rows = [vdupq_n_f32(0.0); 4];
+            for (i, row) in rows.iter_mut().enumerate() {
+                *row = vld1q_f32(from.offset(i as isize * pitch));
+            }
+            for (j, column) in transpose4(rows).into_iter().enumerate() {
+                vst1q_f32(to.add(j * stride), column);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose_out(from: *const f32, stride: usize, to: *mut f32, pitch: isize) {
+        // SAFETY: the caller warrants the rows and the vectors.
+        unsafe {
+            let mut columns = [vdupq_n_f32(0.0); 4];
+            for (j, column) in columns.iter_mut().enumerate() {
+                *column = vld1q_f32(from.add(j * stride));
+            }
+            for (i, row) in transpose4(columns).into_iter().enumerate() {
+                vst1q_f32(to.offset(i as isize * pitch), row);
+            }
+        }
+    }
+}
+
+/// Transposes four by four.
+#[inline(always)]
+fn transpose4([a, b, c, d]: [float32x4_t; 4]) -> [float32x4_t; 4] {
+    // SAFETY: see the top of the file.
+    unsafe {
+        // [a0 c0 a1 c1], [b0 d0 b1 d1]: zipped once more, they are columns.
+        let (ac_l, ac_h) = (vzip1q_f32(a, c), vzip2q_f32(a, c));
+        let (bd_l, bd_h) = (vzip1q_f32(b, d), vzip2q_f32(b, d));
+        [vzip1q_f32(ac_l, bd_l), vzip2q_f32(ac_l, bd_l), vzip1q_f32(ac_h, bd_h), vzip2q_f32(ac_h, bd_h)]
+    }
+}

@@ -1,0 +1,237 @@
+//! Where a pass takes its rows from, and where it puts them.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use syncline_store::{DirectFile, DirectWriter, IoBuffer, IoQueue, Matrix, Method, Read};
+
+use super::sums::Sums;
+use crate::lanes::Real;
+use crate::strip::pack::Rows;
+use crate::{Error, Result};
+
+/// An array that a pass reads.
+pub(crate) enum Source<'a, E> {
+    /// All rows, in memory.
+    Memory(Rows<E>),
+    /// A file and the byte of its first element.
+    File(&'a DirectFile, u64),
+}
+
+/// Where a pass writes the field.
+pub(crate) enum Sink<E> {
+    /// All rows, in memory.
+    Memory(Rows<E>),
+    /// A file, and the sums of what was written, if they are wanted.
+    File(Box<FileSink>),
+}
+
+/// A file that is written front to back.
+pub(crate) struct FileSink {
+    pub(crate) writer: DirectWriter,
+    pub(crate) sums: Option<Sums>,
+}
+
+/// A matrix as the executor holds it during a run.
+pub(crate) enum Held {
+    Memory,
+    File(DirectFile, u64),
+}
+
+impl Held {
+    /// How a row-major matrix is to be read or written.
+    ///
+    /// # Errors
+    /// When its file cannot be opened for direct I/O, or it is in another layout.
+    pub(crate) fn of<E: Real>(matrix: &Matrix<E>) -> Result<Self> {
+        if matrix.as_slice().is_some() {
+            return Ok(Held::Memory);
+        }
+        match matrix.direct()? {
+            Some((file, start)) => Ok(Held::File(file, start)),
+            None => Err(Error::NotStreamed {
+                name: matrix.name().to_owned(),
+                why: "it is not row-major".to_owned(),
+            }),
+        }
+    }
+
+    pub(crate) fn source<'a, E: Real>(&'a self, matrix: &Matrix<E>) -> Source<'a, E> {
+        match (self, matrix.as_slice()) {
+            (Held::File(file, start), _) => Source::File(file, *start),
+            (Held::Memory, values) => Source::Memory(all_rows(
+                values.map_or(std::ptr::null_mut(), |v| v.as_ptr().cast_mut()),
+                matrix.shape().rows,
+                matrix.shape().cols,
+            )),
+        }
+    }
+}
+
+/// All rows of a matrix in memory.
+pub(crate) fn all_rows<E>(start: *mut E, rows: usize, cols: usize) -> Rows<E> {
+    Rows { start, first: 0, end: rows, left: 0, right: cols, pitch: cols }
+}
+
+/// The rows of one panel, of all arrays: in buffers of its own, or where they are in memory.
+pub(crate) struct Panel<E> {
+    buffers: Vec<Option<IoBuffer>>,
+    /// Where the rows stand, of each array.
+    pub(crate) rows: Vec<(usize, Rows<E>)>,
+}
+
+impl<E: Real> Panel<E> {
+    /// Buffers for up to `rows` rows of each array that is on file.
+    pub(crate) fn new(sources: &[Source<'_, E>], rows: usize, cols: usize) -> Result<Self> {
+        let (mut buffers, mut places) = (Vec::new(), Vec::new());
+        for source in sources {
+            let (buffer, place) = match source {
+                Source::Memory(all) => (None, *all),
+                Source::File(file, _) => {
+                    let buffer = IoBuffer::new(file.room(0, rows * cols * E::BYTES) + file.alignment())?;
+                    (Some(buffer), all_rows(std::ptr::null_mut(), 0, cols))
+                }
+            };
+            buffers.push(buffer);
+            places.push((places.len(), place));
+        }
+        Ok(Panel { buffers, rows: places })
+    }
+
+    /// The other arrays stay; the field comes from elsewhere in the next pass.
+    pub(crate) fn change_field(&mut self, field: &Source<'_, E>, rows: usize, cols: usize) -> Result<()> {
+        match field {
+            Source::Memory(all) => (self.buffers[0], self.rows[0].1) = (None, *all),
+            Source::File(file, _) => {
+                let needed = file.room(0, rows * cols * E::BYTES) + file.alignment();
+                if self.buffers[0].as_ref().is_none_or(|b| b.len() < needed) {
+                    self.buffers[0] = Some(IoBuffer::new(needed)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads these rows of all arrays on file; returns how many bytes that were.
+    pub(crate) fn read(
+        &mut self,
+        sources: &[Source<'_, E>],
+        rows: Range<usize>,
+        cols: usize,
+        queue: &mut IoQueue,
+    ) -> Result<u64> {
+        let row_bytes = cols * E::BYTES;
+        let len = rows.len() * row_bytes;
+        let mut reads = Vec::with_capacity(sources.len());
+        let each = sources.iter().zip(&mut self.buffers).zip(&mut self.rows);
+        for ((source, buffer), (_, place)) in each {
+            let (Source::File(file, start), Some(buffer)) = (source, buffer) else {
+                continue;
+            };
+            let offset = start + (rows.start * row_bytes) as u64;
+            *place = Rows {
+                start: buffer.as_mut_ptr().wrapping_add(file.lead(offset)).cast(),
+                first: rows.start,
+                end: rows.end,
+                left: 0,
+                right: cols,
+                pitch: cols,
+            };
+            reads.push(Read { file, offset, len, into: buffer.as_mut_slice() });
+        }
+        queue.read(&mut reads)?;
+        Ok((len * reads.len()) as u64)
+    }
+
+    /// The bytes of the field that were read last.
+    pub(crate) fn field_bytes(&self, cols: usize) -> &[u8] {
+        let rows = &self.rows[0].1;
+        match &self.buffers[0] {
+            Some(buffer) if rows.end > rows.first => {
+                let lead = rows.start.addr() - buffer.as_ptr().addr();
+                &buffer.as_slice()[lead..lead + (rows.end - rows.first) * cols * E::BYTES]
+            }
+            _ => &[],
+        }
+    }
+}
+
+/// Final rows on their way out.
+pub(crate) struct Outgoing<E> {
+    buffer: Option<IoBuffer>,
+    /// Of the file; the byte of its first element.
+    alignment: u64,
+    start: u64,
+    /// Where they are put.
+    pub(crate) rows: Rows<E>,
+}
+
+impl<E: Real> Outgoing<E> {
+    /// A buffer for up to `rows` rows if the sink is a file.
+    pub(crate) fn new(sink: &Sink<E>, rows: usize, cols: usize) -> Result<Self> {
+        match sink {
+            Sink::Memory(all) => Ok(Outgoing { buffer: None, alignment: 1, start: 0, rows: *all }),
+            Sink::File(file) => {
+                let (start, file) = (file.writer.position(), file.writer.file());
+                let bytes = file.room(0, rows * cols * E::BYTES) + 2 * file.alignment();
+                Ok(Outgoing {
+                    buffer: Some(IoBuffer::new(bytes)?),
+                    alignment: file.alignment() as u64,
+                    start,
+                    rows: all_rows(std::ptr::null_mut(), 0, cols),
+                })
+            }
+        }
+    }
+
+    /// Makes room for these rows.
+    pub(crate) fn place(&mut self, rows: Range<usize>) {
+        let cols = self.rows.pitch;
+        if let Some(buffer) = &mut self.buffer {
+            let offset = self.start + (rows.start * cols * E::BYTES) as u64;
+            let lead = (offset % self.alignment) as usize;
+            self.rows = Rows {
+                start: buffer.as_mut_ptr().wrapping_add(lead).cast(),
+                first: rows.start,
+                end: rows.end,
+                left: 0,
+                right: cols,
+                pitch: cols,
+            };
+        }
+    }
+
+    /// Writes the rows, which are next in the file; returns how many bytes that were.
+    pub(crate) fn write(
+        &mut self,
+        sink: &mut FileSink,
+        rows: Range<usize>,
+        queue: &mut IoQueue,
+    ) -> Result<u64> {
+        let Some(buffer) = &mut self.buffer else {
+            return Ok(0);
+        };
+        let len = rows.len() * self.rows.pitch * E::BYTES;
+        let lead = sink.writer.lead();
+        if let Some(sums) = &mut sink.sums {
+            sums.feed(rows, &buffer.as_slice()[lead..lead + len], |_, _| Ok(()))?;
+        }
+        sink.writer.write(queue, buffer.as_mut_slice(), len)?;
+        Ok(len as u64)
+    }
+}
+
+/// Queues that are not in use; a task takes one while it reads or writes.
+#[derive(Default)]
+pub(crate) struct Queues(Mutex<Vec<IoQueue>>);
+
+impl Queues {
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut IoQueue) -> R) -> R {
+        let pool = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = pool().pop();
+        let mut queue = idle.unwrap_or_else(|| IoQueue::new(Method::Auto));
+        let result = work(&mut queue);
+        pool().push(queue);
+        result
+    }
+}

@@ -1,0 +1,347 @@
+//! One pass, as an overlay: see the table at the top of [`streamed`](super).
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop};
+use syncline_store::Shape;
+
+use super::data::{FileSink, Outgoing, Panel, Queues, Sink, Source};
+use super::plan::StreamPlan;
+use super::sums::Sums;
+use crate::kernel::Update;
+use crate::lanes::{Real, Vector};
+use crate::strip::Ring;
+use crate::strip::tile::{self, Chain, Job, Scratch};
+use crate::window::Windows;
+use crate::{Error, Monitor, Result};
+
+/// Tells what is wrong with a unit of the field whose sum is this.
+pub(crate) type CheckUnit<'a> = &'a (dyn Fn(usize, u64) -> Result<()> + Sync);
+
+/// What runs passes: the memory, kept from one to the next.
+pub(crate) struct Stream<'a, E, U> {
+    pub(crate) kernel: &'a U,
+    pub(crate) plan: StreamPlan,
+    pub(crate) shape: Shape,
+    pub(crate) threads: usize,
+    pub(crate) monitor: &'a Monitor,
+    pub(crate) norm: bool,
+    /// Iterations before the present pass.
+    pub(crate) before: u64,
+    ring: Ring<E>,
+    panels: Vec<Panel<E>>,
+    queues: Queues,
+    pub(crate) spent: Spent,
+}
+
+/// Nanoseconds and bytes, of all threads together.
+#[derive(Debug, Default)]
+pub(crate) struct Spent {
+    pub(crate) read_ns: AtomicU64,
+    pub(crate) write_ns: AtomicU64,
+    pub(crate) check_ns: AtomicU64,
+    pub(crate) pack_ns: AtomicU64,
+    pub(crate) update_ns: AtomicU64,
+    pub(crate) read: AtomicU64,
+    pub(crate) written: AtomicU64,
+}
+
+/// Adds the time that `work` takes.
+fn timed<R>(total: &AtomicU64, work: impl FnOnce() -> R) -> R {
+    let start = Instant::now();
+    let result = work();
+    add(total, start.elapsed());
+    result
+}
+
+fn add(total: &AtomicU64, time: Duration) {
+    // Relaxed: a statistic.
+    total.fetch_add(time.as_nanos() as u64, Relaxed);
+}
+
+/// What the field is checked against while it is read.
+pub(crate) struct Expected<'a> {
+    /// Rows of a unit.
+    pub(crate) unit: usize,
+    pub(crate) check: CheckUnit<'a>,
+}
+
+impl<'a, E: Real, U: Update> Stream<'a, E, U> {
+    pub(crate) fn new(
+        kernel: &'a U,
+        plan: StreamPlan,
+        shape: Shape,
+        (threads, norm): (usize, bool),
+        monitor: &'a Monitor,
+        sources: &[Source<'_, E>],
+    ) -> Result<Self> {
+        let geometry = crate::strip::Geometry {
+            shape,
+            width: plan.lanes.width(E::BYTES),
+            skew: if U::CORNERS { 2 } else { 1 },
+            arrays: sources.len(),
+            slots: Chain::slots(plan.depth as usize, plan.band, plan.panels),
+        };
+        let panels = (0..plan.panels)
+            .map(|_| Panel::new(sources, plan.rows + 1, shape.cols))
+            .collect::<Result<_>>()?;
+        Ok(Stream {
+            kernel,
+            plan,
+            shape,
+            threads,
+            monitor,
+            norm,
+            before: 0,
+            ring: Ring::new(geometry)?,
+            panels,
+            queues: Queues::default(),
+            spent: Spent::default(),
+        })
+    }
+
+    /// The chain of a pass of so many iterations.
+    fn chain(&self, levels: u64) -> Chain {
+        Chain { geometry: self.ring.geometry, levels: levels as usize, band: self.plan.band }
+    }
+
+    /// Pieces of a wave.
+    fn pieces(&self, chain: &Chain) -> usize {
+        chain.walk().len().div_ceil(self.plan.piece)
+    }
+
+    /// Tasks of all passes: what a monitor counts.
+    pub(crate) fn tasks(&self, levels: u64) -> u64 {
+        let chain = self.chain(levels);
+        (chain.bands() * self.pieces(&chain)) as u64
+    }
+
+    /// Updates the field `levels` times on the way from the first source to the sink. The sink must not be a
+    /// source, unless both are the same place in memory.
+    pub(crate) fn pass(
+        &mut self,
+        levels: u64,
+        sources: &[Source<'_, E>],
+        sink: Sink<E>,
+        expected: Option<Expected<'_>>,
+    ) -> Result<(Vec<f64>, Sink<E>)> {
+        let cols = self.shape.cols;
+        let mut panels = std::mem::take(&mut self.panels);
+        let field = sources.first().ok_or(Error::Cancelled { iteration: self.before })?;
+        for panel in &mut panels {
+            panel.change_field(field, self.plan.rows + 1, cols)?;
+        }
+        let outgoing = |_| Outgoing::new(&sink, self.plan.rows + 1, cols);
+        let outs = (0..panels.len()).map(outgoing).collect::<Result<Vec<_>>>()?;
+        let chain = self.chain(levels);
+        let (writer, sink_in_memory) = match sink {
+            Sink::File(file) => (Some(Location::new("writer", *file)), None),
+            memory => (None, Some(memory)),
+        };
+        let mut norms = vec![0.0; if self.norm { levels as usize } else { 0 }];
+        let run = Run {
+            stream: self,
+            sources,
+            expected: expected.as_ref(),
+            pieces: self.pieces(&chain),
+            slots: panels.len(),
+            processors: Windows::new(self.threads as u64),
+            scratch: Mutex::default(),
+            norms: Mutex::new(&mut norms),
+            chain,
+        };
+        let places = Places {
+            panels: named("panel", panels),
+            outs: named("rows", outs),
+            cells: (0..run.slots).map(|r| named(&format!("band {r} piece"), vec![(); run.pieces])).collect(),
+            sums: expected.as_ref().map(|e| Location::new("sums", Sums::new(e.unit, self.shape.rows))),
+            writer,
+        };
+        let done = run.run(&places);
+        drop(run);
+        self.panels = places.panels.into_iter().filter_map(|p| p.into_inner().ok()).collect();
+        done?;
+        let sink = match (places.writer.and_then(|w| w.into_inner().ok()), sink_in_memory) {
+            (_, Some(memory)) => memory,
+            (Some(file), _) => Sink::File(Box::new(file)),
+            (None, None) => return Err(Error::Cancelled { iteration: self.before }),
+        };
+        Ok((norms, sink))
+    }
+}
+
+fn named<T>(name: &str, values: Vec<T>) -> Vec<Location<T>> {
+    values.into_iter().enumerate().map(|(i, value)| Location::new(format!("{name} {i}"), value)).collect()
+}
+
+/// The locations of a pass.
+struct Places<E: 'static> {
+    panels: Vec<Location<Panel<E>>>,
+    outs: Vec<Location<Outgoing<E>>>,
+    cells: Vec<Vec<Location<()>>>,
+    sums: Option<Location<Sums>>,
+    writer: Option<Location<FileSink>>,
+}
+
+/// What all tasks of a pass share.
+struct Run<'r, E, U> {
+    stream: &'r Stream<'r, E, U>,
+    sources: &'r [Source<'r, E>],
+    expected: Option<&'r Expected<'r>>,
+    chain: Chain,
+    pieces: usize,
+    slots: usize,
+    /// The right to compute: there are more workers, as some wait for the disk.
+    processors: Windows,
+    /// Buffers not in use.
+    scratch: Mutex<Vec<Scratch<E>>>,
+    norms: Mutex<&'r mut Vec<f64>>,
+}
+
+impl<E: Real, U: Update> Run<'_, E, U> {
+    fn run(&self, places: &Places<E>) -> Result<()> {
+        let on_file = places.writer.is_some() || self.sources.iter().any(|s| matches!(s, Source::File(..)));
+        let rounds = self.chain.bands().div_ceil(self.slots) as u64;
+        let workers = self.stream.threads + if on_file { 2 * self.slots } else { 0 };
+        let mut checked = self.overlay(places).check(Initial::Program)?;
+        checked.run(Runner::pool(workers), Stop::after(rounds))?;
+        Ok(())
+    }
+
+    fn overlay<'o>(&'o self, places: &Places<E>) -> Overlay<'o> {
+        let mut overlay = Overlay::new();
+        for r in 0..self.slots {
+            let panel = &places.panels[r];
+            if self.sources.iter().any(|s| matches!(s, Source::File(..))) {
+                overlay.task(format!("read {r}"), (panel.write(),), move |(panel,), step| {
+                    self.read(panel, self.band(r, step))
+                });
+            }
+            if let (Some(sums), Some(expected)) = (&places.sums, self.expected) {
+                overlay.task(
+                    format!("check {r}"),
+                    (panel.read(), sums.write()),
+                    move |(panel, sums), step| self.check(expected, panel, sums, self.band(r, step)),
+                );
+            }
+            let above = &places.cells[(r + self.slots - 1) % self.slots];
+            for c in 0..self.pieces {
+                let right = &above[(c + 1).min(self.pieces - 1)];
+                let access = (places.outs[r].write(), panel.read(), places.cells[r][c].write(), right.read());
+                overlay.task(format!("wave {r}, {c}"), access, move |(out, panel, ..), step| {
+                    self.wave(out, panel, self.band(r, step), c)
+                });
+            }
+            if let Some(writer) = &places.writer {
+                overlay.task(
+                    format!("write {r}"),
+                    (places.outs[r].write(), writer.write()),
+                    move |(out, writer), step| self.write(out, writer, self.band(r, step)),
+                );
+            }
+        }
+        overlay
+    }
+
+    /// The band of slot `r` in this round, which may be after the last.
+    fn band(&self, r: usize, step: &Step) -> usize {
+        step.iteration() as usize * self.slots + r
+    }
+
+    /// Every task asks that has something to do: a pass of which a part was left out must not look complete.
+    fn go_on(&self) -> Result<()> {
+        match self.stream.monitor.is_cancelled() {
+            true => Err(Error::Cancelled { iteration: self.stream.before }),
+            false => Ok(()),
+        }
+    }
+
+    fn read(&self, panel: &mut Panel<E>, band: usize) -> Result<()> {
+        let rows = self.chain.rows_in(band);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.go_on()?;
+        let spent = &self.stream.spent;
+        let cols = self.stream.shape.cols;
+        let read = timed(&spent.read_ns, || {
+            self.stream.queues.with(|queue| panel.read(self.sources, rows, cols, queue))
+        })?;
+        spent.read.fetch_add(read, Relaxed);
+        self.stream.monitor.moved(read);
+        Ok(())
+    }
+
+    fn check(&self, expected: &Expected<'_>, panel: &Panel<E>, sums: &mut Sums, band: usize) -> Result<()> {
+        let rows = self.chain.rows_in(band);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.go_on()?;
+        let bytes = panel.field_bytes(self.stream.shape.cols);
+        timed(&self.stream.spent.check_ns, || sums.feed(rows, bytes, expected.check))
+    }
+
+    fn wave(&self, out: &mut Outgoing<E>, panel: &Panel<E>, band: usize, piece: usize) -> Result<()> {
+        let Stream { kernel, plan, monitor, .. } = self.stream;
+        if band >= self.chain.bands() {
+            return Ok(());
+        }
+        self.go_on()?;
+        if piece == 0 {
+            out.place(self.chain.rows_out(band));
+        }
+        let walk = self.chain.walk();
+        let from = walk.start + (piece * plan.piece) as isize;
+        let job = Job {
+            chain: &self.chain,
+            ring: &self.stream.ring,
+            band,
+            columns: from..(from + plan.piece as isize).min(walk.end),
+            rows_in: &panel.rows,
+            rows_out: out.rows,
+            tile: plan.tile,
+        };
+        let pool = || self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = pool().pop();
+        let mut scratch = idle.unwrap_or_else(|| Scratch::new(&self.chain.geometry, plan.tile));
+        let mut norms = vec![0.0; if self.stream.norm { self.chain.levels } else { 0 }];
+        {
+            let _processor = self.processors.take();
+            let wanted = self.stream.norm.then_some(&mut norms[..]);
+            // SAFETY: the ring is of the chain's geometry, made for these lanes, which were found to be there.
+            // The panel has the rows that come in, the outgoing rows have room for those that are final, and
+            // memory that is lent has all rows. Before this piece, the one to its left has run (both hold the
+            // outgoing rows exclusively) and the band above up to `ahead` columns further right (its cell, which
+            // is read here), as the pieces are at least that wide. A band `slots` before has ended, as both
+            // hold these outgoing rows; so the ring's slots are free.
+            unsafe { tile::run(plan.lanes, *kernel, &job, &mut scratch, wanted) };
+        }
+        let spent = &self.stream.spent;
+        add(&spent.pack_ns, std::mem::take(&mut scratch.packing));
+        add(&spent.update_ns, std::mem::take(&mut scratch.updating));
+        pool().push(scratch);
+        if self.stream.norm {
+            let mut all = self.norms.lock().unwrap_or_else(PoisonError::into_inner);
+            all.iter_mut().zip(norms).for_each(|(all, norm)| *all = all.greater(norm));
+        }
+        monitor.one_more();
+        Ok(())
+    }
+
+    fn write(&self, out: &mut Outgoing<E>, writer: &mut FileSink, band: usize) -> Result<()> {
+        let rows = if band < self.chain.bands() { self.chain.rows_out(band) } else { 0..0 };
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.go_on()?;
+        let spent = &self.stream.spent;
+        let written =
+            timed(&spent.write_ns, || self.stream.queues.with(|queue| out.write(writer, rows, queue)))?;
+        spent.written.fetch_add(written, Relaxed);
+        self.stream.monitor.moved(written);
+        Ok(())
+    }
+}

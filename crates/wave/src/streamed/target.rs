@@ -1,0 +1,119 @@
+//! Where a result goes that must not be lost, and what to do with what an earlier run has left there.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use syncline_store::{Generations, Layout, Matrix, NewFile, Shape};
+
+use crate::{Real, Result};
+
+/// A file that a sweep writes, whole or not at all, with what it takes to go on after a crash.
+///
+/// Until the result is complete, what is needed to go on stands in the folder `PATH.syncline` beside it; see
+/// [`Generations`](syncline_store::Generations) for what is promised. A sweep of one pass needs no such
+/// folder, and begins anew.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub(crate) path: PathBuf,
+    pub(crate) npy: bool,
+    pub(crate) leftovers: Leftovers,
+    pub(crate) what: BTreeMap<String, String>,
+}
+
+/// What to do when there is something left of an earlier run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Leftovers {
+    /// Nothing: that is an error.
+    #[default]
+    Refuse,
+    /// Go on from there, if it was the same computation; begin if there is nothing. If the result is there
+    /// and nothing else, it is complete.
+    Resume,
+    /// Delete it and begin.
+    Discard,
+}
+
+impl Target {
+    /// A `.npy` file.
+    pub fn npy(path: impl Into<PathBuf>) -> Self {
+        Target { path: path.into(), npy: true, leftovers: Leftovers::Refuse, what: BTreeMap::new() }
+    }
+
+    /// A file of nothing but the values, row by row.
+    pub fn raw(path: impl Into<PathBuf>) -> Self {
+        Target { npy: false, ..Self::npy(path) }
+    }
+
+    /// What to do with leftovers.
+    #[must_use]
+    pub fn leftovers(self, leftovers: Leftovers) -> Self {
+        Target { leftovers, ..self }
+    }
+
+    /// Something that makes this computation another: the kernel, its parameters. A run with other ones does
+    /// not go on where this one has ended.
+    #[must_use]
+    pub fn describe(mut self, name: impl Into<String>, value: impl ToString) -> Self {
+        self.what.insert(name.into(), value.to_string());
+        self
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A complete result that has not got its name yet.
+///
+/// Dropped without [`commit`](Pending::commit) it leaves what was at its place before: of a sweep of one pass
+/// nothing, of others the folder from which a run can go on.
+#[derive(Debug)]
+#[must_use = "the result gets its name by `commit`"]
+pub struct Pending {
+    pub(crate) kind: Kind,
+    pub(crate) npy: bool,
+    pub(crate) shape: Shape,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    New(NewFile),
+    Generations(Generations),
+    /// It has its name already.
+    Complete(PathBuf),
+}
+
+impl Pending {
+    /// The result, to look at.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn matrix<T: Real>(&self) -> Result<Matrix<T>> {
+        let path = match &self.kind {
+            Kind::New(new) => return Ok(Matrix::create(new, self.npy, self.shape, Layout::RowMajor)?),
+            Kind::Generations(generations) => generations.path(generations.committed()),
+            Kind::Complete(path) => path.clone(),
+        };
+        if self.npy {
+            return Ok(Matrix::open(&path)?);
+        }
+        Ok(Matrix::open_raw(&path, self.shape, Layout::RowMajor)?)
+    }
+
+    /// Brings the result to disk and gives it its name, in place of a file that had it; then removes what was
+    /// kept to go on from.
+    ///
+    /// # Errors
+    /// When the file system refuses; what was there before stays.
+    pub fn commit(self) -> Result<()> {
+        match self.kind {
+            Kind::New(new) => new.commit()?,
+            Kind::Generations(generations) => generations.finish()?,
+            Kind::Complete(_) => {}
+        }
+        Ok(())
+    }
+}

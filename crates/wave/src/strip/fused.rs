@@ -1,0 +1,197 @@
+//! The hot loop: some strips and some iterations in lock-step.
+//!
+//! # Contract
+//! [`fused`] updates the strips `top - t .. top - t + TOGETHER` in the iterations `t` of `0..T` (counted from
+//! the first), for `g` from `from - lag * t` to `to - lag * t`. What they depend on has been done, see
+//! [`tile`](super::tile).
+//!
+//! ```text
+//!                 g ->            TOGETHER = 4 strips and T = 4 iterations advance by one position at
+//! top - 3    3                    a time: 16 vectors that do not depend on one another, which hides the
+//! top - 2    2  3                 latency of each. A record is loaded from L2 once for all of them: the
+//! top - 1    1  2  3              iterations pass through the same records within 3 * lag positions.
+//! top        0  1  2  3
+//! top + 1    0  1  2
+//! top + 2    0  1
+//! top + 3    0
+//! ```
+//!
+//! # Costs
+//! Per vector and iteration: the arithmetic of the kernel, a load per coefficient, about three loads, two
+//! shuffles and a store of the field.
+//!
+//! # Unrolling
+//! All loops over strips and iterations must vanish, or the registers become memory. So the iterations are
+//! spelt out by const generics; the loops over strips are short enough for the compiler.
+
+use crate::kernel::{Neighbours, Update};
+use crate::lanes::Vector;
+
+use super::{FUSED, Ring, TOGETHER};
+
+/// Strips that one call reads.
+const STRIPS: usize = TOGETHER + FUSED + 1;
+
+/// Strips, iterations and positions of one call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// The first strip in the first iteration.
+    pub(crate) top: isize,
+    /// The first `g` in the first iteration.
+    pub(crate) from: isize,
+    /// The `g` after the last.
+    pub(crate) to: isize,
+}
+
+/// Updates what the extent says. If `NORM`, `norm` grows to the greatest change.
+///
+/// # Safety
+/// * The ring's width is that of `L`, its skew that of `U`, its arrays are `U`'s coefficients and one.
+/// * Nobody else accesses the records that are updated, nor writes those around them (one strip, `lag`
+///   positions on each side).
+/// * All strips are in the ring, and all rows and columns that are updated are interior.
+/// * The processor has the instructions of `L`.
+#[inline(always)]
+pub(crate) unsafe fn fused<L: Vector, U: Update, const T: usize, const NORM: bool>(
+    kernel: &U,
+    ring: &Ring<L::Element>,
+    extent: Extent,
+    norm: &mut L,
+) {
+    let g = &ring.geometry;
+    let record = (1 + kernel.coefficients()) * L::WIDTH;
+    let mut strips = [std::ptr::null_mut(); STRIPS];
+    for (i, place) in strips.iter_mut().take(TOGETHER + T + 1).enumerate() {
+        let strip = extent.top - T as isize + i as isize;
+        *place = ring.strip(strip).wrapping_offset((extent.from - strip * g.step()) * record as isize);
+    }
+    let mut state =
+        State { strips, offset: 0, record, norm: *norm, west: [[L::splat(0.0); TOGETHER]; FUSED] };
+    // SAFETY: the caller's conditions; the same for all below.
+    unsafe {
+        state.enter::<U, T, 0>();
+        if T > 1 {
+            state.enter::<U, T, 1>();
+        }
+        if T > 2 {
+            state.enter::<U, T, 2>();
+        }
+        if T > 3 {
+            state.enter::<U, T, 3>();
+        }
+        let end = (extent.to - extent.from) * record as isize;
+        while state.offset < end {
+            state.step::<U, T, 0, NORM>(kernel);
+            if T > 1 {
+                state.step::<U, T, 1, NORM>(kernel);
+            }
+            if T > 2 {
+                state.step::<U, T, 2, NORM>(kernel);
+            }
+            if T > 3 {
+                state.step::<U, T, 3, NORM>(kernel);
+            }
+            state.offset += record as isize;
+        }
+    }
+    *norm = state.norm;
+}
+
+/// What the loop keeps in registers.
+struct State<L: Vector> {
+    /// The strips from `top - T` on, at the first `g`.
+    strips: [*mut L::Element; STRIPS],
+    /// Values from there to the present `g`. One number for all strips: they keep their registers.
+    offset: isize,
+    record: usize,
+    /// The last vectors of each iteration and strip.
+    west: [[L; TOGETHER]; FUSED],
+    norm: L,
+}
+
+const fn skew<U: Update>() -> isize {
+    if U::CORNERS { 2 } else { 1 }
+}
+
+impl<L: Vector> State<L> {
+    /// The field at `ahead` positions from the present one of iteration `I`, in strip `r` of `TOGETHER`; strip
+    /// -1 and `TOGETHER` are those above and below.
+    #[inline(always)]
+    unsafe fn place<U: Update, const T: usize, const I: usize>(
+        &self,
+        r: usize,
+        ahead: isize,
+    ) -> *mut L::Element {
+        let lag = skew::<U>() + 1;
+        // `r` counts from the strip above.
+        let away = (ahead - lag * I as isize) * self.record as isize;
+        self.strips[T - I - 1 + r].wrapping_offset(self.offset).wrapping_offset(away)
+    }
+
+    #[inline(always)]
+    unsafe fn enter<U: Update, const T: usize, const I: usize>(&mut self) {
+        for r in 0..TOGETHER {
+            // SAFETY: a record before the first that is updated.
+            self.west[I][r] = unsafe { L::load(self.place::<U, T, I>(r + 1, -1)) };
+        }
+    }
+
+    /// One position of iteration `I`.
+    #[inline(always)]
+    unsafe fn step<U: Update, const T: usize, const I: usize, const NORM: bool>(&mut self, kernel: &U) {
+        let skew = skew::<U>();
+        let zero = L::splat(0.0);
+        // SAFETY: all are records that are updated, or around them.
+        unsafe {
+            // Strips -1 .. TOGETHER - 1 behind, 0 .. TOGETHER ahead, at 1 to 3 positions.
+            let (mut behind, mut ahead) = ([[zero; TOGETHER + 1]; 3], [[zero; TOGETHER + 1]; 3]);
+            for k in 0..3_isize {
+                for r in 0..=TOGETHER {
+                    // The last vectors are at hand.
+                    behind[k as usize][r] = match (k, r) {
+                        (0, 1..) => self.west[I][r - 1],
+                        _ => L::load(self.place::<U, T, I>(r, -1 - k)),
+                    };
+                    ahead[k as usize][r] = L::load(self.place::<U, T, I>(r + 1, 1 + k));
+                }
+            }
+            let mut at = [Neighbours {
+                centre: zero,
+                north: zero,
+                west: zero,
+                east: zero,
+                south: zero,
+                north_west: zero,
+                south_east: zero,
+                north_east: zero,
+                south_west: zero,
+            }; TOGETHER];
+            let mut coefficients = [std::ptr::null(); TOGETHER];
+            let s = skew as usize;
+            for r in 0..TOGETHER {
+                let centre = self.place::<U, T, I>(r + 1, 0);
+                let none = L::splat(f64::NAN);
+                at[r] = Neighbours {
+                    centre: L::load(centre),
+                    north: behind[s - 1][r + 1].from_above(behind[s - 1][r]),
+                    west: self.west[I][r],
+                    east: ahead[0][r],
+                    south: ahead[s - 1][r].from_below(ahead[s - 1][r + 1]),
+                    north_west: if U::DIAGONAL { behind[s][r + 1].from_above(behind[s][r]) } else { none },
+                    south_east: if U::DIAGONAL { ahead[s][r].from_below(ahead[s][r + 1]) } else { none },
+                    north_east: if U::CORNERS { behind[0][r + 1].from_above(behind[0][r]) } else { none },
+                    south_west: if U::CORNERS { ahead[0][r].from_below(ahead[0][r + 1]) } else { none },
+                };
+                coefficients[r] = centre.wrapping_add(L::WIDTH).cast_const();
+            }
+            let new = kernel.update::<L, TOGETHER>(at, coefficients);
+            for r in 0..TOGETHER {
+                new[r].store(self.place::<U, T, I>(r + 1, 0));
+                self.west[I][r] = new[r];
+                if NORM {
+                    self.norm = self.norm.greater((new[r] - at[r].centre).abs());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The loop at the edges of the matrix: one iteration, with values left out by a mask.
+//!
+//! # Contract
+//! As [`fused`](super::fused), for one iteration; but strips may be missing, and rows and columns may lie on
+//! the edge or outside of the matrix: what is not interior stays. It is called for the few positions at
+//! both ends of a strip, and for the first and last strips.
+
+use crate::kernel::{Neighbours, Update};
+use crate::lanes::Vector;
+
+use super::fused::Extent;
+use super::{Geometry, Ring, TOGETHER};
+
+/// A strip that is not there. Reading it gives zeros, and all that is written to it are zeros.
+#[derive(Debug)]
+pub(crate) struct Dummy<E> {
+    values: Vec<E>,
+    positions: usize,
+}
+
+impl<E: syncline_store::Element> Dummy<E> {
+    /// Enough for calls of `positions` positions.
+    pub(crate) fn new(geometry: &Geometry, positions: usize) -> Self {
+        let around = 2 * (geometry.lag() + 1);
+        let values = vec![E::default(); (positions + around) * geometry.record() + 64 / E::BYTES];
+        Dummy { values, positions }
+    }
+}
+
+/// Updates what the extent says and is interior. `norm` grows to the greatest change.
+///
+/// # Safety
+/// As [`fused`](super::fused::fused), but for the last but one point: strips from -1 to the last are in the
+/// ring. The dummy is large enough.
+#[inline(always)]
+pub(crate) unsafe fn masked<L: Vector, U: Update>(
+    kernel: &U,
+    ring: &Ring<L::Element>,
+    dummy: &mut Dummy<L::Element>,
+    extent: Extent,
+    norm: &mut L,
+) {
+    let g = &ring.geometry;
+    let record = (1 + kernel.coefficients()) * L::WIDTH;
+    let skew = if U::CORNERS { 2 } else { 1 };
+    let (zero, none) = (L::splat(0.0), L::splat(f64::NAN));
+    // What no row of the four has interior needs no look.
+    let rows: [u32; TOGETHER] = std::array::from_fn(|r| g.interior(extent.top + r as isize));
+    let first = (0..TOGETHER).find(|&r| rows[r] != 0);
+    let last = (0..TOGETHER).rfind(|&r| rows[r] != 0);
+    let (Some(first), Some(last)) = (first, last) else {
+        return;
+    };
+    let strip = |r: usize| extent.top + r as isize;
+    let from = extent.from.max(strip(first) * g.step() + 1);
+    let to = extent.to.min(strip(last) * g.step() + g.positions() as isize);
+    if from >= to {
+        return;
+    }
+    debug_assert!(to - from <= dummy.positions as isize);
+    let nothing = dummy.values.as_mut_ptr();
+    let nothing = nothing.wrapping_add(nothing.align_offset(64)).wrapping_add((g.lag() + 1) * record);
+    let mut places = [nothing; TOGETHER + 2];
+    for (i, place) in places.iter_mut().enumerate() {
+        let strip = extent.top - 1 + i as isize;
+        if (-1..=g.last_strip()).contains(&strip) {
+            *place = ring.strip(strip).wrapping_offset((from - strip * g.step()) * record as isize);
+        }
+    }
+    for at_g in from..to {
+        let place = |i: usize, ahead: isize| places[i].wrapping_offset(ahead * record as isize);
+        // SAFETY: the caller's conditions; what is not in the ring is in the dummy.
+        unsafe {
+            let mut at = [Neighbours {
+                centre: zero,
+                north: zero,
+                west: zero,
+                east: zero,
+                south: zero,
+                north_west: zero,
+                south_east: zero,
+                north_east: zero,
+                south_west: zero,
+            }; TOGETHER];
+            let mut coefficients = [std::ptr::null(); TOGETHER];
+            for r in 0..TOGETHER {
+                let i = r + 1;
+                at[r] = Neighbours {
+                    centre: L::load(place(i, 0)),
+                    north: L::load(place(i, -skew)).from_above(L::load(place(i - 1, -skew))),
+                    west: L::load(place(i, -1)),
+                    east: L::load(place(i, 1)),
+                    south: L::load(place(i, skew)).from_below(L::load(place(i + 1, skew))),
+                    north_west: none,
+                    south_east: none,
+                    north_east: none,
+                    south_west: none,
+                };
+                if U::DIAGONAL {
+                    let (far, near) = (L::load(place(i - 1, -skew - 1)), L::load(place(i, -skew - 1)));
+                    at[r].north_west = near.from_above(far);
+                    let (far, near) = (L::load(place(i + 1, skew + 1)), L::load(place(i, skew + 1)));
+                    at[r].south_east = near.from_below(far);
+                }
+                if U::CORNERS {
+                    let (far, near) = (L::load(place(i - 1, 1 - skew)), L::load(place(i, 1 - skew)));
+                    at[r].north_east = near.from_above(far);
+                    let (far, near) = (L::load(place(i + 1, skew - 1)), L::load(place(i, skew - 1)));
+                    at[r].south_west = near.from_below(far);
+                }
+                coefficients[r] = place(i, 0).wrapping_add(L::WIDTH).cast_const();
+            }
+            let new = kernel.update::<L, TOGETHER>(at, coefficients);
+            for r in 0..TOGETHER {
+                let bits =
+                    rows[r] & columns(at_g - strip(r) * g.step(), skew, L::WIDTH, g.shape.cols as isize);
+                let value = L::choose_bits(bits, new[r], at[r].centre);
+                value.store(place(r + 1, 0));
+                let change = L::choose_bits(bits, (new[r] - at[r].centre).abs(), zero);
+                *norm = norm.greater(change);
+            }
+        }
+        for place in &mut places {
+            *place = place.wrapping_add(record);
+        }
+    }
+}
+
+/// The values at a position whose columns are interior, a bit each.
+#[inline(always)]
+fn columns(position: isize, skew: isize, width: usize, cols: isize) -> u32 {
+    // Value i stands in column `position - skew * i`, which must be from 1 to `cols - 2`.
+    let upper = (position - 1).div_euclid(skew);
+    let lower = -(cols - 2 - position).div_euclid(skew);
+    let below = |n: isize| if n <= 0 { 0 } else { u32::MAX >> (32 - n.min(32)) };
+    below((upper + 1).min(width as isize)) & !below(lower)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::columns;
+
+    #[test]
+    fn columns_are_interior() {
+        for (skew, width) in [(1, 1), (1, 4), (2, 8), (1, 16), (2, 16)] {
+            for cols in 1..40 {
+                for position in -50..100 {
+                    let bits = columns(position, skew, width, cols);
+                    for i in 0..32 {
+                        let column = position - skew * i;
+                        let expected = i < width as isize && (1..=cols - 2).contains(&column);
+                        assert_eq!(bits >> i & 1 == 1, expected, "{skew} {width} {cols} {position} {i}");
+                    }
+                }
+            }
+        }
+    }
+}

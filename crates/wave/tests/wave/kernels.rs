@@ -1,0 +1,130 @@
+//! Kernels for tests, and a way to run one test with each of them in both types of elements.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use syncline_wave::{Lane, Lk23, Neighbours, PointKernel, Real, Sor};
+
+/// All eight neighbours, each with a weight and a coefficient of its own, so that any two that are mixed up show.
+#[derive(Clone, Debug)]
+pub(crate) struct Weighted;
+
+impl PointKernel<8> for Weighted {
+    const CORNERS: bool = true;
+
+    #[inline(always)]
+    fn update<L: Lane>(&self, at: Neighbours<L>, [n, w, e, s, nw, ne, sw, se]: [L; 8]) -> L {
+        let weighted = |value: L, coefficient: L, weight: f64| value * (coefficient + L::splat(weight));
+        weighted(at.north, n, 0.17) - weighted(at.west, w, 0.11)
+            + weighted(at.east, e, 0.07)
+            + weighted(at.south, s, 0.19)
+            - weighted(at.north_west, nw, 0.03)
+            + weighted(at.north_east, ne, 0.13)
+            - weighted(at.south_west, sw, 0.05)
+            + weighted(at.south_east, se, 0.15)
+            - at.centre * L::splat(0.09)
+    }
+}
+
+/// Dynamic programming: the best of three ways to come here.
+#[derive(Clone, Debug)]
+pub(crate) struct BestWay;
+
+impl PointKernel<1> for BestWay {
+    #[inline(always)]
+    fn update<L: Lane>(&self, at: Neighbours<L>, [gain]: [L; 1]) -> L {
+        let gap = L::splat(0.0625);
+        (at.north - gap).max(at.west - gap).max(at.north_west + (gain - L::splat(0.125)))
+    }
+}
+
+/// The counterpart of [`BestWay`]: nothing but the old neighbour across, and a bound.
+#[derive(Clone, Debug)]
+pub(crate) struct Shift;
+
+impl PointKernel<0> for Shift {
+    #[inline(always)]
+    fn update<L: Lane>(&self, at: Neighbours<L>, []: [L; 0]) -> L {
+        at.south_east.min(at.centre.abs().sqrt())
+    }
+}
+
+/// Relaxation where the coefficient allows it; elsewhere the point stays.
+#[derive(Clone, Debug)]
+pub(crate) struct Masked;
+
+impl PointKernel<1> for Masked {
+    const DIAGONAL: bool = false;
+
+    #[inline(always)]
+    fn update<L: Lane>(&self, at: Neighbours<L>, [open]: [L; 1]) -> L {
+        let around = (at.north + at.west + at.east + at.south) * L::splat(0.25);
+        L::choose(L::splat(0.125).less(open), around, at.centre)
+    }
+}
+
+/// A test of any kernel and type.
+pub(crate) trait Check {
+    type Outcome;
+    fn run<T: Real, K: PointKernel<N> + Clone, const N: usize>(&self, kernel: K) -> Self::Outcome;
+}
+
+/// Kernels of [`with_kernel`]; those of them that run in single precision, too.
+pub(crate) const KERNELS: usize = 7;
+const SINGLE: usize = 5;
+
+/// Runs the check with one of the kernels. That takes long to compile, so not all of them are there twice.
+pub(crate) fn with_kernel<C: Check>(check: &C, kernel: usize, float32: bool) -> C::Outcome {
+    match (kernel % if float32 { SINGLE } else { KERNELS }, float32) {
+        (0, false) => check.run::<f64, _, 5>(Lk23),
+        (0, true) => check.run::<f32, _, 5>(Lk23),
+        (1, false) => check.run::<f64, _, 8>(Weighted),
+        (1, true) => check.run::<f32, _, 8>(Weighted),
+        (2, false) => check.run::<f64, _, 1>(BestWay),
+        (2, true) => check.run::<f32, _, 1>(BestWay),
+        (3, false) => check.run::<f64, _, 0>(Sor::new(1.25).unwrap()),
+        (3, true) => check.run::<f32, _, 0>(Sor::new(1.25).unwrap()),
+        (4, false) => check.run::<f64, _, 1>(Masked),
+        (4, true) => check.run::<f32, _, 1>(Masked),
+        (5, _) => check.run::<f64, _, 1>(Sor::new(0.75).unwrap()),
+        _ => check.run::<f64, _, 0>(Shift),
+    }
+}
+
+/// Gauss-Seidel, with or without a right-hand side, that calls a hook before one of its updates.
+#[derive(Clone)]
+pub(crate) struct Hooked {
+    /// How many updates from now; 1 is the next.
+    pub(crate) at: Arc<AtomicU64>,
+    hook: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Hooked {
+    pub(crate) fn new(at: u64, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        Hooked { at: Arc::new(AtomicU64::new(at)), hook: Arc::new(hook) }
+    }
+
+    fn count(&self) {
+        if self.at.fetch_sub(1, Relaxed) == 1 {
+            (self.hook)();
+        }
+    }
+}
+
+impl PointKernel<0> for Hooked {
+    const DIAGONAL: bool = false;
+    #[inline(always)]
+    fn update<L: Lane>(&self, at: Neighbours<L>, []: [L; 0]) -> L {
+        self.count();
+        PointKernel::<0>::update(&Sor::gauss_seidel(), at, [])
+    }
+}
+
+impl PointKernel<1> for Hooked {
+    const DIAGONAL: bool = false;
+    #[inline(always)]
+    fn update<L: Lane>(&self, at: Neighbours<L>, f: [L; 1]) -> L {
+        self.count();
+        PointKernel::<1>::update(&Sor::gauss_seidel(), at, f)
+    }
+}

@@ -1,0 +1,348 @@
+//! Targets of several passes: what an interrupted run leaves, and how one goes on from there.
+
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime};
+
+use crate::common::{Data, Place, bits, lanes, same, values};
+use crate::kernels::Hooked;
+use proptest::prelude::*;
+use syncline_store::{Generations, Identity, Layout, Leftover, Matrix, Shape};
+use syncline_wave::{Error, Lanes, Leftovers, Monitor, Pending, Report, Runner, Sor, Sweep, Target};
+
+const KERNEL: Sor = Sor::gauss_seidel();
+
+type Outcome = Result<(Pending, Report), Error>;
+
+/// How a sweep is run; the result does not depend on it.
+#[derive(Clone, Copy, Debug)]
+struct How {
+    iterations: u64,
+    depth: u64,
+    threads: usize,
+    lanes: Lanes,
+}
+
+/// Three passes.
+const THREE: How = How { iterations: 6, depth: 2, threads: 2, lanes: Lanes::Scalar };
+
+impl How {
+    fn sweep<K>(self, kernel: K) -> Sweep<K> {
+        let sweep = Sweep::new(kernel).iterations(self.iterations).depth(self.depth);
+        sweep.runner(Runner::pool(self.threads)).lanes(self.lanes)
+    }
+}
+
+/// An input on file, and a place for the result.
+struct Work {
+    folder: tempfile::TempDir,
+    data: Data<f64, 1>,
+    field: Arc<Matrix>,
+    coefficients: [Arc<Matrix>; 1],
+    path: PathBuf,
+}
+
+impl Work {
+    fn new(seed: u64, shape: Shape) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = Data::new(seed, shape);
+        let (field, coefficients) = data.at(&[Place::Npy(8), Place::Raw], folder.path());
+        let path = folder.path().join("out.npy");
+        Work { data, field, coefficients, path, folder }
+    }
+
+    /// Three passes, interrupted in the last.
+    fn interrupted(shape: Shape) -> Self {
+        let work = Self::new(1, shape);
+        let at = work.calls(THREE) * 5 / 6;
+        let outcome = work.interrupt(THREE, at);
+        assert!(matches!(outcome, Err(Error::Cancelled { iteration: 4 })), "{outcome:?}");
+        work
+    }
+
+    fn target(&self, leftovers: Leftovers) -> Target {
+        Target::npy(&self.path).leftovers(leftovers).describe("kernel", "gauss-seidel")
+    }
+
+    fn run(&self, how: How, leftovers: Leftovers) -> Outcome {
+        how.sweep(KERNEL).run_to(&self.field, &self.coefficients, &self.target(leftovers))
+    }
+
+    /// Goes on, and says why not.
+    fn refusal(&self, how: How, target: &Target) -> String {
+        let (leftover, outcome) =
+            (self.leftover(), how.sweep(KERNEL).run_to(&self.field, &self.coefficients, target));
+        assert_eq!(format!("{leftover:?}"), format!("{:?}", self.leftover()), "it was changed");
+        outcome.unwrap_err().to_string()
+    }
+
+    /// Cancels the sweep in its `at`th update, counted from 1.
+    fn interrupt(&self, how: How, at: u64) -> Outcome {
+        let monitor = Arc::new(Monitor::new());
+        let cancel = Arc::clone(&monitor);
+        let kernel = Hooked::new(at, move || cancel.cancel());
+        let sweep = how.sweep(kernel).monitor(monitor);
+        sweep.run_to(&self.field, &self.coefficients, &self.target(Leftovers::Refuse))
+    }
+
+    /// Updates of the whole sweep; some are of points at the edge.
+    fn calls(&self, how: How) -> u64 {
+        let kernel = Hooked::new(0, || ());
+        let at = Arc::clone(&kernel.at);
+        let sweep = how.sweep(kernel);
+        let result = Matrix::zeros(self.data.shape, Layout::RowMajor).unwrap();
+        sweep.run(&self.field, &self.coefficients, result).unwrap();
+        at.load(Relaxed).wrapping_neg()
+    }
+
+    fn beside(&self) -> PathBuf {
+        self.folder.path().join("out.npy.syncline")
+    }
+
+    fn leftover(&self) -> Leftover {
+        Generations::leftover(&self.path).unwrap()
+    }
+
+    /// The result, committed, is that of the plain loop, and nothing is beside it.
+    fn finish(&self, pending: Pending, iterations: u64) -> Result<(), TestCaseError> {
+        pending.commit().unwrap();
+        let expected = self.data.plain(&KERNEL, iterations);
+        same(&values(&Matrix::open(&self.path).unwrap()), &expected, self.data.shape.cols)?;
+        prop_assert!(!self.beside().exists());
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::with_cases(60) })]
+
+    /// Interrupted anywhere and run on in another way: the same bits, the same residuals.
+    #[test]
+    fn a_sweep_goes_on_where_it_was_interrupted(
+        (rows, cols) in (3..180_usize, 3..180_usize),
+        iterations in 2..20_u64,
+        (depth, other_depth) in (1..8_u64, 1..8_u64),
+        (threads, other_threads) in (1..4_usize, 1..4_usize),
+        (lanes, other_lanes) in (lanes(), lanes()),
+        tolerance: bool,
+        part in 0.0..1.0_f64,
+        seed: u64,
+    ) {
+        let work = Work::new(seed, Shape::new(rows, cols));
+        let how = How { iterations, depth, threads, lanes };
+        let at = 1 + (work.calls(how) as f64 * part) as u64;
+        let monitor = Arc::new(Monitor::new());
+        let cancel = Arc::clone(&monitor);
+        let kernel = Hooked::new(at, move || cancel.cancel());
+        let until = |tolerance: bool| if tolerance { 1e-30 } else { 0.0 };
+        let target = work.target(Leftovers::Refuse);
+        let first = how.sweep(kernel).monitor(monitor).until(until(tolerance));
+        let outcome = first.run_to(&work.field, &work.coefficients, &target);
+        let committed = match work.leftover() {
+            Leftover::Resumable(progress) => progress.iterations,
+            Leftover::Nothing => 0,
+            other => panic!("{other:?}"),
+        };
+        match &outcome {
+            Err(Error::Cancelled { iteration }) => prop_assert_eq!(*iteration, committed),
+            // It was in the last piece of the last pass.
+            other => prop_assert!(other.is_ok() && part > 0.5, "{:?}", other),
+        }
+        drop(outcome);
+        prop_assert!(!work.path.exists());
+        let how = How { depth: other_depth, threads: other_threads, lanes: other_lanes, ..how };
+        let sweep = how.sweep(KERNEL).until(until(tolerance));
+        let target = work.target(Leftovers::Resume);
+        let (pending, report) = sweep.run_to(&work.field, &work.coefficients, &target).unwrap();
+        prop_assert_eq!((report.resumed, report.iterations), (committed, iterations));
+        prop_assert_eq!(bits(&report.residuals), bits(&work.data.residuals(&KERNEL, iterations)));
+        work.finish(pending, iterations)?;
+    }
+}
+
+/// A sweep cancelled at the very end of a pass, when only writing and checking are left, is not taken for a
+/// complete one.
+#[test]
+fn nothing_that_was_not_written_is_taken_for_a_result() {
+    let shape = Shape::new(40, 30);
+    for iterations in [1, 2, 4] {
+        let how = How { iterations, threads: 1, ..THREE };
+        let calls = Work::new(1, shape).calls(how);
+        for before in 0..30 {
+            let work = Work::new(1, shape);
+            match work.interrupt(how, calls - before) {
+                Ok((pending, _)) => work.finish(pending, iterations).unwrap(),
+                Err(Error::Cancelled { .. }) => {
+                    let (pending, _) = work.run(how, Leftovers::Resume).unwrap();
+                    work.finish(pending, iterations).unwrap();
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn leftovers_are_refused_resumed_or_discarded() {
+    let work = Work::interrupted(Shape::new(70, 60));
+    std::fs::write(&work.path, b"what was there").unwrap();
+    let refused = work.refusal(THREE, &work.target(Leftovers::Refuse));
+    assert!(refused.contains("a run that ended after 4 iterations: resume it, or discard it"), "{refused}");
+    let (pending, report) = work.run(THREE, Leftovers::Resume).unwrap();
+    assert_eq!((report.resumed, report.passes), (4, 1));
+    // Dropped, it can be had again.
+    drop(pending);
+    let (pending, report) = work.run(THREE, Leftovers::Resume).unwrap();
+    assert_eq!((report.resumed, report.passes, report.iterations), (6, 0, 6));
+    drop(pending);
+    let (pending, report) = work.run(THREE, Leftovers::Discard).unwrap();
+    assert_eq!((report.resumed, report.passes), (0, 3));
+    assert_eq!(std::fs::read(&work.path).unwrap(), b"what was there");
+    work.finish(pending, 6).unwrap();
+    // Nothing is left to go on from, and the result is there.
+    let (pending, report) = work.run(THREE, Leftovers::Resume).unwrap();
+    assert_eq!(report.passes, 0);
+    work.finish(pending, 6).unwrap();
+}
+
+/// The first pass of a run that was killed, another run at work, and a folder that cannot be understood.
+#[test]
+fn leftovers_of_other_kinds() {
+    let work = Work::new(1, Shape::new(40, 30));
+    let elsewhere = work.folder.path().join("elsewhere");
+    let alive = Generations::create(&elsewhere, &Identity::default(), b"", 100).unwrap();
+    let kill = || {
+        std::fs::create_dir_all(work.beside()).unwrap();
+        let slot = alive.path(1);
+        std::fs::copy(&slot, work.beside().join(slot.file_name().unwrap())).unwrap();
+    };
+    for leftovers in [Leftovers::Resume, Leftovers::Discard] {
+        kill();
+        let refused = work.refusal(THREE, &work.target(Leftovers::Refuse));
+        assert!(refused.contains("a run that ended in its first pass"), "{refused}");
+        let (pending, report) = work.run(THREE, leftovers).unwrap();
+        assert_eq!((report.resumed, report.passes), (0, 3));
+        work.finish(pending, 6).unwrap();
+        std::fs::remove_file(&work.path).unwrap();
+    }
+    for leftovers in [Leftovers::Refuse, Leftovers::Resume, Leftovers::Discard] {
+        let target = Target::npy(&elsewhere).leftovers(leftovers);
+        let busy = THREE.sweep(KERNEL).run_to(&work.field, &work.coefficients, &target);
+        assert!(matches!(busy, Err(Error::Store(syncline_store::Error::Busy { .. }))), "{busy:?}");
+    }
+    let work = Work::interrupted(Shape::new(70, 60));
+    std::fs::write(work.beside().join("manifest"), b"nonsense").unwrap();
+    let refused = work.refusal(THREE, &work.target(Leftovers::Refuse));
+    assert!(refused.contains("a damaged run"), "{refused}");
+    work.refusal(THREE, &work.target(Leftovers::Resume));
+    let (pending, _) = work.run(THREE, Leftovers::Discard).unwrap();
+    work.finish(pending, 6).unwrap();
+}
+
+/// What is not the same computation is not gone on with, and the message says what differs.
+#[test]
+fn another_computation_is_refused() {
+    let work = Work::interrupted(Shape::new(70, 60));
+    let refused = |how: How, target: &Target, why: &str| {
+        let message = work.refusal(how, target);
+        assert!(message.contains(why), "{message}");
+    };
+    let resume = work.target(Leftovers::Resume);
+    refused(THREE, &resume.clone().describe("kernel", "jacobi"), "kernel was gauss-seidel, is jacobi");
+    refused(THREE, &resume.clone().describe("omega", 1.5), "omega was not given, is 1.5");
+    refused(How { iterations: 7, ..THREE }, &resume, "iterations was 6, is 7");
+    let sweep = |sweep: Sweep<Sor>| {
+        sweep.run_to(&work.field, &work.coefficients, &resume).map(|_| ()).unwrap_err().to_string()
+    };
+    let message = sweep(THREE.sweep(KERNEL).until(0.5));
+    assert!(message.contains("tolerance was none, is 0.5"), "{message}");
+    let message = sweep(THREE.sweep(KERNEL).exact_stop(true));
+    assert!(message.contains("exact stop was false, is true"), "{message}");
+    // Another input, one that is not there, and one that was written to.
+    let (field, coefficients) = (&work.field, &work.coefficients);
+    let message =
+        THREE.sweep(KERNEL).run_to(&coefficients[0], coefficients, &resume).unwrap_err().to_string();
+    assert!(message.contains("field was") && message.contains("is not given"), "{message}");
+    let message = THREE.sweep(KERNEL).run_to(field, &[], &resume).unwrap_err().to_string();
+    assert!(message.contains("c0 was") && message.contains("is not given"), "{message}");
+    for name in ["field", "c0"] {
+        let file = std::fs::File::options().write(true).open(work.folder.path().join(name)).unwrap();
+        let before = file.metadata().unwrap().modified().unwrap();
+        file.set_modified(SystemTime::now() + Duration::from_secs(1)).unwrap();
+        refused(THREE, &resume, &format!("{name}, "));
+        refused(THREE, &resume, "was written to since");
+        file.set_modified(before).unwrap();
+    }
+    let (pending, report) = work.run(THREE, Leftovers::Resume).unwrap();
+    assert_eq!(report.resumed, 4);
+    work.finish(pending, 6).unwrap();
+}
+
+/// A changed byte, wherever, is found before it gets into the result; put right, the run goes on.
+fn damage_is_found(work: &Work, how: How, offsets: &[u64]) {
+    std::fs::write(&work.path, b"what was there").unwrap();
+    let Leftover::Resumable(progress) = work.leftover() else { panic!("{:?}", work.leftover()) };
+    let slot = work.beside().join(format!("generation.{}", progress.generation % 2));
+    let file = std::fs::File::options().read(true).write(true).open(&slot).unwrap();
+    for &offset in offsets {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, offset).unwrap();
+        file.write_all_at(&[byte[0] ^ 0x10], offset).unwrap();
+        let outcome = work.run(how, Leftovers::Resume);
+        let Err(Error::Store(error @ syncline_store::Error::Generation { .. })) = &outcome else {
+            panic!("byte {offset}: {outcome:?}")
+        };
+        let (message, damage) = (error.to_string(), offset >= 128);
+        assert!(message.contains(slot.to_str().unwrap()), "{message}");
+        assert!(message.contains(if damage { "is damaged" } else { "header was changed" }), "{message}");
+        assert_eq!(std::fs::read(&work.path).unwrap(), b"what was there");
+        file.write_all_at(&byte, offset).unwrap();
+        assert_eq!(format!("{:?}", work.leftover()), format!("{:?}", Leftover::Resumable(progress.clone())));
+    }
+    let (pending, report) = work.run(how, Leftovers::Resume).unwrap();
+    assert_eq!(report.resumed, progress.iterations);
+    work.finish(pending, how.iterations).unwrap();
+}
+
+#[test]
+fn a_changed_byte_of_a_generation_is_found() {
+    let work = Work::interrupted(Shape::new(70, 60));
+    let end = 128 + 70 * 60 * 8;
+    let mut offsets: Vec<u64> = (0..40).map(|n| 128 + n * 823 % (end - 128)).collect();
+    offsets.extend([0, 127, 128, end - 1]);
+    damage_is_found(&work, THREE, &offsets);
+}
+
+/// As above, with several sums to a generation.
+#[test]
+fn a_changed_byte_of_a_large_generation_is_found() {
+    let work = Work::interrupted(Shape::new(1100, 1000));
+    let end = 128 + 1100 * 1000 * 8;
+    damage_is_found(&work, THREE, &[128, 128 + (4 << 20), end / 2, end - 1]);
+}
+
+/// As above, when there is nothing left to do.
+#[test]
+fn a_changed_byte_of_the_last_generation_is_found() {
+    let work = Work::new(1, Shape::new(70, 60));
+    drop(work.run(THREE, Leftovers::Refuse).unwrap());
+    damage_is_found(&work, THREE, &[128, 20_000, 128 + 70 * 60 * 8 - 1]);
+}
+
+/// What was there before stays until the commit; in one pass or several.
+#[test]
+fn an_old_result_is_replaced_by_the_commit() {
+    for depth in [2, 6] {
+        let work = Work::new(1, Shape::new(70, 60));
+        std::fs::write(&work.path, b"what was there").unwrap();
+        let how = How { depth, ..THREE };
+        drop(work.run(how, Leftovers::Refuse).unwrap());
+        assert_eq!(std::fs::read(&work.path).unwrap(), b"what was there");
+        assert_eq!(work.beside().exists(), depth == 2, "only several passes leave something");
+        let (pending, _) = work.run(how, Leftovers::Discard).unwrap();
+        assert_eq!(std::fs::read(&work.path).unwrap(), b"what was there");
+        work.finish(pending, 6).unwrap();
+    }
+}

@@ -72,7 +72,7 @@ pub(crate) fn workspace_bytes(
 
 fn geometry(shape: Shape, arrays: usize, width: usize, corners: bool) -> Geometry {
     let skew = if corners { 2 } else { 1 };
-    Geometry { shape, width, skew, arrays, slots: Chain::slots(1, TOGETHER, 1) }
+    Geometry { shape, width, skew, arrays, slots: Chain::slots(width, 1, TOGETHER, 1) }
 }
 
 /// Updates a block of a matrix of `shape`. Returns the greatest change of a point if `norm`, or else 0; what is

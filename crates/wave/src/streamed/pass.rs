@@ -82,7 +82,7 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
             width: plan.lanes.width(E::BYTES),
             skew: if U::CORNERS { 2 } else { 1 },
             arrays: sources.len(),
-            slots: Chain::slots(plan.depth as usize, plan.band, plan.panels),
+            slots: Chain::slots(plan.lanes.width(E::BYTES), plan.depth as usize, plan.band, plan.panels),
         };
         let panels = (0..plan.panels)
             .map(|_| Panel::new(sources, plan.rows + 1, shape.cols))
@@ -316,7 +316,7 @@ impl<E: Real, U: Update> Run<'_, E, U> {
             // memory that is lent has all rows. Before this piece, the one to its left has run (both hold the
             // outgoing rows exclusively) and the band above up to `ahead` columns further right (its cell, which
             // is read here), as the pieces are at least that wide. A band `slots` before has ended, as both
-            // hold these outgoing rows; so the ring's slots are free.
+            // hold these outgoing rows; so the ring has slots for all, see `Chain::slots`.
             unsafe { tile::run(plan.lanes, *kernel, &job, &mut scratch, wanted) };
         }
         let spent = &self.stream.spent;

@@ -14,7 +14,7 @@
 //!
 //! # The memory of a run
 //! ```text
-//! ring     (slots * band + depth + 2) strips of all arrays          everything else is small:
+//! ring     (band + depth + 2) strips of all arrays                  everything else is small:
 //! panels   slots * band strips of each array on file                the buffers of the writer and
 //! rows out slots * band strips, if the result is on file            of the tasks, below a MiB
 //! ```
@@ -93,7 +93,7 @@ impl Question {
             width: self.lanes.width(self.value),
             skew: if self.corners { 2 } else { 1 },
             arrays: self.arrays,
-            slots: Chain::slots(depth, band, slots),
+            slots: Chain::slots(self.lanes.width(self.value), depth, band, slots),
         }
     }
 

@@ -128,7 +128,7 @@ impl Case {
             width: self.lanes.width(T::BYTES),
             skew: if K::CORNERS { 2 } else { 1 },
             arrays: 1 + N,
-            slots: Chain::slots(self.levels, self.band, self.slots),
+            slots: Chain::slots(self.lanes.width(T::BYTES), self.levels, self.band, self.slots),
         };
         let chain = Chain { geometry, levels: self.levels, band: self.band };
         let ring = Ring::new(geometry).unwrap();

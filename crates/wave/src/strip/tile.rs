@@ -105,8 +105,14 @@ impl Chain {
 
     /// Slots of a ring in which `bands` bands may be under way, none of them begun before the one that many
     /// before it has ended.
-    pub(crate) const fn slots(levels: usize, band: usize, bands: usize) -> usize {
-        bands * band + levels + 2
+    ///
+    /// The strips of one band, and one above, must be there at once. Bands under way need no more than that:
+    /// let a band pack strip `s` over `s' = s - slots`, up to position `c`. A band that is ahead of it, as it
+    /// must be, is nowhere in `s'` before position `c + step * slots - lag * levels`, less a vector or two,
+    /// which is beyond `c` as `step >= lag`. But with one value to a vector, `step` is less.
+    pub(crate) const fn slots(width: usize, levels: usize, band: usize, bands: usize) -> usize {
+        let room = if width > 1 && bands > 1 { 1 } else { bands };
+        room * band + levels + 2
     }
 }
 

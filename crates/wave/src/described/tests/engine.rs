@@ -30,7 +30,7 @@ impl<T: Real> WithKernel for Chained<'_, T> {
         let Chained { lanes, shape, arrays, levels, band, tile } = self;
         let skew = if U::CORNERS { 2 } else { 1 };
         assert_eq!(kernel.coefficients() + 1, arrays.len());
-        let slots = Chain::slots(levels, band, 1);
+        let slots = Chain::slots(lanes.width(T::BYTES), levels, band, 1);
         let geometry = Geometry { shape, width: lanes.width(T::BYTES), skew, arrays: arrays.len(), slots };
         let chain = Chain { geometry, levels, band };
         let ring = Ring::new(geometry).unwrap();

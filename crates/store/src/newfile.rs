@@ -145,15 +145,16 @@ impl Drop for NewFile {
 }
 
 /// The folder that `target` is in.
-fn folder(target: &Path) -> &Path {
+pub(crate) fn folder(target: &Path) -> &Path {
     match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     }
 }
 
-fn free_bytes(folder: &Path) -> io::Result<u64> {
-    let stat = rustix::fs::statvfs(folder)?;
+/// Bytes that the caller may use in the file system of `path`, a file or folder.
+pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(path)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 

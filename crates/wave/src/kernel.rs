@@ -29,6 +29,22 @@ pub struct Neighbours<L> {
 }
 
 impl<E: Copy> Neighbours<E> {
+    /// This value everywhere, until it is known.
+    #[inline(always)]
+    pub(crate) const fn all(value: E) -> Self {
+        Neighbours {
+            centre: value,
+            north: value,
+            west: value,
+            east: value,
+            south: value,
+            north_west: value,
+            south_east: value,
+            north_east: value,
+            south_west: value,
+        }
+    }
+
     /// The neighbours of element `i` of a row-major matrix with rows of `cols` elements; it must be interior.
     #[inline(always)]
     pub(crate) fn of(field: &[E], i: usize, cols: usize) -> Self {

@@ -11,6 +11,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
+use crate::newfile::free_bytes;
 use crate::{Error, Result};
 
 /// A change of the file system, or a sync of earlier ones.
@@ -165,10 +166,4 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
     }
-}
-
-/// Bytes that the caller may use in the file system of `path`, a file or folder.
-fn free_bytes(path: &Path) -> io::Result<u64> {
-    let stat = rustix::fs::statvfs(path)?;
-    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }

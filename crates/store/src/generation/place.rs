@@ -49,10 +49,7 @@ impl Place {
 
     /// The folder that the output is in.
     pub(super) fn parent(&self) -> &Path {
-        match self.output.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        }
+        crate::newfile::folder(&self.output)
     }
 
     pub(super) fn lock(&self) -> PathBuf {

@@ -155,17 +155,7 @@ impl<L: Vector> State<L> {
                     ahead[k as usize][r] = L::load(self.place::<U, T, I>(r + 1, 1 + k));
                 }
             }
-            let mut at = [Neighbours {
-                centre: zero,
-                north: zero,
-                west: zero,
-                east: zero,
-                south: zero,
-                north_west: zero,
-                south_east: zero,
-                north_east: zero,
-                south_west: zero,
-            }; TOGETHER];
+            let mut at = [Neighbours::all(zero); TOGETHER];
             let mut coefficients = [std::ptr::null(); TOGETHER];
             let s = skew as usize;
             for r in 0..TOGETHER {

@@ -71,17 +71,7 @@ pub(crate) unsafe fn masked<L: Vector, U: Update>(
         let place = |i: usize, ahead: isize| places[i].wrapping_offset(ahead * record as isize);
         // SAFETY: the caller's conditions; what is not in the ring is in the dummy.
         unsafe {
-            let mut at = [Neighbours {
-                centre: zero,
-                north: zero,
-                west: zero,
-                east: zero,
-                south: zero,
-                north_west: zero,
-                south_east: zero,
-                north_east: zero,
-                south_west: zero,
-            }; TOGETHER];
+            let mut at = [Neighbours::all(zero); TOGETHER];
             let mut coefficients = [std::ptr::null(); TOGETHER];
             for r in 0..TOGETHER {
                 let i = r + 1;

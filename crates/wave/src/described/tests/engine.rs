@@ -183,36 +183,3 @@ fn heat() {
     let case = Case { rows: 40, cols: 57, levels: 6, band: 1, tile: 32, seed: 3 };
     equal::<_, 2>(&Heat, &example("heat"), case);
 }
-
-/// Prints what a point costs, built in and described; nothing is asserted.
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    let shape = Shape::new(2050, 2048);
-    let levels = 20;
-    let time = |name: &str, arrays: usize, run: &dyn Fn(Chained<'_, f64>)| {
-        let arrays: Vec<Vec<f64>> = (0..arrays as u64).map(|a| numbers(a, shape.elements(), 0.25)).collect();
-        let seconds = (0..3).map(|_| {
-            let start = std::time::Instant::now();
-            run(Chained { lanes: Lanes::best(), shape, arrays: &arrays, levels, band: 16, tile: 32 });
-            start.elapsed().as_secs_f64()
-        });
-        let best = seconds.fold(f64::MAX, f64::min);
-        println!("{name}: {:.3} ns", best * 1e9 / shape.elements() as f64 / levels as f64);
-    };
-    let (lk23, heat, alignment) = (example("lk23"), example("heat"), example("alignment"));
-    let (sor, nine) = (Described::parse(SOR).unwrap(), Described::parse(NINE).unwrap());
-    for described in [&lk23, &heat, &alignment, &sor, &nine] {
-        println!("{}: {:?}", described.name(), described.code.steps());
-    }
-    time("lk23", 6, &|c| drop(c.with(&Typed::<_, 5>(&Lk23))));
-    time("lk23 described", 6, &|c| drop(lk23.kernel(c)));
-    time("heat", 3, &|c| drop(c.with(&Typed::<_, 2>(&Heat))));
-    time("heat described", 3, &|c| drop(heat.kernel(c)));
-    time("sor", 2, &|c| drop(c.with(&Typed::<_, 1>(&Sor::new(1.7).unwrap()))));
-    time("sor described", 2, &|c| drop(sor.kernel(c)));
-    time("alignment", 2, &|c| drop(c.with(&Typed::<_, 1>(&Alignment::local(2.0).unwrap()))));
-    time("alignment described", 2, &|c| drop(alignment.kernel(c)));
-    time("nine points", 2, &|c| drop(c.with(&Typed::<_, 1>(&NinePoint::new(1.7).unwrap()))));
-    time("nine points described", 2, &|c| drop(nine.kernel(c)));
-}

@@ -24,8 +24,8 @@ use crate::strip::pack::Rows;
 use crate::strip::tile::{self, Chain, Job, Scratch};
 use crate::strip::{Geometry, Ring, TOGETHER};
 
-/// Columns of a tile.
-const TILE: usize = 128;
+/// Columns of a tile: long runs of a row, which the processor itself fetches ahead.
+const TILE: usize = 512;
 
 /// The lines around a block and the four corners; lines are empty at the edge of the matrix.
 #[derive(Debug, Default)]

@@ -153,13 +153,14 @@ pub trait Vector: Lane {
     unsafe fn transpose_out(from: *const Self::Element, stride: usize, to: *mut Self::Element, pitch: isize);
 }
 
-/// Asks for the cache line of an address, which need not be valid.
+/// Asks for the cache line of an address, which need not be valid: for soon, or for later into the second cache.
 #[inline(always)]
-pub(crate) fn prefetch<E>(at: *const E) {
+pub(crate) fn prefetch<const LATER: bool, E>(at: *const E) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has the instruction, and it accepts any address.
     unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+        use core::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        if LATER { _mm_prefetch::<_MM_HINT_T1>(at.cast()) } else { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;

@@ -14,7 +14,8 @@
 //!
 //! # Costs
 //! A load, a store and `log2 W` shuffles per vector. The memory is what counts: so packing happens where the
-//! first update is about to need it, and unpacking right after the last one, both in the cache.
+//! first update is about to need it, and unpacking right after the last one, both in the cache; and what
+//! comes next is on its way meanwhile, see [`Ahead`].
 
 use std::ops::Range;
 
@@ -90,36 +91,56 @@ impl<E: Element> Rows<E> {
     }
 }
 
-/// What will be packed next, to be fetched into the cache meanwhile.
+/// What will be touched soon, to be fetched into the cache while something is packed.
+///
+/// Packing waits for memory, not for the transpositions: both for the rows, which it reads in pieces too short
+/// for the processor to guess what comes next, and for the records, of which each array fills a part.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Next<E> {
-    /// The first value, of as many rows as a strip has; null if there is nothing.
-    start: *const E,
-    /// From one row to the next.
+pub(crate) struct Ahead<E> {
+    /// The first value of what is packed next, of as many rows as a strip has; null if nothing is.
+    rows: *const E,
+    /// From there to the first value in the next row.
     shear: isize,
+    /// Where records are that will be written, and some that will be read: of each as many values as are
+    /// packed meanwhile.
+    records: [*const E; 2],
 }
 
-impl<E: Element> Next<E> {
-    /// The groups from `group` on of a strip.
+impl<E: Element> Ahead<E> {
+    /// Only records.
     #[inline(always)]
-    pub(crate) fn of(g: &Geometry, rows: &Rows<E>, strip: isize, group: isize) -> Self {
-        let (row, width) = (g.row(strip), g.width as isize);
-        if !rows.has(row, g.width) {
-            return Next { start: std::ptr::null(), shear: 0 };
-        }
-        let start = rows.row(row).wrapping_offset(group * width).cast_const();
-        Next { start, shear: rows.pitch as isize - g.skew as isize }
+    pub(crate) const fn of(records: [*const E; 2]) -> Self {
+        Ahead { rows: std::ptr::null(), shear: 0, records }
     }
 
-    /// Fetches a group, counted from the first.
+    /// And rows: those of a strip, from the group `group` on, if they are there.
+    #[inline(always)]
+    pub(crate) fn and(self, g: &Geometry, rows: &Rows<E>, strip: isize, group: isize) -> Self {
+        let row = g.row(strip);
+        if !rows.has(row, g.width) {
+            return self;
+        }
+        let start = rows.row(row).wrapping_offset(group * g.width as isize).cast_const();
+        Ahead { rows: start, shear: rows.pitch as isize - g.skew as isize, ..self }
+    }
+
+    /// Fetches a group's share, counted from the first.
     #[inline(always)]
     fn fetch<L: Vector<Element = E>>(&self, group: isize) {
+        let line = 64 / E::BYTES;
+        let square = L::WIDTH * L::WIDTH;
+        for value in (0..square / line * line).step_by(line) {
+            let share =
+                |records: *const E| records.wrapping_offset(group * square as isize).wrapping_add(value);
+            lanes::prefetch::<false, _>(share(self.records[0]));
+            lanes::prefetch::<true, _>(share(self.records[1]));
+        }
         let column = group * L::WIDTH as isize;
-        if self.start.is_null() || column % (64 / E::BYTES as isize) != 0 {
+        if self.rows.is_null() || column % line as isize != 0 {
             return;
         }
         for i in 0..L::WIDTH as isize {
-            lanes::prefetch(self.start.wrapping_offset(column + i * self.shear));
+            lanes::prefetch::<false, _>(self.rows.wrapping_offset(column + i * self.shear));
         }
     }
 }
@@ -137,7 +158,7 @@ pub(crate) unsafe fn pack<L: Vector>(
     strip: isize,
     groups: Range<isize>,
     to: *mut L::Element,
-    next: Next<L::Element>,
+    ahead: Ahead<L::Element>,
 ) {
     let record = g.record();
     let step = (L::WIDTH * record) as isize;
@@ -150,7 +171,7 @@ pub(crate) unsafe fn pack<L: Vector>(
         let mut from = rows.row(g.row(strip)).wrapping_offset(whole.start * L::WIDTH as isize).cast_const();
         let mut place = to.wrapping_offset(whole.start * step);
         for group in whole.clone() {
-            next.fetch::<L>(group - groups.start);
+            ahead.fetch::<L>(group - groups.start);
             L::transpose_in(from, shear, place, record);
             from = from.wrapping_add(L::WIDTH);
             place = place.wrapping_offset(step);

@@ -36,7 +36,7 @@ use crate::lanes::{Lanes, Real, Vector};
 
 use super::fused::{Extent, fused};
 use super::masked::{Dummy, masked};
-use super::pack::{Next, Rows, pack, unpack};
+use super::pack::{Ahead, Rows, pack, unpack};
 use super::{FUSED, Geometry, Ring, TOGETHER};
 
 /// So many iterations over so many strips at a time.
@@ -125,7 +125,8 @@ pub(crate) struct Job<'a, E> {
     pub(crate) band: usize,
     /// Columns of the walk.
     pub(crate) columns: Range<isize>,
-    /// The rows that come in: arrays and parts of them, the number of the array with each.
+    /// The rows that come in: arrays and parts of them, the number of the array with each. The first are one of
+    /// each array.
     pub(crate) rows_in: &'a [(usize, Rows<E>)],
     /// The rows that are final.
     pub(crate) rows_out: Rows<E>,
@@ -267,14 +268,25 @@ unsafe fn bring_in<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
         if groups.is_empty() {
             continue;
         }
-        for (part, (array, rows)) in job.rows_in.iter().enumerate() {
+        // The records that the next strip will fill, and those of a strip that the band before has left behind.
+        let left = strips.start - 1 - (strip - strips.start);
+        let reached = ends.from + g.lag() as isize * (left - strips.start + 2) - left * g.step();
+        let below = groups.start - g.step() / L::WIDTH as isize;
+        let records = |array: usize| {
+            let square = (L::WIDTH * L::WIDTH) as isize;
+            let share = array as isize * groups.len() as isize * square;
+            let at = |strip, position: isize| {
+                job.ring.strip(strip).wrapping_offset(position * g.record() as isize + share).cast_const()
+            };
+            [at(strip + 1, below * L::WIDTH as isize), at(left, reached)]
+        };
+        for (array, rows) in job.rows_in {
             let to = job.ring.strip(strip).wrapping_add(array * L::WIDTH);
-            // What comes next is on its way while this is packed.
-            let (part, below) = if part + 1 < job.rows_in.len() { (part + 1, 0) } else { (0, 1) };
-            let group = groups.start - below * g.step() / L::WIDTH as isize;
-            let next = Next::of(g, &job.rows_in[part].1, strip + below, group);
+            let (next, lower) = if array + 1 < g.arrays { (array + 1, 0) } else { (0, 1) };
+            let group = groups.start - lower * g.step() / L::WIDTH as isize;
+            let ahead = Ahead::of(records(*array)).and(g, &job.rows_in[next].1, strip + lower, group);
             // SAFETY: the caller's conditions.
-            unsafe { pack::<L>(g, rows, strip, groups.clone(), to, next) };
+            unsafe { pack::<L>(g, rows, strip, groups.clone(), to, ahead) };
         }
     }
 }

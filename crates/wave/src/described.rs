@@ -8,7 +8,7 @@
 //! ```
 //!
 //! # Costs
-//! Some 2 to 3 times those of the same kernel in Rust, in the cache; a sweep that waits for memory or disk shows
+//! Some 2 to 4 times those of the same kernel in Rust, in the cache; a sweep that waits for memory or disk shows
 //! less of it.
 
 mod compile;

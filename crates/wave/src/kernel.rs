@@ -64,9 +64,10 @@ impl<E: Copy> Neighbours<E> {
 
 /// The update of one interior point from its neighbours and from `N` coefficients at the same place.
 ///
-/// Points at the edge of the matrix are never updated. The executors call `update` once per interior point
+/// Points at the edge of the matrix are never updated. The executors call `update` for every interior point
 /// and iteration, for one point or for several at a time, in an order whose result is that of the plain
-/// double loop. Equal bits then only ask that the function is one: the same arguments, the same result.
+/// double loop. Among several may be some that are at the edge, or do not exist: their values may be anything,
+/// and their results are thrown away. Equal bits then only ask that the function is one: the same arguments, the same result.
 /// Rust neither reassociates floating-point operations nor contracts them, so the expression as written is
 /// what is computed, whatever the width.
 ///
@@ -95,7 +96,8 @@ pub trait PointKernel<const N: usize>: Send + Sync {
     /// Whether `update` uses the neighbours to the north-east and south-west.
     ///
     /// They lie against the diagonal, along which points are updated at the same time; with them the
-    /// executors take a steeper diagonal, and blocks of several rows must be as wide as the matrix. Without, those two are not a number (NaN).
+    /// executors take a steeper diagonal, and blocks of several rows must be as wide as the matrix. Without, those
+    /// two are not a number (NaN).
     const CORNERS: bool = false;
 
     /// The new value of the point.

@@ -23,19 +23,126 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use syncline_store::Element;
 
-/// The four operators of a lane type by the names of their instructions.
+/// A vector of several values, from a table of what its operations are on this processor.
+///
+/// `SAFETY` of all that it makes: only code that was compiled for a processor with the instructions, and is
+/// dispatched to on such a one, has values of the type; see the top of the module.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-macro_rules! operators {
-    ($type:ident: $($trait:ident $method:ident $instruction:ident;)*) => { $(
+macro_rules! lanes {
+    (
+        $(#[$doc:meta])*
+        $type:ident($raw:ty): $width:literal of $element:ty, masks $mask:ty;
+        add $add:ident; sub $sub:ident; mul $mul:ident; div $div:ident;
+        splat |$value:ident| $splat:expr;
+        neg |$n:ident| $neg:expr;
+        abs |$a:ident| $abs:expr;
+        sqrt |$s:ident| $sqrt:expr;
+        less |$l1:ident, $l2:ident| $less:expr;
+        equal |$e1:ident, $e2:ident| $equal:expr;
+        choose |$mask_of:ident, $yes:ident, $no:ident| $choose:expr;
+        min |$m1:ident, $m2:ident| $min:expr;
+        max |$x1:ident, $x2:ident| $max:expr;
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        #[repr(transparent)]
+        pub struct $type($raw);
+
+        lanes!(@operator $type: Add add $add);
+        lanes!(@operator $type: Sub sub $sub);
+        lanes!(@operator $type: Mul mul $mul);
+        lanes!(@operator $type: Div div $div);
+
+        impl std::ops::Neg for $type {
+            type Output = $type;
+            #[inline(always)]
+            fn neg(self) -> $type {
+                let $n = self.0;
+                // SAFETY: see the macro.
+                $type(unsafe { $neg })
+            }
+        }
+
+        impl $crate::lanes::Lane for $type {
+            type Mask = $mask;
+
+            #[inline(always)]
+            fn splat(value: f64) -> Self {
+                let $value = value as $element;
+                // SAFETY: see the macro.
+                $type(unsafe { $splat })
+            }
+
+            #[inline(always)]
+            fn less(self, other: Self) -> $mask {
+                let ($l1, $l2) = (self.0, other.0);
+                // SAFETY: see the macro.
+                unsafe { $less }
+            }
+
+            #[inline(always)]
+            fn equal(self, other: Self) -> $mask {
+                let ($e1, $e2) = (self.0, other.0);
+                // SAFETY: see the macro.
+                unsafe { $equal }
+            }
+
+            #[inline(always)]
+            fn choose(mask: $mask, yes: Self, no: Self) -> Self {
+                let ($mask_of, $yes, $no) = (mask, yes.0, no.0);
+                // SAFETY: see the macro.
+                $type(unsafe { $choose })
+            }
+
+            #[inline(always)]
+            fn min(self, other: Self) -> Self {
+                let ($m1, $m2) = (self.0, other.0);
+                // SAFETY: see the macro.
+                $type(unsafe { $min })
+            }
+
+            #[inline(always)]
+            fn max(self, other: Self) -> Self {
+                let ($x1, $x2) = (self.0, other.0);
+                // SAFETY: see the macro.
+                $type(unsafe { $max })
+            }
+
+            #[inline(always)]
+            fn abs(self) -> Self {
+                let $a = self.0;
+                // SAFETY: see the macro.
+                $type(unsafe { $abs })
+            }
+
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                let $s = self.0;
+                // SAFETY: see the macro.
+                $type(unsafe { $sqrt })
+            }
+        }
+
+        impl $type {
+            #[inline(always)]
+            fn values(self) -> [$element; $width] {
+                let mut values = [0.0; $width];
+                // SAFETY: the array holds one vector.
+                unsafe { std::ptr::from_mut(&mut values).cast::<Self>().write_unaligned(self) };
+                values
+            }
+        }
+    };
+    (@operator $type:ident: $trait:ident $method:ident $instruction:ident) => {
         impl std::ops::$trait for $type {
             type Output = $type;
             #[inline(always)]
             fn $method(self, other: $type) -> $type {
-                // SAFETY: the processor has the instruction, see the top of the file.
+                // SAFETY: see the macro.
                 $type(unsafe { $instruction(self.0, other.0) })
             }
         }
-    )* };
+    };
 }
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;

@@ -40,6 +40,7 @@
 //! reads all data once per iteration.
 
 mod data;
+mod destination;
 mod pass;
 mod plan;
 mod run;

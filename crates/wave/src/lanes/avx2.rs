@@ -4,104 +4,38 @@
 
 use core::arch::x86_64::*;
 
-use super::{Lane, Vector};
+use super::Vector;
 
-/// Four doubles.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-pub struct F64x4(__m256d);
-
-/// Eight floats.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-pub struct F32x8(__m256);
-
-/// The parts that only differ in the names of the instructions.
-macro_rules! lanes {
-    ($type:ident, $raw:ident, $element:ty, $width:literal,
-     $splat:ident $add:ident $sub:ident $mul:ident $div:ident $xor:ident $andnot:ident $cmp:ident $blend:ident
-     $min:ident $max:ident $sqrt:ident) => {
-        operators! { $type: Add add $add; Sub sub $sub; Mul mul $mul; Div div $div; }
-
-        impl std::ops::Neg for $type {
-            type Output = $type;
-            #[inline(always)]
-            fn neg(self) -> $type {
-                // SAFETY: see the top of the file.
-                $type(unsafe { $xor(self.0, $splat(-0.0)) })
-            }
-        }
-
-        impl Lane for $type {
-            type Mask = $raw;
-
-            #[inline(always)]
-            fn splat(value: f64) -> Self {
-                // SAFETY: see the top of the file.
-                $type(unsafe { $splat(value as $element) })
-            }
-
-            #[inline(always)]
-            fn less(self, other: Self) -> $raw {
-                // SAFETY: see the top of the file.
-                unsafe { $cmp::<_CMP_LT_OQ>(self.0, other.0) }
-            }
-
-            #[inline(always)]
-            fn equal(self, other: Self) -> $raw {
-                // SAFETY: see the top of the file.
-                unsafe { $cmp::<_CMP_EQ_OQ>(self.0, other.0) }
-            }
-
-            #[inline(always)]
-            fn choose(mask: $raw, yes: Self, no: Self) -> Self {
-                // SAFETY: see the top of the file.
-                $type(unsafe { $blend(no.0, yes.0, mask) })
-            }
-
-            #[inline(always)]
-            fn min(self, other: Self) -> Self {
-                // SAFETY: see the top of the file. The instruction gives the second if either is no number.
-                $type(unsafe { $min(self.0, other.0) })
-            }
-
-            #[inline(always)]
-            fn max(self, other: Self) -> Self {
-                // SAFETY: as `min`.
-                $type(unsafe { $max(self.0, other.0) })
-            }
-
-            #[inline(always)]
-            fn abs(self) -> Self {
-                // SAFETY: see the top of the file.
-                $type(unsafe { $andnot($splat(-0.0), self.0) })
-            }
-
-            #[inline(always)]
-            fn sqrt(self) -> Self {
-                // SAFETY: see the top of the file.
-                $type(unsafe { $sqrt(self.0) })
-            }
-        }
-
-        impl $type {
-            #[inline(always)]
-            fn values(self) -> [$element; $width] {
-                let mut values = [0.0; $width];
-                // SAFETY: the array holds one vector.
-                unsafe { std::ptr::from_mut(&mut values).cast::<Self>().write_unaligned(self) };
-                values
-            }
-        }
-    };
+// The instructions for min and max give the second if either is no number, as `Lane` wants it.
+lanes! {
+    /// Four doubles.
+    F64x4(__m256d): 4 of f64, masks __m256d;
+    add _mm256_add_pd; sub _mm256_sub_pd; mul _mm256_mul_pd; div _mm256_div_pd;
+    splat |value| _mm256_set1_pd(value);
+    neg |a| _mm256_xor_pd(a, _mm256_set1_pd(-0.0));
+    abs |a| _mm256_andnot_pd(_mm256_set1_pd(-0.0), a);
+    sqrt |a| _mm256_sqrt_pd(a);
+    less |a, b| _mm256_cmp_pd::<_CMP_LT_OQ>(a, b);
+    equal |a, b| _mm256_cmp_pd::<_CMP_EQ_OQ>(a, b);
+    choose |mask, yes, no| _mm256_blendv_pd(no, yes, mask);
+    min |a, b| _mm256_min_pd(a, b);
+    max |a, b| _mm256_max_pd(a, b);
 }
 
-lanes!(F64x4, __m256d, f64, 4,
-    _mm256_set1_pd _mm256_add_pd _mm256_sub_pd _mm256_mul_pd _mm256_div_pd _mm256_xor_pd _mm256_andnot_pd
-    _mm256_cmp_pd _mm256_blendv_pd _mm256_min_pd _mm256_max_pd _mm256_sqrt_pd);
-lanes!(F32x8, __m256, f32, 8,
-    _mm256_set1_ps _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_div_ps _mm256_xor_ps _mm256_andnot_ps
-    _mm256_cmp_ps _mm256_blendv_ps _mm256_min_ps _mm256_max_ps _mm256_sqrt_ps);
+lanes! {
+    /// Eight floats.
+    F32x8(__m256): 8 of f32, masks __m256;
+    add _mm256_add_ps; sub _mm256_sub_ps; mul _mm256_mul_ps; div _mm256_div_ps;
+    splat |value| _mm256_set1_ps(value);
+    neg |a| _mm256_xor_ps(a, _mm256_set1_ps(-0.0));
+    abs |a| _mm256_andnot_ps(_mm256_set1_ps(-0.0), a);
+    sqrt |a| _mm256_sqrt_ps(a);
+    less |a, b| _mm256_cmp_ps::<_CMP_LT_OQ>(a, b);
+    equal |a, b| _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b);
+    choose |mask, yes, no| _mm256_blendv_ps(no, yes, mask);
+    min |a, b| _mm256_min_ps(a, b);
+    max |a, b| _mm256_max_ps(a, b);
+}
 
 impl Vector for F64x4 {
     type Element = f64;

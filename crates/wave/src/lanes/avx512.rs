@@ -4,17 +4,7 @@
 
 use core::arch::x86_64::*;
 
-use super::{Lane, Vector};
-
-/// Eight doubles.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-pub struct F64x8(__m512d);
-
-/// Sixteen floats.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-pub struct F32x16(__m512);
+use super::Vector;
 
 /// Changes the signs; AVX-512F has no exclusive or of doubles.
 ///
@@ -42,92 +32,36 @@ unsafe fn neg_ps(a: __m512) -> __m512 {
     }
 }
 
-/// The parts that only differ in the names of the instructions.
-macro_rules! lanes {
-    ($type:ident, $mask:ident, $element:ty, $width:literal,
-     $splat:ident $add:ident $sub:ident $mul:ident $div:ident $neg:ident $abs:ident $cmp:ident $blend:ident
-     $min:ident $max:ident $sqrt:ident) => {
-        operators! { $type: Add add $add; Sub sub $sub; Mul mul $mul; Div div $div; }
-
-        impl std::ops::Neg for $type {
-            type Output = $type;
-            #[inline(always)]
-            fn neg(self) -> $type {
-                // SAFETY: see the top of the file.
-                $type(unsafe { $neg(self.0) })
-            }
-        }
-
-        impl Lane for $type {
-            type Mask = $mask;
-
-            #[inline(always)]
-            fn splat(value: f64) -> Self {
-                // SAFETY: see the top of the file.
-                $type(unsafe { $splat(value as $element) })
-            }
-
-            #[inline(always)]
-            fn less(self, other: Self) -> $mask {
-                // SAFETY: see the top of the file.
-                unsafe { $cmp::<_CMP_LT_OQ>(self.0, other.0) }
-            }
-
-            #[inline(always)]
-            fn equal(self, other: Self) -> $mask {
-                // SAFETY: see the top of the file.
-                unsafe { $cmp::<_CMP_EQ_OQ>(self.0, other.0) }
-            }
-
-            #[inline(always)]
-            fn choose(mask: $mask, yes: Self, no: Self) -> Self {
-                // SAFETY: see the top of the file.
-                $type(unsafe { $blend(mask, no.0, yes.0) })
-            }
-
-            #[inline(always)]
-            fn min(self, other: Self) -> Self {
-                // SAFETY: see the top of the file. The instruction gives the second if either is no number.
-                $type(unsafe { $min(self.0, other.0) })
-            }
-
-            #[inline(always)]
-            fn max(self, other: Self) -> Self {
-                // SAFETY: as `min`.
-                $type(unsafe { $max(self.0, other.0) })
-            }
-
-            #[inline(always)]
-            fn abs(self) -> Self {
-                // SAFETY: see the top of the file.
-                $type(unsafe { $abs(self.0) })
-            }
-
-            #[inline(always)]
-            fn sqrt(self) -> Self {
-                // SAFETY: see the top of the file.
-                $type(unsafe { $sqrt(self.0) })
-            }
-        }
-
-        impl $type {
-            #[inline(always)]
-            fn values(self) -> [$element; $width] {
-                let mut values = [0.0; $width];
-                // SAFETY: the array holds one vector.
-                unsafe { std::ptr::from_mut(&mut values).cast::<Self>().write_unaligned(self) };
-                values
-            }
-        }
-    };
+// The instructions for min and max give the second if either is no number, as `Lane` wants it.
+lanes! {
+    /// Eight doubles.
+    F64x8(__m512d): 8 of f64, masks __mmask8;
+    add _mm512_add_pd; sub _mm512_sub_pd; mul _mm512_mul_pd; div _mm512_div_pd;
+    splat |value| _mm512_set1_pd(value);
+    neg |a| neg_pd(a);
+    abs |a| _mm512_abs_pd(a);
+    sqrt |a| _mm512_sqrt_pd(a);
+    less |a, b| _mm512_cmp_pd_mask::<_CMP_LT_OQ>(a, b);
+    equal |a, b| _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(a, b);
+    choose |mask, yes, no| _mm512_mask_blend_pd(mask, no, yes);
+    min |a, b| _mm512_min_pd(a, b);
+    max |a, b| _mm512_max_pd(a, b);
 }
 
-lanes!(F64x8, __mmask8, f64, 8,
-    _mm512_set1_pd _mm512_add_pd _mm512_sub_pd _mm512_mul_pd _mm512_div_pd neg_pd _mm512_abs_pd
-    _mm512_cmp_pd_mask _mm512_mask_blend_pd _mm512_min_pd _mm512_max_pd _mm512_sqrt_pd);
-lanes!(F32x16, __mmask16, f32, 16,
-    _mm512_set1_ps _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_div_ps neg_ps _mm512_abs_ps
-    _mm512_cmp_ps_mask _mm512_mask_blend_ps _mm512_min_ps _mm512_max_ps _mm512_sqrt_ps);
+lanes! {
+    /// Sixteen floats.
+    F32x16(__m512): 16 of f32, masks __mmask16;
+    add _mm512_add_ps; sub _mm512_sub_ps; mul _mm512_mul_ps; div _mm512_div_ps;
+    splat |value| _mm512_set1_ps(value);
+    neg |a| neg_ps(a);
+    abs |a| _mm512_abs_ps(a);
+    sqrt |a| _mm512_sqrt_ps(a);
+    less |a, b| _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b);
+    equal |a, b| _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b);
+    choose |mask, yes, no| _mm512_mask_blend_ps(mask, no, yes);
+    min |a, b| _mm512_min_ps(a, b);
+    max |a, b| _mm512_max_ps(a, b);
+}
 
 impl Vector for F64x8 {
     type Element = f64;

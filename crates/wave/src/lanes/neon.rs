@@ -2,102 +2,38 @@
 
 use core::arch::aarch64::*;
 
-use super::{Lane, Vector};
+use super::Vector;
 
-/// Two doubles.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-pub struct F64x2(float64x2_t);
-
-/// Four floats.
-#[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
-pub struct F32x4(float32x4_t);
-
-/// The parts that only differ in the names of the instructions.
-macro_rules! lanes {
-    ($type:ident, $mask:ident, $element:ty, $width:literal,
-     $splat:ident $add:ident $sub:ident $mul:ident $div:ident $neg:ident $abs:ident $less:ident $equal:ident $choose:ident $sqrt:ident) => {
-        operators! { $type: Add add $add; Sub sub $sub; Mul mul $mul; Div div $div; }
-
-        impl std::ops::Neg for $type {
-            type Output = $type;
-            #[inline(always)]
-            fn neg(self) -> $type {
-                // SAFETY: see the top of the file.
-                $type(unsafe { $neg(self.0) })
-            }
-        }
-
-        impl Lane for $type {
-            type Mask = $mask;
-
-            #[inline(always)]
-            fn splat(value: f64) -> Self {
-                // SAFETY: see the top of the file.
-                $type(unsafe { $splat(value as $element) })
-            }
-
-            #[inline(always)]
-            fn less(self, other: Self) -> $mask {
-                // SAFETY: see the top of the file.
-                unsafe { $less(self.0, other.0) }
-            }
-
-            #[inline(always)]
-            fn equal(self, other: Self) -> $mask {
-                // SAFETY: see the top of the file.
-                unsafe { $equal(self.0, other.0) }
-            }
-
-            #[inline(always)]
-            fn choose(mask: $mask, yes: Self, no: Self) -> Self {
-                // SAFETY: see the top of the file.
-                $type(unsafe { $choose(mask, yes.0, no.0) })
-            }
-
-            #[inline(always)]
-            fn min(self, other: Self) -> Self {
-                // The instruction of this name treats what is no number otherwise.
-                Self::choose(self.less(other), self, other)
-            }
-
-            #[inline(always)]
-            fn max(self, other: Self) -> Self {
-                Self::choose(other.less(self), self, other)
-            }
-
-            #[inline(always)]
-            fn abs(self) -> Self {
-                // SAFETY: see the top of the file.
-                $type(unsafe { $abs(self.0) })
-            }
-
-            #[inline(always)]
-            fn sqrt(self) -> Self {
-                // SAFETY: see the top of the file.
-                $type(unsafe { $sqrt(self.0) })
-            }
-        }
-
-        impl $type {
-            #[inline(always)]
-            fn values(self) -> [$element; $width] {
-                let mut values = [0.0; $width];
-                // SAFETY: the array holds one vector.
-                unsafe { std::ptr::from_mut(&mut values).cast::<Self>().write_unaligned(self) };
-                values
-            }
-        }
-    };
+// The instructions for min and max treat what is no number otherwise than `Lane` wants it.
+lanes! {
+    /// Two doubles.
+    F64x2(float64x2_t): 2 of f64, masks uint64x2_t;
+    add vaddq_f64; sub vsubq_f64; mul vmulq_f64; div vdivq_f64;
+    splat |value| vdupq_n_f64(value);
+    neg |a| vnegq_f64(a);
+    abs |a| vabsq_f64(a);
+    sqrt |a| vsqrtq_f64(a);
+    less |a, b| vcltq_f64(a, b);
+    equal |a, b| vceqq_f64(a, b);
+    choose |mask, yes, no| vbslq_f64(mask, yes, no);
+    min |a, b| vbslq_f64(vcltq_f64(a, b), a, b);
+    max |a, b| vbslq_f64(vcltq_f64(b, a), a, b);
 }
 
-lanes!(F64x2, uint64x2_t, f64, 2,
-    vdupq_n_f64 vaddq_f64 vsubq_f64 vmulq_f64 vdivq_f64 vnegq_f64 vabsq_f64 vcltq_f64 vceqq_f64 vbslq_f64
-    vsqrtq_f64);
-lanes!(F32x4, uint32x4_t, f32, 4,
-    vdupq_n_f32 vaddq_f32 vsubq_f32 vmulq_f32 vdivq_f32 vnegq_f32 vabsq_f32 vcltq_f32 vceqq_f32 vbslq_f32
-    vsqrtq_f32);
+lanes! {
+    /// Four floats.
+    F32x4(float32x4_t): 4 of f32, masks uint32x4_t;
+    add vaddq_f32; sub vsubq_f32; mul vmulq_f32; div vdivq_f32;
+    splat |value| vdupq_n_f32(value);
+    neg |a| vnegq_f32(a);
+    abs |a| vabsq_f32(a);
+    sqrt |a| vsqrtq_f32(a);
+    less |a, b| vcltq_f32(a, b);
+    equal |a, b| vceqq_f32(a, b);
+    choose |mask, yes, no| vbslq_f32(mask, yes, no);
+    min |a, b| vbslq_f32(vcltq_f32(a, b), a, b);
+    max |a, b| vbslq_f32(vcltq_f32(b, a), a, b);
+}
 
 impl Vector for F64x2 {
     type Element = f64;

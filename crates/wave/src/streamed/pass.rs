@@ -119,26 +119,25 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
     }
 
     /// Updates the field `levels` times on the way from the first source to the sink. The sink must not be a
-    /// source, unless both are the same place in memory.
+    /// source, unless both are the same place in memory. Returns the norms, and the file that was written.
     pub(crate) fn pass(
         &mut self,
         levels: u64,
         sources: &[Source<'_, E>],
         sink: Sink<E>,
         expected: Option<Expected<'_>>,
-    ) -> Result<(Vec<f64>, Sink<E>)> {
+    ) -> Result<(Vec<f64>, Option<FileSink>)> {
         let cols = self.shape.cols;
         let mut panels = std::mem::take(&mut self.panels);
-        let field = sources.first().ok_or(Error::Cancelled { iteration: self.before })?;
         for panel in &mut panels {
-            panel.change_field(field, self.plan.rows + 1, cols)?;
+            panel.change_field(&sources[0], self.plan.rows + 1, cols)?;
         }
         let outgoing = |_| Outgoing::new(&sink, self.plan.rows + 1, cols);
         let outs = (0..panels.len()).map(outgoing).collect::<Result<Vec<_>>>()?;
         let chain = self.chain(levels);
-        let (writer, sink_in_memory) = match sink {
-            Sink::File(file) => (Some(Location::new("writer", *file)), None),
-            memory => (None, Some(memory)),
+        let writer = match sink {
+            Sink::File(file) => Some(Location::new("writer", *file)),
+            Sink::Memory(_) => None,
         };
         let mut norms = vec![0.0; if self.norm { levels as usize } else { 0 }];
         let run = Run {
@@ -163,12 +162,12 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
         drop(run);
         self.panels = places.panels.into_iter().filter_map(|p| p.into_inner().ok()).collect();
         done?;
-        let sink = match (places.writer.and_then(|w| w.into_inner().ok()), sink_in_memory) {
-            (_, Some(memory)) => memory,
-            (Some(file), _) => Sink::File(Box::new(file)),
-            (None, None) => return Err(Error::Cancelled { iteration: self.before }),
-        };
-        Ok((norms, sink))
+        let written = places.writer.map(|writer| {
+            writer
+                .into_inner()
+                .unwrap_or_else(|_| unreachable!("nobody else has the writer of a pass that is over"))
+        });
+        Ok((norms, written))
     }
 }
 

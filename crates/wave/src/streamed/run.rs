@@ -6,24 +6,21 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use syncline_store::{
-    DirectFile, DirectWriter, Generations, Identity, InputId, IoBuffer, IoQueue, Layout, Leftover, Matrix,
-    Method, NewFile, Progress, Read, Resumed, convert,
+    DirectFile, DirectWriter, Generations, Identity, InputId, IoBuffer, IoQueue, Layout, Matrix, Method,
+    NewFile, Progress, Read, convert,
 };
 
 use super::data::{FileSink, Held, Sink, Source, all_rows};
+use super::destination::{Destination, Panels, Start, leftovers};
 use super::pass::{Expected, Spent, Stream};
 use super::plan::{Question, StreamPlan, cache_bytes};
 use super::sums::Sums;
-use super::target::{Kind, Leftovers, Pending, Target};
+use super::target::{Kind, Pending, Target};
 use crate::kernel::Update;
 use crate::lanes::Real;
 use crate::sweep::{Executor, Order, Plan, Report, Settings, Times};
 use crate::{Error, Result};
 
-/// Bytes of a unit of checksums.
-const UNIT: usize = 4 << 20;
-/// Bytes of a piece that is only checked.
-const CHECKED: usize = 1 << 20;
 /// Bytes that are read to see how fast the disk is.
 const PROBE: u64 = 16 << 20;
 
@@ -159,6 +156,19 @@ impl Done {
         (settings.exact_stop && enough < levels).then_some(enough)
     }
 
+    /// What an earlier run has done.
+    fn from(progress: Progress, settings: &Settings) -> Self {
+        let converged = settings
+            .tolerance
+            .and_then(|tolerance| progress.residuals.iter().position(|&residual| residual <= tolerance));
+        Done {
+            iterations: progress.iterations,
+            residuals: progress.residuals,
+            converged: converged.map(|at| at as u64),
+            passes: 0,
+        }
+    }
+
     fn is_complete(&self, settings: &Settings) -> bool {
         self.iterations >= settings.iterations || self.converged.is_some()
     }
@@ -250,14 +260,14 @@ pub(crate) fn into_matrix<E: Real, U: Update>(
                 Ok(Sink::File(Box::new(FileSink { writer: DirectWriter::new(file, start)?, sums: None })))
             }
         };
-        let (residuals, sunk) = stream.pass(levels, &sources, sink(&result)?, None)?;
-        finish(sunk)?;
+        let (residuals, written) = stream.pass(levels, &sources, sink(&result)?, None)?;
+        finish(written)?;
         if let Some(enough) = done.take(settings, levels, residuals) {
             if let Some(values) = &before {
                 sources[0] = Source::Memory(all_rows(values.as_ptr().cast_mut(), shape.rows, shape.cols));
             }
-            let (_, sunk) = stream.pass(enough, &sources, sink(&result)?, None)?;
-            finish(sunk)?;
+            let (_, written) = stream.pass(enough, &sources, sink(&result)?, None)?;
+            finish(written)?;
             done.take_back(levels, enough);
         }
         sources[0] = match &target {
@@ -270,15 +280,13 @@ pub(crate) fn into_matrix<E: Real, U: Update>(
     Ok((result, report))
 }
 
-/// Brings the rest of a file's last block out.
-fn finish<E>(sink: Sink<E>) -> Result<Option<Vec<u64>>> {
-    match sink {
-        Sink::Memory(_) => Ok(None),
-        Sink::File(file) => {
-            file.writer.finish()?;
-            Ok(file.sums.map(Sums::into_done))
-        }
-    }
+/// Brings the rest of a file's last block out. Returns the sums, if they were wanted.
+fn finish(written: Option<FileSink>) -> Result<Option<Vec<u64>>> {
+    let Some(FileSink { writer, sums }) = written else {
+        return Ok(None);
+    };
+    writer.finish()?;
+    Ok(sums.map(Sums::into_done))
 }
 
 /// Runs into a file that is whole or not there, and can go on after a crash.
@@ -293,188 +301,83 @@ pub(crate) fn into_target<E: Real, U: Update>(
     let held = arrays.hold()?;
     let identity = identity(settings, arrays, target)?;
     let pending = |kind| Pending { kind, npy: target.npy, shape };
-    let resumed = leftovers(target, &identity)?;
     let mut done = Done::default();
-    let (mut generations, resumed_from) = match resumed {
-        Start::Anew => (None, 0),
+    let underway = match leftovers(target, &identity)? {
+        Start::Anew => None,
         Start::Complete => {
             let plan = plan_for(settings, kernel, arrays, &held, true, settings.iterations)?;
-            let report =
-                Done::default().report(plan, settings.processors(), &Spent::default(), Duration::ZERO);
+            let report = done.report(plan, settings.processors(), &Spent::default(), Duration::ZERO);
             return Ok((pending(Kind::Complete(target.path.clone())), Report { passes: 0, ..report }));
         }
         Start::From(generations) => {
             let progress = generations.progress().cloned().unwrap_or_default();
-            done.iterations = progress.iterations;
-            done.residuals = progress.residuals;
-            if let Some(tolerance) = settings.tolerance {
-                let at = done.residuals.iter().position(|&residual| residual <= tolerance);
-                done.converged = at.map(|at| at as u64);
-            }
-            (Some(generations), progress.iterations)
+            done = Done::from(progress, settings);
+            Some(generations)
         }
     };
-    let left = settings.iterations - done.iterations;
-    let plan = plan_for(settings, kernel, arrays, &held, true, left)?;
+    let resumed = done.iterations;
+    let plan = plan_for(settings, kernel, arrays, &held, true, settings.iterations - resumed)?;
     let bytes = Matrix::<E>::file_bytes(target.npy, shape, Layout::RowMajor)?;
     let header = Matrix::<E>::header(target.npy, shape);
-    let start = header.len() as u64;
     if settings.iterations == 0 || !arrays.has_interior() {
         let new = NewFile::create(&target.path, bytes)?;
         let mut result = Matrix::create(&new, target.npy, shape, Layout::RowMajor)?;
         convert(arrays.field, &mut result, settings.memory.clamp(64 << 10, 64 << 20))?;
         return Ok((pending(Kind::New(new)), copied(settings, plan)));
     }
-    let mut previous: Option<(DirectFile, Progress)> = match &mut generations {
-        Some(generations) if generations.committed() > 0 => Some(reopen(generations)?),
-        _ => None,
+    let mut destination = match underway {
+        Some(generations) => Destination::Generations(generations),
+        None if plan.passes > 1 => {
+            Destination::Generations(Generations::create(&target.path, &identity, &header, bytes)?)
+        }
+        None => {
+            let file = NewFile::create(&target.path, bytes)?;
+            Matrix::<E>::create(&file, target.npy, shape, Layout::RowMajor)?;
+            Destination::New(file)
+        }
     };
-    if let (true, Some((file, progress)), Some(generations)) =
-        (done.is_complete(settings), &previous, &generations)
-    {
+    let panels = Panels { start: header.len() as u64, row_bytes: shape.cols * E::BYTES, rows: shape.rows };
+    let mut previous = destination.last()?;
+    if let (true, Some(last)) = (done.is_complete(settings), &previous) {
         // No pass will read it, so nobody else would notice.
-        check_all(file, start, ((bytes - start) as usize / shape.rows, shape.rows), progress, generations)?;
+        destination.check_all(last, &panels)?;
     }
     let settings_of = (settings.processors() as usize, settings.tolerance.is_some());
     let mut stream =
         Stream::new(kernel, plan, shape, settings_of, &settings.monitor, &arrays.sources(&held))?;
     settings.monitor.begin(plan.passes.saturating_mul(stream.tasks(plan.depth)));
-    let mut new = None;
-    if generations.is_none() && plan.passes == 1 {
-        let file = NewFile::create(&target.path, bytes)?;
-        Matrix::<E>::create(&file, target.npy, shape, Layout::RowMajor)?;
-        new = Some(file);
-    } else if generations.is_none() {
-        generations = Some(Generations::create(&target.path, &identity, &header, bytes)?);
-    }
-    let unit = (UNIT / (shape.cols * E::BYTES)).max(1);
     while !done.is_complete(settings) {
         let levels = plan.depth.min(settings.iterations - done.iterations);
         stream.before = done.iterations;
-        let generation = generations.as_ref().map_or(1, |g| g.committed() + 1);
-        let mut sums = None;
-        let mut replay = Some(levels);
-        while let Some(levels_now) = replay.take() {
-            let file = match (&new, &mut generations) {
-                (Some(new), _) => DirectFile::of(new.file(), &target.path, true)?,
-                (None, Some(generations)) => {
-                    let path = generations.path(generation);
-                    DirectFile::of(&generations.file(generation)?, &path, true)?
-                }
-                (None, None) => return Err(Error::Cancelled { iteration: done.iterations }),
-            };
-            let wanted = generations.is_some().then(|| Sums::new(unit, shape.rows));
-            let sink =
-                Sink::File(Box::new(FileSink { writer: DirectWriter::new(file, start)?, sums: wanted }));
-            let check = |panel: usize, sum: u64| match &generations {
-                Some(generations) => Ok(generations.check_panel(panel, sum)?),
-                None => Ok(()),
-            };
+        let mut pass = |levels| {
+            let writer = DirectWriter::new(destination.next(&target.path)?, panels.start)?;
+            let sums = destination.is_checked().then(|| Sums::new(panels.unit(), shape.rows));
+            let sink = Sink::File(Box::new(FileSink { writer, sums }));
+            let check = |panel: usize, sum: u64| destination.check(panel, sum);
             let (mut sources, mut expected) = (arrays.sources(&held), None);
-            if let Some((file, progress)) = &previous {
-                sources[0] = Source::File(file, start);
-                expected = Some(Expected { unit: progress.panel_rows as usize, check: &check });
+            if let Some((file, unit)) = &previous {
+                sources[0] = Source::File(file, panels.start);
+                expected = Some(Expected { unit: *unit, check: &check });
             }
-            let (residuals, sunk) = stream.pass(levels_now, &sources, sink, expected)?;
-            sums = finish(sunk)?;
-            if levels_now == levels {
-                replay = done.take(settings, levels, residuals);
-            } else {
-                done.take_back(levels, levels_now);
-            }
+            let (residuals, written) = stream.pass(levels, &sources, sink, expected)?;
+            Ok::<_, Error>((residuals, finish(written)?))
+        };
+        let (residuals, mut sums) = pass(levels)?;
+        if let Some(enough) = done.take(settings, levels, residuals) {
+            (_, sums) = pass(enough)?;
+            done.take_back(levels, enough);
         }
-        if let Some(generations) = &mut generations {
-            let progress = Progress {
-                generation,
-                iterations: done.iterations,
-                panel_rows: unit as u64,
-                checksums: sums.unwrap_or_default(),
-                residuals: done.residuals.clone(),
-                ..Progress::default()
-            };
-            generations.commit(&progress)?;
-            previous = Some(reopen(generations)?);
-        }
+        let progress = Progress {
+            iterations: done.iterations,
+            panel_rows: panels.unit() as u64,
+            checksums: sums.unwrap_or_default(),
+            residuals: done.residuals.clone(),
+            ..Progress::default()
+        };
+        previous = destination.commit(progress)?;
     }
     let report = done.report(plan, settings.processors(), &stream.spent, begun.elapsed());
-    let kind = match (new, generations) {
-        (Some(new), _) => Kind::New(new),
-        (None, Some(generations)) => Kind::Generations(generations),
-        (None, None) => Kind::Complete(target.path.clone()),
-    };
-    Ok((pending(kind), Report { resumed: resumed_from, ..report }))
-}
-
-/// The last generation, for reading.
-fn reopen(generations: &mut Generations) -> Result<(DirectFile, Progress)> {
-    let generation = generations.committed();
-    let path = generations.path(generation);
-    let file = DirectFile::of(&generations.file(generation)?, &path, false)?;
-    Ok((file, generations.progress().cloned().unwrap_or_default()))
-}
-
-/// Compares all of the last generation, of so many rows of so many bytes, with the checksums of its pass.
-fn check_all(
-    file: &DirectFile,
-    start: u64,
-    (row_bytes, rows): (usize, usize),
-    progress: &Progress,
-    generations: &Generations,
-) -> Result<()> {
-    let piece = (CHECKED / row_bytes).clamp(1, rows);
-    let mut queue = IoQueue::new(Method::Auto);
-    let mut buffer = IoBuffer::new(piece * row_bytes + 2 * file.alignment())?;
-    let mut sums = Sums::new(progress.panel_rows.max(1) as usize, rows);
-    for row in (0..rows).step_by(piece) {
-        let here = row..(row + piece).min(rows);
-        let (offset, len) = (start + (row * row_bytes) as u64, here.len() * row_bytes);
-        queue.read(&mut [Read { file, offset, len, into: buffer.as_mut_slice() }])?;
-        let bytes = &buffer.as_slice()[file.lead(offset)..][..len];
-        sums.feed(here, bytes, |panel, sum| Ok(generations.check_panel(panel, sum)?))?;
-    }
-    Ok(())
-}
-
-/// Where a run begins.
-#[expect(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
-enum Start {
-    Anew,
-    From(Generations),
-    Complete,
-}
-
-fn leftovers(target: &Target, identity: &Identity) -> Result<Start> {
-    let path = &target.path;
-    let refused = |found: String| Err(Error::Leftovers { path: path.clone(), found });
-    match (target.leftovers, Generations::leftover(path)?) {
-        (_, Leftover::Busy) => Err(Error::Store(syncline_store::Error::Busy { path: path.clone() })),
-        (Leftovers::Discard, _) => {
-            Generations::discard(path)?;
-            Ok(Start::Anew)
-        }
-        (Leftovers::Refuse, Leftover::Nothing) => Ok(Start::Anew),
-        (Leftovers::Resume, Leftover::Nothing) => {
-            Ok(if path.exists() { Start::Complete } else { Start::Anew })
-        }
-        (Leftovers::Resume, Leftover::Empty) => {
-            Generations::discard(path)?;
-            Ok(Start::Anew)
-        }
-        (Leftovers::Resume, _) => match Generations::resume(path, identity)? {
-            Resumed::Underway(generations) => Ok(Start::From(generations)),
-            Resumed::Complete(_) => Ok(Start::Complete),
-            Resumed::Nothing => Ok(Start::Anew),
-        },
-        (Leftovers::Refuse, Leftover::Empty) => refused("a run that ended in its first pass".to_owned()),
-        (Leftovers::Refuse, Leftover::Resumable(progress)) => {
-            refused(format!("a run that ended after {} iterations", progress.iterations))
-        }
-        (Leftovers::Refuse, Leftover::Complete(_)) => {
-            refused("a run that was complete but for its removal".to_owned())
-        }
-        (Leftovers::Refuse, Leftover::Damaged(why)) => refused(format!("a damaged run ({why})")),
-        (Leftovers::Refuse, _) => refused("something unknown".to_owned()),
-    }
+    Ok((pending(destination.into()), Report { resumed, ..report }))
 }
 
 fn identity<E: Real>(settings: &Settings, arrays: &Arrays<'_, E>, target: &Target) -> Result<Identity> {

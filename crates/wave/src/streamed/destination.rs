@@ -1,0 +1,178 @@
+//! Where the result of a run that must not be lost goes.
+//!
+//! # Contract
+//! Of one pass, a new file that has no name until it is whole. Of several, [`Generations`]: every pass writes
+//! the next one and commits it with the checksums of its panels, against which the pass after it is checked
+//! while it reads. [`leftovers`] finds where a run begins.
+//!
+//! ```text
+//! pass 1        pass 2        pass 3         A crash at any moment leaves the last committed generation
+//!  | write       | read 1, check              whole, and that is where `resume` goes on.
+//!  v  gen. 1 ───>|
+//!  commit        v write gen. 2 ──> ...
+//! ```
+//!
+//! # Source
+//! Two copies in turn and a manifest that is renamed into place: shadow paging (R. Lorie, "Physical integrity
+//! in a large segmented database", TODS 1977). See [`Generations`].
+
+use std::path::Path;
+
+use syncline_store::{
+    DirectFile, Generations, Identity, IoBuffer, IoQueue, Leftover, Method, NewFile, Progress, Read, Resumed,
+};
+
+use super::sums::Sums;
+use super::target::{Kind, Leftovers, Target};
+use crate::{Error, Result};
+
+/// Bytes of a unit of checksums.
+const UNIT: usize = 4 << 20;
+/// Bytes of a piece that is only checked.
+const CHECKED: usize = 1 << 20;
+
+/// Where a result goes.
+pub(crate) enum Destination {
+    /// A file that gets its name when it is whole.
+    New(NewFile),
+    /// One file per pass, in turn.
+    Generations(Generations),
+}
+
+impl From<Destination> for Kind {
+    fn from(destination: Destination) -> Kind {
+        match destination {
+            Destination::New(file) => Kind::New(file),
+            Destination::Generations(generations) => Kind::Generations(generations),
+        }
+    }
+}
+
+/// A committed generation, and the rows of its units of checksums.
+pub(crate) type Last = (DirectFile, usize);
+
+/// How the rows stand in a file.
+pub(crate) struct Panels {
+    /// The byte of the first element.
+    pub(crate) start: u64,
+    pub(crate) row_bytes: usize,
+    pub(crate) rows: usize,
+}
+
+impl Panels {
+    /// Rows of a unit of checksums.
+    pub(crate) fn unit(&self) -> usize {
+        (UNIT / self.row_bytes).max(1)
+    }
+}
+
+impl Destination {
+    /// The file that the next pass writes; `path` is that of the result.
+    pub(crate) fn next(&mut self, path: &Path) -> Result<DirectFile> {
+        match self {
+            Destination::New(new) => Ok(DirectFile::of(new.file(), path, true)?),
+            Destination::Generations(generations) => {
+                let next = generations.committed() + 1;
+                let path = generations.path(next);
+                Ok(DirectFile::of(&generations.file(next)?, &path, true)?)
+            }
+        }
+    }
+
+    /// Whether a later pass compares what it reads with checksums.
+    pub(crate) fn is_checked(&self) -> bool {
+        matches!(self, Destination::Generations(_))
+    }
+
+    /// Compares a unit of the last generation with its checksum.
+    pub(crate) fn check(&self, unit: usize, sum: u64) -> Result<()> {
+        match self {
+            Destination::New(_) => Ok(()),
+            Destination::Generations(generations) => Ok(generations.check_panel(unit, sum)?),
+        }
+    }
+
+    /// What the last pass has written is now what a run can go on from.
+    pub(crate) fn commit(&mut self, progress: Progress) -> Result<Option<Last>> {
+        if let Destination::Generations(generations) = self {
+            let generation = generations.committed() + 1;
+            generations.commit(&Progress { generation, ..progress })?;
+        }
+        self.last()
+    }
+
+    /// The last generation that was committed, for reading.
+    pub(crate) fn last(&mut self) -> Result<Option<Last>> {
+        let Destination::Generations(generations) = self else {
+            return Ok(None);
+        };
+        let generation = generations.committed();
+        if generation == 0 {
+            return Ok(None);
+        }
+        let path = generations.path(generation);
+        let file = DirectFile::of(&generations.file(generation)?, &path, false)?;
+        let unit = generations.progress().map_or(1, |progress| progress.panel_rows.max(1) as usize);
+        Ok(Some((file, unit)))
+    }
+
+    /// Compares all of the last generation with the checksums of its pass.
+    pub(crate) fn check_all(&self, (file, unit): &Last, panels: &Panels) -> Result<()> {
+        let Panels { start, row_bytes, rows } = *panels;
+        let piece = (CHECKED / row_bytes).clamp(1, rows);
+        let mut queue = IoQueue::new(Method::Auto);
+        let mut buffer = IoBuffer::new(piece * row_bytes + 2 * file.alignment())?;
+        let mut sums = Sums::new(*unit, rows);
+        for row in (0..rows).step_by(piece) {
+            let here = row..(row + piece).min(rows);
+            let (offset, len) = (start + (row * row_bytes) as u64, here.len() * row_bytes);
+            queue.read(&mut [Read { file, offset, len, into: buffer.as_mut_slice() }])?;
+            let bytes = &buffer.as_slice()[file.lead(offset)..][..len];
+            sums.feed(here, bytes, |unit, sum| self.check(unit, sum))?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a run begins.
+#[expect(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
+pub(crate) enum Start {
+    Anew,
+    From(Generations),
+    Complete,
+}
+
+/// What is at the place of the result, and what was said about it.
+pub(crate) fn leftovers(target: &Target, identity: &Identity) -> Result<Start> {
+    let path = &target.path;
+    let refused = |found: String| Err(Error::Leftovers { path: path.clone(), found });
+    match (target.leftovers, Generations::leftover(path)?) {
+        (_, Leftover::Busy) => Err(Error::Store(syncline_store::Error::Busy { path: path.clone() })),
+        (Leftovers::Discard, _) => {
+            Generations::discard(path)?;
+            Ok(Start::Anew)
+        }
+        (Leftovers::Refuse, Leftover::Nothing) => Ok(Start::Anew),
+        (Leftovers::Resume, Leftover::Nothing) => {
+            Ok(if path.exists() { Start::Complete } else { Start::Anew })
+        }
+        (Leftovers::Resume, Leftover::Empty) => {
+            Generations::discard(path)?;
+            Ok(Start::Anew)
+        }
+        (Leftovers::Resume, _) => match Generations::resume(path, identity)? {
+            Resumed::Underway(generations) => Ok(Start::From(generations)),
+            Resumed::Complete(_) => Ok(Start::Complete),
+            Resumed::Nothing => Ok(Start::Anew),
+        },
+        (Leftovers::Refuse, Leftover::Empty) => refused("a run that ended in its first pass".to_owned()),
+        (Leftovers::Refuse, Leftover::Resumable(progress)) => {
+            refused(format!("a run that ended after {} iterations", progress.iterations))
+        }
+        (Leftovers::Refuse, Leftover::Complete(_)) => {
+            refused("a run that was complete but for its removal".to_owned())
+        }
+        (Leftovers::Refuse, Leftover::Damaged(why)) => refused(format!("a damaged run ({why})")),
+        (Leftovers::Refuse, _) => refused("something unknown".to_owned()),
+    }
+}

@@ -412,6 +412,22 @@ pub(crate) fn open(path: &Path) -> Result<File> {
     File::open(path).map_err(failed)
 }
 
+/// Reads a text of at most `most` bytes.
+///
+/// # Errors
+/// [`Error::File`] when the file cannot be read, is not a regular one, is longer, or is not UTF-8.
+pub fn read_text(path: &Path, most: u64) -> Result<String> {
+    let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
+    let file = open(path)?;
+    let len = file.metadata().map_err(failed)?.len();
+    if len > most {
+        return Err(failed(io::Error::other(format!("it has {len} bytes, more than {most}"))));
+    }
+    let mut text = String::new();
+    io::Read::read_to_string(&mut io::Read::take(file, most), &mut text).map_err(failed)?;
+    Ok(text)
+}
+
 /// A range of a chunk in the address space, for as long as this lives.
 #[derive(Debug)]
 pub struct Mapped<'a> {

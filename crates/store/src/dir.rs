@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::chunk::read_text;
 use crate::{Block, Element, ElementType, Error, Layout, Matrix, NewFile, Result, Shape};
 
 const FILE: &str = "layout.json";
@@ -118,6 +119,10 @@ impl DataDir {
     /// [`Error::File`] when it cannot be read, [`Error::Directory`] when it has neither a `layout.json` nor a
     /// `.npy` file or its `layout.json` makes no sense.
     pub fn open(path: &Path) -> Result<Self> {
+        if path.is_file() {
+            let why = "it is a file, not a directory of matrices".to_owned();
+            return Err(Error::Directory { path: path.to_owned(), why });
+        }
         let (names, raw) = match read_description(&path.join(FILE))? {
             Some((shape, arrays)) => (arrays.keys().cloned().collect(), Some((shape, arrays))),
             None => (npy_names(path)?, None),
@@ -250,14 +255,10 @@ type Arrays = BTreeMap<String, (Layout, ElementType)>;
 
 fn read_description(path: &Path) -> Result<Option<(Shape, Arrays)>> {
     let wrong = |why: String| Error::Directory { path: path.to_owned(), why };
-    let failed = |action, source| Error::File { action, path: path.to_owned(), source };
-    let file = match std::fs::File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(|source| failed("open", source))?,
+    let text = match read_text(path, LONGEST) {
+        Err(Error::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text?,
     };
-    let mut text = String::new();
-    let read = io::Read::read_to_string(&mut io::Read::take(file, LONGEST), &mut text);
-    read.map_err(|source| failed("read", source))?;
     let description: Description = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     if description.version != VERSION {
         return Err(wrong(format!("version {} is unknown, not {VERSION}", description.version)));

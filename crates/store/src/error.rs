@@ -302,6 +302,12 @@ pub enum Error {
         /// What differs, one thing each.
         differences: Vec<String>,
     },
+    /// An input that was written to while a run read it.
+    #[error("{} was changed while it was read: the result would be of neither version", path.display())]
+    InputChanged {
+        /// The file.
+        path: PathBuf,
+    },
     /// A generation that is neither the last committed one nor the next.
     #[error("generation {asked} of {} is not at hand: {committed} is the last that was committed", path.display())]
     NotAtHand {

@@ -52,7 +52,9 @@
 //!
 //! Any change of the manifest, any other length or header of a generation, and, if the reader compares each
 //! panel by [`check_panel`](Generations::check_panel), any change of its data, each but for one chance in
-//! 2^64. Not detected: an input that was changed and given its old length and time again; a forger.
+//! 2^64; and an input that was written to during the run ([`Identity::check_inputs`]). Not detected: an input
+//! that was changed and given its old length and time again; a forger. Whether a file without a folder
+//! beside it is the result of a computation, its mark tells ([`Identity::made`]).
 //!
 //! Costs: at most two copies of the matrix on disk beside the input (and an old OUTPUT until it is replaced).
 //! A commit syncs the slot, the manifest and the folder, once each. The manifest takes about 20 bytes for each
@@ -70,6 +72,7 @@ use crate::{Error, Result};
 mod disk;
 mod identity;
 mod manifest;
+mod mark;
 mod place;
 #[cfg(test)]
 mod power;

@@ -61,7 +61,7 @@ pub use syncline_memory::{Access, Advice, Pages};
 
 pub use buffer::IoBuffer;
 pub use checksum::{Checksum, checksum};
-pub use chunk::{Chunk, Mapped, Touch, Traffic};
+pub use chunk::{Chunk, Mapped, Touch, Traffic, read_text};
 pub use convert::convert;
 pub use dir::{DataDir, write_layout_json};
 pub use direct::DirectFile;

@@ -1,0 +1,127 @@
+//! A mark on a complete file: the result of which computation it is.
+//!
+//! # Contract
+//! [`Identity::mark`] notes it in an extended attribute of the file, with the file's length and time;
+//! [`Identity::made`] tells whether a file is the result of this computation, and has not been written to
+//! since. A file without a mark, or on a file system without extended attributes, is nobody's: then a run is
+//! made again rather than a stranger's file taken for its result.
+//!
+//! ```text
+//! user.syncline    1 <checksum of the identity> <bytes> <time of the last write, ns> <iterations>
+//! ```
+//!
+//! # Costs
+//! One system call to set it, two to look.
+
+use std::fs::File;
+use std::path::Path;
+
+use rustix::fs::XattrFlags;
+
+use super::{Identity, InputId};
+use crate::{Error, Result, checksum};
+
+const NAME: &str = "user.syncline";
+/// No mark is longer.
+const LONGEST: usize = 160;
+
+impl Identity {
+    /// Notes on a file that is written to its end that it is the result of this computation, after so many
+    /// iterations. Where the file system has no room for the note, there is none.
+    pub fn mark(&self, file: &File, iterations: u64) {
+        if let (Some(text), Ok(found)) = (self.sum(), file.metadata()) {
+            let (bytes, time) = (found.len(), InputId::modified(&found));
+            let text = format!("1 {text} {bytes} {time} {iterations}");
+            // Without it the computation is made again if it is asked for again: nothing is lost.
+            let _ = rustix::fs::fsetxattr(file, NAME, text.as_bytes(), XattrFlags::empty());
+        }
+    }
+
+    /// After how many iterations of this computation the file is the result, if it is one and was not written
+    /// to since.
+    #[must_use]
+    pub fn made(&self, path: &Path) -> Option<u64> {
+        let file = File::open(path).ok().filter(|_| path.is_file())?;
+        let mut text = [0; LONGEST];
+        let len = rustix::fs::fgetxattr(&file, NAME, &mut text).ok()?;
+        let text = std::str::from_utf8(text.get(..len)?).ok()?;
+        let found = file.metadata().ok()?;
+        let before = format!("1 {} {} {} ", self.sum()?, found.len(), InputId::modified(&found));
+        text.strip_prefix(&before)?.parse().ok()
+    }
+
+    /// Whether the inputs are what they were when this was made.
+    ///
+    /// # Errors
+    /// [`Error::InputChanged`] names one that is not, [`Error::File`] one that cannot be looked at.
+    pub fn check_inputs(&self) -> Result<()> {
+        for then in &self.inputs {
+            if InputId::of(&then.name, &then.path)? != *then {
+                return Err(Error::InputChanged { path: then.path.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn sum(&self) -> Option<String> {
+        Some(format!("{:016x}", checksum(&serde_json::to_vec(self).ok()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn only_the_same_computation_and_the_same_file_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, input) = (folder.path().join("out"), folder.path().join("in"));
+        std::fs::write(&input, "input").unwrap();
+        let mut file = File::create(&path).unwrap();
+        file.write_all(b"result").unwrap();
+        let mut identity = Identity::default();
+        identity.what.insert("kernel".to_owned(), "a".to_owned());
+        identity.inputs.push(InputId::of("in", &input).unwrap());
+        assert_eq!(identity.made(&path), None);
+        identity.mark(&file, 7);
+        if rustix::fs::fgetxattr(&file, NAME, &mut [0; LONGEST]).is_err() {
+            println!("skipped: {} has no extended attributes", folder.path().display());
+            return;
+        }
+        assert_eq!(identity.made(&path), Some(7));
+        let moved = folder.path().join("moved");
+        std::fs::rename(&path, &moved).unwrap();
+        assert_eq!((identity.made(&path), identity.made(&moved)), (None, Some(7)));
+        let mut other = identity.clone();
+        other.what.insert("kernel".to_owned(), "b".to_owned());
+        assert_eq!(other.made(&moved), None);
+        file.write_all(b"!").unwrap();
+        assert_eq!(identity.made(&moved), None);
+        identity.mark(&file, u64::MAX);
+        assert_eq!(identity.made(&moved), Some(u64::MAX));
+        for lie in ["", "1", "1 0 0 0 0", "2 x", &"9".repeat(LONGEST + 1)] {
+            rustix::fs::fsetxattr(&file, NAME, lie.as_bytes(), XattrFlags::empty()).unwrap();
+            assert_eq!(identity.made(&moved), None, "{lie}");
+        }
+        assert_eq!(identity.made(folder.path()), None);
+    }
+
+    #[test]
+    fn a_changed_input_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let input = folder.path().join("zr.npy");
+        std::fs::write(&input, "before").unwrap();
+        let identity = Identity { inputs: vec![InputId::of("zr", &input).unwrap()], ..Identity::default() };
+        identity.check_inputs().unwrap();
+        std::fs::write(&input, "longer than before").unwrap();
+        let error = identity.check_inputs().unwrap_err();
+        assert!(
+            matches!(&error, Error::InputChanged { .. }) && error.to_string().contains("zr.npy"),
+            "{error}"
+        );
+        std::fs::remove_file(&input).unwrap();
+        assert!(matches!(identity.check_inputs(), Err(Error::File { .. })));
+    }
+}

@@ -26,6 +26,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
+use syncline_store::read_text;
 use toml::Spanned;
 
 pub use error::{DescribedError, TextPlace};
@@ -119,10 +120,13 @@ struct File {
     update: Spanned<String>,
     #[serde(default)]
     constants: BTreeMap<Spanned<String>, f64>,
-    neighbours: Option<BTreeMap<Spanned<String>, Spanned<[i64; 2]>>>,
+    neighbours: Option<BTreeMap<Spanned<String>, Spanned<Vec<i64>>>>,
 }
 
 impl Described {
+    /// Bytes of a text that [`from_file`](Self::from_file) reads at most.
+    pub const LONGEST: u64 = 1 << 20;
+
     /// Understands a text.
     ///
     /// # Errors
@@ -137,8 +141,7 @@ impl Described {
     /// [`DescribedError::Read`] if it cannot be read or is not UTF-8, or else as [`parse`](Self::parse).
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, DescribedError> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| DescribedError::Read { path: path.to_owned(), source })?;
+        let text = read_text(path, Self::LONGEST).map_err(|why| DescribedError::Read(Box::new(why)))?;
         Self::understand(&text).map_err(|fault| fault.in_text(&text, Some(path)))
     }
 
@@ -269,8 +272,11 @@ impl File {
 }
 
 /// The node of a neighbour.
-fn neighbour(offset: &Spanned<[i64; 2]>) -> Result<Node, Fault> {
-    let [row, col] = *offset.get_ref();
+fn neighbour(offset: &Spanned<Vec<i64>>) -> Result<Node, Fault> {
+    let &[row, col] = offset.get_ref().as_slice() else {
+        let message = format!("invalid length {}, expected an array of length 2", offset.get_ref().len());
+        return Err(Fault::new(offset.span(), message));
+    };
     if [row, col] == [0, 0] {
         return Ok(Node::Neighbour(0));
     }

@@ -109,7 +109,7 @@ pub enum Error {
         found: String,
     },
     /// A relaxation factor that cannot converge.
-    #[error("omega is {omega}, but must lie between 0 and 2")]
+    #[error("omega is {omega}, but must lie strictly between 0 and 2")]
     Omega {
         /// The factor.
         omega: f64,

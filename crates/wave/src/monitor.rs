@@ -57,7 +57,9 @@ impl Monitor {
         self.done.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn is_cancelled(&self) -> bool {
+    /// Whether [`cancel`](Self::cancel) was called.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Relaxed)
     }
 }

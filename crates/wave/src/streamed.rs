@@ -16,12 +16,12 @@
 //! Panel `p` (as many rows as band `p` brings in) stands in slot `p mod slots`. Tasks belong to a slot and recur
 //! every so many panels; what they touch are locations:
 //!
-//! | task        | panel | rows out | cell (r, c) | cell (r - 1, c + 1) | field's sums | writer |
-//! |-------------|-------|----------|-------------|---------------------|--------------|--------|
-//! | read r      | X     |          |             |                     |              |        |
-//! | check r     | I     |          |             |                     | X            |        |
-//! | wave r, c   | I     | X        | X           | I                   |              |        |
-//! | write r     |       | X        |             |                     |              | X      |
+//! | task        | reader | panel | rows out | cell (r, c) | cell (r - 1, c + 1) | field's sums | writer |
+//! |-------------|--------|-------|----------|-------------|---------------------|--------------|--------|
+//! | read r      | X      | X     |          |             |                     |              |        |
+//! | check r     |        | I     |          |             |                     | X            |        |
+//! | wave r, c   |        | I     | X        | X           | I                   |              |        |
+//! | write r     |        |       | X        |             |                     |              | X      |
 //!
 //! A wave is cut into pieces of columns: piece `c` of band `p` needs piece `c - 1` (both have X on the rows out)
 //! and band `p - 1` a little further right, piece `c + 1`. So the cores follow one another down the matrix,

@@ -18,15 +18,10 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum DescribedError {
     /// The file could not be read.
-    #[error("{}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Read(Box<syncline_store::Error>),
     /// The text is not a description.
-    #[error("{}{place}: {message}\n{}", Prefix(path.as_deref()), place.excerpt())]
+    #[error("{}{place}: {message}\n{}", Prefix(path.as_deref()), place.nearby().excerpt())]
     Text {
         /// The file, if it came from one.
         path: Option<PathBuf>,
@@ -36,6 +31,9 @@ pub enum DescribedError {
         message: String,
     },
 }
+
+/// Characters that are shown of a line that is more than twice as long.
+const NEARBY: usize = 80;
 
 /// A place in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +63,22 @@ impl TextPlace {
             length: text[start..end.min(last)].chars().count().max(1),
             text: text[first..last].trim_end_matches('\r').to_owned(),
         }
+    }
+
+    /// The same place in what is near it, if the line is too long to be looked at.
+    #[must_use]
+    pub fn nearby(&self) -> Self {
+        let count = self.text.chars().count();
+        if count <= 2 * NEARBY {
+            return self.clone();
+        }
+        let start = self.column.saturating_sub(NEARBY / 2).min(count - NEARBY);
+        let before = if start > 0 { "... " } else { "" };
+        let after = if start + NEARBY < count { " ..." } else { "" };
+        let text: String = self.text.chars().skip(start).take(NEARBY).collect();
+        let column = self.column - start + before.len();
+        let length = self.length.min(NEARBY + before.len() + 1 - column).max(1);
+        TextPlace { text: format!("{before}{text}{after}"), column, length, line: self.line }
     }
 
     /// The line, and carets under what is meant.

@@ -1,7 +1,6 @@
 //! Where a pass takes its rows from, and where it puts them.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use syncline_store::{DirectFile, DirectWriter, IoBuffer, IoQueue, Matrix, Method, Read};
 
@@ -30,6 +29,13 @@ pub(crate) enum Sink<E> {
 pub(crate) struct FileSink {
     pub(crate) writer: DirectWriter,
     pub(crate) sums: Option<Sums>,
+    queue: IoQueue,
+}
+
+impl FileSink {
+    pub(crate) fn new(writer: DirectWriter, sums: Option<Sums>) -> Self {
+        FileSink { writer, sums, queue: IoQueue::new(Method::Auto) }
+    }
 }
 
 /// A matrix as the executor holds it during a run.
@@ -202,12 +208,7 @@ impl<E: Real> Outgoing<E> {
     }
 
     /// Writes the rows, which are next in the file; returns how many bytes that were.
-    pub(crate) fn write(
-        &mut self,
-        sink: &mut FileSink,
-        rows: Range<usize>,
-        queue: &mut IoQueue,
-    ) -> Result<u64> {
+    pub(crate) fn write(&mut self, sink: &mut FileSink, rows: Range<usize>) -> Result<u64> {
         let Some(buffer) = &mut self.buffer else {
             return Ok(0);
         };
@@ -216,22 +217,7 @@ impl<E: Real> Outgoing<E> {
         if let Some(sums) = &mut sink.sums {
             sums.feed(rows, &buffer.as_slice()[lead..lead + len], |_, _| Ok(()))?;
         }
-        sink.writer.write(queue, buffer.as_mut_slice(), len)?;
+        sink.writer.write(&mut sink.queue, buffer.as_mut_slice(), len)?;
         Ok(len as u64)
-    }
-}
-
-/// Queues that are not in use; a task takes one while it reads or writes.
-#[derive(Default)]
-pub(crate) struct Queues(Mutex<Vec<IoQueue>>);
-
-impl Queues {
-    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut IoQueue) -> R) -> R {
-        let pool = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = pool().pop();
-        let mut queue = idle.unwrap_or_else(|| IoQueue::new(Method::Auto));
-        let result = work(&mut queue);
-        pool().push(queue);
-        result
     }
 }

@@ -139,7 +139,8 @@ impl Destination {
 pub(crate) enum Start {
     Anew,
     From(Generations),
-    Complete,
+    /// After so many iterations.
+    Complete(u64),
 }
 
 /// What is at the place of the result, and what was said about it.
@@ -154,7 +155,7 @@ pub(crate) fn leftovers(target: &Target, identity: &Identity) -> Result<Start> {
         }
         (Leftovers::Refuse, Leftover::Nothing) => Ok(Start::Anew),
         (Leftovers::Resume, Leftover::Nothing) => {
-            Ok(if path.exists() { Start::Complete } else { Start::Anew })
+            Ok(identity.made(path).map_or(Start::Anew, Start::Complete))
         }
         (Leftovers::Resume, Leftover::Empty) => {
             Generations::discard(path)?;
@@ -162,7 +163,7 @@ pub(crate) fn leftovers(target: &Target, identity: &Identity) -> Result<Start> {
         }
         (Leftovers::Resume, _) => match Generations::resume(path, identity)? {
             Resumed::Underway(generations) => Ok(Start::From(generations)),
-            Resumed::Complete(_) => Ok(Start::Complete),
+            Resumed::Complete(progress) => Ok(Start::Complete(progress.iterations)),
             Resumed::Nothing => Ok(Start::Anew),
         },
         (Leftovers::Refuse, Leftover::Empty) => refused("a run that ended in its first pass".to_owned()),

@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop};
-use syncline_store::Shape;
+use syncline_store::{IoQueue, Method, Shape};
 
-use super::data::{FileSink, Outgoing, Panel, Queues, Sink, Source};
+use super::data::{FileSink, Outgoing, Panel, Sink, Source};
 use super::plan::StreamPlan;
 use super::sums::Sums;
 use crate::kernel::Update;
@@ -32,7 +32,6 @@ pub(crate) struct Stream<'a, E, U> {
     pub(crate) before: u64,
     ring: Ring<E>,
     panels: Vec<Panel<E>>,
-    queues: Queues,
     pub(crate) spent: Spent,
 }
 
@@ -97,7 +96,6 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
             before: 0,
             ring: Ring::new(geometry)?,
             panels,
-            queues: Queues::default(),
             spent: Spent::default(),
         })
     }
@@ -156,6 +154,7 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
             outs: named("rows", outs),
             cells: (0..run.slots).map(|r| named(&format!("band {r} piece"), vec![(); run.pieces])).collect(),
             sums: expected.as_ref().map(|e| Location::new("sums", Sums::new(e.unit, self.shape.rows))),
+            reader: Location::new("reader", IoQueue::new(Method::Auto)),
             writer,
         };
         let done = run.run(&places);
@@ -181,6 +180,7 @@ struct Places<E: 'static> {
     outs: Vec<Location<Outgoing<E>>>,
     cells: Vec<Vec<Location<()>>>,
     sums: Option<Location<Sums>>,
+    reader: Location<IoQueue>,
     writer: Option<Location<FileSink>>,
 }
 
@@ -214,8 +214,9 @@ impl<E: Real, U: Update> Run<'_, E, U> {
         for r in 0..self.slots {
             let panel = &places.panels[r];
             if self.sources.iter().any(|s| matches!(s, Source::File(..))) {
-                overlay.task(format!("read {r}"), (panel.write(),), move |(panel,), step| {
-                    self.read(panel, self.band(r, step))
+                let access = (panel.write(), places.reader.write());
+                overlay.task(format!("read {r}"), access, move |(panel, queue), step| {
+                    self.read(panel, queue, self.band(r, step))
                 });
             }
             if let (Some(sums), Some(expected)) = (&places.sums, self.expected) {
@@ -257,7 +258,7 @@ impl<E: Real, U: Update> Run<'_, E, U> {
         }
     }
 
-    fn read(&self, panel: &mut Panel<E>, band: usize) -> Result<()> {
+    fn read(&self, panel: &mut Panel<E>, queue: &mut IoQueue, band: usize) -> Result<()> {
         let rows = self.chain.rows_in(band);
         if rows.is_empty() {
             return Ok(());
@@ -265,9 +266,7 @@ impl<E: Real, U: Update> Run<'_, E, U> {
         self.go_on()?;
         let spent = &self.stream.spent;
         let cols = self.stream.shape.cols;
-        let read = timed(&spent.read_ns, || {
-            self.stream.queues.with(|queue| panel.read(self.sources, rows, cols, queue))
-        })?;
+        let read = timed(&spent.read_ns, || panel.read(self.sources, rows, cols, queue))?;
         spent.read.fetch_add(read, Relaxed);
         self.stream.monitor.moved(read);
         Ok(())
@@ -337,8 +336,7 @@ impl<E: Real, U: Update> Run<'_, E, U> {
         }
         self.go_on()?;
         let spent = &self.stream.spent;
-        let written =
-            timed(&spent.write_ns, || self.stream.queues.with(|queue| out.write(writer, rows, queue)))?;
+        let written = timed(&spent.write_ns, || out.write(writer, rows))?;
         spent.written.fetch_add(written, Relaxed);
         self.stream.monitor.moved(written);
         Ok(())

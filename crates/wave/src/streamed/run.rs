@@ -257,7 +257,7 @@ pub(crate) fn into_matrix<E: Real, U: Update>(
         let sink = |result: &Matrix<E>| match Held::of(result)? {
             Held::Memory => Ok::<_, Error>(Sink::Memory(place)),
             Held::File(file, start) => {
-                Ok(Sink::File(Box::new(FileSink { writer: DirectWriter::new(file, start)?, sums: None })))
+                Ok(Sink::File(Box::new(FileSink::new(DirectWriter::new(file, start)?, None))))
             }
         };
         let (residuals, written) = stream.pass(levels, &sources, sink(&result)?, None)?;
@@ -282,7 +282,7 @@ pub(crate) fn into_matrix<E: Real, U: Update>(
 
 /// Brings the rest of a file's last block out. Returns the sums, if they were wanted.
 fn finish(written: Option<FileSink>) -> Result<Option<Vec<u64>>> {
-    let Some(FileSink { writer, sums }) = written else {
+    let Some(FileSink { writer, sums, .. }) = written else {
         return Ok(None);
     };
     writer.finish()?;
@@ -300,14 +300,17 @@ pub(crate) fn into_target<E: Real, U: Update>(
     let shape = arrays.field.shape();
     let held = arrays.hold()?;
     let identity = identity(settings, arrays, target)?;
-    let pending = |kind| Pending { kind, npy: target.npy, shape };
+    let pending =
+        |kind, iterations| Pending { kind, npy: target.npy, shape, made: (identity.clone(), iterations) };
     let mut done = Done::default();
     let underway = match leftovers(target, &identity)? {
         Start::Anew => None,
-        Start::Complete => {
+        Start::Complete(iterations) => {
             let plan = plan_for(settings, kernel, arrays, &held, true, settings.iterations)?;
+            done.iterations = iterations;
             let report = done.report(plan, settings.processors(), &Spent::default(), Duration::ZERO);
-            return Ok((pending(Kind::Complete(target.path.clone())), Report { passes: 0, ..report }));
+            let pending = pending(Kind::Complete(target.path.clone()), iterations);
+            return Ok((pending, Report { resumed: iterations, ..report }));
         }
         Start::From(generations) => {
             let progress = generations.progress().cloned().unwrap_or_default();
@@ -323,7 +326,9 @@ pub(crate) fn into_target<E: Real, U: Update>(
         let new = NewFile::create(&target.path, bytes)?;
         let mut result = Matrix::create(&new, target.npy, shape, Layout::RowMajor)?;
         convert(arrays.field, &mut result, settings.memory.clamp(64 << 10, 64 << 20))?;
-        return Ok((pending(Kind::New(new)), copied(settings, plan)));
+        identity.check_inputs()?;
+        let report = copied(settings, plan);
+        return Ok((pending(Kind::New(new), report.iterations), report));
     }
     let mut destination = match underway {
         Some(generations) => Destination::Generations(generations),
@@ -352,7 +357,7 @@ pub(crate) fn into_target<E: Real, U: Update>(
         let mut pass = |levels| {
             let writer = DirectWriter::new(destination.next(&target.path)?, panels.start)?;
             let sums = destination.is_checked().then(|| Sums::new(panels.unit(), shape.rows));
-            let sink = Sink::File(Box::new(FileSink { writer, sums }));
+            let sink = Sink::File(Box::new(FileSink::new(writer, sums)));
             let check = |panel: usize, sum: u64| destination.check(panel, sum);
             let (mut sources, mut expected) = (arrays.sources(&held), None);
             if let Some((file, unit)) = &previous {
@@ -367,6 +372,7 @@ pub(crate) fn into_target<E: Real, U: Update>(
             (_, sums) = pass(enough)?;
             done.take_back(levels, enough);
         }
+        identity.check_inputs()?;
         let progress = Progress {
             iterations: done.iterations,
             panel_rows: panels.unit() as u64,
@@ -377,7 +383,7 @@ pub(crate) fn into_target<E: Real, U: Update>(
         previous = destination.commit(progress)?;
     }
     let report = done.report(plan, settings.processors(), &stream.spent, begun.elapsed());
-    Ok((pending(destination.into()), Report { resumed, ..report }))
+    Ok((pending(destination.into(), report.iterations), Report { resumed, ..report }))
 }
 
 fn identity<E: Real>(settings: &Settings, arrays: &Arrays<'_, E>, target: &Target) -> Result<Identity> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use syncline_store::{Generations, Layout, Matrix, NewFile, Shape};
+use syncline_store::{Generations, Identity, Layout, Matrix, NewFile, Shape};
 
 use crate::{Real, Result};
 
@@ -27,8 +27,9 @@ pub enum Leftovers {
     /// Nothing: that is an error.
     #[default]
     Refuse,
-    /// Go on from there, if it was the same computation; begin if there is nothing. If the result is there
-    /// and nothing else, it is complete.
+    /// Go on from there, if it was the same computation; begin if there is nothing. If there is only a file in
+    /// the result's place, and it carries the mark of the same computation, that is complete; any other file
+    /// is replaced.
     Resume,
     /// Delete it and begin.
     Discard,
@@ -76,6 +77,8 @@ pub struct Pending {
     pub(crate) kind: Kind,
     pub(crate) npy: bool,
     pub(crate) shape: Shape,
+    /// Of what it is the result, after how many iterations.
+    pub(crate) made: (Identity, u64),
 }
 
 #[derive(Debug)]
@@ -103,15 +106,28 @@ impl Pending {
         Ok(Matrix::open_raw(&path, self.shape, Layout::RowMajor)?)
     }
 
+    /// Whether it has its name already: it was complete before, and nothing was done.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        matches!(self.kind, Kind::Complete(_))
+    }
+
     /// Brings the result to disk and gives it its name, in place of a file that had it; then removes what was
     /// kept to go on from.
     ///
     /// # Errors
     /// When the file system refuses; what was there before stays.
     pub fn commit(self) -> Result<()> {
+        let (identity, iterations) = self.made;
         match self.kind {
-            Kind::New(new) => new.commit()?,
-            Kind::Generations(generations) => generations.finish()?,
+            Kind::New(new) => {
+                identity.mark(new.file(), iterations);
+                new.commit()?;
+            }
+            Kind::Generations(mut generations) => {
+                identity.mark(&generations.file(generations.committed())?, iterations);
+                generations.finish()?;
+            }
             Kind::Complete(_) => {}
         }
         Ok(())

@@ -184,6 +184,29 @@ fn nothing_that_was_not_written_is_taken_for_a_result() {
     }
 }
 
+/// An input that is written to while it is read makes an error, and the last pass that knew it unchanged stays.
+#[test]
+fn an_input_that_changes_meanwhile_is_an_error() {
+    for (iterations, part) in [(2, 50), (6, 10), (6, 50), (6, 90)] {
+        let work = Work::new(1, Shape::new(60, 50));
+        let how = How { iterations, ..THREE };
+        let input = work.folder.path().join("c0");
+        let touched = input.clone();
+        let kernel = Hooked::new(work.calls(how) * part / 100, move || {
+            let file = std::fs::File::options().write(true).open(&touched).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
+        });
+        let outcome =
+            how.sweep(kernel).run_to(&work.field, &work.coefficients, &work.target(Leftovers::Refuse));
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, Error::Store(syncline_store::Error::InputChanged { .. })), "{error}");
+        assert!(error.to_string().contains("c0"), "{error}");
+        assert!(!work.path.exists());
+        let kept = if let Leftover::Resumable(progress) = work.leftover() { progress.iterations } else { 0 };
+        assert_eq!(kept, if part == 10 || iterations == 2 { 0 } else { iterations * part / 100 / 2 * 2 });
+    }
+}
+
 #[test]
 fn leftovers_are_refused_resumed_or_discarded() {
     let work = Work::interrupted(Shape::new(70, 60));

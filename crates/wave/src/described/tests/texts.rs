@@ -134,8 +134,45 @@ fn files() {
     std::fs::write(&path, "name = 3").unwrap();
     let error = Described::from_file(&path).unwrap_err().to_string();
     assert!(error.starts_with(&format!("{}, line 1, column 8: ", path.display())), "{error}");
-    std::fs::write(&path, [0xff, 0xfe]).unwrap();
-    assert!(matches!(Described::from_file(&path), Err(DescribedError::Read { .. })));
+    for text in [&[0xff, 0xfe][..], &vec![b'#'; Described::LONGEST as usize + 1]] {
+        std::fs::write(&path, text).unwrap();
+        let error = Described::from_file(&path).unwrap_err();
+        assert!(
+            matches!(error, DescribedError::Read { .. }) && error.to_string().contains("x.toml"),
+            "{error}"
+        );
+    }
+    // Nobody waits for the other end of a pipe, or reads what never ends.
+    for odd in ["/dev/zero", folder.path().to_str().unwrap()] {
+        let error = Described::from_file(odd).unwrap_err().to_string();
+        assert!(error.contains("not a regular file"), "{error}");
+    }
+}
+
+#[test]
+fn of_long_lines_only_what_is_near_is_shown() {
+    for (before, after) in [(150, 150), (0, 190), (190, 0), (50, 120), (60, 1)] {
+        let (left, right) = ("u + ".repeat(before), " + u".repeat(after));
+        let error =
+            Described::parse(&format!("{HEAD}update = 'u = {left}zzz{right}'")).unwrap_err().to_string();
+        assert!(
+            error.len() < 500 && error.contains(&format!("column {}: there is no `zzz`", 15 + 4 * before)),
+            "{error}"
+        );
+        let lines: Vec<_> = error.lines().rev().take(2).collect();
+        let caret = lines[0].find("^^^").unwrap();
+        assert_eq!(&lines[1][caret..caret + 3], "zzz", "{error}");
+    }
+}
+
+#[test]
+fn a_neighbour_is_two_numbers() {
+    for offset in ["[]", "[-1]", "[0, 1, 7]", "[0, 1, 7, 9]"] {
+        let error =
+            Described::parse(&format!("{HEAD}update = 'u = a'\n[neighbours]\na = {offset}")).unwrap_err();
+        let DescribedError::Text { place, message, .. } = error else { panic!("{offset}") };
+        assert!(message.contains("array of length 2") && place.text.ends_with(offset), "{offset}: {message}");
+    }
 }
 
 #[test]

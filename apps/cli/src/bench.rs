@@ -22,17 +22,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use indicatif::ProgressBar;
 use serde::Serialize;
 use syncline_store::{Layout, Matrix, Shape};
-use syncline_wave::{Executor, Leftovers, Lk23, Plan, Report, Runner, Sweep, Target, plain_sweep};
+use syncline_wave::{
+    Error as WaveError, Executor, Leftovers, Lk23, Monitor, Plan, Report, Runner, Sweep, Target, plain_sweep,
+};
 
 use crate::error::{Error, Result};
 use crate::units::{Bytes, parse_size};
+use crate::watch::{self, Signals};
 
 /// Races the ways of running a sweep against one another, and against the disk.
 ///
 /// Data are made in a new directory below DIR and removed at the end.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "syncline bench wave [OPTIONS]",
     after_long_help = "\
@@ -42,25 +46,25 @@ Examples:
 )]
 pub(crate) struct BenchWaveArgs {
     /// Rows of every matrix
-    #[arg(long, value_name = "R", default_value_t = 4096)]
+    #[arg(long, value_name = "R", default_value_t = 4096, value_parser = at_least(3))]
     pub(crate) rows: usize,
     /// Columns of every matrix
-    #[arg(long, value_name = "C", default_value_t = 4096)]
+    #[arg(long, value_name = "C", default_value_t = 4096, value_parser = at_least(3))]
     pub(crate) cols: usize,
     /// Iterations
-    #[arg(long, short = 'k', value_name = "K", default_value_t = 20)]
+    #[arg(long, short = 'k', value_name = "K", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) iterations: u64,
     /// The most memory that the sweeps hold resident
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
+    #[arg(long, value_name = "SIZE", value_parser = enough_memory, default_value = "256M")]
     pub(crate) memory: u64,
     /// How many threads compute [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) threads: Option<u32>,
-    /// Where the data are made: a directory on the disk to measure
+    /// Where the data are made: a directory, which must exist, on the disk to measure
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) dir: PathBuf,
     /// How often every way is run
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least(1))]
     pub(crate) rounds: usize,
     /// Leave numpy and numba out (they are installed into a virtual environment, which needs the network)
     #[arg(long)]
@@ -75,6 +79,20 @@ pub(crate) struct BenchWaveArgs {
     pub(crate) json: bool,
 }
 
+/// A number of at least `least`.
+fn at_least(least: u64) -> clap::builder::RangedU64ValueParser<usize> {
+    clap::builder::RangedU64ValueParser::new().range(least..)
+}
+
+/// A size that holds the program and the window of a small sweep.
+fn enough_memory(text: &str) -> std::result::Result<u64, String> {
+    let least = 2 * PROGRAM;
+    match parse_size(text)? {
+        enough if enough >= least => Ok(enough),
+        _ => Err(format!("the program and the least window take {}", Bytes(least))),
+    }
+}
+
 /// One run of one way.
 #[derive(Debug, Serialize)]
 struct Run {
@@ -87,31 +105,47 @@ struct Run {
 }
 
 /// What is raced, and on what.
-struct Race<'a> {
-    args: &'a BenchWaveArgs,
+#[derive(Clone)]
+struct Race {
+    args: BenchWaveArgs,
     folder: PathBuf,
     shape: Shape,
     threads: usize,
+    /// Ends the sweeps, and the race before its next way.
+    monitor: Arc<Monitor>,
 }
 
 const NAMES: [&str; 6] = ["za", "zr", "zb", "zu", "zv", "zz"];
 /// Iterations of the ways that read everything in each of them.
 const FEW: u64 = 2;
+/// What of the memory the program itself has.
+const PROGRAM: u64 = 16 << 20;
 
 /// Runs the race; returns what to print.
-pub(crate) fn wave(args: &BenchWaveArgs) -> Result<String> {
+pub(crate) fn wave(args: &BenchWaveArgs, signals: &Signals) -> Result<String> {
     let io = |what: &str, source| Error::Io { what: format!("{what} {}", args.dir.display()), source };
-    fs::create_dir_all(&args.dir).map_err(|source| io("make", source))?;
     let folder = tempfile::Builder::new().prefix("syncline-bench.").tempdir_in(&args.dir);
     let folder = folder.map_err(|source| io("make a directory in", source))?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let race = Race {
-        args,
+        args: args.clone(),
         folder: folder.path().to_owned(),
         shape: Shape::new(args.rows, args.cols),
         threads: args.threads.map_or(threads, |n| n as usize),
+        monitor: Arc::default(),
     };
-    let runs = race.run()?;
+    let (monitor, racing) = (Arc::clone(&race.monitor), race.clone());
+    let ended = watch::attend(
+        signals,
+        &ProgressBar::hidden(),
+        |_| (),
+        move || monitor.cancel(),
+        move || racing.run(),
+    )?;
+    if let Some(signal) = ended.signal {
+        return Err(Error::interrupted(signal));
+    }
+    let runs = ended.result.unwrap_or(Err(Error::Panic))?;
     if args.json {
         let lines = runs.iter().map(serde_json::to_string).collect::<serde_json::Result<Vec<_>>>();
         let failed =
@@ -121,7 +155,7 @@ pub(crate) fn wave(args: &BenchWaveArgs) -> Result<String> {
     Ok(race.table(&runs))
 }
 
-impl Race<'_> {
+impl Race {
     fn run(&self) -> Result<Vec<Run>> {
         eprintln!("making {} of data", Bytes(6 * (self.shape.elements() * 8) as u64));
         floor::make(&self.folder, &NAMES, self.shape)?;
@@ -135,20 +169,21 @@ impl Race<'_> {
                     eprintln!("round {}: {way:14} {seconds:9.3} s", round + 1);
                     runs.push(Run { way, round, seconds, part });
                 }
+                self.go_on()
             };
             let few = FEW.min(self.args.iterations);
             let scale = self.args.iterations as f64 / few as f64;
-            add("compute floor", Some(self.compute_floor()?), 1.0);
+            add("compute floor", Some(self.compute_floor()?), 1.0)?;
             let (plan, streamed) = self.streamed()?;
-            add("streamed", Some(streamed), 1.0);
-            add("disk floor", Some(self.disk_floor(&plan)?), 1.0);
-            add("blocked", Some(self.blocked(few)? * scale), 1.0 / scale);
+            add("streamed", Some(streamed), 1.0)?;
+            add("disk floor", Some(self.disk_floor(&plan)?), 1.0)?;
+            add("blocked", Some(self.blocked(few)? * scale), 1.0 / scale)?;
             let (plain, part) = self.plain()?;
-            add("plain loop", Some(plain / part), part);
+            add("plain loop", Some(plain / part), part)?;
             if let Some(python) = &numba {
                 self.forget();
                 let each = peers::numba(python, &self.folder, few)?;
-                add("numba", Some(each * self.args.iterations as f64), 1.0 / scale);
+                add("numba", Some(each * self.args.iterations as f64), 1.0 / scale)?;
             }
             if let Some(program) = &yardstick {
                 self.forget();
@@ -157,7 +192,7 @@ impl Race<'_> {
                     "yardstick",
                     Some(peers::yardstick(program, &self.folder, self.shape, self.args.iterations, depth)?),
                     1.0,
-                );
+                )?;
             }
         }
         Ok(runs)
@@ -174,8 +209,16 @@ impl Race<'_> {
     }
 
     fn sweep(&self) -> Sweep<Lk23> {
-        let memory = self.args.memory.saturating_sub(16 << 20);
-        Sweep::new(Lk23).iterations(self.args.iterations).memory(memory).runner(Runner::pool(self.threads))
+        Sweep::new(Lk23)
+            .iterations(self.args.iterations)
+            .memory(self.args.memory.saturating_sub(PROGRAM))
+            .runner(Runner::pool(self.threads))
+            .monitor(Arc::clone(&self.monitor))
+    }
+
+    /// Ends the race if it was cancelled.
+    fn go_on(&self) -> Result<()> {
+        if self.monitor.is_cancelled() { Err(WaveError::Cancelled { iteration: 0 }.into()) } else { Ok(()) }
     }
 
     fn streamed(&self) -> Result<(Plan, f64)> {

@@ -127,8 +127,10 @@ impl Bound {
             Err(WaveError::StreamMemory { depth, needed, .. }) => {
                 let iterations = if depth == 1 { "iteration" } else { "iterations" };
                 let (matrices, cols) = (arrays.all().count(), arrays.field.shape().cols);
+                // One iteration is the least; more were asked for.
+                let less = if depth > 1 { " (a smaller --depth takes less)" } else { "" };
                 let piece = format!(
-                    "the window of a pass of {depth} {iterations}, with rows of {cols} from {matrices} matrices, takes"
+                    "the window of a pass of {depth} {iterations}{less}, with rows of {cols} from {matrices} matrices, takes"
                 );
                 Err(self.too_small(own, piece, needed))
             }

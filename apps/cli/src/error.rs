@@ -92,15 +92,36 @@ pub(crate) enum Error {
         needed: Bytes,
     },
     /// Something is left of an earlier run, and nothing was said about it.
-    #[error(
-        "{} is left of {what}: give --resume to go on from there, or --force to discard it",
-        folder(output)
-    )]
+    #[error("{} is left of {what}: give {}--force to discard it", folder(output), if *resumable {
+        "--resume to go on from there, or "
+    } else {
+        ""
+    })]
     LeftOver {
         /// The output.
         output: PathBuf,
         /// What was found.
         what: String,
+        /// Whether this run could go on from there.
+        resumable: bool,
+    },
+    /// A failure in a later pass.
+    #[error("{why}; {left}")]
+    Kept {
+        /// What failed.
+        why: Box<syncline_wave::Error>,
+        /// What is left of the work.
+        left: String,
+    },
+    /// A complete output that is not that of the plain loop.
+    #[error("the output {} (left), complete already, differs from {with} (right) at {at}; it was left as it is", output.display())]
+    CompleteDiffers {
+        /// The output.
+        output: PathBuf,
+        /// What it was compared with.
+        with: &'static str,
+        /// Where, and the two values.
+        at: String,
     },
     /// What is left of an earlier run cannot be used.
     #[error("{why}; --force discards {} and begins anew", folder(output))]
@@ -156,8 +177,7 @@ fn folder(output: &Path) -> String {
 fn in_one_line(why: &DescribedError) -> String {
     match why {
         DescribedError::Text { place, message, .. } => {
-            let (line, column, text) = (place.line, place.column, place.text.trim());
-            format!("line {line}, column {column}: {message}, in: {text}")
+            format!("{place}: {message}, in: {}", place.nearby().text.trim())
         }
         other => other.to_string(),
     }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use syncline_store::{Block, Grid, Matrix, checksum};
+use syncline_store::{Block, Grid, Matrix, checksum, read_text};
 use syncline_wave::{
     Alignment, Described, Error as WaveError, Executor, GaussSeidel, Lanes, Lk23, Monitor, NinePoint, Order,
     Pending, Plan, PointKernel, Real, Reference, Report, Result as WaveResult, Runner, Sor, Sweep, Target,
@@ -111,8 +111,7 @@ impl Kernel {
 
     /// The kernel that a text describes.
     fn described(path: &Path) -> Result<Self> {
-        let failed = |source| Error::Io { what: format!("read {}", path.display()), source };
-        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let text = read_text(path, Described::LONGEST)?;
         let described =
             Described::parse(&text).map_err(|why| Error::Description { path: path.to_owned(), why })?;
         Ok(Self {

@@ -70,7 +70,7 @@ fn dispatch(args: Args) -> Result<String> {
         Command::Gen(args) => generate::generate(&args, &signals),
         Command::Run(args) => run::run(&args, &signals),
         Command::Convert(args) => convert::convert(&args, &signals),
-        Command::Bench(Bench::Wave(args)) => bench::wave(&args),
+        Command::Bench(Bench::Wave(args)) => bench::wave(&args, &signals),
     }
 }
 

@@ -57,17 +57,6 @@ struct Job<'a, T: Real> {
     monitor: Arc<Monitor>,
 }
 
-/// Where a run begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
-    /// At the input.
-    Input,
-    /// After so many iterations of an earlier run.
-    After(u64),
-    /// It is complete.
-    Complete,
-}
-
 impl<'a, T: Real> Job<'a, T> {
     fn open(
         args: &'a RunArgs,
@@ -90,33 +79,34 @@ impl<'a, T: Real> Job<'a, T> {
         }
     }
 
-    /// Looks at what an earlier run has left.
+    /// Looks at what an earlier run has left: iterations to go on from, 0 for none.
     ///
     /// # Errors
     /// [`Error::LeftOver`] when there is something and nothing was said about it.
-    fn start(&self) -> Result<Start> {
+    fn start(&self, executor: Executor) -> Result<u64> {
         let RunArgs { resume, force, .. } = *self.args;
         let output = self.output.path.clone();
-        let refuse = |what: String| Err(Error::LeftOver { output: output.clone(), what });
+        let resumable = executor == Executor::Streamed;
+        let refuse = |what: String| Err(Error::LeftOver { output: output.clone(), what, resumable });
         match Generations::leftover(&output)? {
             Leftover::Nothing => {
                 // Killed at its very beginning or end, a run leaves an empty folder, which this removes.
                 Generations::resume(&output, &Identity::default())?;
-                Ok(if resume && output.exists() { Start::Complete } else { Start::Input })
+                Ok(0)
             }
             Leftover::Busy => {
                 let lock = format!("{}.syncline/lock", output.display()).into();
                 Err(Error::Store(StoreError::Busy { path: lock }))
             }
-            _ if force => Ok(Start::Input),
-            Leftover::Empty if resume => Ok(Start::Input),
-            Leftover::Resumable(progress) if resume => Ok(Start::After(progress.iterations)),
-            Leftover::Complete(_) if resume => Ok(Start::Complete),
+            _ if force => Ok(0),
+            Leftover::Resumable(progress) if resume => Ok(progress.iterations),
+            Leftover::Empty | Leftover::Complete(_) if resume => Ok(0),
             Leftover::Damaged(why) => Err(Error::Useless { output, why: why.into() }),
             Leftover::Empty => refuse("a run that ended in its first pass".to_owned()),
             Leftover::Resumable(progress) => {
-                let (done, all) = (progress.iterations, self.args.iterations);
-                refuse(format!("a run that ended after {done} iterations of {all}"))
+                // Of how many, it may have been told otherwise than this run.
+                let done = progress.iterations;
+                refuse(format!("a run that ended after {done} iteration{}", if done == 1 { "" } else { "s" }))
             }
             Leftover::Complete(_) => refuse("a run that had only this folder still to remove".to_owned()),
             _ => refuse("something unknown".to_owned()),

@@ -115,8 +115,16 @@ pub(crate) const fn interior(shape: Shape) -> usize {
 
 impl Summary {
     /// Of a run that had nothing to do.
-    pub(crate) fn complete(asked: &Asked<'_>, layout: Layout) -> Self {
+    pub(crate) fn complete(
+        asked: &Asked<'_>,
+        layout: Layout,
+        iterations: u64,
+        verified: Option<&'static str>,
+    ) -> Self {
         Self {
+            iterations: Some(iterations),
+            verified: verified.map(|_| true),
+            verified_with: verified,
             kernel: asked.kernel.name.clone(),
             dtype: asked.element.name(),
             layout: layout.to_string(),
@@ -135,7 +143,6 @@ impl Summary {
         let seconds = measured.time.as_secs_f64();
         let summary = Self {
             order: Some(args.order),
-            iterations: Some(report.iterations),
             complete_already: false,
             resumed: args.resume.then_some(report.resumed),
             passes: Some(report.passes),
@@ -153,10 +160,8 @@ impl Summary {
             memory: Some(measured.bound.bytes()),
             residual: report.residuals.last().copied(),
             converged_at: report.converged.map(|iteration| iteration + 1),
-            verified: measured.verified.map(|_| true),
             tolerance: args.until,
-            verified_with: measured.verified,
-            ..Self::complete(asked, layout)
+            ..Self::complete(asked, layout, report.iterations, measured.verified)
         };
         match &report.plan {
             Plan::Blocked(plan) => summary.in_blocks(args, plan),

@@ -101,8 +101,8 @@ pub(crate) struct RunArgs {
     /// Go on with an interrupted run of several passes
     ///
     /// It goes on after the last pass that is complete in OUTPUT.syncline, if it is the same computation on
-    /// the same files; it begins if there is nothing to go on from. If the output is there and nothing is
-    /// left over, nothing is done. Memory, threads and depth may be others than before.
+    /// the same files; it begins if there is nothing to go on from. If the output is there and is known to be
+    /// of this very run (a mark on the file tells, where the file system has room for one), nothing is done. Memory, threads and depth may be others than before.
     #[arg(long)]
     pub(crate) resume: bool,
     /// Discard what an interrupted run has left in OUTPUT.syncline, and begin
@@ -149,11 +149,12 @@ sqrt and if. Steps on the way are lines of their own: between three quotes, the 
 Interrupted runs:
   A run of several passes keeps its last complete pass in the folder OUTPUT.syncline until the output has
   its name. After Ctrl-C, kill -9 or a power failure, the same command with --resume goes on from there;
-  with --force it begins anew. Every pass checks what it reads of the one before against checksums.
+  with --force it begins anew. Every pass checks what it reads of the one before against checksums, and
+  that the inputs were not written to meanwhile.
 
 Members of the --json object; null where it does not apply:
   kernel, dtype, order, executor, layout, rows, cols, iterations, output
-  complete_already        with --resume: the output was there, nothing was done, most members are null
+  complete_already        with --resume: the output of this run was there, nothing was done, most members null
   resumed                 with --resume: iterations that the earlier run had done
   passes, depth           streamed: passes of this run (in blocks, iterations); iterations of a pass, at most
   lanes, threads          vectors computed with; threads that computed

@@ -16,7 +16,7 @@ use crate::{output, system};
 
 impl<T: Real> Job<'_, T> {
     pub(super) fn run_blocked(self, signals: &Signals) -> Result<Summary> {
-        self.start()?;
+        self.start(Executor::Blocked)?;
         let shape = self.arrays.field.shape();
         let (path, npy) = (&self.output.path, self.output.npy);
         let new = NewFile::create(path, Matrix::<T>::file_bytes(npy, shape, self.layout)?)?;

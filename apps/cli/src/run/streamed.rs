@@ -6,7 +6,7 @@ use indicatif::ProgressBar;
 use syncline_store::{Error as StoreError, Generations, Leftover};
 use syncline_wave::{Error as WaveError, Executor, Leftovers, Pending, Real, Report, Target};
 
-use super::{Job, Meter, Start};
+use super::{Job, Meter};
 use crate::error::{Error, Result};
 use crate::progress::{BAR, Progress};
 use crate::summary::{Asked, Measured, Summary, interior};
@@ -16,22 +16,17 @@ use crate::watch::{self, Attended, Signals};
 
 impl<T: Real> Job<'_, T> {
     pub(super) fn run_streamed(self, signals: &Signals) -> Result<Summary> {
-        let start = self.start()?;
+        let before = self.start(Executor::Streamed)?;
         let shape = self.arrays.field.shape();
         let asked =
             Asked { args: self.args, kernel: self.kernel, element: T::TYPE, shape, output: &self.output };
         let order = self.args.order.into();
         let how = self.how(Executor::Streamed);
         let how = self.bound.for_streamed(&*self.runs, &how, &self.arrays)?;
-        if start == Start::Complete {
-            self.tidy(&how)?;
-            return Ok(Summary::complete(&asked, self.layout));
-        }
         let reserve = || Verification::reserve(&self.output.path, shape, order);
         let room = self.args.verify.then(reserve).transpose()?;
 
         let bar = watch::bar(BAR).with_prefix("streaming");
-        let before = if let Start::After(iterations) = start { iterations } else { 0 };
         let points = interior(shape) as f64 * self.args.iterations.saturating_sub(before) as f64;
         let mut progress = Progress::new(self.monitor.clone(), points, None);
         let (runs, arrays, target) = (self.runs.clone(), self.arrays.clone(), self.target());
@@ -40,11 +35,15 @@ impl<T: Real> Job<'_, T> {
         let ended = watch::attend(signals, &bar, |bar| progress.show(bar), || self.monitor.cancel(), sweep)?;
         let (time, disk) = meter.stop();
         let (pending, report) = self.swept(ended)?;
+        let complete = pending.is_complete();
         let peak_rss = system::peak_resident();
         let (pending, verified) = match room {
             None => (pending, None),
             Some(room) => self.verify(room, pending, &report, signals).map(|(p, with)| (p, Some(with)))?,
         };
+        if complete {
+            return Ok(Summary::complete(&asked, self.layout, report.iterations, verified));
+        }
         let sync = Instant::now();
         let bar = watch::bar("{spinner} bringing the output to disk, {elapsed}");
         let commit = move || Ok(pending.commit()?);
@@ -81,12 +80,6 @@ impl<T: Real> Job<'_, T> {
         ended.result.unwrap_or(Err(Error::Panic)).map_err(|error| self.explain(error))
     }
 
-    /// Removes the rest of a run that is complete but for that.
-    fn tidy(&self, how: &crate::kernels::How) -> Result<()> {
-        let tidied = self.runs.run_to(how, &self.arrays, &self.target());
-        tidied.map(drop).map_err(|error| self.explain(error.into()))
-    }
-
     /// Compares the result with the plain loop's. One that differs is discarded.
     fn verify(
         &self,
@@ -100,8 +93,12 @@ impl<T: Real> Job<'_, T> {
             Ok(with) => return Ok((pending, with)),
             Err(error) => error,
         };
+        let complete = pending.is_complete();
         drop(pending);
         match error {
+            Error::Differs { with, at } if complete => {
+                return Err(Error::CompleteDiffers { output: self.output.path.clone(), with, at });
+            }
             Error::Differs { .. } => Generations::discard(&self.output.path)?,
             Error::Interrupted { signal, .. } => return Err(self.interrupted(signal)),
             _ => {}
@@ -109,14 +106,21 @@ impl<T: Real> Job<'_, T> {
         Err(error)
     }
 
+    /// What is kept of the work, if anything is.
+    fn kept(&self) -> Option<String> {
+        let Ok(Leftover::Resumable(progress)) = Generations::leftover(&self.output.path) else {
+            return None;
+        };
+        let (done, all) = (progress.iterations, self.args.iterations);
+        Some(format!("{done} of {all} iterations are kept, --resume goes on from there"))
+    }
+
     /// An interruption, with what is left.
     fn interrupted(&self, signal: u8) -> Error {
+        if let Some(left) = self.kept() {
+            return Error::Interrupted { signal, left };
+        }
         match Generations::leftover(&self.output.path) {
-            Ok(Leftover::Resumable(progress)) => {
-                let (done, all) = (progress.iterations, self.args.iterations);
-                let left = format!("{done} of {all} iterations are kept, --resume goes on from there");
-                Error::Interrupted { signal, left }
-            }
             // It did not end in time: its folder stays.
             Ok(Leftover::Busy) => {
                 let left = "--resume goes on from its last complete pass".to_owned();
@@ -135,11 +139,18 @@ impl<T: Real> Job<'_, T> {
                 | StoreError::Manifest { .. }
                 | StoreError::Generation { .. }),
             )) => Error::Useless { output, why: why.into() },
+            Error::Wave(why @ WaveError::Store(StoreError::NoSpace { .. } | StoreError::File { .. }))
+                if let Some(left) = self.kept() =>
+            {
+                Error::Kept { why: Box::new(why), left }
+            }
             // The room for the comparison was taken first, and the result has too little for that.
             Error::Wave(WaveError::Store(why @ StoreError::NoSpace { .. })) if self.args.verify => {
                 Error::VerifyRoom(why)
             }
-            Error::Wave(WaveError::Leftovers { found, .. }) => Error::LeftOver { output, what: found },
+            Error::Wave(WaveError::Leftovers { found, .. }) => {
+                Error::LeftOver { output, what: found, resumable: true }
+            }
             other => other,
         }
     }

@@ -13,6 +13,9 @@ impl fmt::Display for Summary {
         let Self { kernel, dtype, rows, cols, .. } = self;
         write!(f, "{kernel:<13}{rows} x {cols} {dtype}")?;
         if self.complete_already {
+            if let Some(with) = self.verified_with {
+                write!(f, "\nverified     bit for bit against {with}")?;
+            }
             return write!(f, "\noutput       {}, complete already: nothing was done", self.output);
         }
         let count = self.threads.unwrap_or(1);

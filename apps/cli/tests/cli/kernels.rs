@@ -165,7 +165,7 @@ fn a_description_that_makes_no_sense() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     fill::<f64>(&path.join("data"), Shape::new(9, 9));
-    refused(path, "run none.toml data --iterations 1", &["cannot read none.toml"]);
+    refused(path, "run none.toml data --iterations 1", &["cannot open none.toml"]);
     fs::write(path.join("k.toml"), HEAT.replace("+ e + w", "+ ee + w")).unwrap();
     let line = "balance = (n + s + ee + w + f) / 4";
     refused(path, "run k.toml data --iterations 1", &["k.toml, line 6, column", "no `ee`", line]);

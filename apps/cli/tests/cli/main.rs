@@ -1,6 +1,7 @@
 //! The command as a user sees it: processes, files, exit codes, messages.
 
 mod bad_input;
+mod bench;
 mod common;
 mod data;
 mod executors;

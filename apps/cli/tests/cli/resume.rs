@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{command, contents, fails_with, json, lk23, names, ok, refused};
+use crate::common::{bits, command, contents, fails_with, json, lk23, names, npy, ok, refused};
 
 const LINE: &str = "run lk23 data --iterations 40000 --depth 2 --output o.npy";
 
@@ -41,7 +41,7 @@ fn leftovers_stop_a_run_that_says_nothing_about_them() {
     let folder = lk23(40, 40);
     let path = folder.path();
     killed(path, LINE);
-    let both = ["o.npy.syncline is left of a run that ended after ", " of 40000: ", "--resume", "--force"];
+    let both = ["o.npy.syncline is left of a run that ended after ", " iteration", "--resume", "--force"];
     refused(path, LINE, &both);
     refused(path, &format!("{LINE} --verify --json"), &both);
     // In blocks, and in one pass, too: nobody knows whether the other is still wanted.
@@ -49,7 +49,9 @@ fn leftovers_stop_a_run_that_says_nothing_about_them() {
         ["--iterations 2 --executor blocked", "--iterations 2 --order max-parallel", "--iterations 2"];
     for other in others {
         let line = format!("run lk23 data {other} --output o.npy");
-        refused(path, &line, &["o.npy.syncline is left of a run that ended after ", "--resume", "--force"]);
+        refused(path, &line, &["o.npy.syncline is left of a run that ended after ", "--force to discard it"]);
+        // Only where it would help.
+        assert_eq!(fails_with(1, path, &line).contains("--resume"), other == "--iterations 2", "{other}");
         let report = json(path, &format!("{line} --force --verify"));
         assert_eq!((&report["verified"], &report["resumed"]), (&Value::Bool(true), &Value::Null));
         assert!(!path.join("o.npy.syncline").exists(), "{other}");
@@ -106,8 +108,12 @@ fn nothing_to_resume_is_begun_and_what_is_complete_stays() {
     let text = ok(path, line);
     assert!(text.contains("o.npy, complete already: nothing was done"), "{text}");
     let report = json(path, &format!("{line} --verify"));
-    let expected =
-        [("complete_already", Value::Bool(true)), ("iterations", Value::Null), ("seconds", Value::Null)];
+    let expected = [
+        ("complete_already", Value::Bool(true)),
+        ("iterations", Value::from(6)),
+        ("verified", Value::Bool(true)),
+        ("seconds", Value::Null),
+    ];
     for (name, value) in expected {
         assert_eq!(report[name], value, "{name}");
     }
@@ -243,4 +249,35 @@ fn a_result_that_differs_gets_no_name_and_is_discarded() {
         return;
     }
     panic!("no run was caught during its verification");
+}
+
+#[test]
+fn only_the_result_of_the_same_run_is_complete() {
+    let folder = lk23(20, 30);
+    let path = folder.path();
+    let line = |options: &str| format!("run lk23 data --output o.npy --resume {options}");
+    let again = |options: &str, why: &str| {
+        let report = json(path, &line(options));
+        assert_eq!(
+            (&report["complete_already"], &report["resumed"]),
+            (&Value::Bool(false), &Value::from(0)),
+            "{why}"
+        );
+        npy(&path.join("o.npy"))
+    };
+    let two = again("--iterations 2", "nothing was there");
+    assert_eq!(json(path, &line("--iterations 2 --verify"))["complete_already"], true);
+    let three = again("--iterations 3", "the output has other iterations behind it");
+    assert!(bits(&three) != bits(&two));
+    assert!(bits(&again("--iterations 2", "and back")) == bits(&two));
+    ok(path, "run lk23 data --output o.npy --iterations 3 --executor blocked");
+    assert!(bits(&again("--iterations 2", "from blocks, which nobody resumes")) == bits(&two));
+    fs::write(path.join("o.npy"), "").unwrap();
+    assert!(bits(&again("--iterations 2", "an empty file")) == bits(&two));
+    let mut file = fs::OpenOptions::new().append(true).open(path.join("o.npy")).unwrap();
+    std::io::Write::write_all(&mut file, b"x").unwrap();
+    assert!(bits(&again("--iterations 2", "written to since")) == bits(&two));
+    let zr = fs::read(path.join("data/zr.npy")).unwrap();
+    fs::write(path.join("data/zr.npy"), zr).unwrap();
+    assert!(bits(&again("--iterations 2", "an input was written to")) == bits(&two));
 }

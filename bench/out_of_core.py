@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Out of core: the papers' case, and the papers' disk.
 
-  out_of_core.py case  --dir DIR   16384^2, 12 GiB, inside 2 GiB that the kernel enforces
-  out_of_core.py slow  --dir DIR   4096^2, 768 MiB, inside 128 MiB, with the disk at 64 MiB/s
+  out_of_core.py case     --dir DIR   16384^2, 12 GiB, inside 2 GiB that the kernel enforces: in blocks
+  out_of_core.py slow     --dir DIR   4096^2, 768 MiB, inside 128 MiB, with the disk at 64 MiB/s: in blocks
+  out_of_core.py streamed --dir DIR   the case, 20 iterations in one pass (and 200 with --iterations 200)
 
 Needs root, cgroup v1 (memory, blkio), and 50 GiB of disk for the case. Data are made in DIR if they are
-missing and stay there. Runs alternate; every run is appended to bench/results/ as a JSON line, and the
-medians are printed. Peers: `--peer NAME=COMMAND`, with {blocked}, {rows} and {iterations} filled in; its
-output must contain a number followed by " s/it".
+missing and stay there; results are removed. Runs alternate; every run is appended to bench/results/ as a
+JSON line, and the medians are printed. Peers: `--peer NAME=COMMAND`, with {blocked}, {rows} and {iterations}
+filled in; its output must contain a number followed by " s/it", or "wall SECONDSs".
 """
 import argparse
 import datetime
@@ -73,11 +74,14 @@ def limited(command, memory, rate, folder):
 
 
 def prepare(a, side, block):
-    """Row-major, blocked and framed data. Coefficients of the framed are those of the blocked."""
+    """Row-major, blocked and framed data, without a block only the first. Coefficients of the framed are those of
+    the blocked."""
     rows, blocked, framed = (os.path.join(a.dir, n) for n in ("rows", "blocked", "framed"))
     run = lambda *c: subprocess.run([a.syncline, *map(str, c)], check=True)
     if not os.path.exists(f"{rows}/zz.npy"):
         run("gen", "lk23", rows, "--rows", side, "--cols", side)
+    if block is None:
+        return {"rows": rows}
     if not os.path.exists(f"{blocked}/layout.json"):
         run("convert", rows, blocked, "--layout", "blocked", "--block", block, "--memory", "1G")
     if not os.path.exists(f"{framed}/layout.json"):
@@ -97,15 +101,18 @@ def sweep(a, folder, bound, *options):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=["case", "slow"], nargs="?", default="case")
+    p.add_argument("what", choices=["case", "slow", "streamed"], nargs="?", default="case")
     p.add_argument("--dir", default="bench-data")
     p.add_argument("--syncline", default="target/release/syncline")
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--iterations", type=int, default=2)
+    p.add_argument("--iterations", type=int, help="default: 2 in blocks, 20 streamed")
     p.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
     a = p.parse_args()
     a.dir, a.syncline = os.path.abspath(a.dir), os.path.abspath(a.syncline)
-    if a.what == "case":
+    a.iterations = a.iterations or (20 if a.what == "streamed" else 2)
+    if a.what == "streamed":
+        side, block, memory, bound, rate = 16384, None, 2 << 30, "1800M", 0
+    elif a.what == "case":
         side, block, memory, bound, rate = 16384, 2048, 2 << 30, "1800M", 0
     else:
         side, block, memory, bound, rate = 4096, 512, 128 << 20, "100M", 64 << 20
@@ -114,13 +121,16 @@ def main():
     data = prepare(a, side, block)
     ways = {}
     if a.what == "case":
-        ways["row-major"] = sweep(a, data["rows"], bound)
+        ways["row-major"] = sweep(a, data["rows"], bound, "--executor", "blocked")
         plain = os.path.join(a.dir, "plain_mapped")
         source = os.path.join(HERE, "peers", "plain_mapped.c")
         subprocess.run(["cc", "-O3", "-march=native", "-ffp-contract=off", "-o", plain, source], check=True)
         ways["plain mapped loop"] = [plain, data["rows"], str(side), str(a.iterations)]
-    ways["blocked"] = sweep(a, data["blocked"], bound)
-    ways["framed"] = sweep(a, data["framed"], bound)
+    if a.what == "streamed":
+        ways["streamed"] = sweep(a, data["rows"], bound, "--force", "--output", os.path.join(a.dir, "out.npy"))
+    else:
+        ways["blocked"] = sweep(a, data["blocked"], bound)
+        ways["framed"] = sweep(a, data["framed"], bound)
     if a.what == "slow":
         ways["framed, barrier"] = sweep(a, data["framed"], bound, "--order", "barrier")
         ways["blocked, barrier"] = sweep(a, data["blocked"], bound, "--order", "barrier")
@@ -142,7 +152,9 @@ def main():
                     each, peak = j["seconds"] / a.iterations, j["peak_rss"] >> 20
                     model = j["bytes_read"] / 2**30, j["bytes_written"] / 2**30
                 else:
-                    each, peak, model = float(re.search(r"([\d.]+) s/it", out)[1]), None, None
+                    found = re.search(r"([\d.]+) s/it", out)
+                    each = float(found[1]) if found else float(re.search(r"wall ([\d.]+)s", out)[1]) / a.iterations
+                    peak, model = None, None
                 run = {"way": name, "round": r, "seconds_per_iteration": each, "disk_read_mib": round(read),
                        "disk_written_mib": round(written), "peak_rss_mib": peak, "mapped_gib": model,
                        "command": [os.path.basename(c) if c.startswith("/") else c for c in command], "limit": memory, "rate": rate,
@@ -151,6 +163,8 @@ def main():
                 log.flush()
                 runs[name].append(run)
                 print(f"round {r}: {name:20} {each:7.2f} s/it", file=sys.stderr)
+    if a.what == "streamed":
+        os.remove(os.path.join(a.dir, "out.npy"))
     print(f"{side}^2, {a.iterations} iterations, limit {memory >> 20} MiB, medians of {a.rounds} alternating runs")
     for name, rs in runs.items():
         med = lambda key: statistics.median(x[key] for x in rs)

@@ -1,5 +1,6 @@
 //! A streamed run: into a target that a later run can go on from.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use indicatif::ProgressBar;
@@ -130,20 +131,26 @@ impl<T: Real> Job<'_, T> {
         }
     }
 
-    /// Says what can be done about leftovers that cannot be used.
+    /// Says what is kept, or what can be done.
     fn explain(&self, error: Error) -> Error {
         let output = self.output.path.clone();
+        match (error, self.kept()) {
+            (
+                Error::Wave(why @ WaveError::Store(StoreError::NoSpace { .. } | StoreError::File { .. })),
+                Some(left),
+            ) => Error::Kept { why: Box::new(why), left },
+            (error, _) => self.advise(error, output),
+        }
+    }
+
+    /// What can be done about an error that is no failure of a later pass.
+    fn advise(&self, error: Error, output: PathBuf) -> Error {
         match error {
             Error::Wave(WaveError::Store(
                 why @ (StoreError::OtherRun { .. }
                 | StoreError::Manifest { .. }
                 | StoreError::Generation { .. }),
             )) => Error::Useless { output, why: why.into() },
-            Error::Wave(why @ WaveError::Store(StoreError::NoSpace { .. } | StoreError::File { .. }))
-                if let Some(left) = self.kept() =>
-            {
-                Error::Kept { why: Box::new(why), left }
-            }
             // The room for the comparison was taken first, and the result has too little for that.
             Error::Wave(WaveError::Store(why @ StoreError::NoSpace { .. })) if self.args.verify => {
                 Error::VerifyRoom(why)

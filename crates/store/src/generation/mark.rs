@@ -41,7 +41,8 @@ impl Identity {
     /// to since.
     #[must_use]
     pub fn made(&self, path: &Path) -> Option<u64> {
-        let file = File::open(path).ok().filter(|_| path.is_file())?;
+        // To open a pipe would wait for its writer.
+        let file = path.is_file().then(|| File::open(path).ok()).flatten()?;
         let mut text = [0; LONGEST];
         let len = rustix::fs::fgetxattr(&file, NAME, &mut text).ok()?;
         let text = std::str::from_utf8(text.get(..len)?).ok()?;

@@ -114,7 +114,10 @@ pub(crate) enum Error {
         left: String,
     },
     /// A complete output that is not that of the plain loop.
-    #[error("the output {} (left), complete already, differs from {with} (right) at {at}; it was left as it is", output.display())]
+    #[error(
+        "the output {} (left), complete already, differs from {with} (right) at {at}; it was left as it is",
+        output.display()
+    )]
     CompleteDiffers {
         /// The output.
         output: PathBuf,

@@ -102,7 +102,8 @@ pub(crate) struct RunArgs {
     ///
     /// It goes on after the last pass that is complete in OUTPUT.syncline, if it is the same computation on
     /// the same files; it begins if there is nothing to go on from. If the output is there and is known to be
-    /// of this very run (a mark on the file tells, where the file system has room for one), nothing is done. Memory, threads and depth may be others than before.
+    /// of this very run (a mark on the file tells, where the file system has room for one), nothing is
+    /// done. Memory, threads and depth may be others than before.
     #[arg(long)]
     pub(crate) resume: bool,
     /// Discard what an interrupted run has left in OUTPUT.syncline, and begin

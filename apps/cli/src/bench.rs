@@ -13,6 +13,9 @@
 //! The ways alternate, round after round; printed are medians, and their ratios to the streamed sweep and to
 //! the greater floor. All run on the same files, out of the page cache as far as the kernel can be asked to
 //! forget (as root).
+//!
+//! The floors, streamed and the yardstick have their rounds first: a disk is busy for a while with the gigabytes
+//! that the others write through the page cache. For the same reason the floor is measured once before it counts.
 
 mod floor;
 mod peers;
@@ -71,7 +74,8 @@ pub(crate) struct BenchWaveArgs {
     pub(crate) no_numba: bool,
     /// A program, or C++ source of one, that is run as PROGRAM DATADIR STRIPS COLS ITERATIONS DEPTH
     ///
-    /// Its matrices have 8 * STRIPS + 2 rows; it makes them if DATADIR has none, and prints `wall SECONDSs`.
+    /// Its matrices have 8 * STRIPS + 2 rows; it makes them in its first run, which is not counted, and prints
+    /// `wall SECONDSs` in the others.
     #[arg(long, value_name = "FILE")]
     pub(crate) yardstick: Option<PathBuf>,
     /// Print one JSON object per run, one per line, and no table
@@ -161,38 +165,44 @@ impl Race {
         floor::make(&self.folder, &NAMES, self.shape)?;
         let numba = if self.args.no_numba { None } else { peers::environment(&self.args.dir)? };
         let yardstick =
-            self.args.yardstick.as_deref().map(|file| peers::program(file, &self.folder)).transpose()?;
+            |file: &PathBuf| peers::Yardstick::new(file, &self.folder, self.shape, self.args.iterations);
+        let yardstick = self.args.yardstick.as_ref().map(yardstick).transpose()?;
         let mut runs = Vec::new();
+        let mut add = |round: usize, way, seconds: f64, part: f64| {
+            eprintln!("round {}: {way:14} {seconds:9.3} s", round + 1);
+            runs.push(Run { way, round, seconds, part });
+            self.go_on()
+        };
+        // Not counted: the disk is still busy with what was made.
+        let plan = self.plan()?;
+        eprintln!("warming up: {:.3} s", self.disk_floor(&plan)?);
+        self.go_on()?;
         for round in 0..self.args.rounds {
-            let mut add = |way, seconds: Option<f64>, part: f64| {
-                if let Some(seconds) = seconds {
-                    eprintln!("round {}: {way:14} {seconds:9.3} s", round + 1);
-                    runs.push(Run { way, round, seconds, part });
-                }
-                self.go_on()
-            };
-            let few = FEW.min(self.args.iterations);
-            let scale = self.args.iterations as f64 / few as f64;
-            add("compute floor", Some(self.compute_floor()?), 1.0)?;
-            let (plan, streamed) = self.streamed()?;
-            add("streamed", Some(streamed), 1.0)?;
-            add("disk floor", Some(self.disk_floor(&plan)?), 1.0)?;
-            add("blocked", Some(self.blocked(few)? * scale), 1.0 / scale)?;
+            add(round, "compute floor", self.compute_floor()?, 1.0)?;
+            // Each comes as often after the other.
+            let floor_first = round % 2 == 0;
+            if floor_first {
+                add(round, "disk floor", self.disk_floor(&plan)?, 1.0)?;
+            }
+            add(round, "streamed", self.streamed()?, 1.0)?;
+            if !floor_first {
+                add(round, "disk floor", self.disk_floor(&plan)?, 1.0)?;
+            }
+            if let Some(yardstick) = &yardstick {
+                self.forget();
+                add(round, "yardstick", yardstick.seconds()?, 1.0)?;
+            }
+        }
+        let few = FEW.min(self.args.iterations);
+        let scale = self.args.iterations as f64 / few as f64;
+        for round in 0..self.args.rounds {
+            add(round, "blocked", self.blocked(few)? * scale, 1.0 / scale)?;
             let (plain, part) = self.plain()?;
-            add("plain loop", Some(plain / part), part)?;
+            add(round, "plain loop", plain / part, part)?;
             if let Some(python) = &numba {
                 self.forget();
                 let each = peers::numba(python, &self.folder, few)?;
-                add("numba", Some(each * self.args.iterations as f64), 1.0 / scale)?;
-            }
-            if let Some(program) = &yardstick {
-                self.forget();
-                let depth = self.args.iterations.min(20);
-                add(
-                    "yardstick",
-                    Some(peers::yardstick(program, &self.folder, self.shape, self.args.iterations, depth)?),
-                    1.0,
-                )?;
+                add(round, "numba", each * self.args.iterations as f64, 1.0 / scale)?;
             }
         }
         Ok(runs)
@@ -221,16 +231,23 @@ impl Race {
         if self.monitor.is_cancelled() { Err(WaveError::Cancelled { iteration: 0 }.into()) } else { Ok(()) }
     }
 
-    fn streamed(&self) -> Result<(Plan, f64)> {
+    /// What the streamed sweep will do.
+    fn plan(&self) -> Result<Plan> {
+        let field = self.matrix("za")?;
+        // The field stands for the result, which is row-major and on file as well.
+        Ok(self.sweep().executor(Executor::Streamed).plan(&field, &self.coefficients()?, &field)?)
+    }
+
+    fn streamed(&self) -> Result<f64> {
         self.forget();
         let (path, field) = (self.folder.join("out.npy"), self.matrix("za")?);
         let coefficients = self.coefficients()?;
         let start = Instant::now();
         let target = Target::npy(&path).leftovers(Leftovers::Discard);
-        let (pending, report) =
-            self.sweep().executor(Executor::Streamed).run_to(&field, &coefficients, &target)?;
+        let sweep = self.sweep().executor(Executor::Streamed);
+        let (pending, _) = sweep.run_to(&field, &coefficients, &target)?;
         pending.commit()?;
-        Ok((report.plan, start.elapsed().as_secs_f64()))
+        Ok(start.elapsed().as_secs_f64())
     }
 
     fn coefficients(&self) -> Result<[Arc<Matrix>; 5]> {

@@ -61,39 +61,44 @@ pub(crate) fn numba(python: &Path, folder: &Path, iterations: u64) -> Result<f64
     number.ok_or_else(|| failed("run numba", "it printed no time"))
 }
 
-/// The yardstick as a program: compiled into `folder` if it is source.
-pub(crate) fn program(file: &Path, folder: &Path) -> Result<PathBuf> {
-    if file.extension().is_none_or(|extension| extension != "cpp") {
-        return Ok(file.to_owned());
-    }
-    let program = folder.join("yardstick");
-    let flags = ["-O3", "-march=native", "-ffp-contract=off", "-pthread", "-o"];
-    run("compile the yardstick", Command::new("g++").args(flags).arg(&program).arg(file))?;
-    Ok(program)
+/// A program that runs the sweep on data of its own.
+pub(crate) struct Yardstick {
+    program: PathBuf,
+    arguments: [String; 5],
 }
 
-/// Seconds of the yardstick on data of its own.
-pub(crate) fn yardstick(
-    program: &Path,
-    folder: &Path,
-    shape: Shape,
-    iterations: u64,
-    depth: u64,
-) -> Result<f64> {
-    let data = folder.join("yardstick-data");
-    std::fs::create_dir_all(&data).map_err(|error| failed("make a directory for the yardstick", error))?;
-    let strips = ((shape.rows - 2) / 8).max(1).to_string();
-    let output = run(
-        "run the yardstick",
-        Command::new(program).arg(&data).args([
-            strips,
-            shape.cols.to_string(),
-            iterations.to_string(),
-            depth.to_string(),
-        ]),
-    )?;
-    let after = output.split("wall ").nth(1).and_then(|rest| rest.split('s').next());
-    after
-        .and_then(|text| text.trim().parse().ok())
-        .ok_or_else(|| failed("run the yardstick", "it printed no time"))
+impl Yardstick {
+    /// The program, compiled into `folder` if it is source, which has made its data there.
+    ///
+    /// It is run up to 20 iterations in a pass.
+    pub(crate) fn new(file: &Path, folder: &Path, shape: Shape, iterations: u64) -> Result<Self> {
+        let mut program = file.to_owned();
+        if file.extension().is_some_and(|extension| extension == "cpp") {
+            program = folder.join("yardstick");
+            let flags = ["-O3", "-march=native", "-ffp-contract=off", "-pthread", "-o"];
+            run("compile the yardstick", Command::new("g++").args(flags).arg(&program).arg(file))?;
+        }
+        let data = folder.join("yardstick-data");
+        std::fs::create_dir_all(&data)
+            .map_err(|error| failed("make a directory for the yardstick", error))?;
+        let numbers =
+            [((shape.rows - 2) / 8).max(1) as u64, shape.cols as u64, iterations, iterations.min(20)];
+        let [strips, cols, iterations, depth] = numbers.map(|n| n.to_string());
+        let arguments = [data.to_string_lossy().into_owned(), strips, cols, iterations, depth];
+        let yardstick = Self { program, arguments };
+        yardstick.output()?;
+        Ok(yardstick)
+    }
+
+    fn output(&self) -> Result<String> {
+        run("run the yardstick", Command::new(&self.program).args(&self.arguments))
+    }
+
+    /// Seconds of a run.
+    pub(crate) fn seconds(&self) -> Result<f64> {
+        let output = self.output()?;
+        let after = output.split("wall ").nth(1).and_then(|rest| rest.split('s').next());
+        let seconds = after.and_then(|text| text.trim().parse().ok());
+        seconds.ok_or_else(|| failed("run the yardstick", "it printed no time"))
+    }
 }

@@ -112,7 +112,7 @@ pub struct Described {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    name: String,
+    name: Spanned<String>,
     field: Spanned<String>,
     #[serde(default)]
     coefficients: Vec<Spanned<String>>,
@@ -177,6 +177,10 @@ impl Described {
             let range = error.span().unwrap_or(0..0);
             Fault::new(range, error.message().trim_end().to_owned())
         })?;
+        let name = file.name.get_ref();
+        if name.trim().is_empty() || name.contains(char::is_control) {
+            return Err(Fault::new(file.name.span(), "a name is one line of text".to_owned()));
+        }
         if let Some(thickness) = &file.thickness
             && *thickness.get_ref() != 1
         {
@@ -192,7 +196,7 @@ impl Described {
         Ok(Described {
             field: field.clone(),
             coefficients: file.coefficients.iter().map(|name| name.get_ref().clone()).collect(),
-            name: file.name,
+            name: file.name.into_inner(),
             code,
         })
     }

@@ -69,11 +69,16 @@ pub(crate) struct Geometry {
     pub(crate) skew: usize,
     /// Vectors of a record: the field and its coefficients.
     pub(crate) arrays: usize,
-    /// Strips of the ring.
+    /// Strips of the ring. See [`with_slots`](Self::with_slots).
     pub(crate) slots: usize,
 }
 
 impl Geometry {
+    /// The same with a ring for so many strips, or for all that there are.
+    pub(crate) fn with_slots(self, slots: usize) -> Self {
+        Geometry { slots: slots.min(self.last_strip() as usize + 2), ..self }
+    }
+
     /// Columns between two iterations in one strip.
     pub(crate) const fn lag(&self) -> usize {
         self.skew + 1
@@ -102,7 +107,7 @@ impl Geometry {
 
     /// The last strip with a row of the matrix.
     pub(crate) const fn last_strip(&self) -> isize {
-        ((self.shape.rows - 2) / self.width) as isize
+        (self.shape.rows.saturating_sub(2) / self.width) as isize
     }
 
     /// The row of the first value of a strip.

@@ -44,8 +44,12 @@ pub struct TextPlace {
     pub column: usize,
     /// Characters of this line that are meant, at least 1.
     pub length: usize,
-    /// The line itself.
+    /// The line itself. Control characters, which a terminal would obey, are replaced.
     pub text: String,
+}
+
+fn is_hostile(c: char) -> bool {
+    c.is_control() && c != '\t'
 }
 
 impl TextPlace {
@@ -61,7 +65,7 @@ impl TextPlace {
             line: text[..start].matches('\n').count() + 1,
             column: text[first..start].chars().count() + 1,
             length: text[start..end.min(last)].chars().count().max(1),
-            text: text[first..last].trim_end_matches('\r').to_owned(),
+            text: text[first..last].trim_end_matches('\r').replace(is_hostile, "\u{FFFD}"),
         }
     }
 

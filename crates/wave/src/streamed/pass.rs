@@ -1,10 +1,13 @@
 //! One pass, as an overlay: see the table at the top of [`streamed`](super).
 
+#[cfg(test)]
+mod counters;
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use syncline_overlay::{Initial, Location, Overlay, Runner, Step, Stop};
+use syncline_overlay::{Initial, Location, Overlay, ReadyOrder, Runner, Step, Stop};
 use syncline_store::{IoQueue, Method, Shape};
 
 use super::data::{FileSink, Outgoing, Panel, Sink, Source};
@@ -76,13 +79,6 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
         monitor: &'a Monitor,
         sources: &[Source<'_, E>],
     ) -> Result<Self> {
-        let geometry = crate::strip::Geometry {
-            shape,
-            width: plan.lanes.width(E::BYTES),
-            skew: if U::CORNERS { 2 } else { 1 },
-            arrays: sources.len(),
-            slots: Chain::slots(plan.lanes.width(E::BYTES), plan.depth as usize, plan.band, plan.panels),
-        };
         let panels = (0..plan.panels)
             .map(|_| Panel::new(sources, plan.rows + 1, shape.cols))
             .collect::<Result<_>>()?;
@@ -94,7 +90,7 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
             monitor,
             norm,
             before: 0,
-            ring: Ring::new(geometry)?,
+            ring: Ring::new(plan.geometry)?,
             panels,
             spent: Spent::default(),
         })
@@ -205,7 +201,9 @@ impl<E: Real, U: Update> Run<'_, E, U> {
         let rounds = self.chain.bands().div_ceil(self.slots) as u64;
         let workers = self.stream.threads + if on_file { 2 * self.slots } else { 0 };
         let mut checked = self.overlay(places).check(Initial::Program)?;
-        checked.run(Runner::pool(workers), Stop::after(rounds))?;
+        // The newest first: a thread stays with its band, whose columns are in its cache.
+        let runner = Runner::Pool { workers, order: ReadyOrder::DepthFirst };
+        checked.run(runner, Stop::after(rounds))?;
         Ok(())
     }
 

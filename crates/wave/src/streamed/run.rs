@@ -114,6 +114,7 @@ fn plan_for<E: Real, U: Update>(
         lanes: settings.lanes,
         corners: U::CORNERS,
         iterations,
+        converges: settings.tolerance.is_some(),
         depth: settings.depth,
         threads: settings.processors() as usize,
         memory: settings.memory,

@@ -316,13 +316,22 @@ unsafe fn levels<L: Vector, U: Update>(
     ends: &Ends,
     mut norms: Option<&mut [f64]>,
 ) {
-    let lag = job.chain.geometry.lag() as isize;
-    let mut level = 0;
-    while level < job.chain.levels {
+    let g = &job.chain.geometry;
+    let (lag, step, most) = (g.lag() as isize, g.step(), FUSED as isize - 1);
+    let (band, last, top) = (job.chain.band as isize, g.last_strip(), job.chain.top(job.band));
+    // Of a deep chain over few rows, most iterations find none of their strips in this band.
+    let mut level = (top - most - last).max(0) as usize / FUSED * FUSED;
+    while level < job.chain.levels.min((top + band).max(0) as usize) {
         let fuse = if norms.is_none() && job.chain.levels - level >= FUSED { FUSED } else { 1 };
         let behind = lag * level as isize;
+        let (first, end) = (step * (top - level as isize - most), step * (top - level as isize + band));
+        if ends.to - behind <= first || ends.from - behind - lag * most >= end + g.positions() as isize {
+            // Nor any of their columns.
+            level += fuse;
+            continue;
+        }
         for group in (0..job.chain.band).step_by(TOGETHER) {
-            let top = job.chain.top(job.band) - level as isize + group as isize;
+            let top = top - level as isize + group as isize;
             let extent = Extent { top, from: ends.from - behind, to: ends.to - behind };
             let mut change = L::splat(0.0);
             // SAFETY: the caller's conditions.

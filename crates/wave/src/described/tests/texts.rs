@@ -166,6 +166,23 @@ fn of_long_lines_only_what_is_near_is_shown() {
 }
 
 #[test]
+fn a_name_is_one_line() {
+    for name in [r#""a\nb""#, "'''\na\nb'''", "''", "' '", r#""\u001b[2J""#] {
+        let text = format!("name = {name}\nfield = 'u'\nupdate = 'u = n'");
+        let error = Described::parse(&text).unwrap_err().to_string();
+        assert!(error.starts_with("line 1, column 8: a name is one line of text"), "{error}");
+    }
+    let kept = Described::parse("name = 'Größe, 2. Fassung'\nfield = 'u'\nupdate = 'u = n'").unwrap();
+    assert_eq!(kept.name(), "Größe, 2. Fassung");
+}
+
+#[test]
+fn what_a_terminal_would_obey_is_not_shown() {
+    let error = Described::parse("name = 'x'\nfield = 'u\u{1b}[2J\u{7}'").unwrap_err().to_string();
+    assert!(!error.contains(['\u{1b}', '\u{7}']), "{error:?}");
+}
+
+#[test]
 fn a_neighbour_is_two_numbers() {
     for offset in ["[]", "[-1]", "[0, 1, 7]", "[0, 1, 7, 9]"] {
         let error =

@@ -1,0 +1,193 @@
+//! A pass without locks: the plain reference for its order, and what it is raced against.
+//!
+//! # Contract
+//! [`pass`] does what [`Stream::pass`] does with data in memory: the same pieces of the same bands. But all order
+//! is in one counter per band, of pieces done, as one would write it by hand for this one pipeline:
+//!
+//! ```text
+//! band p, piece c, waits for      counter[p - 1] >= c + 2 (or all pieces)
+//! band p, before its first piece  counter[p - slots] = all pieces
+//! ```
+//! A thread takes the next band that nobody has and goes through it from left to right; it spins, then yields.
+//!
+//! # Costs
+//! Per piece: a store, and a load of the neighbour's counter, which is a transfer of a cache line when both bands
+//! are under way.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use syncline_store::Shape;
+
+use super::super::data::{Outgoing, Sink, Source, all_rows};
+use super::super::plan::{Question, StreamPlan};
+use super::{Run, Stream};
+use crate::kernel::{Typed, Update};
+use crate::lanes::{Lanes, Real};
+use crate::strip::pack::Rows;
+use crate::strip::tests::numbers;
+use crate::window::Windows;
+use crate::{Lk23, Monitor};
+
+/// Updates the field `levels` times on the way from the first source to `rows`.
+fn pass<E: Real, U: Update>(
+    stream: &mut Stream<'_, E, U>,
+    levels: u64,
+    sources: &[Source<'_, E>],
+    rows: Rows<E>,
+) {
+    let panels = std::mem::take(&mut stream.panels);
+    let outgoing = || Outgoing::new(&Sink::Memory(rows), 0, rows.right).expect("no buffer to allocate");
+    let outs: Vec<_> = panels.iter().map(|_| Mutex::new(outgoing())).collect();
+    let (chain, mut norms) = (stream.chain(levels), Vec::new());
+    let run = Run {
+        stream,
+        sources,
+        expected: None,
+        pieces: stream.pieces(&chain),
+        slots: panels.len(),
+        processors: Windows::new(u64::MAX),
+        scratch: Mutex::default(),
+        norms: Mutex::new(&mut norms),
+        chain,
+    };
+    let (bands, pieces, slots) = (run.chain.bands(), run.pieces, run.slots);
+    let done: Vec<_> = (0..bands).map(|_| AtomicUsize::new(0)).collect();
+    // Acquire: pairs with the Release below, and brings the values of those pieces.
+    let wait = |band: usize, pieces: usize| {
+        let mut spins = 0;
+        while done[band].load(Acquire) < pieces {
+            spins += 1;
+            if spins < 100 { std::hint::spin_loop() } else { thread::yield_now() }
+        }
+    };
+    // Relaxed: who takes a band does not matter.
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(band) = Some(next.fetch_add(1, Relaxed)).filter(|&band| band < bands) {
+            if band >= slots {
+                wait(band - slots, pieces);
+            }
+            let mut out = outs[band % slots].lock().unwrap_or_else(PoisonError::into_inner);
+            for piece in 0..pieces {
+                if band > 0 {
+                    wait(band - 1, (piece + 2).min(pieces));
+                }
+                run.wave(&mut out, &panels[band % slots], band, piece).expect("a piece in memory");
+                // Release: pairs with the Acquire of `wait`.
+                done[band].store(piece + 1, Release);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        (0..stream.threads).for_each(|_| {
+            scope.spawn(work);
+        });
+    });
+    drop(run);
+    stream.panels = panels;
+}
+
+/// A sweep of one pass in memory.
+struct Case {
+    shape: Shape,
+    plan: StreamPlan,
+    levels: u64,
+    threads: usize,
+    arrays: Vec<Vec<f64>>,
+}
+
+impl Case {
+    fn new(shape: Shape, levels: u64, threads: usize) -> Self {
+        let question = Question {
+            shape,
+            value: 8,
+            arrays: 6,
+            on_file: 0,
+            result_on_file: false,
+            lanes: Lanes::best(),
+            corners: false,
+            iterations: levels,
+            converges: false,
+            depth: Some(levels),
+            threads,
+            memory: u64::MAX,
+            cache: 1 << 20,
+            disk: None,
+        };
+        let plan = question.answer().expect("enough memory");
+        let scale = |n: u64| if n == 0 { 1.0 } else { 0.25 };
+        let arrays = (0..6).map(|n| numbers(n, shape.elements(), scale(n))).collect();
+        Case { shape, plan, levels, threads, arrays }
+    }
+
+    /// Writes the field at the end to `result`; returns the seconds of the pass.
+    fn run(&self, by_counters: bool, result: &mut [f64]) -> f64 {
+        let Shape { rows, cols } = self.shape;
+        let all = |values: &[f64]| all_rows(values.as_ptr().cast_mut(), rows, cols);
+        let sources: Vec<_> = self.arrays.iter().map(|a| Source::Memory(all(a))).collect();
+        let place = all_rows(result.as_mut_ptr(), rows, cols);
+        let (monitor, how) = (Monitor::default(), (self.threads, false));
+        let mut stream = Stream::new(&Typed(&Lk23), self.plan, self.shape, how, &monitor, &sources)
+            .expect("memory for the ring");
+        let begin = Instant::now();
+        if by_counters {
+            pass(&mut stream, self.levels, &sources, place);
+        } else {
+            stream.pass(self.levels, &sources, Sink::Memory(place), None).expect("a pass in memory");
+        }
+        begin.elapsed().as_secs_f64()
+    }
+}
+
+#[test]
+fn locks_and_counters_give_the_same_bits() {
+    let sides = if cfg!(miri) { 3..8 } else { 3..40 };
+    for (case, side) in sides.enumerate() {
+        let shape = Shape::new(side * (1 + case % 7), side * (1 + case % 11));
+        let (levels, threads) = (1 + case as u64 % 13, 1 + case % 4);
+        let case = Case::new(shape, levels, threads);
+        let mut results = [vec![0.0; shape.elements()], vec![0.0; shape.elements()]];
+        let [locks, counters] = &mut results;
+        case.run(false, locks);
+        case.run(true, counters);
+        let same = locks.iter().zip(counters).all(|(a, b)| a.to_bits() == b.to_bits());
+        assert!(same, "{shape}, {levels} levels, {threads} threads");
+    }
+}
+
+/// `cargo test --release -p syncline-wave --lib -- --ignored --nocapture locks_against_counters`
+#[test]
+#[ignore = "a measurement: it takes a minute and 800 MiB"]
+fn locks_against_counters() {
+    let (shape, levels) = (Shape::new(4096, 4096), 20);
+    let mut result = vec![0.0; shape.elements()];
+    for threads in [1, 2] {
+        let case = Case::new(shape, levels, threads);
+        let mut times = [Vec::new(), Vec::new()];
+        for round in 0..22 {
+            for way in [round % 2, 1 - round % 2] {
+                times[way].push(case.run(way == 1, &mut result));
+            }
+        }
+        let nanoseconds = 1e9 / ((shape.elements() as u64 * levels) as f64);
+        let [locks, counters] = times.map(|mut times| {
+            // The first round touches the memory.
+            times.remove(0);
+            times.sort_by(f64::total_cmp);
+            (times[0] * nanoseconds, times[times.len() / 2] * nanoseconds)
+        });
+        println!(
+            "{threads} threads: locks {:.3} ns per element (least {:.3}), counters {:.3} ({:.3}): {:.3} ({:.3})",
+            locks.1,
+            locks.0,
+            counters.1,
+            counters.0,
+            locks.1 / counters.1,
+            locks.0 / counters.0
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! What the depth is for cases of which the best is known.
+
+use super::*;
+
+fn question(rows: usize, cols: usize, iterations: u64) -> Question {
+    Question {
+        shape: Shape::new(rows, cols),
+        value: 8,
+        arrays: 6,
+        on_file: 6,
+        result_on_file: true,
+        lanes: Lanes::Scalar,
+        corners: false,
+        iterations,
+        converges: false,
+        depth: None,
+        threads: 2,
+        memory: 8 << 30,
+        cache: 1 << 20,
+        disk: Some(1.5e9),
+    }
+}
+
+#[test]
+fn twenty_iterations_of_the_papers_case_are_one_pass() {
+    let plan = question(16384, 16384, 20).answer().unwrap();
+    assert_eq!((plan.passes, plan.depth), (1, 20));
+}
+
+#[test]
+fn a_slow_disk_is_read_as_seldom_as_the_memory_allows() {
+    let slow = Question { disk: Some(64e6), memory: 400 << 20, ..question(16384, 16384, 10_000) };
+    let plan = slow.answer().unwrap();
+    let deepest = slow.deepest(plan.band, plan.panels, 10_000);
+    assert!(plan.passes <= 10_000_u64.div_ceil(deepest) && plan.memory <= slow.memory, "{plan:?}, {deepest}");
+}
+
+#[test]
+fn passes_are_short_if_each_may_be_the_last() {
+    for iterations in [1000, 1 << 32, u64::MAX] {
+        for (rows, cols) in [(20, 30), (1500, 600), (3, 100_000), (100_000, 3)] {
+            let question = Question { converges: true, ..question(rows, cols, iterations) };
+            let plan = question.answer().unwrap();
+            assert!(plan.depth < 3000 && plan.memory < 1 << 30, "{rows} x {cols}: {plan:?}");
+        }
+    }
+}
+
+#[test]
+fn more_iterations_never_need_more_than_twice_the_time_of_the_best_passes() {
+    for iterations in [1, 7, 40, 200, 3000, 100_000, 1 << 40] {
+        for (rows, cols) in [(3, 3), (20, 30), (1500, 600), (8192, 8192)] {
+            let question = question(rows, cols, iterations);
+            let plan = question.answer().unwrap();
+            assert!(plan.passes * plan.depth >= iterations && (plan.passes - 1) * plan.depth < iterations);
+            let time = |passes: u64| question.pass_ns(iterations.div_ceil(passes), plan.band) * passes as f64;
+            let best = (0..41).map(|n| time(1_u64 << n)).fold(f64::INFINITY, f64::min);
+            assert!(time(plan.passes) <= 2.0 * best, "{rows} x {cols}, {iterations}: {plan:?}");
+        }
+    }
+}
+
+#[test]
+fn without_memory_for_one_iteration_it_is_an_error_that_tells_how_much_is_needed() {
+    let of = |memory| Question { memory, ..question(1000, 1000, 5) }.answer();
+    let Err(Error::StreamMemory { needed, .. }) = of(1000) else {
+        panic!("1000 bytes are enough?");
+    };
+    assert!(of(needed).is_ok() && of(needed - 1).is_err());
+}

@@ -61,7 +61,7 @@ pub(crate) struct BenchWaveArgs {
     #[arg(long, value_name = "SIZE", value_parser = enough_memory, default_value = "256M")]
     pub(crate) memory: u64,
     /// How many threads compute [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
     /// Where the data are made: a directory, which must exist, on the disk to measure
     #[arg(long, value_name = "DIR", default_value = ".")]

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGBUS, SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::error::{Error, Result};
 
@@ -40,6 +40,7 @@ impl Signals {
             signal_hook::flag::register_usize(signal, Arc::clone(&caught), signal as usize)
                 .map_err(|source| Error::Io { what: "catch signals".to_owned(), source })?;
         }
+        catch_faults()?;
         Ok(Self(caught))
     }
 
@@ -58,6 +59,23 @@ impl Signals {
         // Relaxed: as above.
         Some(self.0.swap(0, Ordering::Relaxed) as u8).filter(|&signal| signal > 0)
     }
+}
+
+/// Makes errors of the signals by which the kernel tells of files: a write beyond the limit on a file's size fails
+/// then, and what was mapped of a file that was cut short, or whose disk fails, ends the program with a line.
+fn catch_faults() -> Result<()> {
+    const LINE: &[u8] =
+        b"error: a file that is in use was cut short, or its disk has failed: nothing was written\n";
+    let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;
+    let end = || {
+        let _ = rustix::io::write(rustix::stdio::stderr(), LINE);
+        signal_hook::low_level::exit(1);
+    };
+    // SAFETY: the handler writes and exits, as a handler may at any point of a program: neither allocates, takes a
+    // lock or panics.
+    unsafe { signal_hook::low_level::register(SIGBUS, end) }.map_err(failed)?;
+    Ok(())
 }
 
 /// A bar on standard error, or nothing where that is no terminal.

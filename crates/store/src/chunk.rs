@@ -11,11 +11,11 @@
 //!
 //! Source: the chunks of parXXL (J. Gustedt, S. Vialle, A. De Vivo, PARA 2006), as used by the papers.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,6 +40,11 @@ fn read_ahead(file: &File) -> usize {
         .find_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok())
         // Half, as a piece that does not begin on a page takes one page more.
         .map_or(USUAL, |kib| (kib << 9).clamp(USUAL, 4 << 20))
+}
+
+/// When a file was last written, in nanoseconds since 1970.
+pub(crate) fn modified(found: &Metadata) -> i128 {
+    i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec())
 }
 
 /// The version of the kernel: major and minor number.
@@ -184,6 +189,19 @@ impl Chunk {
             Backing::File(file) => Some(file),
             Backing::Memory(_) => None,
         }
+    }
+
+    /// The length of the file now and when it was last written, in nanoseconds since 1970; `None` in memory. If
+    /// it is another than it was, the file was changed meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn version(&self) -> Result<Option<(u64, i128)>> {
+        let Some(file) = self.file() else { return Ok(None) };
+        let found = file.metadata();
+        let found =
+            found.map_err(|source| Error::File { action: "look at", path: self.name().into(), source })?;
+        Ok(Some((found.len(), modified(&found))))
     }
 
     /// Whether the bytes may be written.

@@ -67,6 +67,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::newfile::keep_mode;
 use crate::{Error, Result};
 
 mod disk;
@@ -291,6 +292,11 @@ impl Generations {
         let next = Some(generation) == self.committed().checked_add(1);
         if next && self.writing.is_none() {
             let slot = disk::create(&path)?;
+            keep_mode(&slot, &self.place.output).map_err(|source| Error::File {
+                action: "create",
+                path: path.clone(),
+                source,
+            })?;
             disk::allocate(&slot, &path, self.manifest.bytes, &self.manifest.header)?;
             disk::sync_folder(&self.place.folder)?;
             self.writing = Some(slot);

@@ -11,9 +11,9 @@
 //! lacks O_TMPFILE the file has that name from the start, and only a kill can leave it behind.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,7 +47,8 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Makes a file of `bytes` zero bytes that will be called `target`, with its room on disk set aside.
+    /// Makes a file of `bytes` zero bytes that will be called `target`, with its room on disk set aside. Who may
+    /// read and write a file that has the name already may do so with the new one.
     ///
     /// # Errors
     /// [`Error::NoSpace`] when the file system has less free than `bytes`; [`Error::File`] when the folder is
@@ -64,6 +65,7 @@ impl NewFile {
             return Err(no_space(free));
         }
         let (file, part) = open(folder, target).map_err(|source| failed("create", source))?;
+        keep_mode(&file, target).map_err(|source| failed("create", source))?;
         let new = Self { file, bytes, target: target.to_owned(), part };
         match new.allocate() {
             Ok(()) => Ok(new),
@@ -141,6 +143,14 @@ impl Drop for NewFile {
             // Nothing can be done about a failure here, and nothing depends on success.
             let _ = std::fs::remove_file(part);
         }
+    }
+}
+
+/// Lets those use a new file who may use the one whose place it is to take, if there is one.
+pub(crate) fn keep_mode(file: &File, target: &Path) -> io::Result<()> {
+    match target.metadata() {
+        Ok(old) if old.is_file() => file.set_permissions(Permissions::from_mode(old.mode() & 0o777)),
+        _ => Ok(()),
     }
 }
 
@@ -240,6 +250,18 @@ mod tests {
             assert_eq!(std::fs::read(&target).unwrap(), b"new");
             assert_eq!(names(folder.path()), ["out"]);
         }
+    }
+
+    #[test]
+    fn what_was_private_stays_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("out");
+        std::fs::write(&target, b"old").unwrap();
+        std::fs::set_permissions(&target, Permissions::from_mode(0o600)).unwrap();
+        let new = NewFile::create(&target, 1).unwrap();
+        assert_eq!(new.file().metadata().unwrap().mode() & 0o777, 0o600);
+        new.commit().unwrap();
+        assert_eq!(target.metadata().unwrap().mode() & 0o777, 0o600);
     }
 
     #[test]

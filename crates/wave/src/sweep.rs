@@ -221,13 +221,25 @@ impl Settings {
         &self,
         kernel: &U,
         arrays: &Arrays<'_, E>,
-        mut result: Matrix<E>,
+        result: Matrix<E>,
     ) -> Result<(Matrix<E>, Report)> {
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
         arrays.check_shapes(Some(&result))?;
-        if streamed::streamable(self, arrays, Some(&result)) {
-            return streamed::into_matrix(self, kernel, arrays, result);
-        }
+        let versions = arrays.versions()?;
+        let done = match streamed::streamable(self, arrays, Some(&result)) {
+            true => streamed::into_matrix(self, kernel, arrays, result)?,
+            false => self.run_in_blocks(kernel, arrays, result)?,
+        };
+        arrays.check_versions(&versions)?;
+        Ok(done)
+    }
+
+    fn run_in_blocks<E: Real, U: Update>(
+        &self,
+        kernel: &U,
+        arrays: &Arrays<'_, E>,
+        mut result: Matrix<E>,
+    ) -> Result<(Matrix<E>, Report)> {
         let plan = self.block_plan::<E, U>(arrays, &result)?;
         if self.iterations > 0 {
             return blocked::run(self, kernel, plan, arrays, result);

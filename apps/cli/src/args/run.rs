@@ -67,7 +67,7 @@ pub(crate) struct RunArgs {
     ///
     /// Out of core, further ones wait for the disk. With the runner `threads` there is one per block,
     /// whatever is given here.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
     /// How to go over the data
     #[arg(long, value_enum, default_value_t = ExecutorKind::Auto)]
@@ -101,7 +101,7 @@ pub(crate) struct RunArgs {
     /// Go on with an interrupted run of several passes
     ///
     /// It goes on after the last pass that is complete in OUTPUT.syncline, if it is the same computation on
-    /// the same files; it begins if there is nothing to go on from. If the output is there and is known to be
+    /// the same files (of the same lengths and times); it begins if there is nothing to go on from. If the output is there and is known to be
     /// of this very run (a mark on the file tells, where the file system has room for one), nothing is
     /// done. Memory, threads and depth may be others than before.
     #[arg(long)]
@@ -144,8 +144,11 @@ A description is a TOML text; all operations are done as written, in the type of
   update = \"t = if(given == 0, t + omega*((n + s + e + w + source) / 4 - t), t)\"
   [constants]
   omega = 1.8
-Neighbours are n, w, nw, ne (new already) and e, s, se, sw (still old). Beside + - * / there are min, max, abs,
-sqrt and if. Steps on the way are lines of their own: between three quotes, the field's last.
+Neighbours are n, w, nw, ne (new already) and e, s, se, sw (still old), or those of a table:
+  [neighbours]
+  up = [-1, 0]
+Beside + - * / there are min, max, abs, sqrt and if. min and max give their second argument if either is not a
+number. Steps on the way are lines of their own, between three quotes, the field's last.
 
 Interrupted runs:
   A run of several passes keeps its last complete pass in the folder OUTPUT.syncline until the output has

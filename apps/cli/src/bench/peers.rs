@@ -72,7 +72,9 @@ impl Yardstick {
     ///
     /// It is run up to 20 iterations in a pass.
     pub(crate) fn new(file: &Path, folder: &Path, shape: Shape, iterations: u64) -> Result<Self> {
-        let mut program = file.to_owned();
+        // A name without a slash would be looked for elsewhere.
+        let named = |error| failed(&format!("run the yardstick {}", file.display()), error);
+        let mut program = file.canonicalize().map_err(named)?;
         if file.extension().is_some_and(|extension| extension == "cpp") {
             program = folder.join("yardstick");
             let flags = ["-O3", "-march=native", "-ffp-contract=off", "-pthread", "-o"];

@@ -124,7 +124,7 @@ impl<T: Real> Job<'_, T> {
         match Generations::leftover(&self.output.path) {
             // It did not end in time: its folder stays.
             Ok(Leftover::Busy) => {
-                let left = "--resume goes on from its last complete pass".to_owned();
+                let left = "--resume goes on from its last complete pass, if there is one".to_owned();
                 Error::Interrupted { signal, left }
             }
             _ => Error::interrupted(signal),

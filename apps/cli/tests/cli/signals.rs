@@ -1,14 +1,15 @@
 //! Interrupted and killed: the input stays, and nothing stands under the output's name.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{command, contents, lk23_on_disk};
+use crate::common::{command, contents, lk23_on_disk, names};
 
 /// A run that does not end by itself, with its workers at work.
 fn endless(folder: &Path, options: &str) -> Child {
@@ -71,8 +72,8 @@ fn signals_end_a_streamed_run_at_its_last_pass() {
     fs::write(path.join("old.npy"), b"an older result").unwrap();
     let before = contents(path);
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        // One pass of so many iterations takes minutes.
-        let line = "run lk23 data --iterations 20000 --depth 20000 --output old.npy --json";
+        // One pass of so many iterations takes long.
+        let line = "run lk23 data --iterations 200000 --depth 200000 --output old.npy --json";
         let output = end(start(path, line), signal);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -92,6 +93,44 @@ fn signals_end_a_streamed_run_at_its_last_pass() {
         fs::remove_dir_all(path.join("old.npy.syncline")).unwrap();
         assert!(contents(path) == before, "files changed");
     }
+}
+
+/// What is mapped of a file that gets shorter is a signal of the kernel, and what is written beyond a limit another.
+#[test]
+fn signals_of_the_kernel_are_errors() {
+    let folder = lk23_on_disk(256, 256);
+    let path = folder.path();
+    let child = endless(path, "--executor blocked");
+    fs::File::options().write(true).open(path.join("data/zr.npy")).unwrap().set_len(4096).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("error: ") && stderr.contains("cut short"), "{stderr}");
+    assert!(!names(path).contains(&"za.out.npy".to_owned()));
+
+    let folder = lk23_on_disk(256, 256);
+    for options in ["--executor blocked", "--depth 2", "--depth 4"] {
+        let run = command(folder.path(), &format!("run lk23 data --iterations 4 {options}"));
+        let mut limited = Command::new("sh");
+        limited.current_dir(folder.path()).args(["-c", "ulimit -f 100; exec \"$@\"", "_"]);
+        let output = limited.arg(run.get_program()).args(run.get_args()).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{options}: {stderr}");
+        assert!(stderr.contains("za.out.npy") && stderr.contains("too large"), "{options}: {stderr}");
+    }
+}
+
+#[test]
+fn an_input_that_is_written_to_under_a_run_in_blocks_is_an_error() {
+    let folder = lk23_on_disk(256, 256);
+    let path = folder.path();
+    let child = start(path, "run lk23 data --iterations 3000 --threads 2 --executor blocked");
+    let input = path.join("data/zu.npy");
+    fs::File::options().write(true).open(&input).unwrap().write_all(b"\x93NUMPY").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("zu.npy was changed while it was read"), "{stderr}");
 }
 
 #[test]

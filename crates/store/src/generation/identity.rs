@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::Metadata;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::chunk::modified;
 use crate::{Error, Result};
 
 /// What makes two runs the same computation: all that has a say in the bits of the result.
@@ -58,13 +57,8 @@ impl InputId {
         if !found.is_file() {
             return Err(failed(if found.is_dir() { Errno::ISDIR } else { Errno::INVAL }.into()));
         }
-        let modified_ns = Self::modified(&found);
+        let modified_ns = modified(&found);
         Ok(Self { name: name.to_owned(), path: absolute, bytes: found.len(), modified_ns })
-    }
-
-    /// When a file was last written, in nanoseconds since 1970.
-    pub(super) fn modified(found: &Metadata) -> i128 {
-        i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec())
     }
 
     fn difference(&self, now: &Self) -> Option<String> {

@@ -18,8 +18,9 @@ use std::path::Path;
 
 use rustix::fs::XattrFlags;
 
-use super::{Identity, InputId};
-use crate::{Error, Result, checksum};
+use super::Identity;
+use crate::chunk::modified;
+use crate::{Error, InputId, Result, checksum};
 
 const NAME: &str = "user.syncline";
 /// No mark is longer.
@@ -30,7 +31,7 @@ impl Identity {
     /// iterations. Where the file system has no room for the note, there is none.
     pub fn mark(&self, file: &File, iterations: u64) {
         if let (Some(text), Ok(found)) = (self.sum(), file.metadata()) {
-            let (bytes, time) = (found.len(), InputId::modified(&found));
+            let (bytes, time) = (found.len(), modified(&found));
             let text = format!("1 {text} {bytes} {time} {iterations}");
             // Without it the computation is made again if it is asked for again: nothing is lost.
             let _ = rustix::fs::fsetxattr(file, NAME, text.as_bytes(), XattrFlags::empty());
@@ -47,7 +48,7 @@ impl Identity {
         let len = rustix::fs::fgetxattr(&file, NAME, &mut text).ok()?;
         let text = std::str::from_utf8(text.get(..len)?).ok()?;
         let found = file.metadata().ok()?;
-        let before = format!("1 {} {} {} ", self.sum()?, found.len(), InputId::modified(&found));
+        let before = format!("1 {} {} {} ", self.sum()?, found.len(), modified(&found));
         text.strip_prefix(&before)?.parse().ok()
     }
 

@@ -128,11 +128,15 @@ impl Place {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             lock => lock.map_err(failed)?,
         };
-        match lock.try_lock_shared() {
-            Ok(()) => Ok(Some(lock)),
-            Err(TryLockError::WouldBlock) => Err(Error::Busy { path }),
-            Err(TryLockError::Error(source)) => Err(failed(source)),
+        for _ in 0..TRIES {
+            match lock.try_lock_shared() {
+                Ok(()) => return Ok(Some(lock)),
+                // A process that was forked just now holds the locks of its parent until it is another program.
+                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
+            }
         }
+        Err(Error::Busy { path })
     }
 
     /// Removes all of a run: first what makes it a run, so that no crash in between leaves half of one.

@@ -7,7 +7,7 @@
 //! |---------|-----------------------------------------------------------------------------------------|
 //! | band    | about 128 rows: then a tile of all iterations is mostly updates, and fits the L2 cache  |
 //! | depth   | as given, or else the one with the least estimated time, see [`Question::depth_for`]    |
-//! | slots   | the threads and two more: one panel is read, one waits to be                            |
+//! | slots   | the threads and two more: one panel is read, one waits to be; not more than panels      |
 //! | tile    | as many columns as fit the cache                                                        |
 //! | piece   | a sixteenth of the width, or as much as a band must be ahead                            |
 //!
@@ -153,8 +153,10 @@ impl Question {
         let mut best = (0, TOGETHER, 2);
         'found: for halves in 0.. {
             let band = ((widest >> halves) / TOGETHER * TOGETHER).max(TOGETHER);
+            // More than there are panels would stay empty.
+            let most = strips.div_ceil(band) + 1;
             for slots in [room, room - 1, 2] {
-                let slots = slots.max(2);
+                let slots = slots.min(most).max(2);
                 let depth = self.deepest(band, slots, wanted);
                 if depth > best.0 {
                     best = (depth, band, slots);

@@ -49,6 +49,22 @@ impl<E: Real> Arrays<'_, E> {
         }
     }
 
+    /// What the files are now: the same later, if nobody has written to them.
+    pub(crate) fn versions(&self) -> Result<Vec<Option<(u64, i128)>>> {
+        Ok(self.all().map(|matrix| matrix.chunk().version()).collect::<syncline_store::Result<_>>()?)
+    }
+
+    /// Whether the files are what they were.
+    pub(crate) fn check_versions(&self, then: &[Option<(u64, i128)>]) -> Result<()> {
+        let now = self.versions()?;
+        match self.all().zip(then.iter().zip(&now)).find(|(_, (then, now))| then != now) {
+            None => Ok(()),
+            Some((matrix, _)) => {
+                Err(syncline_store::Error::InputChanged { path: matrix.name().into() }.into())
+            }
+        }
+    }
+
     fn hold(&self) -> Result<Vec<Held>> {
         self.all().map(|matrix| Held::of(matrix)).collect()
     }

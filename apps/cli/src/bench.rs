@@ -184,7 +184,7 @@ impl Race {
             if floor_first {
                 add(round, "disk floor", self.disk_floor(&plan)?, 1.0)?;
             }
-            add(round, "streamed", self.streamed()?, 1.0)?;
+            add(round, "streamed", self.streamed(&plan)?, 1.0)?;
             if !floor_first {
                 add(round, "disk floor", self.disk_floor(&plan)?, 1.0)?;
             }
@@ -238,13 +238,15 @@ impl Race {
         Ok(self.sweep().executor(Executor::Streamed).plan(&field, &self.coefficients()?, &field)?)
     }
 
-    fn streamed(&self) -> Result<f64> {
+    fn streamed(&self, plan: &Plan) -> Result<f64> {
         self.forget();
         let (path, field) = (self.folder.join("out.npy"), self.matrix("za")?);
         let coefficients = self.coefficients()?;
         let start = Instant::now();
         let target = Target::npy(&path).leftovers(Leftovers::Discard);
-        let sweep = self.sweep().executor(Executor::Streamed);
+        // As deep as the floor takes it to be: the estimate varies with the disk.
+        let depth = plan.streamed().map_or(1, |plan| plan.depth);
+        let sweep = self.sweep().executor(Executor::Streamed).depth(depth);
         let (pending, _) = sweep.run_to(&field, &coefficients, &target)?;
         pending.commit()?;
         Ok(start.elapsed().as_secs_f64())

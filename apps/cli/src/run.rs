@@ -16,7 +16,7 @@ use std::time::Duration;
 use syncline_store::{ElementType, Error as StoreError, Generations, Identity, Layout, Leftover};
 use syncline_wave::{Executor, Lanes, Monitor, Real, Runner};
 
-use crate::args::{RunArgs, RunnerKind};
+use crate::args::{KernelName, RunArgs, RunnerKind};
 use crate::budget::Bound;
 use crate::error::{Error, Result};
 use crate::inputs::{Found, Inputs};
@@ -66,7 +66,11 @@ impl<'a, T: Real> Job<'a, T> {
     ) -> Result<Self> {
         let arrays = found.open::<T>()?;
         let home = found.home().ok_or(Error::Panic)?;
-        let output = Output::choose(args.output.as_deref(), home, &kernel.field, &found.files())?;
+        let mut inputs = found.files();
+        if let KernelName::Described(path) = &args.kernel {
+            inputs.push(path.clone());
+        }
+        let output = Output::choose(args.output.as_deref(), home, &kernel.field, &inputs)?;
         let layout = if output.npy { Layout::RowMajor } else { arrays.field.layout() };
         let (bound, monitor) = (Bound::new(args.memory), Arc::new(Monitor::new()));
         Ok(Self { args, kernel, runs, found, arrays, output, layout, bound, monitor })

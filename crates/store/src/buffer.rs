@@ -56,7 +56,8 @@ impl IoBuffer {
         self.segment.is_empty()
     }
 
-    /// The first byte; good for reading [`len`](Self::len) bytes as long as nobody writes to them.
+    /// The first byte of [`len`](Self::len); good for reading as long as nobody writes to them, and for writing by
+    /// one who sees to it that nobody else accesses what he writes.
     pub fn as_ptr(&self) -> *const u8 {
         self.segment.as_ptr()
     }

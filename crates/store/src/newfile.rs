@@ -4,7 +4,7 @@
 //! create ── room checked ── nameless file in the target's folder (O_TMPFILE), preallocated
 //!    │
 //!    ├─ commit ── data to disk ── linked as .NAME.PID.part ── renamed to NAME ── folder to disk
-//!    └─ drop, crash, kill ── the file was never named: it is gone
+//!    └─ drop, crash, kill ── the file was never named: it is gone (between link and rename: the part stays)
 //! ```
 //!
 //! `linkat` cannot replace a file, `rename` can: hence the short-lived second name. Where the file system

@@ -273,35 +273,60 @@ pub(crate) fn prefetch<const LATER: bool, E>(at: *const E) {
     let _ = at;
 }
 
+/// Who may name the vectors of a type: this crate. With another's they could be used, in safe code, on a machine
+/// that has not their instructions.
+pub trait Insider {}
+
+/// The one who does.
+#[derive(Debug)]
+pub(crate) enum Engine {}
+
+/// One more, without whom the compiler would find the only one by itself.
+#[derive(Debug)]
+#[expect(dead_code, reason = "it is there to be another")]
+pub(crate) enum Nobody {}
+
+impl Insider for Engine {}
+impl Insider for Nobody {}
+
 /// A type of values that sweeps compute in: `f64` or `f32`.
+///
+/// Its vectors cannot be had outside of the engine:
+/// ```compile_fail,E0283
+/// use syncline_wave::{Lane, Real};
+/// fn anywhere<T: Real>() -> f64 {
+///     <<T as Real>::Avx512<_> as Lane>::splat(1.0);
+///     1.0
+/// }
+/// ```
 pub trait Real: Vector<Element = Self> + Element {
     /// 256 bits.
     #[cfg(target_arch = "x86_64")]
-    type Avx2: Vector<Element = Self>;
+    type Avx2<I: Insider>: Vector<Element = Self>;
     /// 512 bits.
     #[cfg(target_arch = "x86_64")]
-    type Avx512: Vector<Element = Self>;
+    type Avx512<I: Insider>: Vector<Element = Self>;
     /// 128 bits.
     #[cfg(target_arch = "aarch64")]
-    type Neon: Vector<Element = Self>;
+    type Neon<I: Insider>: Vector<Element = Self>;
 }
 
 impl Real for f64 {
     #[cfg(target_arch = "x86_64")]
-    type Avx2 = avx2::F64x4;
+    type Avx2<I: Insider> = avx2::F64x4;
     #[cfg(target_arch = "x86_64")]
-    type Avx512 = avx512::F64x8;
+    type Avx512<I: Insider> = avx512::F64x8;
     #[cfg(target_arch = "aarch64")]
-    type Neon = neon::F64x2;
+    type Neon<I: Insider> = neon::F64x2;
 }
 
 impl Real for f32 {
     #[cfg(target_arch = "x86_64")]
-    type Avx2 = avx2::F32x8;
+    type Avx2<I: Insider> = avx2::F32x8;
     #[cfg(target_arch = "x86_64")]
-    type Avx512 = avx512::F32x16;
+    type Avx512<I: Insider> = avx512::F32x16;
     #[cfg(target_arch = "aarch64")]
-    type Neon = neon::F32x4;
+    type Neon<I: Insider> = neon::F32x4;
 }
 
 /// Which vectors a sweep computes with.

@@ -174,7 +174,8 @@ Members of the --json object; null where it does not apply:
   window, windows         streamed: bytes of all buffers, 1; in blocks: bytes of one under way, how many at once
   panels, panel_rows      streamed: panels of rows in the window
   held                    in blocks: whether all files stayed mapped
-  residual, converged_at  with --until: last greatest change; iterations until it was small enough
+  residual, converged_at  with --until: last greatest change, null if it is no number; iterations until it
+                          was small enough
   verified                true with --verify
 
 Examples:

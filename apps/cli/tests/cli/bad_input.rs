@@ -181,6 +181,9 @@ fn outputs_that_are_refused() {
     ] {
         refused(path, &format!("run lk23 raw --iterations 1 --output {output}"), &parts);
     }
+    let text = "name = 'x'\nfield = 'za'\nupdate = 'za = n'";
+    fs::write(path.join("k.toml"), text).unwrap();
+    refused(path, "run k.toml raw --iterations 1 --output k.toml", &["k.toml", "never overwritten"]);
 }
 
 #[test]

@@ -112,8 +112,9 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
         (chain.bands() * self.pieces(&chain)) as u64
     }
 
-    /// Updates the field `levels` times on the way from the first source to the sink. The sink must not be a
-    /// source, unless both are the same place in memory. Returns the norms, and the file that was written.
+    /// Updates the field `levels` times on the way from the first source to the sink. The sink may be the field
+    /// itself, in memory or on file, as rows are written after they were read; but no other source. Returns
+    /// the norms, and the file that was written.
     pub(crate) fn pass(
         &mut self,
         levels: u64,
@@ -303,11 +304,13 @@ impl<E: Real, U: Update> Run<'_, E, U> {
         let pool = || self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = pool().pop();
         let mut scratch = idle.unwrap_or_else(|| Scratch::new(&self.chain.geometry, plan.tile));
-        let mut norms = vec![0.0; if self.stream.norm { self.chain.levels } else { 0 }];
+        let levels = self.chain.levels_in(band);
+        let mut norms = vec![0.0; if self.stream.norm { levels.len() } else { 0 }];
         {
             let _processor = self.processors.take();
             let wanted = self.stream.norm.then_some(&mut norms[..]);
-            // SAFETY: the ring is of the chain's geometry, made for these lanes, which were found to be there.
+            // SAFETY: the ring is of the chain's geometry, made for these lanes, which were found to be there, for
+            // this kernel's corners and arrays; so is the scratch, for the plan's tile.
             // The panel has the rows that come in, the outgoing rows have room for those that are final, and
             // memory that is lent has all rows. Before this piece, the one to its left has run (both hold the
             // outgoing rows exclusively) and the band above up to `ahead` columns further right (its cell, which
@@ -321,7 +324,7 @@ impl<E: Real, U: Update> Run<'_, E, U> {
         pool().push(scratch);
         if self.stream.norm {
             let mut all = self.norms.lock().unwrap_or_else(PoisonError::into_inner);
-            all.iter_mut().zip(norms).for_each(|(all, norm)| *all = all.greater(norm));
+            all[levels].iter_mut().zip(norms).for_each(|(all, norm)| *all = all.greater(norm));
         }
         monitor.one_more();
         Ok(())

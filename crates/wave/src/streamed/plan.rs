@@ -24,7 +24,7 @@
 //!
 //! # The memory of a run
 //! ```text
-//! ring     (band + depth + 2) strips of all arrays                  everything else is small:
+//! ring     band + depth + 2 strips of all arrays, or all there are  everything else is small:
 //! panels   slots * band strips of each array on file                the buffers of the writer and
 //! rows out slots * band strips, if the result is on file            of the tasks, below a MiB
 //! ```
@@ -62,6 +62,8 @@ pub struct StreamPlan {
     pub(crate) band: usize,
 }
 
+/// Iterations of a pass at most: more are beyond all use.
+const DEEPEST: u64 = 1 << 24;
 /// Rows that a band has at best.
 const BAND_ROWS: usize = 128;
 /// Strips of a band at most.
@@ -125,17 +127,18 @@ impl Question {
     /// Bytes of a run.
     fn bytes(&self, depth: u64, band: usize, slots: usize) -> u64 {
         let ring = self.geometry(depth as usize, band, slots).bytes(self.value);
+        let norms = if self.converges { 16 * depth } else { 0 };
         let panel = ((self.rows(band) + 1) * self.shape.cols * self.value + (16 << 10)) as u64;
         let buffers = self.on_file + usize::from(self.result_on_file);
         // Large buffers stand in whole huge pages.
-        let whole = if panel >= 2 << 20 { panel.next_multiple_of(2 << 20) } else { panel };
+        let whole = |bytes: u64| if bytes >= 2 << 20 { bytes.next_multiple_of(2 << 20) } else { bytes };
         let tables = slots as u64 * 64 * (4 << 10);
-        ring + (slots * buffers) as u64 * whole + SMALL + tables
+        whole(ring) + (slots * buffers) as u64 * whole(panel) + norms + SMALL + tables
     }
 
     /// The greatest depth, up to `most`, that the memory allows.
     fn deepest(&self, band: usize, slots: usize, most: u64) -> u64 {
-        let (mut least, mut most) = (0, most.min(1 << 24));
+        let (mut least, mut most) = (0, most);
         while least < most {
             let middle = least + (most - least).div_ceil(2);
             if self.bytes(middle, band, slots) <= self.memory { least = middle } else { most = middle - 1 }
@@ -145,7 +148,7 @@ impl Question {
 
     pub(crate) fn answer(&self) -> Result<StreamPlan> {
         let iterations = self.iterations.max(1);
-        let wanted = self.depth.unwrap_or(iterations).clamp(1, iterations);
+        let wanted = self.depth.unwrap_or(iterations).clamp(1, iterations).min(DEEPEST);
         let width = self.lanes.width(self.value);
         let strips = self.shape.rows.saturating_sub(2).div_ceil(width).max(1).next_multiple_of(TOGETHER);
         let widest = (BAND_ROWS / width).next_multiple_of(TOGETHER).clamp(TOGETHER, BAND_MOST.min(strips));
@@ -170,7 +173,7 @@ impl Question {
             }
         }
         let (deepest, band, slots) = best;
-        if deepest == 0 || self.depth.is_some_and(|depth| deepest < depth.min(self.iterations)) {
+        if deepest == 0 || self.depth.is_some() && deepest < wanted {
             let least = if self.depth.is_some() { wanted } else { 1 };
             return Err(Error::StreamMemory {
                 allowed: self.memory,
@@ -252,7 +255,9 @@ impl Question {
         let slower = (1.0 + 0.1 * (beyond - 1.0)).clamp(1.0, 2.0);
         let update = (UPDATE_NS + BEGIN_NS / tile) * 4.0 / width * slower;
         let values = rows * cols * (PACK_NS * (1 + self.arrays) as f64 + update * levels);
-        let tiles = (rows / width + levels) / band as f64 * (cols + 2.0 * levels) / tile;
+        let geometry = self.geometry(depth as usize, band, 2);
+        let walk = Chain { geometry, levels: depth as usize, band }.walk().len();
+        let tiles = (rows / width + levels) / band as f64 * walk as f64 / tile;
         let processors = (values + tiles * TILE_NS) / self.threads as f64;
         disk.max(processors) + if self.result_on_file { COMMIT_NS } else { PASS_NS }
     }

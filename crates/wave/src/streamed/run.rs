@@ -1,6 +1,5 @@
 //! A whole streamed sweep: pass after pass, until the iterations are done or it has converged.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -121,11 +120,15 @@ fn plan_for<E: Real, U: Update>(
         Held::File(file, start) => Some((file, *start)),
         Held::Memory => None,
     });
+    // From the second pass on the field is where the result is.
+    let field = matches!(held.first(), Some(Held::File(..))) || (result_on_file && iterations > 1);
+    let others = held.iter().skip(1).filter(|h| matches!(h, Held::File(..)));
+    let on_file = usize::from(field) + others.count();
     Question {
         shape: arrays.field.shape(),
         value: E::BYTES,
         arrays: 1 + kernel.coefficients(),
-        on_file: held.iter().filter(|h| matches!(h, Held::File(..))).count(),
+        on_file,
         result_on_file,
         lanes: settings.lanes,
         corners: U::CORNERS,
@@ -413,11 +416,16 @@ fn identity<E: Real>(settings: &Settings, arrays: &Arrays<'_, E>, target: &Targe
     add("iterations", settings.iterations.to_string());
     add("tolerance", settings.tolerance.map_or("none".to_owned(), |t| t.to_string()));
     add("exact stop", settings.exact_stop.to_string());
-    let files = arrays.all().filter_map(|matrix| matrix.row_major_file());
-    let input = |path: PathBuf| {
+    let mut inputs = Vec::new();
+    for matrix in arrays.all() {
+        let Some(path) = matrix.row_major_file().map(|file| file.path) else { continue };
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        InputId::of(&name, &path)
-    };
-    let inputs = files.map(|file| input(file.path)).collect::<syncline_store::Result<_>>()?;
+        let input = InputId::of(&name, &path)?;
+        // Since it was opened another may have taken its place.
+        if matrix.chunk().version()? != Some((input.bytes, input.modified_ns)) {
+            return Err(syncline_store::Error::InputChanged { path }.into());
+        }
+        inputs.push(input);
+    }
     Ok(Identity { what, inputs })
 }

@@ -143,9 +143,10 @@ impl<L: Vector> State<L> {
         let zero = L::splat(0.0);
         // SAFETY: all are records that are updated, or around them.
         unsafe {
-            // Strips -1 .. TOGETHER - 1 behind, 0 .. TOGETHER ahead, at 1 to 3 positions.
+            // Strips -1 .. TOGETHER - 1 behind, 0 .. TOGETHER ahead, at 1 to `lag` positions: further ones may be
+            // others' to write.
             let (mut behind, mut ahead) = ([[zero; TOGETHER + 1]; 3], [[zero; TOGETHER + 1]; 3]);
-            for k in 0..3_isize {
+            for k in 0..=skew {
                 for r in 0..=TOGETHER {
                     // The last vectors are at hand.
                     behind[k as usize][r] = match (k, r) {

@@ -21,9 +21,16 @@ pub(crate) struct Dummy<E> {
 impl<E: syncline_store::Element> Dummy<E> {
     /// Enough for calls of `positions` positions.
     pub(crate) fn new(geometry: &Geometry, positions: usize) -> Self {
-        let around = 2 * (geometry.lag() + 1);
-        let values = vec![E::default(); (positions + around) * geometry.record() + 64 / E::BYTES];
-        Dummy { values, positions }
+        Dummy { values: vec![E::default(); Self::values(geometry, positions)], positions }
+    }
+
+    /// Whether it is enough for calls of `positions` positions.
+    pub(crate) fn is_enough(&self, geometry: &Geometry, positions: usize) -> bool {
+        positions <= self.positions && Self::values(geometry, positions) <= self.values.len()
+    }
+
+    fn values(geometry: &Geometry, positions: usize) -> usize {
+        (positions + 2 * (geometry.lag() + 1)) * geometry.record() + 64 / E::BYTES
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Rows<E> {
     pub(crate) pitch: usize,
 }
 
-// SAFETY: an address and three numbers; who dereferences it answers for that.
+// SAFETY: an address and some numbers; who dereferences it answers for that.
 unsafe impl<E: Send> Send for Rows<E> {}
 // SAFETY: as above.
 unsafe impl<E: Sync> Sync for Rows<E> {}

@@ -143,7 +143,7 @@ impl Case {
         self.pieces(&chain, |band, columns| {
             let (chain, ring, rows_in, tile) = (&chain, &ring, &rows_in[..], self.tile);
             let job = Job { chain, ring, band, columns, rows_in, rows_out, tile };
-            let norms = norm.then_some(&mut norms[..]);
+            let norms = norm.then_some(&mut norms[chain.levels_in(band)]);
             // SAFETY: the ring is of the chain's geometry and of the width of these lanes, which are there;
             // the rows are whole matrices. Everything runs in one thread, so that a piece that comes too
             // early reads old values, but values; and the ring wraps around whatever its slots.

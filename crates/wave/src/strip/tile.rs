@@ -32,7 +32,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::kernel::Update;
-use crate::lanes::{Lanes, Real, Vector};
+use crate::lanes::{Engine, Lanes, Real, Vector};
 
 use super::fused::{Extent, fused};
 use super::masked::{Dummy, masked};
@@ -73,6 +73,14 @@ impl Chain {
     /// How far a band must be ahead of the next one, in its own columns.
     pub(crate) const fn ahead(&self) -> usize {
         self.band * self.geometry.step() as usize
+    }
+
+    /// The iterations that find strips of theirs in band `p`, from a whole group of fused ones on. Of a deep
+    /// chain over few rows, these are few.
+    pub(crate) fn levels_in(&self, p: usize) -> Range<usize> {
+        let (top, last) = (self.top(p), self.geometry.last_strip() + FUSED as isize - 1);
+        let end = self.levels.min((top + self.band as isize).max(0) as usize);
+        ((top - last).max(0) as usize / FUSED * FUSED).min(end)..end
     }
 
     /// The rows that come in with band `p`.
@@ -149,11 +157,13 @@ impl<E: Real> Scratch<E> {
     }
 }
 
-/// Runs the tiles of a job: packs, updates, unpacks. With `norms`, one per iteration, they grow to the
-/// greatest changes.
+/// Runs the tiles of a job: packs, updates, unpacks. With `norms`, one for each of
+/// [`Chain::levels_in`], they grow to the greatest changes.
 ///
 /// # Safety
-/// * The job's ring is of its chain's geometry, whose width is that of `lanes`; the machine has them.
+/// * The job's ring is of its chain's geometry, whose width is that of `lanes`, whose skew is the kernel's and whose
+///   arrays are its coefficients and one; the machine has the lanes.
+/// * The scratch was made for a geometry of the same width, skew and arrays, and for at least the job's tile.
 /// * The rows have all rows of [`Chain::rows_in`] (to read, of every array) and [`Chain::rows_out`].
 /// * What the contract demands has run before, nobody else runs a tile of this band, and nobody who runs one
 ///   of another band does so against the contract.
@@ -164,6 +174,9 @@ pub(crate) unsafe fn run<E: Real, U: Update>(
     scratch: &mut Scratch<E>,
     norms: Option<&mut [f64]>,
 ) {
+    let geometry = &job.chain.geometry;
+    assert!(*geometry == job.ring.geometry && geometry.arrays == 1 + kernel.coefficients());
+    assert!(geometry.width == lanes.width(E::BYTES) && scratch.dummy.is_enough(geometry, job.tile));
     // SAFETY: the caller's conditions, and the machine has what is asked for.
     unsafe {
         match lanes {
@@ -172,7 +185,7 @@ pub(crate) unsafe fn run<E: Real, U: Update>(
             #[cfg(target_arch = "x86_64")]
             Lanes::Avx512 => avx512(kernel, job, scratch, norms),
             #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => tiles::<E::Neon, U>(kernel, job, scratch, norms),
+            Lanes::Neon => tiles::<E::Neon<Engine>, U>(kernel, job, scratch, norms),
             _ => tiles::<E, U>(kernel, job, scratch, norms),
         }
     }
@@ -189,7 +202,7 @@ unsafe fn avx2<E: Real, U: Update>(
     norms: Option<&mut [f64]>,
 ) {
     // SAFETY: the caller's conditions.
-    unsafe { tiles::<E::Avx2, U>(kernel, job, scratch, norms) }
+    unsafe { tiles::<E::Avx2<Engine>, U>(kernel, job, scratch, norms) }
 }
 
 /// # Safety
@@ -203,11 +216,13 @@ unsafe fn avx512<E: Real, U: Update>(
     norms: Option<&mut [f64]>,
 ) {
     // SAFETY: the caller's conditions.
-    unsafe { tiles::<E::Avx512, U>(kernel, job, scratch, norms) }
+    unsafe { tiles::<E::Avx512<Engine>, U>(kernel, job, scratch, norms) }
 }
 
+/// All tiles of the job.
+///
 /// # Safety
-/// As [`run`].
+/// As [`run`]; `L` are the lanes. The same holds for all below.
 #[inline(always)]
 unsafe fn tiles<L: Vector, U: Update>(
     kernel: &U,
@@ -318,10 +333,10 @@ unsafe fn levels<L: Vector, U: Update>(
 ) {
     let g = &job.chain.geometry;
     let (lag, step, most) = (g.lag() as isize, g.step(), FUSED as isize - 1);
-    let (band, last, top) = (job.chain.band as isize, g.last_strip(), job.chain.top(job.band));
-    // Of a deep chain over few rows, most iterations find none of their strips in this band.
-    let mut level = (top - most - last).max(0) as usize / FUSED * FUSED;
-    while level < job.chain.levels.min((top + band).max(0) as usize) {
+    let (band, top) = (job.chain.band as isize, job.chain.top(job.band));
+    let all = job.chain.levels_in(job.band);
+    let mut level = all.start;
+    while level < all.end {
         let fuse = if norms.is_none() && job.chain.levels - level >= FUSED { FUSED } else { 1 };
         let behind = lag * level as isize;
         let (first, end) = (step * (top - level as isize - most), step * (top - level as isize + band));
@@ -337,7 +352,8 @@ unsafe fn levels<L: Vector, U: Update>(
             // SAFETY: the caller's conditions.
             unsafe { together::<L, U>(kernel, job, scratch, extent, fuse, &mut change) };
             if let Some(norms) = &mut norms {
-                norms[level] = norms[level].greater(change.greatest());
+                let norm = &mut norms[level - all.start];
+                *norm = norm.greater(change.greatest());
             }
         }
         level += fuse;

@@ -10,7 +10,7 @@ use super::super::program::Program;
 use super::super::steps::Code;
 use crate::Neighbours;
 use crate::kernel::Update;
-use crate::lanes::{Lanes, Vector};
+use crate::lanes::{Engine, Lanes, Vector};
 use syncline_store::Element;
 
 /// The inputs by name, in the order of the values given to a walk: the point, its neighbours, coefficients.
@@ -199,12 +199,12 @@ fn executed<T: crate::Real>(lanes: Lanes, code: &Code, values: &[Vec<T>]) -> Vec
     match lanes {
         // SAFETY: the lanes are available.
         #[cfg(target_arch = "x86_64")]
-        Lanes::Avx2 => unsafe { avx2::<T::Avx2>(code, values) },
+        Lanes::Avx2 => unsafe { avx2::<T::Avx2<Engine>>(code, values) },
         // SAFETY: the lanes are available.
         #[cfg(target_arch = "x86_64")]
-        Lanes::Avx512 => unsafe { avx512::<T::Avx512>(code, values) },
+        Lanes::Avx512 => unsafe { avx512::<T::Avx512<Engine>>(code, values) },
         #[cfg(target_arch = "aarch64")]
-        Lanes::Neon => execute::<T::Neon>(code, values),
+        Lanes::Neon => execute::<T::Neon<Engine>>(code, values),
         _ => execute::<T>(code, values),
     }
 }

@@ -68,3 +68,32 @@ fn without_memory_for_one_iteration_it_is_an_error_that_tells_how_much_is_needed
     };
     assert!(of(needed).is_ok() && of(needed - 1).is_err());
 }
+
+#[test]
+fn any_depth_can_be_asked_for() {
+    for depth in [1 << 24, 20_000_000, u64::MAX] {
+        for converges in [false, true] {
+            let deep = Question { depth: Some(depth), converges, ..question(40, 40, u64::MAX) };
+            let plan = deep.answer().unwrap();
+            assert!(plan.depth <= depth && plan.passes >= u64::MAX / plan.depth, "{plan:?}");
+            let small = Question { memory: 8 << 20, ..deep }.answer();
+            assert!(small.is_err() == converges, "{small:?}");
+        }
+    }
+}
+
+#[test]
+fn the_estimate_knows_how_far_deep_chains_walk() {
+    for lanes in Lanes::available() {
+        for (value, corners) in [(4, false), (4, true), (8, false), (8, true)] {
+            let wide = Question { lanes, value, corners, ..question(300, 300, 10_000) };
+            let plan = wide.answer().unwrap();
+            let geometry = wide.geometry(plan.depth as usize, plan.band, 2);
+            let walk = Chain { geometry, levels: plan.depth as usize, band: plan.band }.walk().len();
+            // What has nothing to do is less than what has.
+            let tiles = walk / plan.tile * ((300 / geometry.width + plan.depth as usize) / plan.band);
+            let work = 300.0 * 300.0 * plan.depth as f64 * UPDATE_NS;
+            assert!((tiles as f64) * TILE_NS < 2.0 * work, "{plan:?}");
+        }
+    }
+}

@@ -130,8 +130,8 @@ impl Bound {
                 // One iteration is the least; more were asked for.
                 let less = if depth > 1 { " (a smaller --depth takes less)" } else { "" };
                 let piece = format!(
-                    "the window of a pass of {depth} {iterations}{less}, with rows of {cols} from {matrices} matrices \
-                     (--executor blocked may need less), takes"
+                    "unless --executor blocked does with less, the window of a pass of {depth} {iterations}{less}, \
+                     with rows of {cols} from {matrices} matrices, takes"
                 );
                 Err(self.too_small(own, piece, needed))
             }

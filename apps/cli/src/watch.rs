@@ -65,7 +65,7 @@ impl Signals {
 /// then, and what was mapped of a file that was cut short, or whose disk fails, ends the program with a line.
 fn catch_faults() -> Result<()> {
     const LINE: &[u8] =
-        b"error: a file that is in use was cut short, or its disk has failed: nothing was written\n";
+        b"error: a file that is in use was cut short, or its disk has failed; the output is as it was\n";
     let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;
     let end = || {

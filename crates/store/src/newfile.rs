@@ -47,8 +47,9 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Makes a file of `bytes` zero bytes that will be called `target`, with its room on disk set aside. Who may
-    /// read and write a file that has the name already may do so with the new one.
+    /// Makes a file of `bytes` zero bytes that will be called `target`, with its room on disk set aside. It has the
+    /// permissions of a file that has the name already, but the owner, who is the caller, may always read and
+    /// write it; the old file's owner and group are not kept.
     ///
     /// # Errors
     /// [`Error::NoSpace`] when the file system has less free than `bytes`; [`Error::File`] when the folder is
@@ -146,10 +147,11 @@ impl Drop for NewFile {
     }
 }
 
-/// Lets those use a new file who may use the one whose place it is to take, if there is one.
+/// Gives a new file the permissions of the one whose place it is to take, if there is one. The owner keeps the right
+/// to read and write: the file is opened again for direct I/O, and when a run is resumed.
 pub(crate) fn keep_mode(file: &File, target: &Path) -> io::Result<()> {
     match target.metadata() {
-        Ok(old) if old.is_file() => file.set_permissions(Permissions::from_mode(old.mode() & 0o777)),
+        Ok(old) if old.is_file() => file.set_permissions(Permissions::from_mode(old.mode() & 0o777 | 0o600)),
         _ => Ok(()),
     }
 }
@@ -253,15 +255,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_private_stays_so() {
+    fn permissions_stay_but_the_owner_can_always_write() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("out");
-        std::fs::write(&target, b"old").unwrap();
-        std::fs::set_permissions(&target, Permissions::from_mode(0o600)).unwrap();
-        let new = NewFile::create(&target, 1).unwrap();
-        assert_eq!(new.file().metadata().unwrap().mode() & 0o777, 0o600);
-        new.commit().unwrap();
-        assert_eq!(target.metadata().unwrap().mode() & 0o777, 0o600);
+        for (old, expected) in [(0o600, 0o600), (0o664, 0o664), (0o444, 0o644), (0o000, 0o600)] {
+            std::fs::write(&target, b"old").unwrap();
+            std::fs::set_permissions(&target, Permissions::from_mode(old)).unwrap();
+            let new = NewFile::create(&target, 1).unwrap();
+            assert_eq!(new.file().metadata().unwrap().mode() & 0o777, expected, "{old:o}");
+            new.commit().unwrap();
+            assert_eq!(target.metadata().unwrap().mode() & 0o777, expected, "{old:o}");
+        }
     }
 
     #[test]

@@ -402,8 +402,9 @@ impl<K> Sweep<K> {
     /// passes update the result in place. The result is not to be used after an error.
     ///
     /// # Errors
-    /// See [`Error`]; a kernel that panics is one. [`Error::ExactStop`] if an exact stop was asked for, the result
-    /// is on file, and there are several passes: then only [`run_to`](Sweep::run_to) can go back.
+    /// See [`Error`]; a kernel that panics is one, and an input file that was written to meanwhile.
+    /// [`Error::ExactStop`] if an exact stop was asked for, the result is on file, and there are several passes:
+    /// then only [`run_to`](Sweep::run_to) can go back.
     pub fn run<T: Real, const N: usize>(
         &self,
         field: &Arc<Matrix<T>>,

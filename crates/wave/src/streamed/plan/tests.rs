@@ -70,6 +70,14 @@ fn without_memory_for_one_iteration_it_is_an_error_that_tells_how_much_is_needed
 }
 
 #[test]
+fn what_has_nothing_to_update_has_a_plan() {
+    for (rows, cols) in [(1, 1), (1, 9), (9, 1), (2, 2), (3, 3)] {
+        let plan = question(rows, cols, 0).answer().unwrap();
+        assert_eq!((plan.passes, plan.depth), (1, 1), "{rows} x {cols}");
+    }
+}
+
+#[test]
 fn any_depth_can_be_asked_for() {
     for depth in [1 << 24, 20_000_000, u64::MAX] {
         for converges in [false, true] {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -16,9 +18,33 @@ pub(crate) fn command(folder: &Path, line: &str) -> Command {
     command
 }
 
+/// The command as an ordinary user, to whom the folder is given with all that is in it; `None`, and a line that
+/// says why, if that user may not run it. Root may do too much for some tests.
+pub(crate) fn as_ordinary_user(folder: &Path, line: &str) -> Option<Command> {
+    const NOBODY: u32 = 65534;
+    let mut command = command(folder, line);
+    if rustix::process::geteuid().is_root() {
+        for path in contents(folder).into_keys().chain([folder.to_owned()]) {
+            chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        command.uid(NOBODY).gid(NOBODY);
+        let mut try_it = Command::new(command.get_program());
+        if let Err(error) = try_it.arg("--version").uid(NOBODY).gid(NOBODY).output() {
+            println!("skipped: an ordinary user may not run the program: {error}");
+            return None;
+        }
+    }
+    Some(command)
+}
+
 /// What the command printed; it must succeed.
 pub(crate) fn ok(folder: &Path, line: &str) -> String {
-    let Output { status, stdout, stderr } = command(folder, line).output().unwrap();
+    succeeds(command(folder, line), line)
+}
+
+/// As [`ok`], whoever runs it.
+pub(crate) fn succeeds(mut command: Command, line: &str) -> String {
+    let Output { status, stdout, stderr } = command.output().unwrap();
     let stderr = String::from_utf8(stderr).unwrap();
     assert!(status.success(), "{line}: {stderr}");
     assert_eq!(stderr, "", "{line}");
@@ -33,7 +59,12 @@ pub(crate) fn json(folder: &Path, line: &str) -> Value {
 
 /// The one line of the error of a command that must fail with `code` and print nothing else.
 pub(crate) fn fails_with(code: i32, folder: &Path, line: &str) -> String {
-    let Output { status, stdout, stderr } = command(folder, line).output().unwrap();
+    fails(code, command(folder, line), line)
+}
+
+/// As [`fails_with`], whoever runs it.
+pub(crate) fn fails(code: i32, mut command: Command, line: &str) -> String {
+    let Output { status, stdout, stderr } = command.output().unwrap();
     let stderr = String::from_utf8(stderr).unwrap();
     assert_eq!(status.code(), Some(code), "{line}: {stderr}");
     assert!(stdout.is_empty(), "{line}");

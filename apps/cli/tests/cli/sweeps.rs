@@ -1,13 +1,16 @@
 //! `run`: the right numbers, in the right files.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::Value;
 use syncline_store::{DataDir, Matrix, Shape};
 use syncline_wave::{Lk23, Sor, plain_sweep};
 
-use crate::common::{bits, contents, json, lk23, matrix, names, npy, ok, write_npy};
+use crate::common::{
+    as_ordinary_user, bits, contents, json, lk23, matrix, names, npy, ok, succeeds, write_npy,
+};
 
 /// What the plain double loop makes of a directory.
 fn plain_lk23(dir: &Path, iterations: u64) -> Vec<f64> {
@@ -230,6 +233,24 @@ fn an_earlier_result_is_replaced() {
         assert_eq!(npy(&path.join("data/za.out.npy")), plain_lk23(&path.join("data"), iterations));
     }
     assert_eq!(names(&path.join("data")).len(), 7);
+}
+
+#[test]
+fn what_its_owner_may_not_write_is_replaced_too() {
+    let folder = lk23(40, 10);
+    let path = folder.path();
+    let output = path.join("data/za.out.npy");
+    ok(path, "run lk23 data --iterations 1");
+    for options in ["--executor blocked", "--executor streamed", "--executor streamed --depth 1"] {
+        fs::set_permissions(&output, fs::Permissions::from_mode(0o444)).unwrap();
+        let line = format!("run lk23 data --iterations 3 {options}");
+        let Some(command) = as_ordinary_user(path, &line) else {
+            return;
+        };
+        succeeds(command, &line);
+        assert_eq!(npy(&output), plain_lk23(&path.join("data"), 3), "{options}");
+        assert_eq!(fs::metadata(&output).unwrap().permissions().mode() & 0o777, 0o644, "{options}");
+    }
 }
 
 #[test]

@@ -129,8 +129,12 @@ impl NewFile {
             self.part = Some(link(&self.file, &target).map_err(failed("link"))?);
         }
         if let Some(part) = &self.part {
-            rustix::fs::renameat_with(CWD, part, CWD, &target, flags)
-                .map_err(|error| failed("rename to")(error.into()))?;
+            match rustix::fs::renameat_with(CWD, part, CWD, &target, flags) {
+                // As NFS, which knows no flags.
+                Err(Errno::INVAL) if flags == RenameFlags::NOREPLACE => rename_by_link(part, &target),
+                done => done.map_err(io::Error::from),
+            }
+            .map_err(failed("rename to"))?;
         }
         self.part = None;
         let folder = File::open(folder(&target)).map_err(failed("sync the folder of"))?;
@@ -145,6 +149,12 @@ impl Drop for NewFile {
             let _ = std::fs::remove_file(part);
         }
     }
+}
+
+/// Renames a file, unless the target exists, where the file system has no such way of renaming but links.
+fn rename_by_link(part: &Path, target: &Path) -> io::Result<()> {
+    std::fs::hard_link(part, target)?;
+    std::fs::remove_file(part)
 }
 
 /// Gives a new file the permissions of the one whose place it is to take, if there is one. The owner keeps the right
@@ -252,6 +262,18 @@ mod tests {
             assert_eq!(std::fs::read(&target).unwrap(), b"new");
             assert_eq!(names(folder.path()), ["out"]);
         }
+    }
+
+    #[test]
+    fn where_renaming_knows_no_flags() {
+        let folder = tempfile::tempdir().unwrap();
+        let (part, target) = (folder.path().join("part"), folder.path().join("target"));
+        std::fs::write(&part, b"new").unwrap();
+        rename_by_link(&part, &target).unwrap();
+        assert!(!part.exists() && std::fs::read(&target).unwrap() == b"new");
+        std::fs::write(&part, b"newer").unwrap();
+        assert_eq!(rename_by_link(&part, &target).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert!(part.exists() && std::fs::read(&target).unwrap() == b"new");
     }
 
     #[test]

@@ -106,10 +106,14 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
         chain.walk().len().div_ceil(self.plan.piece)
     }
 
-    /// Tasks of all passes: what a monitor counts.
-    pub(crate) fn tasks(&self, levels: u64) -> u64 {
-        let chain = self.chain(levels);
-        (chain.bands() * self.pieces(&chain)) as u64
+    /// Tasks of all passes over so many iterations: what a monitor counts.
+    pub(crate) fn tasks(&self, iterations: u64) -> u64 {
+        let pass = |levels| {
+            let chain = self.chain(levels);
+            (chain.bands() * self.pieces(&chain)) as u64
+        };
+        let (passes, rest) = (iterations / self.plan.depth, iterations % self.plan.depth);
+        passes.saturating_mul(pass(self.plan.depth)).saturating_add(if rest > 0 { pass(rest) } else { 0 })
     }
 
     /// Updates the field `levels` times on the way from the first source to the sink. The sink may be the field

@@ -264,7 +264,7 @@ pub(crate) fn into_matrix<E: Real, U: Update>(
     let mut sources = arrays.sources(&held);
     let settings_of = (settings.processors() as usize, settings.tolerance.is_some());
     let mut stream = Stream::new(kernel, plan, shape, settings_of, &settings.monitor, &sources)?;
-    settings.monitor.begin(plan.passes.saturating_mul(stream.tasks(plan.depth)));
+    settings.monitor.begin(stream.tasks(settings.iterations));
     let mut done = Done::default();
     // The values before the present pass, if they may be needed again.
     let mut before: Option<Vec<E>> = None;
@@ -370,7 +370,7 @@ pub(crate) fn into_target<E: Real, U: Update>(
     let settings_of = (settings.processors() as usize, settings.tolerance.is_some());
     let mut stream =
         Stream::new(kernel, plan, shape, settings_of, &settings.monitor, &arrays.sources(&held))?;
-    settings.monitor.begin(plan.passes.saturating_mul(stream.tasks(plan.depth)));
+    settings.monitor.begin(stream.tasks(settings.iterations - resumed));
     while !done.is_complete(settings) {
         let levels = plan.depth.min(settings.iterations - done.iterations);
         stream.before = done.iterations;

@@ -1,11 +1,13 @@
 //! Streamed sweeps equal the plain double loop bit for bit: any shape, kernel, type, depth, number of threads,
 //! lanes and memory, in memory and on file, into a matrix and into a target.
 
+use std::sync::Arc;
+
 use crate::common::{Data, Place, lanes, least_memory, same, side, values};
 use crate::kernels::{Check, KERNELS, with_kernel};
 use proptest::prelude::*;
 use syncline_store::{Layout, Matrix, Shape};
-use syncline_wave::{Executor, Lanes, PointKernel, Real, Runner, Sweep, Target};
+use syncline_wave::{Executor, Lanes, Monitor, PointKernel, Real, Runner, Sweep, Target};
 
 #[derive(Clone, Debug)]
 struct Case {
@@ -65,7 +67,8 @@ impl Check for IntoMatrix {
         let folder = tempfile::tempdir().unwrap();
         let (field, coefficients) = data.at(&case.inputs, folder.path());
         let result = case.result.result(folder.path(), case.shape);
-        let mut sweep = case.sweep(kernel.clone());
+        let monitor = Arc::new(Monitor::new());
+        let mut sweep = case.sweep(kernel.clone()).monitor(Arc::clone(&monitor));
         if case.least {
             let memory = least_memory(&sweep, &field, &coefficients, &result);
             sweep = sweep.memory(memory);
@@ -74,6 +77,7 @@ impl Check for IntoMatrix {
         let planned = planned.streamed().unwrap();
         let (result, report) = sweep.run(&field, &coefficients, result).unwrap();
         prop_assert_eq!(report.iterations, case.iterations);
+        prop_assert_eq!(monitor.done(), monitor.total());
         prop_assert!(case.depth.is_none_or(|depth| planned.depth <= depth));
         prop_assert!(!case.least || planned.memory <= least_memory(&sweep, &field, &coefficients, &result));
         same(&values(&result), &data.plain(&kernel, case.iterations), case.shape.cols)?;
@@ -98,9 +102,11 @@ impl Check for IntoTarget {
         let path = outputs.path().join("out");
         let npy = case.result != Place::Raw;
         let target = if npy { Target::npy(&path) } else { Target::raw(&path) };
-        let sweep = case.sweep(kernel.clone());
+        let monitor = Arc::new(Monitor::new());
+        let sweep = case.sweep(kernel.clone()).monitor(Arc::clone(&monitor));
         let (pending, report) = sweep.run_to(&field, &coefficients, &target).unwrap();
         prop_assert_eq!(report.iterations, case.iterations);
+        prop_assert_eq!(monitor.done(), monitor.total());
         let expected = data.plain(&kernel, case.iterations);
         same(&values(&pending.matrix::<T>().unwrap()), &expected, cols)?;
         prop_assert!(!path.exists());

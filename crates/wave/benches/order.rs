@@ -1,6 +1,7 @@
 //! The cost of order on real work: Livermore kernel 23 on 4096 x 4096 in memory, 20 iterations, streamed and in
 //! blocks of 512, against the plain double loop. Wall time per element and iteration, from row-major and back,
-//! alternating, medians.
+//! alternating, medians and the least; of it, by the sweep's own clocks, what the threads spent with packing and
+//! with the updates alone.
 //!
 //! `cargo bench -p syncline-wave --bench order [-- ROUNDS]`
 
@@ -62,6 +63,7 @@ fn main() {
     let ways = ways();
     let mut plain = Vec::new();
     let mut times = vec![Vec::new(); ways.len()];
+    let mut parts = vec![(Vec::new(), Vec::new()); ways.len()];
     let mut result = Matrix::zeros(shape, Layout::RowMajor).expect("memory for a matrix");
     // The plain loop gets memory of the same kind as the matrices: its arrays come from the same place.
     let mut work = start.clone();
@@ -72,10 +74,14 @@ fn main() {
             plain_sweep(&Lk23, &mut work, std::array::from_fn(|n| &values[n][..]), SIDE, SIDE);
         }
         plain.push(begin.elapsed().as_nanos() as f64 / elements);
-        for (times, (name, sweep)) in times.iter_mut().zip(&ways) {
+        for ((times, parts), (name, sweep)) in times.iter_mut().zip(&mut parts).zip(&ways) {
             let begin = Instant::now();
-            let (done, _) = sweep.run(&field, &coefficients, result).expect("a sweep in memory");
+            let (done, report) = sweep.run(&field, &coefficients, result).expect("a sweep in memory");
             times.push(begin.elapsed().as_nanos() as f64 / elements);
+            if let Some(spent) = report.times {
+                parts.0.push(spent.pack.as_nanos() as f64 / elements);
+                parts.1.push(spent.update.as_nanos() as f64 / elements);
+            }
             if round == 0 && !name.ends_with("max-parallel") {
                 let found = done.as_slice().expect("a matrix in memory");
                 let same = found.iter().zip(&work).all(|(a, b)| a.to_bits() == b.to_bits());
@@ -84,19 +90,20 @@ fn main() {
             result = done;
         }
     }
-    let median = |times: &mut Vec<f64>| {
+    let summary = |times: &mut Vec<f64>| {
         times.sort_by(f64::total_cmp);
-        times[times.len() / 2]
+        (times[times.len() / 2], times[0])
     };
-    let base = median(&mut plain);
+    let (base, least) = summary(&mut plain);
     println!("LK23 {SIDE} x {SIDE}, {ITERATIONS} iterations, {rounds} alternating runs: ns per element");
-    println!("{:34} median {base:6.3}", "plain loop");
-    for (times, (name, _)) in times.iter_mut().zip(&ways) {
-        let time = median(times);
-        println!(
-            "{name:34} median {time:6.3}   {:5.2} x plain   {:5.2} times faster",
-            time / base,
-            base / time
-        );
+    println!("{:34} median {base:6.3}  least {least:6.3}", "plain loop");
+    for ((times, (pack, update)), (name, _)) in times.iter_mut().zip(&mut parts).zip(&ways) {
+        let (time, least) = summary(times);
+        print!("{name:34} median {time:6.3}  least {least:6.3}  {:5.2} times faster", base / time);
+        if !pack.is_empty() {
+            let ((pack, _), (update, least)) = (summary(pack), summary(update));
+            print!("  pack {pack:5.3}, update {update:5.3} (least {least:5.3})");
+        }
+        println!();
     }
 }

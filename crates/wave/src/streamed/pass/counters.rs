@@ -161,33 +161,38 @@ fn locks_and_counters_give_the_same_bits() {
 
 /// `cargo test --release -p syncline-wave --lib -- --ignored --nocapture locks_against_counters`
 #[test]
-#[ignore = "a measurement: it takes a minute and 800 MiB"]
+#[ignore = "a measurement: it takes three minutes and 800 MiB"]
 fn locks_against_counters() {
+    const ROUNDS: usize = 80;
     let (shape, levels) = (Shape::new(4096, 4096), 20);
     let mut result = vec![0.0; shape.elements()];
     for threads in [1, 2] {
         let case = Case::new(shape, levels, threads);
         let mut times = [Vec::new(), Vec::new()];
-        for round in 0..22 {
+        // The first round touches the memory.
+        for round in 0..=ROUNDS {
             for way in [round % 2, 1 - round % 2] {
-                times[way].push(case.run(way == 1, &mut result));
+                let seconds = case.run(way == 1, &mut result);
+                if round > 0 {
+                    times[way].push(seconds * 1e9 / (shape.elements() as u64 * levels) as f64);
+                }
             }
         }
-        let nanoseconds = 1e9 / ((shape.elements() as u64 * levels) as f64);
-        let [locks, counters] = times.map(|mut times| {
-            // The first round touches the memory.
-            times.remove(0);
-            times.sort_by(f64::total_cmp);
-            (times[0] * nanoseconds, times[times.len() / 2] * nanoseconds)
-        });
+        let mut ratios: Vec<f64> =
+            times[0].iter().zip(&times[1]).map(|(locks, counters)| locks / counters).collect();
+        let quarters = |values: &mut Vec<f64>| {
+            values.sort_by(f64::total_cmp);
+            [0, 1, 2, 3].map(|q| values[q * values.len() / 4])
+        };
+        // So many ranks from the middle of the sample is the median at most, with 95 % confidence (sign test).
+        let off = (ROUNDS as f64).sqrt() as usize;
+        let [_, lower, middle, upper] = quarters(&mut ratios);
+        let bounds = (ratios[ROUNDS / 2 - off], ratios[ROUNDS / 2 + off]);
+        let [[least, _, locks, _], [fewest, _, counters, _]] = times.each_mut().map(quarters);
         println!(
-            "{threads} threads: locks {:.3} ns per element (least {:.3}), counters {:.3} ({:.3}): {:.3} ({:.3})",
-            locks.1,
-            locks.0,
-            counters.1,
-            counters.0,
-            locks.1 / counters.1,
-            locks.0 / counters.0
+            "{threads} threads: locks {locks:.3} ns per element (least {least:.3}), counters {counters:.3} ({fewest:.3}); \
+             round by round {middle:.3} ({:.3} to {:.3} with 95 % confidence; half of them {lower:.3} to {upper:.3})",
+            bounds.0, bounds.1
         );
     }
 }

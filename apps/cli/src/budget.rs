@@ -51,7 +51,7 @@ impl Bound {
         let own = own();
         match self.bytes.checked_sub(own) {
             Some(left) if left >= least => Ok(left),
-            _ => Err(self.too_small(own, format!("{what} takes"), least)),
+            _ => Err(self.too_small(own, "", format!("{what} takes"), least)),
         }
     }
 
@@ -119,7 +119,9 @@ impl Bound {
             _ => 1,
         };
         // Those that compute, and two for each panel, which wait for the disk.
-        let own = own() + (threads + 2 * (threads + 2)) * PER_THREAD;
+        let of_threads = (threads + 2 * (threads + 2)) * PER_THREAD;
+        let own = own() + of_threads;
+        let hint = if of_threads > own / 4 { " (fewer --threads take less)" } else { "" };
         let how = How { memory: self.bytes.saturating_sub(own).max(1), ..how.clone() };
         // The field stands for the result, which is row-major and on file as well.
         match runs.plan(&how, arrays, &arrays.field) {
@@ -133,7 +135,7 @@ impl Bound {
                     "unless --executor blocked does with less, the window of a pass of {depth} {iterations}{less}, \
                      with rows of {cols} from {matrices} matrices, takes"
                 );
-                Err(self.too_small(own, piece, needed))
+                Err(self.too_small(own, hint, piece, needed))
             }
             Err(other) => Err(other.into()),
         }
@@ -145,11 +147,11 @@ impl Bound {
             1 => format!("the one block of {size} of {matrices} matrices takes"),
             _ => format!("one block of {size} of {matrices} matrices, with the tasks of all {count}, takes"),
         };
-        self.too_small(own, piece, needed)
+        self.too_small(own, "", piece, needed)
     }
 
-    fn too_small(self, own: u64, piece: String, needed: u64) -> Error {
-        Error::Memory { bound: Bytes(self.bytes), own: Bytes(own), piece, needed: Bytes(needed) }
+    fn too_small(self, own: u64, hint: &'static str, piece: String, needed: u64) -> Error {
+        Error::Memory { bound: Bytes(self.bytes), own: Bytes(own), hint, piece, needed: Bytes(needed) }
     }
 }
 

@@ -78,7 +78,7 @@ pub(crate) enum Error {
     VerifyRoom(syncline_store::Error),
     /// The memory bound does not hold the program and the least piece of work.
     #[error(
-        "a memory bound of {bound} ({} bytes) is too small: the program itself takes {own}, and {piece} {needed}; \
+        "a memory bound of {bound} ({} bytes) is too small: the program itself takes {own}{hint}, and {piece} {needed}; \
          allow at least {}", bound.0, AtLeast(own.0.saturating_add(needed.0))
     )]
     Memory {
@@ -86,6 +86,8 @@ pub(crate) enum Error {
         bound: Bytes,
         /// What the program takes without data.
         own: Bytes,
+        /// How that could be less, if it could.
+        hint: &'static str,
         /// The least piece of work.
         piece: String,
         /// What that takes.

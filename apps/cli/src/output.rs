@@ -66,8 +66,8 @@ impl Output {
             return Err(refuse(format!("is {what}")));
         }
         // The file that a link leads to is replaced, not the link.
-        match fs::canonicalize(&path) {
-            Ok(path) => Ok(Self { path, npy }),
+        match path.is_symlink().then(|| fs::canonicalize(&path)).transpose() {
+            Ok(leads_to) => Ok(Self { path: leads_to.unwrap_or(path), npy }),
             Err(error) => Err(refuse(format!("cannot be written: {error}"))),
         }
     }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use indicatif::ProgressBar;
+use indicatif::{HumanDuration, ProgressBar};
 use syncline_wave::Monitor;
 
 use crate::units::{Bytes, Rate};
 
 /// The progress bar.
-pub(crate) const BAR: &str = "{prefix} [{bar:30}] {percent:>3} %  {msg}  {eta} left";
+pub(crate) const BAR: &str = "{prefix} [{wide_bar}] {percent:>3} %  {msg}";
 
 /// A run that is watched.
 pub(crate) struct Progress {
@@ -52,9 +52,13 @@ impl Progress {
         }
         let updates = Rate(self.points * done as f64 / total as f64 / seconds);
         let bytes = self.monitor.bytes();
-        bar.set_message(match bytes {
-            0 => format!("{updates} updates/s"),
-            _ => format!("{}/s, {updates} updates/s", Bytes((bytes as f64 / seconds) as u64)),
+        let moved = match bytes {
+            0 => String::new(),
+            _ => format!("{}/s, ", Bytes((bytes as f64 / seconds) as u64)),
+        };
+        bar.set_message(match done {
+            0 => "beginning".to_owned(),
+            _ => format!("{moved}{updates} updates/s  {:#} left", HumanDuration(bar.eta())),
         });
     }
 }

@@ -91,7 +91,7 @@ pub(crate) fn bar(template: &str) -> ProgressBar {
 
 /// A bar over bytes: its length is how many, its position how many are done.
 pub(crate) fn bar_of_bytes(what: &str) -> ProgressBar {
-    let bar = bar("{msg} [{bar:30}] {percent:>3} %  {binary_bytes_per_sec}  ETA {eta}");
+    let bar = bar("{msg} [{wide_bar}] {percent:>3} %  {binary_bytes_per_sec}  {eta} left");
     bar.set_message(what.to_owned());
     bar
 }

@@ -185,7 +185,7 @@ impl Generations {
     /// Begins a computation whose generations are files of `bytes` bytes that begin with `header`.
     ///
     /// The first slot is made here, with its room on disk; the second by [`file`](Self::file) when a second
-    /// pass needs it.
+    /// pass needs it, but without room for both nothing is begun.
     ///
     /// # Errors
     /// [`Error::Busy`]; [`Error::Leftover`] when anything is left of an earlier run; [`Error::Foreign`];
@@ -208,6 +208,7 @@ impl Generations {
         let manifest = Manifest::new(identity, header, bytes);
         let mut new = Self { place, manifest, writing: None, kept: false, failed: false, _lock };
         disk::sync_folder(new.place.parent())?;
+        disk::check_room(&new.place.folder, bytes.saturating_mul(2))?;
         new.file(1)?;
         Ok(new)
     }

@@ -95,7 +95,7 @@ pub(crate) struct RunArgs {
     ///
     /// Without the option it stands beside the field. A name that does not end in .npy is for raw directories:
     /// then the result is raw data in the layout of the field. A file of that name is replaced when the
-    /// result is complete, and not before.
+    /// result is complete, and not before; its permissions stay, but its owner may write it from then on.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Go on with an interrupted run of several passes
@@ -103,7 +103,8 @@ pub(crate) struct RunArgs {
     /// It goes on after the last pass that is complete in OUTPUT.syncline, if it is the same computation on
     /// the same files (of the same lengths and times); it begins if there is nothing to go on from. If the
     /// output is there and is known to be of this very run (a mark on the file tells, where the file system
-    /// has room for one), nothing is done. Memory, threads and depth may be others than before.
+    /// has room for one, with the file's length and time; --verify looks at the numbers), nothing is done.
+    /// Memory, threads and depth may be others than before.
     #[arg(long)]
     pub(crate) resume: bool,
     /// Discard what an interrupted run has left in OUTPUT.syncline, and begin
@@ -147,35 +148,40 @@ A description is a TOML text; all operations are done as written, in the type of
 Neighbours are n, w, nw, ne (new already) and e, s, se, sw (still old), or those of a table:
   [neighbours]
   up = [-1, 0]
-Beside + - * / there are min, max, abs, sqrt and if. min and max give their second argument if either is not a
-number. Steps on the way are lines of their own, between three quotes, the field's last.
+Beside + - * / there are min, max, abs, sqrt and if. min and max give their second argument if either
+is not a number. Steps on the way are lines of their own, between three quotes, the field's last.
 
 Interrupted runs:
-  A run of several passes keeps its last complete pass in the folder OUTPUT.syncline until the output has
-  its name. After Ctrl-C, kill -9 or a power failure, the same command with --resume goes on from there;
-  with --force it begins anew. Every pass checks what it reads of the one before against checksums, and
-  that the inputs were not written to meanwhile.
+  A run of several passes keeps its last complete pass in the folder OUTPUT.syncline until the
+  output has its name; so it takes the room of two outputs on the disk. After Ctrl-C, kill -9 or a
+  power failure, the same command with --resume goes on from there; with --force it begins anew.
+  Every pass checks what it reads of the one before against checksums, and that the inputs were not
+  written to meanwhile. The files there are written in place: a copy of the folder must be a real one.
 
 Members of the --json object; null where it does not apply:
-  kernel, dtype, order, executor, layout, rows, cols, iterations, output
-  complete_already        with --resume: the output of this run was there, nothing was done, most members null
+  kernel, dtype, order, executor, layout (of the result), rows, cols, iterations, output
+  complete_already        with --resume: the output of this run was there, nothing was done, and
+                          most members are null
   resumed                 with --resume: iterations that the earlier run had done
-  passes, depth           streamed: passes of this run (in blocks, iterations); iterations of a pass, at most
+  passes, depth           streamed: passes of this run (in blocks, iterations); iterations of a
+                          pass, at most
   lanes, threads          vectors computed with; threads that computed
   runner, block, blocks   in blocks: rows and columns of a block; how many blocks there are
   seconds                 the sweep, without verification
   sync_seconds            bringing the output to disk
   ns_per_element          wall time of the sweep per interior point and iteration
-  bytes_read, _written    streamed: of files; in blocks: of files mapped, which the page cache may have had
+  bytes_read, _written    streamed: of files; in blocks: of files mapped, which the page cache may
+                          have had
   disk_read, disk_written bytes moved by the disk during the sweep
-  times                   streamed: seconds of all threads together. update, pack, wait: of those that
-                          compute; read, write, checksums: beside them
+  times                   streamed: seconds of all threads together. update, pack, wait: of those
+                          that compute; read, write, checksums: beside them
   peak_rss, memory        the most bytes resident up to the end of the sweep; the bound
-  window, windows         streamed: bytes of all buffers, 1; in blocks: bytes of one under way, how many at once
+  window, windows         streamed: bytes of all buffers, 1; in blocks: bytes of one under way, how
+                          many at once
   panels, panel_rows      streamed: panels of rows in the window
   held                    in blocks: whether all files stayed mapped
-  residual, converged_at  with --until: last greatest change, null if it is no number; iterations until it
-                          was small enough
+  residual, converged_at  with --until: last greatest change, null if it is no number; iterations
+                          until it was small enough
   verified                true with --verify
 
 Examples:

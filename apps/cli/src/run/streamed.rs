@@ -51,7 +51,7 @@ impl<T: Real> Job<'_, T> {
         let ended = watch::attend(signals, &bar, ProgressBar::tick, || (), commit)?;
         match (ended.result, ended.signal) {
             // Once it has its name a signal changes nothing.
-            (Some(result), _) => result?,
+            (Some(result), _) => result.map_err(|error| self.explain(error))?,
             (None, signal) => return Err(self.interrupted(signal.unwrap_or_default())),
         }
         let sync_time = sync.elapsed();
@@ -109,11 +109,16 @@ impl<T: Real> Job<'_, T> {
 
     /// What is kept of the work, if anything is.
     fn kept(&self) -> Option<String> {
-        let Ok(Leftover::Resumable(progress)) = Generations::leftover(&self.output.path) else {
-            return None;
-        };
-        let (done, all) = (progress.iterations, self.args.iterations);
-        Some(format!("{done} of {all} iterations are kept, --resume goes on from there"))
+        match Generations::leftover(&self.output.path) {
+            Ok(Leftover::Resumable(progress)) => {
+                let (done, all) = (progress.iterations, self.args.iterations);
+                Some(format!("{done} of {all} iterations are kept, --resume goes on from there"))
+            }
+            Ok(Leftover::Complete(_)) => {
+                Some("the output is complete, --resume removes what else is left".to_owned())
+            }
+            _ => None,
+        }
     }
 
     /// An interruption, with what is left.

@@ -28,8 +28,15 @@ impl fmt::Display for Summary {
             (None, depth) => {
                 let (passes, depth) = (self.passes.unwrap_or(0), depth.unwrap_or(0));
                 let lanes = self.lanes.as_deref().unwrap_or("");
-                write!(f, ", streamed: {passes} pass{}", if passes == 1 { "" } else { "es" })?;
-                writeln!(f, " of up to {depth} iteration{}, {lanes}", plural(depth))?;
+                match passes {
+                    0 => writeln!(f, ", streamed: no pass, there was nothing to compute")?,
+                    1 => writeln!(f, ", streamed: 1 pass of {depth} iteration{}, {lanes}", plural(depth))?,
+                    _ => writeln!(
+                        f,
+                        ", streamed: {passes} passes of up to {depth} iteration{}, {lanes}",
+                        plural(depth)
+                    )?,
+                }
             }
         }
         self.iterations(f)?;
@@ -39,7 +46,7 @@ impl fmt::Display for Summary {
             Some(ns) => writeln!(f, ", {ns:.2} ns/element")?,
             None => writeln!(f)?,
         }
-        if let Some(times) = &self.times {
+        if let (Some(times), Some(1..)) = (&self.times, self.passes) {
             write_times(f, times)?;
         }
         let traffic = |bytes| match bytes {
@@ -91,6 +98,7 @@ impl Summary {
         };
         write!(f, "memory       {} at most, of {} allowed; ", Bytes(peak), Bytes(bound))?;
         match (self.blocks, self.held, self.panels, self.panel_rows) {
+            (None, ..) if self.passes == Some(0) => writeln!(f, "no window"),
             (Some(_), Some(true), ..) => writeln!(f, "all matrices held"),
             (Some(blocks), ..) => {
                 writeln!(f, "up to {} of {blocks} blocks at once", self.windows.unwrap_or(0))

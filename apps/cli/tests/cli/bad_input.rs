@@ -227,6 +227,9 @@ fn full_disks() {
     let _enough = Tmpfs::mount(&path.join("one"), 512 << 10).unwrap();
     refused(path, &format!("{RUN} --output one/o.npy --verify"), &["--verify", result, "are free"]);
     refused(path, "gen poisson one/p --rows 200 --cols 200", &["one/p/f.npy", result]);
+    // Of several passes two generations are needed, and that is said before the first.
+    let passes = "run lk23 data --iterations 4 --depth 2 --output one/o.npy";
+    refused(path, passes, &["one/o.npy.syncline", "640256 bytes", "are free"]);
     assert!(names(&path.join("one")).is_empty());
     ok(path, &format!("{RUN} --output one/o.npy"));
     assert_eq!(names(&path.join("one")), ["o.npy"]);

@@ -229,7 +229,8 @@ fn an_earlier_result_is_replaced() {
     let folder = lk23(10, 10);
     let path = folder.path();
     for iterations in [1, 2] {
-        ok(path, &format!("run lk23 data --iterations {iterations}"));
+        let report = json(path, &format!("run lk23 data --iterations {iterations}"));
+        assert_eq!(report["output"], "data/za.out.npy");
         assert_eq!(npy(&path.join("data/za.out.npy")), plain_lk23(&path.join("data"), iterations));
     }
     assert_eq!(names(&path.join("data")).len(), 7);

@@ -87,6 +87,15 @@ pub(super) fn create(path: &Path) -> Result<File> {
     }
 }
 
+/// Whether there are so many bytes free where a folder is.
+///
+/// # Errors
+/// [`Error::NoSpace`].
+pub(super) fn check_room(folder: &Path, needed: u64) -> Result<()> {
+    let free = free_bytes(folder).map_err(|source| Change::Write(folder).failed(source))?;
+    if free < needed { Err(Error::NoSpace { path: folder.to_owned(), needed, free }) } else { Ok(()) }
+}
+
 /// Gives the file `bytes` bytes, of any contents, with their room on disk, and the `header` at its front.
 ///
 /// # Errors
@@ -95,11 +104,7 @@ pub(super) fn allocate(file: &File, path: &Path, bytes: u64, header: &[u8]) -> R
     let failed = |source: io::Error| Change::Write(path).failed(source);
     let found = file.metadata().map_err(failed)?;
     let needed = bytes.saturating_sub(found.blocks().saturating_mul(512));
-    let free = free_bytes(path).map_err(failed)?;
-    let no_space = |free| Error::NoSpace { path: path.to_owned(), needed, free };
-    if free < needed {
-        return Err(no_space(free));
-    }
+    check_room(path, needed)?;
     let allocated = make(Change::Write(path), || {
         if found.len() > bytes {
             file.set_len(bytes)?;
@@ -120,7 +125,7 @@ pub(super) fn allocate(file: &File, path: &Path, bytes: u64, header: &[u8]) -> R
     match allocated {
         Ok(()) => make(Change::Write(path), || file.write_all_at(header, 0)),
         Err(Errno::FBIG) => Err(failed(Errno::FBIG.into())),
-        Err(_) => Err(no_space(free_bytes(path).unwrap_or(free))),
+        Err(_) => Err(Error::NoSpace { path: path.to_owned(), needed, free: free_bytes(path).unwrap_or(0) }),
     }
 }
 

@@ -149,7 +149,8 @@ fn names(folder: &Path) -> Vec<std::ffi::OsString> {
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
 }
 
-/// In the first pass nothing is left; in the second the first stays, and the run goes on when there is room.
+/// Without room for both generations nothing is begun; in a later pass the one before stays, and the run goes on
+/// when there is room.
 #[test]
 fn a_full_disk_is_an_error_and_loses_no_pass() {
     let shape = Shape::new(300, 250);
@@ -162,17 +163,23 @@ fn a_full_disk_is_an_error_and_loses_no_pass() {
     let path = small.0.path().join("out");
     let target = |leftovers| Target::npy(&path).leftovers(leftovers);
     let sweep = |depth| Sweep::new(Sor::gauss_seidel()).iterations(6).depth(depth);
-    for depth in [2, 6] {
+    for (size, depth) in [(bytes / 2, 2), (bytes / 2, 6), (bytes * 3 / 2, 2)] {
+        small.grow(size);
         let error = sweep(depth).run_to(&field, &[], &target(Leftovers::Refuse)).unwrap_err();
         assert!(matches!(error, Error::Store(syncline_store::Error::NoSpace { .. })), "{error:?}");
         assert!(names(small.0.path()).is_empty(), "{:?}", names(small.0.path()));
     }
-    small.grow(bytes * 3 / 2);
-    let error = sweep(2).run_to(&field, &[], &target(Leftovers::Refuse)).unwrap_err();
+    // Enough for both, but somebody else takes some during the first pass.
+    small.grow(bytes * 5 / 2);
+    let filler = small.0.path().join("filler");
+    let fill = filler.clone();
+    let kernel = Hooked::new(1, move || std::fs::write(&fill, vec![1; bytes as usize]).unwrap());
+    let filled = Sweep::new(kernel).iterations(6).depth(2);
+    let error = filled.run_to(&field, &[], &target(Leftovers::Refuse)).unwrap_err();
     assert!(matches!(error, Error::Store(syncline_store::Error::NoSpace { .. })), "{error:?}");
     let left = Generations::leftover(&path).unwrap();
     assert!(matches!(&left, Leftover::Resumable(progress) if progress.iterations == 2), "{left:?}");
-    small.grow(bytes * 3);
+    std::fs::remove_file(filler).unwrap();
     let (pending, report) = sweep(2).run_to(&field, &[], &target(Leftovers::Resume)).unwrap();
     assert_eq!((report.resumed, report.iterations, report.passes), (2, 6, 2));
     pending.commit().unwrap();

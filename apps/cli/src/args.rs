@@ -26,7 +26,7 @@ Examples:
     syncline gen lk23 data --rows 1024 --cols 1024
     syncline run lk23 data --iterations 20 --memory 24M --verify
 
-  The same block by block, as the papers do it, on a field whose blocks stand with copies of their edges:
+  The same as the papers do it: block by block, on a field in framed blocks:
     syncline convert data framed --layout framed --block 128
     syncline run lk23 framed --iterations 20 --memory 24M --output result.npy
 

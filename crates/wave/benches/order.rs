@@ -36,13 +36,9 @@ fn ways() -> Vec<(String, Sweep<Lk23>)> {
     let deep = Runner::Pool { workers: 2, order: ReadyOrder::DepthFirst };
     let streamed = |workers| sweep().executor(Executor::Streamed).runner(pool(workers));
     let blocked = |runner| sweep().block(Block::new(512, 512)).runner(runner);
-    let mut ways: Vec<_> = [1, 2]
-        .into_iter()
-        .flat_map(|n| [n; 2].into_iter().zip(["", WARM]))
-        .map(|(n, warm)| {
-            (format!("streamed, {n} thread{}{warm}", if n == 1 { "" } else { "s" }), streamed(n))
-        })
-        .collect();
+    let mut ways = [("1 thread", 1, ""), ("1 thread", 1, WARM), ("2 threads", 2, ""), ("2 threads", 2, WARM)]
+        .map(|(threads, n, warm)| (format!("streamed, {threads}{warm}"), streamed(n)))
+        .to_vec();
     let narrower = Lanes::available().filter(|&lanes| lanes != Lanes::best());
     ways.extend(narrower.map(|lanes| (format!("streamed, 1 thread, {lanes}"), streamed(1).lanes(lanes))));
     let in_blocks = [

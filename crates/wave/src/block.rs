@@ -115,9 +115,10 @@ pub(crate) unsafe fn update<E: Real, U: Update>(
         let job =
             Job { chain: &chain, ring, band, columns: chain.walk(), rows_in: &parts, rows_out, tile: TILE };
         // SAFETY: the ring is of the chain's geometry, of the width of these lanes, which the machine has, with the
-        // kernel's corners and arrays; so was the scratch made, a workspace being of one kernel. All parts together are the small matrix; the block's own values, where the results go, are the
-        // caller's, and so are the coefficients. The bands run one after the other, each from left to right;
-        // the ring has the slots for one band at a time.
+        // kernel's corners and arrays; so was the scratch made, a workspace being of one kernel. All parts together
+        // are the small matrix; the block's own values, where the results go, are the caller's, and so are the
+        // coefficients. The bands run one after the other, each from left to right; the ring has the slots for one
+        // band at a time.
         unsafe { tile::run(lanes, kernel, &job, scratch, norm.then_some(&mut norms)) };
     }
     Ok(norms[0])

@@ -30,12 +30,10 @@ impl fmt::Display for Summary {
                 let lanes = self.lanes.as_deref().unwrap_or("");
                 match passes {
                     0 => writeln!(f, ", streamed: no pass, there was nothing to compute")?,
-                    1 => writeln!(f, ", streamed: 1 pass of {depth} iteration{}, {lanes}", plural(depth))?,
-                    _ => writeln!(
-                        f,
-                        ", streamed: {passes} passes of up to {depth} iteration{}, {lanes}",
-                        plural(depth)
-                    )?,
+                    _ => {
+                        write!(f, ", streamed: {passes} pass{}", if passes == 1 { "" } else { "es" })?;
+                        writeln!(f, " of up to {depth} iteration{}, {lanes}", plural(depth))?;
+                    }
                 }
             }
         }

@@ -98,6 +98,26 @@ fn a_resumed_run_says_from_where_and_has_the_same_bits() {
 }
 
 #[test]
+fn a_result_that_cannot_get_its_name_is_kept() {
+    let folder = lk23(40, 40);
+    let path = folder.path();
+    let line = "run lk23 data --iterations 1000 --depth 1 --output o.npy";
+    let child = started(path, line);
+    fs::create_dir(path.join("o.npy")).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("o.npy") && error.contains("1000 of 1000 iterations are kept"), "{error}");
+    fs::remove_dir(path.join("o.npy")).unwrap();
+    let text = ok(path, &format!("{line} --resume"));
+    assert!(text.contains("no pass, there was nothing to compute"), "{text}");
+    let result = fs::read(path.join("o.npy")).unwrap();
+    ok(path, &format!("{line} --executor blocked").replace("--depth 1 ", ""));
+    assert!(fs::read(path.join("o.npy")).unwrap() == result);
+    assert_eq!(names(path), ["data", "o.npy"]);
+}
+
+#[test]
 fn nothing_to_resume_is_begun_and_what_is_complete_stays() {
     let folder = lk23(30, 30);
     let path = folder.path();

@@ -87,13 +87,13 @@ pub(super) fn create(path: &Path) -> Result<File> {
     }
 }
 
-/// Whether there are so many bytes free where a folder is.
+/// Whether so many bytes are free on the file system of a file or folder.
 ///
 /// # Errors
 /// [`Error::NoSpace`].
-pub(super) fn check_room(folder: &Path, needed: u64) -> Result<()> {
-    let free = free_bytes(folder).map_err(|source| Change::Write(folder).failed(source))?;
-    if free < needed { Err(Error::NoSpace { path: folder.to_owned(), needed, free }) } else { Ok(()) }
+pub(super) fn check_room(path: &Path, needed: u64) -> Result<()> {
+    let free = free_bytes(path).map_err(|source| Change::Write(path).failed(source))?;
+    if free < needed { Err(Error::NoSpace { path: path.to_owned(), needed, free }) } else { Ok(()) }
 }
 
 /// Gives the file `bytes` bytes, of any contents, with their room on disk, and the `header` at its front.

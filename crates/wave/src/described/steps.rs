@@ -295,6 +295,10 @@ fn four(places: &[Place]) -> [Any; 4] {
     std::array::from_fn(|i| places.get(i).copied())
 }
 
+/// The values at four places.
+///
+/// # Safety
+/// The machine has the places that are given.
 #[inline(always)]
 unsafe fn every<L: Vector, const R: usize>(
     machine: &Machine<L, R>,

@@ -117,17 +117,17 @@ impl<L: Vector> State<L> {
     /// The field at `ahead` positions from the present one of iteration `I`, in strip `r` of `TOGETHER`; strip
     /// -1 and `TOGETHER` are those above and below.
     #[inline(always)]
-    unsafe fn place<U: Update, const T: usize, const I: usize>(
-        &self,
-        r: usize,
-        ahead: isize,
-    ) -> *mut L::Element {
+    fn place<U: Update, const T: usize, const I: usize>(&self, r: usize, ahead: isize) -> *mut L::Element {
         let lag = skew::<U>() + 1;
         // `r` counts from the strip above.
         let away = (ahead - lag * I as isize) * self.record as isize;
         self.strips[T - I - 1 + r].wrapping_offset(self.offset).wrapping_offset(away)
     }
 
+    /// Takes the vectors west of the first position.
+    ///
+    /// # Safety
+    /// As [`fused`].
     #[inline(always)]
     unsafe fn enter<U: Update, const T: usize, const I: usize>(&mut self) {
         for r in 0..TOGETHER {
@@ -137,6 +137,9 @@ impl<L: Vector> State<L> {
     }
 
     /// One position of iteration `I`.
+    ///
+    /// # Safety
+    /// As [`fused`].
     #[inline(always)]
     unsafe fn step<U: Update, const T: usize, const I: usize, const NORM: bool>(&mut self, kernel: &U) {
         let skew = skew::<U>();

@@ -117,7 +117,8 @@ pub(crate) enum Error {
     },
     /// A complete output that is not that of the plain loop.
     #[error(
-        "the output {} (left), complete already, differs from {with} (right) at {at}; it was left as it is",
+        "the output {} (left), complete already, differs from {with} (right) at {at}; it was left as it is, \
+         without --resume it is computed again",
         output.display()
     )]
     CompleteDiffers {

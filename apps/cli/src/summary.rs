@@ -75,6 +75,7 @@ pub(crate) struct Summary {
     panel_rows: Option<usize>,
     held: Option<bool>,
     residual: Option<f64>,
+    residuals: Option<Vec<f64>>,
     converged_at: Option<u64>,
     verified: Option<bool>,
     output: String,
@@ -118,11 +119,14 @@ impl Summary {
     pub(crate) fn complete(
         asked: &Asked<'_>,
         layout: Layout,
-        iterations: u64,
+        report: &Report,
         verified: Option<&'static str>,
     ) -> Self {
         Self {
-            iterations: Some(iterations),
+            iterations: Some(report.iterations),
+            residual: report.residuals.last().copied(),
+            converged_at: report.converged.map(|iteration| iteration + 1),
+            tolerance: asked.args.until,
             verified: verified.map(|_| true),
             verified_with: verified,
             kernel: asked.kernel.name.clone(),
@@ -158,10 +162,8 @@ impl Summary {
             times: report.times.map(Seconds::from),
             peak_rss: measured.peak_rss,
             memory: Some(measured.bound.bytes()),
-            residual: report.residuals.last().copied(),
-            converged_at: report.converged.map(|iteration| iteration + 1),
-            tolerance: args.until,
-            ..Self::complete(asked, layout, report.iterations, measured.verified)
+            residuals: args.until.map(|_| report.residuals.clone()),
+            ..Self::complete(asked, layout, report, measured.verified)
         };
         match &report.plan {
             Plan::Blocked(plan) => summary.in_blocks(args, plan),

@@ -83,6 +83,7 @@ mod tests;
 pub use identity::{Identity, InputId};
 use manifest::Manifest;
 pub use manifest::Progress;
+pub use mark::Made;
 use place::Place;
 
 /// What an earlier run has left beside an output.

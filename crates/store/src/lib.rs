@@ -67,7 +67,7 @@ pub use dir::{DataDir, write_layout_json};
 pub use direct::DirectFile;
 pub use element::{Element, ElementType};
 pub use error::{Error, Result};
-pub use generation::{Generations, Identity, InputId, Leftover, Progress, Resumed};
+pub use generation::{Generations, Identity, InputId, Leftover, Made, Progress, Resumed};
 pub use layout::{Block, Grid, Layout, Rect, Shape, Side};
 pub use matrix::Matrix;
 pub use model::{IoModel, io_model};

@@ -175,7 +175,9 @@ impl Described {
     fn understand(text: &str) -> Result<Self, Fault> {
         let file: File = toml::from_str(text).map_err(|error| {
             let range = error.span().unwrap_or(0..0);
-            Fault::new(range, error.message().trim_end().to_owned())
+            let message = error.message().trim_end();
+            let message = message.replace("expected f64", "expected a number");
+            Fault::new(range, message.replace("expected i64", "expected an integer"))
         })?;
         let name = file.name.get_ref();
         if name.trim().is_empty() || name.contains(char::is_control) {

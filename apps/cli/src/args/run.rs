@@ -101,10 +101,10 @@ pub(crate) struct RunArgs {
     /// Go on with an interrupted run of several passes
     ///
     /// It goes on after the last pass that is complete in OUTPUT.syncline, if it is the same computation on
-    /// the same files (of the same lengths and times); it begins if there is nothing to go on from. If the
-    /// output is there and is known to be of this very run (a mark on the file tells, where the file system
-    /// has room for one, with the file's length and time; --verify looks at the numbers), nothing is done.
-    /// Memory, threads and depth may be others than before.
+    /// the same files (of the same places, lengths and times); it begins if there is nothing to go on from.
+    /// If the output is there and is known to be of this very run (a mark on the file tells, where the file
+    /// system has room for one, with the file's length and time; --verify looks at the numbers), nothing is
+    /// done. Memory, threads and depth may be others than before.
     #[arg(long)]
     pub(crate) resume: bool,
     /// Discard what an interrupted run has left in OUTPUT.syncline, and begin
@@ -182,6 +182,7 @@ Members of the --json object; null where it does not apply:
   held                    in blocks: whether all files stayed mapped
   residual, converged_at  with --until: last greatest change, null if it is no number; iterations
                           until it was small enough
+  residuals               with --until: the greatest change of each iteration, earlier runs included
   verified                true with --verify
 
 Examples:

@@ -43,7 +43,7 @@ impl<T: Real> Job<'_, T> {
             Some(room) => self.verify(room, pending, &report, signals).map(|(p, with)| (p, Some(with)))?,
         };
         if complete {
-            return Ok(Summary::complete(&asked, self.layout, report.iterations, verified));
+            return Ok(Summary::complete(&asked, self.layout, &report, verified));
         }
         let sync = Instant::now();
         let bar = watch::bar("{spinner} bringing the output to disk, {elapsed}");

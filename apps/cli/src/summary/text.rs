@@ -13,10 +13,12 @@ impl fmt::Display for Summary {
         let Self { kernel, dtype, rows, cols, .. } = self;
         write!(f, "{kernel:<13}{rows} x {cols} {dtype}")?;
         if self.complete_already {
+            writeln!(f)?;
+            self.iterations(f)?;
             if let Some(with) = self.verified_with {
-                write!(f, "\nverified     bit for bit against {with}")?;
+                writeln!(f, "verified     bit for bit against {with}")?;
             }
-            return write!(f, "\noutput       {}, complete already: nothing was done", self.output);
+            return write!(f, "output       {}, complete already: nothing was done", self.output);
         }
         let count = self.threads.unwrap_or(1);
         match (&self.block, self.depth) {

@@ -166,15 +166,24 @@ fn an_exact_stop_is_that_of_the_barrier() {
         let barrier = json(path, &format!("{line} --order barrier"));
         let at = barrier["converged_at"].as_u64().unwrap();
         assert_eq!(barrier["iterations"], at);
+        let residuals = |report: &Value| report["residuals"].as_array().unwrap().clone();
+        assert_eq!(residuals(&barrier).last(), Some(&barrier["residual"]));
         let expected = fs::read(path.join("o.npy")).unwrap();
         for depth in [1, 7, 16, 1000] {
             let line = format!("{line} --depth {depth}");
             let exact = json(path, &format!("{line} --exact-stop"));
             assert_eq!((&exact["iterations"], &exact["converged_at"]), (&at.into(), &at.into()), "{exact}");
+            assert_eq!(residuals(&exact), residuals(&barrier), "{dtype}, depth {depth}");
             assert!(fs::read(path.join("o.npy")).unwrap() == expected, "{dtype}, depth {depth}");
             let report = json(path, &line);
             assert_eq!(report["converged_at"], at);
             assert_eq!(report["iterations"], at.next_multiple_of(depth).min(5000), "{report}");
+            let all = residuals(&report);
+            assert_eq!(
+                (all.len() as u64, all.last()),
+                (at.next_multiple_of(depth), Some(&report["residual"]))
+            );
+            assert!(all.starts_with(&residuals(&barrier)), "{dtype}, depth {depth}");
         }
         assert_eq!(names(path).iter().filter(|name| name.contains("syncline")).count(), 0);
     }

@@ -161,6 +161,32 @@ fn nothing_to_resume_is_begun_and_what_is_complete_stays() {
 }
 
 #[test]
+fn a_resumed_run_knows_when_it_converged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    ok(path, "gen poisson data --rows 30 --cols 30");
+    // Gauss-Seidel is slow enough to be killed before.
+    let line = "run gauss-seidel data --iterations 5000 --until 1e-12 --depth 1 --output o.npy";
+    let told = |report: &Value| {
+        ["iterations", "residual", "converged_at"].map(|name| {
+            assert!(report[name].is_number(), "{report}");
+            report[name].clone()
+        })
+    };
+    let whole = json(path, line);
+    let again = json(path, &format!("{line} --resume"));
+    assert_eq!((told(&again), &again["complete_already"]), (told(&whole), &Value::Bool(true)));
+    let at = &whole["converged_at"];
+    let text = ok(path, &format!("{line} --resume"));
+    assert!(text.contains(&format!("no point changed by more than 1e-12 in iteration {at}\n")), "{text}");
+    fs::remove_file(path.join("o.npy")).unwrap();
+    killed(path, line);
+    let resumed = json(path, &format!("{line} --resume"));
+    assert!(resumed["resumed"].as_u64() > Some(0), "{resumed}");
+    assert_eq!((told(&resumed), &resumed["residuals"]), (told(&whole), &whole["residuals"]));
+}
+
+#[test]
 fn another_computation_is_not_gone_on_with() {
     let folder = lk23(40, 40);
     let path = folder.path();

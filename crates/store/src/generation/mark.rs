@@ -8,6 +8,7 @@
 //!
 //! ```text
 //! user.syncline    1 <checksum of the identity> <bytes> <time of the last write, ns> <iterations>
+//!                  <last residual, its bits> <iteration in which it converged>        "-": there is none
 //! ```
 //!
 //! # Costs
@@ -26,22 +27,54 @@ const NAME: &str = "user.syncline";
 /// No mark is longer.
 const LONGEST: usize = 160;
 
+/// What is known of a result without looking at its numbers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Made {
+    /// The iterations behind it.
+    pub iterations: u64,
+    /// The residual of the last iteration, if residuals were taken; it comes back bit by bit.
+    pub residual: Option<f64>,
+    /// The first iteration, from 0, whose residual was small enough, if there was one.
+    pub converged: Option<u64>,
+}
+
+impl Made {
+    fn encode(&self) -> String {
+        let residual = self.residual.map_or("-".to_owned(), |value| format!("{:016x}", value.to_bits()));
+        let converged = self.converged.map_or("-".to_owned(), |iteration| iteration.to_string());
+        format!("{} {residual} {converged}", self.iterations)
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let iterations = words.next()?.parse().ok()?;
+        let residual = match words.next()? {
+            "-" => None,
+            bits => Some(f64::from_bits(u64::from_str_radix(bits, 16).ok()?)),
+        };
+        let converged = match words.next()? {
+            "-" => None,
+            iteration => Some(iteration.parse().ok()?),
+        };
+        words.next().is_none().then_some(Self { iterations, residual, converged })
+    }
+}
+
 impl Identity {
-    /// Notes on a file that is written to its end that it is the result of this computation, after so many
-    /// iterations. Where the file system has no room for the note, there is none.
-    pub fn mark(&self, file: &File, iterations: u64) {
+    /// Notes on a file that is written to its end that it is the result of this computation. Where the file
+    /// system has no room for the note, there is none.
+    pub fn mark(&self, file: &File, made: &Made) {
         if let (Some(text), Ok(found)) = (self.sum(), file.metadata()) {
             let (bytes, time) = (found.len(), modified(&found));
-            let text = format!("1 {text} {bytes} {time} {iterations}");
+            let text = format!("1 {text} {bytes} {time} {}", made.encode());
             // Without it the computation is made again if it is asked for again: nothing is lost.
             let _ = rustix::fs::fsetxattr(file, NAME, text.as_bytes(), XattrFlags::empty());
         }
     }
 
-    /// After how many iterations of this computation the file is the result, if it is one and was not written
-    /// to since.
+    /// What was noted on the file, if it is the result of this computation and was not written to since.
     #[must_use]
-    pub fn made(&self, path: &Path) -> Option<u64> {
+    pub fn made(&self, path: &Path) -> Option<Made> {
         // To open a pipe would wait for its writer.
         let file = path.is_file().then(|| File::open(path).ok()).flatten()?;
         let mut text = [0; LONGEST];
@@ -49,7 +82,7 @@ impl Identity {
         let text = std::str::from_utf8(text.get(..len)?).ok()?;
         let found = file.metadata().ok()?;
         let before = format!("1 {} {} {} ", self.sum()?, found.len(), modified(&found));
-        text.strip_prefix(&before)?.parse().ok()
+        Made::decode(text.strip_prefix(&before)?)
     }
 
     /// Whether the inputs are what they were when this was made.
@@ -76,6 +109,11 @@ mod tests {
 
     use super::*;
 
+    /// As it stands in the file; residuals may be NaN.
+    fn found(identity: &Identity, path: &Path) -> Option<String> {
+        identity.made(path).map(|made| made.encode())
+    }
+
     #[test]
     fn only_the_same_computation_and_the_same_file_count() {
         let folder = tempfile::tempdir().unwrap();
@@ -86,28 +124,40 @@ mod tests {
         let mut identity = Identity::default();
         identity.what.insert("kernel".to_owned(), "a".to_owned());
         identity.inputs.push(InputId::of("in", &input).unwrap());
-        assert_eq!(identity.made(&path), None);
-        identity.mark(&file, 7);
+        assert_eq!(found(&identity, &path), None);
+        let seven = Made { iterations: 7, residual: Some(0.5), converged: Some(5) };
+        identity.mark(&file, &seven);
         if rustix::fs::fgetxattr(&file, NAME, &mut [0; LONGEST]).is_err() {
             println!("skipped: {} has no extended attributes", folder.path().display());
             return;
         }
-        assert_eq!(identity.made(&path), Some(7));
+        assert_eq!(found(&identity, &path), Some("7 3fe0000000000000 5".to_owned()));
         let moved = folder.path().join("moved");
         std::fs::rename(&path, &moved).unwrap();
-        assert_eq!((identity.made(&path), identity.made(&moved)), (None, Some(7)));
+        assert_eq!((found(&identity, &path), found(&identity, &moved)), (None, Some(seven.encode())));
         let mut other = identity.clone();
         other.what.insert("kernel".to_owned(), "b".to_owned());
-        assert_eq!(other.made(&moved), None);
+        assert_eq!(found(&other, &moved), None);
         file.write_all(b"!").unwrap();
-        assert_eq!(identity.made(&moved), None);
-        identity.mark(&file, u64::MAX);
-        assert_eq!(identity.made(&moved), Some(u64::MAX));
+        assert_eq!(found(&identity, &moved), None);
+        let lowest = Made { residual: Some(-f64::NAN), ..Made::default() };
+        let longest = Made { iterations: u64::MAX, residual: Some(-f64::NAN), converged: Some(u64::MAX) };
+        for made in [Made::default(), lowest, longest] {
+            identity.mark(&file, &made);
+            assert_eq!(found(&identity, &moved), Some(made.encode()));
+        }
         for lie in ["", "1", "1 0 0 0 0", "2 x", &"9".repeat(LONGEST + 1)] {
             rustix::fs::fsetxattr(&file, NAME, lie.as_bytes(), XattrFlags::empty()).unwrap();
-            assert_eq!(identity.made(&moved), None, "{lie}");
+            assert_eq!(found(&identity, &moved), None, "{lie}");
         }
-        assert_eq!(identity.made(folder.path()), None);
+        assert_eq!(found(&identity, folder.path()), None);
+    }
+
+    #[test]
+    fn what_is_no_note_is_none() {
+        for text in ["", "7", "7 -", "7 - x", "7 - - -", "x - -", "7 0.5 -", "-1 - -", "7  - -", "7 - -1"] {
+            assert!(Made::decode(text).is_none(), "{text}");
+        }
     }
 
     #[test]

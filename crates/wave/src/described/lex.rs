@@ -68,6 +68,19 @@ impl<'t> Lexer<'t> {
         matches!(ahead.next(), Ok((Token::Name(_), _))) && matches!(ahead.next(), Ok((Token::Symbol("="), _)))
     }
 
+    /// Whether the name is assigned further on.
+    pub(super) fn assigns_later(&self, name: &str) -> bool {
+        let mut ahead = self.clone();
+        loop {
+            let assigns = ahead.assigns();
+            match ahead.next() {
+                Ok((Token::Name(found), _)) if assigns && found == name => return true,
+                Ok((Token::End, _)) | Err(_) => return false,
+                _ => {}
+            }
+        }
+    }
+
     /// The next word and its bytes.
     pub(super) fn next(&mut self) -> Result<(Token<'t>, Range<usize>), Fault> {
         let rest = self.skip_blank();

@@ -186,6 +186,9 @@ impl<'t> Parser<'t, '_> {
         }
         match self.names.get(name) {
             Some(&(id, _)) => Ok(id),
+            None if self.lexer.assigns_later(name) => {
+                Err(Fault::new(range, format!("`{name}` is assigned only after this; move that line up")))
+            }
             None => Err(Fault::new(range, unknown("", name, self.names.keys().map(String::as_str)))),
         }
     }
@@ -243,8 +246,10 @@ fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> 
     let known: Vec<&str> = known.collect();
     let what = if what.is_empty() { String::new() } else { format!("{what} ") };
     let distance = |other: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
+    let length = name.chars().count();
     match known.iter().map(|other| (distance(other), *other)).min() {
-        Some((distance, nearest)) if distance <= 1.max(name.chars().count() / 3) => {
+        // Of a name that is all another none is nearer than the rest.
+        Some((distance, nearest)) if distance <= 1.max(length / 3) && distance < length => {
             format!("there is no {what}`{name}`; is `{nearest}` meant?")
         }
         _ => format!("there is no {what}`{name}`; there are {}", known.join(", ")),

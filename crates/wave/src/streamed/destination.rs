@@ -19,7 +19,8 @@
 use std::path::Path;
 
 use syncline_store::{
-    DirectFile, Generations, Identity, IoBuffer, IoQueue, Leftover, Method, NewFile, Progress, Read, Resumed,
+    DirectFile, Generations, Identity, IoBuffer, IoQueue, Leftover, Made, Method, NewFile, Progress, Read,
+    Resumed,
 };
 
 use super::sums::Sums;
@@ -139,12 +140,17 @@ impl Destination {
 pub(crate) enum Start {
     Anew,
     From(Generations),
-    /// After so many iterations.
-    Complete(u64),
+    Complete(Made),
+}
+
+/// The first iteration, from 0, with a residual that is small enough.
+pub(crate) fn converged(residuals: &[f64], tolerance: Option<f64>) -> Option<u64> {
+    let at = residuals.iter().position(|&residual| Some(residual) <= tolerance)?;
+    Some(at as u64)
 }
 
 /// What is at the place of the result, and what was said about it.
-pub(crate) fn leftovers(target: &Target, identity: &Identity) -> Result<Start> {
+pub(crate) fn leftovers(target: &Target, identity: &Identity, tolerance: Option<f64>) -> Result<Start> {
     let path = &target.path;
     let refused = |found: String| Err(Error::Leftovers { path: path.clone(), found });
     match (target.leftovers, Generations::leftover(path)?) {
@@ -163,7 +169,10 @@ pub(crate) fn leftovers(target: &Target, identity: &Identity) -> Result<Start> {
         }
         (Leftovers::Resume, _) => match Generations::resume(path, identity)? {
             Resumed::Underway(generations) => Ok(Start::From(generations)),
-            Resumed::Complete(progress) => Ok(Start::Complete(progress.iterations)),
+            Resumed::Complete(Progress { iterations, residuals, .. }) => {
+                let (residual, converged) = (residuals.last().copied(), converged(&residuals, tolerance));
+                Ok(Start::Complete(Made { iterations, residual, converged }))
+            }
             Resumed::Nothing => Ok(Start::Anew),
         },
         (Leftovers::Refuse, Leftover::Empty) => refused("a run that ended in its first pass".to_owned()),

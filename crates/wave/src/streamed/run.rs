@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use syncline_store::{
-    DirectFile, DirectWriter, Generations, Identity, InputId, IoBuffer, IoQueue, Layout, Matrix, Method,
-    NewFile, Progress, Read, convert,
+    DirectFile, DirectWriter, Generations, Identity, InputId, IoBuffer, IoQueue, Layout, Made, Matrix,
+    Method, NewFile, Progress, Read, convert,
 };
 
 use super::data::{FileSink, Held, Sink, Source, all_rows};
-use super::destination::{Destination, Panels, Start, leftovers};
+use super::destination::{Destination, Panels, Start, converged, leftovers};
 use super::pass::{Expected, Spent, Stream};
 use super::plan::{Question, StreamPlan, cache_bytes};
 use super::sums::Sums;
@@ -165,9 +165,8 @@ impl Done {
     /// Takes a pass. Returns after how many of its iterations it should have stopped, if that is fewer.
     fn take(&mut self, settings: &Settings, levels: u64, residuals: Vec<f64>) -> Option<u64> {
         let before = self.iterations;
-        if let (Some(tolerance), None) = (settings.tolerance, self.converged) {
-            let at = residuals.iter().position(|&residual| residual <= tolerance);
-            self.converged = at.map(|at| before + at as u64);
+        if self.converged.is_none() {
+            self.converged = converged(&residuals, settings.tolerance).map(|at| before + at);
         }
         self.passes += 1;
         self.iterations += levels;
@@ -178,15 +177,8 @@ impl Done {
 
     /// What an earlier run has done.
     fn from(progress: Progress, settings: &Settings) -> Self {
-        let converged = settings
-            .tolerance
-            .and_then(|tolerance| progress.residuals.iter().position(|&residual| residual <= tolerance));
-        Done {
-            iterations: progress.iterations,
-            residuals: progress.residuals,
-            converged: converged.map(|at| at as u64),
-            passes: 0,
-        }
+        let Progress { iterations, residuals, .. } = progress;
+        Done { iterations, converged: converged(&residuals, settings.tolerance), residuals, passes: 0 }
     }
 
     fn is_complete(&self, settings: &Settings) -> bool {
@@ -320,16 +312,19 @@ pub(crate) fn into_target<E: Real, U: Update>(
     let shape = arrays.field.shape();
     let held = arrays.hold()?;
     let identity = identity(settings, arrays, target)?;
-    let pending =
-        |kind, iterations| Pending { kind, npy: target.npy, shape, made: (identity.clone(), iterations) };
+    let pending = |kind, report: &Report| {
+        let (residual, converged) = (report.residuals.last().copied(), report.converged);
+        let made = Made { iterations: report.iterations, residual, converged };
+        Pending { kind, npy: target.npy, shape, identity: identity.clone(), made }
+    };
     let mut done = Done::default();
-    let underway = match leftovers(target, &identity)? {
+    let underway = match leftovers(target, &identity, settings.tolerance)? {
         Start::Anew => None,
-        Start::Complete(iterations) => {
+        Start::Complete(Made { iterations, residual, converged }) => {
             let plan = plan_for(settings, kernel, arrays, &held, true, settings.iterations)?;
-            done.iterations = iterations;
+            let done = Done { iterations, residuals: Vec::from_iter(residual), converged, passes: 0 };
             let report = done.report(plan, settings.processors(), &Spent::default(), Duration::ZERO);
-            let pending = pending(Kind::Complete(target.path.clone()), iterations);
+            let pending = pending(Kind::Complete(target.path.clone()), &report);
             return Ok((pending, Report { resumed: iterations, ..report }));
         }
         Start::From(generations) => {
@@ -348,7 +343,7 @@ pub(crate) fn into_target<E: Real, U: Update>(
         convert(arrays.field, &mut result, settings.memory.clamp(64 << 10, 64 << 20))?;
         identity.check_inputs()?;
         let report = copied(settings, plan);
-        return Ok((pending(Kind::New(new), report.iterations), report));
+        return Ok((pending(Kind::New(new), &report), report));
     }
     let mut destination = match underway {
         Some(generations) => Destination::Generations(generations),
@@ -403,7 +398,7 @@ pub(crate) fn into_target<E: Real, U: Update>(
         previous = destination.commit(progress)?;
     }
     let report = done.report(plan, settings.processors(), &stream.spent, begun.elapsed());
-    Ok((pending(destination.into(), report.iterations), Report { resumed, ..report }))
+    Ok((pending(destination.into(), &report), Report { resumed, ..report }))
 }
 
 fn identity<E: Real>(settings: &Settings, arrays: &Arrays<'_, E>, target: &Target) -> Result<Identity> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use syncline_store::{Generations, Identity, Layout, Matrix, NewFile, Shape};
+use syncline_store::{Generations, Identity, Layout, Made, Matrix, NewFile, Shape};
 
 use crate::{Real, Result};
 
@@ -77,8 +77,9 @@ pub struct Pending {
     pub(crate) kind: Kind,
     pub(crate) npy: bool,
     pub(crate) shape: Shape,
-    /// Of what it is the result, after how many iterations.
-    pub(crate) made: (Identity, u64),
+    /// Of what it is the result.
+    pub(crate) identity: Identity,
+    pub(crate) made: Made,
 }
 
 #[derive(Debug)]
@@ -118,14 +119,14 @@ impl Pending {
     /// # Errors
     /// When the file system refuses; what was there before stays.
     pub fn commit(self) -> Result<()> {
-        let (identity, iterations) = self.made;
-        match self.kind {
+        let Self { kind, identity, made, .. } = self;
+        match kind {
             Kind::New(new) => {
-                identity.mark(new.file(), iterations);
+                identity.mark(new.file(), &made);
                 new.commit()?;
             }
             Kind::Generations(mut generations) => {
-                identity.mark(&generations.file(generations.committed())?, iterations);
+                identity.mark(&generations.file(generations.committed())?, &made);
                 generations.finish()?;
             }
             Kind::Complete(_) => {}

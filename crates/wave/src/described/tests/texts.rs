@@ -18,7 +18,11 @@ fn message(update: &str) -> String {
 fn errors_name_the_place() {
     for (update, expected) in [
         ("u = n + zz", "1:9 there is no `zz`; there are a, bb, e, n, ne, nw, s, se, sw, u, w"),
-        ("u = n + b", "1:9 there is no `b`; is `a` meant?"),
+        ("u = n + b", "1:9 there is no `b`; there are a, bb, e, n, ne, nw, s, se, sw, u, w"),
+        ("u = n + bbb", "1:9 there is no `bbb`; is `bb` meant?"),
+        ("q = n + r\nr = s; u = q", "1:9 `r` is assigned only after this; move that line up"),
+        ("q = n + q; u = q", "1:9 there is no `q`; there are a, bb, e, n, ne, nw, s, se, sw, u, w"),
+        ("q = r == n; r = s", "1:5 `r` is assigned only after this; move that line up"),
         ("u = n + BB", "1:9 there is no `BB`; is `bb` meant?"),
         ("u = mix(n, s)", "1:5 there is no function `mix`; is `max` meant?"),
         ("q = n\n\n  u = q $ s", "3:9 '$' means nothing here"),
@@ -77,7 +81,9 @@ fn errors_outside_of_the_update() {
         ),
         ("[neighbours]\nn = [-1]", "5:5 invalid length 1, expected an array of length 2"),
         ("[neighbours]\nu = [-1, 0]", "2:9 `u` is the field, but also a neighbour"),
-        ("[neighbours]\nm = [-1, 0]", "3:15 there is no `n`; is `m` meant?"),
+        ("[neighbours]\nm = [-1, 0]", "3:15 there is no `n`; there are m, u"),
+        ("[constants]\nc = 'a'", "5:5 invalid type: string \"a\", expected a number"),
+        ("[neighbours]\nn = [0.5, 0]", "5:6 invalid type: floating point `0.5`, expected an integer"),
     ] {
         assert_eq!(text(&format!("{head}{more}")), expected, "{more}");
     }

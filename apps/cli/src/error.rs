@@ -111,7 +111,7 @@ pub(crate) enum Error {
     #[error("{why}; {left}")]
     Kept {
         /// What failed.
-        why: Box<syncline_wave::Error>,
+        why: Box<syncline_store::Error>,
         /// What is left of the work.
         left: String,
     },

@@ -98,10 +98,7 @@ impl<'a, T: Real> Job<'a, T> {
                 Generations::resume(&output, &Identity::default())?;
                 Ok(0)
             }
-            Leftover::Busy => {
-                let lock = format!("{}.syncline/lock", output.display()).into();
-                Err(Error::Store(StoreError::Busy { path: lock }))
-            }
+            Leftover::Busy(path) => Err(Error::Store(StoreError::Busy { path })),
             _ if force => Ok(0),
             Leftover::Resumable(progress) if resume => Ok(progress.iterations),
             Leftover::Empty | Leftover::Complete(_) if resume => Ok(0),

@@ -127,6 +127,12 @@ impl Summary {
             residual: report.residuals.last().copied(),
             converged_at: report.converged.map(|iteration| iteration + 1),
             tolerance: asked.args.until,
+            // Of a result that is known by its mark, only the last is.
+            residuals: asked
+                .args
+                .until
+                .filter(|_| report.residuals.len() as u64 == report.iterations)
+                .map(|_| report.residuals.clone()),
             verified: verified.map(|_| true),
             verified_with: verified,
             kernel: asked.kernel.name.clone(),
@@ -162,7 +168,6 @@ impl Summary {
             times: report.times.map(Seconds::from),
             peak_rss: measured.peak_rss,
             memory: Some(measured.bound.bytes()),
-            residuals: args.until.map(|_| report.residuals.clone()),
             ..Self::complete(asked, layout, report, measured.verified)
         };
         match &report.plan {

@@ -98,8 +98,8 @@ pub enum Leftover {
     Resumable(Progress),
     /// The output is complete, only the folder beside it is still to be removed: resume does it.
     Complete(Progress),
-    /// Another run is at work.
-    Busy,
+    /// Another run is at work; the lock that it holds.
+    Busy(PathBuf),
     /// A manifest or generation that cannot be used, and why.
     Damaged(Error),
 }
@@ -111,7 +111,8 @@ pub enum Resumed {
     Nothing,
     /// The run goes on after the generation that [`Generations::progress`] tells of.
     Underway(Generations),
-    /// The output was complete; what was left beside it is gone.
+    /// The generation got the output's name, and a file of its length and header has it; what was left beside
+    /// it is gone. That it is still that file the checksums tell.
     Complete(Progress),
 }
 
@@ -177,7 +178,7 @@ impl Generations {
             Ok(Found::Empty) => Leftover::Empty,
             Ok(Found::Underway(manifest)) => Leftover::Resumable(manifest.progress),
             Ok(Found::Complete(manifest)) => Leftover::Complete(manifest.progress),
-            Err(Error::Busy { .. }) => Leftover::Busy,
+            Err(Error::Busy { path }) => Leftover::Busy(path),
             Err(error @ (Error::Manifest { .. } | Error::Generation { .. })) => Leftover::Damaged(error),
             Err(error) => return Err(error),
         })

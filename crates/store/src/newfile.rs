@@ -179,6 +179,10 @@ pub(crate) fn folder(target: &Path) -> &Path {
 /// Bytes that the caller may use in the file system of `path`, a file or folder.
 pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(path)?;
+    if stat.f_blocks == 0 {
+        // ramfs and others do not tell: it shows when room is taken.
+        return Ok(u64::MAX);
+    }
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 

@@ -12,7 +12,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{DirectFile, Element, Layout, Matrix, Result, Touch};
+use crate::{DirectFile, Element, Layout, Matrix, Result, Touch, bytes};
 
 /// Where the rows of a matrix are: row `i` of `cols` elements begins at byte `start + i * cols * T::BYTES` of
 /// the file at `path`.
@@ -74,6 +74,11 @@ impl<T: Element> Matrix<T> {
         // `self` keeps. Nobody writes them while `self` is borrowed: there is no `&mut Matrix`, and regions,
         // whose making takes the matrix, give nobody a `&Matrix`.
         Some(unsafe { std::slice::from_raw_parts(pointer, len) })
+    }
+
+    /// The [`checksum`](crate::checksum) of [`as_slice`](Self::as_slice)'s bytes.
+    pub fn values_checksum(&self) -> Option<u64> {
+        self.as_slice().map(|values| crate::checksum(bytes::of(values)))
     }
 
     /// [`as_slice`](Self::as_slice), for writing.

@@ -280,7 +280,7 @@ fn another_process_is_seen_and_what_it_leaves_when_killed_is_whole() -> Tested {
         let mut child = command.stdout(Stdio::piped()).spawn()?;
         let lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
         lines.map_while(Result::ok).find(|line| line == "one pass").ok_or("no pass")?;
-        assert!(matches!(Generations::leftover(&output)?, Leftover::Busy));
+        assert!(matches!(Generations::leftover(&output)?, Leftover::Busy(_)));
         let told = message(resume(&output));
         assert!(
             told.starts_with("another run works on this output: it holds ") && told.ends_with("/lock"),

@@ -148,8 +148,8 @@ A description is a TOML text; all operations are done as written, in the type of
 Neighbours are n, w, nw, ne (new already) and e, s, se, sw (still old), or those of a table:
   [neighbours]
   up = [-1, 0]
-Beside + - * / there are min, max, abs, sqrt and if. min and max give their second argument if either
-is not a number. Steps on the way are lines of their own, between three quotes, the field's last.
+Beside + - * / there are min and max (of two or more), abs, sqrt and if. min and max give their second
+argument if either is not a number. Steps on the way are lines of their own, between three quotes, the field's last.
 
 Interrupted runs:
   A run of several passes keeps its last complete pass in the folder OUTPUT.syncline until the
@@ -180,9 +180,10 @@ Members of the --json object; null where it does not apply:
                           many at once
   panels, panel_rows      streamed: panels of rows in the window
   held                    in blocks: whether all files stayed mapped
-  residual, converged_at  with --until: last greatest change, null if it is no number; iterations
+  residual, converged_at  with --until: last greatest change, null if it is not finite; iterations
                           until it was small enough
-  residuals               with --until: the greatest change of each iteration, earlier runs included
+  residuals               with --until: the greatest change of each iteration, earlier runs included;
+                          null if only the last is known, of an output that is complete already
   verified                true with --verify
 
 Examples:

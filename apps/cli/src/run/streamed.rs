@@ -1,5 +1,6 @@
 //! A streamed run: into a target that a later run can go on from.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -128,7 +129,7 @@ impl<T: Real> Job<'_, T> {
         }
         match Generations::leftover(&self.output.path) {
             // It did not end in time: its folder stays.
-            Ok(Leftover::Busy) => {
+            Ok(Leftover::Busy(_)) => {
                 let left = "--resume goes on from its last complete pass, if there is one".to_owned();
                 Error::Interrupted { signal, left }
             }
@@ -139,11 +140,16 @@ impl<T: Real> Job<'_, T> {
     /// Says what is kept, or what can be done.
     fn explain(&self, error: Error) -> Error {
         let output = self.output.path.clone();
+        // Without a file that is not there any more nothing goes on.
+        let passes = |why: &StoreError| match why {
+            StoreError::NoSpace { .. } => true,
+            StoreError::File { source, .. } => source.kind() != ErrorKind::NotFound,
+            _ => false,
+        };
         match (error, self.kept()) {
-            (
-                Error::Wave(why @ WaveError::Store(StoreError::NoSpace { .. } | StoreError::File { .. })),
-                Some(left),
-            ) => Error::Kept { why: Box::new(why), left },
+            (Error::Wave(WaveError::Store(why)), Some(left)) if passes(&why) => {
+                Error::Kept { why: Box::new(why), left }
+            }
             (error, _) => self.advise(error, output),
         }
     }

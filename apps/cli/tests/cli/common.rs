@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use syncline_store::{DataDir, Element, Layout, Matrix, NewFile, Shape};
+use syncline_store::{DataDir, Element, Identity, Layout, Made, Matrix, NewFile, Shape};
 use tempfile::TempDir;
 
 /// The command with arguments separated by blanks, in `folder`.
@@ -35,6 +35,20 @@ pub(crate) fn as_ordinary_user(folder: &Path, line: &str) -> Option<Command> {
         }
     }
     Some(command)
+}
+
+/// Whether the file system of a folder has room for marks, by which a complete result is known; if not, a line
+/// that says so.
+pub(crate) fn has_marks(folder: &Path) -> bool {
+    let path = folder.join("marked");
+    let (identity, file) = (Identity::default(), fs::File::create(&path).unwrap());
+    identity.mark(&file, &Made::default());
+    let found = identity.made(&path).is_some();
+    fs::remove_file(&path).unwrap();
+    if !found {
+        println!("skipped: {} has no extended attributes", folder.display());
+    }
+    found
 }
 
 /// What the command printed; it must succeed.

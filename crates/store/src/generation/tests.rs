@@ -205,7 +205,7 @@ proptest! {
                     prop_assert_eq!(std::fs::read(slot).unwrap(), contents(found.generation));
                     live.is_none() && found.generation == model.committed && is_progress(&found)
                 }
-                Leftover::Busy => live.is_some(),
+                Leftover::Busy(_) => live.is_some(),
                 Leftover::Complete(_) | Leftover::Damaged(_) => false,
             };
             prop_assert!(fine, "{:?} after {:?}", model, step);

@@ -187,7 +187,7 @@ impl<'t> Parser<'t, '_> {
         match self.names.get(name) {
             Some(&(id, _)) => Ok(id),
             None if self.lexer.assigns_later(name) => {
-                Err(Fault::new(range, format!("`{name}` is assigned only after this; move that line up")))
+                Err(Fault::new(range, format!("`{name}` is assigned only after this")))
             }
             None => Err(Fault::new(range, unknown("", name, self.names.keys().map(String::as_str)))),
         }

@@ -119,42 +119,51 @@ impl Destination {
 
     /// Compares all of the last generation with the checksums of its pass.
     pub(crate) fn check_all(&self, (file, unit): &Last, panels: &Panels) -> Result<()> {
-        let Panels { start, row_bytes, rows } = *panels;
+        panels.sums(file, *unit)?.into_iter().enumerate().try_for_each(|(unit, sum)| self.check(unit, sum))
+    }
+}
+
+impl Panels {
+    /// Whether a file has the numbers of the generation that was committed with this.
+    pub(crate) fn are_of(&self, path: &Path, progress: &Progress) -> Result<bool> {
+        let unit = progress.panel_rows.max(1) as usize;
+        Ok(self.sums(&DirectFile::open(path)?, unit)? == progress.checksums)
+    }
+
+    /// The checksums of a file's units.
+    fn sums(&self, file: &DirectFile, unit: usize) -> Result<Vec<u64>> {
+        let Panels { start, row_bytes, rows } = *self;
         let piece = (CHECKED / row_bytes).clamp(1, rows);
         let mut queue = IoQueue::new(Method::Auto);
         let mut buffer = IoBuffer::new(piece * row_bytes + 2 * file.alignment())?;
-        let mut sums = Sums::new(*unit, rows);
+        let mut sums = Sums::new(unit, rows);
         for row in (0..rows).step_by(piece) {
             let here = row..(row + piece).min(rows);
             let (offset, len) = (start + (row * row_bytes) as u64, here.len() * row_bytes);
             queue.read(&mut [Read { file, offset, len, into: buffer.as_mut_slice() }])?;
             let bytes = &buffer.as_slice()[file.lead(offset)..][..len];
-            sums.feed(here, bytes, |unit, sum| self.check(unit, sum))?;
+            sums.feed(here, bytes, |_, _| Ok(()))?;
         }
-        Ok(())
+        Ok(sums.into_done())
     }
 }
 
 /// Where a run begins.
-#[expect(clippy::large_enum_variant, reason = "there is one, and it is moved once")]
 pub(crate) enum Start {
     Anew,
     From(Generations),
+    /// By its mark.
     Complete(Made),
-}
-
-/// The first iteration, from 0, with a residual that is small enough.
-pub(crate) fn converged(residuals: &[f64], tolerance: Option<f64>) -> Option<u64> {
-    let at = residuals.iter().position(|&residual| Some(residual) <= tolerance)?;
-    Some(at as u64)
+    /// A file has the name that a complete result was given: it may be that.
+    Named(Progress),
 }
 
 /// What is at the place of the result, and what was said about it.
-pub(crate) fn leftovers(target: &Target, identity: &Identity, tolerance: Option<f64>) -> Result<Start> {
+pub(crate) fn leftovers(target: &Target, identity: &Identity) -> Result<Start> {
     let path = &target.path;
     let refused = |found: String| Err(Error::Leftovers { path: path.clone(), found });
     match (target.leftovers, Generations::leftover(path)?) {
-        (_, Leftover::Busy) => Err(Error::Store(syncline_store::Error::Busy { path: path.clone() })),
+        (_, Leftover::Busy(path)) => Err(Error::Store(syncline_store::Error::Busy { path })),
         (Leftovers::Discard, _) => {
             Generations::discard(path)?;
             Ok(Start::Anew)
@@ -169,10 +178,7 @@ pub(crate) fn leftovers(target: &Target, identity: &Identity, tolerance: Option<
         }
         (Leftovers::Resume, _) => match Generations::resume(path, identity)? {
             Resumed::Underway(generations) => Ok(Start::From(generations)),
-            Resumed::Complete(Progress { iterations, residuals, .. }) => {
-                let (residual, converged) = (residuals.last().copied(), converged(&residuals, tolerance));
-                Ok(Start::Complete(Made { iterations, residual, converged }))
-            }
+            Resumed::Complete(progress) => Ok(Start::Named(progress)),
             Resumed::Nothing => Ok(Start::Anew),
         },
         (Leftovers::Refuse, Leftover::Empty) => refused("a run that ended in its first pass".to_owned()),

@@ -10,7 +10,7 @@ use syncline_store::{
 };
 
 use super::data::{FileSink, Held, Sink, Source, all_rows};
-use super::destination::{Destination, Panels, Start, converged, leftovers};
+use super::destination::{Destination, Panels, Start, leftovers};
 use super::pass::{Expected, Spent, Stream};
 use super::plan::{Question, StreamPlan, cache_bytes};
 use super::sums::Sums;
@@ -150,6 +150,12 @@ fn probe(file: &DirectFile, start: u64, memory: u64) -> Result<f64> {
     let begun = Instant::now();
     IoQueue::new(Method::Auto).read(&mut [Read { file, offset: start, len, into: buffer.as_mut_slice() }])?;
     Ok(len as f64 / begun.elapsed().as_secs_f64())
+}
+
+/// The first iteration, from 0, with a residual that is small enough.
+fn converged(residuals: &[f64], tolerance: Option<f64>) -> Option<u64> {
+    let at = residuals.iter().position(|&residual| Some(residual) <= tolerance)?;
+    Some(at as u64)
 }
 
 /// What has been done so far.
@@ -317,16 +323,27 @@ pub(crate) fn into_target<E: Real, U: Update>(
         let made = Made { iterations: report.iterations, residual, converged };
         Pending { kind, npy: target.npy, shape, identity: identity.clone(), made }
     };
+    let complete = |done: Done| {
+        let plan = plan_for(settings, kernel, arrays, &held, true, settings.iterations)?;
+        let resumed = done.iterations;
+        let report = done.report(plan, settings.processors(), &Spent::default(), Duration::ZERO);
+        let pending = pending(Kind::Complete(target.path.clone()), &report);
+        Ok((pending, Report { resumed, ..report }))
+    };
+    let header = Matrix::<E>::header(target.npy, shape);
+    let panels = Panels { start: header.len() as u64, row_bytes: shape.cols * E::BYTES, rows: shape.rows };
     let mut done = Done::default();
-    let underway = match leftovers(target, &identity, settings.tolerance)? {
+    let underway = match leftovers(target, &identity)? {
         Start::Anew => None,
         Start::Complete(Made { iterations, residual, converged }) => {
-            let plan = plan_for(settings, kernel, arrays, &held, true, settings.iterations)?;
-            let done = Done { iterations, residuals: Vec::from_iter(residual), converged, passes: 0 };
-            let report = done.report(plan, settings.processors(), &Spent::default(), Duration::ZERO);
-            let pending = pending(Kind::Complete(target.path.clone()), &report);
-            return Ok((pending, Report { resumed: iterations, ..report }));
+            let residuals = Vec::from_iter(residual);
+            return complete(Done { iterations, residuals, converged, passes: 0 });
         }
+        Start::Named(progress) if panels.are_of(&target.path, &progress)? => {
+            return complete(Done::from(progress, settings));
+        }
+        // Somebody else has put a file there since.
+        Start::Named(_) => None,
         Start::From(generations) => {
             let progress = generations.progress().cloned().unwrap_or_default();
             done = Done::from(progress, settings);
@@ -336,7 +353,6 @@ pub(crate) fn into_target<E: Real, U: Update>(
     let resumed = done.iterations;
     let plan = plan_for(settings, kernel, arrays, &held, true, settings.iterations - resumed)?;
     let bytes = Matrix::<E>::file_bytes(target.npy, shape, Layout::RowMajor)?;
-    let header = Matrix::<E>::header(target.npy, shape);
     if settings.iterations == 0 || !arrays.has_interior() {
         let new = NewFile::create(&target.path, bytes)?;
         let mut result = Matrix::create(&new, target.npy, shape, Layout::RowMajor)?;
@@ -356,7 +372,6 @@ pub(crate) fn into_target<E: Real, U: Update>(
             Destination::New(file)
         }
     };
-    let panels = Panels { start: header.len() as u64, row_bytes: shape.cols * E::BYTES, rows: shape.rows };
     let mut previous = destination.last()?;
     if let (true, Some(last)) = (done.is_complete(settings), &previous) {
         // No pass will read it, so nobody else would notice.
@@ -411,6 +426,9 @@ fn identity<E: Real>(settings: &Settings, arrays: &Arrays<'_, E>, target: &Targe
     add("iterations", settings.iterations.to_string());
     add("tolerance", settings.tolerance.map_or("none".to_owned(), |t| t.to_string()));
     add("exact stop", settings.exact_stop.to_string());
+    for (n, sum) in arrays.all().enumerate().filter_map(|(n, matrix)| Some((n, matrix.values_checksum()?))) {
+        add(&format!("array {n} in memory"), format!("{sum:016x}"));
+    }
     let mut inputs = Vec::new();
     for matrix in arrays.all() {
         let Some(path) = matrix.row_major_file().map(|file| file.path) else { continue };

@@ -30,6 +30,9 @@ pub enum Leftovers {
     /// Go on from there, if it was the same computation; begin if there is nothing. If there is only a file in
     /// the result's place, and it carries the mark of the same computation, that is complete; any other file
     /// is replaced.
+    ///
+    /// The same is: the same description, settings, shape and inputs. Files are known by place, length and
+    /// time, matrices in memory by a checksum of their values.
     Resume,
     /// Delete it and begin.
     Discard,
@@ -117,7 +120,8 @@ impl Pending {
     /// kept to go on from.
     ///
     /// # Errors
-    /// When the file system refuses; what was there before stays.
+    /// When the file system refuses: then what was there before stays, or the result has its name and only what
+    /// follows has failed.
     pub fn commit(self) -> Result<()> {
         let Self { kind, identity, made, .. } = self;
         match kind {

@@ -224,10 +224,47 @@ fn leftovers_are_refused_resumed_or_discarded() {
     assert_eq!((report.resumed, report.passes), (0, 3));
     assert_eq!(std::fs::read(&work.path).unwrap(), b"what was there");
     work.finish(pending, 6).unwrap();
-    // Nothing is left to go on from, and the result is there.
+    // Nothing is left to go on from, and the result is there, if it has its mark.
     let (pending, report) = work.run(THREE, Leftovers::Resume).unwrap();
-    assert_eq!(report.passes, 0);
+    assert_eq!(report.passes, if pending.is_complete() { 0 } else { 3 });
     work.finish(pending, 6).unwrap();
+}
+
+/// Killed between the result's name and the removal of what is beside it.
+#[test]
+fn a_file_with_the_name_of_the_result_must_have_its_numbers() {
+    for stranger in [false, true] {
+        let work = Work::new(1, Shape::new(40, 30));
+        let (pending, _) = work.run(THREE, Leftovers::Refuse).unwrap();
+        std::fs::create_dir(&work.path).unwrap();
+        pending.commit().unwrap_err();
+        std::fs::remove_dir(&work.path).unwrap();
+        let slot = work.beside().join("generation.1");
+        let mut bytes = std::fs::read(&slot).unwrap();
+        *bytes.last_mut().unwrap() ^= u8::from(stranger);
+        std::fs::write(&work.path, bytes).unwrap();
+        std::fs::remove_file(slot).unwrap();
+        assert!(matches!(work.leftover(), Leftover::Complete(_)));
+        let (pending, report) = work.run(THREE, Leftovers::Resume).unwrap();
+        assert_eq!((report.resumed, report.passes), if stranger { (0, 3) } else { (6, 0) });
+        assert_eq!(pending.is_complete(), !stranger);
+        work.finish(pending, 6).unwrap();
+    }
+}
+
+#[test]
+fn other_values_in_memory_are_another_computation() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = Target::npy(folder.path().join("out.npy")).leftovers(Leftovers::Resume);
+    let run = |value: f64| {
+        let field = Arc::new(Matrix::from_vec(Shape::new(9, 9), vec![1.0; 81]).unwrap());
+        let given = Arc::new(Matrix::from_vec(Shape::new(9, 9), vec![value; 81]).unwrap());
+        THREE.sweep(KERNEL).run_to(&field, &[given], &target)
+    };
+    drop(run(0.5).unwrap());
+    let refused = run(0.25).unwrap_err().to_string();
+    assert!(refused.contains("array 1 in memory was "), "{refused}");
+    assert_eq!(run(0.5).unwrap().1.passes, 0);
 }
 
 /// The first pass of a run that was killed, another run at work, and a folder that cannot be understood.

@@ -206,7 +206,8 @@ impl IoQueue {
         self.run(writes.iter().flat_map(Write::direct_pieces))?;
         // Afterwards: a page that is written through the page cache while a neighbouring block in it is
         // written direct could bring that block's old bytes back.
-        self.run(writes.iter().flat_map(Write::other_pieces))
+        // By plain calls: they copy to memory, and a ring would pass them on to a worker of the kernel.
+        writes.iter().flat_map(Write::other_pieces).try_for_each(Piece::plain)
     }
 
     fn run<'a>(&mut self, mut pieces: impl Iterator<Item = Piece<'a>>) -> Result<()> {

@@ -10,6 +10,10 @@
 //! its drop waits for all that the kernel has. So no buffer is free while the device may still write to it,
 //! whatever fails.
 //!
+//! A write that would have to wait for more than the disk is not left to the kernel's workers but done by a
+//! plain call (RWF_NOWAIT): Linux 6.18 was once seen to take such a write, through the page cache, and never
+//! to start a worker for it. Where a file system does not know the flag, writes are sent without.
+//!
 //! A ring that cannot be entered any more (memory shortage, a new seccomp filter) is `broken`: what the
 //! kernel has is waited for by looking at the completion queue, the rest is transferred by plain system
 //! calls, and the ring is not used again.
@@ -22,7 +26,7 @@ use std::thread;
 use std::time::Duration;
 
 use io_uring::{IoUring, Probe, opcode, types};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::transfer::{Piece, Step};
 use crate::{Error, Result};
@@ -35,6 +39,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// A ring with nothing in it.
 pub(crate) struct Ring {
     uring: IoUring,
+    /// What writes are sent with.
+    flags: ReadWriteFlags,
     broken: bool,
 }
 
@@ -53,7 +59,7 @@ impl Ring {
                 return Err(error);
             }
         }
-        Ok(Self { uring, broken: false })
+        Ok(Self { uring, flags: ReadWriteFlags::NOWAIT, broken: false })
     }
 
     /// Whether it is of no use any more.
@@ -123,7 +129,8 @@ impl Flight<'_, '_> {
         let request = piece.request();
         let fd = types::Fd(request.fd);
         let entry = if request.write {
-            opcode::Write::new(fd, request.pointer, request.len).offset(request.offset).build()
+            let write = opcode::Write::new(fd, request.pointer, request.len).offset(request.offset);
+            write.rw_flags(self.ring.flags.bits().cast_signed()).build()
         } else {
             opcode::Read::new(fd, request.pointer, request.len).offset(request.offset).build()
         };
@@ -159,11 +166,15 @@ impl Flight<'_, '_> {
 
     /// Gives the answer to its piece.
     fn take(&mut self, nth: usize, answer: Result<usize, Errno>) {
+        if answer == Err(Errno::OPNOTSUPP) {
+            self.ring.flags = ReadWriteFlags::empty();
+        }
         let slot = &mut self.slots[nth];
         let step = match (slot.as_mut(), answer) {
             (None, _) => return,
-            // The ring could not have it done without waiting, or not now: a plain call can.
-            (Some(_), Err(Errno::AGAIN)) => {
+            // The ring could not have it done without waiting, or not now, or not at all: a plain call can, or
+            // knows better.
+            (Some(_), Err(Errno::AGAIN | Errno::OPNOTSUPP)) => {
                 slot.take().map_or(Ok(Step::Done), |piece| piece.plain().map(|()| Step::Done))
             }
             (Some(piece), answer) => piece.answer(answer),

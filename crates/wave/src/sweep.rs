@@ -134,8 +134,8 @@ pub struct Times {
 pub struct Report {
     /// Iterations done, by every point.
     pub iterations: u64,
-    /// With a convergence test: the greatest change of a point in each iteration; of a result that was complete
-    /// before, in the last alone.
+    /// With a convergence test: the greatest change of a point in each iteration; of a result that is known to
+    /// be complete by its mark, in the last alone.
     pub residuals: Vec<f64>,
     /// With a convergence test: the first iteration, from 0, in which no point changed by more.
     pub converged: Option<u64>,

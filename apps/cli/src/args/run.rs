@@ -149,7 +149,8 @@ Neighbours are n, w, nw, ne (new already) and e, s, se, sw (still old), or those
   [neighbours]
   up = [-1, 0]
 Beside + - * / there are min and max (of two or more), abs, sqrt and if. min and max give their second
-argument if either is not a number. Steps on the way are lines of their own, between three quotes, the field's last.
+argument if either is not a number. Steps on the way are lines of their own, between three quotes,
+the field's last.
 
 Interrupted runs:
   A run of several passes keeps its last complete pass in the folder OUTPUT.syncline until the

@@ -65,6 +65,8 @@ pub struct DirectFile {
     direct: Option<File>,
     /// Whether no direct request was refused so far.
     accepted: AtomicBool,
+    /// Whether no request was refused so far for its flag that it must not wait.
+    unwaiting: AtomicBool,
     alignment: usize,
     /// Alignment of memory; divides `alignment`.
     memory: usize,
@@ -113,6 +115,7 @@ impl DirectFile {
             cached,
             direct: direct.map(|(file, ..)| file),
             accepted: AtomicBool::new(true),
+            unwaiting: AtomicBool::new(true),
             alignment,
             memory,
             writable: write,
@@ -185,6 +188,17 @@ impl DirectFile {
     pub(crate) fn give_up_direct(&self) {
         // Relaxed: whoever sees it late asks once more in vain.
         self.accepted.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether direct requests can be told not to wait (RWF_NOWAIT).
+    pub(crate) fn is_unwaiting(&self) -> bool {
+        self.unwaiting.load(Ordering::Relaxed)
+    }
+
+    /// From now on no request is told not to wait.
+    pub(crate) fn give_up_unwaiting(&self) {
+        // Relaxed: whoever sees it late asks once more in vain.
+        self.unwaiting.store(false, Ordering::Relaxed);
     }
 
     /// Says whether `len` bytes at `offset` can be in a file at all.

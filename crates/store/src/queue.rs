@@ -6,6 +6,9 @@
 //! |--------|----------------------------------------|-----------|------------------------------|
 //! | uring  | a ring entry; one system call for many | 16        | io_uring, Linux 5.6 or later |
 //! | plain  | a system call                          | 1         | nothing                      |
+//!
+//! With a ring, too, plain calls make what goes through the page cache, and writes where a file grows or has a
+//! hole: they would wait for the file system.
 
 use crate::ring::Ring;
 use crate::transfer::{PIECE, Piece};
@@ -206,7 +209,7 @@ impl IoQueue {
         self.run(writes.iter().flat_map(Write::direct_pieces))?;
         // Afterwards: a page that is written through the page cache while a neighbouring block in it is
         // written direct could bring that block's old bytes back.
-        // By plain calls: they copy to memory, and a ring would pass them on to a worker of the kernel.
+        // By plain calls, as a ring would make them too: they only copy to memory.
         writes.iter().flat_map(Write::other_pieces).try_for_each(Piece::plain)
     }
 

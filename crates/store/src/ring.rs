@@ -10,9 +10,17 @@
 //! its drop waits for all that the kernel has. So no buffer is free while the device may still write to it,
 //! whatever fails.
 //!
-//! A write that would have to wait for more than the disk is not left to the kernel's workers but done by a
-//! plain call (RWF_NOWAIT): Linux 6.18 was once seen to take such a write, through the page cache, and never
-//! to start a worker for it. Where a file system does not know the flag, writes are sent without.
+//! Nothing is left to the kernel's workers: Linux 6.18 takes a write through the page cache, says that a
+//! worker is to make it, and now and then, where several rings are in use, never starts one.
+//!
+//! | a request                                        | is made                                          |
+//! |--------------------------------------------------|--------------------------------------------------|
+//! | through the page cache                           | by plain calls                                   |
+//! | direct                                           | by the ring, and told not to wait: RWF_NOWAIT    |
+//! | direct, but it would wait (EAGAIN), as a write   | by plain calls                                   |
+//! | does where the file grows or has a hole          |                                                  |
+//! | direct, but the file system does not know the    | by plain calls, as all of the file from then on  |
+//! | flag (EOPNOTSUPP)                                |                                                  |
 //!
 //! A ring that cannot be entered any more (memory shortage, a new seccomp filter) is `broken`: what the
 //! kernel has is waited for by looking at the completion queue, the rest is transferred by plain system
@@ -39,8 +47,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// A ring with nothing in it.
 pub(crate) struct Ring {
     uring: IoUring,
-    /// What writes are sent with.
-    flags: ReadWriteFlags,
     broken: bool,
 }
 
@@ -59,7 +65,7 @@ impl Ring {
                 return Err(error);
             }
         }
-        Ok(Self { uring, flags: ReadWriteFlags::NOWAIT, broken: false })
+        Ok(Self { uring, broken: false })
     }
 
     /// Whether it is of no use any more.
@@ -73,8 +79,11 @@ impl Ring {
         let mut flight = Flight { ring: self, slots: [const { None }; DEPTH], under_way: 0, failure: None };
         loop {
             for nth in 0..DEPTH {
-                if flight.goes_on() && flight.slots[nth].is_none() {
-                    flight.slots[nth] = pieces.next();
+                while flight.goes_on() && flight.slots[nth].is_none() {
+                    let Some(piece) = pieces.next() else {
+                        break;
+                    };
+                    flight.slots[nth] = Some(piece);
                     flight.send(nth);
                 }
             }
@@ -93,7 +102,8 @@ impl Ring {
         if let Some(error) = flight.failure.take() {
             return Err(error);
         }
-        // There are some only if the ring broke.
+        // There is something only if the ring broke.
+        debug_assert!(flight.ring.broken || pieces.next().is_none());
         let mut left = flight.slots.iter_mut().filter_map(Option::take);
         left.try_for_each(Piece::plain)?;
         pieces.try_for_each(Piece::plain)
@@ -121,18 +131,23 @@ impl Flight<'_, '_> {
         self.failure.is_none() && !self.ring.broken
     }
 
-    /// Sends the next request of the piece in slot `nth`, if there is one.
+    /// Sends the next request of the piece in slot `nth`, if there is one, or does its rest plainly if the
+    /// ring must not have it.
     fn send(&mut self, nth: usize) {
         let Some(piece) = &mut self.slots[nth] else {
             return;
         };
         let request = piece.request();
+        if request.plainly {
+            return self.do_plainly(nth);
+        }
         let fd = types::Fd(request.fd);
+        let (pointer, len, offset) = (request.pointer, request.len, request.offset);
+        let flags = ReadWriteFlags::NOWAIT.bits().cast_signed();
         let entry = if request.write {
-            let write = opcode::Write::new(fd, request.pointer, request.len).offset(request.offset);
-            write.rw_flags(self.ring.flags.bits().cast_signed()).build()
+            opcode::Write::new(fd, pointer, len).offset(offset).rw_flags(flags).build()
         } else {
-            opcode::Read::new(fd, request.pointer, request.len).offset(request.offset).build()
+            opcode::Read::new(fd, pointer, len).offset(offset).rw_flags(flags).build()
         };
         // SAFETY: the file and the memory are good as long as the piece lives, and exclusively borrowed if
         // they are read into. The piece has one request under way and is dropped after its answer was taken,
@@ -166,20 +181,16 @@ impl Flight<'_, '_> {
 
     /// Gives the answer to its piece.
     fn take(&mut self, nth: usize, answer: Result<usize, Errno>) {
-        if answer == Err(Errno::OPNOTSUPP) {
-            self.ring.flags = ReadWriteFlags::empty();
-        }
-        let slot = &mut self.slots[nth];
-        let step = match (slot.as_mut(), answer) {
-            (None, _) => return,
-            // The ring could not have it done without waiting, or not now, or not at all: a plain call can, or
-            // knows better.
-            (Some(_), Err(Errno::AGAIN | Errno::OPNOTSUPP)) => {
-                slot.take().map_or(Ok(Step::Done), |piece| piece.plain().map(|()| Step::Done))
-            }
-            (Some(piece), answer) => piece.answer(answer),
+        let Some(piece) = &mut self.slots[nth] else {
+            return;
         };
-        match step {
+        if answer == Err(Errno::OPNOTSUPP) {
+            piece.refuse_flag();
+        }
+        if matches!(answer, Err(Errno::AGAIN | Errno::OPNOTSUPP)) && self.failure.is_none() {
+            return self.do_plainly(nth);
+        }
+        match piece.answer(answer) {
             Ok(Step::Done) => self.slots[nth] = None,
             Ok(Step::Again) if self.goes_on() => self.send(nth),
             // It stays for the plain way, or for nothing after a failure.
@@ -188,6 +199,13 @@ impl Flight<'_, '_> {
                 self.slots[nth] = None;
                 self.failure.get_or_insert(error);
             }
+        }
+    }
+
+    /// Does the rest of the piece in slot `nth`, of which nothing is under way, without the ring.
+    fn do_plainly(&mut self, nth: usize) {
+        if let Some(Err(error)) = self.slots[nth].take().map(Piece::plain) {
+            self.failure.get_or_insert(error);
         }
     }
 
@@ -224,6 +242,134 @@ mod tests {
     use super::*;
     use crate::{DirectFile, IoBuffer};
 
+    fn file(bytes: &[u8]) -> (File, DirectFile) {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(bytes, 0).unwrap();
+        let direct = DirectFile::of(&file, Path::new("name"), true).unwrap();
+        (file, direct)
+    }
+
+    fn flight(ring: &mut Ring) -> Flight<'_, '_> {
+        Flight { ring, slots: [const { None }; DEPTH], under_way: 0, failure: None }
+    }
+
+    fn contents(file: &File) -> Vec<u8> {
+        let mut found = vec![0; file.metadata().unwrap().len() as usize];
+        file.read_exact_at(&mut found, 0).unwrap();
+        found
+    }
+
+    #[test]
+    fn what_the_ring_does_not_do_is_done_by_plain_calls() {
+        let Ok(mut ring) = Ring::new() else {
+            return eprintln!("skipped: no io_uring here");
+        };
+        let mut buffer = IoBuffer::new(8192).unwrap();
+        buffer.as_mut_slice().fill(2);
+        // The last is a short one: its rest is not aligned any more.
+        for (answer, left) in [(Err(Errno::AGAIN), 0), (Err(Errno::OPNOTSUPP), 0), (Ok(4097), 4097)] {
+            let (plain, file) = file(&[1; 8192]);
+            let direct = file.is_direct();
+            let mut flight = flight(&mut ring);
+            let mut piece = Piece::write(&file, 0, buffer.as_slice());
+            piece.request();
+            flight.slots[3] = Some(piece);
+            flight.take(3, answer);
+            assert!(flight.slots[3].is_none() && flight.under_way == 0 && flight.failure.is_none());
+            let found = contents(&plain);
+            assert!(found[..left].iter().all(|&byte| byte == 1), "{answer:?}");
+            assert!(found.len() == 8192 && found[left..].iter().all(|&byte| byte == 2), "{answer:?}");
+            // A flag was refused, if anything; not to be direct.
+            assert_eq!(file.is_direct(), direct);
+            assert_eq!(file.is_unwaiting(), answer != Err(Errno::OPNOTSUPP));
+            let request = Piece::write(&file, 0, buffer.as_slice()).request();
+            assert_eq!(request.plainly, !direct || answer == Err(Errno::OPNOTSUPP));
+        }
+    }
+
+    #[test]
+    fn a_failure_is_kept_and_no_write_follows_it() {
+        let Ok(mut ring) = Ring::new() else {
+            return eprintln!("skipped: no io_uring here");
+        };
+        let (plain, _) = file(&[1; 8192]);
+        let reopened = File::open(format!("/proc/self/fd/{}", plain.as_raw_fd())).unwrap();
+        let unwritable = DirectFile::of(&reopened, Path::new("unwritable"), false).unwrap();
+        let file = DirectFile::of(&plain, Path::new("name"), true).unwrap();
+        let buffer = IoBuffer::new(4096).unwrap();
+        let mut flight = flight(&mut ring);
+        for (nth, file) in [&unwritable, &file].into_iter().enumerate() {
+            flight.slots[nth] = Some(Piece::write(file, 0, buffer.as_slice()));
+            flight.take(nth, Err(Errno::AGAIN));
+        }
+        let failure = flight.failure.take().unwrap().to_string();
+        assert!(failure.starts_with("cannot write bytes 0 to 4096 of unwritable: "), "{failure}");
+        assert!(flight.slots.iter().all(Option::is_none) && contents(&plain) == [1; 8192]);
+    }
+
+    #[test]
+    fn requests_of_all_kinds_mix_and_none_is_left_to_a_worker_of_the_kernel() {
+        const OTHERS: usize = DEPTH + 3;
+        const COUNT: usize = 3 * DEPTH;
+        let Ok(mut ring) = Ring::new() else {
+            return eprintln!("skipped: no io_uring here");
+        };
+        let mut buffer = IoBuffer::new(COUNT * 4096).unwrap();
+        let (plains, files): (Vec<_>, Vec<_>) = [file(&[]), file(&[])].into_iter().unzip();
+        files[1].give_up_direct();
+        // The files grow, for which a file system waits, and are written over.
+        for round in 0..3 {
+            for (nth, byte) in buffer.as_mut_slice().iter_mut().enumerate() {
+                *byte = (nth / 4096 + nth + round) as u8;
+            }
+            let parts = buffer.as_slice().chunks(4096).enumerate();
+            let pieces = parts
+                .map(|(nth, part)| Piece::write(&files[usize::from(nth < OTHERS)], 4096 * nth as u64, part));
+            ring.run(pieces).unwrap();
+            assert!(!ring.is_broken());
+            let (head, tail) = buffer.as_slice().split_at(OTHERS * 4096);
+            assert!(contents(&plains[1]) == head && contents(&plains[0])[head.len()..] == *tail);
+            let mut found = IoBuffer::new(COUNT * 4096).unwrap();
+            let parts = found.as_mut_slice().chunks_mut(4096).enumerate();
+            let pieces = parts.map(|(nth, part)| {
+                Piece::read(&files[usize::from(nth < OTHERS)], 4096 * nth as u64, part, 4096)
+            });
+            ring.run(pieces).unwrap();
+            assert!(found.as_slice() == buffer.as_slice());
+        }
+        // It would live for seconds.
+        let worker = format!("iou-wrk-{}", rustix::thread::gettid().as_raw_nonzero());
+        for task in std::fs::read_dir("/proc/self/task").unwrap() {
+            // A task may have ended.
+            let name = std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default();
+            assert_ne!(name.trim(), worker);
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_has_is_waited_for_when_a_ring_breaks() {
+        let Ok(mut ring) = Ring::new() else {
+            return eprintln!("skipped: no io_uring here");
+        };
+        let bytes: Vec<u8> = (0..DEPTH << 18).map(|nth| (nth >> 10) as u8).collect();
+        let (_, file) = file(&bytes);
+        if !file.is_direct() {
+            return eprintln!("skipped: no direct I/O in the folder of temporary files");
+        }
+        let mut buffer = IoBuffer::new(bytes.len()).unwrap();
+        let mut flight = flight(&mut ring);
+        for (nth, part) in buffer.as_mut_slice().chunks_mut(1 << 18).enumerate() {
+            let need = part.len();
+            flight.slots[nth] = Some(Piece::read(&file, (nth << 18) as u64, part, need));
+            flight.send(nth);
+        }
+        flight.ring.uring.submit().unwrap();
+        assert_eq!(flight.under_way, DEPTH);
+        drop(flight);
+        assert!(ring.is_broken() && ring.uring.completion().is_empty());
+        assert!(buffer.as_slice() == bytes);
+    }
+
     /// Makes the kernel refuse all use of the ring.
     fn break_it(ring: &Ring) {
         // SAFETY: the descriptor is open, `ManuallyDrop` leaves it to the ring, and it stays a descriptor
@@ -238,11 +384,12 @@ mod tests {
             return eprintln!("skipped: no io_uring here");
         };
         let bytes: Vec<u8> = (0..200_000_u32).map(|nth| nth as u8).collect();
-        let file = tempfile::tempfile().unwrap();
-        file.write_all_at(&bytes, 0).unwrap();
-        let file = DirectFile::of(&file, Path::new("name"), false).unwrap();
         let mut buffer = IoBuffer::new(4096 * 48).unwrap();
         for broken in [false, true] {
+            let (_, file) = file(&bytes);
+            if !file.is_direct() {
+                return eprintln!("skipped: no direct I/O in the folder of temporary files");
+            }
             buffer.as_mut_slice().fill(0);
             if broken {
                 break_it(&ring);

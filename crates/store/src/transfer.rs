@@ -49,6 +49,8 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) write: bool,
+    /// Whether it must be made by a plain call: it is not direct, or cannot be told not to wait.
+    pub(crate) plainly: bool,
     pub(crate) fd: RawFd,
     pub(crate) pointer: *mut u8,
     pub(crate) len: u32,
@@ -76,8 +78,9 @@ impl<'a> Piece<'a> {
         let offset = self.offset + self.done as u64;
         let (file, direct) = self.file.descriptor(offset, pointer.addr(), len);
         self.direct = direct;
+        let plainly = !(direct && self.file.is_unwaiting());
         // A piece is short enough: the kernel itself takes at most 2 GiB less a page.
-        Request { write, fd: file.as_raw_fd(), pointer, len: len.min(1 << 30) as u32, offset }
+        Request { write, plainly, fd: file.as_raw_fd(), pointer, len: len.min(1 << 30) as u32, offset }
     }
 
     /// Takes the answer to the last request: how many bytes were transferred.
@@ -95,6 +98,11 @@ impl<'a> Piece<'a> {
             }
             Err(error) => Err(self.failed(error.into())),
         }
+    }
+
+    /// Takes the answer that the last request was made with a flag unknown to the file system.
+    pub(crate) fn refuse_flag(&self) {
+        self.file.give_up_unwaiting();
     }
 
     /// Transfers the rest by plain system calls.

@@ -335,3 +335,15 @@ fn only_the_result_of_the_same_run_is_complete() {
     fs::write(path.join("data/zr.npy"), zr).unwrap();
     assert!(bits(&again("--iterations 2", "an input was written to")) == bits(&two));
 }
+
+#[test]
+fn nothing_is_called_kept_when_an_input_is_gone() {
+    let folder = lk23(40, 40);
+    let path = folder.path();
+    let child = started(path, LINE);
+    fs::remove_file(path.join("data/zr.npy")).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("zr.npy") && !error.contains("kept"), "{error}");
+}

@@ -340,7 +340,7 @@ impl<K> Sweep<K> {
         self.with(|s| s.depth = Some(depth.max(1)))
     }
 
-    /// The vectors to compute with. Without it, the widest of the machine. The result is the same.
+    /// The vectors to compute with. Without it, [the best](Lanes::best) of the machine. The result is the same.
     #[must_use]
     pub fn lanes(self, lanes: Lanes) -> Self {
         self.with(|s| s.lanes = lanes)

@@ -75,7 +75,7 @@ pub(crate) struct RunArgs {
     /// Streamed: iterations per pass, at most [default: what suits memory, cache and disk]
     #[arg(long, value_name = "D", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) depth: Option<u64>,
-    /// The vectors to compute with [default: the widest of this machine]
+    /// The vectors to compute with [default: the fastest of this machine]
     ///
     /// The result is the same with all.
     #[arg(long, value_enum)]

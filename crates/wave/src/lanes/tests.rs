@@ -191,3 +191,11 @@ fn the_narrowest_is_always_there() {
     assert!(Lanes::best().is_available());
     assert_eq!((Lanes::Avx512.width(8), Lanes::Avx2.width(4), Lanes::Scalar.width(4)), (8, 8, 1));
 }
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn halved_vectors_are_not_the_best() {
+    // Zen 4, Zen 5 of servers, and no such leaf.
+    assert_eq!([0b0110, 0b1110, 0].map(super::are_256), [true, false, false]);
+    assert!(!super::halves_512() || Lanes::best() != Lanes::Avx512);
+}

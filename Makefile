@@ -33,7 +33,7 @@ lint:
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check bans licenses sources; \
 	else echo "skipped: cargo deny is not installed (cargo install cargo-deny)"; fi
 
 bench:

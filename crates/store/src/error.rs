@@ -116,6 +116,14 @@ pub enum Error {
         /// The type of its elements.
         element: ElementType,
     },
+    /// No matrix can have the shape in the file's header.
+    #[error("{}: {source}", path.display())]
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// [`Empty`](Self::Empty) or [`TooLarge`](Self::TooLarge).
+        source: Box<Error>,
+    },
     /// A matrix without elements.
     #[error("a matrix of {shape} has no elements")]
     Empty {

@@ -84,7 +84,8 @@ pub(crate) fn open<T: Element>(file: &File, path: &Path) -> Result<(Shape, u64)>
     let shape =
         Shape::new(usize::try_from(rows).unwrap_or(usize::MAX), usize::try_from(cols).unwrap_or(usize::MAX));
     let start = start as u64;
-    let expected = start + (Layout::RowMajor.stored(shape)? * T::BYTES) as u64;
+    let impossible = |source| Error::Shape { path: path.to_owned(), source: Box::new(source) };
+    let expected = start + (Layout::RowMajor.stored(shape).map_err(impossible)? * T::BYTES) as u64;
     if size != expected {
         return Err(Error::Length {
             path: path.to_owned(),

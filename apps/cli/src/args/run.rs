@@ -72,7 +72,7 @@ pub(crate) struct RunArgs {
     /// How to go over the data
     #[arg(long, value_enum, default_value_t = ExecutorKind::Auto)]
     pub(crate) executor: ExecutorKind,
-    /// Streamed: iterations per pass, at most [default: what suits memory, cache and disk]
+    /// Streamed: iterations per pass, fewer in the last [default: what suits memory, cache and disk]
     #[arg(long, value_name = "D", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) depth: Option<u64>,
     /// The vectors to compute with [default: the fastest of this machine]

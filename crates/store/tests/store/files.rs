@@ -131,6 +131,7 @@ fn bad_npy_files_are_refused_with_their_reason() -> Tested {
         (npy(1, &header("'<f8'", "False", "()"), &data), "0 dimension(s)"),
         (npy(1, &header("'<f8'", "False", "(1, 2, 3)"), &data), "3 dimension(s) [1, 2, 3]"),
         (npy(1, &header("'<f8'", "False", "(0, 3)"), &data[..0]), "0 x 3 has no elements"),
+        (npy(1, &header("'<f8'", "False", "(4294967296, 4294967296)"), &data), "is too large"),
         (
             npy(1, &header("'<f8'", "False", "(2, 3)"), &data[1..]),
             "has 168 bytes, but a .npy matrix of 2 x 3 takes 176",
@@ -147,10 +148,7 @@ fn bad_npy_files_are_refused_with_their_reason() -> Tested {
     for (bytes, reason) in cases {
         let error = open::<f64>(folder.path(), &bytes).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(reason), "{error} / {reason}");
-        assert!(
-            !error.contains('\n') && (error.contains("matrix.npy") || error.contains("matrix of")),
-            "{error}"
-        );
+        assert!(!error.contains('\n') && error.contains("matrix.npy"), "{error}");
     }
     std::fs::write(folder.path().join("matrix.npy"), npy(1, &header("'<i4'", "True", "(6,)"), &data))?;
     let error = ElementType::of_npy(&folder.path().join("matrix.npy"));

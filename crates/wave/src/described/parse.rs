@@ -55,8 +55,8 @@ pub(super) fn update(text: &str, field: &str, names: &mut Names, graph: &mut Gra
                 return Err(Fault::new(range, format!("expected a name to assign, not {token}")));
             }
         };
-        parser.assignable(name, field, &range)?;
         parser.expect("=", "after the name")?;
+        parser.assignable(name, field, &range)?;
         let id = parser.sum()?;
         parser.assignment_ends()?;
         if name == field {

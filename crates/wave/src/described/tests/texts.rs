@@ -36,6 +36,7 @@ fn errors_name_the_place() {
         ("u = n q = s", "1:7 nothing may follow the assignment of the field, `u`"),
         ("u = n s", "1:7 expected an operator or the next assignment, not `s`"),
         ("u == n", "1:3 expected `=` after the name, not `==`"),
+        ("n + s", "1:3 expected `=` after the name, not `+`"),
         ("n = s; u = n", "1:1 `n` is a neighbour (without a table of them) already; take another name"),
         ("q = s; q = n; u = q", "1:8 `q` is a value of the update already; take another name"),
         ("max = s; u = n", "1:1 `max` is a function and cannot be assigned"),

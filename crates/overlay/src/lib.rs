@@ -8,6 +8,7 @@
 //! * [`Location`]: data with a queue. [`Handle`], [`Guard`], [`post_all`]: its use by hand.
 //! * [`Overlay`]: tasks declared with what they [`Read`] and [`Write`]; [`Checked`]: one that cannot deadlock.
 //! * [`Initial`]: who goes first. [`Runner`]: a thread per task, or a pool. [`Stop`]: when to end.
+//! * [`Plan`]: who wants what, without data; [`Snapshot`]: who stands where, before the start or during a run.
 //! * [`raw`]: the queue itself, without data, threads or pointers.
 //!
 //! # Example
@@ -31,9 +32,11 @@ mod handle;
 mod initial;
 mod location;
 mod overlay;
+mod plan;
 pub mod raw;
 mod ready;
 mod run;
+mod snapshot;
 mod stop;
 
 #[cfg(all(test, loom))]
@@ -45,5 +48,7 @@ pub use handle::{Exclusive, Guard, Handle, Inclusive, Post, Reader, Writer, post
 pub use initial::Initial;
 pub use location::Location;
 pub use overlay::{Checked, Outcome, Overlay, Step, Task};
+pub use plan::{Place, Plan};
 pub use run::{ReadyOrder, Report, Runner};
+pub use snapshot::{LocationView, RequestView, Snapshot, State, TaskView, Who};
 pub use stop::Stop;

@@ -5,12 +5,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::check;
-use crate::error::{CheckError, RunError, TaskError, Wait};
+use crate::error::{CheckError, RunError, TaskError};
 use crate::initial::Initial;
 use crate::location::{Core, Location};
-use crate::raw::Kind;
+use crate::plan::{Place, Plan, Queues};
 use crate::run::{self, Report, Runner};
+use crate::snapshot::Snapshot;
 use crate::stop::Stop;
 
 /// A task of an overlay: its number in the order of declaration.
@@ -95,12 +95,10 @@ pub(crate) type Body<'env> = Box<dyn FnMut(&mut Step) -> Result<(), TaskError> +
 /// ```
 #[derive(Default)]
 pub struct Overlay<'env> {
-    names: Vec<String>,
-    requests: Vec<Vec<(u32, Kind)>>,
+    plan: Plan,
     bodies: Vec<Body<'env>>,
     cores: Vec<Arc<Core>>,
-    numbers: HashMap<*const Core, u32>,
-    orders: Vec<(u32, Vec<Task>)>,
+    numbers: HashMap<*const Core, Place>,
 }
 
 impl<'env> Overlay<'env> {
@@ -119,11 +117,9 @@ impl<'env> Overlay<'env> {
     {
         let mut list = Vec::new();
         access.requests(&mut list);
-        let requests = list.iter().map(|r| (self.number(&r.core), r.kind)).collect();
+        let requests: Vec<_> = list.iter().map(|r| (self.place(&r.core), r.kind)).collect();
         let mut access = access;
-        let task = Task(self.names.len() as u32);
-        self.names.push(name.into());
-        self.requests.push(requests);
+        let task = self.plan.task(name, requests);
         self.bodies.push(Box::new(move |step| {
             // SAFETY: runners call a body only while all requests that its access lists are granted,
             // and `check` refuses tasks that ask for one location twice.
@@ -137,14 +133,14 @@ impl<'env> Overlay<'env> {
     /// [`check`](Overlay::check) is given. It must name each task that uses the location once. This is
     /// how a deadlock can be made; `check` finds it.
     pub fn order<T>(&mut self, location: &Location<T>, tasks: impl IntoIterator<Item = Task>) {
-        let number = self.number(&location.core);
-        self.orders.push((number, tasks.into_iter().collect()));
+        let place = self.place(&location.core);
+        self.plan.order(place, tasks);
     }
 
-    fn number(&mut self, core: &Arc<Core>) -> u32 {
+    fn place(&mut self, core: &Arc<Core>) -> Place {
         *self.numbers.entry(Arc::as_ptr(core)).or_insert_with(|| {
             self.cores.push(Arc::clone(core));
-            self.cores.len() as u32 - 1
+            self.plan.location(core.name.clone())
         })
     }
 
@@ -172,69 +168,22 @@ impl<'env> Overlay<'env> {
     /// );
     /// ```
     pub fn check(self, initial: Initial) -> Result<Checked<'env>, CheckError> {
-        self.check_twice()?;
-        if let Initial::Priority(p) = &initial
-            && p.len() != self.names.len()
-        {
-            return Err(CheckError::Priorities { given: p.len(), tasks: self.names.len() });
-        }
-        let mut queues = vec![Vec::new(); self.cores.len()];
-        for t in initial.order(&self.requests, self.cores.len()) {
-            for &(l, kind) in &self.requests[t as usize] {
-                queues[l as usize].push((t, kind));
-            }
-        }
-        for (location, tasks) in &self.orders {
-            self.reorder(&mut queues[*location as usize], *location, tasks)?;
-        }
-        if let Some(cycle) = check::cycle(&queues, self.names.len()) {
-            let name = |t: u32| self.names[t as usize].clone();
-            let wait = |(task, location, ahead): check::Step| Wait {
-                task: name(task),
-                location: self.cores[location as usize].name.clone(),
-                ahead: name(ahead),
-            };
-            return Err(CheckError::Cycle { cycle: cycle.into_iter().map(wait).collect() });
-        }
-        let Overlay { names, requests, bodies, cores, .. } = self;
-        Ok(Checked { names, requests, bodies, cores, queues })
+        let queues = self.plan.live(&initial)?;
+        let Overlay { plan, bodies, cores, .. } = self;
+        Ok(Checked { plan, bodies, cores, queues })
     }
 
-    fn check_twice(&self) -> Result<(), CheckError> {
-        for (name, requests) in self.names.iter().zip(&self.requests) {
-            let mut locations: Vec<u32> = requests.iter().map(|r| r.0).collect();
-            locations.sort_unstable();
-            if let Some(twice) = locations.windows(2).find(|w| w[0] == w[1]) {
-                let location = self.cores[twice[0] as usize].name.clone();
-                return Err(CheckError::Twice { task: name.clone(), location });
-            }
-        }
-        Ok(())
-    }
-
-    fn reorder(&self, queue: &mut [(u32, Kind)], location: u32, tasks: &[Task]) -> Result<(), CheckError> {
-        let mut place: HashMap<u32, usize> = HashMap::new();
-        let wrong = |t: u32| CheckError::Order {
-            location: self.cores[location as usize].name.clone(),
-            task: self.names.get(t as usize).cloned().unwrap_or_else(|| format!("task {t}")),
-        };
-        for (i, task) in tasks.iter().enumerate() {
-            if place.insert(task.0, i).is_some() || !queue.iter().any(|q| q.0 == task.0) {
-                return Err(wrong(task.0));
-            }
-        }
-        if let Some(&(missing, _)) = queue.iter().find(|q| !place.contains_key(&q.0)) {
-            return Err(wrong(missing));
-        }
-        queue.sort_by_key(|q| place[&q.0]);
-        Ok(())
+    /// The tasks and what they ask for, without data and bodies.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
 }
 
 impl fmt::Debug for Overlay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Overlay")
-            .field("tasks", &self.names.len())
+            .field("tasks", &self.plan.tasks.len())
             .field("locations", &self.cores.len())
             .finish_non_exhaustive()
     }
@@ -242,12 +191,11 @@ impl fmt::Debug for Overlay<'_> {
 
 /// An overlay that cannot deadlock. Made by [`Overlay::check`]; the only type that has [`run`](Checked::run).
 pub struct Checked<'env> {
-    pub(crate) names: Vec<String>,
-    pub(crate) requests: Vec<Vec<(u32, Kind)>>,
+    pub(crate) plan: Plan,
     pub(crate) bodies: Vec<Body<'env>>,
     pub(crate) cores: Vec<Arc<Core>>,
     /// Per location: the first requests in order.
-    pub(crate) queues: Vec<Vec<(u32, Kind)>>,
+    pub(crate) queues: Queues,
 }
 
 impl Checked<'_> {
@@ -263,25 +211,29 @@ impl Checked<'_> {
         run::run(self, runner, stop)
     }
 
+    /// The tasks and what they ask for, without data and bodies.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The first requests, as every run queues them.
+    #[must_use]
+    pub fn start(&self) -> Snapshot {
+        Snapshot::of_start(&self.plan, &self.queues)
+    }
+
     /// The names of the tasks that can start at once.
     #[must_use]
     pub fn active(&self) -> Vec<&str> {
-        let mut waiting = vec![false; self.names.len()];
-        for queue in &self.queues {
-            let first = match queue.first() {
-                Some((_, Kind::Exclusive)) => 1,
-                _ => queue.iter().take_while(|q| q.1 == Kind::Inclusive).count(),
-            };
-            queue[first..].iter().for_each(|q| waiting[q.0 as usize] = true);
-        }
-        self.names.iter().zip(waiting).filter(|(_, w)| !w).map(|(n, _)| n.as_str()).collect()
+        self.start().active().into_iter().map(|t| self.plan.task_name(t)).collect()
     }
 }
 
 impl fmt::Debug for Checked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Checked")
-            .field("tasks", &self.names.len())
+            .field("tasks", &self.plan.tasks.len())
             .field("locations", &self.cores.len())
             .finish_non_exhaustive()
     }

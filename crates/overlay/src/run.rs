@@ -298,7 +298,7 @@ pub(crate) fn run(overlay: &mut Checked<'_>, runner: Runner, stop: Stop) -> Resu
             return Err(RunError::Poisoned { location: core.name.clone(), task });
         }
     }
-    if overlay.names.is_empty() || stop.at_most == 0 {
+    if overlay.plan.tasks.is_empty() || stop.at_most == 0 {
         return Ok(Report::default());
     }
     let test = match stop.tolerance {
@@ -321,8 +321,8 @@ pub(crate) fn run(overlay: &mut Checked<'_>, runner: Runner, stop: Stop) -> Resu
     }
     let failure = engine.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
     for &t in &*engine.panicked.lock().unwrap_or_else(PoisonError::into_inner) {
-        for (l, _) in overlay.requests[t as usize].iter().filter(|r| r.1 == Kind::Exclusive) {
-            overlay.cores[*l as usize].poison(&overlay.names[t as usize]);
+        for (l, _) in overlay.plan.requests[t as usize].iter().filter(|r| r.1 == Kind::Exclusive) {
+            overlay.cores[*l as usize].poison(&overlay.plan.tasks[t as usize]);
         }
     }
     for core in &overlay.cores {
@@ -337,17 +337,17 @@ pub(crate) fn run(overlay: &mut Checked<'_>, runner: Runner, stop: Stop) -> Resu
 }
 
 fn new_test(overlay: &Checked<'_>, tolerance: f64, at_most: u64) -> Result<Test, RunError> {
-    let name = |t: u32| overlay.names[t as usize].clone();
-    let diameter = diameter(&conflicts(&overlay.requests, overlay.cores.len()))
+    let name = |t: u32| overlay.plan.tasks[t as usize].clone();
+    let diameter = diameter(&conflicts(&overlay.plan.requests, overlay.cores.len()))
         .map_err(|(a, b)| RunError::Unconnected { a: name(a), b: name(b) })?;
-    Ok(Test::new(tolerance, overlay.names.len() as u32, diameter, at_most))
+    Ok(Test::new(tolerance, overlay.plan.tasks.len() as u32, diameter, at_most))
 }
 
 fn new_engine(overlay: &Checked<'_>, runner: Runner, stop: Stop, test: Option<Test>) -> Engine {
-    let tasks = overlay.names.len();
+    let tasks = overlay.plan.tasks.len();
     let mut requests = Vec::new();
     let mut slots = Vec::with_capacity(tasks);
-    for (t, list) in overlay.requests.iter().enumerate() {
+    for (t, list) in overlay.plan.requests.iter().enumerate() {
         slots.push(Slot {
             missing: AtomicU32::new(list.len() as u32),
             first: requests.len() as u32,
@@ -430,7 +430,7 @@ fn pool(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
 fn threads(engine: &Engine, starts: &[PaddedSignal], overlay: &mut Checked<'_>) {
     std::thread::scope(|scope| {
         for (t, (body, start)) in overlay.bodies.iter_mut().zip(starts).enumerate() {
-            let name = &overlay.names[t];
+            let name = &overlay.plan.tasks[t];
             // A name with a zero byte would make the builder panic.
             let builder = std::thread::Builder::new().name(name.replace('\0', ""));
             let spawned = builder.spawn_scoped(scope, move || engine.own_thread(t as u32, start, body));
@@ -443,7 +443,7 @@ fn threads(engine: &Engine, starts: &[PaddedSignal], overlay: &mut Checked<'_>) 
 }
 
 fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>) -> RunError {
-    let name = |t: u32| overlay.names[t as usize].clone();
+    let name = |t: u32| overlay.plan.tasks[t as usize].clone();
     let iteration = |t: u32| engine.slots[t as usize].iteration.load(Ordering::Relaxed);
     match failure {
         Failure::Poisoned { location, task } => RunError::Poisoned { location, task },
@@ -452,7 +452,7 @@ fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>) -> RunErro
             RunError::Failed { task: name(task), iteration: iteration(task), source }
         }
         Failure::Panic { task, payload } => {
-            let written = overlay.requests[task as usize].iter().filter(|r| r.1 == Kind::Exclusive);
+            let written = overlay.plan.requests[task as usize].iter().filter(|r| r.1 == Kind::Exclusive);
             let locations = written.map(|&(l, _)| overlay.cores[l as usize].name.clone()).collect();
             let message = payload
                 .downcast_ref::<&str>()

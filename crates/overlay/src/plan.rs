@@ -1,0 +1,193 @@
+//! Plans: tasks and what they ask for, by name, without data or bodies.
+//!
+//! A plan is all that the theory speaks of: who wants what, where, and who comes first. It can be
+//! [checked](Plan::check), drawn, and brought into canonical form without being run. An
+//! [`Overlay`](crate::Overlay) is a plan with data and bodies.
+
+use std::collections::HashMap;
+
+use crate::check;
+use crate::error::{CheckError, Wait};
+use crate::initial::Initial;
+use crate::overlay::Task;
+use crate::raw::Kind;
+use crate::snapshot::Snapshot;
+
+/// A location of a [`Plan`]: its number in the order of declaration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place(pub(crate) u32);
+
+/// Per location: tasks and what they want of it, first one first.
+pub(crate) type Queues = Vec<Vec<(u32, Kind)>>;
+
+/// Tasks and what they ask for, by name, without data or bodies.
+///
+/// ```
+/// use syncline_overlay::raw::Kind::{Exclusive, Inclusive};
+/// use syncline_overlay::{Initial, Plan, State};
+///
+/// let mut plan = Plan::new();
+/// let (a, b) = (plan.location("a"), plan.location("b"));
+/// let left = plan.task("left", [(a, Exclusive), (b, Inclusive)]);
+/// let right = plan.task("right", [(b, Exclusive), (a, Inclusive)]);
+/// let start = plan.check(&Initial::Wave)?;
+/// assert_eq!((start.state(left), start.state(right)), (State::Active, State::Delayed));
+/// # Ok::<(), syncline_overlay::CheckError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    pub(crate) tasks: Vec<String>,
+    pub(crate) locations: Vec<String>,
+    /// Per task: location and kind, in the order in which they were given.
+    pub(crate) requests: Vec<Vec<(u32, Kind)>>,
+    pub(crate) orders: Vec<(u32, Vec<Task>)>,
+}
+
+impl Plan {
+    /// A plan without tasks.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Declares a location.
+    pub fn location(&mut self, name: impl Into<String>) -> Place {
+        self.locations.push(name.into());
+        Place(self.locations.len() as u32 - 1)
+    }
+
+    /// Declares a task, and what it asks for in each iteration.
+    ///
+    /// # Panics
+    /// If a location is of another plan, and this one has no location of that number.
+    pub fn task(
+        &mut self,
+        name: impl Into<String>,
+        requests: impl IntoIterator<Item = (Place, Kind)>,
+    ) -> Task {
+        let requests: Vec<_> = requests.into_iter().map(|(place, kind)| (place.0, kind)).collect();
+        assert!(requests.iter().all(|r| (r.0 as usize) < self.locations.len()), "a location of this plan");
+        self.tasks.push(name.into());
+        self.requests.push(requests);
+        Task(self.tasks.len() as u32 - 1)
+    }
+
+    /// Sets the order of the first requests at one location by hand, in place of the order that
+    /// [`check`](Plan::check) is given. It must name each task that uses the location once.
+    pub fn order(&mut self, location: Place, tasks: impl IntoIterator<Item = Task>) {
+        self.orders.push((location.0, tasks.into_iter().collect()));
+    }
+
+    /// The tasks, in the order of declaration.
+    pub fn tasks(&self) -> impl ExactSizeIterator<Item = Task> + use<> {
+        (0..self.tasks.len() as u32).map(Task)
+    }
+
+    /// The locations, in the order of declaration.
+    pub fn locations(&self) -> impl ExactSizeIterator<Item = Place> + use<> {
+        (0..self.locations.len() as u32).map(Place)
+    }
+
+    /// The name of a task.
+    #[must_use]
+    pub fn task_name(&self, task: Task) -> &str {
+        &self.tasks[task.0 as usize]
+    }
+
+    /// The name of a location.
+    #[must_use]
+    pub fn location_name(&self, place: Place) -> &str {
+        &self.locations[place.0 as usize]
+    }
+
+    /// What a task asks for, in the order in which it was declared.
+    pub fn requests(&self, task: Task) -> impl ExactSizeIterator<Item = (Place, Kind)> + '_ {
+        self.requests[task.0 as usize].iter().map(|&(l, kind)| (Place(l), kind))
+    }
+
+    /// Checks that tasks which go round by this plan can never deadlock, and shows their first requests.
+    ///
+    /// # Errors
+    /// [`CheckError::Cycle`] names the tasks that would wait for each other; other errors say what is
+    /// wrong with the description.
+    pub fn check(&self, initial: &Initial) -> Result<Snapshot, CheckError> {
+        Ok(Snapshot::of_start(self, &self.live(initial)?))
+    }
+
+    /// The first requests, whether or not they deadlock: to look at, or to draw.
+    ///
+    /// # Errors
+    /// What is wrong with the description; never [`CheckError::Cycle`].
+    pub fn start(&self, initial: &Initial) -> Result<Snapshot, CheckError> {
+        Ok(Snapshot::of_start(self, &self.queues(initial)?))
+    }
+
+    /// The queues of the first requests, which cannot deadlock.
+    pub(crate) fn live(&self, initial: &Initial) -> Result<Queues, CheckError> {
+        let queues = self.queues(initial)?;
+        match self.cycle(&queues) {
+            None => Ok(queues),
+            Some(cycle) => Err(CheckError::Cycle { cycle }),
+        }
+    }
+
+    pub(crate) fn cycle(&self, queues: &Queues) -> Option<Vec<Wait>> {
+        let name = |t: u32| self.tasks[t as usize].clone();
+        let wait = |(task, location, ahead): check::Step| Wait {
+            task: name(task),
+            location: self.locations[location as usize].clone(),
+            ahead: name(ahead),
+        };
+        Some(check::cycle(queues, self.tasks.len())?.into_iter().map(wait).collect())
+    }
+
+    /// The queues of the first requests.
+    pub(crate) fn queues(&self, initial: &Initial) -> Result<Queues, CheckError> {
+        self.check_twice()?;
+        if let Initial::Priority(p) = initial
+            && p.len() != self.tasks.len()
+        {
+            return Err(CheckError::Priorities { given: p.len(), tasks: self.tasks.len() });
+        }
+        let mut queues = vec![Vec::new(); self.locations.len()];
+        for t in initial.order(&self.requests, self.locations.len()) {
+            for &(l, kind) in &self.requests[t as usize] {
+                queues[l as usize].push((t, kind));
+            }
+        }
+        for (location, tasks) in &self.orders {
+            self.reorder(&mut queues[*location as usize], *location, tasks)?;
+        }
+        Ok(queues)
+    }
+
+    fn check_twice(&self) -> Result<(), CheckError> {
+        for (name, requests) in self.tasks.iter().zip(&self.requests) {
+            let mut locations: Vec<u32> = requests.iter().map(|r| r.0).collect();
+            locations.sort_unstable();
+            if let Some(twice) = locations.windows(2).find(|w| w[0] == w[1]) {
+                let location = self.locations[twice[0] as usize].clone();
+                return Err(CheckError::Twice { task: name.clone(), location });
+            }
+        }
+        Ok(())
+    }
+
+    fn reorder(&self, queue: &mut [(u32, Kind)], location: u32, tasks: &[Task]) -> Result<(), CheckError> {
+        let mut place: HashMap<u32, usize> = HashMap::new();
+        let wrong = |t: u32| CheckError::Order {
+            location: self.locations[location as usize].clone(),
+            task: self.tasks.get(t as usize).cloned().unwrap_or_else(|| format!("task {t}")),
+        };
+        for (i, task) in tasks.iter().enumerate() {
+            if place.insert(task.0, i).is_some() || !queue.iter().any(|q| q.0 == task.0) {
+                return Err(wrong(task.0));
+            }
+        }
+        if let Some(&(missing, _)) = queue.iter().find(|q| !place.contains_key(&q.0)) {
+            return Err(wrong(missing));
+        }
+        queue.sort_by_key(|q| place[&q.0]);
+        Ok(())
+    }
+}

@@ -1,0 +1,256 @@
+//! Snapshots: who stands where in the queues, at one moment.
+//!
+//! Before the start ([`Plan::check`](crate::Plan::check), [`Checked::start`](crate::Checked::start)), or of a run
+//! that is under way. From a snapshot follow the states of the paper: a task is *active* when all its
+//! requests are granted, *partly delayed* when some are, *delayed* when none is; and whom it waits for.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::check;
+use crate::error::Wait;
+use crate::overlay::Task;
+use crate::plan::{Plan, Queues};
+use crate::raw::Kind;
+
+/// The queues of an overlay at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// The tasks, in the order of declaration.
+    pub tasks: Vec<TaskView>,
+    /// The locations, in the order of declaration (of an overlay: of their first use).
+    pub locations: Vec<LocationView>,
+}
+
+/// A task at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskView {
+    /// Its name.
+    pub name: String,
+    /// The iterations that it has done.
+    pub iteration: u64,
+    /// Its body runs.
+    pub running: bool,
+    /// It has ended or left, and has no requests any more.
+    pub stopped: bool,
+    /// For how long it has been in this iteration, where that is known.
+    pub since: Option<Duration>,
+}
+
+/// A location at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LocationView {
+    /// Its name.
+    pub name: String,
+    /// Its requests, first one first; those that hold it come first.
+    pub queue: Vec<RequestView>,
+}
+
+/// A request in a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RequestView {
+    /// Whose it is.
+    pub who: Who,
+    /// What it wants.
+    pub kind: Kind,
+    /// It holds the location.
+    pub granted: bool,
+}
+
+/// Whose request it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Who {
+    /// A task of the overlay.
+    Task(Task),
+    /// A handle that is used by hand, from outside.
+    Handle,
+}
+
+/// The state of a task, after the paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum State {
+    /// All its requests are granted: it runs, or may.
+    Active,
+    /// Some of its requests are granted.
+    PartlyDelayed,
+    /// None of its requests is granted.
+    Delayed,
+    /// It has no requests any more: it has ended or left.
+    Stopped,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            State::Active => "active",
+            State::PartlyDelayed => "partly delayed",
+            State::Delayed => "delayed",
+            State::Stopped => "stopped",
+        })
+    }
+}
+
+impl Snapshot {
+    /// The first requests of a plan.
+    pub(crate) fn of_start(plan: &Plan, queues: &Queues) -> Self {
+        let task = |name: &String| TaskView {
+            name: name.clone(),
+            iteration: 0,
+            running: false,
+            stopped: false,
+            since: None,
+        };
+        let location = |(name, queue): (&String, &Vec<(u32, Kind)>)| LocationView {
+            name: name.clone(),
+            queue: granted_in_order(queue.iter().map(|&(t, kind)| (Who::Task(Task(t)), kind))),
+        };
+        Snapshot {
+            tasks: plan.tasks.iter().map(task).collect(),
+            locations: plan.locations.iter().zip(queues).map(location).collect(),
+        }
+    }
+
+    /// The state of a task.
+    ///
+    /// # Panics
+    /// If there is no such task.
+    #[must_use]
+    pub fn state(&self, task: Task) -> State {
+        self.states()[task.0 as usize]
+    }
+
+    /// The states of all tasks. One that asks for nothing is active until it stops.
+    #[must_use]
+    pub fn states(&self) -> Vec<State> {
+        let mut counts = vec![(0, 0); self.tasks.len()];
+        for request in self.locations.iter().flat_map(|l| &l.queue) {
+            if let Who::Task(t) = request.who {
+                let (all, granted) = &mut counts[t.0 as usize];
+                *all += 1;
+                *granted += usize::from(request.granted);
+            }
+        }
+        let state = |(task, (all, granted)): (&TaskView, (usize, usize))| match granted {
+            _ if task.stopped => State::Stopped,
+            _ if all == granted => State::Active,
+            0 => State::Delayed,
+            _ => State::PartlyDelayed,
+        };
+        self.tasks.iter().zip(counts).map(state).collect()
+    }
+
+    /// The tasks that are active.
+    #[must_use]
+    pub fn active(&self) -> Vec<Task> {
+        let active = |(t, state)| (state == State::Active).then_some(Task(t));
+        (0..).zip(self.states()).filter_map(active).collect()
+    }
+
+    /// Whom each task waits for, and where: the group just ahead of it in each queue where it is not granted.
+    #[must_use]
+    pub fn waits(&self) -> Vec<Wait> {
+        let name = |who: Who| match who {
+            Who::Task(t) => self.tasks[t.0 as usize].name.clone(),
+            Who::Handle => "a handle".to_owned(),
+        };
+        let mut waits = Vec::new();
+        for location in &self.locations {
+            let mut ahead: &[RequestView] = &[];
+            for group in location.queue.chunk_by(same_group) {
+                for request in group.iter().filter(|r| !r.granted) {
+                    waits.extend(ahead.iter().map(|a| Wait {
+                        task: name(request.who),
+                        location: location.name.clone(),
+                        ahead: name(a.who),
+                    }));
+                }
+                ahead = group;
+            }
+        }
+        waits
+    }
+
+    /// A circle of tasks that wait for each other, if there is one: they will wait for ever.
+    #[must_use]
+    pub fn cycle(&self) -> Option<Vec<Wait>> {
+        let tasks_of = |queue: &[RequestView]| {
+            let task = |r: &RequestView| match r.who {
+                Who::Task(t) => Some((t.0, r.kind)),
+                Who::Handle => None,
+            };
+            queue.iter().filter_map(task).collect()
+        };
+        let queues: Queues = self.locations.iter().map(|l| tasks_of(&l.queue)).collect();
+        let wait = |(task, location, ahead): check::Step| Wait {
+            task: self.tasks[task as usize].name.clone(),
+            location: self.locations[location as usize].name.clone(),
+            ahead: self.tasks[ahead as usize].name.clone(),
+        };
+        Some(check::cycle(&queues, self.tasks.len())?.into_iter().map(wait).collect())
+    }
+}
+
+fn same_group(a: &RequestView, b: &RequestView) -> bool {
+    a.kind == Kind::Inclusive && b.kind == Kind::Inclusive
+}
+
+/// A queue of which the first request is granted, and with a reader the readers right behind it.
+pub(crate) fn granted_in_order(queue: impl Iterator<Item = (Who, Kind)>) -> Vec<RequestView> {
+    let mut list: Vec<RequestView> =
+        queue.map(|(who, kind)| RequestView { who, kind, granted: false }).collect();
+    if let Some(group) = list.chunk_by_mut(same_group).next() {
+        group.iter_mut().for_each(|r| r.granted = true);
+    }
+    list
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::initial::Initial;
+
+    const X: Kind = Kind::Exclusive;
+    const I: Kind = Kind::Inclusive;
+
+    /// The five tasks of the paper's figure, in its spirit: some active, one partly delayed, some delayed.
+    #[test]
+    fn states_are_those_of_the_paper() {
+        let mut plan = Plan::new();
+        let [a, b, c] = ["a", "b", "c"].map(|name| plan.location(name));
+        let first = plan.task("first", [(a, X), (b, I)]);
+        let second = plan.task("second", [(c, X), (b, I)]);
+        let third = plan.task("third", [(b, X), (a, I)]);
+        let fourth = plan.task("fourth", [(b, I), (c, I)]);
+        let idle = plan.task("idle", []);
+        let start = plan.check(&Initial::Program).unwrap();
+        assert_eq!(
+            start.states(),
+            [State::Active, State::Active, State::Delayed, State::Delayed, State::Active]
+        );
+        assert_eq!(start.active(), [first, second, idle]);
+        let waits: Vec<String> = start.waits().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            waits,
+            [
+                "'third' waits at 'a' for 'first'",
+                "'third' waits at 'b' for 'first'",
+                "'third' waits at 'b' for 'second'",
+                "'fourth' waits at 'b' for 'third'",
+                "'fourth' waits at 'c' for 'second'",
+            ]
+        );
+        assert_eq!(start.cycle(), None);
+        plan.order(b, [fourth, third, second, first]);
+        assert_eq!(plan.start(&Initial::Program).unwrap().state(first), State::PartlyDelayed);
+        let error = plan.check(&Initial::Program).unwrap_err();
+        let cycle = plan.start(&Initial::Program).unwrap().cycle();
+        assert_eq!(error, crate::CheckError::Cycle { cycle: cycle.unwrap() });
+        let _ = third;
+    }
+}

@@ -187,7 +187,10 @@ impl<T, M: Mode> Handle<T, M> {
     pub fn abandon(&mut self) {
         if std::mem::take(&mut self.pending) {
             let core = &*self.location.core;
-            core.raw.section().abandon(&core.nodes, self.node, &mut |n| core.tell(n));
+            let mut section = core.raw.section();
+            section.abandon(&core.nodes, self.node, &mut |n| core.tell(n));
+            core.parted(&section);
+            drop(section);
             // The grant may or may not have come first.
             self.grants = core.nodes.node(self.node).grants().get();
         }
@@ -255,7 +258,9 @@ impl<T, M: Mode> Drop for Guard<'_, T, M> {
         }
         self.handle.pending = false;
         let core = self.handle.core();
-        core.raw.section().release(&core.nodes, self.handle.node, &mut |n| core.tell(n));
+        let mut section = core.raw.section();
+        section.release(&core.nodes, self.handle.node, &mut |n| core.tell(n));
+        core.parted(&section);
     }
 }
 
@@ -290,6 +295,7 @@ impl<T, M: Mode> sealed::Queueing for Handle<T, M> {
             self.grants += 1;
             let core = &*self.location.core;
             section.post(&core.nodes, self.node, M::KIND, &mut |n| core.tell(n));
+            core.joined(section);
         }
     }
 }

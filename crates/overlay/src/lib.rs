@@ -26,13 +26,19 @@
 //! ```
 
 mod access;
+mod beds;
 mod check;
+mod claimed;
+mod engine;
 mod error;
 mod handle;
 mod initial;
 mod location;
 mod overlay;
+mod partitioned;
 mod plan;
+mod program;
+mod queues;
 pub mod raw;
 mod ready;
 mod run;
@@ -49,6 +55,6 @@ pub use initial::Initial;
 pub use location::Location;
 pub use overlay::{Checked, Outcome, Overlay, Step, Task};
 pub use plan::{Place, Plan};
-pub use run::{ReadyOrder, Report, Runner};
+pub use run::{Interpreted, ReadyOrder, Report, Runner};
 pub use snapshot::{LocationView, RequestView, Snapshot, State, TaskView, Who};
 pub use stop::Stop;

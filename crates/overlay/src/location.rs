@@ -2,11 +2,12 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::access::{Read, Write};
 use crate::handle::{Exclusive, Handle, Inclusive};
-use crate::raw::{Node, Nodes, RawLocation};
+use crate::raw::{Node, Nodes, RawLocation, Section};
 
 /// The waiter of a handle that is used by hand: its grants are counted on its own node.
 pub(crate) const BY_HAND: u32 = u32::MAX;
@@ -15,6 +16,10 @@ pub(crate) const BY_HAND: u32 = u32::MAX;
 pub(crate) trait Route: Send + Sync {
     /// Task `task` was granted one of its requests.
     fn granted(&self, task: u32);
+    /// A handle has posted at a location of the overlay. Called inside its section.
+    fn joined(&self);
+    /// No handle has a request at this location any more. Called inside its section.
+    fn parted(&self);
 }
 
 /// The part of a location that knows nothing of the type of its data.
@@ -25,8 +30,11 @@ pub struct Core {
     pub(crate) name: String,
     /// The name of the task that poisoned the location.
     poisoner: Mutex<String>,
-    /// Set while an overlay runs over this location.
+    /// Set while an overlay runs over this location; `routed` says whether it is.
     route: Mutex<Option<Arc<dyn Route>>>,
+    routed: AtomicBool,
+    /// Requests of handles that are used by hand, queued or granted. Changed inside the section.
+    by_hand: AtomicU32,
 }
 
 impl Core {
@@ -40,17 +48,51 @@ impl Core {
         }
     }
 
+    /// Requests of handles that are used by hand. Exact inside the section only.
+    pub(crate) fn by_hand(&self) -> u32 {
+        self.by_hand.load(Ordering::Relaxed)
+    }
+
+    /// A handle that is used by hand has posted, in this section.
+    #[inline]
+    pub(crate) fn joined(&self, _section: &Section<'_>) {
+        self.by_hand.store(self.by_hand() + 1, Ordering::Relaxed);
+        self.with_route(|route| route.joined());
+    }
+
+    /// A handle that is used by hand has given its request back, in this section.
+    #[inline]
+    pub(crate) fn parted(&self, _section: &Section<'_>) {
+        let left = self.by_hand() - 1;
+        self.by_hand.store(left, Ordering::Relaxed);
+        if left == 0 {
+            self.with_route(|route| route.parted());
+        }
+    }
+
+    #[inline]
+    fn with_route(&self, f: impl FnOnce(&dyn Route)) {
+        // Relaxed: an overlay enters the section after it has said so. A handle that came before is seen there.
+        if self.routed.load(Ordering::Relaxed)
+            && let Some(route) = &*self.route.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            f(&**route);
+        }
+    }
+
     /// Joins the overlay that `route` runs. False if the location is in a running overlay already.
     pub(crate) fn join(&self, route: &Arc<dyn Route>) -> bool {
         let mut slot = self.route.lock().unwrap_or_else(PoisonError::into_inner);
         let free = slot.is_none();
         if free {
             *slot = Some(Arc::clone(route));
+            self.routed.store(true, Ordering::Relaxed);
         }
         free
     }
 
     pub(crate) fn part(&self) {
+        self.routed.store(false, Ordering::Relaxed);
         *self.route.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
@@ -234,6 +276,8 @@ impl<T> Location<T> {
                 name: name.into(),
                 poisoner: Mutex::default(),
                 route: Mutex::default(),
+                routed: AtomicBool::new(false),
+                by_hand: AtomicU32::new(0),
             }),
             value: Arc::new(Value(UnsafeCell::new(value))),
         }

@@ -121,6 +121,11 @@ impl Node {
         &self.grants
     }
 
+    /// Whether it holds the location. Exact inside the section only.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is(HELD)
+    }
+
     fn is_writer(&self) -> bool {
         self.state.load(Relaxed) & WRITER != 0
     }
@@ -284,6 +289,31 @@ impl Section<'_> {
             if holders != EXCLUSIVE && !plant::is("queue: abandoned writer blocks") {
                 self.grant_readers(nodes, holders, granted);
             }
+        }
+    }
+
+    /// The writer `n`, which holds the location, makes room for others: `requests` (of idle nodes) come first, and then
+    /// those that waited behind it.
+    pub(crate) fn replace<N: Nodes + ?Sized>(
+        &mut self,
+        nodes: &N,
+        n: u32,
+        requests: impl Iterator<Item = (u32, Kind)>,
+        granted: &mut impl FnMut(u32),
+    ) {
+        debug_assert!(nodes.node(n).is(HELD) && nodes.node(n).is_writer(), "only a writer makes room");
+        nodes.node(n).set(IDLE);
+        let mut at = self.raw.head.load(Relaxed);
+        self.raw.head.store(NONE, Relaxed);
+        self.raw.holders.store(0, Relaxed);
+        requests.for_each(|(node, kind)| self.post(nodes, node, kind, granted));
+        while at != NONE {
+            let node = nodes.node(at);
+            let next = node.next.load(Relaxed);
+            let kind = if node.is_writer() { Kind::Exclusive } else { Kind::Inclusive };
+            node.set(IDLE);
+            self.post(nodes, at, kind, granted);
+            at = next;
         }
     }
 

@@ -4,25 +4,23 @@
 //! A pushed task is popped once, by some worker. Workers take from their own queue first and claim from
 //! others' when they find nothing. A worker that finds nothing at all sleeps, and no push is missed.
 //!
-//! # Why no push is missed, without a fence
-//! | pusher, inside the section of a queue | worker that wants to sleep              |
-//! |---------------------------------------|------------------------------------------|
-//! | puts the task in                      | lies down: `asleep`, `sleepers` + 1      |
-//! | looks at `sleepers`                   | looks into each queue, inside its section |
-//!
-//! Both use the section of one queue. If the pusher's comes first the worker finds the task; if the
-//! worker's comes first the pusher sees it lying, and wakes it.
+//! # Why no push is missed
+//! A worker that wants to sleep lies down in its [bed](Beds) and then looks into each queue, inside its section; a
+//! pusher looks at the beds inside the section in which it puts the task. If the pusher's section comes first the
+//! worker finds the task; if the worker's comes first the pusher sees it lying, and wakes it.
 //!
 //! # Costs
 //! Push and pop: a section each (a compare-and-swap and a store), on a line that only neighbours of
 //! another home ever touch. With nobody asleep a push looks at one more shared word. Nothing allocates.
 //!
 //! # Source
-//! The sleep is an event count; see `rayon-core/src/sleep/README.md` for one with fences. Changed: the
-//! look at the sleepers sits in the section that the push needs anyway.
+//! Queues per worker are as old as work stealing. The look at the sleepers sits in the section that the push needs
+//! anyway, so it needs no fence.
 
 use syncline_signal::primitive::{AtomicBool, AtomicU32, Ordering, hint};
-use syncline_signal::{Policy, Signal, SpinLock, plant};
+use syncline_signal::{SpinLock, plant};
+
+use crate::beds::Beds;
 
 /// Looks at its own queue before a worker claims from others'.
 const LOOKS_AT_HOME: u32 = if cfg!(loom) { 0 } else { 24 };
@@ -35,9 +33,7 @@ pub(crate) struct ReadyQueues {
     /// The home of each task: the number of a queue and of its worker.
     home: Box<[u32]>,
     depth_first: bool,
-    /// Workers that lie in their beds, at least.
-    sleepers: AtomicU32,
-    beds: Box<[Bed]>,
+    beds: Beds,
 }
 
 /// A ring with a place for every task of the partition; each is in it at most once.
@@ -50,14 +46,6 @@ struct Queue {
     len: AtomicU32,
     mask: u32,
     ring: Box<[AtomicU32]>,
-}
-
-#[derive(Debug)]
-#[repr(align(128))]
-struct Bed {
-    /// Set by the sleeper; cleared by whoever takes it on himself to wake it.
-    asleep: AtomicBool,
-    wake: Signal,
 }
 
 impl Queue {
@@ -103,10 +91,7 @@ impl ReadyQueues {
             queues: (0..workers).map(|w| Queue::new(tasks_of(w))).collect(),
             home,
             depth_first,
-            sleepers: AtomicU32::new(0),
-            beds: (0..workers)
-                .map(|_| Bed { asleep: AtomicBool::new(false), wake: Signal::new(0) })
-                .collect(),
+            beds: Beds::new(workers),
         }
     }
 
@@ -121,28 +106,13 @@ impl ReadyQueues {
         let home = self.home[task as usize];
         let queue = &self.queues[home as usize];
         let section = queue.lock.lock();
-        let sleepers_before = self.sleepers.load(Ordering::Relaxed);
+        let sleepers_before = self.beds.anyone();
         let (head, len) = (queue.head.load(Ordering::Relaxed), queue.len.load(Ordering::Relaxed));
         queue.place(head.wrapping_add(len)).store(task, Ordering::Relaxed);
         queue.len.store(len + 1, Ordering::Relaxed);
         drop(section);
-        if sleepers_before > 0 {
-            self.wake_one(home);
-        }
-    }
-
-    /// Wakes one sleeper, best the one at home.
-    #[cold]
-    fn wake_one(&self, home: u32) {
-        let n = self.beds.len();
-        for k in 0..n {
-            let bed = &self.beds[(home as usize + k) % n];
-            // Relaxed: who clears the flag wakes; the signal carries the rest.
-            if bed.asleep.load(Ordering::Relaxed) && bed.asleep.swap(false, Ordering::Relaxed) {
-                self.sleepers.fetch_sub(1, Ordering::Relaxed);
-                bed.wake.add(1);
-                return;
-            }
+        if sleepers_before {
+            self.beds.wake_one(home);
         }
     }
 
@@ -181,32 +151,27 @@ impl ReadyQueues {
 
     /// Sleeps until there may be something to do.
     fn sleep(&self, me: usize, over: &AtomicBool) {
-        let bed = &self.beds[me];
-        // Before the look at `over`: a `close` after the look raises the signal beyond this.
-        let wakes = bed.wake.get();
-        bed.asleep.store(true, Ordering::Relaxed);
-        self.sleepers.fetch_add(1, Ordering::Relaxed);
         let nothing = |queue: &Queue| {
             let _section = queue.lock.lock();
             queue.len.load(Ordering::Relaxed) == 0
         };
-        // Acquire: as in `next`.
-        let stay = !over.load(Ordering::Acquire)
-            && (plant::is("pool: no second look") || self.queues.iter().all(nothing));
-        if stay {
-            // Without death word or deadline the wait cannot fail.
-            let _ = bed.wake.wait_until(wakes + 1, &Policy::default(), None);
-        }
-        // After a wake the flag is down already; else take it down, unless a waker was faster.
-        if bed.asleep.swap(false, Ordering::Relaxed) {
-            self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        self.beds.sleep(me, || {
+            // Acquire: as in `next`.
+            !over.load(Ordering::Acquire)
+                && (plant::is("pool: no second look") || self.queues.iter().all(nothing))
+        });
+    }
+
+    /// Forgets all ready tasks. Nobody takes any meanwhile.
+    pub(crate) fn clear(&self) {
+        for queue in &self.queues {
+            let _section = queue.lock.lock();
+            queue.len.store(0, Ordering::Relaxed);
         }
     }
 
     /// Wakes all workers. The caller has set `over`.
     pub(crate) fn close(&self) {
-        for bed in &self.beds {
-            bed.wake.add(1);
-        }
+        self.beds.close();
     }
 }

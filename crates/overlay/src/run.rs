@@ -1,72 +1,94 @@
-//! Running a checked overlay: the engine, and its two runners.
-//!
-//! # One step of a task
-//! Its last missing request is granted; the task is ready; somebody runs its body; then, location by
-//! location, its next request is queued and the present one released (R2). A task counts what it still
-//! misses in one word: its requests, and one more for itself, so that it does not start anew while its
-//! requests are still being turned over.
-//!
-//! ```text
-//! missing   n+1 ──grant──> n ──grant──> ... ──own──> 0: ready ──body──> n+1, turn over
-//! ```
-//!
-//! Among the tasks of an overlay it would do to turn over location by location: the task waits for
-//! nothing meanwhile, so every edge of the waits-for graph that it turns round starts at a sink. But a
-//! newcomer that posts over two locations could get between. So all sections are entered first.
-//!
-//! # Costs
-//! Per step and request: one section of the location, and one atomic subtraction for whoever is granted.
-//! Per step: a push and a pop of a ready queue, or the wake-up of a thread. Nothing allocates.
+//! Running a checked overlay: who runs the tasks, phase by phase, and what is reported.
 
-use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
-use syncline_signal::primitive::AtomicBool;
-use syncline_signal::{PaddedSignal, Policy, Signal};
-use syncline_trace as trace;
+use syncline_signal::PaddedSignal;
+use syncline_signal::primitive::Ordering;
 
-use crate::error::{LeftTest, RunError, TaskError};
+use crate::claimed::{CLAIMED, Claimed, LEFT, rounds};
+use crate::engine::{Engine, Failure, Phase, Ready};
+use crate::error::RunError;
 use crate::initial::conflicts;
-use crate::location::{BY_HAND, Core, Route};
-use crate::overlay::{Body, Checked, Step, Task};
-use crate::raw::{Kind, Nodes};
+use crate::location::Route;
+use crate::overlay::{Body, Checked};
+use crate::partitioned::Partitioned;
+use crate::program::Program;
+use crate::raw::Kind;
 use crate::ready::ReadyQueues;
 use crate::stop::{Stop, Test, diameter};
 
 /// In which order a worker of a pool takes ready tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadyOrder {
-    /// First the one that is ready longest: tasks advance evenly.
+    /// One after the other, in the order of the wave: tasks advance evenly.
     #[default]
     Fifo,
-    /// First the one that became ready last: its data are the likeliest to be near.
+    /// First those that waited for what the worker ran last: their data are the likeliest to be near.
     DepthFirst,
 }
 
 /// Who runs the tasks.
+///
+/// All give the same results, and each task is as far ahead of others as with any other. What a step costs
+/// differs:
+///
+/// | runner    | waits by                               | a step of an empty task with five requests |
+/// |-----------|----------------------------------------|---------------------------------------------|
+/// | `Pool`    | compiled counters, tasks are claimed   | some 10 ns                                  |
+/// | `Static`  | compiled counters, tasks stay          | some 6 ns, nothing is balanced              |
+/// | `Queues`  | the queues of the locations            | some 100 ns                                 |
+/// | `Threads` | the queues, and wake-ups by the system | microseconds                                |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Runner {
-    /// A thread for each task, as in the paper. Ready threads run as the system pleases.
-    Threads,
     /// A fixed number of workers. Each is home to a contiguous part of the tasks, in the order of
-    /// their declaration, and claims from others when it has nothing to do.
+    /// their declaration, and claims from others when it has nothing to do. The overlay is compiled; while a handle
+    /// from outside has a request at one of its locations it goes on over the queues.
     Pool {
         /// How many; 0 counts as 1.
         workers: usize,
         /// Which ready task first.
         order: ReadyOrder,
     },
+    /// Like `Pool`, but each worker runs the tasks of its home and no others: for many tasks of equal, small
+    /// work.
+    Static {
+        /// How many; 0 counts as 1.
+        workers: usize,
+    },
+    /// Like `Pool`, but over the queues of the locations all the time: the reference for the compiled forms.
+    Queues {
+        /// How many; 0 counts as 1.
+        workers: usize,
+        /// Which ready task first.
+        order: ReadyOrder,
+    },
+    /// A thread for each task, as in the paper, over the queues. Ready threads run as the system pleases.
+    Threads,
 }
 
 impl Runner {
-    /// A pool of `workers` that take the longest-ready task first.
+    /// A pool of `workers` that take tasks in the order of the wave.
     #[must_use]
     pub fn pool(workers: usize) -> Self {
         Runner::Pool { workers, order: ReadyOrder::Fifo }
+    }
+
+    /// How many threads run the bodies of `tasks` tasks.
+    fn workers(self, tasks: usize) -> usize {
+        match self {
+            Runner::Pool { workers, .. } | Runner::Static { workers } | Runner::Queues { workers, .. } => {
+                workers.clamp(1, tasks)
+            }
+            Runner::Threads => tasks,
+        }
+    }
+
+    fn is_deep(self) -> bool {
+        let (Runner::Pool { order, .. } | Runner::Queues { order, .. }) = self else { return false };
+        order == ReadyOrder::DepthFirst
     }
 }
 
@@ -82,196 +104,28 @@ pub struct Report {
     pub residuals: Vec<f64>,
     /// With a convergence test: the first iteration, from 0, whose residual was small enough.
     pub converged: Option<u64>,
+    /// Why the run was not compiled, or not all the time.
+    pub interpreted: Option<Interpreted>,
 }
 
-/// What is shared by all who run, and by handles that release to a task from outside.
-struct Engine {
-    slots: Box<[Slot]>,
-    /// All requests, task by task: the location, and the node of the task there.
-    requests: Box<[(Arc<Core>, u32)]>,
-    ready: Ready,
-    /// Tasks that have not stopped.
-    left: AtomicU32,
-    /// Number of iterations after which tasks stop.
-    stop_at: AtomicU64,
-    over: AtomicBool,
-    test: Option<Test>,
-    failure: Mutex<Option<Failure>>,
-    /// Tasks whose bodies panicked; what they write is poisoned, whoever failed first.
-    panicked: Mutex<Vec<u32>>,
+/// Why a run went over the queues of the locations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Interpreted {
+    /// The runner does so: `Queues`, `Threads`.
+    ByRunner,
+    /// A handle from outside had a request at this location. While nobody has, the run is compiled.
+    HandleAt(String),
 }
 
-/// How a run failed; the names are put in when it is reported.
-enum Failure {
-    Body { task: u32, source: TaskError },
-    Panic { task: u32, payload: Box<dyn Any + Send> },
-    Thread { what: String, source: std::io::Error },
-    Poisoned { location: String, task: String },
-}
-
-/// The state of one task.
-#[repr(align(64))]
-struct Slot {
-    missing: AtomicU32,
-    /// Its requests are `first .. first + count`.
-    first: u32,
-    count: u32,
-    /// Iterations done. Written by whoever runs the task.
-    iteration: AtomicU64,
-}
-
-enum Ready {
-    Pool(ReadyQueues),
-    /// Per task: how often it was ready.
-    Threads(Box<[PaddedSignal]>),
-}
-
-impl Route for Engine {
-    #[inline]
-    fn granted(&self, task: u32) {
-        // Release: what the granter did under its grant comes before. Acquire, for the last: sees all.
-        if self.slots[task as usize].missing.fetch_sub(1, Ordering::AcqRel) == 1 {
-            trace::record(trace::Kind::Grant, task, 0);
-            match &self.ready {
-                Ready::Pool(queues) => queues.push(task),
-                Ready::Threads(starts) => {
-                    starts[task as usize].add(1);
-                }
+impl std::fmt::Display for Interpreted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Interpreted::ByRunner => f.write_str("its runner goes over the queues"),
+            Interpreted::HandleAt(location) => {
+                write!(f, "a handle from outside had a request at location '{location}'")
             }
         }
-    }
-}
-
-impl Engine {
-    #[inline]
-    fn tell(&self, core: &Core, n: u32) {
-        let node = core.nodes.node(n);
-        match node.waiter() {
-            BY_HAND => {
-                node.grants().add(1);
-            }
-            task => self.granted(task),
-        }
-    }
-
-    /// Runs one iteration of a ready task. False when the task has stopped, or the run is over.
-    fn step(&self, task: u32, body: &mut Body<'_>) -> bool {
-        let slot = &self.slots[task as usize];
-        let iteration = slot.iteration.load(Ordering::Relaxed);
-        let requests = &self.requests[slot.first as usize..][..slot.count as usize];
-        // A handle from outside may have panicked.
-        if let Some((core, task)) = requests.iter().find_map(|(core, _)| Some((core, core.poisoned()?))) {
-            self.fail(Failure::Poisoned { location: core.name.clone(), task });
-            return false;
-        }
-        let mut step = Step { iteration, norm: 0.0, leave: false };
-        trace::record(trace::Kind::Begin, task, iteration);
-        let outcome = body(&mut step);
-        trace::record(trace::Kind::End, task, iteration);
-        if let Err(source) = outcome.and_then(|()| self.may_leave(task, &step)) {
-            self.fail(Failure::Body { task, source });
-            return false;
-        }
-        slot.iteration.store(iteration + 1, Ordering::Relaxed);
-        if let Some(test) = &self.test
-            && let Some(stop) = test.report(iteration, step.norm)
-        {
-            // Relaxed: whoever must obey comes after a release of this task (see `stop`).
-            self.stop_at.fetch_min(stop, Ordering::Relaxed);
-        }
-        let last = step.leave || iteration + 1 >= self.stop_at.load(Ordering::Relaxed);
-        if last {
-            for (core, node) in requests {
-                core.raw.section().release(&core.nodes, *node, &mut |n| self.tell(core, n));
-            }
-            // AcqRel: the last task to stop comes after all the others.
-            if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-                self.finish();
-            }
-        } else {
-            slot.missing.store(slot.count + 1, Ordering::Relaxed);
-            self.turn_over(requests);
-            self.granted(task);
-        }
-        !last
-    }
-
-    /// All sections are entered, in the order of addresses, before the first is left: whoever posts over
-    /// several locations in the same way stands before the task at all of them, or behind it at all.
-    #[inline]
-    fn turn_over(&self, requests: &[(Arc<Core>, u32)]) {
-        for (core, _) in requests {
-            core.raw.enter();
-        }
-        for (core, node) in requests {
-            core.raw.entered().next(&core.nodes, *node, &mut |n| self.tell(core, n));
-        }
-    }
-
-    fn may_leave(&self, task: u32, step: &Step) -> Result<(), TaskError> {
-        if step.leave && self.test.is_some() { Err(Box::new(LeftTest(Task(task)))) } else { Ok(()) }
-    }
-
-    fn fail(&self, failure: Failure) {
-        let mut slot = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.get_or_insert(failure);
-        drop(slot);
-        self.finish();
-    }
-
-    /// Ends the run and wakes everybody.
-    fn finish(&self) {
-        // Release: pairs with the Acquire in `ReadyQueues::next` and `own_thread`.
-        self.over.store(true, Ordering::Release);
-        match &self.ready {
-            Ready::Pool(queues) => queues.close(),
-            Ready::Threads(starts) => {
-                for start in starts {
-                    // Beyond all turns, and far from where a late grant would make it wrap.
-                    start.raise_to(Signal::MAX / 2);
-                }
-            }
-        }
-    }
-
-    /// Calls `f` with a place to note the task that is run, and makes a panic of its body the failure
-    /// of the run.
-    fn guarded(&self, f: impl FnOnce(&Cell<u32>)) {
-        let current = Cell::new(u32::MAX);
-        // A body that panicked is not called again, and what it writes is poisoned.
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| f(&current))) {
-            if current.get() == u32::MAX {
-                self.finish();
-                std::panic::resume_unwind(payload); // not in a body
-            }
-            self.panicked.lock().unwrap_or_else(PoisonError::into_inner).push(current.get());
-            self.fail(Failure::Panic { task: current.get(), payload });
-        }
-    }
-
-    fn worker(&self, me: usize, queues: &ReadyQueues, bodies: &Bodies<'_, '_>) {
-        self.guarded(|current| {
-            while let Some(task) = queues.next(me, &self.over) {
-                current.set(task);
-                // SAFETY: a task is ready for one worker at a time, the one that popped it.
-                let body = unsafe { bodies.get(task) };
-                self.step(task, body);
-            }
-        });
-    }
-
-    fn own_thread(&self, task: u32, start: &Signal, body: &mut Body<'_>) {
-        self.guarded(|current| {
-            current.set(task);
-            for turn in 1.. {
-                // Without death word or deadline the wait cannot fail.
-                let _ = start.wait_until(turn, &Policy::default(), None);
-                // A failed run raises the signal beyond all turns. Acquire: pairs with `finish`.
-                if self.over.load(Ordering::Acquire) || !self.step(task, body) {
-                    return;
-                }
-            }
-        });
     }
 }
 
@@ -284,6 +138,7 @@ unsafe impl Sync for Bodies<'_, '_> {}
 impl<'env> Bodies<'_, 'env> {
     /// # Safety
     /// Nobody else uses the body of this task meanwhile.
+    #[inline]
     #[expect(clippy::mut_from_ref, reason = "exclusive by the scheduling of tasks")]
     unsafe fn get(&self, task: u32) -> &mut Body<'env> {
         // SAFETY: as the caller vouches.
@@ -305,21 +160,17 @@ pub(crate) fn run(overlay: &mut Checked<'_>, runner: Runner, stop: Stop) -> Resu
         Some(tolerance) => Some(new_test(overlay, tolerance, stop.at_most)?),
         None => None,
     };
-    let engine = Arc::new(new_engine(overlay, runner, stop, test));
+    let engine = Arc::new(new_engine(overlay, runner, (stop.at_most, test)));
     let route: Arc<dyn Route> = Arc::clone(&engine) as _;
     let joined = overlay.cores.iter().take_while(|core| core.join(&route)).count();
     if let Some(taken) = overlay.cores.get(joined) {
         let location = taken.name.clone();
         overlay.cores[..joined].iter().for_each(|core| core.part());
-        give_back(&engine);
+        engine.give_back();
         return Err(RunError::InUse { location });
     }
-    queue_first_requests(&engine, overlay);
-    match &engine.ready {
-        Ready::Pool(queues) => pool(&engine, queues, &mut overlay.bodies),
-        Ready::Threads(starts) => threads(&engine, starts, overlay),
-    }
-    let failure = engine.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let interpreted = phases(&engine, overlay, runner);
+    let failure = engine.take_failure();
     for &t in &*engine.panicked.lock().unwrap_or_else(PoisonError::into_inner) {
         for (l, _) in overlay.plan.requests[t as usize].iter().filter(|r| r.1 == Kind::Exclusive) {
             overlay.cores[*l as usize].poison(&overlay.plan.tasks[t as usize]);
@@ -328,11 +179,11 @@ pub(crate) fn run(overlay: &mut Checked<'_>, runner: Runner, stop: Stop) -> Resu
     for core in &overlay.cores {
         core.part();
     }
-    give_back(&engine);
+    engine.give_back();
     // Last of all: to drop the payload of a panic may panic.
     match failure {
         Some(failure) => Err(describe(failure, &engine, overlay)),
-        None => Ok(report(&engine)),
+        None => Ok(report(&engine, interpreted)),
     }
 }
 
@@ -343,87 +194,121 @@ fn new_test(overlay: &Checked<'_>, tolerance: f64, at_most: u64) -> Result<Test,
     Ok(Test::new(tolerance, overlay.plan.tasks.len() as u32, diameter, at_most))
 }
 
-fn new_engine(overlay: &Checked<'_>, runner: Runner, stop: Stop, test: Option<Test>) -> Engine {
+fn new_engine(overlay: &Checked<'_>, runner: Runner, stop: (u64, Option<Test>)) -> Engine {
     let tasks = overlay.plan.tasks.len();
-    let mut requests = Vec::new();
-    let mut slots = Vec::with_capacity(tasks);
-    for (t, list) in overlay.plan.requests.iter().enumerate() {
-        slots.push(Slot {
-            missing: AtomicU32::new(list.len() as u32),
-            first: requests.len() as u32,
-            count: list.len() as u32,
-            iteration: AtomicU64::new(0),
-        });
-        requests.extend(list.iter().map(|&(l, _)| {
-            let core = Arc::clone(&overlay.cores[l as usize]);
-            let node = core.nodes.take(t as u32);
-            (core, node)
-        }));
-        let first = slots[t].first as usize;
-        requests[first..].sort_by_key(|(core, _): &(Arc<Core>, u32)| Arc::as_ptr(core));
-    }
+    let workers = runner.workers(tasks);
+    let home: Box<[u32]> = (0..tasks).map(|t| (t * workers / tasks) as u32).collect();
     let ready = match runner {
         Runner::Threads => Ready::Threads((0..tasks).map(|_| PaddedSignal::default()).collect()),
-        Runner::Pool { workers, order } => {
-            let workers = workers.clamp(1, tasks);
-            let home = (0..tasks).map(|t| (t * workers / tasks) as u32).collect();
-            Ready::Pool(ReadyQueues::new(workers, home, order == ReadyOrder::DepthFirst))
-        }
+        _ => Ready::Pool(ReadyQueues::new(workers, home.clone(), runner.is_deep())),
     };
-    Engine {
-        slots: slots.into(),
-        requests: requests.into(),
-        ready,
-        left: AtomicU32::new(tasks as u32),
-        stop_at: AtomicU64::new(stop.at_most),
-        over: AtomicBool::new(false),
-        test,
-        failure: Mutex::new(None),
-        panicked: Mutex::default(),
+    let may_compile = matches!(runner, Runner::Pool { .. } | Runner::Static { .. });
+    Engine::new(&overlay.cores, &overlay.queues, ready, home, workers, may_compile, stop)
+}
+
+/// Runs phase by phase, until all have stopped or somebody failed. Why not all was compiled, if it was not.
+fn phases(engine: &Engine, overlay: &mut Checked<'_>, runner: Runner) -> Option<Interpreted> {
+    let tasks = overlay.plan.tasks.len();
+    let mut interpreted = None;
+    while !engine.is_over() {
+        match engine.begin() {
+            Phase::Compiled => {
+                let poisoned = overlay.cores.iter().find_map(|core| Some((core, core.poisoned()?)));
+                if let Some((core, task)) = poisoned {
+                    engine.fail(Failure::Poisoned { location: core.name.clone(), task });
+                    break;
+                }
+                let program = Program::new(&overlay.queues, tasks, |t| engine.goes_on(t));
+                compiled(engine, &program, runner, &mut overlay.bodies);
+            }
+            Phase::Queues { outside } => {
+                let why = outside.map_or(Interpreted::ByRunner, Interpreted::HandleAt);
+                interpreted.get_or_insert(why);
+                match &engine.ready {
+                    Ready::Pool(queues) => pool(engine, queues, &mut overlay.bodies),
+                    Ready::Threads(starts) => threads(engine, starts, overlay),
+                }
+            }
+        }
+    }
+    interpreted
+}
+
+fn compiled(engine: &Engine, program: &Program, runner: Runner, bodies: &mut [Body<'_>]) {
+    let workers = engine.home.iter().max().map_or(1, |&last| last as usize + 1);
+    let (states, home, beds) = (&engine.states, &engine.home, &engine.beds);
+    // A worker alone runs in the order of the program, in which there is nothing to wait for.
+    if matches!(runner, Runner::Static { .. }) || workers == 1 && !runner.is_deep() {
+        let tasks = Partitioned::new(program, states, home, workers, beds);
+        crew(engine, workers, bodies, |me, bodies, current| {
+            tasks.work(me, &engine.halt, |task, round| step(engine, program, task, round, bodies, current));
+        });
+    } else {
+        let tasks = Claimed::new(program, states, home, workers, runner.is_deep(), beds);
+        crew(engine, workers, bodies, |me, bodies, current| {
+            tasks.work(me, &engine.halt, |task, round| step(engine, program, task, round, bodies, current));
+        });
     }
 }
 
-/// R4: queue by queue in the checked order, before anything runs.
-fn queue_first_requests(engine: &Engine, overlay: &Checked<'_>) {
-    let mut by_address: Vec<usize> = (0..overlay.cores.len()).collect();
-    by_address.sort_by_key(|&l| Arc::as_ptr(&overlay.cores[l]));
-    let mut sections: Vec<_> = by_address.iter().map(|&l| (l, overlay.cores[l].raw.section())).collect();
-    sections.sort_by_key(|s| s.0);
-    let mut sections: Vec<_> = sections.into_iter().map(|s| s.1).collect();
-    // The node of task t at location l: the tasks of a queue come with their place among t's requests.
-    for (l, queue) in overlay.queues.iter().enumerate() {
-        let core = &overlay.cores[l];
-        for &(t, kind) in queue {
-            let slot = &engine.slots[t as usize];
-            let mut mine = engine.requests[slot.first as usize..][..slot.count as usize].iter();
-            let Some(&(_, node)) = mine.find(|(c, _)| Arc::ptr_eq(c, core)) else { continue };
-            sections[l].post(&core.nodes, node, kind, &mut |n| engine.tell(core, n));
-        }
+/// Runs one round of a task of a compiled run, and gives its new state; `None` if it failed.
+#[inline]
+fn step(
+    engine: &Engine,
+    program: &Program,
+    task: u32,
+    round: u64,
+    bodies: &Bodies<'_, '_>,
+    current: &Cell<u32>,
+) -> Option<u64> {
+    current.set(task);
+    // SAFETY: a task has one worker at a time: that of its home, or the one that has claimed it.
+    let body = unsafe { bodies.get(task) };
+    let state = engine.iterate(task, round, body)?;
+    if state & CLAIMED == 0 { Some(state) } else { Some(stopped(engine, program, state)) }
+}
+
+/// The state of a task that has stopped.
+#[cold]
+fn stopped(engine: &Engine, program: &Program, state: u64) -> u64 {
+    engine.one_less();
+    if state & LEFT != 0 && program.relays {
+        // The turns of others go by way of this one: those wait until the program is made anew without it.
+        engine.halt();
+        return state & !LEFT;
     }
-    for (t, slot) in engine.slots.iter().enumerate() {
-        if slot.count == 0 {
-            slot.missing.store(1, Ordering::Relaxed);
-            engine.granted(t as u32);
-        }
-    }
+    state
 }
 
 fn pool(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
-    let workers = queues.workers();
+    crew(engine, queues.workers(), bodies, |me, bodies, current| {
+        while let Some(task) = queues.next(me, &engine.halt) {
+            current.set(task);
+            // SAFETY: a task is ready for one worker at a time, the one that popped it.
+            let body = unsafe { bodies.get(task) };
+            engine.step_in_queues(task, body);
+        }
+    });
+}
+
+/// Calls `work` for each worker, in a thread each, the caller's among them. It notes the task that is run.
+fn crew<'env>(
+    engine: &Engine,
+    workers: usize,
+    bodies: &mut [Body<'env>],
+    work: impl Fn(usize, &Bodies<'_, 'env>, &Cell<u32>) + Sync,
+) {
     let bodies = Bodies(bodies.iter_mut().map(UnsafeCell::new).collect());
+    let (work, bodies) = (&work, &bodies);
     std::thread::scope(|scope| {
         for me in 1..workers {
-            let worker = || {
-                let bodies = &bodies;
-                move || engine.worker(me, queues, bodies)
-            };
             let name = format!("worker {me}");
-            if let Err(source) = std::thread::Builder::new().name(name.clone()).spawn_scoped(scope, worker())
-            {
+            let worker = move || guarded(engine, |current| work(me, bodies, current));
+            if let Err(source) = std::thread::Builder::new().name(name.clone()).spawn_scoped(scope, worker) {
                 engine.fail(Failure::Thread { what: name, source });
             }
         }
-        engine.worker(0, queues, &bodies);
+        guarded(engine, |current| work(0, bodies, current));
     });
 }
 
@@ -433,8 +318,13 @@ fn threads(engine: &Engine, starts: &[PaddedSignal], overlay: &mut Checked<'_>) 
             let name = &overlay.plan.tasks[t];
             // A name with a zero byte would make the builder panic.
             let builder = std::thread::Builder::new().name(name.replace('\0', ""));
-            let spawned = builder.spawn_scoped(scope, move || engine.own_thread(t as u32, start, body));
-            if let Err(source) = spawned {
+            let thread = move || {
+                guarded(engine, |current| {
+                    current.set(t as u32);
+                    engine.own_thread(t as u32, start, body);
+                });
+            };
+            if let Err(source) = builder.spawn_scoped(scope, thread) {
                 engine.fail(Failure::Thread { what: format!("task '{name}'"), source });
                 return;
             }
@@ -442,9 +332,24 @@ fn threads(engine: &Engine, starts: &[PaddedSignal], overlay: &mut Checked<'_>) 
     });
 }
 
+/// Calls `f` with a place to note the task that is run, and makes a panic of its body the failure
+/// of the run.
+fn guarded(engine: &Engine, f: impl FnOnce(&Cell<u32>)) {
+    let current = Cell::new(u32::MAX);
+    // A body that panicked is not called again, and what it writes is poisoned.
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| f(&current))) {
+        if current.get() == u32::MAX {
+            engine.halt();
+            std::panic::resume_unwind(payload); // not in a body
+        }
+        engine.panicked.lock().unwrap_or_else(PoisonError::into_inner).push(current.get());
+        engine.fail(Failure::Panic { task: current.get(), payload });
+    }
+}
+
 fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>) -> RunError {
     let name = |t: u32| overlay.plan.tasks[t as usize].clone();
-    let iteration = |t: u32| engine.slots[t as usize].iteration.load(Ordering::Relaxed);
+    let iteration = |t: u32| rounds(engine.states[t as usize].load(Ordering::Relaxed));
     match failure {
         Failure::Poisoned { location, task } => RunError::Poisoned { location, task },
         Failure::Thread { what, source } => RunError::Thread { what, source },
@@ -464,26 +369,14 @@ fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>) -> RunErro
     }
 }
 
-/// Takes all requests out of the queues and returns the nodes. After a good end there are none left.
-fn give_back(engine: &Engine) {
-    for (core, node) in &engine.requests {
-        core.raw.section().abandon(&core.nodes, *node, &mut |n| {
-            let node = core.nodes.node(n);
-            if node.waiter() == BY_HAND {
-                node.grants().add(1);
-            }
-        });
-        core.nodes.put_back(*node);
-    }
-}
-
-fn report(engine: &Engine) -> Report {
-    let done = engine.slots.iter().map(|s| s.iteration.load(Ordering::Relaxed));
+fn report(engine: &Engine, interpreted: Option<Interpreted>) -> Report {
+    let done = engine.states.iter().map(|s| rounds(s.load(Ordering::Relaxed)));
     let found = engine.test.as_ref().map(Test::found).unwrap_or_default();
     Report {
         iterations: done.clone().max().unwrap_or(0),
         steps: done.sum(),
         residuals: found.residuals,
         converged: found.converged,
+        interpreted,
     }
 }

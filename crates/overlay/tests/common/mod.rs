@@ -154,7 +154,11 @@ impl Plan {
 /// All kinds of runners.
 pub(crate) fn runners() -> Vec<Runner> {
     let pool = |order| move |workers| Runner::Pool { workers, order };
+    let queues = |order| move |workers| Runner::Queues { workers, order };
     std::iter::once(Runner::Threads)
+        .chain((1..=4).map(queues(ReadyOrder::Fifo)))
+        .chain((1..=4).map(queues(ReadyOrder::DepthFirst)))
+        .chain((1..=4).map(|workers| Runner::Static { workers }))
         .chain((1..=4).map(pool(ReadyOrder::Fifo)))
         .chain((1..=4).map(pool(ReadyOrder::DepthFirst)))
         .collect()

@@ -1,0 +1,382 @@
+//! What all forms of a run share: the state of the tasks, how a run ends, and the change between forms.
+//!
+//! # Two forms
+//! | form     | who decides what may run                  | used                                         |
+//! |----------|-------------------------------------------|----------------------------------------------|
+//! | queues   | the queues of the locations (`queues`)    | with a thread per task, when asked for, and  |
+//! |          |                                           | while a handle from outside has a request    |
+//! | compiled | numbers of rounds (`claimed`,             | otherwise                                    |
+//! |          | `partitioned`)                            |                                              |
+//!
+//! In both the order is the same: the queues can be made from the rounds that each task has done, at any moment in
+//! which no body runs. A location's requests then stand in the order of their rounds, and within a round in the order
+//! of the program.
+//!
+//! # From one to the other
+//! ```text
+//!             a handle posts behind the overlay's hold: halt
+//!           ┌──────────────────────────────────────────────────┐
+//!  compiled: every location is held by one request      queues: every task has its requests queued,
+//!  of the overlay, so nobody from outside gets in       those of handles are behind them
+//!           └──────────────────────────────────────────────────┘
+//!             the last handle has given its request back: halt
+//! ```
+//! On `halt` the workers end the steps that they are in and return. The change is made inside the sections of all
+//! locations at once: to others it is one step, and a handle that posts stands either before it, and is seen,
+//! or behind it, and halts anew.
+//!
+//! # Costs
+//! A change: all bodies under way end; a section of each location; the workers start again (tens of microseconds each).
+
+use std::any::Any;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering, fence};
+use syncline_signal::{PaddedSignal, Signal};
+use syncline_trace as trace;
+
+use crate::beds::Beds;
+use crate::claimed::{CLAIMED, LEFT, rounds};
+use crate::error::{LeftTest, TaskError};
+use crate::location::{BY_HAND, Core, Route};
+use crate::overlay::{Body, Step, Task};
+use crate::plan::Queues;
+use crate::raw::{Kind, Nodes, Section};
+use crate::ready::ReadyQueues;
+use crate::stop::Test;
+
+/// Forms of a run: none yet, compiled, over queues.
+const FRESH: u32 = 0;
+const COMPILED: u32 = 1;
+const QUEUES: u32 = 2;
+
+/// What is shared by all who run, and by handles from outside.
+pub(crate) struct Engine {
+    /// Per task: the rounds that it has done, see `claimed`; over queues none is claimed but those that have stopped.
+    pub(crate) states: Box<[AtomicU64]>,
+    pub(crate) slots: Box<[Slot]>,
+    /// All requests, task by task: the location, and the node of the task there.
+    pub(crate) requests: Box<[(Arc<Core>, u32)]>,
+    /// The locations, by address.
+    places: Box<[Place]>,
+    /// Over queues: where tasks that are ready go.
+    pub(crate) ready: Ready,
+    /// Of the workers of a compiled run.
+    pub(crate) beds: Beds,
+    /// The home of each task: the number of a worker.
+    pub(crate) home: Box<[u32]>,
+    /// Tasks that have not stopped.
+    left: AtomicU32,
+    /// Number of iterations after which tasks stop.
+    pub(crate) stop_at: AtomicU64,
+    pub(crate) test: Option<Test>,
+    /// Everybody returns: the run is over, or goes on in another form.
+    pub(crate) halt: AtomicBool,
+    /// The form of the moment. Changed inside the sections of all locations.
+    form: AtomicU32,
+    /// The run may be compiled at all.
+    may_compile: bool,
+    failure: Mutex<Option<Failure>>,
+    /// Tasks whose bodies panicked; what they write is poisoned, whoever failed first.
+    pub(crate) panicked: Mutex<Vec<u32>>,
+}
+
+/// How a run failed; the names are put in when it is reported.
+pub(crate) enum Failure {
+    Body { task: u32, source: TaskError },
+    Panic { task: u32, payload: Box<dyn Any + Send> },
+    Thread { what: String, source: std::io::Error },
+    Poisoned { location: String, task: String },
+}
+
+/// A location of the run.
+struct Place {
+    core: Arc<Core>,
+    /// The node that holds it for a compiled run.
+    hold: u32,
+    /// The requests of the tasks in the order of the first ones.
+    requests: Box<[Queued]>,
+}
+
+/// A request of a task at a location.
+struct Queued {
+    task: u32,
+    node: u32,
+    kind: Kind,
+}
+
+/// What a task misses over queues.
+#[repr(align(64))]
+pub(crate) struct Slot {
+    pub(crate) missing: AtomicU32,
+    /// Its requests are `first .. first + count`.
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
+pub(crate) enum Ready {
+    Pool(ReadyQueues),
+    /// Per task: how often it was ready.
+    Threads(Box<[PaddedSignal]>),
+}
+
+impl Route for Engine {
+    #[inline]
+    fn granted(&self, task: u32) {
+        // Release: what the granter did under its grant comes before. Acquire, for the last: sees all.
+        if self.slots[task as usize].missing.fetch_sub(1, Ordering::AcqRel) == 1 {
+            trace::record(trace::Kind::Grant, task, 0);
+            match &self.ready {
+                Ready::Pool(queues) => queues.push(task),
+                Ready::Threads(starts) => {
+                    starts[task as usize].add(1);
+                }
+            }
+        }
+    }
+
+    fn joined(&self) {
+        if self.form.load(Ordering::Relaxed) == COMPILED {
+            self.halt();
+        }
+    }
+
+    fn parted(&self) {
+        // SeqCst: of two that part at once one sees both gone.
+        fence(Ordering::SeqCst);
+        if self.may_compile && self.form.load(Ordering::Relaxed) == QUEUES && self.outside().is_none() {
+            self.halt();
+        }
+    }
+}
+
+impl Engine {
+    /// For the tasks with these first requests. `places` are the locations, `workers` those of a compiled run.
+    pub(crate) fn new(
+        cores: &[Arc<Core>],
+        queues: &Queues,
+        ready: Ready,
+        home: Box<[u32]>,
+        workers: usize,
+        may_compile: bool,
+        stop: (u64, Option<Test>),
+    ) -> Self {
+        let tasks = home.len();
+        let mut requests = Vec::new();
+        let mut places = Vec::new();
+        for (core, queue) in cores.iter().zip(queues) {
+            let queued = queue.iter().map(|&(task, kind)| {
+                let node = core.nodes.take(task);
+                requests.push((task, Arc::clone(core), node));
+                Queued { task, node, kind }
+            });
+            let requests = queued.collect();
+            places.push(Place { core: Arc::clone(core), hold: core.nodes.take(BY_HAND), requests });
+        }
+        places.sort_by_key(|place| Arc::as_ptr(&place.core));
+        requests.sort_by_key(|(task, core, _)| (*task, Arc::as_ptr(core)));
+        let mut first = 0;
+        let slots = counts(&requests, tasks).into_iter().map(|count| {
+            first += count;
+            Slot { missing: AtomicU32::new(0), first: first - count, count }
+        });
+        Engine {
+            states: (0..tasks).map(|_| AtomicU64::new(0)).collect(),
+            slots: slots.collect(),
+            requests: requests.into_iter().map(|(_, core, node)| (core, node)).collect(),
+            places: places.into(),
+            ready,
+            beds: Beds::new(workers),
+            home,
+            left: AtomicU32::new(tasks as u32),
+            stop_at: AtomicU64::new(stop.0),
+            test: stop.1,
+            halt: AtomicBool::new(false),
+            form: AtomicU32::new(FRESH),
+            may_compile,
+            failure: Mutex::new(None),
+            panicked: Mutex::default(),
+        }
+    }
+
+    /// The requests of a task.
+    #[inline]
+    pub(crate) fn requests_of(&self, task: u32) -> &[(Arc<Core>, u32)] {
+        let slot = &self.slots[task as usize];
+        &self.requests[slot.first as usize..][..slot.count as usize]
+    }
+
+    /// Runs one iteration of a task, and gives its state after it. `None` if it failed.
+    #[inline]
+    pub(crate) fn iterate(&self, task: u32, iteration: u64, body: &mut Body<'_>) -> Option<u64> {
+        let mut step = Step { iteration, norm: 0.0, leave: false };
+        trace::record(trace::Kind::Begin, task, iteration);
+        let outcome = body(&mut step);
+        trace::record(trace::Kind::End, task, iteration);
+        if let Err(source) = outcome.and_then(|()| self.may_leave(task, &step)) {
+            self.fail(Failure::Body { task, source });
+            return None;
+        }
+        if let Some(test) = &self.test
+            && let Some(stop) = test.report(iteration, step.norm)
+        {
+            // Relaxed: whoever must obey comes after a release of this task (see `stop`).
+            self.stop_at.fetch_min(stop, Ordering::Relaxed);
+        }
+        let next = (iteration + 1) << 1;
+        Some(if step.leave {
+            LEFT | next | CLAIMED
+        } else if iteration + 1 >= self.stop_at.load(Ordering::Relaxed) {
+            next | CLAIMED
+        } else {
+            next
+        })
+    }
+
+    fn may_leave(&self, task: u32, step: &Step) -> Result<(), TaskError> {
+        if step.leave && self.test.is_some() { Err(Box::new(LeftTest(Task(task)))) } else { Ok(()) }
+    }
+
+    /// A task has stopped.
+    pub(crate) fn one_less(&self) {
+        // AcqRel: the last task to stop comes after all the others.
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.halt();
+        }
+    }
+
+    pub(crate) fn fail(&self, failure: Failure) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+        self.halt();
+    }
+
+    /// What the run failed of, if it did. To be asked once.
+    pub(crate) fn take_failure(&self) -> Option<Failure> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Makes everybody return.
+    pub(crate) fn halt(&self) {
+        // Release: pairs with the Acquire looks at it in all loops of workers.
+        self.halt.store(true, Ordering::Release);
+        self.beds.close();
+        match &self.ready {
+            Ready::Pool(queues) => queues.close(),
+            Ready::Threads(starts) => {
+                for start in starts {
+                    // Beyond all turns, and far from where a late grant would make it wrap.
+                    start.raise_to(Signal::MAX / 2);
+                }
+            }
+        }
+    }
+
+    /// Whether all have stopped, or somebody failed. Asked when nobody runs.
+    pub(crate) fn is_over(&self) -> bool {
+        self.left.load(Ordering::Acquire) == 0 // pairs with the Release in `one_less`
+            || self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// A location where a handle from outside has a request.
+    fn outside(&self) -> Option<&Core> {
+        self.places.iter().map(|place| &*place.core).find(|core| core.by_hand() > 0)
+    }
+
+    /// Whether a task goes on. Asked when nobody runs.
+    pub(crate) fn goes_on(&self, task: u32) -> bool {
+        self.states[task as usize].load(Ordering::Relaxed) & CLAIMED == 0
+    }
+
+    /// Begins a phase in the form that suits the moment. Nobody runs.
+    pub(crate) fn begin(&self) -> Phase {
+        let mut sections: Vec<_> = self.places.iter().map(|place| place.core.raw.section()).collect();
+        let phase = match self.outside().map(|core| core.name.clone()) {
+            None if self.may_compile => Phase::Compiled,
+            outside => Phase::Queues { outside },
+        };
+        let now = if matches!(phase, Phase::Compiled) { COMPILED } else { QUEUES };
+        let before = self.form.swap(now, Ordering::Relaxed);
+        self.halt.store(false, Ordering::Relaxed);
+        if now != before {
+            for (place, section) in self.places.iter().zip(&mut sections) {
+                self.change(place, section, before, now);
+            }
+        }
+        if now == QUEUES {
+            self.make_ready();
+        }
+        phase
+    }
+
+    /// Changes what stands in the queue of a location.
+    fn change(&self, place: &Place, section: &mut Section<'_>, before: u32, now: u32) {
+        let nodes = &place.core.nodes;
+        if now == COMPILED {
+            // Nobody from outside is there: whoever is granted is a task, and is told in another way.
+            place.requests.iter().for_each(|r| section.abandon(nodes, r.node, &mut |_| {}));
+            section.post(nodes, place.hold, Kind::Exclusive, &mut |_| {});
+            return;
+        }
+        let done = |r: &&Queued| rounds(self.states[r.task as usize].load(Ordering::Relaxed));
+        let mut requests: Vec<&Queued> = place.requests.iter().filter(|r| self.goes_on(r.task)).collect();
+        requests.sort_by_key(done);
+        let requests = requests.into_iter().map(|r| (r.node, r.kind));
+        if before == COMPILED {
+            section.replace(nodes, place.hold, requests, &mut |n| tell_outside(&place.core, n));
+        } else {
+            requests.for_each(|(node, kind)| section.post(nodes, node, kind, &mut |_| {}));
+        }
+    }
+
+    /// Counts what each task misses, and readies those that miss nothing. All sections are entered.
+    fn make_ready(&self) {
+        if let Ready::Pool(ready) = &self.ready {
+            ready.clear();
+        }
+        for (t, slot) in (0..).zip(&self.slots) {
+            if !self.goes_on(t) {
+                continue;
+            }
+            let held = self.requests_of(t).iter().filter(|(core, node)| core.nodes.node(*node).is_held());
+            let missing = slot.count - held.count() as u32;
+            // One for itself, taken off at once: whoever misses nothing is ready.
+            slot.missing.store(missing + 1, Ordering::Relaxed);
+            self.granted(t);
+        }
+    }
+
+    /// Takes all requests of the run out of the queues. After a good end there are none but holds.
+    pub(crate) fn give_back(&self) {
+        for place in &self.places {
+            let core = &*place.core;
+            for node in place.requests.iter().map(|r| r.node).chain([place.hold]) {
+                core.raw.section().abandon(&core.nodes, node, &mut |n| tell_outside(core, n));
+                core.nodes.put_back(node);
+            }
+        }
+    }
+}
+
+/// Tells a handle of its grant; tasks are not told.
+fn tell_outside(core: &Core, n: u32) {
+    if core.nodes.node(n).waiter() == BY_HAND {
+        core.tell(n);
+    }
+}
+
+/// How many requests each task has; they are sorted by task.
+fn counts(requests: &[(u32, Arc<Core>, u32)], tasks: usize) -> Vec<u32> {
+    let mut counts = vec![0; tasks];
+    requests.iter().for_each(|r| counts[r.0 as usize] += 1);
+    counts
+}
+
+/// The form of a run for the time being.
+pub(crate) enum Phase {
+    Compiled,
+    Queues {
+        /// A location where a handle from outside has a request, if that is why.
+        outside: Option<String>,
+    },
+}

@@ -1,0 +1,214 @@
+//! The compiled form of an overlay: who waits for how many rounds of whom.
+//!
+//! # Why counters do
+//! A task that goes round has exactly one request queued or granted at each of its locations (R2, R3). So the queue of a
+//! location turns round: behind a request always come those of the others, once each, and then the
+//! next of the same task. Whether a request is granted is then a matter of numbers:
+//!
+//! > A task may begin its round r when every task that conflicts with it has released r rounds, and one more if it
+//! > stands before it in the first queue.
+//!
+//! ```text
+//! queue of x, first one first    a writes   b, c read   d writes   (a again)
+//!
+//! b may begin round r            when a has released r + 1 rounds and d has released r
+//! d may begin round r            when b and c have released r + 1
+//! a may begin round r            when d has released r
+//! ```
+//!
+//! Only the neighbours in the circle are listed: that d has released r rounds says that b and c have, since it
+//! began behind them. So the list of all tasks is as long as the queues, even where many write. But where somebody's
+//! turn [goes by way of](Program::relays) another, that one cannot simply leave: the program is made anew without it.
+//!
+//! # When it applies
+//! When every task asks for the same in every round, as the tasks of an [`Overlay`](crate::Overlay) do, and nobody else
+//! asks for anything. A handle that is used by hand at one of the locations makes the run go on over the queues,
+//! until it is gone (see `engine`).
+//!
+//! # Costs
+//! Made in time linear in the requests, but for the sorting.
+//!
+//! # Source
+//! Counters for ordered locks are this project's; that a circle of tokens needs no queue is the idea of scheduling by
+//! edge reversal (Barbosa and Gafni, TOPLAS 1989). Held against the queues on random overlays
+//! (`tests/compiled.rs`).
+
+use crate::plan::Queues;
+use crate::raw::Kind;
+
+/// A round of another task that a task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Wait {
+    pub(crate) task: u32,
+    /// In half rounds, as states count them: 2 if that task stands before, 0 if behind.
+    pub(crate) lag: u32,
+}
+
+/// The compiled form of an overlay.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    /// The tasks, each behind all that it waits for in the first round.
+    pub(crate) order: Box<[u32]>,
+    waits: Lists<Wait>,
+    followers: Lists<u32>,
+    /// Somebody's turn goes by way of another task with which it conflicts no less.
+    pub(crate) relays: bool,
+}
+
+/// A list for each task, one after the other in one piece.
+#[derive(Clone, Debug)]
+struct Lists<T> {
+    first: Box<[u32]>,
+    all: Box<[T]>,
+}
+
+impl<T: Copy + Ord> Lists<T> {
+    fn new(mut pairs: Vec<(u32, T)>, tasks: usize) -> Self {
+        pairs.sort_unstable();
+        pairs.dedup();
+        let mut first = vec![0; tasks + 1];
+        for &(t, _) in &pairs {
+            first[t as usize + 1] += 1;
+        }
+        for t in 0..tasks {
+            first[t + 1] += first[t];
+        }
+        Lists { first: first.into(), all: pairs.into_iter().map(|p| p.1).collect() }
+    }
+
+    #[inline]
+    fn of(&self, task: u32) -> &[T] {
+        &self.all[self.first[task as usize] as usize..self.first[task as usize + 1] as usize]
+    }
+}
+
+impl Program {
+    /// Compiles first requests that cannot deadlock. Tasks of which `stays` is false are left out.
+    pub(crate) fn new(queues: &Queues, tasks: usize, stays: impl Fn(u32) -> bool) -> Self {
+        let order = order(queues, tasks);
+        let mut rank = vec![0_u32; tasks];
+        order.iter().zip(0..).for_each(|(&t, r)| rank[t as usize] = r);
+        let mut waits = Vec::new();
+        let mut relays = false;
+        for queue in queues {
+            let queue: Vec<(u32, Kind)> = queue.iter().copied().filter(|q| stays(q.0)).collect();
+            let groups = circle(&queue);
+            relays |= groups.len() > 2;
+            for (i, group) in groups.iter().enumerate().filter(|_| groups.len() > 1) {
+                let ahead = &groups[(i + groups.len() - 1) % groups.len()];
+                for &t in group {
+                    let wait = |&u: &u32| {
+                        (t, Wait { task: u, lag: if rank[u as usize] < rank[t as usize] { 2 } else { 0 } })
+                    };
+                    waits.extend(ahead.iter().map(wait));
+                }
+            }
+        }
+        let followers = Lists::new(waits.iter().map(|&(t, wait)| (wait.task, t)).collect(), tasks);
+        Program { order: order.into(), waits: Lists::new(waits, tasks), followers, relays }
+    }
+
+    /// Whom a task waits for.
+    #[inline]
+    pub(crate) fn waits(&self, task: u32) -> &[Wait] {
+        self.waits.of(task)
+    }
+
+    /// Who waits for a task.
+    #[inline]
+    pub(crate) fn followers(&self, task: u32) -> &[u32] {
+        self.followers.of(task)
+    }
+}
+
+/// The groups of a queue that goes round: single writers, and readers side by side. Readers at its end are side by
+/// side with those at its beginning.
+fn circle(queue: &[(u32, Kind)]) -> Vec<Vec<u32>> {
+    let reads = |q: &(u32, Kind)| q.1 == Kind::Inclusive;
+    let chunks = queue.chunk_by(|a, b| reads(a) && reads(b));
+    let mut groups: Vec<Vec<u32>> = chunks.map(|g| g.iter().map(|q| q.0).collect()).collect();
+    if groups.len() > 1
+        && queue.first().is_some_and(reads)
+        && queue.last().is_some_and(reads)
+        && let Some(last) = groups.pop()
+    {
+        groups[0].extend(last);
+    }
+    groups
+}
+
+/// The tasks by the length of the longest chain of first requests before them, and by number: the order of the wave,
+/// in which each comes behind all that it waits for.
+fn order(queues: &Queues, tasks: usize) -> Vec<u32> {
+    let mut edges = Vec::new();
+    for queue in queues {
+        let mut ahead: &[(u32, Kind)] = &[];
+        for group in queue.chunk_by(|a, b| a.1 == Kind::Inclusive && b.1 == Kind::Inclusive) {
+            edges.extend(group.iter().flat_map(|g| ahead.iter().map(|a| (a.0, g.0))));
+            ahead = group;
+        }
+    }
+    let behind = Lists::new(edges, tasks);
+    let mut missing = vec![0_u32; tasks];
+    behind.all.iter().for_each(|&t| missing[t as usize] += 1);
+    let mut level: Vec<u32> = (0..tasks as u32).filter(|&t| missing[t as usize] == 0).collect();
+    let mut order = Vec::with_capacity(tasks);
+    while !level.is_empty() {
+        level.sort_unstable();
+        let mut next = Vec::new();
+        for &t in &level {
+            for &u in behind.of(t) {
+                missing[u as usize] -= 1;
+                if missing[u as usize] == 0 {
+                    next.push(u);
+                }
+            }
+        }
+        order.append(&mut level);
+        level = next;
+    }
+    debug_assert_eq!(order.len(), tasks, "the first requests cannot deadlock");
+    order
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const X: Kind = Kind::Exclusive;
+    const I: Kind = Kind::Inclusive;
+
+    fn wait(task: u32, lag: u32) -> Wait {
+        Wait { task, lag }
+    }
+
+    #[test]
+    fn the_example_above() {
+        let program = Program::new(&vec![vec![(0, X), (1, I), (2, I), (3, X)]], 4, |_| true);
+        assert_eq!(program.waits(1), [wait(0, 2)]);
+        assert_eq!(program.waits(3), [wait(1, 2), wait(2, 2)]);
+        assert_eq!(program.waits(0), [wait(3, 0)]);
+        assert_eq!(program.followers(0), [1, 2]);
+        assert!(program.relays, "b learns from a that d has released");
+        assert_eq!(*program.order, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn readers_at_both_ends_are_side_by_side() {
+        let program = Program::new(&vec![vec![(0, I), (1, X), (2, I)]], 3, |_| true);
+        assert_eq!(program.waits(0), [wait(1, 0)]);
+        assert_eq!(program.waits(2), [wait(1, 2)]);
+        assert_eq!(program.waits(1), [wait(0, 2), wait(2, 0)]);
+        assert!(!program.relays);
+        assert!(Program::new(&vec![vec![(0, I), (1, I)]], 2, |_| true).waits(0).is_empty());
+    }
+
+    #[test]
+    fn the_order_is_that_of_the_wave() {
+        // Three in a row, declared from the far end, and one that asks for nothing.
+        let queues = vec![vec![(2, X), (1, X)], vec![(1, X), (0, X)]];
+        assert_eq!(*Program::new(&queues, 4, |_| true).order, [2, 3, 1, 0]);
+        let without = Program::new(&queues, 4, |t| t != 1);
+        assert!((0..4).all(|t| without.waits(t).is_empty()));
+    }
+}

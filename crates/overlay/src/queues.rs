@@ -1,0 +1,90 @@
+//! Running over the queues themselves: the reference for the compiled forms, and the form for handles from outside.
+//!
+//! # One step of a task
+//! Its last missing request is granted; the task is ready; somebody runs its body; then, location by
+//! location, its next request is queued and the present one released (R2). A task counts what it still
+//! misses in one word: its requests, and one more for itself, so that it does not start anew while its
+//! requests are still being turned over.
+//!
+//! ```text
+//! missing   n+1 ──grant──> n ──grant──> ... ──own──> 0: ready ──body──> n+1, turn over
+//! ```
+//!
+//! Among the tasks of an overlay it would do to turn over location by location: the task waits for
+//! nothing meanwhile, so every edge of the waits-for graph that it turns round starts at a sink. But a
+//! newcomer that posts over two locations could get between. So all sections are entered first.
+//!
+//! # Costs
+//! Per step and request: one section of the location, and one atomic subtraction for whoever is granted.
+//! Per step: a push and a pop of a ready queue, or the wake-up of a thread. Nothing allocates.
+
+use std::sync::Arc;
+
+use syncline_signal::primitive::Ordering;
+use syncline_signal::{Policy, Signal};
+
+use crate::claimed::{CLAIMED, rounds};
+use crate::engine::{Engine, Failure};
+use crate::location::{BY_HAND, Core, Route};
+use crate::overlay::Body;
+use crate::raw::Nodes;
+
+impl Engine {
+    #[inline]
+    fn tell(&self, core: &Core, n: u32) {
+        match core.nodes.node(n).waiter() {
+            BY_HAND => core.tell(n),
+            task => self.granted(task),
+        }
+    }
+
+    /// Runs one iteration of a ready task. False when the task has stopped, or the run is over.
+    pub(crate) fn step_in_queues(&self, task: u32, body: &mut Body<'_>) -> bool {
+        let slot = &self.slots[task as usize];
+        let iteration = rounds(self.states[task as usize].load(Ordering::Relaxed));
+        let requests = self.requests_of(task);
+        // A handle from outside may have panicked.
+        if let Some((core, task)) = requests.iter().find_map(|(core, _)| Some((core, core.poisoned()?))) {
+            self.fail(Failure::Poisoned { location: core.name.clone(), task });
+            return false;
+        }
+        let Some(state) = self.iterate(task, iteration, body) else { return false };
+        self.states[task as usize].store(state, Ordering::Relaxed);
+        let goes_on = state & CLAIMED == 0;
+        if goes_on {
+            slot.missing.store(slot.count + 1, Ordering::Relaxed);
+            self.turn_over(requests);
+            self.granted(task);
+        } else {
+            for (core, node) in requests {
+                core.raw.section().release(&core.nodes, *node, &mut |n| self.tell(core, n));
+            }
+            self.one_less();
+        }
+        goes_on
+    }
+
+    /// All sections are entered, in the order of addresses, before the first is left: whoever posts over
+    /// several locations in the same way stands before the task at all of them, or behind it at all.
+    #[inline]
+    fn turn_over(&self, requests: &[(Arc<Core>, u32)]) {
+        for (core, _) in requests {
+            core.raw.enter();
+        }
+        for (core, node) in requests {
+            core.raw.entered().next(&core.nodes, *node, &mut |n| self.tell(core, n));
+        }
+    }
+
+    /// Runs a task in a thread of its own until it stops, or the run is over.
+    pub(crate) fn own_thread(&self, task: u32, start: &Signal, body: &mut Body<'_>) {
+        for turn in 1.. {
+            // Without death word or deadline the wait cannot fail.
+            let _ = start.wait_until(turn, &Policy::default(), None);
+            // A failed run raises the signal beyond all turns. Acquire: pairs with `halt`.
+            if self.halt.load(Ordering::Acquire) || !self.step_in_queues(task, body) {
+                return;
+            }
+        }
+    }
+}

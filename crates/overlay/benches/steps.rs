@@ -31,11 +31,16 @@ fn main() {
     // Cargo passes options of its own ("--bench").
     let rounds = std::env::args().skip(1).find_map(|a| a.parse().ok()).unwrap_or(9);
     let pool = |workers, order| Runner::Pool { workers, order };
+    let queues = |workers| Runner::Queues { workers, order: ReadyOrder::Fifo };
     let runners = [
-        ("1 worker, fifo", pool(1, ReadyOrder::Fifo)),
-        ("1 worker, depth first", pool(1, ReadyOrder::DepthFirst)),
-        ("2 workers, fifo", pool(2, ReadyOrder::Fifo)),
-        ("2 workers, depth first", pool(2, ReadyOrder::DepthFirst)),
+        ("claimed, 1 worker", pool(1, ReadyOrder::Fifo)),
+        ("claimed, 1, depth first", pool(1, ReadyOrder::DepthFirst)),
+        ("claimed, 2 workers", pool(2, ReadyOrder::Fifo)),
+        ("claimed, 2, depth first", pool(2, ReadyOrder::DepthFirst)),
+        ("static, 1 worker", Runner::Static { workers: 1 }),
+        ("static, 2 workers", Runner::Static { workers: 2 }),
+        ("queues, 1 worker", queues(1)),
+        ("queues, 2 workers", queues(2)),
     ];
     let mut overlay = grid();
     let mut times = vec![Vec::new(); runners.len()];

@@ -19,11 +19,14 @@
 //!  compiled: every location is held by one request      queues: every task has its requests queued,
 //!  of the overlay, so nobody from outside gets in       those of handles are behind them
 //!           └──────────────────────────────────────────────────┘
-//!             the last handle has given its request back: halt
+//!             for a while no handle has had a request: halt
 //! ```
 //! On `halt` the workers end the steps that they are in and return. The change is made inside the sections of all
 //! locations at once: to others it is one step, and a handle that posts stands either before it, and is seen,
 //! or behind it, and halts anew.
+//!
+//! A while: so many steps that what they cost more over queues is about what a change costs. So whoever looks at a
+//! location again and again costs at most twice what is best for him.
 //!
 //! # Costs
 //! A change: all bodies under way end; a section of each location; the workers start again (tens of microseconds each).
@@ -77,6 +80,8 @@ pub(crate) struct Engine {
     form: AtomicU32,
     /// The run may be compiled at all.
     may_compile: bool,
+    /// It may be compiled again: nobody from outside has a request any more. A hint.
+    pub(crate) alone: AtomicBool,
     failure: Mutex<Option<Failure>>,
     /// Tasks whose bodies panicked; what they write is poisoned, whoever failed first.
     pub(crate) panicked: Mutex<Vec<u32>>,
@@ -137,6 +142,7 @@ impl Route for Engine {
     }
 
     fn joined(&self) {
+        self.alone.store(false, Ordering::Relaxed);
         if self.form.load(Ordering::Relaxed) == COMPILED {
             self.halt();
         }
@@ -145,8 +151,8 @@ impl Route for Engine {
     fn parted(&self) {
         // SeqCst: of two that part at once one sees both gone.
         fence(Ordering::SeqCst);
-        if self.may_compile && self.form.load(Ordering::Relaxed) == QUEUES && self.outside().is_none() {
-            self.halt();
+        if self.may_compile && self.outside().is_none() {
+            self.alone.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -195,6 +201,7 @@ impl Engine {
             halt: AtomicBool::new(false),
             form: AtomicU32::new(FRESH),
             may_compile,
+            alone: AtomicBool::new(false),
             failure: Mutex::new(None),
             panicked: Mutex::default(),
         }
@@ -211,10 +218,15 @@ impl Engine {
     #[inline]
     pub(crate) fn iterate(&self, task: u32, iteration: u64, body: &mut Body<'_>) -> Option<u64> {
         let mut step = Step { iteration, norm: 0.0, leave: false };
-        trace::record(trace::Kind::Begin, task, iteration);
+        let traced = trace::is_enabled();
+        if traced {
+            trace::record(trace::Kind::Begin, task, iteration);
+        }
         let outcome = body(&mut step);
-        trace::record(trace::Kind::End, task, iteration);
-        if let Err(source) = outcome.and_then(|()| self.may_leave(task, &step)) {
+        if traced {
+            trace::record(trace::Kind::End, task, iteration);
+        }
+        if let Err(source) = outcome {
             self.fail(Failure::Body { task, source });
             return None;
         }
@@ -225,17 +237,20 @@ impl Engine {
             self.stop_at.fetch_min(stop, Ordering::Relaxed);
         }
         let next = (iteration + 1) << 1;
-        Some(if step.leave {
-            LEFT | next | CLAIMED
-        } else if iteration + 1 >= self.stop_at.load(Ordering::Relaxed) {
-            next | CLAIMED
-        } else {
-            next
-        })
+        if step.leave {
+            return self.leave(task, next);
+        }
+        let last = iteration + 1 >= self.stop_at.load(Ordering::Relaxed);
+        Some(next | u64::from(last))
     }
 
-    fn may_leave(&self, task: u32, step: &Step) -> Result<(), TaskError> {
-        if step.leave && self.test.is_some() { Err(Box::new(LeftTest(Task(task)))) } else { Ok(()) }
+    #[cold]
+    fn leave(&self, task: u32, next: u64) -> Option<u64> {
+        if self.test.is_some() {
+            self.fail(Failure::Body { task, source: Box::new(LeftTest(Task(task))) });
+            return None;
+        }
+        Some(LEFT | next | CLAIMED)
     }
 
     /// A task has stopped.
@@ -281,6 +296,11 @@ impl Engine {
     /// A location where a handle from outside has a request.
     fn outside(&self) -> Option<&Core> {
         self.places.iter().map(|place| &*place.core).find(|core| core.by_hand() > 0)
+    }
+
+    /// The iterations of all tasks. Asked when nobody runs.
+    pub(crate) fn steps(&self) -> u64 {
+        self.states.iter().map(|s| rounds(s.load(Ordering::Relaxed))).sum()
     }
 
     /// Whether a task goes on. Asked when nobody runs.

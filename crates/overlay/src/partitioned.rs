@@ -41,17 +41,46 @@ pub(crate) struct Partitioned<'a> {
 #[derive(Debug)]
 struct Home {
     turns: Box<[Turn]>,
-    waits: Box<[Wait]>,
-    watchers: Box<[u32]>,
+    borders: Box<[Border]>,
 }
 
 /// One task of a home.
 #[derive(Debug)]
 struct Turn {
     task: u32,
-    /// The ends of its parts of the lists of its home.
-    waits: u32,
-    watchers: u32,
+    /// Its number among those of the home that have to do with other homes; or `INNER`.
+    border: u32,
+}
+
+const INNER: u32 = u32::MAX;
+
+/// What a task has to do with other homes.
+#[derive(Debug)]
+struct Border {
+    waits: Box<[Wait]>,
+    /// The homes where somebody waits for it.
+    watchers: Box<[u32]>,
+}
+
+impl Home {
+    fn new(me: u32, tasks: &[u32], program: &Program, home: &[u32]) -> Self {
+        let mut borders = Vec::new();
+        let turn = |&task: &u32| {
+            let elsewhere = |t: u32| home[t as usize] != me;
+            let followers = program.followers(task).iter().filter(|&&t| elsewhere(t));
+            let mut watchers: Vec<u32> = followers.map(|&t| home[t as usize]).collect();
+            watchers.sort_unstable();
+            watchers.dedup();
+            let waits: Box<[Wait]> =
+                program.waits(task).iter().copied().filter(|w| elsewhere(w.task)).collect();
+            if waits.is_empty() && watchers.is_empty() {
+                return Turn { task, border: INNER };
+            }
+            borders.push(Border { waits, watchers: watchers.into() });
+            Turn { task, border: borders.len() as u32 - 1 }
+        };
+        Home { turns: tasks.iter().map(turn).collect(), borders: borders.into() }
+    }
 }
 
 impl<'a> Partitioned<'a> {
@@ -64,65 +93,61 @@ impl<'a> Partitioned<'a> {
         beds: &'a Beds,
     ) -> Self {
         let lists = lists(program, home, workers);
-        let homes = lists.iter().zip(0..).map(|(tasks, me)| {
-            let (mut waits, mut watchers) = (Vec::new(), Vec::new());
-            let turn = |&task: &u32| {
-                waits.extend(program.waits(task).iter().filter(|w| home[w.task as usize] != me));
-                let mut theirs: Vec<u32> =
-                    program.followers(task).iter().map(|&t| home[t as usize]).filter(|&h| h != me).collect();
-                theirs.sort_unstable();
-                theirs.dedup();
-                watchers.extend(theirs);
-                Turn { task, waits: waits.len() as u32, watchers: watchers.len() as u32 }
-            };
-            let turns = tasks.iter().map(turn).collect();
-            Home { turns, waits: waits.into(), watchers: watchers.into() }
-        });
+        let homes = (0..).zip(&lists).map(|(me, tasks)| Home::new(me, tasks, program, home));
         Partitioned { states, homes: homes.collect(), beds }
     }
 
     /// Runs the tasks of worker `me` until all have stopped, or `halt`. `step` as in `Claimed::work`.
     pub(crate) fn work(&self, me: usize, halt: &AtomicBool, mut step: impl FnMut(u32, u64) -> Option<u64>) {
-        let home = &self.homes[me];
-        let state = |task: u32| self.states[task as usize].load(Ordering::Relaxed);
-        let going = |turn: &&Turn| state(turn.task) & CLAIMED == 0;
-        // After a pause some may be a round ahead of others.
-        while let Some(round) = home.turns.iter().filter(going).map(|t| rounds(state(t.task))).min() {
-            let (mut wait, mut watcher) = (0, 0);
-            for turn in &home.turns {
-                let waits = &home.waits[wait as usize..turn.waits as usize];
-                let watchers = &home.watchers[watcher as usize..turn.watchers as usize];
-                (wait, watcher) = (turn.waits, turn.watchers);
-                // Relaxed: nobody else writes the word.
-                if state(turn.task) != round << 1 {
+        let Home { turns, borders } = &self.homes[me];
+        // Relaxed: nobody else writes these words.
+        let state = |turn: &Turn| self.states[turn.task as usize].load(Ordering::Relaxed);
+        let going = || turns.iter().map(state).filter(|state| state & CLAIMED == 0);
+        let mut left = going().count();
+        // After a pause some may be rounds ahead of others.
+        let mut round = going().map(rounds).min().unwrap_or(0);
+        while left > 0 {
+            for turn in turns {
+                if state(turn) != round << 1 {
                     continue;
                 }
+                let border = borders.get(turn.border as usize);
                 // Acquire: pairs with the Release of whoever halts; the worker then reads what it left.
-                if halt.load(Ordering::Acquire) || !waits.iter().all(|w| self.wait(me, *w, round, halt)) {
+                if halt.load(Ordering::Acquire)
+                    || border.is_some_and(|b| !b.waits.iter().all(|&w| self.wait(me, w, round, halt)))
+                {
                     return;
                 }
                 let Some(state) = step(turn.task, round) else { return };
-                self.release(turn.task, state, watchers);
+                left -= (state & CLAIMED) as usize;
+                let order = if plant::is("partitioned: relaxed release") {
+                    Ordering::Relaxed
+                } else {
+                    Ordering::Release
+                };
+                // Release: pairs with the Acquire in `wait`.
+                self.states[turn.task as usize].store(state, order);
+                if let Some(border) = border {
+                    self.wake(&border.watchers);
+                }
             }
+            round += 1;
         }
     }
 
-    #[inline]
-    fn release(&self, task: u32, state: u64, watchers: &[u32]) {
-        let order =
-            if plant::is("partitioned: relaxed release") { Ordering::Relaxed } else { Ordering::Release };
-        // Release: pairs with the Acquire in `wait`.
-        self.states[task as usize].store(state, order);
-        if !watchers.is_empty() {
-            if !plant::is("partitioned: no fence") {
-                // SeqCst: with the fence of whoever lies down (`beds`).
-                fence(Ordering::SeqCst);
-            }
-            if self.beds.anyone() {
-                watchers.iter().for_each(|&w| {
-                    self.beds.wake(w);
-                });
-            }
+    /// Wakes the workers of these homes if they lie.
+    fn wake(&self, watchers: &[u32]) {
+        if watchers.is_empty() {
+            return;
+        }
+        if !plant::is("partitioned: no fence") {
+            // SeqCst: with the fence of whoever lies down (`beds`).
+            fence(Ordering::SeqCst);
+        }
+        if self.beds.anyone() {
+            watchers.iter().for_each(|&w| {
+                self.beds.wake(w);
+            });
         }
     }
 
@@ -130,7 +155,7 @@ impl<'a> Partitioned<'a> {
     #[inline]
     fn wait(&self, me: usize, wait: Wait, round: u64, halt: &AtomicBool) -> bool {
         let need = (round << 1) + u64::from(wait.lag);
-        // Acquire: pairs with the Release in `release`.
+        // Acquire: pairs with the Release in `work`.
         let there = || self.states[wait.task as usize].load(Ordering::Acquire) >= need;
         there() || self.wait_slowly(me, there, halt)
     }

@@ -106,6 +106,8 @@ pub struct Report {
     pub converged: Option<u64>,
     /// Why the run was not compiled, or not all the time.
     pub interpreted: Option<Interpreted>,
+    /// Iterations of all tasks together that were not compiled.
+    pub interpreted_steps: u64,
 }
 
 /// Why a run went over the queues of the locations.
@@ -169,7 +171,7 @@ pub(crate) fn run(overlay: &mut Checked<'_>, runner: Runner, stop: Stop) -> Resu
         engine.give_back();
         return Err(RunError::InUse { location });
     }
-    let interpreted = phases(&engine, overlay, runner);
+    let (interpreted, interpreted_steps) = phases(&engine, overlay, runner);
     let failure = engine.take_failure();
     for &t in &*engine.panicked.lock().unwrap_or_else(PoisonError::into_inner) {
         for (l, _) in overlay.plan.requests[t as usize].iter().filter(|r| r.1 == Kind::Exclusive) {
@@ -183,7 +185,7 @@ pub(crate) fn run(overlay: &mut Checked<'_>, runner: Runner, stop: Stop) -> Resu
     // Last of all: to drop the payload of a panic may panic.
     match failure {
         Some(failure) => Err(describe(failure, &engine, overlay)),
-        None => Ok(report(&engine, interpreted)),
+        None => Ok(Report { interpreted, interpreted_steps, ..report(&engine) }),
     }
 }
 
@@ -206,10 +208,11 @@ fn new_engine(overlay: &Checked<'_>, runner: Runner, stop: (u64, Option<Test>)) 
     Engine::new(&overlay.cores, &overlay.queues, ready, home, workers, may_compile, stop)
 }
 
-/// Runs phase by phase, until all have stopped or somebody failed. Why not all was compiled, if it was not.
-fn phases(engine: &Engine, overlay: &mut Checked<'_>, runner: Runner) -> Option<Interpreted> {
+/// Runs phase by phase, until all have stopped or somebody failed. Why not all was compiled, if it was not, and how
+/// many steps were not.
+fn phases(engine: &Engine, overlay: &mut Checked<'_>, runner: Runner) -> (Option<Interpreted>, u64) {
     let tasks = overlay.plan.tasks.len();
-    let mut interpreted = None;
+    let (mut interpreted, mut steps) = (None, 0);
     while !engine.is_over() {
         match engine.begin() {
             Phase::Compiled => {
@@ -224,14 +227,16 @@ fn phases(engine: &Engine, overlay: &mut Checked<'_>, runner: Runner) -> Option<
             Phase::Queues { outside } => {
                 let why = outside.map_or(Interpreted::ByRunner, Interpreted::HandleAt);
                 interpreted.get_or_insert(why);
+                let before = engine.steps();
                 match &engine.ready {
                     Ready::Pool(queues) => pool(engine, queues, &mut overlay.bodies),
                     Ready::Threads(starts) => threads(engine, starts, overlay),
                 }
+                steps += engine.steps() - before;
             }
         }
     }
-    interpreted
+    (interpreted, steps)
 }
 
 fn compiled(engine: &Engine, program: &Program, runner: Runner, bodies: &mut [Body<'_>]) {
@@ -280,13 +285,21 @@ fn stopped(engine: &Engine, program: &Program, state: u64) -> u64 {
     state
 }
 
+/// So many steps of a worker over queues, with nobody outside, before the run is compiled again.
+const A_WHILE: u32 = 1000;
+
 fn pool(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
     crew(engine, queues.workers(), bodies, |me, bodies, current| {
+        let mut alone = 0;
         while let Some(task) = queues.next(me, &engine.halt) {
             current.set(task);
             // SAFETY: a task is ready for one worker at a time, the one that popped it.
             let body = unsafe { bodies.get(task) };
             engine.step_in_queues(task, body);
+            alone = if engine.alone.load(Ordering::Relaxed) { alone + 1 } else { 0 };
+            if alone == A_WHILE {
+                engine.halt();
+            }
         }
     });
 }
@@ -369,14 +382,14 @@ fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>) -> RunErro
     }
 }
 
-fn report(engine: &Engine, interpreted: Option<Interpreted>) -> Report {
+fn report(engine: &Engine) -> Report {
     let done = engine.states.iter().map(|s| rounds(s.load(Ordering::Relaxed)));
     let found = engine.test.as_ref().map(Test::found).unwrap_or_default();
     Report {
-        iterations: done.clone().max().unwrap_or(0),
-        steps: done.sum(),
+        iterations: done.max().unwrap_or(0),
+        steps: engine.steps(),
         residuals: found.residuals,
         converged: found.converged,
-        interpreted,
+        ..Report::default()
     }
 }

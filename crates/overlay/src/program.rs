@@ -173,6 +173,8 @@ fn order(queues: &Queues, tasks: usize) -> Vec<u32> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
 
     const X: Kind = Kind::Exclusive;
@@ -210,5 +212,89 @@ mod tests {
         assert_eq!(*Program::new(&queues, 4, |_| true).order, [2, 3, 1, 0]);
         let without = Program::new(&queues, 4, |t| t != 1);
         assert!((0..4).all(|t| without.waits(t).is_empty()));
+    }
+
+    /// A small random number generator, with the constants of PCG.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, n: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) as usize % n
+        }
+    }
+
+    /// Whether a task is granted all its requests in these queues.
+    fn granted(queues: &[VecDeque<(u32, Kind)>], task: u32) -> bool {
+        queues.iter().all(|queue| {
+            let Some(place) = queue.iter().position(|q| q.0 == task) else { return true };
+            place == 0 || queue.iter().take(place + 1).all(|q| q.1 == I)
+        })
+    }
+
+    /// On random overlays, from state to state of a random run: the program lets run exactly those that the queues
+    /// grant. Tasks leave at random; where others depend on them by way of it, it is made anew.
+    #[test]
+    fn a_program_lets_run_whom_the_queues_grant() {
+        let (mut states, mut left, mut remade) = (0, 0, 0);
+        for seed in 0..3000 {
+            let mut random = Random(seed * 2 + 1);
+            let (tasks, locations) = (1 + random.below(8), 1 + random.below(5));
+            let mut start: Queues = vec![Vec::new(); locations];
+            for t in 0..tasks as u32 {
+                for queue in &mut start {
+                    match random.below(10) {
+                        0..4 => queue.push((t, X)),
+                        4..8 => queue.push((t, I)),
+                        _ => {}
+                    }
+                }
+            }
+            let mut program = Program::new(&start, tasks, |_| true);
+            let mut queues: Vec<VecDeque<(u32, Kind)>> =
+                start.iter().map(|q| q.iter().copied().collect()).collect();
+            let mut rounds = vec![0_u64; tasks];
+            let mut gone = vec![false; tasks];
+            let mut infinite = vec![false; tasks];
+            for _ in 0..60 {
+                let may_run = |t: u32| {
+                    let need = 2 * rounds[t as usize];
+                    program.waits(t).iter().all(|w| {
+                        infinite[w.task as usize] || 2 * rounds[w.task as usize] >= need + u64::from(w.lag)
+                    })
+                };
+                let all = (0..tasks as u32).filter(|&t| !gone[t as usize]);
+                let ready: Vec<u32> = all.clone().filter(|&t| may_run(t)).collect();
+                assert_eq!(ready, all.filter(|&t| granted(&queues, t)).collect::<Vec<_>>(), "seed {seed}");
+                states += 1;
+                if ready.is_empty() {
+                    assert!(gone.iter().all(|&g| g), "seed {seed}: it stops");
+                    break;
+                }
+                let t = ready[random.below(ready.len())];
+                let leaves = random.below(40) == 0;
+                for queue in &mut queues {
+                    if let Some(place) = queue.iter().position(|q| q.0 == t) {
+                        let request = queue.remove(place).unwrap();
+                        if !leaves {
+                            queue.push_back(request);
+                        }
+                    }
+                }
+                rounds[t as usize] += 1;
+                if leaves {
+                    gone[t as usize] = true;
+                    left += 1;
+                    if program.relays {
+                        program = Program::new(&start, tasks, |t| !gone[t as usize]);
+                        remade += 1;
+                    } else {
+                        infinite[t as usize] = true;
+                    }
+                }
+            }
+        }
+        println!("{states} states, {left} tasks left, {remade} programs made anew");
+        assert!(states > 100_000 && remade > 500);
     }
 }

@@ -1,0 +1,193 @@
+//! The compiled forms against the queues, on random overlays: the same bits, the same gaps, and they end. And from one
+//! to the other in the middle of a run, as handles from outside come and go.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Plan, Random, X, mix, within};
+use syncline_overlay::{
+    Initial, Interpreted, Location, Overlay, Reads, ReadyOrder, Report, Runner, Step, Stop, post_all,
+};
+
+const ROUNDS: u64 = 8;
+
+/// The bits that a run leaves: of each location, and of each task.
+type Bits = (Vec<u64>, Vec<u64>);
+
+fn compiled(seed: u64) -> [Runner; 4] {
+    let workers = 2 + (seed % 3) as usize;
+    [
+        Runner::pool(workers),
+        Runner::Pool { workers: 1 + (seed % 2) as usize, order: ReadyOrder::DepthFirst },
+        Runner::Static { workers },
+        Runner::pool(1),
+    ]
+}
+
+const QUEUES: Runner = Runner::Queues { workers: 2, order: ReadyOrder::Fifo };
+
+/// Runs a plan whose bodies mix what they see into what they write, and look at how far the others are.
+fn run(plan: &Plan, initial: &Initial, runner: Runner, leave: &[u64], seed: u64) -> (Bits, Report) {
+    let cells = plan.cells(|l| mix(l as u64, seed));
+    let mut digests = vec![0_u64; plan.tasks.len()];
+    let done: Vec<AtomicU64> = plan.tasks.iter().map(|_| AtomicU64::new(0)).collect();
+    let gone: Vec<AtomicBool> = plan.tasks.iter().map(|_| AtomicBool::new(false)).collect();
+    let mut overlay = Overlay::new();
+    for (t, mine) in digests.iter_mut().enumerate() {
+        let (done, gone, last) = (&done, &gone, leave[t]);
+        let body = move |(mut written, read): ([Option<&mut u64>; 6], Reads<'_, u64>), step: &mut Step| {
+            let i = step.iteration();
+            for u in (0..done.len()).filter(|&u| plan.conflict(t, u)) {
+                let theirs = done[u].load(Ordering::Acquire);
+                let apart = i.abs_diff(theirs) <= 1;
+                assert!(apart || gone[u].load(Ordering::Acquire), "{t} at {i}, {u} at {theirs}");
+            }
+            if mix(seed ^ i, t as u64).is_multiple_of(9) {
+                std::thread::yield_now();
+            }
+            let seen = written.iter().flatten().map(|w| **w).chain(read.iter().copied());
+            *mine = seen.fold(mix(*mine, i), mix);
+            for (place, cell) in (0..).zip(written.iter_mut().flatten()) {
+                **cell = mix(*mine, place);
+            }
+            if i + 1 == last {
+                gone[t].store(true, Ordering::Release);
+                step.leave();
+            }
+            done[t].store(i + 1, Ordering::Release);
+        };
+        overlay.task(format!("t{t}"), plan.access(t, &cells), body);
+    }
+    let report = overlay.check(initial.clone()).unwrap().run(runner, Stop::after(ROUNDS)).unwrap();
+    let cells = cells.into_iter().map(|c| c.into_inner().expect("the overlay is gone")).collect();
+    ((cells, digests), report)
+}
+
+#[test]
+fn compiled_and_interpreted_agree_on_3000_random_overlays() {
+    within(120, || {
+        for seed in 0..3000 {
+            let mut random = Random::new(seed);
+            let plan = Plan::random(&mut random, 1..=9, 1..=6, 5);
+            let priorities: Vec<i64> = plan.tasks.iter().map(|_| random.within(0..=5) as i64).collect();
+            let initials =
+                [Initial::Program, Initial::Wave, Initial::MaxParallel, Initial::Priority(priorities)];
+            let initial = &initials[seed as usize % 4];
+            // In a third of them tasks leave before the end.
+            let lasts = |_| if seed % 3 == 0 { 1 + random.within(0..=12) as u64 } else { u64::MAX };
+            let leave: Vec<u64> = plan.tasks.iter().map(lasts).collect();
+            let (expected, over_queues) = run(&plan, initial, QUEUES, &leave, seed);
+            assert_eq!(over_queues.interpreted, Some(Interpreted::ByRunner));
+            assert_eq!(over_queues.interpreted_steps, over_queues.steps);
+            for runner in compiled(seed) {
+                let (found, report) = run(&plan, initial, runner, &leave, seed);
+                assert_eq!(found, expected, "seed {seed}, {runner:?}");
+                assert_eq!((report.steps, report.iterations), (over_queues.steps, over_queues.iterations));
+                assert_eq!((report.interpreted, report.interpreted_steps), (None, 0));
+            }
+        }
+    });
+}
+
+/// Handles from outside come and go while the run is under way: what they see is a state between two steps, and the
+/// bits are those of a run without them.
+#[test]
+fn a_run_changes_its_form_as_handles_come_and_go() {
+    const N: u64 = 60_000;
+    within(120, || {
+        let cells = |_| [(); 3].map(|()| Location::new("cell", [0_u64; 2]));
+        let run = |cells: &[Location<[u64; 2]>; 3], runner| {
+            let mut overlay = Overlay::new();
+            for i in 0..3 {
+                let access = (cells[i].write(), cells[(i + 1) % 3].read());
+                overlay.task(format!("t{i}"), access, move |(mine, next), step| {
+                    let value = mix(mine[0] ^ next[0], step.iteration());
+                    // Never seen halfway from outside.
+                    mine[0] = value;
+                    mine[1] = !value;
+                });
+            }
+            overlay.check(Initial::Wave).unwrap().run(runner, Stop::after(N)).unwrap()
+        };
+        let untouched = cells(());
+        assert_eq!(run(&untouched, Runner::pool(2)).interpreted, None);
+        let expected = untouched.map(|c| c.into_inner().unwrap());
+        let (mut both, mut changed) = (0, 0);
+        for (i, runner) in (0..8).flat_map(compiled).enumerate() {
+            let cells = cells(());
+            let over = AtomicBool::new(false);
+            std::thread::scope(|s| {
+                let outside = s.spawn(|| {
+                    let deadline = || Instant::now() + Duration::from_secs(60);
+                    let mut visits = 0;
+                    while !over.load(Ordering::Relaxed) {
+                        let (mut x, mut y) = (cells[i % 3].reader(), cells[(i + 1) % 3].reader());
+                        post_all(&mut [&mut x, &mut y]);
+                        if visits % 5 == 4 {
+                            continue; // given up, granted or not
+                        }
+                        let seen = x.acquire_until(deadline()).unwrap();
+                        assert!(*seen == [0; 2] || seen[0] == !seen[1], "half of a step: {seen:?}");
+                        seen.next();
+                        drop(y.acquire_until(deadline()).unwrap());
+                        drop(x.acquire_until(deadline()).unwrap());
+                        visits += 1;
+                        std::thread::sleep(Duration::from_micros(100 << (i % 4)));
+                    }
+                    visits
+                });
+                let report = run(&cells, runner);
+                over.store(true, Ordering::Relaxed);
+                assert!(outside.join().unwrap() > 0 || report.interpreted.is_none());
+                if report.interpreted == Some(Interpreted::HandleAt("cell".to_owned())) {
+                    both += u64::from(report.interpreted_steps < report.steps);
+                    changed += 1;
+                }
+            });
+            assert_eq!(cells.map(|c| c.into_inner().unwrap()), expected, "{runner:?}");
+        }
+        println!("{changed} of 32 runs were interpreted at times, {both} of them compiled at others");
+        assert!(both > 0, "none of {changed} went on compiled");
+    });
+}
+
+/// A handle that is there before the start: the run begins over the queues, and is compiled when it is gone.
+#[test]
+fn a_run_is_compiled_when_the_handle_that_was_there_first_is_gone() {
+    within(60, || {
+        for runner in compiled(1) {
+            let cell = Location::new("cell", 0_u64);
+            let mut first = cell.writer();
+            first.post();
+            let mut overlay = Overlay::new();
+            overlay.task("t", cell.write(), |n, _| *n += 1);
+            let mut overlay = overlay.check(Initial::Program).unwrap();
+            std::thread::scope(|s| {
+                s.spawn(move || {
+                    std::thread::sleep(Duration::from_millis(5));
+                    *first.acquire().unwrap() = 1000;
+                });
+                let report = overlay.run(runner, Stop::after(100_000)).unwrap();
+                assert_eq!(report.interpreted, Some(Interpreted::HandleAt("cell".to_owned())));
+                assert!((1..100_000).contains(&report.interpreted_steps), "{report:?}");
+            });
+            assert_eq!(*cell.reader().acquire().unwrap(), 101_000);
+        }
+    });
+}
+
+/// A location with many writers: the program does not grow with the square of their number.
+#[test]
+fn a_thousand_writers_of_one_location() {
+    within(60, || {
+        let tasks = 1000;
+        let plan = Plan { locations: 1, tasks: vec![vec![(0, X)]; tasks] };
+        let never = vec![u64::MAX; tasks];
+        let (expected, _) = run(&plan, &Initial::Program, QUEUES, &never, 5);
+        for runner in compiled(0) {
+            assert_eq!(run(&plan, &Initial::Program, runner, &never, 5).0, expected, "{runner:?}");
+        }
+    });
+}

@@ -64,7 +64,7 @@ pub(crate) fn cycle(queues: &[Vec<(u32, Kind)>], tasks: usize) -> Option<Vec<Ste
 }
 
 /// For each task: where it waits, and for whom. Only for the group just ahead: that one waits for the rest.
-fn edges(queues: &[Vec<(u32, Kind)>], tasks: usize) -> Vec<Vec<(u32, u32)>> {
+pub(crate) fn edges(queues: &[Vec<(u32, Kind)>], tasks: usize) -> Vec<Vec<(u32, u32)>> {
     let mut edges = vec![Vec::new(); tasks];
     for (location, queue) in queues.iter().enumerate() {
         let same_group = |a: &(u32, Kind), b: &(u32, Kind)| a.1 == Kind::Inclusive && b.1 == Kind::Inclusive;

@@ -82,6 +82,14 @@ pub enum CheckError {
         /// Tasks in the overlay.
         tasks: usize,
     },
+    /// A part of a location is given to a task that does not read the location, or writes it.
+    #[error("part '{part}' is given to task '{task}', which does not ask to read its location")]
+    Part {
+        /// The part.
+        part: String,
+        /// The task.
+        task: String,
+    },
 }
 
 /// What the body of a task may return when it fails.

@@ -9,6 +9,7 @@
 //! * [`Overlay`]: tasks declared with what they [`Read`] and [`Write`]; [`Checked`]: one that cannot deadlock.
 //! * [`Initial`]: who goes first. [`Runner`]: a thread per task, or a pool. [`Stop`]: when to end.
 //! * [`Plan`]: who wants what, without data; [`Snapshot`]: who stands where, before the start or during a run.
+//! * [`Canonical`]: a plan in which each task writes one location, and each location has one writer.
 //! * [`raw`]: the queue itself, without data, threads or pointers.
 //!
 //! # Example
@@ -27,6 +28,7 @@
 
 mod access;
 mod beds;
+mod canonical;
 mod check;
 mod claimed;
 mod engine;
@@ -49,6 +51,7 @@ mod stop;
 mod loom_tests;
 
 pub use access::{Access, Read, Reads, Request, Write};
+pub use canonical::{Canonical, Content, Part, Role};
 pub use error::{AcquireError, CheckError, RunError, TaskError, Wait};
 pub use handle::{Exclusive, Guard, Handle, Inclusive, Post, Reader, Writer, post_all};
 pub use initial::Initial;

@@ -161,6 +161,11 @@ impl Plan {
         Ok(queues)
     }
 
+    /// The name of a task, which may be of another plan.
+    pub(crate) fn name_of(&self, Task(t): Task) -> String {
+        self.tasks.get(t as usize).cloned().unwrap_or_else(|| format!("task {t}"))
+    }
+
     fn check_twice(&self) -> Result<(), CheckError> {
         for (name, requests) in self.tasks.iter().zip(&self.requests) {
             let mut locations: Vec<u32> = requests.iter().map(|r| r.0).collect();
@@ -177,7 +182,7 @@ impl Plan {
         let mut place: HashMap<u32, usize> = HashMap::new();
         let wrong = |t: u32| CheckError::Order {
             location: self.locations[location as usize].clone(),
-            task: self.tasks.get(t as usize).cloned().unwrap_or_else(|| format!("task {t}")),
+            task: self.name_of(Task(t)),
         };
         for (i, task) in tasks.iter().enumerate() {
             if place.insert(task.0, i).is_some() || !queue.iter().any(|q| q.0 == task.0) {

@@ -1,0 +1,518 @@
+//! The canonical form of a plan: each task writes exactly one location, each location has exactly one writer.
+//!
+//! # Contract
+//! [`Plan::canonical`] rewrites any live plan with a few more tasks and locations. The result is canonical
+//! ([`Plan::is_canonical`]) and live, and each original task sees the same values in each iteration as in
+//! the original under the same [`Initial`]. It says what each new task does ([`Role`]) and what each new
+//! location holds ([`Content`]), so that whoever has data and bodies can run it. It is a form for proofs,
+//! for placement, and for frontiers in locations of their own; overlays run without it.
+//!
+//! # Procedure
+//! First all tasks get one total order that agrees with every queue of the live start. Everything else
+//! follows from the places in it; `t < u` means that `t` comes first. Queues are shown first one first.
+//!
+//! **1. Several writes.** A task that writes `k > 1` locations gets a private location `a` for its results,
+//! and for each of the `k` an export. Who writes also reads: the main task still needs the old values.
+//! ```text
+//! l1: t(X)            a:  t(X) e1(I) e2(I)
+//! l2: t(X)     ──>    l1: t(I) e1(X)
+//!                     l2: t(I) e2(X)            t < e1 < e2 < all tasks behind t
+//! ```
+//! The exports stand right behind their main task. A task between them would still see the old values.
+//!
+//! **2. Several writers.** A location with writers `u1 < .. < um`, `m > 1`, becomes `m` versions, one for each.
+//! A reader takes the version of the last writer before it; one before `u1` takes `lm`, of the iteration before.
+//! Writers read in the same way: `uj` takes `l(j-1)`, and `u1` takes `lm`.
+//! ```text
+//! l: r(I) u1(X) s(I) u2(X) v(I)     ──>     l1:           u1(X) s(I) u2(I)
+//!                                           l2: r(I) u1(I)           u2(X) v(I)
+//! ```
+//! So `lm` is the *home* of `l`: it starts with the initial value and ends with the last one. The other
+//! versions are written before they are read. A writer alone (`m = 1`) goes on in place.
+//!
+//! **3. None.** A task that writes nothing gets a private location with nothing in it. A location that
+//! nobody writes gets a keeper, a task that does nothing, behind all others.
+//! ```text
+//! l: t(I)      ──>    l: t(I) keep(X)      d: t(X)
+//! ```
+//!
+//! **4. Parts.** Readers that need only a [`Part`] of a location read a copy of it, exported right behind
+//! the writer (and behind its export, if it has one). Then they never hold the whole location.
+//! ```text
+//! l: t(X) r(I) s(I)     ──>     l: t(X) f(I) g(I)     p: f(X) r(I)     q: g(X) s(I)
+//! ```
+//! A part is copied once for each version that it is read of. It starts with a part of the initial value
+//! where a reader takes it of the home.
+//!
+//! # Order of the rules
+//! 1 before 2: then the reads of a main task are reads like others, and find their version by its place. The
+//! other way round, a main task would also lock the stale content of the version that its export overwrites.
+//! 2 before 4: a part is of a version. 3 at last: which tasks and locations it is for never changes.
+//!
+//! # Why it is right
+//! Live: the requests enter task by task in one total order. Equal results: tasks that conflict run in this
+//! order for ever, so it is enough to look at the sequential program. There, by induction, version `j`
+//! holds the value of `l` from behind the exports of `uj` until behind those of `uj` one iteration later,
+//! and the readers that take it stand in between.
+//!
+//! # Costs
+//! | rule | for each                     | tasks | locations | requests | copies in an iteration        |
+//! |------|------------------------------|-------|-----------|----------|-------------------------------|
+//! | 1    | task with `k > 1` writes     | `k`   | 1         | `2k + 1` | `k` values                    |
+//! | 2    | location with `m > 1` writers| 0     | `m - 1`   | `s`      | `s` values                    |
+//! | 3    | task, or location, with none | 0, 1  | 1, 0      | 1        | none                          |
+//! | 4    | part and version of it       | 1     | 1         | 2        | the part                      |
+//!
+//! where `s` of the `m` writers write nothing else. Further, a reader of several parts of one location
+//! has a request for each. Time and space are linear in the result, but for the sort.
+//! A chain of tasks that wait for each other gets longer by each sub-task in it; in return, a task waits for
+//! copies of what it wrote, and not for its readers: with 4, neighbours can be two iterations apart, not one.
+//!
+//! # Source
+//! The canonical form is that of Clauss and Gustedt, "Experimenting iterative computations with ordered
+//! read-write locks" (section 2.1), which leaves out how to get there. Here: the main task reads old
+//! values, versions wrap around, keepers, and parts of anything in place of the frontiers of blocks.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use crate::check;
+use crate::error::CheckError;
+use crate::initial::Initial;
+use crate::overlay::Task;
+use crate::plan::{Place, Plan, Queues};
+use crate::raw::Kind::{self, Exclusive, Inclusive};
+
+/// A part of what a location holds, and who needs no more of it than that (and other parts).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The location.
+    pub of: Place,
+    /// The name of its copy.
+    pub name: String,
+    /// Tasks that read the location and are content with this part.
+    pub readers: Vec<Task>,
+}
+
+/// What a task of a canonical plan does. All tasks and locations named here are those of the original.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Runs the body of `task`. Its requests stand in the order of the original ones; for each of those, what
+    /// it reads [is](Canonical::content) the version, or the parts, of that location. What it writes is
+    /// * a version that it does not read beside: the body works in place,
+    /// * a version of a location of which it reads another: the body makes the new value from the old one,
+    /// * its private results: the same, for each location that the original writes,
+    /// * nothing.
+    Main {
+        /// The task.
+        task: Task,
+    },
+    /// Copies the new value of `location` from the private results of `task` to its version (rule 1).
+    Export {
+        /// Whose result it is.
+        task: Task,
+        /// The location.
+        location: Place,
+    },
+    /// Copies a part out of the version that `task` wrote (rule 4).
+    ExportPart {
+        /// Whose result it is.
+        task: Task,
+        /// The number of the part, in the list that [`Plan::canonical`] was given.
+        part: usize,
+    },
+    /// Does nothing: `location` is never written (rule 3).
+    Keep {
+        /// The location.
+        location: Place,
+    },
+}
+
+impl Role {
+    /// The original task that it belongs to; none for a keeper.
+    #[must_use]
+    pub fn task(self) -> Option<Task> {
+        match self {
+            Role::Main { task } | Role::Export { task, .. } | Role::ExportPart { task, .. } => Some(task),
+            Role::Keep { .. } => None,
+        }
+    }
+}
+
+/// What a location of a canonical plan holds. All tasks and locations named here are those of the original.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Content {
+    /// The value of a location as one of its writers left it.
+    Version {
+        /// The location.
+        of: Place,
+        /// The writer; none if it is never written.
+        after: Option<Task>,
+    },
+    /// What a task that writes several locations makes of them: a value for each, in the order of its requests.
+    Results {
+        /// The task.
+        of: Task,
+    },
+    /// A part of a location as one of its writers left it.
+    Part {
+        /// The number of the part, in the list that [`Plan::canonical`] was given.
+        part: usize,
+        /// The writer; none if it is never written.
+        after: Option<Task>,
+    },
+    /// Nothing: the private location of a task that writes nothing.
+    Nothing {
+        /// The task.
+        of: Task,
+    },
+}
+
+/// A plan in canonical form, and what its tasks and locations are in terms of the original.
+///
+/// Data: the [home](Canonical::home) of each location starts with its initial value, and each part with a part
+/// of it; all else is written before it is read. Bodies: see [`Role`]. Tasks are declared in the order
+/// of their rank: [`Initial::Program`] and [`Initial::Wave`] give the results of the original under the
+/// initial order that it was made for; others do not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Canonical {
+    plan: Plan,
+    roles: Vec<Role>,
+    contents: Vec<Content>,
+    homes: Vec<Place>,
+}
+
+impl Canonical {
+    /// The plan.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What a task of the canonical plan does.
+    ///
+    /// # Panics
+    /// If there is no such task.
+    #[must_use]
+    pub fn role(&self, task: Task) -> Role {
+        self.roles[task.0 as usize]
+    }
+
+    /// What a location of the canonical plan holds.
+    ///
+    /// # Panics
+    /// If there is no such location.
+    #[must_use]
+    pub fn content(&self, place: Place) -> Content {
+        self.contents[place.0 as usize]
+    }
+
+    /// Where a location of the original has its initial value before the start, and its last one at the end.
+    ///
+    /// # Panics
+    /// If there is no such location.
+    #[must_use]
+    pub fn home(&self, original: Place) -> Place {
+        self.homes[original.0 as usize]
+    }
+}
+
+impl Plan {
+    /// Whether each task writes exactly one location, and each location has exactly one writer.
+    #[must_use]
+    pub fn is_canonical(&self) -> bool {
+        let mut writers = vec![0; self.locations.len()];
+        let mut one_each = true;
+        for requests in &self.requests {
+            let mut writes = 0;
+            for &(l, _) in requests.iter().filter(|r| r.1 == Exclusive) {
+                writers[l as usize] += 1;
+                writes += 1;
+            }
+            one_each &= writes == 1;
+        }
+        one_each && writers.iter().all(|&n| n == 1)
+    }
+
+    /// The [canonical form](Canonical) of this plan: the same values in each iteration, with exactly one write
+    /// for each task and one writer for each location. Readers of `parts` get copies of those in place
+    /// of the whole. A plan that is canonical, and has no parts, only gets its tasks in the order of `initial`.
+    ///
+    /// # Errors
+    /// As [`check`](Plan::check); and [`CheckError::Part`] if a part is given to a task that does not read
+    /// its location, or writes it.
+    ///
+    /// # Examples
+    /// Blocks of a 2 x 2 grid, each updated between its neighbours' frontiers. The derived plan has a main task
+    /// for each block and a sub-task for each frontier, and no task but its own holds a whole block:
+    /// ```
+    /// use syncline_overlay::raw::Kind::{Exclusive, Inclusive};
+    /// use syncline_overlay::{Initial, Part, Plan};
+    ///
+    /// let mut plan = Plan::new();
+    /// let [nw, ne, sw, se] = ["NW", "NE", "SW", "SE"].map(|name| plan.location(name));
+    /// let mut parts = Vec::new();
+    /// // Each block, and the frontiers that it reads: beside it, and above or below it.
+    /// for (block, beside, side, across, edge) in [
+    ///     (nw, ne, "NE.west", sw, "SW.north"),
+    ///     (ne, nw, "NW.east", se, "SE.north"),
+    ///     (sw, se, "SE.west", nw, "NW.south"),
+    ///     (se, sw, "SW.east", ne, "NE.south"),
+    /// ] {
+    ///     let name = format!("update {}", plan.location_name(block));
+    ///     let reader = plan.task(name, [(block, Exclusive), (beside, Inclusive), (across, Inclusive)]);
+    ///     for (of, name) in [(beside, side), (across, edge)] {
+    ///         parts.push(Part { of, name: name.to_owned(), readers: vec![reader] });
+    ///     }
+    /// }
+    /// let canonical = plan.canonical(&Initial::Wave, &parts)?;
+    /// let derived = canonical.plan();
+    /// assert!(derived.is_canonical() && derived.check(&Initial::Wave).is_ok());
+    ///
+    /// let line = |task| {
+    ///     let what = |(place, kind)| match kind {
+    ///         Exclusive => format!("writes {}", derived.location_name(place)),
+    ///         Inclusive => format!("reads {}", derived.location_name(place)),
+    ///     };
+    ///     let requests: Vec<String> = derived.requests(task).map(what).collect();
+    ///     format!("{}: {}", derived.task_name(task), requests.join(", "))
+    /// };
+    /// let lines: Vec<String> = derived.tasks().map(line).collect();
+    /// assert_eq!(
+    ///     lines,
+    ///     [
+    ///         "update NW: writes NW, reads NE.west, reads SW.north",
+    ///         "update NW: export NW.east: writes NW.east, reads NW",
+    ///         "update NW: export NW.south: writes NW.south, reads NW",
+    ///         "update NE: writes NE, reads NW.east, reads SE.north",
+    ///         "update NE: export NE.west: writes NE.west, reads NE",
+    ///         "update NE: export NE.south: writes NE.south, reads NE",
+    ///         "update SW: writes SW, reads SE.west, reads NW.south",
+    ///         "update SW: export SW.north: writes SW.north, reads SW",
+    ///         "update SW: export SW.east: writes SW.east, reads SW",
+    ///         "update SE: writes SE, reads SW.east, reads NE.south",
+    ///         "update SE: export SE.north: writes SE.north, reads SE",
+    ///         "update SE: export SE.west: writes SE.west, reads SE",
+    ///     ],
+    /// );
+    /// # Ok::<(), syncline_overlay::CheckError>(())
+    /// ```
+    pub fn canonical(&self, initial: &Initial, parts: &[Part]) -> Result<Canonical, CheckError> {
+        self.check_parts(parts)?;
+        let order = total_order(&self.live(initial)?, self.tasks.len());
+        Ok(Pass::new(self, parts, &order).copies().tasks())
+    }
+
+    fn check_parts(&self, parts: &[Part]) -> Result<(), CheckError> {
+        for part in parts {
+            for reader in &part.readers {
+                let requests = self.requests.get(reader.0 as usize);
+                if !requests.is_some_and(|list| list.contains(&(part.of.0, Inclusive))) {
+                    return Err(CheckError::Part { part: part.name.clone(), task: self.name_of(*reader) });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All tasks in an order that agrees with all queues; where those leave a choice, in that of declaration.
+fn total_order(queues: &Queues, tasks: usize) -> Vec<u32> {
+    let mut behind = vec![Vec::new(); tasks];
+    let mut waits = vec![0; tasks];
+    for (t, edges) in (0..).zip(check::edges(queues, tasks)) {
+        waits[t as usize] = edges.len();
+        edges.iter().for_each(|&(_, ahead)| behind[ahead as usize].push(t));
+    }
+    let free = |&t: &u32| waits[t as usize] == 0;
+    let mut ready: BinaryHeap<_> = (0..tasks as u32).filter(free).map(Reverse).collect();
+    let mut order = Vec::with_capacity(tasks);
+    while let Some(Reverse(t)) = ready.pop() {
+        order.push(t);
+        for &u in &behind[t as usize] {
+            waits[u as usize] -= 1;
+            if waits[u as usize] == 0 {
+                ready.push(Reverse(u));
+            }
+        }
+    }
+    order
+}
+
+/// One location of the original.
+struct Versions {
+    /// Ranks of the writers, ascending.
+    writers: Vec<usize>,
+    /// In their order: one for each writer, or one that nobody writes.
+    places: Vec<Place>,
+    /// For each version, the numbers of the parts that are read of it, and their copies.
+    copies: Vec<Vec<(usize, Place)>>,
+}
+
+impl Versions {
+    /// The version that the writer of this rank makes: as many are before it.
+    fn written(&self, rank: usize) -> usize {
+        self.writers.partition_point(|&w| w < rank)
+    }
+
+    /// The version that a task of this rank finds: that of the last writer before it, cyclic.
+    fn found(&self, rank: usize) -> usize {
+        (self.written(rank) + self.places.len() - 1) % self.places.len()
+    }
+}
+
+/// The pass under way: first the locations are made, then the tasks in their order.
+struct Pass<'a> {
+    original: &'a Plan,
+    parts: &'a [Part],
+    order: &'a [u32],
+    /// By original location.
+    versions: Vec<Versions>,
+    /// By reader and original location: the copies that it reads in place of the whole.
+    pieces: HashMap<(Task, Place), Vec<Place>>,
+    made: Canonical,
+}
+
+impl<'a> Pass<'a> {
+    /// Rule 2.
+    fn new(original: &'a Plan, parts: &'a [Part], order: &'a [u32]) -> Self {
+        let mut writers = vec![Vec::new(); original.locations.len()];
+        for (rank, &t) in order.iter().enumerate() {
+            for &(l, _) in original.requests[t as usize].iter().filter(|r| r.1 == Exclusive) {
+                writers[l as usize].push(rank);
+            }
+        }
+        let made = Canonical { plan: Plan::new(), roles: vec![], contents: vec![], homes: vec![] };
+        let mut pass = Pass { original, parts, order, versions: vec![], pieces: HashMap::new(), made };
+        for (of, writers) in original.locations().zip(writers) {
+            let count = writers.len().max(1);
+            let mut versions = Versions { writers, places: vec![], copies: vec![Vec::new(); count] };
+            for version in 0..count {
+                let after = pass.writer(&versions, version);
+                let name = pass.name(original.location_name(of), &versions, after);
+                versions.places.push(pass.location(name, Content::Version { of, after }));
+            }
+            pass.made.homes.push(versions.places[count - 1]);
+            pass.versions.push(versions);
+        }
+        pass
+    }
+
+    /// Rule 4, the locations.
+    fn copies(mut self) -> Self {
+        let mut rank = vec![0; self.order.len()];
+        self.order.iter().enumerate().for_each(|(place, &t)| rank[t as usize] = place);
+        for (number, part) in self.parts.iter().enumerate() {
+            for &reader in &part.readers {
+                let of = part.of.0 as usize;
+                let version = self.versions[of].found(rank[reader.0 as usize]);
+                let known = self.versions[of].copies[version].last().filter(|copy| copy.0 == number);
+                let copy = known.map(|copy| copy.1).unwrap_or_else(|| {
+                    let after = self.writer(&self.versions[of], version);
+                    let name = self.name(&part.name, &self.versions[of], after);
+                    let copy = self.location(name, Content::Part { part: number, after });
+                    self.versions[of].copies[version].push((number, copy));
+                    copy
+                });
+                let pieces = self.pieces.entry((reader, part.of)).or_default();
+                if pieces.last() != Some(&copy) {
+                    pieces.push(copy);
+                }
+            }
+        }
+        self
+    }
+
+    /// Rules 1, 3 and 4, the tasks.
+    fn tasks(mut self) -> Canonical {
+        for (rank, &t) in self.order.iter().enumerate() {
+            let task = Task(t);
+            let private = self.main(rank, task);
+            for (location, _) in self.original.requests(task).filter(|r| r.1 == Exclusive) {
+                self.exports(rank, task, location, private);
+            }
+        }
+        for location in self.original.locations() {
+            let Versions { writers, places, copies } = &self.versions[location.0 as usize];
+            if writers.is_empty() {
+                let kept = places.iter().copied().chain(copies.iter().flatten().map(|copy| copy.1));
+                for place in kept.collect::<Vec<_>>() {
+                    let name = format!("keep {}", self.made.plan.location_name(place));
+                    self.task(name, Role::Keep { location }, [(place, Exclusive)]);
+                }
+            }
+        }
+        self.made
+    }
+
+    /// The main task of `task`. Returns its private results, if it has such.
+    fn main(&mut self, rank: usize, task: Task) -> Option<Place> {
+        let name = self.original.task_name(task);
+        let writes = self.original.requests(task).filter(|r| r.1 == Exclusive).count();
+        let mut requests = Vec::new();
+        for (l, kind) in self.original.requests(task) {
+            let versions = &self.versions[l.0 as usize];
+            let (found, written) = (versions.found(rank), versions.written(rank));
+            let in_place = kind == Exclusive && writes == 1 && found == written;
+            match self.pieces.get(&(task, l)) {
+                _ if in_place => {}
+                Some(pieces) => requests.extend(pieces.iter().map(|&piece| (piece, Inclusive))),
+                None => requests.push((versions.places[found], Inclusive)),
+            }
+            if kind == Exclusive && writes == 1 {
+                requests.push((versions.places[written], Exclusive));
+            }
+        }
+        let private = match writes {
+            0 => Some((format!("nothing of {name}"), Content::Nothing { of: task })),
+            1 => None,
+            _ => Some((format!("results of {name}"), Content::Results { of: task })),
+        };
+        let private = private.map(|(name, content)| self.location(name, content));
+        requests.extend(private.map(|place| (place, Exclusive)));
+        self.task(name.to_owned(), Role::Main { task }, requests);
+        private
+    }
+
+    /// What is exported of one location that `task` writes: the value from its results, and parts of it.
+    fn exports(&mut self, rank: usize, task: Task, location: Place, results: Option<Place>) {
+        let name = self.original.task_name(task);
+        let versions = &mut self.versions[location.0 as usize];
+        let written = versions.written(rank);
+        let version = versions.places[written];
+        let copies = std::mem::take(&mut versions.copies[written]);
+        if let Some(results) = results {
+            let name = format!("{name}: export {}", self.original.location_name(location));
+            self.task(name, Role::Export { task, location }, [(version, Exclusive), (results, Inclusive)]);
+        }
+        for (part, copy) in copies {
+            let name = format!("{name}: export {}", self.parts[part].name);
+            self.task(name, Role::ExportPart { task, part }, [(copy, Exclusive), (version, Inclusive)]);
+        }
+    }
+
+    /// Who writes this version.
+    fn writer(&self, versions: &Versions, version: usize) -> Option<Task> {
+        versions.writers.get(version).map(|&rank| Task(self.order[rank]))
+    }
+
+    /// The name of a version of a location, or of a part of it.
+    fn name(&self, of: &str, versions: &Versions, after: Option<Task>) -> String {
+        match after {
+            Some(task) if versions.writers.len() > 1 => {
+                format!("{of} after {}", self.original.task_name(task))
+            }
+            _ => of.to_owned(),
+        }
+    }
+
+    fn location(&mut self, name: String, content: Content) -> Place {
+        self.made.contents.push(content);
+        self.made.plan.location(name)
+    }
+
+    fn task(&mut self, name: String, role: Role, requests: impl IntoIterator<Item = (Place, Kind)>) {
+        self.made.roles.push(role);
+        self.made.plan.task(name, requests);
+    }
+}

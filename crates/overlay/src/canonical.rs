@@ -20,9 +20,9 @@
 //! ```
 //! The exports stand right behind their main task. A task between them would still see the old values.
 //!
-//! **2. Several writers.** A location with writers `u1 < .. < um`, `m > 1`, becomes `m` versions, one for each.
-//! A reader takes the version of the last writer before it; one before `u1` takes `lm`, of the iteration before.
-//! Writers read in the same way: `uj` takes `l(j-1)`, and `u1` takes `lm`.
+//! **2. Several writers.** A location with writers `u1 < .. < um`, `m > 1`, becomes `m` versions, one each.
+//! A reader takes the version of the last writer before it; one before `u1` takes `lm`, of the iteration
+//! before. Writers read in the same way: `uj` takes `l(j-1)`, and `u1` takes `lm`.
 //! ```text
 //! l: r(I) u1(X) s(I) u2(X) v(I)     ──>     l1:           u1(X) s(I) u2(I)
 //!                                           l2: r(I) u1(I)           u2(X) v(I)
@@ -62,16 +62,23 @@
 //! | 2    | location with `m > 1` writers| 0     | `m - 1`   | `s`      | `s` values                    |
 //! | 3    | task, or location, with none | 0, 1  | 1, 0      | 1        | none                          |
 //! | 4    | part and version of it       | 1     | 1         | 2        | the part                      |
+//! | 4, 3 | part of what nobody writes   | 1     | 1         | 1        | none                          |
 //!
 //! where `s` of the `m` writers write nothing else. Further, a reader of several parts of one location
-//! has a request for each. Time and space are linear in the result, but for the sort.
-//! A chain of tasks that wait for each other gets longer by each sub-task in it; in return, a task waits for
-//! copies of what it wrote, and not for its readers: with 4, neighbours can be two iterations apart, not one.
+//! has a request for each. Time and space are linear in the result, but for logarithms.
+//!
+//! A chain of tasks that wait for each other gets longer by each sub-task in it. In return, a task waits for
+//! copies of what it wrote, and no more for its readers: neighbours can be as many iterations further apart
+//! as there are sub-tasks between them (two on a grid with frontiers, and not one). A keeper ties together
+//! readers that had nothing to do with each other: they too stay within two iterations. Constants that
+//! bodies can borrow are better left out of a plan.
 //!
 //! # Source
 //! The canonical form is that of Clauss and Gustedt, "Experimenting iterative computations with ordered
 //! read-write locks" (section 2.1), which leaves out how to get there. Here: the main task reads old
 //! values, versions wrap around, keepers, and parts of anything in place of the frontiers of blocks.
+
+mod form;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -83,139 +90,7 @@ use crate::overlay::Task;
 use crate::plan::{Place, Plan, Queues};
 use crate::raw::Kind::{self, Exclusive, Inclusive};
 
-/// A part of what a location holds, and who needs no more of it than that (and other parts).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// The location.
-    pub of: Place,
-    /// The name of its copy.
-    pub name: String,
-    /// Tasks that read the location and are content with this part.
-    pub readers: Vec<Task>,
-}
-
-/// What a task of a canonical plan does. All tasks and locations named here are those of the original.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// Runs the body of `task`. Its requests stand in the order of the original ones; for each of those, what
-    /// it reads [is](Canonical::content) the version, or the parts, of that location. What it writes is
-    /// * a version that it does not read beside: the body works in place,
-    /// * a version of a location of which it reads another: the body makes the new value from the old one,
-    /// * its private results: the same, for each location that the original writes,
-    /// * nothing.
-    Main {
-        /// The task.
-        task: Task,
-    },
-    /// Copies the new value of `location` from the private results of `task` to its version (rule 1).
-    Export {
-        /// Whose result it is.
-        task: Task,
-        /// The location.
-        location: Place,
-    },
-    /// Copies a part out of the version that `task` wrote (rule 4).
-    ExportPart {
-        /// Whose result it is.
-        task: Task,
-        /// The number of the part, in the list that [`Plan::canonical`] was given.
-        part: usize,
-    },
-    /// Does nothing: `location` is never written (rule 3).
-    Keep {
-        /// The location.
-        location: Place,
-    },
-}
-
-impl Role {
-    /// The original task that it belongs to; none for a keeper.
-    #[must_use]
-    pub fn task(self) -> Option<Task> {
-        match self {
-            Role::Main { task } | Role::Export { task, .. } | Role::ExportPart { task, .. } => Some(task),
-            Role::Keep { .. } => None,
-        }
-    }
-}
-
-/// What a location of a canonical plan holds. All tasks and locations named here are those of the original.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Content {
-    /// The value of a location as one of its writers left it.
-    Version {
-        /// The location.
-        of: Place,
-        /// The writer; none if it is never written.
-        after: Option<Task>,
-    },
-    /// What a task that writes several locations makes of them: a value for each, in the order of its requests.
-    Results {
-        /// The task.
-        of: Task,
-    },
-    /// A part of a location as one of its writers left it.
-    Part {
-        /// The number of the part, in the list that [`Plan::canonical`] was given.
-        part: usize,
-        /// The writer; none if it is never written.
-        after: Option<Task>,
-    },
-    /// Nothing: the private location of a task that writes nothing.
-    Nothing {
-        /// The task.
-        of: Task,
-    },
-}
-
-/// A plan in canonical form, and what its tasks and locations are in terms of the original.
-///
-/// Data: the [home](Canonical::home) of each location starts with its initial value, and each part with a part
-/// of it; all else is written before it is read. Bodies: see [`Role`]. Tasks are declared in the order
-/// of their rank: [`Initial::Program`] and [`Initial::Wave`] give the results of the original under the
-/// initial order that it was made for; others do not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Canonical {
-    plan: Plan,
-    roles: Vec<Role>,
-    contents: Vec<Content>,
-    homes: Vec<Place>,
-}
-
-impl Canonical {
-    /// The plan.
-    #[must_use]
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// What a task of the canonical plan does.
-    ///
-    /// # Panics
-    /// If there is no such task.
-    #[must_use]
-    pub fn role(&self, task: Task) -> Role {
-        self.roles[task.0 as usize]
-    }
-
-    /// What a location of the canonical plan holds.
-    ///
-    /// # Panics
-    /// If there is no such location.
-    #[must_use]
-    pub fn content(&self, place: Place) -> Content {
-        self.contents[place.0 as usize]
-    }
-
-    /// Where a location of the original has its initial value before the start, and its last one at the end.
-    ///
-    /// # Panics
-    /// If there is no such location.
-    #[must_use]
-    pub fn home(&self, original: Place) -> Place {
-        self.homes[original.0 as usize]
-    }
-}
+pub use form::{Canonical, Content, Part, Role};
 
 impl Plan {
     /// Whether each task writes exactly one location, and each location has exactly one writer.
@@ -234,17 +109,18 @@ impl Plan {
         one_each && writers.iter().all(|&n| n == 1)
     }
 
-    /// The [canonical form](Canonical) of this plan: the same values in each iteration, with exactly one write
-    /// for each task and one writer for each location. Readers of `parts` get copies of those in place
-    /// of the whole. A plan that is canonical, and has no parts, only gets its tasks in the order of `initial`.
+    /// The [canonical form](Canonical) of this plan: the same values in each iteration, with exactly one
+    /// write for each task and one writer for each location. Readers of `parts` get copies of those in
+    /// place of the whole. A plan that is canonical, and has no parts, only gets its tasks in the order
+    /// of `initial`.
     ///
     /// # Errors
     /// As [`check`](Plan::check); and [`CheckError::Part`] if a part is given to a task that does not read
     /// its location, or writes it.
     ///
     /// # Examples
-    /// Blocks of a 2 x 2 grid, each updated between its neighbours' frontiers. The derived plan has a main task
-    /// for each block and a sub-task for each frontier, and no task but its own holds a whole block:
+    /// Blocks of a 2 x 2 grid, each updated between its neighbours' frontiers. The derived plan has a main
+    /// task for each block and a sub-task for each frontier. Only tasks of its own hold a whole block:
     /// ```
     /// use syncline_overlay::raw::Kind::{Exclusive, Inclusive};
     /// use syncline_overlay::{Initial, Part, Plan};

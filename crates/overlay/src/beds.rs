@@ -56,7 +56,8 @@ impl Beds {
         let bed = &self.beds[me];
         // Before the look: a `close` after the look raises the signal beyond this.
         let wakes = bed.wake.get();
-        bed.asleep.store(true, Ordering::Relaxed);
+        // Not a store: behind the exchange of a waker that comes late, it must be seen by the next.
+        bed.asleep.swap(true, Ordering::Relaxed);
         self.sleepers.fetch_add(1, Ordering::Relaxed);
         // SeqCst: with the fence of the maker, see the table.
         fence(Ordering::SeqCst);

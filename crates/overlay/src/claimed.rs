@@ -98,21 +98,26 @@ impl<'a> Claimed<'a> {
             };
             looks = 0;
             let Some(state) = step(task, rounds(state)) else { return };
-            let order =
-                if plant::is("claimed: relaxed release") { Ordering::Relaxed } else { Ordering::Release };
-            // Release: pairs with the Acquire in `may_run` and `claim`.
-            self.states[task as usize].store(state, order);
-            if !alone {
-                if !plant::is("claimed: no fence") {
-                    // SeqCst: with the fence of whoever lies down (`beds`).
-                    fence(Ordering::SeqCst);
-                }
-                if self.beds.anyone() {
-                    self.wake_followers(task);
-                }
-            }
+            self.release(task, state, alone);
             if self.depth_first {
                 last = Some(task);
+            }
+        }
+    }
+
+    /// Lets those who wait for a claimed task see its new state, and wakes them.
+    #[inline]
+    pub(crate) fn release(&self, task: u32, state: u64, alone: bool) {
+        let order = if plant::is("claimed: relaxed release") { Ordering::Relaxed } else { Ordering::Release };
+        // Release: pairs with the Acquire in `may_run` and `claim`.
+        self.states[task as usize].store(state, order);
+        if !alone {
+            if !plant::is("claimed: no fence") {
+                // SeqCst: with the fence of whoever lies down (`beds`).
+                fence(Ordering::SeqCst);
+            }
+            if self.beds.anyone() {
+                self.wake_followers(task);
             }
         }
     }
@@ -160,7 +165,7 @@ impl<'a> Claimed<'a> {
         let lag = |lag: u32| if plant::is("claimed: no lag") { 0 } else { u64::from(lag) };
         state & CLAIMED == 0
             && self.program.waits(task).iter().all(|wait| {
-                // Acquire: pairs with the Release in `work`.
+                // Acquire: pairs with the Release in `release`.
                 self.states[wait.task as usize].load(Ordering::Acquire) >= state + lag(wait.lag)
             })
     }

@@ -48,6 +48,8 @@ mod snapshot;
 mod stop;
 
 #[cfg(all(test, loom))]
+mod loom_compiled;
+#[cfg(all(test, loom))]
 mod loom_tests;
 
 pub use access::{Access, Read, Reads, Request, Write};

@@ -48,6 +48,7 @@ use crate::plan::Queues;
 use crate::raw::{Kind, Nodes, Section};
 use crate::ready::ReadyQueues;
 use crate::stop::Test;
+use crate::wakers::Wakes;
 
 /// Forms of a run: none yet, compiled, over queues.
 const FRESH: u32 = 0;
@@ -310,6 +311,8 @@ impl Engine {
 
     /// Begins a phase in the form that suits the moment. Nobody runs.
     pub(crate) fn begin(&self) -> Phase {
+        // Woken after the sections.
+        let mut wakes = Wakes::default();
         let mut sections: Vec<_> = self.places.iter().map(|place| place.core.raw.section()).collect();
         let phase = match self.outside().map(|core| core.name.clone()) {
             None if self.may_compile => Phase::Compiled,
@@ -320,7 +323,7 @@ impl Engine {
         self.halt.store(false, Ordering::Relaxed);
         if now != before {
             for (place, section) in self.places.iter().zip(&mut sections) {
-                self.change(place, section, before, now);
+                self.change(place, section, before, now, &mut wakes);
             }
         }
         if now == QUEUES {
@@ -330,7 +333,7 @@ impl Engine {
     }
 
     /// Changes what stands in the queue of a location.
-    fn change(&self, place: &Place, section: &mut Section<'_>, before: u32, now: u32) {
+    fn change(&self, place: &Place, section: &mut Section<'_>, before: u32, now: u32, wakes: &mut Wakes) {
         let nodes = &place.core.nodes;
         if now == COMPILED {
             // Nobody from outside is there: whoever is granted is a task, and is told in another way.
@@ -343,7 +346,7 @@ impl Engine {
         requests.sort_by_key(done);
         let requests = requests.into_iter().map(|r| (r.node, r.kind));
         if before == COMPILED {
-            section.replace(nodes, place.hold, requests, &mut |n| tell_outside(&place.core, n));
+            section.replace(nodes, place.hold, requests, &mut |n| tell_outside(&place.core, n, wakes));
         } else {
             requests.for_each(|(node, kind)| section.post(nodes, node, kind, &mut |_| {}));
         }
@@ -368,10 +371,11 @@ impl Engine {
 
     /// Takes all requests of the run out of the queues. After a good end there are none but holds.
     pub(crate) fn give_back(&self) {
+        let mut wakes = Wakes::default();
         for place in &self.places {
             let core = &*place.core;
             for node in place.requests.iter().map(|r| r.node).chain([place.hold]) {
-                core.raw.section().abandon(&core.nodes, node, &mut |n| tell_outside(core, n));
+                core.raw.section().abandon(&core.nodes, node, &mut |n| tell_outside(core, n, &mut wakes));
                 core.nodes.put_back(node);
             }
         }
@@ -379,9 +383,9 @@ impl Engine {
 }
 
 /// Tells a handle of its grant; tasks are not told.
-fn tell_outside(core: &Core, n: u32) {
+fn tell_outside(core: &Core, n: u32, wakes: &mut Wakes) {
     if core.nodes.node(n).waiter() == BY_HAND {
-        core.tell(n);
+        core.tell_handle(n, wakes);
     }
 }
 

@@ -14,6 +14,10 @@ use syncline_signal::Policy;
 use crate::error::AcquireError;
 use crate::location::{BY_HAND, Core, Location};
 use crate::raw::{Kind, Nodes, Section};
+use crate::wakers::Wakes;
+
+pub(crate) mod future;
+use future::Granted;
 
 mod mode {
     /// What the requests of a handle want.
@@ -163,7 +167,50 @@ impl<T, M: Mode> Handle<T, M> {
         if self.core().nodes.node(self.node).grants().get() < self.grants {
             return Ok(None);
         }
-        self.granted().map(Some)
+        self.guard().map(Some)
+    }
+
+    /// Posts the request, unless one is pending, and returns a future of its grant.
+    ///
+    /// The place in the queue is taken at the call, not at the first poll: the order of the calls counts,
+    /// whatever the executor does. See [`Granted`] for what happens when the future is dropped.
+    ///
+    /// # Errors
+    /// The future ends with [`AcquireError::Poisoned`] if a writer panicked; the request is given back.
+    ///
+    /// # Examples
+    /// Two tasks in turn, under tokio; any other executor does as well:
+    /// ```
+    /// use syncline_overlay::{AcquireError, Location};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// let counter = Location::new("counter", 0);
+    /// let (mut even, mut odd) = (counter.writer(), counter.writer());
+    /// even.post();
+    /// odd.post();
+    /// let tasks = [(odd, 1), (even, 0)].map(|(mut handle, parity)| {
+    ///     tokio::spawn(async move {
+    ///         for _ in 0..1000 {
+    ///             let mut n = handle.granted().await?;
+    ///             assert_eq!(*n % 2, parity);
+    ///             *n += 1;
+    ///             n.next(); // posts the next request, then releases this one
+    ///         }
+    ///         Ok::<(), AcquireError>(())
+    ///     })
+    /// });
+    /// for task in tasks {
+    ///     task.await??;
+    /// }
+    /// assert_eq!(*counter.reader().granted().await?, 2000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn granted(&mut self) -> Granted<'_, T, M> {
+        self.post();
+        Granted::new(self)
     }
 
     fn wait(&mut self, deadline: Option<Instant>) -> Result<Guard<'_, T, M>, AcquireError> {
@@ -172,10 +219,10 @@ impl<T, M: Mode> Handle<T, M> {
         if granted.wait_until(self.grants, &Policy::default(), deadline).is_err() {
             return Err(AcquireError::TimedOut { location: self.location.name().to_owned() });
         }
-        self.granted()
+        self.guard()
     }
 
-    fn granted(&mut self) -> Result<Guard<'_, T, M>, AcquireError> {
+    fn guard(&mut self) -> Result<Guard<'_, T, M>, AcquireError> {
         if let Some(task) = self.core().poisoned() {
             self.abandon();
             return Err(AcquireError::Poisoned { location: self.location.name().to_owned(), task });
@@ -187,10 +234,12 @@ impl<T, M: Mode> Handle<T, M> {
     pub fn abandon(&mut self) {
         if std::mem::take(&mut self.pending) {
             let core = &*self.location.core;
+            let mut wakes = Wakes::default();
             let mut section = core.raw.section();
-            section.abandon(&core.nodes, self.node, &mut |n| core.tell(n));
+            section.abandon(&core.nodes, self.node, &mut |n| core.tell(n, &mut wakes));
             core.parted(&section);
             drop(section);
+            core.forget_waker(self.node);
             // The grant may or may not have come first.
             self.grants = core.nodes.node(self.node).grants().get();
         }
@@ -225,7 +274,8 @@ impl<T, M: Mode> Guard<'_, T, M> {
         let handle = &mut *std::mem::ManuallyDrop::new(self).handle;
         handle.grants += 1;
         let core = &*handle.location.core;
-        core.raw.section().next(&core.nodes, handle.node, &mut |n| core.tell(n));
+        let mut wakes = Wakes::default();
+        core.raw.section().next(&core.nodes, handle.node, &mut |n| core.tell(n, &mut wakes));
     }
 }
 
@@ -258,8 +308,9 @@ impl<T, M: Mode> Drop for Guard<'_, T, M> {
         }
         self.handle.pending = false;
         let core = self.handle.core();
+        let mut wakes = Wakes::default();
         let mut section = core.raw.section();
-        section.release(&core.nodes, self.handle.node, &mut |n| core.tell(n));
+        section.release(&core.nodes, self.handle.node, &mut |n| core.tell(n, &mut wakes));
         core.parted(&section);
     }
 }
@@ -294,7 +345,8 @@ impl<T, M: Mode> sealed::Queueing for Handle<T, M> {
         if !std::mem::replace(&mut self.pending, true) {
             self.grants += 1;
             let core = &*self.location.core;
-            section.post(&core.nodes, self.node, M::KIND, &mut |n| core.tell(n));
+            // A post grants nobody but the poster, and its waker comes after the post: none is taken.
+            section.post(&core.nodes, self.node, M::KIND, &mut |n| core.tell(n, &mut Wakes::default()));
             core.joined(section);
         }
     }

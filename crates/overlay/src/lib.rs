@@ -6,6 +6,7 @@
 //! ahead of its neighbours as their data allow, and with results that do not depend on the schedule.
 //!
 //! * [`Location`]: data with a queue. [`Handle`], [`Guard`], [`post_all`]: its use by hand.
+//! * [`Granted`]: a request that is awaited, in any executor.
 //! * [`Overlay`]: tasks declared with what they [`Read`] and [`Write`]; [`Checked`]: one that cannot deadlock.
 //! * [`Initial`]: who goes first. [`Runner`]: a thread per task, or a pool. [`Stop`]: when to end.
 //! * [`Plan`]: who wants what, without data; [`Snapshot`]: who stands where, before the start or during a run.
@@ -46,7 +47,10 @@ mod ready;
 mod run;
 mod snapshot;
 mod stop;
+mod wakers;
 
+#[cfg(all(test, loom))]
+mod future_loom_tests;
 #[cfg(all(test, loom))]
 mod loom_compiled;
 #[cfg(all(test, loom))]
@@ -55,6 +59,7 @@ mod loom_tests;
 pub use access::{Access, Read, Reads, Request, Write};
 pub use canonical::{Canonical, Content, Part, Role};
 pub use error::{AcquireError, CheckError, RunError, TaskError, Wait};
+pub use handle::future::Granted;
 pub use handle::{Exclusive, Guard, Handle, Inclusive, Post, Reader, Writer, post_all};
 pub use initial::Initial;
 pub use location::Location;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use crate::access::{Read, Write};
 use crate::handle::{Exclusive, Handle, Inclusive};
 use crate::raw::{Node, Nodes, RawLocation, Section};
+use crate::wakers::{WakerSlot, Wakes};
 
 /// The waiter of a handle that is used by hand: its grants are counted on its own node.
 pub(crate) const BY_HAND: u32 = u32::MAX;
@@ -38,11 +39,12 @@ pub struct Core {
 }
 
 impl Core {
-    /// Tells the waiter of node `n` of a grant, when it is not known whether an overlay runs here.
-    pub(crate) fn tell(&self, n: u32) {
+    /// Tells the waiter of node `n` of a grant, when it is not known whether an overlay runs here. If it
+    /// waits with a waker, that one is left in `wakes`, to be woken after the section.
+    pub(crate) fn tell(&self, n: u32, wakes: &mut Wakes) {
         let node = self.nodes.node(n);
         if node.waiter() == BY_HAND {
-            node.grants().add(1);
+            self.tell_handle(n, wakes);
         } else if let Some(route) = &*self.route.lock().unwrap_or_else(PoisonError::into_inner) {
             route.granted(node.waiter());
         }
@@ -119,16 +121,54 @@ impl fmt::Debug for Core {
     }
 }
 
-/// Nodes that never move, handed out and taken back. The first few lie beside the queue; further
-/// blocks, each twice the one before, are made when handles are.
+/// Items that never move, found by index. The first few lie in place; further blocks, each twice the one
+/// before, are made when they are needed.
 #[derive(Debug)]
-pub(crate) struct Arena {
-    near: [Node; NEAR],
-    far: [OnceLock<Box<[Node]>>; 28],
-    free: Mutex<Free>,
+struct Blocks<S> {
+    near: [S; NEAR],
+    far: [OnceLock<Box<[S]>>; 28],
 }
 
 const NEAR: usize = 8;
+
+impl<S> Blocks<S> {
+    fn new(item: impl Fn() -> S) -> Self {
+        Blocks { near: std::array::from_fn(|_| item()), far: [const { OnceLock::new() }; 28] }
+    }
+
+    /// Index of block and place in it: block `b` of the far ones has `NEAR << b` items.
+    fn place(index: u32) -> (usize, usize) {
+        let i = index as usize / NEAR;
+        let block = i.ilog2() as usize;
+        (block, index as usize - (NEAR << block))
+    }
+
+    #[inline]
+    fn get(&self, index: u32) -> Option<&S> {
+        if let Some(item) = self.near.get(index as usize) {
+            return Some(item);
+        }
+        let (block, place) = Self::place(index);
+        Some(&self.far[block].get()?[place])
+    }
+
+    fn get_or_make(&self, index: u32, item: impl Fn() -> S) -> &S {
+        if let Some(near) = self.near.get(index as usize) {
+            return near;
+        }
+        let (block, place) = Self::place(index);
+        &self.far[block].get_or_init(|| (0..NEAR << block).map(|_| item()).collect())[place]
+    }
+}
+
+/// The nodes of a location, handed out and taken back. The first few lie beside the queue.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    nodes: Blocks<Node>,
+    free: Mutex<Free>,
+    /// Beside each node a place for a waker: made when the first future waits here.
+    wakers: OnceLock<Box<Blocks<WakerSlot>>>,
+}
 
 #[derive(Debug)]
 struct Free {
@@ -139,17 +179,10 @@ struct Free {
 impl Arena {
     fn new() -> Self {
         Arena {
-            near: std::array::from_fn(|_| Node::new(BY_HAND)),
-            far: [const { OnceLock::new() }; 28],
+            nodes: Blocks::new(|| Node::new(BY_HAND)),
             free: Mutex::new(Free { returned: Vec::new(), never_used: 0 }),
+            wakers: OnceLock::new(),
         }
-    }
-
-    /// Index of block and place in it: block `b` of the far ones has `NEAR << b` nodes.
-    fn place(index: u32) -> (usize, usize) {
-        let i = index as usize / NEAR;
-        let block = i.ilog2() as usize;
-        (block, index as usize - (NEAR << block))
     }
 
     /// An idle node that tells `waiter` of its grants.
@@ -159,11 +192,7 @@ impl Arena {
             free.never_used += 1;
             free.never_used - 1
         });
-        if index as usize >= NEAR {
-            let (block, _) = Self::place(index);
-            self.far[block].get_or_init(|| (0..NEAR << block).map(|_| Node::new(BY_HAND)).collect());
-        }
-        self.node(index).set_waiter(waiter);
+        self.nodes.get_or_make(index, || Node::new(BY_HAND)).set_waiter(waiter);
         index
     }
 
@@ -171,18 +200,26 @@ impl Arena {
     pub(crate) fn put_back(&self, index: u32) {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).returned.push(index);
     }
+
+    /// The place for a waker beside node `n`. May allocate, so not in a section.
+    pub(crate) fn make_waker_slot(&self, n: u32) -> &WakerSlot {
+        self.wakers
+            .get_or_init(|| Box::new(Blocks::new(WakerSlot::default)))
+            .get_or_make(n, WakerSlot::default)
+    }
+
+    /// The place for a waker beside node `n`, if there was one before.
+    pub(crate) fn waker_slot(&self, n: u32) -> Option<&WakerSlot> {
+        self.wakers.get()?.get(n)
+    }
 }
 
 impl Nodes for Arena {
     #[inline]
     fn node(&self, index: u32) -> &Node {
-        if let Some(node) = self.near.get(index as usize) {
-            return node;
-        }
-        let (block, place) = Self::place(index);
-        match self.far[block].get() {
-            Some(nodes) => &nodes[place],
-            // Indices come from `take`, which has made the block.
+        match self.nodes.get(index) {
+            Some(node) => node,
+            // Indices come from `take`, which has made the node.
             None => unreachable!("node {index} was never handed out"),
         }
     }

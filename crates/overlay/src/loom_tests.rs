@@ -11,7 +11,7 @@ use crate::raw::{Kind, Node, RawLocation};
 use crate::ready::ReadyQueues;
 
 /// All interleavings with at most two preemptions (see Musuvathi and Qadeer 2007).
-fn model(f: impl Fn() + Sync + Send + 'static) {
+pub(crate) fn model(f: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = model.preemption_bound.or(Some(2));
     model.check(f);

@@ -28,12 +28,13 @@ use crate::engine::{Engine, Failure};
 use crate::location::{BY_HAND, Core, Route};
 use crate::overlay::Body;
 use crate::raw::Nodes;
+use crate::wakers::Wakes;
 
 impl Engine {
     #[inline]
-    fn tell(&self, core: &Core, n: u32) {
+    fn tell(&self, core: &Core, n: u32, wakes: &mut Wakes) {
         match core.nodes.node(n).waiter() {
-            BY_HAND => core.tell(n),
+            BY_HAND => core.tell_handle(n, wakes),
             task => self.granted(task),
         }
     }
@@ -56,8 +57,9 @@ impl Engine {
             self.turn_over(requests);
             self.granted(task);
         } else {
+            let mut wakes = Wakes::default();
             for (core, node) in requests {
-                core.raw.section().release(&core.nodes, *node, &mut |n| self.tell(core, n));
+                core.raw.section().release(&core.nodes, *node, &mut |n| self.tell(core, n, &mut wakes));
             }
             self.one_less();
         }
@@ -68,11 +70,12 @@ impl Engine {
     /// several locations in the same way stands before the task at all of them, or behind it at all.
     #[inline]
     fn turn_over(&self, requests: &[(Arc<Core>, u32)]) {
+        let mut wakes = Wakes::default();
         for (core, _) in requests {
             core.raw.enter();
         }
         for (core, node) in requests {
-            core.raw.entered().next(&core.nodes, *node, &mut |n| self.tell(core, n));
+            core.raw.entered().next(&core.nodes, *node, &mut |n| self.tell(core, n, &mut wakes));
         }
     }
 

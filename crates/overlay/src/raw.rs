@@ -83,8 +83,8 @@ pub struct Node {
     state: AtomicU32,
     /// Who is told of a grant: a number that means something to the callback only.
     waiter: AtomicU32,
-    /// Unused; keeps `grants` aligned in every language.
-    pad: AtomicU32,
+    /// 1 if a waker stands beside the node: whoever tells of its grant wakes it. Else 0.
+    waker: AtomicU32,
     /// The grants so far, for waiters that sleep on the node itself.
     grants: Signal,
 }
@@ -97,7 +97,7 @@ impl Node {
             next: AtomicU32::new(NONE),
             state: AtomicU32::new(IDLE),
             waiter: AtomicU32::new(waiter),
-            pad: AtomicU32::new(0),
+            waker: AtomicU32::new(0),
             grants: Signal::new(0),
         }
     }
@@ -124,6 +124,16 @@ impl Node {
     /// Whether it holds the location. Exact inside the section only.
     pub(crate) fn is_held(&self) -> bool {
         self.is(HELD)
+    }
+
+    /// Whether a waker stands beside the node. Exact in a section, and for the owner of an idle node.
+    #[inline]
+    pub(crate) fn has_waker(&self) -> bool {
+        self.waker.load(Relaxed) != 0
+    }
+
+    pub(crate) fn set_has_waker(&self, yes: bool) {
+        self.waker.store(u32::from(yes), Relaxed);
     }
 
     fn is_writer(&self) -> bool {
@@ -162,7 +172,8 @@ impl<const N: usize> Nodes for [Node; N] {
 /// The queue of a location, locked: what the caller does in here is one step to everybody else.
 ///
 /// Every method takes the location's nodes and a callback that is told the index of each node that is
-/// granted. The callback runs inside the section: it must neither lock a location nor wait.
+/// granted. The callback runs inside the section: it must neither lock a location nor wait, nor call
+/// code that might, such as a waker.
 #[derive(Debug)]
 pub struct Section<'a> {
     raw: &'a RawLocation,

@@ -6,11 +6,14 @@ mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use common::{Plan, within};
-use syncline_overlay::{Initial, Overlay, ReadyOrder, Runner, Stop};
+use syncline_overlay::{Initial, Location, Overlay, ReadyOrder, Runner, Stop};
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
@@ -94,6 +97,28 @@ fn between(runner: Runner, workers: usize, stop: Stop) -> u64 {
     seen[1].load(Ordering::Relaxed) - seen[0].load(Ordering::Relaxed)
 }
 
+/// Allocations between the 10th and the 500th turn of two requests that are awaited.
+fn between_turns_of_futures() -> u64 {
+    let x = Location::new("x", 0);
+    let (mut now, mut then) = (x.writer(), x.writer());
+    let mut context = Context::from_waker(Waker::noop());
+    now.post();
+    then.post();
+    let mut before = 0;
+    for turn in 0..500 {
+        if turn == 10 {
+            before = ALLOCATIONS.load(Ordering::Relaxed);
+        }
+        let Poll::Ready(Ok(guard)) = pin!(now.granted()).poll(&mut context) else { panic!("its turn") };
+        let mut behind = pin!(then.granted());
+        assert!(behind.as_mut().poll(&mut context).is_pending());
+        guard.next();
+        let Poll::Ready(Ok(guard)) = behind.poll(&mut context) else { panic!("its turn") };
+        guard.next();
+    }
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
 /// One test, so that no other allocates meanwhile.
 #[test]
 fn nothing_is_allocated_in_steady_state() {
@@ -102,6 +127,7 @@ fn nothing_is_allocated_in_steady_state() {
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         drop(std::hint::black_box(Box::new(7)));
         assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before + 1, "the counter counts");
+        assert_eq!(between_turns_of_futures(), 0, "futures");
         COUNTED.set(false);
         let depth_first = Runner::Pool { workers: 2, order: ReadyOrder::DepthFirst };
         let runners = [(Runner::pool(1), 1), (Runner::pool(2), 2), (depth_first, 2), (Runner::Threads, 256)];

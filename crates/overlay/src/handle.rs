@@ -239,9 +239,9 @@ impl<T, M: Mode> Handle<T, M> {
             section.abandon(&core.nodes, self.node, &mut |n| core.tell(n, &mut wakes));
             core.parted(&section);
             drop(section);
-            core.forget_waker(self.node);
             // The grant may or may not have come first.
             self.grants = core.nodes.node(self.node).grants().get();
+            core.forget_waker(self.node);
         }
     }
 

@@ -33,6 +33,7 @@ impl fmt::Debug for Request {
 /// | `Option<A>`        | `Option` of what `A` gives         |
 /// | `[A; N]`           | an array of what `A` gives         |
 /// | `Vec<Read<T>>`     | [`Reads<T>`], an indexable view    |
+/// | `Vec<Write<T>>`    | [`Writes<T>`], a mutable one       |
 /// | `(A, B, ..)`, `()` | a tuple of what each gives         |
 ///
 /// # Safety
@@ -176,6 +177,104 @@ unsafe impl<T: Send + Sync + 'static> Access for Vec<Read<T>> {
     #[inline]
     unsafe fn open(&mut self) -> Reads<'_, T> {
         Reads(self)
+    }
+}
+
+/// The data of some locations that a task writes, by number.
+///
+/// ```
+/// use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
+///
+/// let bins: Vec<_> = (0..4).map(|i| Location::new(format!("bin {i}"), 0)).collect();
+/// let mut overlay = Overlay::new();
+/// overlay.task("count", bins.iter().map(|b| b.write()).collect::<Vec<_>>(), |mut bins, _| {
+///     for n in [3, 1, 3] {
+///         bins[n] += 1;
+///     }
+///     bins.iter_mut().for_each(|bin| *bin *= 10);
+/// });
+/// overlay.check(Initial::Program).unwrap().run(Runner::Threads, Stop::after(1)).unwrap();
+/// let counts: Vec<i32> = bins.iter().map(|bin| *bin.reader().acquire().unwrap()).collect();
+/// assert_eq!(counts, [0, 10, 0, 20]);
+/// ```
+/// One of them at a time, or all by [`iter_mut`](Writes::iter_mut):
+/// ```compile_fail,E0499
+/// # use syncline_overlay::Writes;
+/// fn twice(mut bins: Writes<'_, i32>) {
+///     let (a, b) = (&mut bins[0], &mut bins[0]);
+///     *a += *b;
+/// }
+/// ```
+pub struct Writes<'g, T>(&'g mut [Write<T>]);
+
+impl<T> Writes<'_, T> {
+    /// How many they are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them, in the order of their declaration.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
+        // SAFETY: this view is only made under the exclusive grants of all its locations, and reaches them
+        // alone; it is borrowed for as long as the references live, so there is no `&mut` meanwhile.
+        self.0.iter().map(|write| unsafe { write.0.value.read() })
+    }
+
+    /// All of them, to write, in the order of their declaration.
+    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut T> {
+        // SAFETY: as in `iter`, but borrowed exclusively. A location comes once, as a task that asks for
+        // one twice is not run: so no two of the references are to one value.
+        self.0.iter_mut().map(|write| unsafe { write.0.value.write() })
+    }
+
+    /// One of them, to write; `None` if there is none of this number.
+    #[must_use]
+    pub fn get_mut(&mut self, i: usize) -> Option<&mut T> {
+        // SAFETY: as in `iter_mut`.
+        self.0.get_mut(i).map(|write| unsafe { write.0.value.write() })
+    }
+}
+
+impl<T> std::ops::Index<usize> for Writes<'_, T> {
+    type Output = T;
+
+    fn index(&self, i: usize) -> &T {
+        // SAFETY: as in `iter`.
+        unsafe { self.0[i].0.value.read() }
+    }
+}
+
+impl<T> std::ops::IndexMut<usize> for Writes<'_, T> {
+    fn index_mut(&mut self, i: usize) -> &mut T {
+        // SAFETY: as in `iter_mut`.
+        unsafe { self.0[i].0.value.write() }
+    }
+}
+
+impl<T> fmt::Debug for Writes<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&*self.0).finish()
+    }
+}
+
+// SAFETY: lists every location of the view, as exclusive.
+unsafe impl<T: Send + Sync + 'static> Access for Vec<Write<T>> {
+    type Guard<'g> = Writes<'g, T>;
+
+    fn requests(&self, list: &mut Vec<Request>) {
+        self.iter().for_each(|a| a.requests(list));
+    }
+
+    #[inline]
+    unsafe fn open(&mut self) -> Writes<'_, T> {
+        Writes(self)
     }
 }
 

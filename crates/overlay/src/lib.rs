@@ -56,7 +56,7 @@ mod loom_compiled;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-pub use access::{Access, Read, Reads, Request, Write};
+pub use access::{Access, Read, Reads, Request, Write, Writes};
 pub use canonical::{Canonical, Content, Part, Role};
 pub use error::{AcquireError, CheckError, RunError, TaskError, Wait};
 pub use handle::future::Granted;

@@ -193,6 +193,10 @@ fn what_is_wrong_with_a_description_is_named() {
         o.task("t", (x.write(), y.read(), x.read()), |_, _| ());
     };
     assert_eq!(error(&twice, Initial::Program), "task 't' asks for location 'x' twice");
+    let listed = |o: &mut Overlay<'_>| {
+        o.task("t", vec![x.write(), x.write()], |_, _| ());
+    };
+    assert_eq!(error(&listed, Initial::Program), "task 't' asks for location 'x' twice");
     let order = "the order given for location 'x' must name each task that uses it exactly once: ";
     let missing = |o: &mut Overlay<'_>| {
         let (a, _) = two_tasks(o);

@@ -1,0 +1,541 @@
+/* Syncline: ordered read-write locks, and the overlays made of them.
+ *
+ * Made by cbindgen from bindings/c/src; a test compares the two.
+ *
+ * Every piece of data is a location with a strict queue of readers and writers. A task asks early (posts),
+ * is granted in order, and asks for its next turn before it gives the present one back. So iterative tasks
+ * go round for ever, without a global barrier and without deadlock.
+ *
+ * Data
+ *     A location is a name and a queue; the data are the program's. Whoever holds a location by a reader,
+ *     or runs as a task that declared it among its reads, may read them; by a writer, or among the writes,
+ *     may write them. The library makes what was done under earlier grants visible under later ones. It
+ *     cannot see what a program touches: to keep to what was declared is up to the program.
+ *
+ * Errors
+ *     Functions that can fail return a syncline_status, 0 for success. syncline_last_failure() tells the
+ *     rest for the calling thread. What is seen to be wrong changes nothing; what cannot be seen, such as an
+ *     object that was freed, is undefined: see "Safety" at each function.
+ *
+ * Threads
+ *     Any function may be called from any thread, also from the body of a task, unless it says otherwise.
+ *     Different objects may be used at the same time. Of two calls with one handle or one overlay at the
+ *     same time the second is SYNCLINE_STATUS_MISUSE and does nothing; that includes calls with an
+ *     overlay from the bodies of its own run. A handle may be used by one thread after another; a location
+ *     by several at the same time. Bodies that wait for something that is not declared, such as a handle,
+ *     are not covered by the check. No function is safe in signal handlers, and none in the child of a
+ *     fork() while other threads of the parent were in the library.
+ *
+ * Objects
+ *     What a function ..._new() makes, the function ..._free() of that kind gives back. Free in any order:
+ *     handles and overlays keep what they need of their locations.
+ */
+
+
+#ifndef SYNCLINE_H
+#define SYNCLINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * The version of the header: what it was made from. It may be older or newer than the library.
+ */
+#define SYNCLINE_VERSION_MAJOR 0
+
+/**
+ * See `SYNCLINE_VERSION_MAJOR`. Until 1.0, other minor versions are other interfaces.
+ */
+#define SYNCLINE_VERSION_MINOR 1
+
+/**
+ * See `SYNCLINE_VERSION_MAJOR`.
+ */
+#define SYNCLINE_VERSION_PATCH 0
+
+/**
+ * What a function says. Later versions may say more: treat what is not known as a failure.
+ */
+typedef enum {
+  /**
+   * It is done.
+   */
+  SYNCLINE_STATUS_OK = 0,
+  /**
+   * The request is not granted, not yet or not before the deadline. It keeps its place in the queue.
+   */
+  SYNCLINE_STATUS_NOT_GRANTED = 1,
+  /**
+   * An argument is `NULL`, or not one of those that exist.
+   */
+  SYNCLINE_STATUS_INVALID_ARGUMENT = 2,
+  /**
+   * The right call at the wrong time: a release of what is not held, a run before the check, an object
+   * that another thread is using at this moment. Nothing was changed.
+   */
+  SYNCLINE_STATUS_MISUSE = 3,
+  /**
+   * Tasks would wait for each other in a circle; the message names it.
+   */
+  SYNCLINE_STATUS_DEADLOCK = 4,
+  /**
+   * The tasks cannot be run as they are declared; the message says why.
+   */
+  SYNCLINE_STATUS_BAD_OVERLAY = 5,
+  /**
+   * The body of a task returned another number than 0; see `task`, `iteration` and `code`.
+   */
+  SYNCLINE_STATUS_BODY_FAILED = 6,
+  /**
+   * A location is in another overlay that runs at this moment.
+   */
+  SYNCLINE_STATUS_IN_USE = 7,
+  /**
+   * The system gave no thread.
+   */
+  SYNCLINE_STATUS_NO_THREAD = 8,
+  /**
+   * An error inside the library.
+   */
+  SYNCLINE_STATUS_INTERNAL = 9,
+} syncline_status;
+
+/**
+ * Who goes first where tasks conflict, for ever.
+ */
+enum syncline_initial
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /**
+   * The order of declaration: the results of the sequential program.
+   */
+  SYNCLINE_INITIAL_PROGRAM = 0,
+  /**
+   * By depth: on a grid, the diagonals. The results of the sequential program; the tasks form a wave
+   * from the first moment.
+   */
+  SYNCLINE_INITIAL_WAVE = 1,
+  /**
+   * As many as possible at once: red and black on a grid. Other results than the sequential program's.
+   */
+  SYNCLINE_INITIAL_MAX_PARALLEL = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum syncline_initial syncline_initial;
+#else
+typedef uint32_t syncline_initial;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * Who runs the tasks. Later versions may know more.
+ */
+enum syncline_runner
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /**
+   * A thread for each task.
+   */
+  SYNCLINE_RUNNER_THREADS = 0,
+  /**
+   * So many workers, that take the longest-ready task first.
+   */
+  SYNCLINE_RUNNER_POOL = 1,
+  /**
+   * So many workers, that take the task first that became ready last.
+   */
+  SYNCLINE_RUNNER_POOL_DEPTH_FIRST = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum syncline_runner syncline_runner;
+#else
+typedef uint32_t syncline_runner;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * What a task holds to ask for a location. It has one request at a time. Access belongs to the handle, not
+ * to a thread: one thread may post and another acquire, but one at a time.
+ */
+typedef struct syncline_handle syncline_handle;
+
+/**
+ * Something that has a strict queue of readers and writers. What it stands for is the business of the
+ * program: a block of an array, a file, a device.
+ */
+typedef struct syncline_location syncline_location;
+
+/**
+ * Tasks that go round, each with the locations that it reads and writes.
+ */
+typedef struct syncline_overlay syncline_overlay;
+
+/**
+ * The present iteration of a task, for its body.
+ */
+typedef struct syncline_step syncline_step;
+
+/**
+ * The last failure of a thread. Later versions may have more fields, at the end.
+ */
+typedef struct {
+  /**
+   * What the function returned.
+   */
+  syncline_status status;
+  /**
+   * What the body of a task returned, with `SYNCLINE_STATUS_BODY_FAILED`; else 0.
+   */
+  int code;
+  /**
+   * The iteration of the task, from 0, if a task failed; else 0.
+   */
+  uint64_t iteration;
+  /**
+   * The name of the task that failed; `NULL` if none did.
+   */
+  const char *task;
+  /**
+   * What happened, in words, with the names of tasks and locations.
+   */
+  const char *message;
+} syncline_failure;
+
+/**
+ * What a task does in each iteration: it is called with the `user` pointer of the task and the iteration,
+ * from 0. 0 is success; any other number ends the run.
+ *
+ * It is called when all requests of the task are granted, from any thread of the run, but never twice at
+ * the same time for one task; what tasks did before at its locations is visible to it. It must return:
+ * neither `longjmp` nor the end of its thread may take it away. An exception that leaves it ends the
+ * program. `step` is valid until it returns.
+ */
+typedef int (*syncline_body)(void *user, uint64_t iteration, syncline_step *step);
+
+/**
+ * What a run did. Later versions may have more fields, at the end.
+ */
+typedef struct {
+  /**
+   * The most iterations that any task did; all did as many unless some left.
+   */
+  uint64_t iterations;
+  /**
+   * Iterations of all tasks together.
+   */
+  uint64_t steps;
+  /**
+   * Whether the convergence test was met.
+   */
+  bool converged;
+  /**
+   * The first iteration, from 0, whose residual was small enough, if one was.
+   */
+  uint64_t converged_at;
+  /**
+   * With a convergence test: the residual of each iteration.
+   */
+  const double *residuals;
+  /**
+   * How many residuals there are.
+   */
+  size_t residual_count;
+} syncline_report;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * The version of the library, as in "0.1.0".
+ */
+const char *syncline_version(void);
+
+/**
+ * The last failure of the calling thread; `NULL` if there was none.
+ *
+ * It stays as it is, strings included, until the next call that fails on this thread, or the end of the
+ * thread. A call that succeeds leaves it alone.
+ */
+const syncline_failure *syncline_last_failure(void);
+
+/**
+ * Makes a handle whose requests are inclusive: to read, together with neighbouring readers.
+ *
+ * # Safety
+ * `location` comes from `syncline_location_new` and was not freed. `*handle` can be written.
+ */
+syncline_status syncline_reader_new(const syncline_location *location, syncline_handle **handle);
+
+/**
+ * Makes a handle whose requests are exclusive: to write, alone.
+ *
+ * # Safety
+ * `location` comes from `syncline_location_new` and was not freed. `*handle` can be written.
+ */
+syncline_status syncline_writer_new(const syncline_location *location, syncline_handle **handle);
+
+/**
+ * Gives a handle back, and with it what it has posted or holds; `NULL` is nothing. Does not wait. It is
+ * `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while another call uses the handle.
+ *
+ * # Safety
+ * `handle` comes from `syncline_reader_new` or `syncline_writer_new`, and no other call with it begins
+ * from now on.
+ */
+syncline_status syncline_handle_free(syncline_handle *handle);
+
+/**
+ * Takes the next place in the queue, and returns at once. Does nothing if that was done.
+ *
+ * # Safety
+ * `handle` is one that was not freed.
+ */
+syncline_status syncline_post(syncline_handle *handle);
+
+/**
+ * Posts the first requests of one task over several locations as if at once.
+ *
+ * Two tasks that both need `a` and `b` could otherwise stand first in one queue and second in the other,
+ * each, and wait for ever. If any of the handles cannot be posted, none is.
+ *
+ * # Safety
+ * `handles` points to `count` handles that were not freed.
+ */
+syncline_status syncline_post_all(syncline_handle *const *handles,
+                                  size_t count);
+
+/**
+ * Waits until the posted request is granted; posts it first if that was not done.
+ *
+ * # Safety
+ * `handle` is one that was not freed.
+ */
+syncline_status syncline_acquire(syncline_handle *handle);
+
+/**
+ * Like `syncline_acquire`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_NOT_GRANTED` then.
+ *
+ * # Safety
+ * `handle` is one that was not freed.
+ */
+syncline_status syncline_acquire_within(syncline_handle *handle,
+                                        uint64_t nanoseconds);
+
+/**
+ * Like `syncline_acquire`, but does not wait: `SYNCLINE_STATUS_NOT_GRANTED` if it would have to.
+ *
+ * # Safety
+ * `handle` is one that was not freed.
+ */
+syncline_status syncline_try_acquire(syncline_handle *handle);
+
+/**
+ * Posts the next request of a handle that holds its location, and then releases: who goes round keeps its
+ * place in the order.
+ *
+ * # Safety
+ * `handle` is one that was not freed.
+ */
+syncline_status syncline_next(syncline_handle *handle);
+
+/**
+ * Releases what the handle holds.
+ *
+ * # Safety
+ * `handle` is one that was not freed.
+ */
+syncline_status syncline_release(syncline_handle *handle);
+
+/**
+ * Takes a posted request back; later ones skip it. Does nothing if nothing is posted.
+ *
+ * # Safety
+ * `handle` is one that was not freed.
+ */
+syncline_status syncline_abandon(syncline_handle *handle);
+
+/**
+ * Makes a location. The name appears in messages.
+ *
+ * # Safety
+ * `name` is a string in UTF-8 that ends in a zero byte; it is copied. `*location` can be written.
+ */
+syncline_status syncline_location_new(const char *name, syncline_location **location);
+
+/**
+ * Gives a location back; `NULL` is nothing. Handles and overlays that were made with it go on.
+ *
+ * # Safety
+ * `location` comes from `syncline_location_new`, and is not used from now on.
+ */
+void syncline_location_free(syncline_location *location);
+
+/**
+ * Makes an overlay without tasks.
+ *
+ * # Safety
+ * `*overlay` can be written.
+ */
+syncline_status syncline_overlay_new(syncline_overlay **overlay);
+
+/**
+ * Gives an overlay back; `NULL` is nothing. It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while
+ * it runs or another call uses it.
+ *
+ * # Safety
+ * `overlay` comes from `syncline_overlay_new`, and no other call with it begins from now on.
+ */
+syncline_status syncline_overlay_free(syncline_overlay *overlay);
+
+/**
+ * Declares a task: its name, the locations that it reads and writes, and what it does in each iteration.
+ *
+ * `*task` gets its number in the order of declaration, from 0; `task` may be `NULL`. An array of no
+ * locations may be `NULL`. No location may be in both, or twice in one: the check would refuse it.
+ *
+ * # Safety
+ * * `overlay` was not freed. `name` is a string in UTF-8 that ends in a zero byte; it is copied.
+ * * `reads` and `writes` point to so many locations that were not freed; the arrays are copied.
+ * * `task` is `NULL`, or `*task` can be written.
+ * * Until the overlay is freed, `body` may be called with `user` from any thread.
+ */
+syncline_status syncline_overlay_task(syncline_overlay *overlay,
+                                      const char *name,
+                                      syncline_location *const *reads,
+                                      size_t read_count,
+                                      syncline_location *const *writes,
+                                      size_t write_count,
+                                      syncline_body body,
+                                      void *user,
+                                      uint32_t *task);
+
+/**
+ * Sets the order of the first requests at one location by hand, in place of the order of the check. It must
+ * name each task that uses the location once. This is how a deadlock can be made; the check finds it.
+ *
+ * # Safety
+ * `overlay` and `location` were not freed. `tasks` points to `count` numbers.
+ */
+syncline_status syncline_overlay_order(syncline_overlay *overlay,
+                                       const syncline_location *location,
+                                       const uint32_t *tasks,
+                                       size_t count);
+
+/**
+ * Checks that the tasks can never deadlock, as long as bodies wait for nothing else and handles used by hand
+ * are released. `initial` is one of `syncline_initial`.
+ *
+ * From then on the overlay can be run, and not be changed. `SYNCLINE_STATUS_DEADLOCK` has the circle in
+ * which the tasks would wait in its message; `SYNCLINE_STATUS_BAD_OVERLAY` has what else is wrong. After
+ * either, the overlay is as it was.
+ *
+ * # Safety
+ * `overlay` was not freed.
+ */
+syncline_status syncline_overlay_check(syncline_overlay *overlay,
+                                       uint32_t initial);
+
+/**
+ * Like `syncline_overlay_check`, with the order given by numbers, one for each task in the order of
+ * declaration; smaller first, equal ones in the order of declaration.
+ *
+ * # Safety
+ * `overlay` was not freed. `priorities` points to `count` numbers.
+ */
+syncline_status syncline_overlay_check_priorities(syncline_overlay *overlay,
+                                                  const int64_t *priorities,
+                                                  size_t count);
+
+/**
+ * The tasks of a checked overlay that can start at once: the first `capacity` of their numbers go to
+ * `tasks`, and how many there are to `*count`. With a capacity of 0 `tasks` may be `NULL`.
+ *
+ * # Safety
+ * `overlay` was not freed. `capacity` numbers can be written to `tasks`, and one to `count`.
+ */
+syncline_status syncline_overlay_active(syncline_overlay *overlay,
+                                        uint32_t *tasks,
+                                        size_t capacity,
+                                        size_t *count);
+
+/**
+ * The name of a task. It stays until the overlay is freed.
+ *
+ * # Safety
+ * `overlay` was not freed. `*name` can be written.
+ */
+syncline_status syncline_overlay_task_name(const syncline_overlay *overlay,
+                                           uint32_t task,
+                                           const char **name);
+
+/**
+ * Runs the tasks of a checked overlay, so many iterations each, and returns when all have stopped.
+ *
+ * `runner` is one of `syncline_runner`; `workers` is how many a pool has (0 counts as 1). The calling thread is
+ * one of them. `*report` gets what was done, and `NULL` after an error; `report` may be `NULL`. An overlay
+ * can be run again.
+ *
+ * # Safety
+ * `overlay` was not freed. `report` is `NULL`, or `*report` can be written.
+ */
+syncline_status syncline_overlay_run(syncline_overlay *overlay,
+                                     uint32_t runner,
+                                     size_t workers,
+                                     uint64_t iterations,
+                                     syncline_report **report);
+
+/**
+ * Like `syncline_overlay_run`, until the greatest `syncline_step_report` of an iteration, in absolute
+ * value, is at most `tolerance`, or for `at_most` iterations.
+ *
+ * All tasks stop at one common iteration, some behind that one: while the last tasks finish an iteration, others
+ * are ahead. The tasks must depend on each other, if only by way of others; none may leave.
+ *
+ * # Safety
+ * `overlay` was not freed. `report` is `NULL`, or `*report` can be written.
+ */
+syncline_status syncline_overlay_run_until(syncline_overlay *overlay,
+                                           uint32_t runner,
+                                           size_t workers,
+                                           double tolerance,
+                                           uint64_t at_most,
+                                           syncline_report **report);
+
+/**
+ * Gives a report back; `NULL` is nothing.
+ *
+ * # Safety
+ * `report` comes from a run, and is not used from now on.
+ */
+void syncline_report_free(syncline_report *report);
+
+/**
+ * Reports the size of the task's update, for `syncline_overlay_run_until`.
+ *
+ * # Safety
+ * `step` is what the body of a task was given, and the body has not returned. No other thread uses it.
+ */
+syncline_status syncline_step_report(syncline_step *step,
+                                     double norm);
+
+/**
+ * Makes this the last iteration of the task: nobody waits for it from now on.
+ *
+ * # Safety
+ * `step` is what the body of a task was given, and the body has not returned. No other thread uses it.
+ */
+syncline_status syncline_step_leave(syncline_step *step);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* SYNCLINE_H */

@@ -1,0 +1,315 @@
+//! Errors as C has them: a status from every function, and the last failure of the thread in words.
+//!
+//! # Contract
+//! `call` is the only way in: whatever happens inside, a panic included, comes out as a [`Status`]. A
+//! failure is kept for the thread that called, until its next failure; a success leaves it alone, as with
+//! `errno`.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use syncline_overlay::{AcquireError, CheckError, RunError};
+
+/// What a function says. Later versions may say more: treat what is not known as a failure.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It is done.
+    Ok = 0,
+    /// The request is not granted, not yet or not before the deadline. It keeps its place in the queue.
+    NotGranted = 1,
+    /// An argument is `NULL`, or not one of those that exist.
+    InvalidArgument = 2,
+    /// The right call at the wrong time: a release of what is not held, a run before the check, an object
+    /// that another thread is using at this moment. Nothing was changed.
+    Misuse = 3,
+    /// Tasks would wait for each other in a circle; the message names it.
+    Deadlock = 4,
+    /// The tasks cannot be run as they are declared; the message says why.
+    BadOverlay = 5,
+    /// The body of a task returned another number than 0; see `task`, `iteration` and `code`.
+    BodyFailed = 6,
+    /// A location is in another overlay that runs at this moment.
+    InUse = 7,
+    /// The system gave no thread.
+    NoThread = 8,
+    /// An error inside the library.
+    Internal = 9,
+}
+
+/// The last failure of a thread. Later versions may have more fields, at the end.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Failure {
+    /// What the function returned.
+    pub status: Status,
+    /// What the body of a task returned, with `SYNCLINE_STATUS_BODY_FAILED`; else 0.
+    pub code: c_int,
+    /// The iteration of the task, from 0, if a task failed; else 0.
+    pub iteration: u64,
+    /// The name of the task that failed; `NULL` if none did.
+    pub task: *const c_char,
+    /// What happened, in words, with the names of tasks and locations.
+    pub message: *const c_char,
+}
+
+/// The last failure of the calling thread; `NULL` if there was none.
+///
+/// It stays as it is, strings included, until the next call that fails on this thread, or the end of the
+/// thread. A call that succeeds leaves it alone.
+#[unsafe(no_mangle)]
+pub extern "C" fn syncline_last_failure() -> *const Failure {
+    LAST.try_with(|last| match last.try_borrow().as_deref() {
+        Ok(Some(kept)) => &raw const kept.failure,
+        _ => ptr::null(),
+    })
+    .unwrap_or(ptr::null())
+}
+
+/// A failure with its strings.
+struct Kept {
+    failure: Failure,
+    _task: Option<CString>,
+    _message: CString,
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Box<Kept>>> = const { RefCell::new(None) };
+}
+
+/// A failure on its way to C.
+#[derive(Debug)]
+pub(crate) struct Error {
+    status: Status,
+    code: c_int,
+    task: Option<(String, u64)>,
+    message: String,
+}
+
+impl Error {
+    pub(crate) fn new(status: Status, message: impl Into<String>) -> Self {
+        Error { status, code: 0, task: None, message: message.into() }
+    }
+
+    pub(crate) fn misuse(message: impl Into<String>) -> Self {
+        Self::new(Status::Misuse, message)
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Status::InvalidArgument, message)
+    }
+
+    fn keep(self) -> Status {
+        let status = self.status;
+        let (task, iteration) = self.task.unzip();
+        let (task, message) = (task.map(c_string), c_string(self.message));
+        let failure = Failure {
+            status,
+            code: self.code,
+            iteration: iteration.unwrap_or(0),
+            task: task.as_ref().map_or(ptr::null(), |task| task.as_ptr()),
+            message: message.as_ptr(),
+        };
+        let kept = Box::new(Kept { failure, _task: task, _message: message });
+        // At the end of a thread there may be nobody to ask any more: then the status must do.
+        let _ = LAST.try_with(|last| last.replace(Some(kept)));
+        status
+    }
+}
+
+impl From<AcquireError> for Error {
+    fn from(error: AcquireError) -> Self {
+        let status = match error {
+            AcquireError::TimedOut { .. } => Status::NotGranted,
+            _ => Status::Internal, // no body in C poisons a location
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<CheckError> for Error {
+    fn from(error: CheckError) -> Self {
+        let status = match error {
+            CheckError::Cycle { .. } => Status::Deadlock,
+            _ => Status::BadOverlay,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<RunError> for Error {
+    fn from(error: RunError) -> Self {
+        let message = error.to_string();
+        let (status, code, task) = match error {
+            RunError::Failed { task, iteration, source } => match source.downcast_ref::<Returned>() {
+                Some(&Returned(code)) => (Status::BodyFailed, code, Some((task, iteration))),
+                // It left a run that ends by a convergence test.
+                None => (Status::Misuse, 0, Some((task, iteration))),
+            },
+            RunError::Unconnected { .. } => (Status::BadOverlay, 0, None),
+            RunError::InUse { .. } => (Status::InUse, 0, None),
+            RunError::Thread { .. } => (Status::NoThread, 0, None),
+            _ => (Status::Internal, 0, None),
+        };
+        Error { status, code, task, message }
+    }
+}
+
+/// The body of a task returned this number, which is not 0.
+#[derive(Debug)]
+pub(crate) struct Returned(pub(crate) c_int);
+
+impl fmt::Display for Returned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "its body returned {}", self.0)
+    }
+}
+
+impl std::error::Error for Returned {}
+
+/// Runs the inside of an exported function.
+pub(crate) fn call(inside: impl FnOnce() -> Result<(), Error>) -> Status {
+    let error = match catch_unwind(AssertUnwindSafe(inside)) {
+        Ok(Ok(())) => return Status::Ok,
+        Ok(Err(error)) => error,
+        Err(panic) => Error::new(Status::Internal, format!("a fault of the library: {}", words(panic))),
+    };
+    error.keep()
+}
+
+fn words(panic: Box<dyn Any + Send>) -> String {
+    let words = panic
+        .downcast_ref::<&str>()
+        .map(|s| (*s).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned());
+    // To drop a payload may panic.
+    std::mem::forget(panic);
+    words
+}
+
+/// A text for C, without the zero bytes that cannot be in one.
+pub(crate) fn c_string(text: String) -> CString {
+    let mut bytes = text.into_bytes();
+    bytes.retain(|&b| b != 0);
+    CString::new(bytes).unwrap_or_default()
+}
+
+/// What a pointer points to, or the error that names the argument.
+///
+/// # Safety
+/// The pointer is `NULL`, or points to a `T` that lives for `'a` and that nobody writes meanwhile.
+pub(crate) unsafe fn borrow<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Error> {
+    // SAFETY: as the caller vouches.
+    unsafe { pointer.as_ref() }.ok_or_else(|| Error::invalid(format!("{what} is NULL")))
+}
+
+/// An array, or the error that names the argument. An empty one may be `NULL`.
+///
+/// # Safety
+/// The pointer is `NULL`, or points to `length` of `T` that live for `'a` and that nobody writes meanwhile.
+pub(crate) unsafe fn array<'a, T>(pointer: *const T, length: usize, what: &str) -> Result<&'a [T], Error> {
+    if length == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: as the caller vouches.
+    let first = unsafe { borrow(pointer, what) }?;
+    if length > isize::MAX as usize / size_of::<T>() {
+        return Err(Error::invalid(format!("{what} cannot have {length} elements")));
+    }
+    // SAFETY: as the caller vouches; not NULL, and not longer than memory.
+    Ok(unsafe { std::slice::from_raw_parts(first, length) })
+}
+
+/// A name, or the error that says what is wrong with it.
+///
+/// # Safety
+/// The pointer is `NULL`, or points to a string that ends in a zero byte and that nobody writes meanwhile.
+pub(crate) unsafe fn name(pointer: *const c_char, what: &str) -> Result<String, Error> {
+    // SAFETY: as the caller vouches.
+    let first = unsafe { borrow(pointer, what) }?;
+    // SAFETY: as the caller vouches.
+    let text = unsafe { CStr::from_ptr(first) };
+    let text = text.to_str().map_err(|_| Error::invalid(format!("{what} is not UTF-8")))?;
+    Ok(text.to_owned())
+}
+
+/// Where a result goes, or the error that names the argument. It need not have been initialised.
+pub(crate) fn out<T>(pointer: *mut T, what: &str) -> Result<*mut T, Error> {
+    if pointer.is_null() { Err(Error::invalid(format!("{what} is NULL"))) } else { Ok(pointer) }
+}
+
+/// Takes an object for the length of a call; an error if another call has it, on whatever thread.
+pub(crate) fn claim<'a, T>(object: &'a Mutex<T>, what: &str) -> Result<MutexGuard<'a, T>, Error> {
+    object.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => Error::misuse(format!("another call is using {what} at this moment")),
+        TryLockError::Poisoned(_) => {
+            Error::new(Status::Internal, format!("a fault of the library has left {what} unusable"))
+        }
+    })
+}
+
+/// Whether an object may be freed; an error if a call has it. One that a fault has left unusable may.
+pub(crate) fn unused<T>(object: &Mutex<T>, what: &str) -> Result<(), Error> {
+    match claim(object, what) {
+        Err(error) if error.status == Status::Misuse => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last() -> (Status, String) {
+        // SAFETY: the failure stays until the next one on this thread.
+        let failure = unsafe { &*syncline_last_failure() };
+        // SAFETY: as above.
+        let message = unsafe { CStr::from_ptr(failure.message) };
+        (failure.status, message.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn a_panic_becomes_a_status() {
+        assert!(syncline_last_failure().is_null());
+        assert_eq!(call(|| panic!("cannot {}", "be")), Status::Internal);
+        assert_eq!(last(), (Status::Internal, "a fault of the library: cannot be".to_owned()));
+        assert_eq!(call(|| std::panic::panic_any(7)), Status::Internal);
+        assert_eq!(last().1, "a fault of the library: no message");
+    }
+
+    #[test]
+    fn what_a_panic_left_half_done_is_not_used_again() {
+        let object = Mutex::new(1);
+        let fault = || {
+            let _held = claim(&object, "the handle")?;
+            panic!("half done")
+        };
+        assert_eq!(call(fault), Status::Internal);
+        assert_eq!(call(|| claim(&object, "the handle").map(drop)), Status::Internal);
+        assert_eq!(last().1, "a fault of the library has left the handle unusable");
+    }
+
+    #[test]
+    fn a_success_leaves_the_last_failure_alone() {
+        let failed = call(|| Err(Error::invalid("zero\0byte")));
+        assert_eq!(failed, Status::InvalidArgument);
+        assert_eq!(call(|| Ok(())), Status::Ok);
+        assert_eq!(last(), (Status::InvalidArgument, "zerobyte".to_owned()));
+        let elsewhere = std::thread::spawn(|| syncline_last_failure().is_null()).join().unwrap();
+        assert!(elsewhere, "each thread has its own");
+    }
+
+    #[test]
+    fn arrays_that_are_longer_than_memory_are_refused() {
+        let one = 1_u64;
+        // SAFETY: nothing beyond the first is read.
+        let result = unsafe { array(&raw const one, usize::MAX / 8, "numbers") };
+        assert_eq!(result.unwrap_err().status, Status::InvalidArgument);
+    }
+}

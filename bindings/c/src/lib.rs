@@ -1,0 +1,37 @@
+//! Ordered read-write locks and overlays for C and C++.
+//!
+//! The header, `include/syncline.h`, is made from this crate by cbindgen and has all that C needs to know. Locations
+//! here are control only: they have a name and a queue, and the data that they order belong to the C
+//! program. The compiler cannot see what a body touches, so the promise that no data race compiles ends
+//! at this border; that nothing deadlocks which was checked, and that results do not depend on the schedule, go on.
+//!
+//! * [`locations`]: names with a queue.
+//! * [`handles`]: ordered locks used by hand.
+//! * [`overlay`]: tasks, their check, and their run.
+//! * [`error`]: a status from every function, and the last failure of a thread in words.
+//!
+//! # What holds for all functions
+//! * No panic crosses the border: it becomes [`Status::Internal`](error::Status::Internal).
+//! * What can be seen to be wrong is an error, and changes nothing: `NULL`, numbers that mean nothing, the wrong
+//!   stage, an object that another thread uses at this moment. What cannot be seen is in the `Safety` section
+//!   of each function.
+
+use std::ffi::c_char;
+
+pub mod error;
+pub mod handles;
+pub mod locations;
+pub mod overlay;
+
+/// The version of the header: what it was made from. It may be older or newer than the library.
+pub const SYNCLINE_VERSION_MAJOR: u32 = 0;
+/// See `SYNCLINE_VERSION_MAJOR`. Until 1.0, other minor versions are other interfaces.
+pub const SYNCLINE_VERSION_MINOR: u32 = 1;
+/// See `SYNCLINE_VERSION_MAJOR`.
+pub const SYNCLINE_VERSION_PATCH: u32 = 0;
+
+/// The version of the library, as in "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn syncline_version() -> *const c_char {
+    const { concat!(env!("CARGO_PKG_VERSION"), "\0") }.as_ptr().cast()
+}

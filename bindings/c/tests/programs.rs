@@ -1,0 +1,136 @@
+//! C and C++ programs: the examples, and one that does everything wrong. Linked with both libraries, and
+//! run plainly, under the sanitizers and under valgrind.
+
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tools::{Tool, libraries, root, succeed};
+
+/// A program, and what it writes.
+struct Program {
+    source: &'static str,
+    output: &'static str,
+}
+
+const C: [Program; 4] = [
+    Program {
+        source: "examples/handles.c",
+        output: "location 'batch' was not granted before the deadline\nsum 33984000, expected 33984000\n",
+    },
+    Program {
+        source: "examples/heat.c",
+        output: "800 steps, 50 iterations: the bits of the loop\n\
+                 converged: yes, residuals those of the loop: yes\n",
+    },
+    Program {
+        source: "examples/deadlock.c",
+        output: "refused: the overlay deadlocks: 'there' waits at 'y' for 'back', 'back' waits at 'x' for 'there'\n\
+                 first of 1: there\nafter 6 swaps: 1 2\n",
+    },
+    Program { source: "tests/programs/faults.c", output: "all faults were told\n" },
+];
+
+const CPP: [Program; 1] =
+    [Program { source: "examples/pipeline.cpp", output: "last: 1009, expected 1009\n" }];
+
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
+const STATIC: [&str; 1] = ["-l:libsyncline_c.a"];
+const SHARED: [&str; 1] = ["-l:libsyncline_c.so"];
+
+/// Compiles and links a program with the library; where it is.
+fn build(dir: &Path, tool: Tool, flags: &[&str], library: &[&str], program: &Program) -> PathBuf {
+    let executable = dir.join("program");
+    let folder = libraries();
+    let mut arguments: Vec<String> = WARNINGS.iter().chain(flags).map(|&a| a.to_owned()).collect();
+    arguments.push(root().join(program.source).display().to_string());
+    arguments.extend(["-g", "-O1", "-ffp-contract=off", "-I"].map(str::to_owned));
+    arguments.push(root().join("include").display().to_string());
+    arguments.extend([format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display())]);
+    arguments.extend(library.iter().map(|&a| a.to_owned()));
+    arguments.extend(["-pthread", "-ldl", "-lm", "-o"].map(str::to_owned));
+    arguments.push(executable.display().to_string());
+    tool.run(arguments);
+    executable
+}
+
+/// Builds programs and runs each after the words of `before`.
+fn all(compiler: &'static str, flags: &[&str], library: &[&str], programs: &[Program], before: &[&str]) {
+    let Some(tool) = Tool::find(compiler) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for program in programs {
+        let executable = build(dir.path(), tool, flags, library, program);
+        let mut command = match before {
+            [] => Command::new(&executable),
+            [first, rest @ ..] => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(&executable);
+                command
+            }
+        };
+        assert_eq!(succeed(&mut command), program.output, "{} by {compiler}", program.source);
+    }
+}
+
+#[test]
+fn programs_run_with_the_static_library() {
+    all("gcc", &["-std=c99"], &STATIC, &C, &[]);
+}
+
+#[test]
+fn programs_run_with_the_shared_library() {
+    all("gcc", &["-std=c11"], &SHARED, &C, &[]);
+}
+
+#[test]
+fn programs_run_when_clang_makes_them() {
+    all("clang", &["-std=c11"], &SHARED, &C, &[]);
+}
+
+#[test]
+fn programs_in_cpp_run() {
+    all("g++", &["-std=c++11"], &STATIC, &CPP, &[]);
+    all("g++", &["-std=c++20"], &SHARED, &CPP, &[]);
+    all("clang++", &["-std=c++17"], &SHARED, &CPP, &[]);
+}
+
+#[test]
+fn the_sanitizers_find_nothing() {
+    let sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    let Some(gcc) = Tool::find("gcc") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().join("empty.c");
+    std::fs::write(&empty, "int main(void) { return 0; }\n").unwrap();
+    let executable = dir.path().join("empty");
+    let arguments = [empty.as_os_str(), "-o".as_ref(), executable.as_os_str()];
+    if !gcc.works(sanitize.map(AsRef::as_ref).into_iter().chain(arguments)) {
+        println!("skipped: gcc has no sanitizers here, so C programs were not run with them");
+        return;
+    }
+    all("gcc", &sanitize, &STATIC, &C, &[]);
+}
+
+#[test]
+fn valgrind_finds_nothing() {
+    if Tool::find("valgrind").is_some() {
+        // Rust keeps a pointer into the middle of what it knows of the main thread: possibly lost, it says.
+        let leaks = ["--leak-check=full", "--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"];
+        let valgrind =
+            [&["valgrind", "--quiet", "--error-exitcode=9", "--fair-sched=try"], &leaks[..]].concat();
+        all("gcc", &[], &SHARED, &C, &valgrind);
+    }
+}
+
+/// Rust cannot catch what C++ throws: the program ends, with words, before anything is undefined.
+#[test]
+fn an_exception_out_of_a_body_ends_the_program() {
+    let Some(tool) = Tool::find("g++") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program { source: "tests/programs/throws.cpp", output: "" };
+    let executable = build(dir.path(), tool, &["-std=c++11"], &SHARED, &program);
+    let ended = Command::new(executable).output().unwrap();
+    assert!(!ended.status.success() && ended.status.code().is_none(), "{ended:?}");
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "");
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("foreign exception"), "{ended:?}");
+}

@@ -1,0 +1,257 @@
+/* What goes wrong is an error that names it, and changes nothing. Run by tests/programs.rs. */
+#define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "syncline.h"
+
+static void fail(int line, const char *what) {
+    const syncline_failure *last = syncline_last_failure();
+    fprintf(stderr, "line %d: %s (last failure: %s)\n", line, what, last ? last->message : "none");
+    exit(1);
+}
+
+#define EXPECT(condition) ((condition) ? (void)0 : fail(__LINE__, #condition))
+#define OK(call) EXPECT((call) == SYNCLINE_STATUS_OK)
+#define FAILS(call, what, words)                                                                                \
+    do {                                                                                                        \
+        EXPECT((call) == SYNCLINE_STATUS_##what);                                                               \
+        EXPECT(syncline_last_failure()->status == SYNCLINE_STATUS_##what);                                      \
+        EXPECT(strcmp(syncline_last_failure()->message, words) == 0);                                           \
+    } while (0)
+
+static syncline_location *location(const char *name) {
+    syncline_location *made;
+    OK(syncline_location_new(name, &made));
+    return made;
+}
+
+static syncline_overlay *overlay(void) {
+    syncline_overlay *made;
+    OK(syncline_overlay_new(&made));
+    return made;
+}
+
+static void null_is_an_error(void) {
+    syncline_location *x = location("x");
+    syncline_overlay *o = overlay();
+    syncline_handle *none = NULL;
+    syncline_location *no_location = NULL;
+    size_t count;
+    const char *name;
+    FAILS(syncline_location_new(NULL, &x), INVALID_ARGUMENT, "the name of the location is NULL");
+    FAILS(syncline_location_new("x", NULL), INVALID_ARGUMENT, "location is NULL");
+    FAILS(syncline_location_new("\xff", &x), INVALID_ARGUMENT, "the name of the location is not UTF-8");
+    FAILS(syncline_reader_new(NULL, &none), INVALID_ARGUMENT, "the location is NULL");
+    FAILS(syncline_writer_new(x, NULL), INVALID_ARGUMENT, "handle is NULL");
+    FAILS(syncline_post(NULL), INVALID_ARGUMENT, "the handle is NULL");
+    FAILS(syncline_post_all(NULL, 1), INVALID_ARGUMENT, "the array of handles is NULL");
+    FAILS(syncline_post_all(&none, 1), INVALID_ARGUMENT, "the handle is NULL");
+    OK(syncline_post_all(NULL, 0));
+    FAILS(syncline_acquire(NULL), INVALID_ARGUMENT, "the handle is NULL");
+    FAILS(syncline_acquire_within(NULL, 1), INVALID_ARGUMENT, "the handle is NULL");
+    FAILS(syncline_try_acquire(NULL), INVALID_ARGUMENT, "the handle is NULL");
+    FAILS(syncline_next(NULL), INVALID_ARGUMENT, "the handle is NULL");
+    FAILS(syncline_release(NULL), INVALID_ARGUMENT, "the handle is NULL");
+    FAILS(syncline_abandon(NULL), INVALID_ARGUMENT, "the handle is NULL");
+    FAILS(syncline_overlay_new(NULL), INVALID_ARGUMENT, "overlay is NULL");
+    FAILS(syncline_overlay_task(o, "t", NULL, 0, NULL, 0, NULL, NULL, NULL), INVALID_ARGUMENT,
+          "the body of the task is NULL");
+    FAILS(syncline_overlay_task(o, "t", NULL, 1, NULL, 0, NULL, NULL, NULL), INVALID_ARGUMENT,
+          "the array of reads is NULL");
+    FAILS(syncline_overlay_task(o, "t", NULL, 0, &no_location, 1, NULL, NULL, NULL), INVALID_ARGUMENT,
+          "a location in writes is NULL");
+    FAILS(syncline_overlay_order(o, NULL, NULL, 0), INVALID_ARGUMENT, "the location is NULL");
+    FAILS(syncline_overlay_order(o, x, &(uint32_t){3}, 1), INVALID_ARGUMENT, "there is no task 3: there are 0");
+    FAILS(syncline_overlay_check(NULL, SYNCLINE_INITIAL_WAVE), INVALID_ARGUMENT, "the overlay is NULL");
+    FAILS(syncline_overlay_check(o, 77), INVALID_ARGUMENT, "there is no syncline_initial 77");
+    FAILS(syncline_overlay_task_name(o, 0, &name), INVALID_ARGUMENT, "there is no task 0: there are 0");
+    FAILS(syncline_overlay_run(o, 99, 1, 1, NULL), INVALID_ARGUMENT, "there is no syncline_runner 99");
+    FAILS(syncline_overlay_active(o, NULL, 1, &count), INVALID_ARGUMENT, "tasks is NULL");
+    FAILS(syncline_step_leave(NULL), INVALID_ARGUMENT, "the step is NULL");
+    FAILS(syncline_step_report(NULL, 1.0), INVALID_ARGUMENT, "the step is NULL");
+    syncline_location_free(NULL);
+    syncline_report_free(NULL);
+    OK(syncline_handle_free(NULL));
+    OK(syncline_overlay_free(NULL));
+    OK(syncline_overlay_free(o));
+    syncline_location_free(x);
+}
+
+static void handles_go_round_in_their_states(void) {
+    syncline_location *x = location("x");
+    syncline_handle *a, *b, *c, *all[2];
+    OK(syncline_writer_new(x, &a));
+    OK(syncline_reader_new(x, &b));
+    OK(syncline_reader_new(x, &c));
+    syncline_location_free(x); /* handles keep it */
+    FAILS(syncline_release(a), MISUSE, "the handle does not hold its location");
+    FAILS(syncline_next(a), MISUSE, "the handle does not hold its location");
+    OK(syncline_abandon(a));
+    OK(syncline_post(a));
+    OK(syncline_post(a));
+    OK(syncline_post(b));
+    FAILS(syncline_next(a), MISUSE, "the handle does not hold its location");
+    OK(syncline_try_acquire(a));
+    FAILS(syncline_acquire(a), MISUSE, "the handle holds its location already");
+    FAILS(syncline_post(a), MISUSE, "the handle holds its location already");
+    FAILS(syncline_abandon(a), MISUSE, "the handle holds its location already");
+    FAILS(syncline_try_acquire(b), NOT_GRANTED, "the location is not granted yet");
+    FAILS(syncline_acquire_within(b, 1000), NOT_GRANTED, "location 'x' was not granted before the deadline");
+
+    /* None is posted if one cannot be; or two handles at once. */
+    all[0] = c, all[1] = a;
+    FAILS(syncline_post_all(all, 2), MISUSE, "the handle holds its location already");
+    all[1] = c;
+    FAILS(syncline_post_all(all, 2), MISUSE, "another call is using the handle at this moment");
+    OK(syncline_next(a));    /* queue: b, a */
+    OK(syncline_try_acquire(b));
+    OK(syncline_try_acquire(c) == SYNCLINE_STATUS_NOT_GRANTED ? SYNCLINE_STATUS_OK : SYNCLINE_STATUS_INTERNAL);
+    OK(syncline_handle_free(a)); /* what it had posted is skipped */
+    OK(syncline_acquire(c));
+    OK(syncline_next(b));
+    OK(syncline_acquire_within(b, UINT64_MAX));
+    OK(syncline_handle_free(b)); /* and what it holds is released */
+    OK(syncline_release(c));
+    OK(syncline_handle_free(c));
+}
+
+static void *acquire(void *handle) {
+    EXPECT(syncline_last_failure() == NULL); /* each thread has its own */
+    OK(syncline_acquire(handle));
+    OK(syncline_release(handle));
+    return NULL;
+}
+
+static void one_handle_is_not_for_two_threads_at_once(void) {
+    syncline_location *x = location("x");
+    syncline_handle *holds, *waits;
+    pthread_t thread;
+    OK(syncline_writer_new(x, &holds));
+    OK(syncline_writer_new(x, &waits));
+    OK(syncline_acquire(holds));
+    EXPECT(pthread_create(&thread, NULL, acquire, waits) == 0);
+    /* Until the other thread is in its call. */
+    while (syncline_post(waits) == SYNCLINE_STATUS_OK) {
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    FAILS(syncline_handle_free(waits), MISUSE, "another call is using the handle at this moment");
+    OK(syncline_release(holds));
+    EXPECT(pthread_join(thread, NULL) == 0);
+    OK(syncline_handle_free(waits));
+    OK(syncline_handle_free(holds));
+    syncline_location_free(x);
+}
+
+/* What a body does in its iteration 3. */
+struct act {
+    syncline_overlay *own, *other;
+    int code, leave, count;
+};
+
+static int body(void *user, uint64_t iteration, syncline_step *step) {
+    struct act *act = user;
+    act->count++;
+    if (iteration != 3) {
+        return 0;
+    }
+    if (act->leave) {
+        OK(syncline_step_leave(step));
+    }
+    if (act->own) {
+        FAILS(syncline_overlay_run(act->own, SYNCLINE_RUNNER_POOL, 1, 1, NULL), MISUSE,
+              "another call is using the overlay at this moment");
+        FAILS(syncline_overlay_free(act->own), MISUSE, "another call is using the overlay at this moment");
+    }
+    if (act->other) {
+        FAILS(syncline_overlay_run(act->other, SYNCLINE_RUNNER_POOL, 1, 1, NULL), IN_USE,
+              "location 'x' is in use by another overlay that is running");
+    }
+    return act->code;
+}
+
+static void bodies_fail_by_name_and_number(void) {
+    static const uint32_t runners[] = {SYNCLINE_RUNNER_THREADS, SYNCLINE_RUNNER_POOL,
+                                       SYNCLINE_RUNNER_POOL_DEPTH_FIRST};
+    for (size_t i = 0; i < sizeof runners / sizeof *runners; i++) {
+        syncline_location *x = location("x");
+        syncline_overlay *o = overlay(), *other = overlay();
+        syncline_report *report;
+        struct act quiet = {0}, loud = {0};
+        OK(syncline_overlay_task(o, "quiet", &x, 1, NULL, 0, body, &quiet, NULL));
+        OK(syncline_overlay_task(o, "loud", NULL, 0, &x, 1, body, &loud, NULL));
+        OK(syncline_overlay_task(other, "other", &x, 1, NULL, 0, body, &quiet, NULL));
+        syncline_location_free(x); /* overlays keep it */
+        FAILS(syncline_overlay_run(o, runners[i], 2, 10, NULL), MISUSE, "the overlay was not checked");
+        OK(syncline_overlay_check(o, SYNCLINE_INITIAL_PROGRAM));
+        OK(syncline_overlay_check(other, SYNCLINE_INITIAL_MAX_PARALLEL));
+        FAILS(syncline_overlay_check(o, SYNCLINE_INITIAL_PROGRAM), MISUSE,
+              "the overlay was checked, and cannot be changed any more");
+        FAILS(syncline_overlay_task(o, "late", NULL, 0, NULL, 0, body, NULL, NULL), MISUSE,
+              "the overlay was checked, and cannot be changed any more");
+
+        loud.code = -42;
+        FAILS(syncline_overlay_run(o, runners[i], 2, 10, &report), BODY_FAILED,
+              "task 'loud' failed in iteration 3: its body returned -42");
+        const syncline_failure *last = syncline_last_failure();
+        EXPECT(last->code == -42 && last->iteration == 3 && strcmp(last->task, "loud") == 0);
+        EXPECT(report == NULL && loud.count == 4 && quiet.count <= 5);
+
+        /* It can begin again; a task may leave, and nobody waits for it. */
+        loud = (struct act){.own = o, .other = other, .leave = 1};
+        OK(syncline_overlay_run(o, runners[i], 2, 10, &report));
+        EXPECT(report->iterations == 10 && report->steps == 14 && loud.count == 4);
+        EXPECT(!report->converged && report->residual_count == 0);
+        syncline_report_free(report);
+
+        loud = (struct act){.leave = 1};
+        FAILS(syncline_overlay_run_until(o, runners[i], 2, -1.0, 10, NULL), MISUSE,
+              "task 'loud' failed in iteration 3: a task of a run with a convergence test may not leave it");
+        OK(syncline_overlay_free(o));
+        OK(syncline_overlay_free(other));
+    }
+}
+
+static void what_cannot_run_is_refused(void) {
+    syncline_location *l[2] = {location("x"), location("y")};
+    syncline_overlay *o = overlay();
+    struct act act = {0};
+    uint32_t tasks[2];
+    size_t count;
+    OK(syncline_overlay_task(o, "a", l, 2, &l[1], 1, body, &act, NULL));
+    FAILS(syncline_overlay_check(o, SYNCLINE_INITIAL_WAVE), BAD_OVERLAY, "task 'a' asks for location 'y' twice");
+    OK(syncline_overlay_free(o));
+
+    o = overlay();
+    OK(syncline_overlay_task(o, "a", NULL, 0, &l[0], 1, body, &act, &tasks[0]));
+    OK(syncline_overlay_task(o, "b", NULL, 0, &l[1], 1, body, &act, &tasks[1]));
+    FAILS(syncline_overlay_check_priorities(o, &(int64_t){1}, 1), BAD_OVERLAY,
+          "1 priorities were given for 2 tasks");
+    FAILS(syncline_overlay_active(o, tasks, 2, &count), MISUSE, "the overlay was not checked");
+    OK(syncline_overlay_check_priorities(o, (int64_t[]){7, -7}, 2));
+    OK(syncline_overlay_active(o, NULL, 0, &count));
+    EXPECT(count == 2);
+    memset(tasks, -1, sizeof tasks);
+    OK(syncline_overlay_active(o, tasks, 2, &count));
+    EXPECT(tasks[0] == 0 && tasks[1] == 1 && count == 2);
+    FAILS(syncline_overlay_run_until(o, SYNCLINE_RUNNER_POOL, 2, 0.0, 10, NULL), BAD_OVERLAY,
+          "a convergence test needs tasks that depend on each other; 'a' and 'b' never do");
+    EXPECT(act.count == 0);
+    OK(syncline_overlay_free(o));
+    syncline_location_free(l[0]);
+    syncline_location_free(l[1]);
+}
+
+int main(void) {
+    EXPECT(syncline_last_failure() == NULL);
+    null_is_an_error();
+    handles_go_round_in_their_states();
+    one_handle_is_not_for_two_threads_at_once();
+    bodies_fail_by_name_and_number();
+    what_cannot_run_is_refused();
+    puts("all faults were told");
+    return 0;
+}

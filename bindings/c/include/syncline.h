@@ -461,7 +461,7 @@ syncline_status syncline_overlay_check_priorities(syncline_overlay *overlay,
  * # Safety
  * `overlay` was not freed. `capacity` numbers can be written to `tasks`, and one to `count`.
  */
-syncline_status syncline_overlay_active(syncline_overlay *overlay,
+syncline_status syncline_overlay_active(const syncline_overlay *overlay,
                                         uint32_t *tasks,
                                         size_t capacity,
                                         size_t *count);

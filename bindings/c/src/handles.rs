@@ -201,9 +201,15 @@ pub unsafe extern "C" fn syncline_post_all(handles: *const *mut Handle, count: u
     call(|| {
         // SAFETY: as the caller vouches.
         let handles = unsafe { array(handles, count, "the array of handles") }?;
-        // SAFETY: as the caller vouches.
-        let claimed = handles.iter().map(|&handle| unsafe { the_handle(handle) });
-        let mut claimed: Vec<_> = claimed.collect::<Result<_, _>>()?;
+        let claim = |(i, &handle)| {
+            let twice = |error| match handles[..i].contains(&handle) {
+                true => Error::invalid("a handle stands twice in the array of handles"),
+                false => error,
+            };
+            // SAFETY: as the caller vouches.
+            unsafe { the_handle(handle) }.map_err(twice)
+        };
+        let mut claimed: Vec<_> = handles.iter().enumerate().map(claim).collect::<Result<_, _>>()?;
         claimed.iter().try_for_each(|handle| handle.free())?;
         post_all(&mut claimed.iter_mut().map(|handle| handle.as_post()).collect::<Vec<_>>());
         Ok(())

@@ -330,7 +330,7 @@ pub unsafe extern "C" fn syncline_overlay_check_priorities(
 /// `overlay` was not freed. `capacity` numbers can be written to `tasks`, and one to `count`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_overlay_active(
-    overlay: *mut Overlay,
+    overlay: *const Overlay,
     tasks: *mut u32,
     capacity: usize,
     count: *mut usize,

@@ -477,10 +477,27 @@ syncline_status syncline_overlay_task_name(const syncline_overlay *overlay,
                                            const char **name);
 
 /**
+ * Reports the size of the task's update, for `syncline_overlay_run_until`.
+ *
+ * # Safety
+ * `step` is what the body of a task was given, and the body has not returned. No other thread uses it.
+ */
+syncline_status syncline_step_report(syncline_step *step,
+                                     double norm);
+
+/**
+ * Makes this the last iteration of the task: nobody waits for it from now on.
+ *
+ * # Safety
+ * `step` is what the body of a task was given, and the body has not returned. No other thread uses it.
+ */
+syncline_status syncline_step_leave(syncline_step *step);
+
+/**
  * Runs the tasks of a checked overlay, so many iterations each, and returns when all have stopped.
  *
- * `runner` is one of `syncline_runner`; `workers` is how many a pool has (0 counts as 1). The calling thread is
- * one of them. `*report` gets what was done, and `NULL` after an error; `report` may be `NULL`. An overlay
+ * `runner` is one of `syncline_runner`; `workers` is how many a pool has, the calling thread among them (0
+ * counts as 1). `*report` gets what was done, and `NULL` after an error; `report` may be `NULL`. An overlay
  * can be run again.
  *
  * # Safety
@@ -516,23 +533,6 @@ syncline_status syncline_overlay_run_until(syncline_overlay *overlay,
  * `report` comes from a run, and is not used from now on.
  */
 void syncline_report_free(syncline_report *report);
-
-/**
- * Reports the size of the task's update, for `syncline_overlay_run_until`.
- *
- * # Safety
- * `step` is what the body of a task was given, and the body has not returned. No other thread uses it.
- */
-syncline_status syncline_step_report(syncline_step *step,
-                                     double norm);
-
-/**
- * Makes this the last iteration of the task: nobody waits for it from now on.
- *
- * # Safety
- * `step` is what the body of a task was given, and the body has not returned. No other thread uses it.
- */
-syncline_status syncline_step_leave(syncline_step *step);
 
 #ifdef __cplusplus
 }  // extern "C"

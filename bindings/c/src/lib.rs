@@ -7,7 +7,7 @@
 //!
 //! * [`locations`]: names with a queue.
 //! * [`handles`]: ordered locks used by hand.
-//! * [`overlay`]: tasks, their check, and their run.
+//! * [`overlay`]: tasks, and their check. [`run`]: their run.
 //! * [`error`]: a status from every function, and the last failure of a thread in words.
 //!
 //! # What holds for all functions
@@ -22,6 +22,7 @@ pub mod error;
 pub mod handles;
 pub mod locations;
 pub mod overlay;
+pub mod run;
 
 /// The version of the header: what it was made from. It may be older or newer than the library.
 pub const SYNCLINE_VERSION_MAJOR: u32 = 0;

@@ -1,4 +1,4 @@
-//! Overlays: tasks with what they read and write, their check, and their run.
+//! Overlays: tasks with what they read and write, and their check. They run in `run`.
 //!
 //! # Contract
 //! In Rust only a checked overlay has `run`; here one object has both stages, and a call of the other stage
@@ -6,13 +6,9 @@
 //! check be made again.
 
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::ptr;
 use std::sync::{Mutex, MutexGuard};
 
-use syncline_overlay::{
-    Checked, Initial as First, Overlay as Tasks, Read, ReadyOrder, Report as Done, Runner as Who, Stop, Task,
-    Write,
-};
+use syncline_overlay::{Checked, Initial as First, Overlay as Tasks, Read, Task, Write};
 
 use crate::error::{Error, Returned, Status, array, borrow, c_string, call, claim, name, out, unused};
 use crate::locations::Location;
@@ -22,7 +18,7 @@ use crate::locations::Location;
 pub struct Overlay(Mutex<Inside>);
 
 #[derive(Debug)]
-struct Inside {
+pub(crate) struct Inside {
     stage: Stage,
     /// By number.
     tasks: Vec<Task>,
@@ -62,43 +58,6 @@ pub enum Initial {
     MaxParallel = 2,
 }
 
-/// Who runs the tasks. Later versions may know more.
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Runner {
-    /// A thread for each task.
-    Threads = 0,
-    /// So many workers, that take the longest-ready task first.
-    Pool = 1,
-    /// So many workers, that take the task first that became ready last.
-    PoolDepthFirst = 2,
-}
-
-/// What a run did. Later versions may have more fields, at the end.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Report {
-    /// The most iterations that any task did; all did as many unless some left.
-    pub iterations: u64,
-    /// Iterations of all tasks together.
-    pub steps: u64,
-    /// Whether the convergence test was met.
-    pub converged: bool,
-    /// The first iteration, from 0, whose residual was small enough, if one was.
-    pub converged_at: u64,
-    /// With a convergence test: the residual of each iteration.
-    pub residuals: *const f64,
-    /// How many residuals there are.
-    pub residual_count: usize,
-}
-
-/// A report with its array. The report comes first, so that a pointer to it is a pointer to both.
-#[repr(C)]
-struct Kept {
-    report: Report,
-    residuals: Vec<f64>,
-}
-
 /// A C function with its pointer.
 struct Callback {
     body: unsafe extern "C-unwind" fn(*mut c_void, u64, *mut Step) -> c_int,
@@ -130,7 +89,7 @@ impl Inside {
         }
     }
 
-    fn checked(&mut self) -> Result<&mut Checked<'static>, Error> {
+    pub(crate) fn checked(&mut self) -> Result<&mut Checked<'static>, Error> {
         match &mut self.stage {
             Stage::Checked(checked) => Ok(checked),
             Stage::Declared(_) => Err(Error::misuse("the overlay was not checked")),
@@ -158,7 +117,7 @@ impl Inside {
 ///
 /// # Safety
 /// The overlay is `NULL`, or one that lives for `'a`.
-unsafe fn the_overlay<'a>(overlay: *const Overlay) -> Result<MutexGuard<'a, Inside>, Error> {
+pub(crate) unsafe fn the_overlay<'a>(overlay: *const Overlay) -> Result<MutexGuard<'a, Inside>, Error> {
     // SAFETY: as the caller vouches.
     claim(unsafe { &borrow(overlay, "the overlay")?.0 }, "the overlay")
 }
@@ -372,102 +331,6 @@ pub unsafe extern "C" fn syncline_overlay_task_name(
         unsafe { name.write(overlay.names[task as usize].as_ptr()) };
         Ok(())
     })
-}
-
-/// Runs the tasks of a checked overlay, so many iterations each, and returns when all have stopped.
-///
-/// `runner` is one of `syncline_runner`; `workers` is how many a pool has (0 counts as 1). The calling thread is
-/// one of them. `*report` gets what was done, and `NULL` after an error; `report` may be `NULL`. An overlay
-/// can be run again.
-///
-/// # Safety
-/// `overlay` was not freed. `report` is `NULL`, or `*report` can be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_overlay_run(
-    overlay: *mut Overlay,
-    runner: u32,
-    workers: usize,
-    iterations: u64,
-    report: *mut *mut Report,
-) -> Status {
-    // SAFETY: as the caller vouches.
-    unsafe { run(overlay, runner, workers, Stop::after(iterations), report) }
-}
-
-/// Like `syncline_overlay_run`, until the greatest `syncline_step_report` of an iteration, in absolute
-/// value, is at most `tolerance`, or for `at_most` iterations.
-///
-/// All tasks stop at one common iteration, some behind that one: while the last tasks finish an iteration, others
-/// are ahead. The tasks must depend on each other, if only by way of others; none may leave.
-///
-/// # Safety
-/// `overlay` was not freed. `report` is `NULL`, or `*report` can be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_overlay_run_until(
-    overlay: *mut Overlay,
-    runner: u32,
-    workers: usize,
-    tolerance: f64,
-    at_most: u64,
-    report: *mut *mut Report,
-) -> Status {
-    // SAFETY: as the caller vouches.
-    unsafe { run(overlay, runner, workers, Stop::converged(tolerance, at_most), report) }
-}
-
-/// # Safety
-/// As `syncline_overlay_run`.
-unsafe fn run(
-    overlay: *mut Overlay,
-    runner: u32,
-    workers: usize,
-    stop: Stop,
-    report: *mut *mut Report,
-) -> Status {
-    call(|| {
-        if !report.is_null() {
-            // SAFETY: as the caller vouches.
-            unsafe { report.write(ptr::null_mut()) };
-        }
-        let who = match runner {
-            n if n == Runner::Threads as u32 => Who::Threads,
-            n if n == Runner::Pool as u32 => Who::Pool { workers, order: ReadyOrder::Fifo },
-            n if n == Runner::PoolDepthFirst as u32 => Who::Pool { workers, order: ReadyOrder::DepthFirst },
-            n => return Err(Error::invalid(format!("there is no syncline_runner {n}"))),
-        };
-        // SAFETY: as the caller vouches.
-        let done = unsafe { the_overlay(overlay) }?.checked()?.run(who, stop)?;
-        if !report.is_null() {
-            // SAFETY: as the caller vouches.
-            unsafe { report.write(keep(done)) };
-        }
-        Ok(())
-    })
-}
-
-fn keep(done: Done) -> *mut Report {
-    let report = Report {
-        iterations: done.iterations,
-        steps: done.steps,
-        converged: done.converged.is_some(),
-        converged_at: done.converged.unwrap_or(0),
-        residuals: done.residuals.as_ptr(),
-        residual_count: done.residuals.len(),
-    };
-    Box::into_raw(Box::new(Kept { report, residuals: done.residuals })).cast()
-}
-
-/// Gives a report back; `NULL` is nothing.
-///
-/// # Safety
-/// `report` comes from a run, and is not used from now on.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_report_free(report: *mut Report) {
-    if !report.is_null() {
-        // SAFETY: as the caller vouches; `keep` made it as part of this.
-        let kept = unsafe { Box::from_raw(report.cast::<Kept>()) };
-        drop(kept.residuals);
-    }
 }
 
 /// Reports the size of the task's update, for `syncline_overlay_run_until`.

@@ -1,28 +1,32 @@
-//! One iteration over one block: the block as a small matrix of its own, in strips.
+//! One iteration over one block: the block as a small matrix of its own.
 //!
 //! # Contract
-//! [`update`] updates the points of a block that are interior to the matrix, in the order of the double loop.
+//! [`Blockwise::update`] updates the points of a block that are interior to the matrix.
 //!
 //! ```text
 //!  corner  north line   corner       The points to update, and one line around them, are a small matrix.
 //!        ┌────────────┐              Its lines come from the block itself where that lies at the edge of
 //!  west  │ the block, │ east         the matrix, and elsewhere from copies of the neighbours' frontiers.
-//!  line  │ in place   │ line         A [`Chain`] of one iteration runs over it: rows are packed into the
-//!        └────────────┘              strips of a ring that fits the cache, updated, and unpacked in place.
+//!  line  │ in place   │ line         Corners that the kernel does not use are not a number (NaN).
+//!        └────────────┘
 //!  corner  south line   corner
 //! ```
+//!
+//! [`Points`] updates it by points, in the order of the double loop: a [`Chain`] of one iteration runs over it, rows
+//! are packed into the strips of a ring that fits the cache, updated, and unpacked in place. The other way is to hand
+//! it to a routine as a whole: see [`block_kernel`](crate::block_kernel).
 //!
 //! # Costs
 //! Per value of each array one read; of the field one write; a transposition each, in the cache.
 
 use syncline_store::{Rect, Shape, Side};
 
-use crate::Result;
 use crate::kernel::Update;
 use crate::lanes::{Lanes, Real};
 use crate::strip::pack::Rows;
 use crate::strip::tile::{self, Chain, Job, Scratch};
 use crate::strip::{Geometry, Ring, TOGETHER};
+use crate::{Error, Result};
 
 /// Columns of a tile: long runs of a row, which the processor itself fetches ahead.
 const TILE: usize = 512;
@@ -58,16 +62,63 @@ pub(crate) struct Block<'a, E> {
     pub(crate) frontiers: &'a Frontiers<E>,
 }
 
-/// Bytes of a workspace for blocks of this many rows and columns.
-pub(crate) fn workspace_bytes(
-    rows: usize,
-    cols: usize,
-    arrays: usize,
-    width: usize,
-    corners: bool,
-    value: usize,
-) -> u64 {
-    geometry(Shape::new(rows + 2, cols + 2), arrays, width, corners).bytes(value)
+impl<E> Block<'_, E> {
+    /// The small matrix of a block of a matrix of `shape`, and the first row and column to update, counted in the
+    /// block. Nothing if there is no point to update.
+    pub(crate) fn small(&self, shape: Shape) -> Option<(Shape, (usize, usize))> {
+        let rect = self.rect;
+        let (top, left) = (usize::from(rect.row == 0), usize::from(rect.col == 0));
+        let bottom = rect.rows.min((shape.rows - 1).saturating_sub(rect.row));
+        let right = rect.cols.min((shape.cols - 1).saturating_sub(rect.col));
+        let small = || Shape::new(bottom - top + 2, right - left + 2);
+        (top < bottom && left < right).then(|| (small(), (top, left)))
+    }
+}
+
+/// What the blocked executor asks of a kernel: one iteration over one block.
+pub(crate) trait Blockwise<E: Real>: Sync {
+    /// What one who updates blocks keeps from one to the next.
+    type Workspace: Default + Send;
+
+    /// How many coefficients there are.
+    fn coefficients(&self) -> usize;
+
+    /// Whether it uses the neighbours to the north-west and south-east.
+    fn diagonal(&self) -> bool;
+
+    /// Whether it uses the neighbours to the north-east and south-west.
+    fn corners(&self) -> bool;
+
+    /// The most bytes of a workspace for blocks of this many rows and columns.
+    fn workspace_bytes(&self, rows: usize, cols: usize) -> u64;
+
+    /// Updates a block of a matrix of `shape`. Returns the greatest change of a point if `norm`, or else 0; what is
+    /// not a number counts as greater than all.
+    ///
+    /// # Safety
+    /// The block's values may be read and written, those of the coefficients read, by nobody else meanwhile; there
+    /// are as many as the kernel says.
+    unsafe fn update(
+        &self,
+        block: &Block<'_, E>,
+        shape: Shape,
+        workspace: &mut Self::Workspace,
+        norm: bool,
+    ) -> Result<f64>;
+}
+
+/// A kernel of points, in vectors.
+#[derive(Debug)]
+pub(crate) struct Points<'k, U> {
+    kernel: &'k U,
+    lanes: Lanes,
+}
+
+impl<'k, U: Update> Points<'k, U> {
+    /// With these vectors, if the machine has them.
+    pub(crate) fn new(kernel: &'k U, lanes: Lanes) -> Result<Self> {
+        if lanes.is_available() { Ok(Points { kernel, lanes }) } else { Err(Error::Lanes { lanes }) }
+    }
 }
 
 fn geometry(shape: Shape, arrays: usize, width: usize, corners: bool) -> Geometry {
@@ -75,57 +126,78 @@ fn geometry(shape: Shape, arrays: usize, width: usize, corners: bool) -> Geometr
     Geometry { shape, width, skew, arrays, slots: Chain::slots(width, 1, TOGETHER, 1) }
 }
 
-/// Updates a block of a matrix of `shape`. Returns the greatest change of a point if `norm`, or else 0; what is
-/// not a number counts as greater than all.
-///
-/// # Safety
-/// The block's values may be read and written, those of the coefficients read, by nobody else meanwhile. The
-/// machine has the lanes.
-pub(crate) unsafe fn update<E: Real, U: Update>(
-    kernel: &U,
-    lanes: Lanes,
-    block: &Block<'_, E>,
-    shape: Shape,
-    workspace: &mut Workspace<E>,
-    norm: bool,
-) -> Result<f64> {
-    let rect = block.rect;
-    // The points to update, counted in the block.
-    let (top, left) = (usize::from(rect.row == 0), usize::from(rect.col == 0));
-    let bottom = rect.rows.min((shape.rows - 1).saturating_sub(rect.row));
-    let right = rect.cols.min((shape.cols - 1).saturating_sub(rect.col));
-    if top >= bottom || left >= right {
-        return Ok(0.0);
+impl<E: Real, U: Update> Blockwise<E> for Points<'_, U> {
+    type Workspace = Workspace<E>;
+
+    fn coefficients(&self) -> usize {
+        self.kernel.coefficients()
     }
-    let small = Shape::new(bottom - top + 2, right - left + 2);
-    let width = lanes.width(E::BYTES);
-    let geometry = geometry(small, 1 + block.coefficients.len(), width, U::CORNERS);
-    let (ring, scratch) = match &mut workspace.0 {
-        Some(used) => {
-            used.0.fit(geometry)?;
-            used
+
+    fn diagonal(&self) -> bool {
+        U::DIAGONAL
+    }
+
+    fn corners(&self) -> bool {
+        U::CORNERS
+    }
+
+    fn workspace_bytes(&self, rows: usize, cols: usize) -> u64 {
+        let arrays = 1 + self.kernel.coefficients();
+        let small = Shape::new(rows + 2, cols + 2);
+        geometry(small, arrays, self.lanes.width(E::BYTES), U::CORNERS).bytes(E::BYTES)
+    }
+
+    unsafe fn update(
+        &self,
+        block: &Block<'_, E>,
+        shape: Shape,
+        workspace: &mut Workspace<E>,
+        norm: bool,
+    ) -> Result<f64> {
+        let Some((small, origin)) = block.small(shape) else {
+            return Ok(0.0);
+        };
+        let width = self.lanes.width(E::BYTES);
+        let geometry = geometry(small, 1 + block.coefficients.len(), width, U::CORNERS);
+        let (ring, scratch) = match &mut workspace.0 {
+            Some(used) => {
+                used.0.fit(geometry)?;
+                used
+            }
+            none => none.insert((Ring::new(geometry)?, Scratch::new(&geometry, TILE))),
+        };
+        let chain = Chain { geometry, levels: 1, band: TOGETHER };
+        let parts = parts(block, small, origin);
+        let mut norms = [0.0];
+        for band in 0..chain.bands() {
+            let rows_out = parts[0].1;
+            let job = Job {
+                chain: &chain,
+                ring,
+                band,
+                columns: chain.walk(),
+                rows_in: &parts,
+                rows_out,
+                tile: TILE,
+            };
+            // SAFETY: the ring is of the chain's geometry, of the width of these lanes, which the machine has
+            // (`Points::new`), with the kernel's corners and arrays; so was the scratch made, a workspace being of
+            // one kernel. All parts together are the small matrix; the block's own values, where the results go, are
+            // the caller's, and so are the coefficients. The bands run one after the other, each from left to right;
+            // the ring has the slots for one band at a time.
+            unsafe { tile::run(self.lanes, self.kernel, &job, scratch, norm.then_some(&mut norms)) };
         }
-        none => none.insert((Ring::new(geometry)?, Scratch::new(&geometry, TILE))),
-    };
-    let chain = Chain { geometry, levels: 1, band: TOGETHER };
-    let parts = parts(block, small, (top, left));
-    let mut norms = [0.0];
-    for band in 0..chain.bands() {
-        let rows_out = parts[0].1;
-        let job =
-            Job { chain: &chain, ring, band, columns: chain.walk(), rows_in: &parts, rows_out, tile: TILE };
-        // SAFETY: the ring is of the chain's geometry, of the width of these lanes, which the machine has, with the
-        // kernel's corners and arrays; so was the scratch made, a workspace being of one kernel. All parts together
-        // are the small matrix; the block's own values, where the results go, are the caller's, and so are the
-        // coefficients. The bands run one after the other, each from left to right; the ring has the slots for one
-        // band at a time.
-        unsafe { tile::run(lanes, kernel, &job, scratch, norm.then_some(&mut norms)) };
+        Ok(norms[0])
     }
-    Ok(norms[0])
 }
 
-/// The parts of the small matrix, which has its first point to update at row and column 1; the block first.
-fn parts<E: Real>(block: &Block<'_, E>, small: Shape, (top, left): (usize, usize)) -> Vec<(usize, Rows<E>)> {
+/// The parts of the small matrix, which has its first point to update at row and column 1; the block first, then the
+/// coefficients.
+pub(crate) fn parts<E: Real>(
+    block: &Block<'_, E>,
+    small: Shape,
+    (top, left): (usize, usize),
+) -> Vec<(usize, Rows<E>)> {
     let Rect { rows, cols, .. } = block.rect;
     // The block begins at this row and column of the small matrix.
     let (first, begin) = (1 - top, 1 - left);

@@ -31,9 +31,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use syncline_overlay::{Checked, Initial, Location, Overlay, Runner, Step, Stop};
 use syncline_store::{Contents, Grid, Matrix, Region, Shape, Side, Tile, Touch, View};
 
-use crate::block::{self, Frontiers, Workspace};
-use crate::kernel::Update;
-use crate::lanes::{Lanes, Real};
+use crate::block::{self, Blockwise, Frontiers};
+use crate::lanes::Real;
 use crate::plan::BlockPlan;
 use crate::streamed::Arrays;
 use crate::sweep::{Order, Plan, Report, Settings};
@@ -48,9 +47,8 @@ struct Block<E: Real> {
 }
 
 /// What all tasks share.
-struct Shared<'a, E: Real, U> {
-    kernel: &'a U,
-    lanes: Lanes,
+struct Shared<'a, E: Real, K: Blockwise<E>> {
+    kernel: &'a K,
     field: &'a Arc<Matrix<E>>,
     coefficients: &'a [Arc<Matrix<E>>],
     grid: Grid,
@@ -60,29 +58,29 @@ struct Shared<'a, E: Real, U> {
     /// The right to compute: out of core there are more blocks under way than processors.
     processors: Windows,
     /// Buffers not in use; never more than blocks under way.
-    buffers: Mutex<Vec<Buffers<E>>>,
+    buffers: Mutex<Vec<Buffers<E, K::Workspace>>>,
     monitor: &'a Monitor,
     norm: bool,
 }
 
 #[derive(Default)]
-struct Buffers<E> {
+struct Buffers<E, W> {
     frontiers: Frontiers<E>,
     block: Vec<E>,
     /// A line of a neighbour of which only the corner is wanted.
     line: Vec<E>,
-    workspace: Workspace<E>,
+    workspace: W,
 }
 
 /// See [`Sweep::run`](crate::Sweep::run).
-pub(crate) fn run<E: Real, U: Update>(
+pub(crate) fn run<E: Real, K: Blockwise<E>>(
     settings: &Settings,
-    kernel: &U,
+    kernel: &K,
     plan: BlockPlan,
     arrays: &Arrays<'_, E>,
     result: Matrix<E>,
 ) -> Result<(Matrix<E>, Report)> {
-    if (U::CORNERS || U::DIAGONAL) && settings.order == Order::MaxParallel {
+    if (kernel.corners() || kernel.diagonal()) && settings.order == Order::MaxParallel {
         return Err(Error::Corners);
     }
     let Arrays { field, coefficients } = *arrays;
@@ -109,7 +107,6 @@ pub(crate) fn run<E: Real, U: Update>(
     };
     let shared = Shared {
         kernel,
-        lanes: settings.lanes,
         field,
         coefficients,
         grid: plan.grid,
@@ -188,7 +185,7 @@ fn name(grid: &Grid, block: usize) -> String {
     format!("block ({i}, {j})")
 }
 
-impl<E: Real, U: Update> Shared<'_, E, U> {
+impl<E: Real, K: Blockwise<E>> Shared<'_, E, K> {
     fn overlay<'s>(&'s self, blocks: &[Location<Block<E>>]) -> Overlay<'s> {
         let mut overlay = Overlay::new();
         for (b, block) in blocks.iter().enumerate() {
@@ -213,7 +210,7 @@ impl<E: Real, U: Update> Shared<'_, E, U> {
         let side = |b: usize, side: Side| self.grid.neighbour(b, side);
         let across = |vertical, horizontal| {
             let falling = (vertical == Side::North) == (horizontal == Side::West);
-            let used = if falling { U::DIAGONAL } else { U::CORNERS };
+            let used = if falling { self.kernel.diagonal() } else { self.kernel.corners() };
             side(block, vertical).and_then(|b| side(b, horizontal)).filter(|_| used)
         };
         let [a, b, c, d] = Side::ALL.map(|s| side(block, s));
@@ -232,14 +229,14 @@ const CORNERS: [(Side, Side); 4] = [
 ];
 
 /// The task of one block.
-struct Task<'s, E: Real, U> {
+struct Task<'s, E: Real, K: Blockwise<E>> {
     input: Tile<E>,
     neighbours: [Option<Tile<E>>; 8],
     coefficients: Vec<Tile<E>>,
-    shared: &'s Shared<'s, E, U>,
+    shared: &'s Shared<'s, E, K>,
 }
 
-impl<E: Real, U: Update> Task<'_, E, U> {
+impl<E: Real, K: Blockwise<E>> Task<'_, E, K> {
     fn step(&self, own: &mut Block<E>, around: [Option<&Block<E>>; 8], step: &mut Step) -> Result<()> {
         if self.shared.monitor.is_cancelled() {
             return Err(Error::Cancelled { iteration: own.rounds });
@@ -257,7 +254,11 @@ impl<E: Real, U: Update> Task<'_, E, U> {
         Ok(())
     }
 
-    fn read_frontiers(&self, around: [Option<&Block<E>>; 8], buffers: &mut Buffers<E>) -> Result<()> {
+    fn read_frontiers(
+        &self,
+        around: [Option<&Block<E>>; 8],
+        buffers: &mut Buffers<E, K::Workspace>,
+    ) -> Result<()> {
         let read = |n: usize, side: Side, line: &mut [E]| match (around[n], &self.neighbours[n]) {
             (Some(block), Some(input)) if block.rounds == 0 => Ok(input.frontier(side, line)?),
             (Some(block), _) => Ok(block.region.frontier(side, line)?),
@@ -269,6 +270,7 @@ impl<E: Real, U: Update> Task<'_, E, U> {
         }
         for (c, (vertical, horizontal)) in CORNERS.into_iter().enumerate() {
             let Some(across) = &self.neighbours[4 + c] else {
+                buffers.frontiers.corners[c] = E::splat(f64::NAN);
                 continue;
             };
             // The line of that block which faces this one's row of blocks; its near end is the corner.
@@ -280,7 +282,7 @@ impl<E: Real, U: Update> Task<'_, E, U> {
         Ok(())
     }
 
-    fn update(&self, own: &mut Block<E>, buffers: &mut Buffers<E>) -> Result<f64> {
+    fn update(&self, own: &mut Block<E>, buffers: &mut Buffers<E, K::Workspace>) -> Result<f64> {
         let first = own.rounds == 0;
         if own.region.in_place() {
             let mut view = own.region.view_mut(if first { Contents::Discard } else { Contents::Keep })?;
@@ -323,16 +325,16 @@ impl<E: Real, U: Update> Task<'_, E, U> {
         &self,
         values: (*mut E, usize),
         frontiers: &Frontiers<E>,
-        workspace: &mut Workspace<E>,
+        workspace: &mut K::Workspace,
     ) -> Result<f64> {
         let views: Vec<View<'_, E>> =
             self.coefficients.iter().map(|c| c.view()).collect::<syncline_store::Result<_>>()?;
         let coefficients: Vec<_> = views.iter().map(|view| (view.as_ptr(), view.pitch())).collect();
-        let Shared { kernel, shape, norm, lanes, .. } = *self.shared;
+        let Shared { kernel, shape, norm, .. } = *self.shared;
         let _processor = self.shared.processors.take();
         let block = block::Block { rect: self.input.rect(), values, coefficients: &coefficients, frontiers };
         // SAFETY: the values are those of a view or a buffer that the caller holds alone, the coefficients those
-        // of the views, and the machine was found to have the lanes.
-        unsafe { block::update(kernel, lanes, &block, shape, workspace, norm) }
+        // of the views, as many as were found to be the kernel's.
+        unsafe { kernel.update(&block, shape, workspace, norm) }
     }
 }

@@ -16,6 +16,8 @@
 //! * [`PointKernel`]: the update of one point, over any [`Lane`]; [`Lk23`], [`Sor`], [`NinePoint`],
 //!   [`GaussSeidel`], [`Alignment`].
 //! * [`Described`]: the update as a text, for those who have no compiler. [`CKernel`]: as a C function.
+//! * [`BlockKernel`]: a routine that sweeps a whole matrix in memory, as it is, on one block after the other;
+//!   [`CBlockKernel`]: one in C or Fortran. For code that nobody wants to touch.
 //! * [`plain_sweep`]: the plain double loop, in memory. [`Reference`]: the same over matrices of any size;
 //!   [`first_difference`] compares.
 //!
@@ -40,7 +42,9 @@
 //! ```
 
 mod block;
+mod block_kernel;
 mod blocked;
+mod c_block;
 mod c_kernel;
 mod described;
 mod dynamic;
@@ -56,6 +60,8 @@ mod strip;
 mod sweep;
 mod window;
 
+pub use block_kernel::{BlockKernel, Stencil};
+pub use c_block::{CBlockFunction, CBlockKernel};
 pub use c_kernel::{CFunction, CKernel, CPoint};
 pub use described::{Described, DescribedError, TextPlace};
 pub use dynamic::Dynamic;

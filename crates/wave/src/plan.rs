@@ -7,7 +7,7 @@
 
 use syncline_store::{Block, Grid, Layout, Matrix};
 
-use crate::block::workspace_bytes;
+use crate::block::Blockwise;
 use crate::{Error, Real, Result};
 
 /// What a sweep in blocks will do with the memory that it is allowed.
@@ -28,19 +28,17 @@ pub struct BlockPlan {
 /// rate of a disk, and short enough that a few iterations find a band in the page cache one after the other.
 const LARGEST: u64 = 16 << 20;
 
-pub(crate) struct Question<'a, E: Real> {
+pub(crate) struct Question<'a, E: Real, K> {
+    pub(crate) kernel: &'a K,
     pub(crate) field: &'a Matrix<E>,
     pub(crate) coefficients: Vec<&'a Matrix<E>>,
     pub(crate) result: &'a Matrix<E>,
     pub(crate) block: Option<Block>,
     pub(crate) memory: u64,
     pub(crate) workers: u64,
-    /// Values of a vector.
-    pub(crate) width: usize,
-    pub(crate) corners: bool,
 }
 
-impl<E: Real> Question<'_, E> {
+impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
     const VALUE: u64 = E::BYTES as u64;
 
     pub(crate) fn answer(&self) -> Result<BlockPlan> {
@@ -53,7 +51,10 @@ impl<E: Real> Question<'_, E> {
             matrix.grid(grid.block_size())?;
         }
         let (files, window) = if held { (self.files(), self.buffer(&grid)) } else { (0, self.window(&grid)) };
-        if self.corners && grid.block_size().rows > 1 && grid.block_size().cols < self.field.shape().cols {
+        if self.kernel.corners()
+            && grid.block_size().rows > 1
+            && grid.block_size().cols < self.field.shape().cols
+        {
             return Err(Error::CornerBlocks { block: grid.block_size(), shape: self.field.shape() });
         }
         let windows = (self.memory - files).checked_div(window).unwrap_or(u64::MAX);
@@ -91,9 +92,8 @@ impl<E: Real> Question<'_, E> {
 
     fn buffer(&self, grid: &Grid) -> u64 {
         let rect = grid.rect(0);
-        let arrays = self.coefficients.len() + 1;
-        let strips = workspace_bytes(rect.rows, rect.cols, arrays, self.width, self.corners, E::BYTES);
-        strips + if self.needs_buffer() { rect.elements() as u64 * Self::VALUE } else { 0 }
+        let workspace = self.kernel.workspace_bytes(rect.rows, rect.cols);
+        workspace + if self.needs_buffer() { rect.elements() as u64 * Self::VALUE } else { 0 }
     }
 
     /// The most that a block under way takes: first its old values beside the new, later the
@@ -124,7 +124,7 @@ impl<E: Real> Question<'_, E> {
     fn block_in_memory(&self) -> Block {
         let shape = self.field.shape();
         let side = (shape.rows.max(shape.cols) / 8).clamp(64, 512);
-        Block::new(side, if self.corners { shape.cols } else { side })
+        Block::new(side, if self.kernel.corners() { shape.cols } else { side })
     }
 
     /// Row-major on disk: bands as wide as the matrix, each of which is one piece of the file. The wave

@@ -1,11 +1,14 @@
 //! A sweep: what to run, and how.
 
+mod blocks;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use syncline_overlay::Runner;
 use syncline_store::{Block, Matrix, convert};
 
+use crate::block::{Blockwise, Points};
 use crate::dynamic::{Dynamic, WithKernel};
 use crate::kernel::{Typed, Update};
 use crate::lanes::{Lanes, Real};
@@ -186,36 +189,39 @@ impl Settings {
         Ok(())
     }
 
-    fn block_plan<E: Real, U: Update>(
-        &self,
-        arrays: &Arrays<'_, E>,
-        result: &Matrix<E>,
-    ) -> Result<BlockPlan> {
-        Question {
-            field: arrays.field,
-            coefficients: arrays.coefficients.iter().map(|m| &**m).collect(),
-            result,
-            block: self.block,
-            memory: self.memory,
-            workers: self.processors(),
-            width: self.lanes.width(E::BYTES),
-            corners: U::CORNERS,
-        }
-        .answer()
-    }
-
     pub(crate) fn plan<E: Real, U: Update>(
         &self,
         kernel: &U,
         arrays: &Arrays<'_, E>,
         result: &Matrix<E>,
     ) -> Result<Plan> {
+        if !streamed::streamable(self, arrays, Some(result)) {
+            let points = Points::new(kernel, self.lanes)?;
+            return Ok(Plan::Blocked(self.plan_in_blocks(&points, arrays, result)?));
+        }
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
         arrays.check_shapes(Some(result))?;
-        if streamed::streamable(self, arrays, Some(result)) {
-            return Ok(Plan::Streamed(streamed::plan_into(self, kernel, arrays, result)?));
+        Ok(Plan::Streamed(streamed::plan_into(self, kernel, arrays, result)?))
+    }
+
+    fn plan_in_blocks<E: Real, K: Blockwise<E>>(
+        &self,
+        kernel: &K,
+        arrays: &Arrays<'_, E>,
+        result: &Matrix<E>,
+    ) -> Result<BlockPlan> {
+        self.check(kernel.coefficients(), arrays.coefficients.len())?;
+        arrays.check_shapes(Some(result))?;
+        Question {
+            kernel,
+            field: arrays.field,
+            coefficients: arrays.coefficients.iter().map(|m| &**m).collect(),
+            result,
+            block: self.block,
+            memory: self.memory,
+            workers: self.processors(),
         }
-        Ok(Plan::Blocked(self.block_plan::<E, U>(arrays, result)?))
+        .answer()
     }
 
     pub(crate) fn run<E: Real, U: Update>(
@@ -224,27 +230,40 @@ impl Settings {
         arrays: &Arrays<'_, E>,
         result: Matrix<E>,
     ) -> Result<(Matrix<E>, Report)> {
+        if !streamed::streamable(self, arrays, Some(&result)) {
+            return self.run_in_blocks(&Points::new(kernel, self.lanes)?, arrays, result);
+        }
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
         arrays.check_shapes(Some(&result))?;
         let versions = arrays.versions()?;
-        let done = match streamed::streamable(self, arrays, Some(&result)) {
-            true => streamed::into_matrix(self, kernel, arrays, result)?,
-            false => self.run_in_blocks(kernel, arrays, result)?,
+        let done = streamed::into_matrix(self, kernel, arrays, result)?;
+        arrays.check_versions(&versions)?;
+        Ok(done)
+    }
+
+    fn run_in_blocks<E: Real, K: Blockwise<E>>(
+        &self,
+        kernel: &K,
+        arrays: &Arrays<'_, E>,
+        result: Matrix<E>,
+    ) -> Result<(Matrix<E>, Report)> {
+        let plan = self.plan_in_blocks(kernel, arrays, &result)?;
+        let versions = arrays.versions()?;
+        let done = match self.iterations {
+            0 => self.copy(plan, arrays, result)?,
+            _ => blocked::run(self, kernel, plan, arrays, result)?,
         };
         arrays.check_versions(&versions)?;
         Ok(done)
     }
 
-    fn run_in_blocks<E: Real, U: Update>(
+    /// No iteration.
+    fn copy<E: Real>(
         &self,
-        kernel: &U,
+        plan: BlockPlan,
         arrays: &Arrays<'_, E>,
         mut result: Matrix<E>,
     ) -> Result<(Matrix<E>, Report)> {
-        let plan = self.block_plan::<E, U>(arrays, &result)?;
-        if self.iterations > 0 {
-            return blocked::run(self, kernel, plan, arrays, result);
-        }
         convert(arrays.field, &mut result, self.memory.clamp(64 << 10, 64 << 20))?;
         let report = Report {
             iterations: 0,

@@ -50,7 +50,7 @@ unsafe impl<E: Sync> Sync for Rows<E> {}
 impl<E: Element> Rows<E> {
     /// The first element of a row, which need not be there.
     #[inline(always)]
-    fn row(&self, row: isize) -> *mut E {
+    pub(crate) fn row(&self, row: isize) -> *mut E {
         self.start.wrapping_offset((row - self.first as isize) * self.pitch as isize)
     }
 

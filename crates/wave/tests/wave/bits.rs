@@ -29,7 +29,7 @@ fn around<T: Copy>(field: &[T], i: usize, cols: usize) -> Neighbours<T> {
 }
 
 /// The block red-black loop, written once more, on plain vectors.
-fn red_black<T: Real, K: PointKernel<N>, const N: usize>(
+pub(crate) fn red_black<T: Real, K: PointKernel<N>, const N: usize>(
     kernel: &K,
     data: &Data<T, N>,
     block: Block,
@@ -55,7 +55,7 @@ fn red_black<T: Real, K: PointKernel<N>, const N: usize>(
     field
 }
 
-fn runner(kind: usize) -> Runner {
+pub(crate) fn runner(kind: usize) -> Runner {
     match kind {
         0 => Runner::pool(1),
         1 => Runner::pool(2),
@@ -66,15 +66,15 @@ fn runner(kind: usize) -> Runner {
 
 /// A random run in blocks.
 #[derive(Clone, Debug)]
-struct Case {
-    shape: Shape,
+pub(crate) struct Case {
+    pub(crate) shape: Shape,
     block: Block,
-    iterations: u64,
+    pub(crate) iterations: u64,
     /// Of the field and of the result, of four.
-    layouts: (usize, usize),
-    on_file: bool,
+    pub(crate) layouts: (usize, usize),
+    pub(crate) on_file: bool,
     /// In the least window.
-    least: bool,
+    pub(crate) least: bool,
     barrier: bool,
     runner: usize,
     lanes: Lanes,
@@ -82,7 +82,7 @@ struct Case {
     seed: u64,
 }
 
-fn case(
+pub(crate) fn case(
     side: impl Strategy<Value = usize> + Clone,
     block: impl Strategy<Value = usize> + Clone,
 ) -> impl Strategy<Value = Case> {
@@ -99,6 +99,28 @@ fn case(
     })
 }
 
+impl Case {
+    /// The blocks, or if the kernel uses all corners, some that it can have.
+    pub(crate) fn block(&self, corners: bool) -> Block {
+        match self.block.rows {
+            _ if !corners => self.block,
+            even if even % 2 == 0 => Block::new(1, self.block.cols),
+            odd => Block::new(odd, self.shape.cols),
+        }
+    }
+
+    pub(crate) fn data<T: Real, const N: usize>(&self) -> Data<T, N> {
+        let data = Data::new(self.seed, self.shape);
+        if self.odd_values { data.with_odd_values(self.seed) } else { data }
+    }
+
+    pub(crate) fn sweep<K>(&self, kernel: K, block: Block) -> Sweep<K> {
+        let order = if self.barrier { Order::Barrier } else { Order::Wave };
+        let sweep = Sweep::new(kernel).iterations(self.iterations).block(block).order(order);
+        sweep.runner(runner(self.runner)).lanes(self.lanes)
+    }
+}
+
 impl Check for Case {
     type Outcome = Result<(), TestCaseError>;
 
@@ -112,26 +134,14 @@ impl Check for Case {
                 empty(),
             );
             prop_assert!(matches!(outcome, Err(Error::CornerBlocks { .. })), "{:?}", outcome);
-            match block.rows % 2 {
-                0 => block.rows = 1,
-                _ => block.cols = self.shape.cols,
-            }
+            block = self.block(true);
         }
-        let mut data = Data::<T, N>::new(self.seed, self.shape);
-        if self.odd_values {
-            data = data.with_odd_values(self.seed);
-        }
+        let data = self.data::<T, N>();
         let folder = tempfile::tempdir().unwrap();
         let folder = self.on_file.then(|| folder.path());
         let (field, coefficients) = data.matrices(folder, layouts(block)[self.layouts.0]);
         let result = blank(folder, self.shape, layouts(block)[self.layouts.1]);
-        let order = if self.barrier { Order::Barrier } else { Order::Wave };
-        let mut sweep = Sweep::new(kernel.clone())
-            .iterations(self.iterations)
-            .block(block)
-            .order(order)
-            .runner(runner(self.runner))
-            .lanes(self.lanes);
+        let mut sweep = self.sweep(kernel.clone(), block);
         if self.least {
             let memory = least_memory(&sweep, &field, &coefficients, &result);
             sweep = sweep.memory(memory);

@@ -8,3 +8,4 @@ mod kernels;
 mod model;
 mod streamed;
 mod target;
+mod whole_blocks;

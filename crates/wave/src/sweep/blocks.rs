@@ -1,0 +1,63 @@
+//! Sweeps of kernels that are given a whole block at a time.
+
+use std::sync::Arc;
+
+use syncline_store::Matrix;
+
+use super::{Executor, Report, Settings, Sweep};
+use crate::block_kernel::Whole;
+use crate::streamed::Arrays;
+use crate::{BlockKernel, BlockPlan, Error, Real, Result};
+
+impl Settings {
+    /// Whole blocks are for the blocked executor, also where the automatic choice would be another.
+    fn check_executor(&self) -> Result<()> {
+        if self.executor == Executor::Streamed {
+            let name = "a kernel of whole blocks".to_owned();
+            return Err(Error::NotStreamed { name, why: "it is given a block at a time".to_owned() });
+        }
+        Ok(())
+    }
+}
+
+/// Sweeps of kernels that are given a whole block at a time: always by [`Executor::Blocked`]. Layouts, orders,
+/// runners, the memory bound and convergence are as with any other kernel in blocks.
+impl<K> Sweep<K> {
+    /// What [`run_blocks`](Sweep::run_blocks) will do with the memory, without doing it.
+    ///
+    /// # Errors
+    /// As those of [`plan`](Sweep::plan) and [`run_blocks`](Sweep::run_blocks).
+    pub fn plan_blocks<T: Real>(
+        &self,
+        field: &Arc<Matrix<T>>,
+        coefficients: &[Arc<Matrix<T>>],
+        result: &Matrix<T>,
+    ) -> Result<BlockPlan>
+    where
+        K: BlockKernel<T>,
+    {
+        self.settings.check_executor()?;
+        self.settings.plan_in_blocks(&Whole(&self.kernel), &Arrays { field, coefficients }, result)
+    }
+
+    /// Runs the sweep from `field` into `result`, which is given back; the kernel is given one block after the
+    /// other, as plain matrices with a halo of one element: see [`BlockKernel`].
+    ///
+    /// # Errors
+    /// As those of [`run`](Sweep::run); [`Error::Coefficients`] if they are not as many as the kernel takes;
+    /// [`Error::NotStreamed`] with [`Executor::Streamed`]; [`Error::Corners`] for another stencil than
+    /// [`FivePoint`](crate::Stencil::FivePoint) in the order max-parallel; [`Error::CornerBlocks`] for
+    /// [`NinePoint`](crate::Stencil::NinePoint) with blocks of several rows that are not as wide as the matrix.
+    pub fn run_blocks<T: Real>(
+        &self,
+        field: &Arc<Matrix<T>>,
+        coefficients: &[Arc<Matrix<T>>],
+        result: Matrix<T>,
+    ) -> Result<(Matrix<T>, Report)>
+    where
+        K: BlockKernel<T>,
+    {
+        self.settings.check_executor()?;
+        self.settings.run_in_blocks(&Whole(&self.kernel), &Arrays { field, coefficients }, result)
+    }
+}

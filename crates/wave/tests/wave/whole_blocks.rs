@@ -1,0 +1,408 @@
+//! Routines that are given whole blocks: the bits are those of the plain double loop, the halo is what it would see,
+//! and old code in C runs as it is.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use libloading::Library;
+use proptest::prelude::*;
+use syncline_overlay::RunError;
+use syncline_store::{Block, Layout, Shape};
+use syncline_wave::{
+    BlockKernel, CBlockFunction, CBlockKernel, Error, Executor, Lk23, NinePoint, Order, PointKernel, Real,
+    Runner, Sor, Stencil, Sweep, plain_sweep,
+};
+
+use crate::bits::{Case, case, red_black, runner};
+use crate::common::{Data, bits, blank, layouts, same, values};
+use crate::kernels::{Check, KERNELS, with_kernel};
+
+/// The plain double loop as old code.
+#[derive(Clone, Debug)]
+struct Loops<K, const N: usize>(K);
+
+impl<T: Real, K: PointKernel<N>, const N: usize> BlockKernel<T> for Loops<K, N> {
+    fn coefficients(&self) -> usize {
+        N
+    }
+
+    fn stencil(&self) -> Stencil {
+        match (K::DIAGONAL, K::CORNERS) {
+            (false, false) => Stencil::FivePoint,
+            (true, false) => Stencil::SevenPoint,
+            (_, true) => Stencil::NinePoint,
+        }
+    }
+
+    fn sweep(&self, shape: Shape, field: &mut [T], coefficients: &[&[T]]) {
+        let coefficients = <[&[T]; N]>::try_from(coefficients).expect("other coefficients");
+        plain_sweep(&self.0, field, coefficients, shape.rows, shape.cols);
+        // The halo is ours.
+        let last = (shape.rows - 1) * shape.cols;
+        field[..shape.cols].fill(T::from_f64(-7.0));
+        field[last..].fill(T::from_f64(-7.0));
+        for row in field.chunks_exact_mut(shape.cols) {
+            row[0] = T::from_f64(-7.0);
+            row[shape.cols - 1] = T::from_f64(-7.0);
+        }
+    }
+}
+
+/// Runs the case with whole blocks.
+fn run_case<T: Real, B: BlockKernel<T> + Clone, const N: usize>(
+    case: &Case,
+    kernel: &B,
+    data: &Data<T, N>,
+    change: impl FnOnce(Sweep<B>) -> Sweep<B>,
+) -> Vec<T> {
+    let block = case.block(kernel.stencil() == Stencil::NinePoint);
+    let folder = tempfile::tempdir().unwrap();
+    let folder = case.on_file.then(|| folder.path());
+    let (field, coefficients) = data.matrices(folder, layouts(block)[case.layouts.0]);
+    let result = blank(folder, case.shape, layouts(block)[case.layouts.1]);
+    let mut sweep = change(case.sweep(kernel.clone(), block));
+    if case.least {
+        let least = match sweep.clone().memory(1).plan_blocks(&field, &coefficients, &result) {
+            Err(Error::Memory { window, .. }) => window,
+            other => panic!("{other:?}"),
+        };
+        sweep = sweep.memory(least);
+    }
+    let (result, report) = sweep.run_blocks(&field, &coefficients, result).unwrap();
+    assert_eq!(report.iterations, case.iterations);
+    assert_eq!(bits(&values(&field)), bits(&data.field));
+    values(&result)
+}
+
+/// A case with whole blocks.
+struct WholeBlocks(Case);
+
+impl Check for WholeBlocks {
+    type Outcome = Result<(), TestCaseError>;
+
+    fn run<T: Real, K: PointKernel<N> + Clone, const N: usize>(&self, kernel: K) -> Self::Outcome {
+        let data = self.0.data::<T, N>();
+        let found = run_case(&self.0, &Loops::<K, N>(kernel.clone()), &data, |sweep| sweep);
+        same(&found, &data.plain(&kernel, self.0.iterations), self.0.shape.cols)
+    }
+}
+
+/// A library of these files, compiled as old code should be for equal bits; none without a compiler.
+fn compiled(sources: &[&Path]) -> Option<Library> {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("old.so");
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let flags = ["-std=c99", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Werror", "-o"];
+    match Command::new(&compiler).args(flags).arg(&library).args(sources).output() {
+        Err(error) => {
+            println!("skipped: {compiler:?} cannot be run: {error}");
+            return None;
+        }
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+    }
+    // SAFETY: the library has no initialisers.
+    Some(unsafe { Library::new(&library) }.unwrap())
+}
+
+/// The old code of `examples/legacy`.
+fn old_lk23() -> Option<CBlockKernel<f64>> {
+    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
+    let here = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/legacy"));
+    let library = LIBRARY.get_or_init(|| compiled(&[&here.join("lk23.c"), &here.join("block.c")]));
+    // SAFETY: the function is of this type.
+    let function = *unsafe { library.as_ref()?.get::<CBlockFunction<f64>>("lk23_block") }.unwrap();
+    // SAFETY: it has no state, and keeps to its arrays, of which five are coefficients; it is never unloaded.
+    Some(unsafe { CBlockKernel::new(function, std::ptr::null_mut(), 5, Stencil::FivePoint) })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(160))]
+
+    #[test]
+    fn plain_loops_over_whole_blocks_are_the_plain_loop(
+        case in case(1..40_usize, 1..20_usize),
+        kernel in 0..KERNELS,
+        float32: bool,
+    ) {
+        with_kernel(&WholeBlocks(case), kernel, float32)?;
+    }
+
+    #[test]
+    fn old_lk23_in_c_is_the_plain_loop(case in case(1..60_usize, 1..20_usize), red_and_black: bool) {
+        if let Some(old) = old_lk23() {
+            let data = case.data::<f64, 5>();
+            let expected = match red_and_black {
+                true => red_black(&Lk23, &data, case.block(false), case.iterations),
+                false => data.plain(&Lk23, case.iterations),
+            };
+            let order = |sweep: Sweep<_>| if red_and_black { sweep.order(Order::MaxParallel) } else { sweep };
+            same(&run_case(&case, &old, &data, order), &expected, case.shape.cols)?;
+        }
+    }
+}
+
+/// Framed data, in memory and on file, many blocks, several threads: no bit differs.
+#[test]
+fn old_lk23_in_c_on_framed_data() {
+    let Some(old) = old_lk23() else { return };
+    let (shape, block) = (Shape::new(301, 410), Block::new(64, 48));
+    let data = Data::<f64, 5>::new(11, shape);
+    let expected = bits(&data.plain(&Lk23, 12));
+    let folder = tempfile::tempdir().unwrap();
+    for (thickness, place) in [(1, None), (2, None), (1, Some(folder.path()))] {
+        let frames = Layout::Framed { block, thickness };
+        let (field, coefficients) = data.matrices(place, frames);
+        for runner in [Runner::pool(1), Runner::pool(3), Runner::Threads] {
+            let sweep = Sweep::new(old).iterations(12).runner(runner);
+            let (result, _) = sweep.run_blocks(&field, &coefficients, blank(place, shape, frames)).unwrap();
+            assert_eq!(bits(&values(&result)), expected);
+        }
+    }
+}
+
+/// In single precision, nine points, with a factor behind the context.
+const NINE: &str = "
+#include <stddef.h>
+void nine(float *u, const float *const *c, size_t rows, size_t cols, void *context) {
+    const float omega = *(const float *)context;
+    const float *f = c[0];
+    for (size_t j = 1; j < rows - 1; j++)
+        for (size_t k = 1; k < cols - 1; k++) {
+            float *p = u + j * cols + k;
+            float near = p[-(ptrdiff_t)cols] + p[cols] + p[1] + p[-1];
+            float far = p[1 - (ptrdiff_t)cols] + p[-1 - (ptrdiff_t)cols] + p[cols + 1] + p[cols - 1];
+            p[0] = p[0] + omega * ((4.0f * near + far + f[j * cols + k]) / 20.0f - p[0]);
+        }
+}
+";
+
+#[test]
+fn nine_points_in_c_in_single_precision() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("nine.c");
+    std::fs::write(&source, NINE).unwrap();
+    let Some(library) = compiled(&[&source]) else { return };
+    // SAFETY: the function is of this type.
+    let function = *unsafe { library.get::<CBlockFunction<f32>>("nine") }.unwrap();
+    let omega = 1.25_f32;
+    // SAFETY: it only reads the number behind the context, which lives as long as the kernel, and so does the library;
+    // and it keeps to its arrays, of which one is a coefficient.
+    let old =
+        unsafe { CBlockKernel::new(function, (&raw const omega).cast_mut().cast(), 1, Stencil::NinePoint) };
+    let shape = Shape::new(40, 53);
+    let data = Data::<f32, 1>::new(5, shape);
+    let expected = bits(&data.plain(&NinePoint::new(1.25).unwrap(), 5));
+    for block in [Block::new(1, 7), Block::new(1, 53), Block::new(6, 53)] {
+        for layout in layouts(block) {
+            let (field, coefficients) = data.matrices(None, layout);
+            let sweep = Sweep::new(old).iterations(5).block(block).runner(Runner::pool(3));
+            let (result, _) = sweep.run_blocks(&field, &coefficients, blank(None, shape, layout)).unwrap();
+            assert_eq!(bits(&values(&result)), expected, "{layout:?}");
+        }
+    }
+}
+
+/// Counts iterations in each point, and looks at the halo: what is above or to the left has one more, what is to the
+/// right or below has as many. Points of the edge of the matrix are at -1 for ever.
+#[derive(Clone, Debug)]
+struct Counting(Stencil);
+
+impl BlockKernel<f64> for Counting {
+    fn coefficients(&self) -> usize {
+        1
+    }
+
+    fn stencil(&self) -> Stencil {
+        self.0
+    }
+
+    fn sweep(&self, Shape { rows, cols }: Shape, field: &mut [f64], coefficients: &[&[f64]]) {
+        let old = field[cols + 1];
+        let fits = |found: f64, expected: f64| found == expected || found == -1.0;
+        for j in 1..rows - 1 {
+            for k in 1..cols - 1 {
+                assert_eq!(
+                    (field[j * cols + k], coefficients[0][j * cols + k]),
+                    (old, 0.5),
+                    "own ({j}, {k})"
+                );
+            }
+            assert!(fits(field[j * cols], old + 1.0), "west {j}");
+            assert!(fits(field[j * cols + cols - 1], old), "east {j}");
+        }
+        for k in 1..cols - 1 {
+            assert!(fits(field[k], old + 1.0), "north {k}");
+            assert!(fits(field[(rows - 1) * cols + k], old), "south {k}");
+        }
+        let last = field.len() - 1;
+        let corners = [(0, old + 1.0), (last, old), (cols - 1, old + 1.0), (last + 1 - cols, old)];
+        for (n, (at, expected)) in corners.into_iter().enumerate() {
+            let used = match self.0 {
+                Stencil::FivePoint => false,
+                Stencil::SevenPoint => n < 2,
+                Stencil::NinePoint => true,
+            };
+            // Where the matrix ends, the corner is a point of its edge, whatever is used.
+            let found = field[at];
+            assert!(
+                found == -1.0 || if used { found == expected } else { found.is_nan() },
+                "corner {n}: {found}"
+            );
+        }
+        for j in 1..rows - 1 {
+            field[j * cols + 1..j * cols + cols - 1].iter_mut().for_each(|value| *value += 1.0);
+        }
+    }
+}
+
+#[test]
+fn the_halo_is_what_the_double_loop_would_see() {
+    let shape = Shape::new(23, 31);
+    let mut data = Data { shape, field: vec![-1.0; 23 * 31], coefficients: [vec![0.5; 23 * 31]] };
+    for j in 1..22 {
+        data.field[j * 31 + 1..j * 31 + 30].fill(0.0);
+    }
+    let blocks = [(Stencil::FivePoint, 5, 7), (Stencil::SevenPoint, 4, 6), (Stencil::NinePoint, 1, 6)];
+    let wide = [(Stencil::NinePoint, 4, 31), (Stencil::SevenPoint, 1, 1), (Stencil::FivePoint, 1, 1)];
+    for (stencil, high, wide) in blocks.into_iter().chain(wide) {
+        let block = Block::new(high, wide);
+        for (n, layout) in layouts(block).into_iter().enumerate() {
+            let (field, coefficients) = data.matrices(None, layout);
+            let sweep = Sweep::new(Counting(stencil)).iterations(9).block(block).runner(runner(n));
+            let (result, _) = sweep.run_blocks(&field, &coefficients, blank(None, shape, layout)).unwrap();
+            let expected: Vec<f64> = data.field.iter().map(|v| if *v == 0.0 { 9.0 } else { *v }).collect();
+            assert_eq!(values(&result), expected);
+        }
+    }
+}
+
+/// The order of updates is the routine's: column by column five points find the same neighbours.
+#[derive(Clone)]
+struct ByColumns;
+
+impl BlockKernel<f64> for ByColumns {
+    fn coefficients(&self) -> usize {
+        0
+    }
+
+    fn stencil(&self) -> Stencil {
+        Stencil::FivePoint
+    }
+
+    fn sweep(&self, Shape { rows, cols }: Shape, u: &mut [f64], _: &[&[f64]]) {
+        for k in 1..cols - 1 {
+            for j in 1..rows - 1 {
+                let i = j * cols + k;
+                let around = u[i - cols] + u[i + cols] + u[i - 1] + u[i + 1];
+                u[i] += 0.3 * (around - 4.0 * u[i]);
+            }
+        }
+    }
+}
+
+#[test]
+fn column_by_column_is_the_same_for_five_points() {
+    let shape = Shape::new(45, 38);
+    let data = Data::<f64, 0>::new(9, shape);
+    let mut whole = data.field.clone();
+    (0..6).for_each(|_| ByColumns.sweep(shape, &mut whole, &[]));
+    let (field, []) = data.matrices(None, Layout::RowMajor);
+    let sweep = Sweep::new(ByColumns).iterations(6).block(Block::new(7, 9)).runner(Runner::pool(2));
+    let (result, _) = sweep.run_blocks(&field, &[], blank(None, shape, Layout::RowMajor)).unwrap();
+    assert_eq!(bits(&values(&result)), bits(&whole));
+}
+
+/// The greatest change of each iteration is reckoned by the wrapper, in the type of the matrices.
+#[test]
+fn residuals_are_those_of_the_plain_loop() {
+    fn check<T: Real>(odd: bool) {
+        let shape = Shape::new(34, 29);
+        let data = Data::<T, 1>::new(3, shape);
+        let data = if odd { data.with_odd_values(3) } else { data };
+        let kernel = Sor::new(1.1).unwrap();
+        let expected = data.residuals(&kernel, 30);
+        let block = Block::new(6, 8);
+        for layout in layouts(block) {
+            let (field, coefficients) = data.matrices(None, layout);
+            let sweep = Sweep::new(Loops::<_, 1>(kernel)).block(block).runner(Runner::pool(2));
+            let sweep = sweep.iterations(30).until(expected[20].max(0.0)).order(Order::Barrier);
+            let (_, report) = sweep.run_blocks(&field, &coefficients, blank(None, shape, layout)).unwrap();
+            assert_eq!(bits(&report.residuals), bits(&expected[..report.residuals.len()]), "{layout:?}");
+            let first = expected.iter().position(|&r| r <= expected[20]).map(|at| at as u64);
+            assert_eq!(report.converged, first);
+            assert_eq!(report.iterations, first.map_or(30, |first| first + 1));
+        }
+    }
+    check::<f64>(false);
+    check::<f32>(false);
+    check::<f64>(true);
+}
+
+/// The memory bound counts all arrays of a block in plain form, and the block itself if it comes in frames.
+#[test]
+fn the_plain_form_counts() {
+    let (shape, block) = (Shape::new(40, 50), Block::new(8, 9));
+    let data = Data::<f64, 5>::new(3, shape);
+    for (layout, frames) in layouts(block).into_iter().zip([0, 0, 1, 1]) {
+        let (field, coefficients) = data.matrices(None, layout);
+        let sweep = Sweep::new(Loops::<_, 5>(Lk23)).block(block);
+        let plan = sweep.plan_blocks(&field, &coefficients, &blank(None, shape, layout)).unwrap();
+        assert_eq!(plan.window, 6 * 10 * 11 * 8 + frames * 8 * 9 * 8, "{layout:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let shape = Shape::new(20, 20);
+    let data = Data::<f64, 5>::new(3, shape);
+    let (field, c) = data.matrices(None, Layout::RowMajor);
+    let run = |sweep: Sweep<Loops<Lk23, 5>>, n: usize| {
+        sweep.run_blocks(&field, &c[..n], blank(None, shape, Layout::RowMajor)).unwrap_err()
+    };
+    let sweep = Sweep::new(Loops(Lk23)).iterations(3);
+    assert!(matches!(run(sweep.clone(), 4), Error::Coefficients { expected: 5, given: 4 }));
+    let error = run(sweep.executor(Executor::Streamed), 5).to_string();
+    assert_eq!(
+        error,
+        "a kernel of whole blocks cannot be streamed: it is given a block at a time; run the sweep in blocks"
+    );
+    let run = |order, stencil| {
+        let sweep = Sweep::new(Counting(stencil)).block(Block::new(5, 5)).order(order);
+        sweep.run_blocks(&field, &c[..1], blank(None, shape, Layout::RowMajor)).unwrap_err()
+    };
+    assert!(matches!(run(Order::MaxParallel, Stencil::SevenPoint), Error::Corners));
+    assert!(matches!(run(Order::Wave, Stencil::NinePoint), Error::CornerBlocks { .. }));
+}
+
+/// Breaks when it is called for the twentieth time.
+struct Breaking(AtomicUsize);
+
+impl BlockKernel<f64> for Breaking {
+    fn coefficients(&self) -> usize {
+        0
+    }
+
+    fn stencil(&self) -> Stencil {
+        Stencil::FivePoint
+    }
+
+    fn sweep(&self, _: Shape, _: &mut [f64], _: &[&[f64]]) {
+        assert!(self.0.fetch_add(1, Relaxed) != 19, "the routine broke");
+    }
+}
+
+#[test]
+fn a_routine_that_panics_is_an_error() {
+    let shape = Shape::new(30, 30);
+    for kind in 0..4 {
+        let (field, []) = Data::<f64, 0>::new(1, shape).matrices(None, Layout::RowMajor);
+        let sweep = Sweep::new(Breaking(AtomicUsize::new(0))).iterations(9).block(Block::new(8, 8));
+        let result = blank(None, shape, Layout::RowMajor);
+        match sweep.runner(runner(kind)).run_blocks(&field, &[], result) {
+            Err(Error::Run(RunError::Panicked { message, .. })) => assert_eq!(message, "the routine broke"),
+            other => panic!("{other:?}"),
+        }
+    }
+}

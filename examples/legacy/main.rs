@@ -1,0 +1,69 @@
+//! Old code on a matrix in frames: the C routine of `lk23.c`, unchanged, on all cores.
+//!
+//! `cargo run --example legacy` compiles the two C files with `cc` (or `$CC`), loads them, sweeps, and compares with the
+//! plain double loop. A program of its own would link the old code instead, and declare `lk23_block` in an
+//! `unsafe extern "C"` block.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use syncline::store::convert;
+use syncline::wave::{CBlockFunction, CBlockKernel, Stencil, plain_sweep};
+use syncline::{Block, Layout, Lk23, Matrix, Shape, Sweep};
+
+const SHAPE: Shape = Shape::new(1000, 1500);
+const ITERATIONS: u64 = 10;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let here = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/legacy"));
+    let folder = tempfile::tempdir()?;
+    let library = folder.path().join("old.so");
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    // Without contraction the bits are those of the plain loop in Rust.
+    let status = Command::new(&compiler)
+        .args(["-O2", "-ffp-contract=off", "-fPIC", "-shared", "-o"])
+        .args([library.as_path(), &here.join("lk23.c"), &here.join("block.c")])
+        .status();
+    match status {
+        Ok(status) if status.success() => {}
+        other => return Err(format!("{compiler:?} does not compile the old code: {other:?}").into()),
+    }
+    // SAFETY: the library has no initialisers; the function is of this type, see block.c.
+    let library = unsafe { libloading::Library::new(&library) }?;
+    // SAFETY: as above.
+    let function = *unsafe { library.get::<CBlockFunction<f64>>("lk23_block") }?;
+    // SAFETY: the routine has no state, writes nothing but interior points, and reads the four neighbours and five
+    // coefficients of each. The library stays loaded to the end.
+    let old = unsafe { CBlockKernel::new(function, std::ptr::null_mut(), 5, Stencil::FivePoint) };
+
+    let frames = Layout::Framed { block: Block::new(128, 128), thickness: 1 };
+    let numbers = |seed: u64| -> Vec<f64> {
+        (0..SHAPE.elements() as u64).map(|i| (i * (2 * seed + 7919) % 1009) as f64 / 5045.0).collect()
+    };
+    let mut field = Matrix::zeros(SHAPE, frames)?;
+    convert(&Matrix::from_vec(SHAPE, numbers(0))?, &mut field, 1 << 20)?;
+    let mut coefficients = Vec::new();
+    for n in 1..=5 {
+        coefficients.push(Arc::new(Matrix::from_vec(SHAPE, numbers(n))?));
+    }
+    let sweep = Sweep::new(old).iterations(ITERATIONS);
+    let (result, report) =
+        sweep.run_blocks(&Arc::new(field), &coefficients, Matrix::zeros(SHAPE, frames)?)?;
+
+    let mut plain = numbers(0);
+    let arrays: [Vec<f64>; 5] = std::array::from_fn(|n| numbers(n as u64 + 1));
+    for _ in 0..ITERATIONS {
+        plain_sweep(&Lk23, &mut plain, arrays.each_ref().map(|a| &a[..]), SHAPE.rows, SHAPE.cols);
+    }
+    let mut found = vec![0.0; SHAPE.elements()];
+    result.read_rows(0..SHAPE.rows, &mut found)?;
+    let wrong = found.iter().zip(&plain).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
+    println!(
+        "{} iterations over {SHAPE} in {} blocks on {} threads: {wrong} values differ from the plain double loop",
+        report.iterations,
+        report.plan.blocked().map_or(0, |plan| plan.grid.len()),
+        report.workers,
+    );
+    if wrong == 0 { Ok(()) } else { Err("wrong values".into()) }
+}

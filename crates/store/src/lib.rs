@@ -24,6 +24,7 @@
 //! | `transfer`    | one piece of a read or write, to its end                                 |
 //! | `ring`        | pieces in an io_uring                                                    |
 //! | `stream`      | [`DirectWriter`]: a file written from front to back                      |
+//! | [`probe`]     | what a disk does with the requests of a sweep                            |
 //!
 //! The crate knows neither locks nor kernels. Matrices have at least one element; a dimension of zero is an
 //! error.
@@ -44,6 +45,7 @@ mod model;
 mod newfile;
 mod npy;
 mod placement;
+pub mod probe;
 mod queue;
 mod region;
 mod ring;

@@ -51,7 +51,7 @@ pub struct Matrix<T: Element = f64> {
 }
 
 impl<T: Element> Matrix<T> {
-    fn new(chunk: Chunk, start: u64, shape: Shape, layout: Layout) -> Result<Self> {
+    pub(crate) fn new(chunk: Chunk, start: u64, shape: Shape, layout: Layout) -> Result<Self> {
         let place = Placement::unchecked(layout, layout.grid(shape)?);
         let name = chunk.name().to_owned();
         Ok(Self { chunk: Arc::new(chunk), start, place, name, opened: None, values: PhantomData })

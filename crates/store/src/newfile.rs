@@ -85,6 +85,13 @@ impl NewFile {
         }
     }
 
+    /// The file, that is to have no name at all: nothing of it stays when it is closed, however the program ends.
+    pub(crate) fn into_nameless(self) -> Result<File> {
+        // A name that it has for want of O_TMPFILE goes with `self`.
+        let failed = |source| Error::File { action: "create", path: self.target.clone(), source };
+        self.file.try_clone().map_err(failed)
+    }
+
     /// The file, open for reading and writing.
     pub const fn file(&self) -> &File {
         &self.file

@@ -372,7 +372,8 @@ unsafe fn copy_out<T: Element>(mapped: &Mapped<'_>, from: usize, values: &mut [T
     }
 }
 
-const fn in_bytes(values: Strided, element: usize) -> Strided {
+/// The same runs, in bytes.
+pub(crate) const fn in_bytes(values: Strided, element: usize) -> Strided {
     Strided {
         start: values.start * element,
         len: values.len * element,

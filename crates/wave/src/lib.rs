@@ -12,6 +12,7 @@
 //! Both compute with vectors: points along a diagonal do not depend on one another.
 //!
 //! * [`Sweep`]: what to run and how. [`Executor`], [`Order`], [`Lanes`], [`Report`], [`Monitor`].
+//! * [`BlockModel`]: how long an iteration in blocks takes, by their size and the disk.
 //! * [`Target`], [`Pending`]: a result that survives a crash of the run.
 //! * [`PointKernel`]: the update of one point, over any [`Lane`]; [`Lk23`], [`Sor`], [`NinePoint`],
 //!   [`GaussSeidel`], [`Alignment`].
@@ -70,7 +71,7 @@ pub use kernel::{Neighbours, PointKernel};
 pub use kernels::{Alignment, GaussSeidel, Lk23, NinePoint, Sor};
 pub use lanes::{Lane, Lanes, Real};
 pub use monitor::Monitor;
-pub use plan::BlockPlan;
+pub use plan::{BlockModel, BlockPlan, BlockTime};
 pub use reference::{Difference, Reference, first_difference, plain_sweep};
 pub use streamed::{Leftovers, Pending, StreamPlan, Target};
 pub use sweep::{Executor, Order, Plan, Report, Runner, Sweep, Times};

@@ -5,9 +5,16 @@
 //! layout does not keep rows in one piece. The number of windows that fit bounds how many blocks are
 //! under way at once; if not even one fits, the sweep is refused.
 
+mod model;
+
+use std::time::Duration;
+
+use syncline_store::probe::Disk;
 use syncline_store::{Block, Grid, Layout, Matrix};
 
 use crate::block::Blockwise;
+pub use model::{BlockModel, BlockTime};
+
 use crate::{Error, Real, Result};
 
 /// What a sweep in blocks will do with the memory that it is allowed.
@@ -22,6 +29,8 @@ pub struct BlockPlan {
     pub window: u64,
     /// How many blocks may be under way at once.
     pub windows: u64,
+    /// What an iteration is expected to take, if the blocks were chosen by a [`BlockModel`].
+    pub expected: Option<Duration>,
 }
 
 /// The largest block that is chosen without being asked for, in bytes: long enough to be read at the full
@@ -36,6 +45,9 @@ pub(crate) struct Question<'a, E: Real, K> {
     pub(crate) block: Option<Block>,
     pub(crate) memory: u64,
     pub(crate) workers: u64,
+    pub(crate) iterations: u64,
+    /// What the disk does, if the blocks are to be chosen by it.
+    pub(crate) disk: Option<Disk>,
 }
 
 impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
@@ -45,7 +57,13 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
         self.check_frames()?;
         let in_memory = self.grid(true)?;
         let held = self.files() + self.workers * self.buffer(&in_memory) <= self.memory;
-        let grid = if held { in_memory } else { self.grid(false)? };
+        let modelled = if held { None } else { self.by_model()? };
+        let expected = modelled.map(|(_, time)| time);
+        let grid = match modelled {
+            _ if held => in_memory,
+            Some((grid, _)) => grid,
+            None => self.grid(false)?,
+        };
         for matrix in self.matrices() {
             // Blocked and framed matrices know their blocks; they must all be the same.
             matrix.grid(grid.block_size())?;
@@ -66,7 +84,7 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
                 matrices: self.coefficients.len() + 1,
             });
         }
-        Ok(BlockPlan { grid, held, window, windows })
+        Ok(BlockPlan { grid, held, window, windows, expected })
     }
 
     fn matrices(&self) -> impl Iterator<Item = &Matrix<E>> {
@@ -117,6 +135,37 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
         };
         // The checked way: a side of zero is an error.
         Ok(Layout::Blocked(block).grid(self.field.shape())?)
+    }
+
+    /// The blocks by the model, if the disk is known and they may be chosen; those of the least expected time.
+    fn by_model(&self) -> Result<Option<(Grid, Duration)>> {
+        let own = self.matrices().find_map(|m| m.layout().block());
+        let Some(disk) = self.disk.filter(|_| self.block.or(own).is_none()) else {
+            return Ok(None);
+        };
+        let shape = self.field.shape();
+        let model = BlockModel {
+            shape,
+            layout: Layout::RowMajor,
+            coefficients: self.coefficients.len(),
+            element: E::TYPE,
+            memory: self.memory,
+            workers: self.workers,
+            iterations: self.iterations,
+            disk,
+        };
+        let mut best: Option<(Grid, f64)> = None;
+        for block in model.candidates().filter(|block| !self.kernel.corners() || block.cols == shape.cols) {
+            let grid = Layout::Blocked(block).grid(shape)?;
+            // The model's window is about right; this one is exact.
+            let Some(time) = model.time(block)?.filter(|_| self.window(&grid) <= self.memory) else {
+                continue;
+            };
+            if best.is_none_or(|(_, least)| time.seconds < least) {
+                best = Some((grid, time.seconds));
+            }
+        }
+        Ok(best.map(|(grid, seconds)| (grid, Duration::from_secs_f64(seconds.min(1e9)))))
     }
 
     /// Eight blocks in each direction give 15 diagonals their tasks; 512 values to a row keep the

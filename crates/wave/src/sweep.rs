@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use syncline_overlay::Runner;
+use syncline_store::probe::Disk;
 use syncline_store::{Block, Matrix, convert};
 
 use crate::block::{Blockwise, Points};
@@ -111,6 +112,7 @@ pub(crate) struct Settings {
     pub(crate) lanes: Lanes,
     pub(crate) memory: u64,
     block: Option<Block>,
+    disk: Option<Disk>,
 }
 
 /// Where the time of a streamed sweep went, of all threads together.
@@ -220,6 +222,8 @@ impl Settings {
             block: self.block,
             memory: self.memory,
             workers: self.processors(),
+            iterations: self.iterations,
+            disk: self.disk,
         }
         .answer()
     }
@@ -313,6 +317,7 @@ impl<K> Sweep<K> {
             lanes: Lanes::best(),
             memory: u64::MAX,
             block: None,
+            disk: None,
         };
         Sweep { kernel, settings }
     }
@@ -370,6 +375,14 @@ impl<K> Sweep<K> {
     #[must_use]
     pub fn block(self, block: Block) -> Self {
         self.with(|s| s.block = Some(block))
+    }
+
+    /// What the disk does, which the data are on. If they are row-major, do not fit the memory, and no block was
+    /// given, a [`BlockModel`](crate::BlockModel) then chooses the blocks; without it they are bands that suit the
+    /// memory.
+    #[must_use]
+    pub fn disk(self, disk: Disk) -> Self {
+        self.with(|s| s.disk = Some(disk))
     }
 
     /// The order of the blocks; others than the wave imply [`Executor::Blocked`].

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use syncline_store::{
-    DirectFile, DirectWriter, Generations, Identity, InputId, IoBuffer, IoQueue, Layout, Made, Matrix,
-    Method, NewFile, Progress, Read, convert,
+    DirectFile, DirectWriter, Generations, Identity, InputId, Layout, Made, Matrix, NewFile, Progress,
+    Strided, convert,
 };
 
 use super::data::{FileSink, Held, Sink, Source, all_rows};
@@ -146,10 +146,8 @@ fn plan_for<E: Real, U: Update>(
 /// Bytes per second of the disk, by reading a little, in half of the memory at most.
 fn probe(file: &DirectFile, start: u64, memory: u64) -> Result<f64> {
     let len = file.len()?.saturating_sub(start).min(memory / 2).min(PROBE) as usize;
-    let mut buffer = IoBuffer::new(file.room(start, len))?;
-    let begun = Instant::now();
-    IoQueue::new(Method::Auto).read(&mut [Read { file, offset: start, len, into: buffer.as_mut_slice() }])?;
-    Ok(len as f64 / begun.elapsed().as_secs_f64())
+    let range = Strided { start: start as usize, len, pitch: len, count: 1 };
+    Ok(syncline_store::probe::read(file, range)?.rate())
 }
 
 /// The first iteration, from 0, with a residual that is small enough.

@@ -5,12 +5,12 @@ mod run;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use syncline_store::Block;
 
 pub(crate) use run::{BlockOrder, ExecutorKind, KernelName, RunArgs, RunnerKind};
 
 use crate::bench::BenchWaveArgs;
-use crate::units::{parse_block, parse_size};
+use crate::probe::{ProbeDiskArgs, TABLE};
+use crate::units::{BlockSize, parse_block_size, parse_size};
 
 /// Runs wavefront sweeps over matrices larger than memory, on all cores, with exact results.
 #[derive(Debug, Parser)]
@@ -41,6 +41,15 @@ pub(crate) enum Command {
     /// Races ways of doing the same against one another
     #[command(subcommand)]
     Bench(Bench),
+    /// Measures what sweeps wait for
+    #[command(subcommand, after_long_help = TABLE)]
+    Probe(Probe),
+}
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Probe {
+    Disk(ProbeDiskArgs),
 }
 
 /// What is raced.
@@ -116,6 +125,7 @@ pub(crate) enum Problem {
     after_long_help = "\
 Examples:
   syncline convert data framed --layout framed --block 2048
+  syncline convert data framed --layout framed --block auto --memory 2G
   syncline convert framed back --layout row-major"
 )]
 pub(crate) struct ConvertArgs {
@@ -126,9 +136,12 @@ pub(crate) struct ConvertArgs {
     /// The new layout
     #[arg(long, value_enum)]
     pub(crate) layout: LayoutKind,
-    /// The size of a block: 512, or 256x1024 for rows x columns [default: an eighth of the longer side]
-    #[arg(long, value_name = "B", value_parser = parse_block)]
-    pub(crate) block: Option<Block>,
+    /// The size of a block: 512, or 256x1024 for rows x columns, or auto [default: an eighth of the longer side]
+    ///
+    /// auto measures the disk of OUTDIR for a moment, with a scratch file of 64 MiB, and takes what is expected
+    /// to be fastest for a run of 20 iterations over all matrices here, with the same memory.
+    #[arg(long, value_name = "B", value_parser = parse_block_size)]
+    pub(crate) block: Option<BlockSize>,
     /// Lines of a frame [default: 1]
     #[arg(long, value_name = "T")]
     pub(crate) thickness: Option<usize>,

@@ -78,18 +78,23 @@ impl Bound {
             runs.plan(how, arrays, result)?.blocked().copied().ok_or(Error::Panic)
         };
         let choice = |memory| match plan(&How { memory, ..how.clone() }) {
-            Ok(plan) => Ok(plan.grid),
-            Err(Error::Wave(WaveError::Memory { block, .. })) => Ok(Grid::new(arrays.field.shape(), block)),
+            Ok(plan) => Ok((plan.grid, plan.expected)),
+            Err(Error::Wave(WaveError::Memory { block, .. })) => {
+                Ok((Grid::new(arrays.field.shape(), block), None))
+            }
             Err(other) => Err(other),
         };
-        let mut memory = left.saturating_sub(tasks(&choice(left)?)).max(1);
+        let mut memory = left.saturating_sub(tasks(&choice(left)?.0)).max(1);
         let mut least: Option<(u64, Grid)> = None;
         loop {
-            let grid = choice(memory)?;
+            let (grid, expected) = choice(memory)?;
             let (block, memory_left) = (Some(grid.block_size()), left.saturating_sub(tasks(&grid)));
             let how = How { block, memory: memory_left, ..how.clone() };
             let needed = match plan(&how) {
-                Ok(plan) => return Ok((how, plan)),
+                Ok(mut plan) => {
+                    plan.expected = expected;
+                    return Ok((how, plan));
+                }
                 Err(Error::Wave(WaveError::Memory { window, .. })) => tasks(&grid) + window,
                 Err(other) => return Err(other),
             };

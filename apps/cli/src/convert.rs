@@ -2,20 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use syncline_store::probe::Disk;
 use syncline_store::{Block, Chunk, DataDir, Element, ElementType, Layout, Matrix, Shape, write_layout_json};
+
+use syncline_wave::{BlockModel, BlockTime};
 
 use crate::args::{ConvertArgs, LayoutKind};
 use crate::budget;
 use crate::error::{Error, Result};
 use crate::output::{NewDir, file_name};
-use crate::units::{Bytes, Time, rate};
-use crate::watch::{Signals, bar_of_bytes, watch};
+use crate::units::{BlockSize, Bytes, Each, Time, rate};
+use crate::watch::{Signals, bar, bar_of_bytes, watch};
 
 /// Buffers beyond this make nothing faster.
 const MOST: u64 = 512 << 20;
+
+/// Iterations of the run that blocks are chosen for: the papers'.
+const ITERATIONS: u64 = 20;
 
 /// Converts a directory; returns what to print.
 pub(crate) fn convert(args: &ConvertArgs, signals: &Signals) -> Result<String> {
@@ -31,13 +38,18 @@ pub(crate) fn convert(args: &ConvertArgs, signals: &Signals) -> Result<String> {
         return Err(Error::Output { path: args.outdir.clone(), why });
     }
     let npy = args.layout == LayoutKind::RowMajor;
+    let memory = budget::Bound::new(args.memory).for_buffers("a buffer for values", 1 << 20)?;
+    let (layout, chosen) = match args.block {
+        Some(BlockSize::Auto) => choose(args, shape, &sources, memory, signals)?,
+        given => (args.layout_with(given.and_then(BlockSize::given).unwrap_or(usual(shape)), shape), None),
+    };
     let arrays: BTreeMap<String, (Layout, ElementType)> = dir
         .names()
         .iter()
         .zip(&sources)
-        .map(|(name, source)| (name.clone(), (layout_of(name, shape, args), source.element())))
+        .map(|(name, source)| (name.clone(), (layout_of(name, layout), source.element())))
         .collect();
-    let memory = budget::Bound::new(args.memory).for_buffers("a buffer for values", 1 << 20)?.min(MOST);
+    let memory = memory.min(MOST);
 
     let mut out = NewDir::create(&args.outdir, dir.names().iter().map(|name| file_name(name, npy)))?;
     let mut jobs = Vec::new();
@@ -64,10 +76,67 @@ pub(crate) fn convert(args: &ConvertArgs, signals: &Signals) -> Result<String> {
     let (count, size, rate) = (arrays.len(), Bytes(bytes), rate(bytes, time));
     let kind = match args.layout {
         LayoutKind::RowMajor => "row-major .npy".to_owned(),
-        _ => args.layout_of_field(shape).to_string(),
+        _ => layout.to_string(),
     };
     let path = path.display();
-    Ok(format!("wrote {count} matrices of {shape}, {kind}, {size}, to {path} in {} ({rate}/s)", Time(time)))
+    let chosen = chosen.map_or(String::new(), |why| format!("\nchosen: {why}"));
+    let time = Time(time);
+    Ok(format!("wrote {count} matrices of {shape}, {kind}, {size}, to {path} in {time} ({rate}/s){chosen}"))
+}
+
+/// The layout with the blocks that are expected to be fastest, and why they are.
+fn choose(
+    args: &ConvertArgs,
+    shape: Shape,
+    sources: &[Source],
+    memory: u64,
+    signals: &Signals,
+) -> Result<(Layout, Option<String>)> {
+    let element = sources.iter().map(Source::element).max_by_key(|element| element.bytes());
+    let element = element.unwrap_or(ElementType::Float64);
+    let fit = |why: &str| (args.layout_with(usual(shape), shape), Some(why.to_owned()));
+    // The result is one more.
+    let bytes = (shape.elements() as u64).saturating_mul((element.bytes() * (sources.len() + 1)) as u64);
+    if bytes <= memory {
+        return Ok(fit("an eighth of the longer side, as all matrices fit the memory"));
+    }
+    // Where it will be, or the nearest above that is there.
+    let above = args.outdir.ancestors().find(|path| path.is_dir());
+    let folder = above.map_or_else(|| PathBuf::from("."), Path::to_owned);
+    let bar = bar("measuring the disk  {elapsed}");
+    let disk = watch(signals, &bar, |bar| bar.tick(), move || Ok(Disk::below(&folder)?))?;
+    let model = BlockModel {
+        shape,
+        layout: args.layout_with(usual(shape), shape),
+        coefficients: sources.len() - 1,
+        element,
+        memory,
+        workers: std::thread::available_parallelism().map_or(1, usize::from) as u64,
+        iterations: ITERATIONS,
+        disk,
+    };
+    Ok(match model.best()? {
+        Some(BlockTime { block, seconds, .. }) => {
+            (args.layout_with(block, shape), Some(why(&disk, block, seconds)))
+        }
+        None => fit("an eighth of the longer side, as no block fits the memory"),
+    })
+}
+
+/// Why it is this block, in one line.
+pub(crate) fn why(disk: &Disk, block: Block, seconds: f64) -> String {
+    let (read, write) = (Bytes(disk.read as u64), Bytes(disk.write as u64));
+    format!(
+        "blocks of {block}: {} an iteration expected, if the disk reads {read}/s, writes {write}/s and takes {} a piece",
+        Each(seconds),
+        Each(disk.piece)
+    )
+}
+
+/// The block of those who say nothing: an eighth of the longer side, up to the papers'.
+fn usual(shape: Shape) -> Block {
+    let side = shape.rows.max(shape.cols).div_ceil(8).clamp(64, 2048);
+    Block::new(side, side)
 }
 
 /// A matrix to be converted.
@@ -150,9 +219,8 @@ fn common_shape(matrices: &[Source]) -> Result<Shape> {
     }
 }
 
-/// Only neighbours read frames, and only of the field.
-fn layout_of(name: &str, shape: Shape, args: &ConvertArgs) -> Layout {
-    let layout = args.layout_of_field(shape);
+/// Only neighbours read frames, and only of the field, which has `layout`.
+fn layout_of(name: &str, layout: Layout) -> Layout {
     match name.strip_suffix(".out").unwrap_or(name) {
         "za" | "u" | "score" => layout,
         _ => layout.without_frame(),
@@ -160,9 +228,9 @@ fn layout_of(name: &str, shape: Shape, args: &ConvertArgs) -> Layout {
 }
 
 impl ConvertArgs {
-    fn layout_of_field(&self, shape: Shape) -> Layout {
-        let side = (shape.rows.max(shape.cols).div_ceil(8)).clamp(64, 2048);
-        let block = self.block.unwrap_or(Block::new(side, side)).clipped(shape);
+    /// The layout of the field, with blocks of this size.
+    fn layout_with(&self, block: Block, shape: Shape) -> Layout {
+        let block = block.clipped(shape);
         match self.layout {
             LayoutKind::RowMajor => Layout::RowMajor,
             LayoutKind::Blocked => Layout::Blocked(block),

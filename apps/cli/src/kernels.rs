@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use syncline_store::probe::Disk;
 use syncline_store::{Block, Grid, Matrix, checksum, read_text};
 use syncline_wave::{
     Alignment, Described, Error as WaveError, Executor, GaussSeidel, Lanes, Lk23, Monitor, NinePoint, Order,
@@ -189,6 +190,7 @@ pub(crate) struct How {
     pub(crate) depth: Option<u64>,
     pub(crate) lanes: Lanes,
     pub(crate) block: Option<Block>,
+    pub(crate) disk: Option<Disk>,
     pub(crate) memory: u64,
     pub(crate) monitor: Arc<Monitor>,
 }
@@ -209,6 +211,9 @@ impl How {
         }
         if let Some(depth) = self.depth {
             sweep = sweep.depth(depth);
+        }
+        if let Some(disk) = self.disk {
+            sweep = sweep.disk(disk);
         }
         match self.block {
             Some(block) => sweep.block(block),

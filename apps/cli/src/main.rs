@@ -14,6 +14,7 @@
 //! | `verify`   | the plain loop, and the comparison with it                                  |
 //! | `convert`  | `syncline convert`: from layout to layout                                   |
 //! | `bench`    | `syncline bench`: the ways of a sweep, raced                                |
+//! | `probe`    | `syncline probe`: what a disk does with the requests of a sweep             |
 //! | `watch`    | work in a thread of its own, under a progress bar, ended by signals         |
 //! | `summary`  | what a run did, for people and for programs                                 |
 //! | `system`   | what the kernel knows of memory and disk                                    |
@@ -32,6 +33,7 @@ mod generate;
 mod inputs;
 mod kernels;
 mod output;
+mod probe;
 mod progress;
 mod run;
 mod summary;
@@ -45,7 +47,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Args, Bench, Command};
+use crate::args::{Args, Bench, Command, Probe};
 use crate::error::{Error, Result};
 use crate::watch::Signals;
 
@@ -71,6 +73,7 @@ fn dispatch(args: Args) -> Result<String> {
         Command::Run(args) => run::run(&args, &signals),
         Command::Convert(args) => convert::convert(&args, &signals),
         Command::Bench(Bench::Wave(args)) => bench::wave(&args, &signals),
+        Command::Probe(Probe::Disk(args)) => probe::disk(&args, &signals),
     }
 }
 

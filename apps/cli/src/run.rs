@@ -23,6 +23,7 @@ use crate::inputs::{Found, Inputs};
 use crate::kernels::{Arrays, How, Kernel, Runs};
 use crate::output::Output;
 use crate::summary::Summary;
+use crate::units::BlockSize;
 use crate::watch::Signals;
 use crate::{executor, system};
 
@@ -130,7 +131,8 @@ impl<'a, T: Real> Job<'a, T> {
             executor,
             depth: self.args.depth,
             lanes: self.args.lanes.map_or_else(Lanes::best, Lanes::from),
-            block: self.args.block,
+            block: self.args.block.and_then(BlockSize::given),
+            disk: None,
             memory: u64::MAX,
             monitor: Arc::clone(&self.monitor),
         }

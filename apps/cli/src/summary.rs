@@ -23,7 +23,7 @@ pub(crate) struct Asked<'a> {
 }
 
 /// What was measured around the sweep.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Measured {
     /// Of the sweep.
     pub(crate) time: Duration,
@@ -37,6 +37,8 @@ pub(crate) struct Measured {
     pub(crate) bound: Bound,
     /// What the result was compared with.
     pub(crate) verified: Option<&'static str>,
+    /// Why it is this block, if one was chosen.
+    pub(crate) chosen: Option<String>,
 }
 
 /// What a run did. The JSON object; its members are explained in `syncline run --help`.
@@ -59,6 +61,7 @@ pub(crate) struct Summary {
     runner: Option<RunnerKind>,
     block: Option<[usize; 2]>,
     blocks: Option<usize>,
+    chosen: Option<String>,
     seconds: Option<f64>,
     sync_seconds: Option<f64>,
     ns_per_element: Option<f64>,
@@ -168,6 +171,7 @@ impl Summary {
             times: report.times.map(Seconds::from),
             peak_rss: measured.peak_rss,
             memory: Some(measured.bound.bytes()),
+            chosen: measured.chosen.clone(),
             ..Self::complete(asked, layout, report, measured.verified)
         };
         match &report.plan {

@@ -79,6 +79,47 @@ impl fmt::Display for Time {
     }
 }
 
+/// Seconds that one of many takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Each(pub(crate) f64);
+
+impl fmt::Display for Each {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1.0.. => write!(f, "{:.2} s", self.0),
+            1e-3.. => write!(f, "{:.2} ms", self.0 * 1e3),
+            seconds => write!(f, "{:.1} us", seconds * 1e6),
+        }
+    }
+}
+
+/// The size of a block, as the command line has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockSize {
+    /// What is expected to take the least time.
+    Auto,
+    /// So many rows and columns.
+    Of(Block),
+}
+
+impl BlockSize {
+    /// The size, if it was given.
+    pub(crate) const fn given(self) -> Option<Block> {
+        match self {
+            Self::Auto => None,
+            Self::Of(block) => Some(block),
+        }
+    }
+}
+
+/// Reads `auto`, and what [`parse_block`] does.
+pub(crate) fn parse_block_size(text: &str) -> Result<BlockSize, String> {
+    match text {
+        "auto" => Ok(BlockSize::Auto),
+        _ => parse_block(text).map(BlockSize::Of),
+    }
+}
+
 /// Reads `512M`, `2G`, `1.5GiB`, `100000`; the units are powers of 1024.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let text = text.trim();
@@ -111,7 +152,7 @@ pub(crate) fn parse_block(text: &str) -> Result<Block, String> {
     let side = |side: &str| match side.trim().parse::<usize>() {
         Ok(0) => Err("a block has at least one row and one column".to_owned()),
         Ok(side) => Ok(side),
-        Err(_) => Err("a block is one number, as 512, or rows x columns, as 256x1024".to_owned()),
+        Err(_) => Err("a block is one number, as 512, or rows x columns, as 256x1024, or auto".to_owned()),
     };
     match text.split_once(['x', 'X']) {
         Some((rows, cols)) => Ok(Block::new(side(rows)?, side(cols)?)),

@@ -145,8 +145,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// What lets `long` and `short` take the time that they did.
-    fn explaining(long: Sample, short: Sample, write: f64) -> Self {
+    /// What lets samples of long and of short pieces take the time that they did.
+    pub fn explaining(long: Sample, short: Sample, write: f64) -> Self {
         let piece =
             |read: f64| (short.seconds() - short.bytes as f64 / read).max(0.0) / short.pieces.max(1) as f64;
         // What the long pieces spent beside moving bytes is little: one correction is enough.
@@ -362,6 +362,11 @@ impl Scratch {
     /// The file, for a cross-check by another program. It is open for reading and writing.
     pub const fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Bytes of a block of the disk: the least that is read directly.
+    pub const fn alignment(&self) -> usize {
+        self.direct.alignment()
     }
 
     /// Why a way is not there, if it is not.

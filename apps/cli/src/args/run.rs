@@ -5,11 +5,10 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use syncline_store::Block;
 use syncline_wave::{Lanes, Order};
 
 use crate::kernels::Known;
-use crate::units::{parse_block, parse_size};
+use crate::units::{BlockSize, parse_block_size, parse_size};
 
 /// Runs an iterative sweep over the matrices of a directory.
 ///
@@ -80,11 +79,13 @@ pub(crate) struct RunArgs {
     /// The result is the same with all.
     #[arg(long, value_enum)]
     pub(crate) lanes: Option<LanesKind>,
-    /// In blocks: the size of a block, 512, or 256x1024 for rows x columns [default: one that suits the memory]
+    /// In blocks: the size of a block, 512, or 256x1024 for rows x columns, or auto [default: one that suits the
+    /// memory]
     ///
-    /// Blocked and framed data have blocks already: leave it out, or give the same.
-    #[arg(long, value_name = "B", value_parser = parse_block)]
-    pub(crate) block: Option<Block>,
+    /// auto reads a little of the field to see what its disk does, and takes what is then expected to be
+    /// fastest. Blocked and framed data have blocks already: leave it out, or give auto or the same.
+    #[arg(long, value_name = "B", value_parser = parse_block_size)]
+    pub(crate) block: Option<BlockSize>,
     /// The order in which points are updated; all but wave imply blocks
     #[arg(long, value_enum, default_value_t = BlockOrder::Wave)]
     pub(crate) order: BlockOrder,
@@ -168,6 +169,7 @@ Members of the --json object; null where it does not apply:
                           pass, at most
   lanes, threads          vectors computed with; threads that computed
   runner, block, blocks   in blocks: rows and columns of a block; how many blocks there are
+  chosen                  with --block auto: why it is this block
   seconds                 the sweep, without verification
   sync_seconds            bringing the output to disk
   ns_per_element          wall time of the sweep per interior point and iteration

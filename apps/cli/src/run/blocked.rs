@@ -2,14 +2,17 @@
 
 use std::time::Instant;
 
-use syncline_store::{Generations, Matrix, NewFile};
-use syncline_wave::{Executor, Real};
+use syncline_store::probe::Disk;
+use syncline_store::{Generations, Layout, Matrix, NewFile};
+use syncline_wave::{BlockPlan, Executor, Real};
 
 use super::{Job, Meter};
 use crate::args::RunnerKind;
 use crate::error::Result;
+use crate::kernels::How;
 use crate::progress::{BAR, Progress};
 use crate::summary::{Asked, Measured, Summary, interior};
+use crate::units::BlockSize;
 use crate::verify::Verification;
 use crate::watch::{self, Signals};
 use crate::{output, system};
@@ -24,8 +27,13 @@ impl<T: Real> Job<'_, T> {
         let order = self.args.order.into();
         let room = self.args.verify.then(|| Verification::reserve(path, shape, order)).transpose()?;
         let threads = self.args.runner == Some(RunnerKind::Threads);
-        let how = self.how(Executor::Blocked);
+        let auto = self.args.block == Some(BlockSize::Auto);
+        let mut how = self.how(Executor::Blocked);
+        if auto {
+            how.disk = Disk::of(&self.arrays.field)?;
+        }
         let (how, plan) = self.bound.for_blocks(&*self.runs, &how, threads, &self.arrays, &result)?;
+        let chosen = auto.then(|| chosen(&how, &plan, self.arrays.field.layout()));
         if self.args.force {
             Generations::discard(path)?;
         }
@@ -57,9 +65,21 @@ impl<T: Real> Job<'_, T> {
         output::sync(std::slice::from_ref(&new), signals)?;
         new.commit()?;
         let sync_time = sync.elapsed();
-        let measured = Measured { time, sync_time, peak_rss, disk, bound: self.bound, verified };
+        let measured = Measured { time, sync_time, peak_rss, disk, bound: self.bound, verified, chosen };
         let asked =
             Asked { args: self.args, kernel: self.kernel, element: T::TYPE, shape, output: &self.output };
         Ok(Summary::new(&asked, self.layout, &report, &measured))
+    }
+}
+
+/// Why it is this block, in one line.
+fn chosen(how: &How, plan: &BlockPlan, layout: Layout) -> String {
+    match (how.disk, plan.expected) {
+        _ if layout != Layout::RowMajor => "the blocks that the data have".to_owned(),
+        (Some(disk), Some(expected)) => {
+            crate::convert::why(&disk, plan.grid.block_size(), expected.as_secs_f64())
+        }
+        _ if plan.held => "blocks for the processors' caches, as all matrices fit the memory".to_owned(),
+        _ => "blocks that suit the memory, as the disk could not be measured".to_owned(),
     }
 }

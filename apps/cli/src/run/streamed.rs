@@ -56,7 +56,8 @@ impl<T: Real> Job<'_, T> {
             (None, signal) => return Err(self.interrupted(signal.unwrap_or_default())),
         }
         let sync_time = sync.elapsed();
-        let measured = Measured { time, sync_time, peak_rss, disk, bound: self.bound, verified };
+        let measured =
+            Measured { time, sync_time, peak_rss, disk, bound: self.bound, verified, chosen: None };
         Ok(Summary::new(&asked, self.layout, &report, &measured))
     }
 

@@ -39,6 +39,9 @@ impl fmt::Display for Summary {
                 }
             }
         }
+        if let Some(chosen) = &self.chosen {
+            writeln!(f, "chosen       {chosen}")?;
+        }
         self.iterations(f)?;
         let time = Duration::from_secs_f64(self.seconds.unwrap_or(0.0));
         write!(f, "time         {} on {count} thread{}", Time(time), plural(count))?;

@@ -86,7 +86,7 @@ fn what_cannot_be_measured_is_refused() {
     fs::write(path.join("file"), "").unwrap();
     refused(path, "probe disk nowhere", &["nowhere"]);
     refused(path, "probe disk file", &["file"]);
-    refused(path, "probe disk . --size 900000G", &["900000", "free"]);
+    refused(path, "probe disk . --size 900000G", &["966368563200000 bytes", "free"]);
     let small = command(path, "probe disk . --size 1M").output().unwrap();
     assert_eq!(small.status.code(), Some(2));
     assert!(String::from_utf8(small.stderr).unwrap().contains("at least 8M"));

@@ -121,6 +121,18 @@ impl<'k, U: Update> Points<'k, U> {
     }
 }
 
+/// Bytes of a workspace for blocks of this many rows and columns, updated by points.
+pub(crate) fn workspace_bytes(
+    rows: usize,
+    cols: usize,
+    arrays: usize,
+    width: usize,
+    corners: bool,
+    value: usize,
+) -> u64 {
+    geometry(Shape::new(rows + 2, cols + 2), arrays, width, corners).bytes(value)
+}
+
 fn geometry(shape: Shape, arrays: usize, width: usize, corners: bool) -> Geometry {
     let skew = if corners { 2 } else { 1 };
     Geometry { shape, width, skew, arrays, slots: Chain::slots(width, 1, TOGETHER, 1) }
@@ -143,8 +155,7 @@ impl<E: Real, U: Update> Blockwise<E> for Points<'_, U> {
 
     fn workspace_bytes(&self, rows: usize, cols: usize) -> u64 {
         let arrays = 1 + self.kernel.coefficients();
-        let small = Shape::new(rows + 2, cols + 2);
-        geometry(small, arrays, self.lanes.width(E::BYTES), U::CORNERS).bytes(E::BYTES)
+        workspace_bytes(rows, cols, arrays, self.lanes.width(E::BYTES), U::CORNERS, E::BYTES)
     }
 
     unsafe fn update(

@@ -9,7 +9,8 @@
 //! * [`Granted`]: a request that is awaited, in any executor.
 //! * [`Overlay`]: tasks declared with what they [`Read`] and [`Write`]; [`Checked`]: one that cannot deadlock.
 //! * [`Initial`]: who goes first. [`Runner`]: a thread per task, or a pool. [`Stop`]: when to end.
-//! * [`Plan`]: who wants what, without data; [`Snapshot`]: who stands where, before the start or during a run.
+//! * [`Plan`]: who wants what, without data; [`Snapshot`]: who stands where, before the start or during a run,
+//!   and its drawing as text, DOT or SVG ([`Format`]).
 //! * [`Canonical`]: a plan in which each task writes one location, and each location has one writer.
 //! * [`raw`]: the queue itself, without data, threads or pointers.
 //!
@@ -32,6 +33,7 @@ mod beds;
 mod canonical;
 mod check;
 mod claimed;
+mod draw;
 mod engine;
 mod error;
 mod handle;
@@ -56,8 +58,8 @@ mod loom_compiled;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-pub use access::{Access, Read, Reads, Request, Write, Writes};
 pub use canonical::{Canonical, Content, Part, Role};
+pub use draw::Format;
 pub use error::{AcquireError, CheckError, RunError, TaskError, Wait};
 pub use handle::future::Granted;
 pub use handle::{Exclusive, Guard, Handle, Inclusive, Post, Reader, Writer, post_all};

@@ -159,26 +159,70 @@ impl Snapshot {
             Who::Task(t) => self.tasks[t.0 as usize].name.clone(),
             Who::Handle => "a handle".to_owned(),
         };
-        let mut waits = Vec::new();
-        for location in &self.locations {
-            let mut ahead: &[RequestView] = &[];
-            for group in location.queue.chunk_by(same_group) {
-                for request in group.iter().filter(|r| !r.granted) {
-                    waits.extend(ahead.iter().map(|a| Wait {
-                        task: name(request.who),
-                        location: location.name.clone(),
-                        ahead: name(a.who),
-                    }));
-                }
-                ahead = group;
-            }
-        }
-        waits
+        let wait = |(who, location, ahead): (Who, usize, Who)| Wait {
+            task: name(who),
+            location: self.locations[location].name.clone(),
+            ahead: name(ahead),
+        };
+        self.edges().into_iter().map(wait).collect()
     }
 
     /// A circle of tasks that wait for each other, if there is one: they will wait for ever.
     #[must_use]
     pub fn cycle(&self) -> Option<Vec<Wait>> {
+        let wait = |(task, location, ahead): check::Step| Wait {
+            task: self.tasks[task as usize].name.clone(),
+            location: self.locations[location as usize].name.clone(),
+            ahead: self.tasks[ahead as usize].name.clone(),
+        };
+        Some(self.circle()?.into_iter().map(wait).collect())
+    }
+
+    /// The number of tasks in the longest chain of which each waits for the next: of a wave, its fronts.
+    /// 1 when no task waits for another; `None` when tasks wait in a circle.
+    #[must_use]
+    pub fn depth(&self) -> Option<usize> {
+        let mut behind = vec![Vec::new(); self.tasks.len()];
+        let mut ahead = vec![0_usize; self.tasks.len()];
+        for edge in self.edges() {
+            if let (Who::Task(t), _, Who::Task(u)) = edge {
+                behind[u.0 as usize].push(t.0 as usize);
+                ahead[t.0 as usize] += 1;
+            }
+        }
+        let mut front: Vec<usize> = (0..ahead.len()).filter(|&t| ahead[t] == 0).collect();
+        let (mut seen, mut depth) = (0, 0);
+        while !front.is_empty() {
+            (seen, depth) = (seen + front.len(), depth + 1);
+            let mut next = Vec::new();
+            for &t in front.iter().flat_map(|&u| &behind[u]) {
+                ahead[t] -= 1;
+                if ahead[t] == 0 {
+                    next.push(t);
+                }
+            }
+            front = next;
+        }
+        (seen == ahead.len()).then_some(depth)
+    }
+
+    /// Who waits, at which location, and for whom, as in [`waits`](Self::waits).
+    fn edges(&self) -> Vec<(Who, usize, Who)> {
+        let mut edges = Vec::new();
+        for (l, location) in self.locations.iter().enumerate() {
+            let mut ahead: &[RequestView] = &[];
+            for group in location.queue.chunk_by(same_group) {
+                for request in group.iter().filter(|r| !r.granted) {
+                    edges.extend(ahead.iter().map(|a| (request.who, l, a.who)));
+                }
+                ahead = group;
+            }
+        }
+        edges
+    }
+
+    /// The circle of [`cycle`](Self::cycle), by number.
+    pub(crate) fn circle(&self) -> Option<Vec<check::Step>> {
         let tasks_of = |queue: &[RequestView]| {
             let task = |r: &RequestView| match r.who {
                 Who::Task(t) => Some((t.0, r.kind)),
@@ -187,12 +231,7 @@ impl Snapshot {
             queue.iter().filter_map(task).collect()
         };
         let queues: Queues = self.locations.iter().map(|l| tasks_of(&l.queue)).collect();
-        let wait = |(task, location, ahead): check::Step| Wait {
-            task: self.tasks[task as usize].name.clone(),
-            location: self.locations[location as usize].name.clone(),
-            ahead: self.tasks[ahead as usize].name.clone(),
-        };
-        Some(check::cycle(&queues, self.tasks.len())?.into_iter().map(wait).collect())
+        check::cycle(&queues, self.tasks.len())
     }
 }
 

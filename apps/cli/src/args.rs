@@ -1,11 +1,13 @@
 //! The command line.
 
+mod overlay;
 mod run;
 
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub(crate) use overlay::{CheckArgs, Draw, GridArgs, Init, OverlayCommand};
 pub(crate) use run::{BlockOrder, ExecutorKind, KernelName, RunArgs, RunnerKind};
 
 use crate::bench::BenchWaveArgs;
@@ -38,6 +40,9 @@ pub(crate) enum Command {
     Gen(GenArgs),
     Run(RunArgs),
     Convert(ConvertArgs),
+    /// Checks and draws overlays: who waits for whom, and whether for ever
+    #[command(subcommand)]
+    Overlay(OverlayCommand),
     /// Races ways of doing the same against one another
     #[command(subcommand)]
     Bench(Bench),

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use syncline_overlay::CheckError;
 use syncline_store::ElementType;
 use syncline_wave::DescribedError;
 
@@ -28,6 +29,19 @@ pub(crate) enum Error {
         /// What is wrong with it, and where.
         why: DescribedError,
     },
+    /// An overlay that deadlocks.
+    #[error("{what}: {why}{}", drawn.as_ref().map_or(String::new(), |file| format!("; drawn in {}", file.display())))]
+    Overlay {
+        /// Its file.
+        what: String,
+        /// Its circle.
+        why: CheckError,
+        /// Where it was drawn.
+        drawn: Option<PathBuf>,
+    },
+    /// Why an overlay could not be checked, which is not to be taken for a deadlock.
+    #[error(transparent)]
+    Unchecked(Box<Error>),
     /// The operating system refused something.
     #[error("cannot {what}: {source}")]
     Io {
@@ -167,7 +181,7 @@ impl Error {
     /// The exit code of the process.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) => 2,
+            Self::Usage(_) | Self::Unchecked(_) => 2,
             Self::Interrupted { signal, .. } => 128 + signal,
             _ => 1,
         }

@@ -13,6 +13,7 @@
 //! | `output`   | where results may go; several new files at once                             |
 //! | `verify`   | the plain loop, and the comparison with it                                  |
 //! | `convert`  | `syncline convert`: from layout to layout                                   |
+//! | `overlay`  | `syncline overlay`: overlays checked and drawn                               |
 //! | `bench`    | `syncline bench`: the ways of a sweep, raced                                |
 //! | `probe`    | `syncline probe`: what a disk does with the requests of a sweep             |
 //! | `watch`    | work in a thread of its own, under a progress bar, ended by signals         |
@@ -21,7 +22,8 @@
 //! | `units`    | sizes, blocks, rates and times, read and written                            |
 //! | `error`    | one line each                                                               |
 //!
-//! Exit codes: 0; 1 for an error; 2 for a wrong command line; 128 + the signal's number when interrupted.
+//! Exit codes: 0; 1 for an error; 2 for a wrong command line, and for an overlay that could not be checked;
+//! 128 + the signal's number when interrupted.
 
 mod args;
 mod bench;
@@ -33,6 +35,7 @@ mod generate;
 mod inputs;
 mod kernels;
 mod output;
+mod overlay;
 mod probe;
 mod progress;
 mod run;
@@ -47,7 +50,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Args, Bench, Command, Probe};
+use crate::args::{Args, Bench, Command, OverlayCommand, Probe};
 use crate::error::{Error, Result};
 use crate::watch::Signals;
 
@@ -72,6 +75,8 @@ fn dispatch(args: Args) -> Result<String> {
         Command::Gen(args) => generate::generate(&args, &signals),
         Command::Run(args) => run::run(&args, &signals),
         Command::Convert(args) => convert::convert(&args, &signals),
+        Command::Overlay(OverlayCommand::Grid(args)) => overlay::grid(&args),
+        Command::Overlay(OverlayCommand::Check(args)) => overlay::check(&args),
         Command::Bench(Bench::Wave(args)) => bench::wave(&args, &signals),
         Command::Probe(Probe::Disk(args)) => probe::disk(&args, &signals),
     }

@@ -85,7 +85,7 @@ fn check_folder(path: &Path) -> Result<(), String> {
 }
 
 /// Whether `path` leads to the file `found`, by whatever name.
-fn is_same(path: &Path, found: &Metadata) -> bool {
+pub(crate) fn is_same(path: &Path, found: &Metadata) -> bool {
     fs::metadata(path).is_ok_and(|file| (file.dev(), file.ino()) == (found.dev(), found.ino()))
 }
 

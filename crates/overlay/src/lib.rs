@@ -58,6 +58,7 @@ mod loom_compiled;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
+pub use access::{Access, Read, Reads, Request, Write, Writes};
 pub use canonical::{Canonical, Content, Part, Role};
 pub use draw::Format;
 pub use error::{AcquireError, CheckError, RunError, TaskError, Wait};

@@ -8,6 +8,7 @@ mod executors;
 mod kernels;
 mod kills;
 mod memory;
+mod overlay;
 mod probe;
 mod resume;
 mod signals;

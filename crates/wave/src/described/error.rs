@@ -54,7 +54,8 @@ fn is_hostile(c: char) -> bool {
 
 impl TextPlace {
     /// The place of a range of bytes. What lies outside of the text, or inside of a character, is moved.
-    fn of(text: &str, range: &Range<usize>) -> Self {
+    #[must_use]
+    pub fn of(text: &str, range: &Range<usize>) -> Self {
         let boundary =
             |at: usize| (0..=at.min(text.len())).rfind(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let start = boundary(range.start);

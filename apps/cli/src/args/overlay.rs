@@ -1,0 +1,158 @@
+//! The command line of `syncline overlay`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
+use serde::Deserialize;
+use syncline_overlay::{Format, Initial};
+
+/// What is done with an overlay.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OverlayCommand {
+    Grid(GridArgs),
+    Check(CheckArgs),
+}
+
+/// Draws the overlay of a sweep in blocks, as the papers run Livermore kernel 23.
+///
+/// One task for each block writes it, and reads the blocks above, left, right and below. Without --draw the
+/// drawing is printed: locations across, the head of each queue at the bottom.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "syncline overlay grid <RxC> [OPTIONS]",
+    after_long_help = "\
+Examples:
+  syncline overlay grid 4x4
+  syncline overlay grid 8x8 --init max-parallel --draw grid.svg"
+)]
+pub(crate) struct GridArgs {
+    /// Rows and columns of blocks, as 4x6; 4 is 4x4
+    #[arg(value_name = "RxC", value_parser = parse_grid)]
+    pub(crate) grid: (usize, usize),
+    /// Who goes first
+    #[arg(long, value_enum, default_value_t = Init::Wave)]
+    pub(crate) init: Init,
+    /// Only check: print no drawing
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Draw into a file, whose ending says how: .txt, .dot (graphviz) or .svg
+    #[arg(long, value_name = "FILE", value_parser = parse_draw)]
+    pub(crate) draw: Option<Draw>,
+}
+
+/// Checks that the tasks of a file can never deadlock, or names the circle in which they would wait.
+///
+/// Each task goes round for ever: it waits until all its requests are granted, works, asks again, and gives
+/// back what it had. The queues of the first requests decide whether that ever stops. Without --draw they
+/// are printed: locations across, the head of each queue at the bottom.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "syncline overlay check <FILE> [OPTIONS]",
+    after_long_help = "\
+A file:
+  init = \"program\"                     # who goes first, unless tasks have a priority
+  locations = [\"raw\", \"clean\"]         # may be left out; if not, there are no others
+
+  [tasks]                              # in the order of the program
+  read  = { writes = [\"raw\"] }
+  clean = { reads = [\"raw\"], writes = [\"clean\"] }
+  print = { reads = [\"clean\"] }        # and, if all have one: priority = 3 (less goes first)
+
+  [order]                              # the queue of one location, first one first
+  clean = [\"clean\", \"print\"]
+
+Exit codes: 0 live, 1 deadlock, 2 not checked (a file that cannot be read, or is wrong)."
+)]
+pub(crate) struct CheckArgs {
+    /// The overlay, as TOML
+    pub(crate) file: PathBuf,
+    /// Who goes first, whatever the file says of `init` and `priority` [default: program]
+    #[arg(long, value_enum)]
+    pub(crate) init: Option<Init>,
+    /// Draw into a file, whose ending says how: .txt, .dot (graphviz) or .svg
+    #[arg(long, value_name = "FILE", value_parser = parse_draw)]
+    pub(crate) draw: Option<Draw>,
+}
+
+/// Who goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Init {
+    /// The order of declaration: the results of the sequential program
+    Program,
+    /// As soon as all earlier tasks that conflict have been: the same results
+    Wave,
+    /// As many at once as a colouring gives: red-black on a grid, other results
+    MaxParallel,
+}
+
+impl Init {
+    pub(crate) fn initial(self) -> Initial {
+        match self {
+            Init::Program => Initial::Program,
+            Init::Wave => Initial::Wave,
+            Init::MaxParallel => Initial::MaxParallel,
+        }
+    }
+}
+
+/// Where a drawing goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Draw {
+    pub(crate) path: PathBuf,
+    pub(crate) format: Format,
+}
+
+fn parse_draw(text: &str) -> Result<Draw, String> {
+    let format = match Path::new(text).extension().and_then(|ending| ending.to_str()) {
+        Some("txt") => Format::Text,
+        Some("dot") => Format::Dot,
+        Some("svg") => Format::Svg,
+        _ => return Err("the name of a drawing ends in .txt, .dot or .svg".to_owned()),
+    };
+    Ok(Draw { path: text.into(), format })
+}
+
+/// The most tasks of a grid.
+const MOST: usize = 1 << 20;
+
+/// Reads `4x6`, rows and columns, and `4`, a square.
+fn parse_grid(text: &str) -> Result<(usize, usize), String> {
+    let side = |side: &str| match side.trim().parse::<usize>() {
+        Ok(side @ 1..) => Ok(side),
+        _ => Err("a grid is rows x columns of blocks, as 4x6, and has at least one of each".to_owned()),
+    };
+    let (rows, cols) = match text.split_once(['x', 'X']) {
+        Some((rows, cols)) => (side(rows)?, side(cols)?),
+        None => (side(text)?, side(text)?),
+    };
+    match rows.checked_mul(cols) {
+        Some(..=MOST) => Ok((rows, cols)),
+        _ => Err(format!("a grid of {text} has more than {MOST} blocks")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grids_are_read() {
+        assert_eq!(parse_grid("4x6"), Ok((4, 6)));
+        assert_eq!(parse_grid("1 X 3"), Ok((1, 3)));
+        assert_eq!(parse_grid("8"), Ok((8, 8)));
+        for bad in ["", "x", "0x3", "3x0", "-1x2", "4x6x2", "four", "2000000", "99999999999x99999999999"] {
+            assert!(parse_grid(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_ending_says_how_to_draw() {
+        assert_eq!(parse_draw("a.b/c.svg").unwrap().format, Format::Svg);
+        assert_eq!(parse_draw("c.dot").unwrap().format, Format::Dot);
+        assert_eq!(parse_draw("c.txt").unwrap().format, Format::Text);
+        for bad in ["", "svg", ".svg", "c.png", "c.svg.gz"] {
+            assert!(parse_draw(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -12,8 +12,9 @@ use syncline_overlay::{Format, Initial, Plan, Snapshot, Who};
 const FORMATS: [Format; 3] = [Format::Text, Format::Dot, Format::Svg];
 
 /// Names that somebody will use some day.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "a",
+    "R&D",
     "b<c>&amp;\"d'",
     "\\N\\\"",
     "line\nbreak",
@@ -191,5 +192,18 @@ fn a_text_stays_within_a_terminal_and_a_drawing_grows_with_its_requests() {
     for format in FORMATS {
         let (small, large) = (length(8, format), length(32, format));
         assert!(large < 24 * small, "{format:?}: {small} and {large} bytes for 16 times as many tasks");
+    }
+}
+
+#[test]
+fn names_are_escaped_and_read_back_as_they_are() {
+    for name in NAMES.into_iter().filter(|name| !name.contains(|c: char| c.is_control())) {
+        let mut plan = Plan::new();
+        let place = plan.location(name);
+        plan.task(name, [(place, X)]);
+        let svg = plan.check(&Initial::Wave).unwrap().draw(Format::Svg);
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        let title = format!("{name}, active: exclusive on {name}, rank 1, granted");
+        assert!(document.descendants().any(|node| node.text() == Some(&title)), "{name:?}: {svg}");
     }
 }

@@ -1,0 +1,186 @@
+//! The data of a race: made once, kept in a folder.
+//!
+//! ```text
+//! DIR/rows/za.npy, zr.npy ..        row-major
+//! DIR/blocks-512/za, zr ..          blocked, and za-framed; their layout.json is written last
+//! ```
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use syncline_store::{Block, DataDir, Element, Layout, Matrix, NewFile, Shape, convert, write_layout_json};
+use syncline_wave::Lk23;
+
+use crate::error::{Error, Result};
+
+/// Memory for the change of a layout.
+const MEMORY: u64 = 128 << 20;
+
+/// The order of the elements of the field. Coefficients are blocked when it is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Data {
+    RowMajor,
+    Blocked,
+    Framed,
+}
+
+impl Data {
+    pub(crate) fn layout(self, block: Block) -> Layout {
+        match self {
+            Data::RowMajor => Layout::RowMajor,
+            Data::Blocked => Layout::Blocked(block),
+            Data::Framed => Layout::Framed { block, thickness: 1 },
+        }
+    }
+}
+
+/// The field and the coefficients.
+#[derive(Debug)]
+pub(crate) struct Inputs {
+    pub(crate) field: Arc<Matrix>,
+    pub(crate) coefficients: [Arc<Matrix>; 5],
+}
+
+/// The folder of a race.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    pub(crate) shape: Shape,
+}
+
+impl Folder {
+    pub(crate) fn new(path: &Path, shape: Shape) -> Result<Self> {
+        Ok(Folder { path: path.to_owned(), shape })
+    }
+
+    fn rows(&self) -> PathBuf {
+        self.path.join("rows")
+    }
+
+    fn blocks(&self, side: usize) -> PathBuf {
+        self.path.join(format!("blocks-{side}"))
+    }
+
+    /// Makes what is not there.
+    pub(crate) fn make(&self, sides: &[usize]) -> Result<()> {
+        let rows = self.rows();
+        make_folder(&rows)?;
+        for (n, name) in ["za"].into_iter().chain(Lk23::COEFFICIENTS).enumerate() {
+            let path = rows.join(format!("{name}.npy"));
+            if !path.exists() {
+                self.numbers(n, &path)?;
+            }
+            let found = Matrix::<f64>::open(&path)?.shape();
+            if found != self.shape {
+                let folder = self.path.display().to_string();
+                return Err(Error::OtherShape { folder, found, asked: self.shape });
+            }
+        }
+        sides.iter().try_for_each(|side| self.make_blocks(*side))
+    }
+
+    fn make_blocks(&self, side: usize) -> Result<()> {
+        let folder = self.blocks(side);
+        if folder.join("layout.json").exists() {
+            return Ok(());
+        }
+        make_folder(&folder)?;
+        eprintln!("blocks of {side} x {side}");
+        let block = self.block(side);
+        let rows = DataDir::open(&self.rows())?;
+        let framed = ("za-framed", "za", Data::Framed);
+        let all = ["za"].into_iter().chain(Lk23::COEFFICIENTS).map(|name| (name, name, Data::Blocked));
+        let mut arrays = std::collections::BTreeMap::new();
+        for (name, from, data) in all.chain([framed]) {
+            let layout = data.layout(block);
+            let bytes = Matrix::<f64>::file_bytes(false, self.shape, layout)?;
+            let new = NewFile::create(&folder.join(name), bytes)?;
+            convert(
+                &rows.matrix::<f64>(from)?,
+                &mut Matrix::create(&new, false, self.shape, layout)?,
+                MEMORY,
+            )?;
+            new.commit()?;
+            arrays.insert(name.to_owned(), (layout, f64::TYPE));
+        }
+        Ok(write_layout_json(&folder, self.shape, &arrays)?)
+    }
+
+    /// Writes the matrix numbered `n`: the field in [0, 1), a coefficient in [0, 0.25).
+    fn numbers(&self, n: usize, path: &Path) -> Result<()> {
+        eprintln!("{} of {}", path.display(), self.shape);
+        let new = NewFile::create(path, Matrix::<f64>::file_bytes(true, self.shape, Layout::RowMajor)?)?;
+        let mut matrix = Matrix::<f64>::create(&new, true, self.shape, Layout::RowMajor)?;
+        let scale = if n == 0 { 1.0 } else { 0.25 };
+        let mut row = vec![0.0; self.shape.cols];
+        for j in 0..self.shape.rows {
+            let first = (n * self.shape.rows + j) * self.shape.cols;
+            for (k, value) in row.iter_mut().enumerate() {
+                *value = scatter((first + k) as u64) * scale;
+            }
+            matrix.write_row(j, &row)?;
+        }
+        Ok(new.commit()?)
+    }
+
+    pub(crate) fn block(&self, side: usize) -> Block {
+        Block::new(side, side).clipped(self.shape)
+    }
+
+    /// Opens the matrices; `side` is that of the blocks.
+    pub(crate) fn open(&self, data: Data, side: usize) -> Result<Inputs> {
+        let folder = match data {
+            Data::RowMajor => self.rows(),
+            Data::Blocked | Data::Framed => self.blocks(side),
+        };
+        let folder = DataDir::open(&folder)?;
+        let field = if data == Data::Framed { "za-framed" } else { "za" };
+        let open = |name: &str| Ok::<_, Error>(Arc::new(folder.matrix::<f64>(name)?));
+        let [a, b, c, d, e] = Lk23::COEFFICIENTS;
+        Ok(Inputs { field: open(field)?, coefficients: [open(a)?, open(b)?, open(c)?, open(d)?, open(e)?] })
+    }
+
+    /// A file for a result, which never gets a name.
+    pub(crate) fn result(&self, layout: Layout) -> Result<(NewFile, Matrix)> {
+        let bytes = Matrix::<f64>::file_bytes(false, self.shape, layout)?;
+        let new = NewFile::create(&self.path.join("result"), bytes)?;
+        let matrix = Matrix::create(&new, false, self.shape, layout)?;
+        Ok((new, matrix))
+    }
+
+    /// Takes all data out of the page cache. Says how.
+    pub(crate) fn drop_caches(&self) -> Result<&'static str> {
+        rustix::fs::sync();
+        if std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok() {
+            return Ok("drop_caches");
+        }
+        let list =
+            |path: &Path| std::fs::read_dir(path).map_err(Error::io(format!("read {}", path.display())));
+        for folder in list(&self.path)? {
+            let folder = folder.map_err(Error::io("read a folder"))?.path();
+            for file in folder.is_dir().then(|| list(&folder)).transpose()?.into_iter().flatten() {
+                let path = file.map_err(Error::io("read a folder"))?.path();
+                let failed = || Error::io(format!("drop {} from the page cache", path.display()));
+                let file = File::open(&path).map_err(failed())?;
+                rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
+                    .map_err(|error| failed()(error.into()))?;
+            }
+        }
+        Ok("posix_fadvise")
+    }
+}
+
+fn make_folder(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).map_err(Error::io(format!("make {}", path.display())))
+}
+
+/// A number in [0, 1) that looks random: the finaliser of `SplitMix64`.
+fn scatter(index: u64) -> f64 {
+    let x = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((x ^ (x >> 31)) >> 11) as f64 * f64::powi(2.0, -53)
+}

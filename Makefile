@@ -6,7 +6,7 @@ SYNCLINE = target/release/syncline
 # What CI runs, a person can run; only the progress bar of cargo differs.
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help demo test loom lint bench bench-disk soak build
+.PHONY: help demo test loom lint bench bench-disk bench-papers soak build
 
 help:
 	@echo "make demo        20 iterations in one pass over data four times larger than the memory bound; every bit checked"
@@ -14,6 +14,7 @@ help:
 	@echo "make lint        formatting, clippy, documentation, licences"
 	@echo "make bench       the cost of order: empty tasks, and a sweep in memory against the plain loop"
 	@echo "make bench-disk  the papers' case out of core (root, 50 GiB of disk, an hour): see bench/README.md"
+	@echo "make bench-papers  the papers' older and other schemes out of core (root, 60 GiB of disk, hours): Fig. 7"
 	@echo "make soak        the property tests, kills and models at length (an hour)"
 
 build:
@@ -43,6 +44,11 @@ bench:
 bench-disk: build
 	python3 bench/out_of_core.py case --syncline $(SYNCLINE) --dir target/bench-data
 	python3 bench/out_of_core.py slow --syncline $(SYNCLINE) --dir target/bench-data
+
+bench-papers:
+	$(CARGO) build --release -p syncline-schemes
+	python3 bench/out_of_core.py papers --dir target/bench-data
+	python3 bench/out_of_core.py papers-slow --rounds 1 --dir target/bench-data
 
 soak:
 	PROPTEST_CASES=20000 SYNCLINE_KILLS=300 $(CARGO) test --release --workspace -- --show-output

@@ -4,11 +4,16 @@
   out_of_core.py case     --dir DIR   16384^2, 12 GiB, inside 2 GiB that the kernel enforces: in blocks
   out_of_core.py slow     --dir DIR   4096^2, 768 MiB, inside 128 MiB, with the disk at 64 MiB/s: in blocks
   out_of_core.py streamed --dir DIR   the case, 20 iterations in one pass (and 200 with --iterations 200)
+  out_of_core.py papers   --dir DIR   older and other schemes too, by size of the blocks: the papers' Fig. 7
+  out_of_core.py papers-slow --dir DIR   the same on 4096^2 inside 128 MiB, with the disk at 64 MiB/s
 
 Needs root, cgroup v1 (memory, blkio), and 50 GiB of disk for the case. Data are made in DIR if they are
 missing and stay there; results are removed. Runs alternate; every run is appended to bench/results/ as a
 JSON line, and the medians are printed. Peers: `--peer NAME=COMMAND`, with {blocked}, {rows} and {iterations}
 filled in; its output must contain a number followed by " s/it", or "wall SECONDSs".
+
+`papers` is the papers' case by default, and needs 60 GiB of disk. It runs `schemes`, which is made by
+`cargo build --release -p syncline-schemes`.
 """
 import argparse
 import datetime
@@ -48,8 +53,9 @@ def group(kind, settings):
     return f"{folder}/cgroup.procs"
 
 
-def limited(command, memory, rate, folder):
-    """Runs a command with its memory, page cache included, and its disk limited. Returns its output."""
+def limited(command, memory, rate, folder, log=None):
+    """Runs a command with its memory, page cache included, and its disk limited. Returns its output, unless there
+    is a file for it."""
     none = -1
     bounds = [("memory.memsw.limit_in_bytes", none), ("memory.limit_in_bytes", none)]
     if not os.path.exists("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes"):
@@ -66,10 +72,11 @@ def limited(command, memory, rate, folder):
         f.write("3")
     enter = "".join(f"echo $$ > {p}; " for p in procs)
     before = disk()
-    done = subprocess.run(["bash", "-c", enter + 'exec "$@"', "_", *command], capture_output=True, text=True)
+    out, err = (log, None) if log else (subprocess.PIPE, subprocess.PIPE)
+    done = subprocess.run(["bash", "-c", enter + 'exec "$@"', "_", *command], stdout=out, stderr=err, text=True)
     after = disk()
     if done.returncode:
-        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
+        sys.exit(f"{' '.join(command)}: {(done.stderr or '').strip()}")
     return done.stdout, after[0] - before[0], after[1] - before[1]
 
 
@@ -99,17 +106,52 @@ def sweep(a, folder, bound, *options):
             "--json", *options]
 
 
+def results():
+    """The folder of today's results on this machine."""
+    machine = re.sub(r"\W+", "-", platform.node() or "machine")
+    folder = os.path.join(HERE, "results", f"{datetime.date.today().isoformat()}-{machine}")
+    os.makedirs(folder, exist_ok=True)
+    return folder
+
+
+def papers(a, side, limit, blocks, rate):
+    """All schemes in turn, by one program, which prints its tables itself."""
+    side = a.side or side
+    what = f"{a.what}-{side}"
+    folder = os.path.join(a.dir, what)
+    os.makedirs(folder, exist_ok=True)
+    data = ["--dir", folder, "--rows", str(side), "--cols", str(side), "--blocks", a.blocks or blocks]
+    subprocess.run([a.schemes, "prepare", *data], check=True)
+    limit = (a.limit or limit) << 20
+    name = os.path.join(results(), what)
+    # A tenth of the memory is left for the page cache of what is being read ahead, and for the program.
+    command = [a.schemes, "race", *data, "--memory", str(limit // 10 * 9), "--rounds", str(a.rounds), "--iterations",
+               str(a.iterations), "--json", "--plot", f"{name}.svg"]
+    with open(f"{name}.jsonl", "a") as log:
+        limited(command, limit, rate, folder, log)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=["case", "slow", "streamed"], nargs="?", default="case")
+    p.add_argument("what", choices=["case", "slow", "streamed", "papers", "papers-slow"], nargs="?", default="case")
     p.add_argument("--dir", default="bench-data")
     p.add_argument("--syncline", default="target/release/syncline")
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--iterations", type=int, help="default: 2 in blocks, 20 streamed")
+    p.add_argument("--iterations", type=int, help="default: 2 in blocks, 20 streamed, 4 of the papers")
+    p.add_argument("--schemes", default="target/release/schemes")
+    p.add_argument("--side", type=int, help="papers: rows and columns")
+    p.add_argument("--limit", type=int, help="papers: MiB of memory, page cache included")
+    p.add_argument("--blocks", help="papers: sides of the blocks, with commas")
     p.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
     a = p.parse_args()
-    a.dir, a.syncline = os.path.abspath(a.dir), os.path.abspath(a.syncline)
-    a.iterations = a.iterations or (20 if a.what == "streamed" else 2)
+    a.dir, a.syncline, a.schemes = os.path.abspath(a.dir), os.path.abspath(a.syncline), os.path.abspath(a.schemes)
+    a.iterations = a.iterations or {"streamed": 20, "papers": 4}.get(a.what, 2)
+    if a.what.startswith("papers"):
+        if a.what == "papers":
+            papers(a, 16384, 2048, "512,1024,2048", 0)
+        else:
+            papers(a, 4096, 128, "256,512,1024", 64 << 20)
+        return
     if a.what == "streamed":
         side, block, memory, bound, rate = 16384, None, 2 << 30, "1800M", 0
     elif a.what == "case":
@@ -138,12 +180,8 @@ def main():
         name, command = peer.split("=", 1)
         ways[name] = command.format(iterations=a.iterations, **data).split()
 
-    machine = re.sub(r"\W+", "-", platform.node() or "machine")
-    today = datetime.date.today().isoformat()
-    results = os.path.join(HERE, "results", f"{today}-{machine}")
-    os.makedirs(results, exist_ok=True)
     runs = {name: [] for name in ways}
-    with open(os.path.join(results, f"out_of_core-{a.what}.jsonl"), "a") as log:
+    with open(os.path.join(results(), f"out_of_core-{a.what}.jsonl"), "a") as log:
         for r in range(a.rounds):
             for name, command in ways.items():
                 out, read, written = limited(command, memory, rate, a.dir)

@@ -130,9 +130,9 @@ impl Job {
     /// Runs the sweep from the field into `result`, which is given back.
     ///
     /// # Errors
-    /// [`Error::Shape`](syncline_wave::Error::Shape), [`Error::FramedCoefficient`](syncline_wave::Error::FramedCoefficient)
-    /// and [`Error::Memory`](syncline_wave::Error::Memory); those of the store when a matrix has not the layout or blocks
-    /// that the scheme needs, or cannot be read or written. After an error the result is lost; the input is as it was.
+    /// `Shape`, `FramedCoefficient` and `Memory` of [`Error`](syncline_wave::Error); those of the store when a matrix
+    /// has not the layout or blocks that the scheme needs, or cannot be read or written. After an error the result
+    /// is lost; the input is as it was.
     pub fn run(&self, arrays: &Arrays<'_>, mut result: Matrix) -> Result<(Matrix, Report)> {
         arrays.check(&result)?;
         if self.iterations == 0 {

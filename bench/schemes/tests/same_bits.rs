@@ -137,6 +137,19 @@ proptest! {
     }
 }
 
+#[test]
+fn the_sequential_scheme_goes_from_band_to_band() -> Any<()> {
+    // A band is a megabyte: four of them, the last one of a few rows.
+    let case = Case::new(Shape::new(330, 1300), 3, 7);
+    let folder = tempfile::tempdir()?;
+    let job = Job { scheme: Scheme::Sequential, block: Block::new(1, 1), iterations: 3, memory: 1 << 30 };
+    for folder in [None, Some(folder.path())] {
+        let found = case.run(job, &case.inputs(Layout::RowMajor, folder)?, folder)?;
+        assert!(found == case.expected, "other bits");
+    }
+    Ok(())
+}
+
 /// A job that has an error to show.
 fn wrong(change: impl FnOnce(&mut Job, &mut Layout, &mut Layout)) -> Any<String> {
     let case = Case::new(Shape::new(20, 20), 1, 7);

@@ -231,6 +231,10 @@ fn words(runs: Runs<'_>, out: &mut String) -> std::fmt::Result {
     for way in SINGLE {
         let times = runs.blocks().into_iter().filter(|b| runs.seconds(way, Some(*b), 1).is_some());
         let (Some((best, _)), blocks) = (single(way), times.collect::<Vec<_>>()) else { continue };
+        // Of two, both are at an end.
+        if blocks.len() < 3 {
+            continue;
+        }
         let inside = blocks.first() != Some(&best) && blocks.last() != Some(&best);
         let place = if inside { "inside" } else { "at an end" };
         let range = format!("{} to {}", blocks[0], blocks[blocks.len() - 1]);
@@ -243,7 +247,7 @@ fn words(runs: Runs<'_>, out: &mut String) -> std::fmt::Result {
 mod tests {
     use super::*;
 
-    /// Runs of the ring at two blocks, in three rounds, and of the sequential scheme; and one of two iterations.
+    /// Runs of the ring at three blocks, in three rounds, and of the sequential scheme; and one of two iterations.
     pub(crate) fn some() -> Vec<Run> {
         let line = |scheme: &str, data: &str, block: &str, round: u32, seconds: f64| {
             let text = format!(
@@ -258,6 +262,7 @@ mod tests {
             runs.push(line("sequential", "row-major", "null", round, 8.0));
             runs.push(line("ring", "framed", "256", round, seconds));
             runs.push(line("ring", "framed", "512", round, 2.0 * seconds));
+            runs.push(line("ring", "framed", "1024", round, 3.0 * seconds));
             runs.push(line("ring", "blocked", "256", round, 1.25 * seconds));
         }
         runs.push(Run { iterations: 2, ..line("ring", "framed", "256", 0, 6.0) });
@@ -267,17 +272,17 @@ mod tests {
     #[test]
     fn cells_are_medians_and_words_compare_the_best() {
         let text = text(&some());
-        assert!(text.contains("| ring, framed | 4.000 | 8.000 |"), "{text}");
-        assert!(text.contains("| sequential | 8.000 | 8.000 |"), "{text}");
-        assert!(text.contains("| ring, framed | 3.000 | - |"), "{text}");
+        assert!(text.contains("| ring, framed | 4.000 | 8.000 | 12.000 |"), "{text}");
+        assert!(text.contains("| sequential | 8.000 | 8.000 | 8.000 |"), "{text}");
+        assert!(text.contains("| ring, framed | 3.000 | - | - |"), "{text}");
         assert!(text.contains("| ring: framed / blocked | 0.80 | 0.80 | 256, 256 |"), "{text}");
         assert!(text.contains("| ring, framed | 1.00 / 2.00 / 3.00 |"), "{text}");
         assert!(
-            text.contains("| best block, ring, framed | inside | at an end | 256 of 256 to 512 |"),
+            text.contains("| best block, ring, framed | inside | at an end | 256 of 256 to 1024 |"),
             "{text}"
         );
         // What was not run has no ratio and no number.
-        assert!(!text.contains("NaN") && text.contains("| streamed | - | - |"), "{text}");
+        assert!(!text.contains("NaN") && text.contains("| streamed | - | - | - |"), "{text}");
         assert!(super::text(&[]).contains("no runs"));
     }
 

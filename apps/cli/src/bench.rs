@@ -18,6 +18,7 @@
 //! that the others write through the page cache. For the same reason the floor is measured once before it counts.
 
 mod floor;
+mod overlay;
 mod peers;
 
 use std::fs;
@@ -32,6 +33,7 @@ use syncline_wave::{
     Error as WaveError, Executor, Leftovers, Lk23, Monitor, Plan, Report, Runner, Sweep, Target, plain_sweep,
 };
 
+pub(crate) use self::overlay::{BenchOverlayArgs, overlay};
 use crate::error::{Error, Result};
 use crate::units::{Bytes, parse_size};
 use crate::watch::{self, Signals};

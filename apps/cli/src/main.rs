@@ -14,7 +14,7 @@
 //! | `verify`   | the plain loop, and the comparison with it                                  |
 //! | `convert`  | `syncline convert`: from layout to layout                                   |
 //! | `overlay`  | `syncline overlay`: overlays checked and drawn                               |
-//! | `bench`    | `syncline bench`: the ways of a sweep, raced                                |
+//! | `bench`    | `syncline bench`: the ways of a sweep and of ordered tasks, raced           |
 //! | `probe`    | `syncline probe`: what a disk does with the requests of a sweep             |
 //! | `watch`    | work in a thread of its own, under a progress bar, ended by signals         |
 //! | `summary`  | what a run did, for people and for programs                                 |
@@ -78,6 +78,7 @@ fn dispatch(args: Args) -> Result<String> {
         Command::Overlay(OverlayCommand::Grid(args)) => overlay::grid(&args),
         Command::Overlay(OverlayCommand::Check(args)) => overlay::check(&args),
         Command::Bench(Bench::Wave(args)) => bench::wave(&args, &signals),
+        Command::Bench(Bench::Overlay(args)) => bench::overlay(&args, &signals),
         Command::Probe(Probe::Disk(args)) => probe::disk(&args, &signals),
     }
 }

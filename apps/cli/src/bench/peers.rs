@@ -10,11 +10,11 @@ use crate::error::{Error, Result};
 /// The sweep by numpy and numba.
 const NUMBA: &str = include_str!("../../../../bench/peers/numba_memmap.py");
 
-fn failed(what: &str, why: impl std::fmt::Display) -> Error {
+pub(super) fn failed(what: &str, why: impl std::fmt::Display) -> Error {
     Error::Io { what: what.to_owned(), source: std::io::Error::other(why.to_string()) }
 }
 
-fn run(what: &str, command: &mut Command) -> Result<String> {
+pub(super) fn run(what: &str, command: &mut Command) -> Result<String> {
     let Output { status, stdout, stderr } = command.output().map_err(|error| failed(what, error))?;
     if !status.success() {
         let text = String::from_utf8_lossy(&stderr);

@@ -1,0 +1,373 @@
+//! `syncline bench overlay`: one program of tasks, by every way of keeping its order, in turn.
+//!
+//! ```text
+//! overlay, ...               our runners
+//! barrier per level          a spinning barrier after every anti-diagonal or timestep
+//! RwLock + Condvar           locks and conditions of the standard library, by hand
+//! OpenMP task depend         gcc, clang       \
+//! OpenMP for                 gcc, clang        } compiled when the command runs; skipped where there is no compiler
+//! oneTBB flow graph          g++              /
+//! ```
+//!
+//! Before anything is timed, every way runs every program with bodies that hash what they read, and must give the
+//! values of the plain loop. Then three things are measured, the ways alternating, round after round:
+//!
+//! 1. empty bodies on the five-point grid, on one worker and on all;
+//! 2. bodies of 0 to 2 us on the grid;
+//! 3. bodies of one length, from 4 ns up, on the grid and on patterns of Task Bench, for METG(50 %). A way is not
+//!    measured any further once three quarters of the time are its bodies'.
+//!
+//! Bodies loop for a number of iterations, in the same loop in Rust, C and C++; how long an iteration takes is measured
+//! for each compiler. No threads are pinned, as not all libraries can. All spin while they wait, but for locks and
+//! conditions.
+
+mod by_hand;
+mod compiled;
+mod efficiency;
+mod patterns;
+mod program;
+mod table;
+mod ways;
+mod work;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use self::compiled::Source;
+use self::efficiency::{Metg, Point};
+use self::patterns::Pattern;
+use self::program::Program;
+use self::table::Table;
+use self::ways::Way;
+use self::work::{Body, calibrate};
+use super::at_least;
+use super::peers::failed;
+use crate::error::Result;
+use crate::watch::{self, Signals};
+
+/// Races overlays against other ways of running tasks in order.
+///
+/// The same tasks with the same dependences, by our runners, by hand, and by OpenMP and oneTBB, which are compiled
+/// with gcc, clang and g++ where these are installed (Debian: gcc g++ clang libomp-dev libtbb-dev) and skipped
+/// otherwise. Times are wall times per task; METG(50 %) is the length of tasks at which half the time is theirs.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    override_usage = "syncline bench overlay [OPTIONS]",
+    after_long_help = "\
+Examples:
+  syncline bench overlay --quick
+  syncline bench overlay --workers 4 --json"
+)]
+pub(crate) struct BenchOverlayArgs {
+    /// About a minute in all: every second length of tasks, shorter and fewer runs
+    #[arg(long)]
+    quick: bool,
+    /// How many threads run tasks [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    workers: Option<u32>,
+    /// How often everything is run [default: 7; with --quick as often as a minute allows, at most 5]
+    #[arg(long, value_name = "N", value_parser = at_least(1))]
+    rounds: Option<usize>,
+    /// How long a run takes, about [default: 40; 12 with --quick]
+    #[arg(long, value_name = "MS", value_parser = at_least(1))]
+    milliseconds: Option<usize>,
+    /// Print one JSON object per line, and no table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Rows and columns of the grid.
+const SIDE: usize = 32;
+/// Points of a pattern.
+const WIDTH: usize = 64;
+/// The mean of irregular bodies, in nanoseconds.
+const MEAN: f64 = 1000.0;
+/// The least and the greatest length of bodies, in nanoseconds.
+const GRAINS: [f64; 2] = [4.0, 65_536.0];
+/// An efficiency from which on longer bodies tell nothing new.
+const ENOUGH: f64 = 0.75;
+/// How long `--quick` takes, unless a round takes longer.
+const QUICK: Duration = Duration::from_secs(58);
+/// Rounds whose values are compared.
+const VERIFIED: u64 = 20;
+
+/// A line of the output.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Record {
+    /// How long an iteration of the loop of bodies takes.
+    Kernel { by: &'static str, ns_per_iteration: f64 },
+    /// A way that is not there.
+    Skipped { way: &'static str, why: String },
+    /// The values of a way are those of the plain loop, which have this checksum.
+    Verified { program: &'static str, way: &'static str, workers: usize, rounds: u64, checksum: String },
+    /// One run.
+    Run(Run),
+    /// What follows from the runs.
+    Metg { program: &'static str, way: &'static str, workers: usize, bound: &'static str, ns: f64 },
+}
+
+/// One run.
+#[derive(Clone, Debug, Serialize)]
+struct Run {
+    program: &'static str,
+    way: &'static str,
+    workers: usize,
+    body: &'static str,
+    /// Length of a body, or its mean.
+    grain_ns: f64,
+    round: usize,
+    steps: u64,
+    ns_per_step: f64,
+}
+
+/// What is raced, and how.
+struct Race {
+    /// Where programs of peers are.
+    folder: PathBuf,
+    workers: usize,
+    most_rounds: usize,
+    /// After this no round begins that would not end before it.
+    until: Option<Instant>,
+    /// Rounds that were run.
+    rounds: usize,
+    /// How long a run takes.
+    ns_per_run: f64,
+    /// Lengths of bodies.
+    grains: Vec<u64>,
+    ns_per_iteration: f64,
+    programs: Vec<Program>,
+    ways: Vec<Way>,
+    records: Vec<Record>,
+}
+
+/// Something that every way does.
+#[derive(Clone, Copy)]
+struct Cell<'a> {
+    program: &'a Program,
+    way: &'a Way,
+    workers: usize,
+    body: Body,
+    /// What a step costs beside its body, about.
+    cost: f64,
+}
+
+/// Runs the race; returns what to print.
+pub(crate) fn overlay(args: &BenchOverlayArgs, signals: &Signals) -> Result<String> {
+    let folder = tempfile::Builder::new().prefix("syncline-bench.").tempdir();
+    let folder = folder.map_err(|error| failed("make a directory for the peers' programs", error))?;
+    let (args, path) = (args.clone(), folder.path().to_owned());
+    let work = move || {
+        let mut race = Race::new(&args, path)?;
+        race.run()?;
+        if !args.json {
+            return Ok(Table::new(&race).text());
+        }
+        let lines = race.records.iter().map(serde_json::to_string).collect::<serde_json::Result<Vec<_>>>();
+        lines.map(|lines| lines.join("\n")).map_err(|error| failed("write JSON", error))
+    };
+    watch::watch(signals, &ProgressBar::hidden(), |_| (), work)
+}
+
+impl Race {
+    fn new(args: &BenchOverlayArgs, folder: PathBuf) -> Result<Self> {
+        let start = Instant::now();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let (factor, rounds, milliseconds) = if args.quick { (4.0, 5, 12) } else { (2.0, 7, 40) };
+        let ns_per_iteration = calibrate();
+        let mut records = vec![Record::Kernel { by: "rustc", ns_per_iteration }];
+        eprintln!("compiling the peers");
+        let mut peers = Vec::new();
+        for (Source { way, .. }, peer) in compiled::compile(&folder)? {
+            match peer {
+                Ok(peer) => {
+                    records.push(Record::Kernel { by: way, ns_per_iteration: peer.calibrate()? });
+                    peers.push(peer);
+                }
+                Err(why) => {
+                    eprintln!("skipped: {way}: {why}");
+                    records.push(Record::Skipped { way, why });
+                }
+            }
+        }
+        let grains = std::iter::successors(Some(GRAINS[0]), |grain| Some(grain * factor));
+        let iterations = |grain: f64| ((grain / ns_per_iteration).round() as u64).max(1);
+        let patterns = Pattern::ALL.into_iter().map(|pattern| Program::of(pattern, WIDTH));
+        Ok(Self {
+            folder,
+            workers: args.workers.map_or(cores, |n| n as usize),
+            most_rounds: args.rounds.unwrap_or(rounds),
+            until: (args.quick && args.rounds.is_none()).then(|| start + QUICK),
+            rounds: 0,
+            ns_per_run: 1e6 * args.milliseconds.unwrap_or(milliseconds) as f64,
+            grains: grains.take_while(|&grain| grain <= GRAINS[1]).map(iterations).collect(),
+            ns_per_iteration,
+            programs: [Program::grid(SIDE, SIDE)].into_iter().chain(patterns).collect(),
+            ways: ways::all(peers),
+            records,
+        })
+    }
+
+    fn run(&mut self) -> Result<()> {
+        // Lent from the rest, which the runs are added to.
+        let (programs, ways) = (std::mem::take(&mut self.programs), std::mem::take(&mut self.ways));
+        let done = self.race(&programs, &ways);
+        (self.programs, self.ways) = (programs, ways);
+        done
+    }
+
+    fn race(&mut self, programs: &[Program], ways: &[Way]) -> Result<()> {
+        for program in programs {
+            eprintln!("verifying: {}", program.name);
+            self.verify(program, ways)?;
+        }
+        let grid = &programs[0];
+        let mut workers = vec![1, self.workers];
+        workers.dedup();
+        let mean = (MEAN / self.ns_per_iteration).round() as u64;
+        let all = |body, workers| ways.iter().map(move |way| (way, body, workers));
+        let cells = workers.iter().flat_map(|&workers| all(Body::Empty, workers));
+        let cells = cells.chain(all(Body::Irregular(mean), self.workers));
+        let cells = cells.map(|(way, body, workers)| self.probe(grid, way, workers, body));
+        let cells = cells.collect::<Result<Vec<_>>>()?;
+        let mut sweeps = Vec::new();
+        for program in programs {
+            let probe = |way| self.probe(program, way, self.workers, Body::Empty);
+            sweeps.push(ways.iter().map(probe).collect::<Result<Vec<_>>>()?);
+        }
+        let start = Instant::now();
+        for round in 0..self.most_rounds {
+            eprintln!("round {}: empty and irregular bodies", round + 1);
+            for &cell in &cells {
+                self.time(cell, round)?;
+            }
+            for (program, cells) in programs.iter().zip(&sweeps) {
+                eprintln!("round {}: bodies of all lengths, {}", round + 1, program.name);
+                self.sweep(cells, round)?;
+            }
+            self.rounds = round + 1;
+            let each = start.elapsed() / self.rounds as u32;
+            if self.until.is_some_and(|until| Instant::now() + each > until) {
+                break;
+            }
+        }
+        self.conclude(programs, ways);
+        Ok(())
+    }
+
+    /// Runs a program with bodies that depend on everything.
+    fn verify(&mut self, program: &Program, ways: &[Way]) -> Result<()> {
+        let plain = program.plain(VERIFIED);
+        let mut numbers = vec![1, self.workers];
+        numbers.dedup();
+        for way in ways {
+            for &workers in &numbers {
+                let run = way.run(&self.folder, program, Body::Verify, workers, [0, VERIFIED])?;
+                if run.checksum != plain {
+                    let why =
+                        format!("the checksum is {:016x}, that of the plain loop {plain:016x}", run.checksum);
+                    let what = format!("go on: {}, {}, {workers} workers", program.name, way.name());
+                    return Err(failed(&what, why));
+                }
+                self.records.push(Record::Verified {
+                    program: program.name,
+                    way: way.name(),
+                    workers,
+                    rounds: VERIFIED,
+                    checksum: format!("{plain:016x}"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out about how long a step takes without its body.
+    fn probe<'a>(&self, program: &'a Program, way: &'a Way, workers: usize, body: Body) -> Result<Cell<'a>> {
+        let rounds = 20;
+        let run = way.run(&self.folder, program, Body::Empty, workers, [5, rounds])?;
+        let cost = run.seconds * 1e9 / (rounds * program.tasks.len() as u64) as f64;
+        Ok(Cell { program, way, workers, body, cost })
+    }
+
+    /// Times a run.
+    fn time(&mut self, cell: Cell<'_>, round: usize) -> Result<()> {
+        let Cell { program, way, workers, body, cost } = cell;
+        let grain_ns = match body {
+            Body::Spin(n) | Body::Irregular(n) => n as f64 * self.ns_per_iteration,
+            Body::Empty | Body::Verify => 0.0,
+        };
+        let tasks = program.tasks.len() as f64;
+        let each = tasks * (cost + grain_ns / workers as f64);
+        let rounds = (self.ns_per_run / each).clamp(4.0, 1e6) as u64;
+        let run = way.run(&self.folder, program, body, workers, [rounds / 16 + 1, rounds])?;
+        let steps = rounds * program.tasks.len() as u64;
+        let ns_per_step = run.seconds * 1e9 / steps as f64;
+        self.records.push(Record::Run(Run {
+            program: program.name,
+            way: way.name(),
+            workers,
+            body: body.name(),
+            grain_ns,
+            round,
+            steps,
+            ns_per_step,
+        }));
+        Ok(())
+    }
+
+    /// Bodies from short to long, until they are efficient in the median of the rounds so far.
+    fn sweep(&mut self, cells: &[Cell<'_>], round: usize) -> Result<()> {
+        let mut done = vec![false; cells.len()];
+        for iterations in self.grains.clone() {
+            for (cell, done) in cells.iter().zip(&mut done).filter(|(_, done)| !**done) {
+                self.time(Cell { body: Body::Spin(iterations), ..*cell }, round)?;
+                let point = self.point(cell.program.name, cell.way.name(), iterations);
+                *done = point.is_some_and(|point| point.efficiency >= ENOUGH);
+            }
+        }
+        Ok(())
+    }
+
+    fn conclude(&mut self, programs: &[Program], ways: &[Way]) {
+        for (program, way) in programs.iter().flat_map(|p| ways.iter().map(move |w| (p.name, w.name()))) {
+            if let Some(metg) = Metg::of(&self.points(program, way)) {
+                let (bound, ns, workers) = (metg.bound(), metg.ns(), self.workers);
+                self.records.push(Record::Metg { program, way, workers, bound, ns });
+            }
+        }
+    }
+
+    /// The median times of the steps of these runs.
+    fn median(&self, wanted: impl Fn(&Run) -> bool) -> Option<f64> {
+        let mut times = self.times(wanted);
+        times.sort_by(f64::total_cmp);
+        let middle = |i: usize| times.get(i).copied();
+        Some(f64::midpoint(middle(times.len().checked_sub(1)? / 2)?, middle(times.len() / 2)?))
+    }
+
+    fn times(&self, wanted: impl Fn(&Run) -> bool) -> Vec<f64> {
+        let runs = self.records.iter().filter_map(|record| match record {
+            Record::Run(run) if wanted(run) => Some(run.ns_per_step),
+            _ => None,
+        });
+        runs.collect()
+    }
+
+    /// The efficiency of a way with bodies of one length, by the median.
+    fn point(&self, program: &str, way: &str, iterations: u64) -> Option<Point> {
+        let grain = iterations as f64 * self.ns_per_iteration;
+        let wanted = |run: &Run| {
+            (run.program, run.way, run.body) == (program, way, "spin") && (run.grain_ns - grain).abs() < 1e-6
+        };
+        let ns = self.median(wanted)?;
+        Some(Point { grain, efficiency: grain / self.workers as f64 / ns })
+    }
+
+    /// The efficiencies of a way.
+    fn points(&self, program: &str, way: &str) -> Vec<Point> {
+        self.grains.iter().filter_map(|&iterations| self.point(program, way, iterations)).collect()
+    }
+}

@@ -1,0 +1,177 @@
+//! What one would write without a library: a barrier after every level, and locks with conditions.
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::thread;
+
+use super::program::Program;
+use super::work::{WithWork, Work, checksum};
+
+/// Part `me` of `all` things, split evenly among `workers`.
+fn part(all: usize, me: usize, workers: usize) -> std::ops::Range<usize> {
+    all * me / workers..all * (me + 1) / workers
+}
+
+/// Each level's tasks split evenly, and a barrier after it: all workers count up one word and spin on it.
+pub(crate) struct Barrier<'a> {
+    /// What is run.
+    pub(crate) program: &'a Program,
+    /// On how many threads.
+    pub(crate) workers: usize,
+    /// How often.
+    pub(crate) rounds: u64,
+}
+
+/// A word with a cache line of its own.
+#[repr(align(128))]
+struct Word(AtomicU64);
+
+/// How often a worker looks before it lets others have its core.
+const PATIENCE: u32 = 1 << 14;
+
+impl Word {
+    /// Waits until all have come `turn` times.
+    #[inline]
+    fn meet(&self, workers: u64, turn: u64) {
+        // AcqRel: what was done before anybody's arrival comes before what is done after the last one; pairs with
+        // the Acquire below and with the other arrivals.
+        let mut arrived = self.0.fetch_add(1, Ordering::AcqRel) + 1;
+        let mut looked = 0;
+        while arrived < workers * turn {
+            looked += 1;
+            if looked % PATIENCE == 0 {
+                thread::yield_now();
+            }
+            spin_loop();
+            // Acquire: pairs with the arrivals.
+            arrived = self.0.load(Ordering::Acquire);
+        }
+    }
+}
+
+impl WithWork for Barrier<'_> {
+    type Output = u64;
+
+    fn call<W: Work>(self, work: W) -> u64 {
+        let Self { program, workers, rounds } = self;
+        let values: Vec<AtomicU64> = program.tasks.iter().map(|_| AtomicU64::new(0)).collect();
+        let word = Word(AtomicU64::new(0));
+        let worker = |me: usize| {
+            // Relaxed values: the barriers order them.
+            let read = |&u: &u32| values[u as usize].load(Ordering::Relaxed);
+            let parts: Vec<&[u32]> = program.levels.iter().map(|l| &l[part(l.len(), me, workers)]).collect();
+            let mut turn = 0;
+            for round in 0..rounds {
+                for part in &parts {
+                    for &t in *part {
+                        let reads = program.tasks[t as usize].reads.iter();
+                        if let Some(new) = work.step(t, round, reads.map(read)) {
+                            values[t as usize].store(new, Ordering::Relaxed);
+                        }
+                    }
+                    turn += 1;
+                    word.meet(workers as u64, turn);
+                }
+            }
+        };
+        on_threads(workers, worker);
+        checksum(values.into_iter().map(AtomicU64::into_inner))
+    }
+}
+
+/// A [`RwLock`] per value and a count of done rounds per task, under a mutex with a condition. Each worker goes
+/// through its part of the tasks, level by level, and waits for those that it conflicts with.
+pub(crate) struct Locks<'a> {
+    /// What is run.
+    pub(crate) program: &'a Program,
+    /// On how many threads.
+    pub(crate) workers: usize,
+    /// How often.
+    pub(crate) rounds: u64,
+}
+
+/// How far a task is.
+#[derive(Default)]
+struct Progress {
+    state: Mutex<State>,
+    advanced: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    rounds: u64,
+    /// Who waits; a condition is signalled by a call of the system, even for nobody.
+    waiting: u32,
+}
+
+impl Progress {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_for(&self, rounds: u64) {
+        let mut state = self.lock();
+        while state.rounds < rounds {
+            state.waiting += 1;
+            state = self.advanced.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
+        }
+    }
+
+    fn advance(&self) {
+        let mut state = self.lock();
+        state.rounds += 1;
+        let waiting = state.waiting;
+        drop(state);
+        if waiting > 0 {
+            self.advanced.notify_all();
+        }
+    }
+}
+
+impl WithWork for Locks<'_> {
+    type Output = u64;
+
+    fn call<W: Work>(self, work: W) -> u64 {
+        let Self { program, workers, rounds } = self;
+        let values: Vec<RwLock<u64>> = program.tasks.iter().map(|_| RwLock::new(0)).collect();
+        let progress: Vec<Progress> = program.tasks.iter().map(|_| Progress::default()).collect();
+        let worker = |me: usize| {
+            let part = part(values.len(), me, workers);
+            let mine = program.levels.iter().flatten().filter(|&&t| part.contains(&(t as usize)));
+            let mine: Vec<u32> = mine.copied().collect();
+            let mut reads: Vec<RwLockReadGuard<'_, u64>> = Vec::new();
+            for round in 0..rounds {
+                for &t in &mine {
+                    let task = &program.tasks[t as usize];
+                    for &u in &task.conflicts {
+                        progress[u as usize].wait_for(round + u64::from(program.first(u, t)));
+                    }
+                    let mut own = values[t as usize].write().unwrap_or_else(PoisonError::into_inner);
+                    let read = |&u: &u32| values[u as usize].read().unwrap_or_else(PoisonError::into_inner);
+                    reads.extend(task.reads.iter().map(read));
+                    if let Some(new) = work.step(t, round, reads.iter().map(|read| **read)) {
+                        *own = new;
+                    }
+                    reads.clear();
+                    drop(own);
+                    progress[t as usize].advance();
+                }
+            }
+        };
+        on_threads(workers, worker);
+        checksum(values.into_iter().map(|value| value.into_inner().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// Calls `worker` on so many threads, one of which is this one.
+fn on_threads(workers: usize, worker: impl Fn(usize) + Sync) {
+    thread::scope(|scope| {
+        for me in 1..workers {
+            let worker = &worker;
+            scope.spawn(move || worker(me));
+        }
+        worker(0);
+    });
+}

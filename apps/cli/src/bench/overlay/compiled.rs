@@ -1,0 +1,155 @@
+//! Peers in C and C++: compiled when they are needed, by what compilers there are, each run a process.
+//!
+//! A process ends before the next one starts, so that no idle threads of one library spin beside another. It runs a
+//! few rounds before those that it times, in which its threads start.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::super::peers::{failed, run};
+use super::program::Program;
+use super::ways::Measured;
+use super::work::{Body, CALIBRATION, kernel};
+use crate::error::Result;
+
+/// How one of them is made.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// What it is called.
+    pub(crate) way: &'static str,
+    /// Which of the program's forms.
+    form: &'static str,
+    compiler: &'static str,
+    file: &'static str,
+    text: &'static str,
+    flags: &'static [&'static str],
+}
+
+const HEADER: &str = include_str!("../../../../../bench/peers/overlay.h");
+const OPENMP: &str = include_str!("../../../../../bench/peers/overlay_openmp.c");
+const TBB: &str = include_str!("../../../../../bench/peers/overlay_tbb.cpp");
+
+const fn openmp(way: &'static str, form: &'static str, compiler: &'static str) -> Source {
+    Source { way, form, compiler, file: "overlay_openmp.c", text: OPENMP, flags: &["-fopenmp"] }
+}
+
+/// All of them.
+pub(crate) const SOURCES: [Source; 5] = [
+    openmp("OpenMP task depend, gcc", "tasks", "gcc"),
+    openmp("OpenMP task depend, clang", "tasks", "clang"),
+    openmp("OpenMP for, gcc", "for", "gcc"),
+    openmp("OpenMP for, clang", "for", "clang"),
+    Source {
+        way: "oneTBB flow graph",
+        form: "flow",
+        compiler: "g++",
+        file: "overlay_tbb.cpp",
+        text: TBB,
+        flags: &["-std=c++17", "-ltbb"],
+    },
+];
+
+/// One that is compiled.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) source: &'static Source,
+    program: PathBuf,
+}
+
+/// Compiles what can be compiled into `folder`; for the others, why not.
+pub(crate) fn compile(folder: &Path) -> Result<Vec<(&'static Source, Result<Peer, String>)>> {
+    let write = |name: &str, text: &str| {
+        fs::write(folder.join(name), text).map_err(|error| failed("write the peers' sources", error))
+    };
+    write("overlay.h", HEADER)?;
+    let mut made: Vec<(PathBuf, Result<(), String>)> = Vec::new();
+    let mut peers = Vec::new();
+    for source in &SOURCES {
+        let program = folder.join(format!("{}.{}", source.file, source.compiler));
+        // Two forms of one source are one program.
+        let known = made.iter().find(|(path, _)| *path == program).map(|(_, done)| done.clone());
+        let done = match known {
+            Some(done) => done,
+            None => {
+                write(source.file, source.text)?;
+                let done = source.compile(folder, &program);
+                made.push((program.clone(), done.clone()));
+                done
+            }
+        };
+        peers.push((source, done.map(|()| Peer { source, program })));
+    }
+    Ok(peers)
+}
+
+impl Source {
+    fn compile(&self, folder: &Path, program: &Path) -> Result<(), String> {
+        let mut command = Command::new(self.compiler);
+        command.current_dir(folder).args(["-O3", "-o"]).arg(program).arg(self.file).args(self.flags);
+        let output = command.output().map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => format!("no {}", self.compiler),
+            _ => format!("{}: {error}", self.compiler),
+        })?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let line = said.lines().find(|line| line.contains("error")).or(said.lines().next());
+        Err(format!("{}: {}", self.compiler, line.unwrap_or("it failed without a word").trim()))
+    }
+}
+
+impl Peer {
+    /// Nanoseconds of an iteration of the loop that bodies spin in.
+    pub(crate) fn calibrate(&self) -> Result<f64> {
+        let mut best = f64::INFINITY;
+        for _ in 0..5 {
+            let measured = self.start(Path::new("-"), "kernel", 1, [0, CALIBRATION], Body::Empty)?;
+            if measured.checksum != kernel(1, CALIBRATION) {
+                return Err(failed(&format!("calibrate {}", self.source.way), "its loop is another one"));
+            }
+            best = best.min(measured.seconds * 1e9 / CALIBRATION as f64);
+        }
+        Ok(best)
+    }
+
+    /// Runs a program, which stands in a file in `folder`.
+    pub(crate) fn run(
+        &self,
+        folder: &Path,
+        program: &Program,
+        body: Body,
+        workers: usize,
+        rounds: [u64; 2],
+    ) -> Result<Measured> {
+        let file = folder.join(format!("{}.txt", program.name));
+        if !file.exists() {
+            fs::write(&file, program.text()).map_err(|error| failed("write a program for peers", error))?;
+        }
+        self.start(&file, self.source.form, workers, rounds, body)
+    }
+
+    fn start(
+        &self,
+        file: &Path,
+        form: &str,
+        workers: usize,
+        rounds: [u64; 2],
+        body: Body,
+    ) -> Result<Measured> {
+        let what = format!("run {}", self.source.way);
+        let mut command = Command::new(&self.program);
+        let numbers = [workers as u64, rounds[0], rounds[1]].map(|n| n.to_string());
+        command.arg(file).arg(form).args(numbers).args([body.name(), &body.iterations().to_string()]);
+        // Workers spin while they wait, as ours do.
+        command.env("OMP_WAIT_POLICY", "active").env_remove("OMP_PROC_BIND").env_remove("OMP_PLACES");
+        parse(&run(&what, &mut command)?).ok_or_else(|| failed(&what, "it printed no result"))
+    }
+}
+
+/// `SECONDS CHECKSUM`.
+fn parse(output: &str) -> Option<Measured> {
+    let (seconds, checksum) = output.trim().split_once(' ')?;
+    Some(Measured { seconds: seconds.parse().ok()?, checksum: u64::from_str_radix(checksum, 16).ok()? })
+}

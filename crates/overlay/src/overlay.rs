@@ -9,6 +9,7 @@ use crate::error::{CheckError, RunError, TaskError};
 use crate::initial::Initial;
 use crate::location::{Core, Location};
 use crate::plan::{Place, Plan, Queues};
+use crate::program::Program;
 use crate::run::{self, Report, Runner};
 use crate::snapshot::Snapshot;
 use crate::stop::Stop;
@@ -170,7 +171,8 @@ impl<'env> Overlay<'env> {
     pub fn check(self, initial: Initial) -> Result<Checked<'env>, CheckError> {
         let queues = self.plan.live(&initial)?;
         let Overlay { plan, bodies, cores, .. } = self;
-        Ok(Checked { plan, bodies, cores, queues })
+        let program = Program::new(&queues, plan.tasks.len(), |_| true);
+        Ok(Checked { plan, bodies, cores, queues, program })
     }
 
     /// The tasks and what they ask for, without data and bodies.
@@ -196,6 +198,8 @@ pub struct Checked<'env> {
     pub(crate) cores: Vec<Arc<Core>>,
     /// Per location: the first requests in order.
     pub(crate) queues: Queues,
+    /// The compiled form of the whole.
+    pub(crate) program: Program,
 }
 
 impl Checked<'_> {

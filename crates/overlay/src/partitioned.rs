@@ -3,7 +3,7 @@
 //! # Contract
 //! A worker goes through the tasks of its home round by round, in the order of the program, and waits where a task waits
 //! for one of another home. Among its own there is nothing to wait for: the order of the program is one in which
-//! everything that a task waits for comes before it.
+//! everything that a task waits for comes before it. Within a level, those that other homes wait for go first.
 //!
 //! # State: one word per task, as in `claimed`, never claimed
 //! | order                       | because                                                              |
@@ -79,7 +79,11 @@ impl Home {
             borders.push(Border { waits, watchers: watchers.into() });
             Turn { task, border: borders.len() as u32 - 1 }
         };
-        Home { turns: tasks.iter().map(turn).collect(), borders: borders.into() }
+        let mut turns: Vec<Turn> = tasks.iter().map(turn).collect();
+        // Within a level there is no order. Whoever others wait for goes first, and has the rest of the level's time
+        // to reach them.
+        turns.sort_by_key(|turn| (program.level[turn.task as usize], turn.border == INNER));
+        Home { turns: turns.into(), borders: borders.into() }
     }
 }
 

@@ -47,8 +47,10 @@ pub(crate) struct Wait {
 /// The compiled form of an overlay.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// The tasks, each behind all that it waits for in the first round.
+    /// The tasks by level: each behind all that it waits for in the first round.
     pub(crate) order: Box<[u32]>,
+    /// The level of each task: the length of the longest chain of first requests before it.
+    pub(crate) level: Box<[u32]>,
     waits: Lists<Wait>,
     followers: Lists<u32>,
     /// Somebody's turn goes by way of another task with which it conflicts no less.
@@ -85,7 +87,7 @@ impl<T: Copy + Ord> Lists<T> {
 impl Program {
     /// Compiles first requests that cannot deadlock. Tasks of which `stays` is false are left out.
     pub(crate) fn new(queues: &Queues, tasks: usize, stays: impl Fn(u32) -> bool) -> Self {
-        let order = order(queues, tasks);
+        let (order, level) = order(queues, tasks);
         let mut rank = vec![0_u32; tasks];
         order.iter().zip(0..).for_each(|(&t, r)| rank[t as usize] = r);
         let mut waits = Vec::new();
@@ -105,7 +107,13 @@ impl Program {
             }
         }
         let followers = Lists::new(waits.iter().map(|&(t, wait)| (wait.task, t)).collect(), tasks);
-        Program { order: order.into(), waits: Lists::new(waits, tasks), followers, relays }
+        Program {
+            order: order.into(),
+            level: level.into(),
+            waits: Lists::new(waits, tasks),
+            followers,
+            relays,
+        }
     }
 
     /// Whom a task waits for.
@@ -138,8 +146,8 @@ fn circle(queue: &[(u32, Kind)]) -> Vec<Vec<u32>> {
 }
 
 /// The tasks by the length of the longest chain of first requests before them, and by number: the order of the wave,
-/// in which each comes behind all that it waits for.
-fn order(queues: &Queues, tasks: usize) -> Vec<u32> {
+/// in which each comes behind all that it waits for. With them, their levels.
+fn order(queues: &Queues, tasks: usize) -> (Vec<u32>, Vec<u32>) {
     let mut edges = Vec::new();
     for queue in queues {
         let mut ahead: &[(u32, Kind)] = &[];
@@ -153,8 +161,13 @@ fn order(queues: &Queues, tasks: usize) -> Vec<u32> {
     behind.all.iter().for_each(|&t| missing[t as usize] += 1);
     let mut level: Vec<u32> = (0..tasks as u32).filter(|&t| missing[t as usize] == 0).collect();
     let mut order = Vec::with_capacity(tasks);
-    while !level.is_empty() {
+    let mut levels = vec![0; tasks];
+    for depth in 0.. {
+        if level.is_empty() {
+            break;
+        }
         level.sort_unstable();
+        level.iter().for_each(|&t| levels[t as usize] = depth);
         let mut next = Vec::new();
         for &t in &level {
             for &u in behind.of(t) {
@@ -168,7 +181,7 @@ fn order(queues: &Queues, tasks: usize) -> Vec<u32> {
         level = next;
     }
     debug_assert_eq!(order.len(), tasks, "the first requests cannot deadlock");
-    order
+    (order, levels)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -221,8 +221,9 @@ fn phases(engine: &Engine, overlay: &mut Checked<'_>, runner: Runner) -> (Option
                     engine.fail(Failure::Poisoned { location: core.name.clone(), task });
                     break;
                 }
-                let program = Program::new(&overlay.queues, tasks, |t| engine.goes_on(t));
-                compiled(engine, &program, runner, &mut overlay.bodies);
+                let whole = (0..tasks as u32).all(|t| engine.goes_on(t));
+                let rest = (!whole).then(|| Program::new(&overlay.queues, tasks, |t| engine.goes_on(t)));
+                compiled(engine, rest.as_ref().unwrap_or(&overlay.program), runner, &mut overlay.bodies);
             }
             Phase::Queues { outside } => {
                 let why = outside.map_or(Interpreted::ByRunner, Interpreted::HandleAt);

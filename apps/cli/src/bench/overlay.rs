@@ -286,10 +286,16 @@ impl Race {
 
     /// Finds out about how long a step takes without its body.
     fn probe<'a>(&self, program: &'a Program, way: &'a Way, workers: usize, body: Body) -> Result<Cell<'a>> {
-        let rounds = 20;
-        let run = way.run(&self.folder, program, Body::Empty, workers, [5, rounds])?;
-        let cost = run.seconds * 1e9 / (rounds * program.tasks.len() as u64) as f64;
-        Ok(Cell { program, way, workers, body, cost })
+        let mut rounds = 32;
+        loop {
+            let run = way.run(&self.folder, program, Body::Empty, workers, [rounds / 16 + 1, rounds])?;
+            // Long enough for the start of a run not to count.
+            if run.seconds * 1e9 > self.ns_per_run / 4.0 || rounds > 1 << 20 {
+                let cost = run.seconds * 1e9 / (rounds * program.tasks.len() as u64) as f64;
+                return Ok(Cell { program, way, workers, body, cost });
+            }
+            rounds *= 4;
+        }
     }
 
     /// Times a run.

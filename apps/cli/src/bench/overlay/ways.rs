@@ -16,9 +16,11 @@ use crate::error::Result;
 type OnWorkers = fn(usize) -> Runner;
 
 /// Our runners: a line each.
-const OURS: [(&str, OnWorkers); 2] = [
-    ("overlay, pool, fifo", Runner::pool),
+const OURS: [(&str, OnWorkers); 4] = [
+    ("overlay, pool", Runner::pool),
     ("overlay, pool, depth first", |workers| Runner::Pool { workers, order: ReadyOrder::DepthFirst }),
+    ("overlay, static", |workers| Runner::Static { workers }),
+    ("overlay, over queues", |workers| Runner::Queues { workers, order: ReadyOrder::Fifo }),
 ];
 
 /// A way of running a program.

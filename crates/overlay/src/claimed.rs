@@ -2,8 +2,14 @@
 //!
 //! # Contract
 //! Each task runs its rounds one after the other, each by one worker, when its [waits](Program::waits) are over. A worker
-//! first looks among the tasks of its home, in the order of the program, from where it looked last; then among
-//! those of the others, from the back. It sleeps when nothing may run, and no release is missed.
+//! takes the first of its home that may run, in the order of the program, from the first on that is not done; so it
+//! comes back to one that had to wait after each step. If none may run for a while it claims from other homes, from
+//! the back. It sleeps when nothing may run anywhere, and no release is missed.
+//!
+//! ```text
+//! tasks of a home, round 7:   done  done  waits  runs elsewhere  next  .  .  .  . | . . .    then round 8
+//!                                        ^ front                 ^ taken         | end of the window
+//! ```
 //!
 //! # State: one word per task
 //! ```text
@@ -21,8 +27,8 @@
 //!
 //! # Costs
 //! A step: one load for each task waited for, one compare-and-swap, one store, one fence; the lines of its neighbours
-//! are transferred when those run elsewhere. A worker alone claims by a store and needs no fence. A look around that
-//! finds nothing: one or two loads for each task. Nothing allocates.
+//! are transferred when those run elsewhere. A worker alone claims by a store and needs no fence. A look at home that
+//! finds nothing: one or two loads for each task of the window; a look around: for each task. Nothing allocates.
 //!
 //! # Source
 //! This project's. Counters that are pulled, not pushed: a release writes one word, and does not need to know
@@ -45,8 +51,11 @@ pub(crate) fn rounds(state: u64) -> u64 {
     (state & !LEFT) >> 1
 }
 
-/// Looks around before a worker lies down.
-const LOOKS: u32 = if cfg!(loom) { 1 } else { 16 };
+/// Looks at home before a worker looks around, and in all before it lies down.
+const LOOKS_AT_HOME: u32 = if cfg!(loom) { 0 } else { 16 };
+const LOOKS: u32 = if cfg!(loom) { 1 } else { 48 };
+/// Tasks of a home that are looked at from its front.
+const WINDOW: usize = 64;
 
 /// A compiled overlay whose tasks are claimed.
 #[derive(Debug)]
@@ -59,6 +68,24 @@ pub(crate) struct Claimed<'a> {
     /// A worker looks first at those who waited for what it ran last.
     depth_first: bool,
     beds: &'a Beds,
+}
+
+/// The first task of a home that is not done: its place in the list, and the round.
+#[derive(Clone, Copy)]
+struct Front {
+    place: usize,
+    round: u64,
+}
+
+impl Front {
+    #[inline]
+    fn step(&mut self, tasks: usize) {
+        self.place += 1;
+        if self.place == tasks {
+            self.place = 0;
+            self.round += 1;
+        }
+    }
 }
 
 impl<'a> Claimed<'a> {
@@ -78,7 +105,7 @@ impl<'a> Claimed<'a> {
     /// it stays claimed.
     pub(crate) fn work(&self, me: usize, halt: &AtomicBool, mut step: impl FnMut(u32, u64) -> Option<u64>) {
         let alone = self.lists.len() == 1;
-        let mut at = 0;
+        let mut front = self.front(me);
         let mut looks = 0;
         let mut last = None;
         loop {
@@ -86,7 +113,13 @@ impl<'a> Claimed<'a> {
             if halt.load(Ordering::Acquire) {
                 return;
             }
-            let Some((task, state)) = self.find(me, &mut at, last.take(), alone) else {
+            let followers = last.take().map_or(&[][..], |last| self.program.followers(last));
+            let found = followers
+                .iter()
+                .find_map(|&t| self.claim(t, self.state(t), alone))
+                .or_else(|| self.at_home(me, &mut front, alone))
+                .or_else(|| if looks < LOOKS_AT_HOME { None } else { self.around(me, alone) });
+            let Some((task, state)) = found else {
                 looks += 1;
                 if looks < LOOKS {
                     hint::spin_loop();
@@ -105,11 +138,59 @@ impl<'a> Claimed<'a> {
         }
     }
 
+    /// Where a worker begins: after a pause some of its tasks may be rounds ahead of others.
+    fn front(&self, me: usize) -> Front {
+        let going = self.lists[me].iter().map(|&t| self.state(t)).filter(|state| state & CLAIMED == 0);
+        Front { place: 0, round: going.map(rounds).min().unwrap_or(0) }
+    }
+
+    #[inline]
+    fn state(&self, task: u32) -> u64 {
+        // Acquire: pairs with the Release of the task's last round.
+        self.states[task as usize].load(Ordering::Acquire)
+    }
+
+    /// The first task of the home that may run, from its front on; claimed now, with its state before.
+    #[inline]
+    fn at_home(&self, me: usize, front: &mut Front, alone: bool) -> Option<(u32, u64)> {
+        let mine = &self.lists[me];
+        let mut at = *front;
+        let mut all_done = true;
+        for _ in 0..mine.len().min(WINDOW) {
+            let task = mine[at.place];
+            let state = self.state(task);
+            if state > at.round << 1 | CLAIMED {
+                // Done. If all before are, too, it need not be looked at again.
+                at.step(mine.len());
+                if all_done {
+                    *front = at;
+                }
+                continue;
+            }
+            if state == at.round << 1
+                && let found @ Some(_) = self.claim(task, state, alone)
+            {
+                return found;
+            }
+            all_done = false;
+            at.step(mine.len());
+        }
+        None
+    }
+
+    /// A task of another home that may run; claimed now, with its state before.
+    #[cold]
+    fn around(&self, me: usize, alone: bool) -> Option<(u32, u64)> {
+        let n = self.lists.len();
+        let in_list = |list: &[u32]| list.iter().rev().find_map(|&t| self.claim(t, self.state(t), alone));
+        (0..n).find_map(|k| in_list(&self.lists[(me + k) % n]))
+    }
+
     /// Lets those who wait for a claimed task see its new state, and wakes them.
     #[inline]
     pub(crate) fn release(&self, task: u32, state: u64, alone: bool) {
         let order = if plant::is("claimed: relaxed release") { Ordering::Relaxed } else { Ordering::Release };
-        // Release: pairs with the Acquire in `may_run` and `claim`.
+        // Release: pairs with the Acquire in `state`.
         self.states[task as usize].store(state, order);
         if !alone {
             if !plant::is("claimed: no fence") {
@@ -122,38 +203,17 @@ impl<'a> Claimed<'a> {
         }
     }
 
-    /// A task that may run, and is claimed now; with its state before.
+    /// Claims a task in this state if it may run.
     #[inline]
-    fn find(&self, me: usize, at: &mut usize, last: Option<u32>, alone: bool) -> Option<(u32, u64)> {
-        if let Some(last) = last
-            && let found @ Some(_) = self.program.followers(last).iter().find_map(|&t| self.claim(t, alone))
-        {
-            return found;
-        }
-        let mine = &self.lists[me];
-        for _ in 0..mine.len() {
-            let task = mine[*at];
-            *at = if *at + 1 == mine.len() { 0 } else { *at + 1 };
-            if let found @ Some(_) = self.claim(task, alone) {
-                return found;
-            }
-        }
-        let n = self.lists.len();
-        (1..n).find_map(|k| self.lists[(me + k) % n].iter().rev().find_map(|&t| self.claim(t, alone)))
-    }
-
-    #[inline]
-    fn claim(&self, task: u32, alone: bool) -> Option<(u32, u64)> {
-        let word = &self.states[task as usize];
-        // Acquire: pairs with the Release of the task's last round; the worker alone needs no more than this.
-        let state = word.load(Ordering::Acquire);
+    fn claim(&self, task: u32, state: u64, alone: bool) -> Option<(u32, u64)> {
         if !self.may_run(task, state) {
             return None;
         }
+        let word = &self.states[task as usize];
         if alone || plant::is("claimed: not claimed") {
             word.store(state | CLAIMED, Ordering::Relaxed);
         } else {
-            // Relaxed: the load above was an acquire, and found the same round.
+            // Relaxed: the load that found the state was an acquire, and found the same round.
             word.compare_exchange(state, state | CLAIMED, Ordering::Relaxed, Ordering::Relaxed).ok()?;
         }
         Some((task, state))
@@ -164,17 +224,14 @@ impl<'a> Claimed<'a> {
     fn may_run(&self, task: u32, state: u64) -> bool {
         let lag = |lag: u32| if plant::is("claimed: no lag") { 0 } else { u64::from(lag) };
         state & CLAIMED == 0
-            && self.program.waits(task).iter().all(|wait| {
-                // Acquire: pairs with the Release in `release`.
-                self.states[wait.task as usize].load(Ordering::Acquire) >= state + lag(wait.lag)
-            })
+            && self.program.waits(task).iter().all(|wait| self.state(wait.task) >= state + lag(wait.lag))
     }
 
     /// Wakes somebody for each task that waited for this one and may run now.
     #[cold]
     fn wake_followers(&self, task: u32) {
         for &t in self.program.followers(task) {
-            if self.may_run(t, self.states[t as usize].load(Ordering::Acquire)) {
+            if self.may_run(t, self.state(t)) {
                 self.beds.wake_one(self.home[t as usize]);
             }
         }
@@ -182,9 +239,7 @@ impl<'a> Claimed<'a> {
 
     #[cold]
     fn sleep(&self, me: usize, halt: &AtomicBool) {
-        let nothing = |list: &[u32]| {
-            !list.iter().any(|&t| self.may_run(t, self.states[t as usize].load(Ordering::Acquire)))
-        };
+        let nothing = |list: &[u32]| !list.iter().any(|&t| self.may_run(t, self.state(t)));
         // Acquire: as in `work`.
         self.beds.sleep(me, || !halt.load(Ordering::Acquire) && self.lists.iter().all(|list| nothing(list)));
     }

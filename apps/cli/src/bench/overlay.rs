@@ -176,7 +176,7 @@ impl Race {
     fn new(args: &BenchOverlayArgs, folder: PathBuf) -> Result<Self> {
         let start = Instant::now();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let (factor, rounds, milliseconds) = if args.quick { (4.0, 5, 12) } else { (2.0, 7, 40) };
+        let (factor, rounds, milliseconds) = if args.quick { (4.0, 5, 8) } else { (2.0, 7, 40) };
         let ns_per_iteration = calibrate();
         let mut records = vec![Record::Kernel { by: "rustc", ns_per_iteration }];
         eprintln!("compiling the peers");
@@ -287,6 +287,7 @@ impl Race {
     /// Finds out about how long a step takes without its body.
     fn probe<'a>(&self, program: &'a Program, way: &'a Way, workers: usize, body: Body) -> Result<Cell<'a>> {
         let mut rounds = 32;
+        ways::warm_up(workers);
         loop {
             let run = way.run(&self.folder, program, Body::Empty, workers, [rounds / 16 + 1, rounds])?;
             // Long enough for the start of a run not to count.
@@ -308,6 +309,7 @@ impl Race {
         let tasks = program.tasks.len() as f64;
         let each = tasks * (cost + grain_ns / workers as f64);
         let rounds = (self.ns_per_run / each).clamp(4.0, 1e6) as u64;
+        ways::warm_up(workers);
         let run = way.run(&self.folder, program, body, workers, [rounds / 16 + 1, rounds])?;
         let steps = rounds * program.tasks.len() as u64;
         let ns_per_step = run.seconds * 1e9 / steps as f64;

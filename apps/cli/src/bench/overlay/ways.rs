@@ -1,7 +1,7 @@
 //! The ways of running a program: overlays, what one would write by hand, and libraries of others.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use syncline_overlay::{Checked, Initial, Location, Overlay, ReadyOrder, Runner, Stop};
 
@@ -9,7 +9,7 @@ use super::super::peers::failed;
 use super::by_hand::{Barrier, Locks};
 use super::compiled::Peer;
 use super::program::Program;
-use super::work::{Body, WithWork, Work, checksum};
+use super::work::{Body, WithWork, Work, checksum, kernel};
 use crate::error::Result;
 
 /// A runner of so many workers.
@@ -106,6 +106,21 @@ impl Way {
             Self::Locks => by_hand(&|rounds| body.with(Locks { program, workers, rounds })),
             Self::Compiled(peer) => peer.run(folder, program, body, workers, rounds)?,
         })
+    }
+}
+
+/// Keeps all processors busy for a moment: of two threads that start on an idle machine some kernels put both on one
+/// processor for the first ten milliseconds, and a run would measure that.
+pub(crate) fn warm_up(workers: usize) {
+    const MOMENT: Duration = Duration::from_millis(12);
+    let spin = || {
+        let start = Instant::now();
+        while start.elapsed() < MOMENT {
+            std::hint::black_box(kernel(1, 1000));
+        }
+    };
+    if workers > 1 {
+        std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(spin))));
     }
 }
 

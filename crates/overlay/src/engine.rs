@@ -44,11 +44,13 @@ use crate::claimed::{CLAIMED, LEFT, rounds};
 use crate::error::{LeftTest, TaskError};
 use crate::location::{BY_HAND, Core, Route};
 use crate::overlay::{Body, Step, Task};
-use crate::plan::Queues;
+use crate::plan::{Plan, Queues};
 use crate::raw::{Kind, Nodes, Section};
 use crate::ready::ReadyQueues;
+use crate::snapshot::{LocationView, RequestView, Snapshot, TaskView, Who, granted_in_order};
 use crate::stop::Test;
 use crate::wakers::Wakes;
+use crate::watch::Stuck;
 
 /// Forms of a run: none yet, compiled, over queues.
 const FRESH: u32 = 0;
@@ -70,6 +72,8 @@ pub(crate) struct Engine {
     pub(crate) beds: Beds,
     /// The home of each task: the number of a worker.
     pub(crate) home: Box<[u32]>,
+    /// Per thread that runs tasks: the one whose body runs, or `NOBODY`. To look at, for snapshots.
+    pub(crate) seats: Box<[Seat]>,
     /// Tasks that have not stopped.
     left: AtomicU32,
     /// Number of iterations after which tasks stop.
@@ -93,12 +97,21 @@ pub(crate) enum Failure {
     Body { task: u32, source: TaskError },
     Panic { task: u32, payload: Box<dyn Any + Send> },
     Thread { what: String, source: std::io::Error },
+    Stuck(Box<Stuck>),
     Poisoned { location: String, task: String },
 }
+
+/// On a line of its own, as it is written in every step.
+#[repr(align(64))]
+pub(crate) struct Seat(AtomicU32);
+
+const NOBODY: u32 = u32::MAX;
 
 /// A location of the run.
 struct Place {
     core: Arc<Core>,
+    /// Its number in the plan.
+    location: usize,
     /// The node that holds it for a compiled run.
     hold: u32,
     /// The requests of the tasks in the order of the first ones.
@@ -170,16 +183,18 @@ impl Engine {
         stop: (u64, Option<Test>),
     ) -> Self {
         let tasks = home.len();
+        let seats = if matches!(ready, Ready::Threads(_)) { tasks } else { workers };
         let mut requests = Vec::new();
         let mut places = Vec::new();
-        for (core, queue) in cores.iter().zip(queues) {
+        for (location, (core, queue)) in cores.iter().zip(queues).enumerate() {
             let queued = queue.iter().map(|&(task, kind)| {
                 let node = core.nodes.take(task);
                 requests.push((task, Arc::clone(core), node));
                 Queued { task, node, kind }
             });
             let requests = queued.collect();
-            places.push(Place { core: Arc::clone(core), hold: core.nodes.take(BY_HAND), requests });
+            let hold = core.nodes.take(BY_HAND);
+            places.push(Place { core: Arc::clone(core), location, hold, requests });
         }
         places.sort_by_key(|place| Arc::as_ptr(&place.core));
         requests.sort_by_key(|(task, core, _)| (*task, Arc::as_ptr(core)));
@@ -196,6 +211,7 @@ impl Engine {
             ready,
             beds: Beds::new(workers),
             home,
+            seats: (0..seats).map(|_| Seat(AtomicU32::new(NOBODY))).collect(),
             left: AtomicU32::new(tasks as u32),
             stop_at: AtomicU64::new(stop.0),
             test: stop.1,
@@ -215,15 +231,17 @@ impl Engine {
         &self.requests[slot.first as usize..][..slot.count as usize]
     }
 
-    /// Runs one iteration of a task, and gives its state after it. `None` if it failed.
+    /// Runs one iteration of a task in this seat, and gives its state after it. `None` if it failed.
     #[inline]
-    pub(crate) fn iterate(&self, task: u32, iteration: u64, body: &mut Body<'_>) -> Option<u64> {
+    pub(crate) fn iterate(&self, seat: &Seat, task: u32, iteration: u64, body: &mut Body<'_>) -> Option<u64> {
         let mut step = Step { iteration, norm: 0.0, leave: false };
         let traced = trace::is_enabled();
         if traced {
             trace::record(trace::Kind::Begin, task, iteration);
         }
+        seat.0.store(task, Ordering::Relaxed);
         let outcome = body(&mut step);
+        seat.0.store(NOBODY, Ordering::Relaxed);
         if traced {
             trace::record(trace::Kind::End, task, iteration);
         }
@@ -369,6 +387,49 @@ impl Engine {
         }
     }
 
+    /// Who stands where now. Over queues all is seen at one moment; of a compiled run each task at its own, and the
+    /// queues are those that follow from the rounds of all.
+    pub(crate) fn look(&self, plan: &Plan) -> Snapshot {
+        let sections: Vec<_> = self.places.iter().map(|place| place.core.raw.section()).collect();
+        let over_queues = self.form.load(Ordering::Relaxed) == QUEUES;
+        let states: Vec<u64> = self.states.iter().map(|s| s.load(Ordering::Acquire)).collect();
+        let running: Vec<u32> = self.seats.iter().map(|s| s.0.load(Ordering::Relaxed)).collect();
+        let stop_at = self.stop_at.load(Ordering::Relaxed);
+        // Of a task that is claimed it is known only from its rounds whether it has stopped.
+        let stopped = |state: u64| {
+            state & CLAIMED != 0 && (over_queues || state & LEFT != 0 || rounds(state) >= stop_at)
+        };
+        let mut locations: Vec<LocationView> = plan
+            .locations
+            .iter()
+            .map(|name| LocationView { name: name.clone(), queue: Vec::new() })
+            .collect();
+        for (place, section) in self.places.iter().zip(&sections) {
+            let going = place.requests.iter().filter(|r| !stopped(states[r.task as usize]));
+            locations[place.location].queue = if over_queues {
+                queue_of(place, section)
+            } else {
+                let mut requests: Vec<&Queued> = going.collect();
+                requests.sort_by_key(|r| rounds(states[r.task as usize]));
+                granted_in_order(requests.into_iter().map(|r| (Who::Task(Task(r.task)), r.kind)))
+            };
+        }
+        drop(sections);
+        let task = |(name, (t, &state)): (&String, (u32, &u64))| TaskView {
+            name: name.clone(),
+            iteration: rounds(state),
+            running: running.contains(&t),
+            stopped: stopped(state),
+            since: None,
+        };
+        Snapshot { tasks: plan.tasks.iter().zip((0..).zip(&states)).map(task).collect(), locations }
+    }
+
+    /// The rounds of each task, as far as they are seen.
+    pub(crate) fn rounds(&self) -> Vec<u64> {
+        self.states.iter().map(|s| rounds(s.load(Ordering::Relaxed))).collect()
+    }
+
     /// Takes all requests of the run out of the queues. After a good end there are none but holds.
     pub(crate) fn give_back(&self) {
         let mut wakes = Wakes::default();
@@ -380,6 +441,24 @@ impl Engine {
             }
         }
     }
+}
+
+/// What stands in the queue of a location: those that hold it, and those that wait.
+fn queue_of(place: &Place, section: &Section<'_>) -> Vec<RequestView> {
+    let nodes = &place.core.nodes;
+    let view = |who, kind, granted| RequestView { who, kind, granted };
+    let held = place.requests.iter().filter(|r| nodes.node(r.node).is_held());
+    let mut queue: Vec<_> = held.map(|r| view(Who::Task(Task(r.task)), r.kind, true)).collect();
+    let (holders, kind) = section.holders();
+    queue.extend((queue.len()..holders as usize).map(|_| view(Who::Handle, kind, true)));
+    section.waiting(nodes, |node, kind| {
+        let who = match node.waiter() {
+            BY_HAND => Who::Handle,
+            task => Who::Task(Task(task)),
+        };
+        queue.push(view(who, kind, false));
+    });
+    queue
 }
 
 /// Tells a handle of its grant; tasks are not told.

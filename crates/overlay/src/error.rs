@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use crate::overlay::Task;
+use crate::watch::Stuck;
 
 /// Why a handle could not be acquired.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,7 +43,7 @@ impl fmt::Display for Wait {
     }
 }
 
-fn join(waits: &[Wait]) -> String {
+pub(crate) fn join(waits: &[Wait]) -> String {
     waits.iter().map(Wait::to_string).collect::<Vec<_>>().join(", ")
 }
 
@@ -144,6 +145,9 @@ pub enum RunError {
         /// A task out of its reach.
         b: String,
     },
+    /// Nothing moved any more, and the run was ended from outside ([`Watch::end`](crate::Watch::end)).
+    #[error("{0}")]
+    Stuck(Box<Stuck>),
     /// The system gave no thread.
     #[error("could not start a thread for {what}: {source}")]
     Thread {

@@ -11,6 +11,7 @@
 //! * [`Initial`]: who goes first. [`Runner`]: a thread per task, or a pool. [`Stop`]: when to end.
 //! * [`Plan`]: who wants what, without data; [`Snapshot`]: who stands where, before the start or during a run,
 //!   and its drawing as text, DOT or SVG ([`Format`]).
+//! * [`Watch`]: who waits for whom during a run, and a report when nothing moves.
 //! * [`Canonical`]: a plan in which each task writes one location, and each location has one writer.
 //! * [`raw`]: the queue itself, without data, threads or pointers.
 //!
@@ -50,6 +51,7 @@ mod run;
 mod snapshot;
 mod stop;
 mod wakers;
+mod watch;
 
 #[cfg(all(test, loom))]
 mod future_loom_tests;
@@ -71,3 +73,4 @@ pub use plan::{Place, Plan};
 pub use run::{Interpreted, ReadyOrder, Report, Runner};
 pub use snapshot::{LocationView, RequestView, Snapshot, State, TaskView, Who};
 pub use stop::Stop;
+pub use watch::{Stuck, Unchecked, Watch};

@@ -13,6 +13,7 @@ use crate::program::Program;
 use crate::run::{self, Report, Runner};
 use crate::snapshot::Snapshot;
 use crate::stop::Stop;
+use crate::watch::{Live, Unchecked, Watch};
 
 /// A task of an overlay: its number in the order of declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -172,7 +173,34 @@ impl<'env> Overlay<'env> {
         let queues = self.plan.live(&initial)?;
         let Overlay { plan, bodies, cores, .. } = self;
         let program = Program::new(&queues, plan.tasks.len(), |_| true);
-        Ok(Checked { plan, bodies, cores, queues, program })
+        Ok(Checked { live: Live::new(plan), bodies, cores, queues, program: Some(program) })
+    }
+
+    /// Leaves the check out, for those who want to see a deadlock. The result runs over its queues only, and is watched.
+    ///
+    /// # Errors
+    /// What is wrong with the description; never [`CheckError::Cycle`].
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
+    ///
+    /// let (x, y) = (Location::new("x", ()), Location::new("y", ()));
+    /// let mut overlay = Overlay::new();
+    /// let a = overlay.task("a", (x.write(), y.write()), |_, _| ());
+    /// let b = overlay.task("b", (x.write(), y.write()), |_, _| ());
+    /// overlay.order(&x, [a, b]);
+    /// overlay.order(&y, [b, a]);
+    /// let mut overlay = overlay.unchecked(Initial::Program)?;
+    /// let error = overlay.run(Runner::pool(2), Stop::after(1), Duration::from_millis(20)).unwrap_err();
+    /// assert!(error.to_string().ends_with("a deadlock: 'a' waits at 'y' for 'b', 'b' waits at 'x' for 'a'"));
+    /// # Ok::<(), syncline_overlay::CheckError>(())
+    /// ```
+    pub fn unchecked(self, initial: Initial) -> Result<Unchecked<'env>, CheckError> {
+        let queues = self.plan.queues(&initial)?;
+        let Overlay { plan, bodies, cores, .. } = self;
+        Ok(Unchecked(Checked { live: Live::new(plan), bodies, cores, queues, program: None }))
     }
 
     /// The tasks and what they ask for, without data and bodies.
@@ -193,13 +221,14 @@ impl fmt::Debug for Overlay<'_> {
 
 /// An overlay that cannot deadlock. Made by [`Overlay::check`]; the only type that has [`run`](Checked::run).
 pub struct Checked<'env> {
-    pub(crate) plan: Plan,
+    /// The plan, and what a watch sees.
+    pub(crate) live: Arc<Live>,
     pub(crate) bodies: Vec<Body<'env>>,
     pub(crate) cores: Vec<Arc<Core>>,
     /// Per location: the first requests in order.
     pub(crate) queues: Queues,
-    /// The compiled form of the whole.
-    pub(crate) program: Program,
+    /// The compiled form of the whole, if it was checked.
+    pub(crate) program: Option<Program>,
 }
 
 impl Checked<'_> {
@@ -218,26 +247,38 @@ impl Checked<'_> {
     /// The tasks and what they ask for, without data and bodies.
     #[must_use]
     pub fn plan(&self) -> &Plan {
-        &self.plan
+        &self.live.plan
     }
 
     /// The first requests, as every run queues them.
     #[must_use]
     pub fn start(&self) -> Snapshot {
-        Snapshot::of_start(&self.plan, &self.queues)
+        Snapshot::of_start(self.plan(), &self.queues)
+    }
+
+    /// Looks at runs of this overlay from other threads: who waits for whom, and whether anything moves.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        Watch::new(&self.live)
     }
 
     /// The names of the tasks that can start at once.
     #[must_use]
     pub fn active(&self) -> Vec<&str> {
-        self.start().active().into_iter().map(|t| self.plan.task_name(t)).collect()
+        self.start().active().into_iter().map(|t| self.plan().task_name(t)).collect()
+    }
+}
+
+impl Drop for Checked<'_> {
+    fn drop(&mut self) {
+        self.live.close();
     }
 }
 
 impl fmt::Debug for Checked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Checked")
-            .field("tasks", &self.plan.tasks.len())
+            .field("tasks", &self.plan().tasks.len())
             .field("locations", &self.cores.len())
             .finish_non_exhaustive()
     }

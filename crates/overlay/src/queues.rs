@@ -24,7 +24,7 @@ use syncline_signal::primitive::Ordering;
 use syncline_signal::{Policy, Signal};
 
 use crate::claimed::{CLAIMED, rounds};
-use crate::engine::{Engine, Failure};
+use crate::engine::{Engine, Failure, Seat};
 use crate::location::{BY_HAND, Core, Route};
 use crate::overlay::Body;
 use crate::raw::Nodes;
@@ -40,7 +40,7 @@ impl Engine {
     }
 
     /// Runs one iteration of a ready task. False when the task has stopped, or the run is over.
-    pub(crate) fn step_in_queues(&self, task: u32, body: &mut Body<'_>) -> bool {
+    pub(crate) fn step_in_queues(&self, seat: &Seat, task: u32, body: &mut Body<'_>) -> bool {
         let slot = &self.slots[task as usize];
         let iteration = rounds(self.states[task as usize].load(Ordering::Relaxed));
         let requests = self.requests_of(task);
@@ -49,7 +49,7 @@ impl Engine {
             self.fail(Failure::Poisoned { location: core.name.clone(), task });
             return false;
         }
-        let Some(state) = self.iterate(task, iteration, body) else { return false };
+        let Some(state) = self.iterate(seat, task, iteration, body) else { return false };
         self.states[task as usize].store(state, Ordering::Relaxed);
         let goes_on = state & CLAIMED == 0;
         if goes_on {
@@ -81,11 +81,12 @@ impl Engine {
 
     /// Runs a task in a thread of its own until it stops, or the run is over.
     pub(crate) fn own_thread(&self, task: u32, start: &Signal, body: &mut Body<'_>) {
+        let seat = &self.seats[task as usize];
         for turn in 1.. {
             // Without death word or deadline the wait cannot fail.
             let _ = start.wait_until(turn, &Policy::default(), None);
             // A failed run raises the signal beyond all turns. Acquire: pairs with `halt`.
-            if self.halt.load(Ordering::Acquire) || !self.step_in_queues(task, body) {
+            if self.halt.load(Ordering::Acquire) || !self.step_in_queues(seat, task, body) {
                 return;
             }
         }

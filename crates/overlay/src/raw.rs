@@ -303,6 +303,24 @@ impl Section<'_> {
         }
     }
 
+    /// How many hold the location, and how.
+    pub(crate) fn holders(&self) -> (u32, Kind) {
+        match self.raw.holders.load(Relaxed) {
+            EXCLUSIVE => (1, Kind::Exclusive),
+            readers => (readers, Kind::Inclusive),
+        }
+    }
+
+    /// Shows those that wait, first one first.
+    pub(crate) fn waiting<'n, N: Nodes + ?Sized>(&self, nodes: &'n N, mut show: impl FnMut(&'n Node, Kind)) {
+        let mut at = self.raw.head.load(Relaxed);
+        while at != NONE {
+            let node = nodes.node(at);
+            show(node, if node.is_writer() { Kind::Exclusive } else { Kind::Inclusive });
+            at = node.next.load(Relaxed);
+        }
+    }
+
     /// The writer `n`, which holds the location, makes room for others: `requests` (of idle nodes) come first, and then
     /// those that waited behind it.
     pub(crate) fn replace<N: Nodes + ?Sized>(

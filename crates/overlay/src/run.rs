@@ -86,6 +86,15 @@ impl Runner {
         }
     }
 
+    /// The same, but over the queues.
+    pub(crate) fn over_queues(self) -> Self {
+        match self {
+            Runner::Pool { workers, order } => Runner::Queues { workers, order },
+            Runner::Static { workers } => Runner::Queues { workers, order: ReadyOrder::Fifo },
+            over_queues => over_queues,
+        }
+    }
+
     fn is_deep(self) -> bool {
         let (Runner::Pool { order, .. } | Runner::Queues { order, .. }) = self else { return false };
         order == ReadyOrder::DepthFirst
@@ -155,7 +164,7 @@ pub(crate) fn run(overlay: &mut Checked<'_>, runner: Runner, stop: Stop) -> Resu
             return Err(RunError::Poisoned { location: core.name.clone(), task });
         }
     }
-    if overlay.plan.tasks.is_empty() || stop.at_most == 0 {
+    if overlay.live.plan.tasks.is_empty() || stop.at_most == 0 {
         return Ok(Report::default());
     }
     let test = match stop.tolerance {
@@ -171,11 +180,13 @@ pub(crate) fn run(overlay: &mut Checked<'_>, runner: Runner, stop: Stop) -> Resu
         engine.give_back();
         return Err(RunError::InUse { location });
     }
+    overlay.live.begin(&engine);
     let (interpreted, interpreted_steps) = phases(&engine, overlay, runner);
+    overlay.live.end();
     let failure = engine.take_failure();
     for &t in &*engine.panicked.lock().unwrap_or_else(PoisonError::into_inner) {
-        for (l, _) in overlay.plan.requests[t as usize].iter().filter(|r| r.1 == Kind::Exclusive) {
-            overlay.cores[*l as usize].poison(&overlay.plan.tasks[t as usize]);
+        for (l, _) in overlay.live.plan.requests[t as usize].iter().filter(|r| r.1 == Kind::Exclusive) {
+            overlay.cores[*l as usize].poison(&overlay.live.plan.tasks[t as usize]);
         }
     }
     for core in &overlay.cores {
@@ -190,14 +201,14 @@ pub(crate) fn run(overlay: &mut Checked<'_>, runner: Runner, stop: Stop) -> Resu
 }
 
 fn new_test(overlay: &Checked<'_>, tolerance: f64, at_most: u64) -> Result<Test, RunError> {
-    let name = |t: u32| overlay.plan.tasks[t as usize].clone();
-    let diameter = diameter(&conflicts(&overlay.plan.requests, overlay.cores.len()))
+    let name = |t: u32| overlay.live.plan.tasks[t as usize].clone();
+    let diameter = diameter(&conflicts(&overlay.live.plan.requests, overlay.cores.len()))
         .map_err(|(a, b)| RunError::Unconnected { a: name(a), b: name(b) })?;
-    Ok(Test::new(tolerance, overlay.plan.tasks.len() as u32, diameter, at_most))
+    Ok(Test::new(tolerance, overlay.live.plan.tasks.len() as u32, diameter, at_most))
 }
 
 fn new_engine(overlay: &Checked<'_>, runner: Runner, stop: (u64, Option<Test>)) -> Engine {
-    let tasks = overlay.plan.tasks.len();
+    let tasks = overlay.live.plan.tasks.len();
     let workers = runner.workers(tasks);
     let home: Box<[u32]> = (0..tasks).map(|t| (t * workers / tasks) as u32).collect();
     let ready = match runner {
@@ -211,7 +222,7 @@ fn new_engine(overlay: &Checked<'_>, runner: Runner, stop: (u64, Option<Test>)) 
 /// Runs phase by phase, until all have stopped or somebody failed. Why not all was compiled, if it was not, and how
 /// many steps were not.
 fn phases(engine: &Engine, overlay: &mut Checked<'_>, runner: Runner) -> (Option<Interpreted>, u64) {
-    let tasks = overlay.plan.tasks.len();
+    let tasks = overlay.live.plan.tasks.len();
     let (mut interpreted, mut steps) = (None, 0);
     while !engine.is_over() {
         match engine.begin() {
@@ -222,8 +233,11 @@ fn phases(engine: &Engine, overlay: &mut Checked<'_>, runner: Runner) -> (Option
                     break;
                 }
                 let whole = (0..tasks as u32).all(|t| engine.goes_on(t));
-                let rest = (!whole).then(|| Program::new(&overlay.queues, tasks, |t| engine.goes_on(t)));
-                compiled(engine, rest.as_ref().unwrap_or(&overlay.program), runner, &mut overlay.bodies);
+                let rest = || Program::new(&overlay.queues, tasks, |t| engine.goes_on(t));
+                match &overlay.program {
+                    Some(program) if whole => compiled(engine, program, runner, &mut overlay.bodies),
+                    _ => compiled(engine, &rest(), runner, &mut overlay.bodies),
+                }
             }
             Phase::Queues { outside } => {
                 let why = outside.map_or(Interpreted::ByRunner, Interpreted::HandleAt);
@@ -241,37 +255,38 @@ fn phases(engine: &Engine, overlay: &mut Checked<'_>, runner: Runner) -> (Option
 }
 
 fn compiled(engine: &Engine, program: &Program, runner: Runner, bodies: &mut [Body<'_>]) {
-    let workers = engine.home.iter().max().map_or(1, |&last| last as usize + 1);
+    let workers = engine.seats.len();
     let (states, home, beds) = (&engine.states, &engine.home, &engine.beds);
     // A worker alone runs in the order of the program, in which there is nothing to wait for.
     if matches!(runner, Runner::Static { .. }) || workers == 1 && !runner.is_deep() {
         let tasks = Partitioned::new(program, states, home, workers, beds);
         crew(engine, workers, bodies, |me, bodies, current| {
-            tasks.work(me, &engine.halt, |task, round| step(engine, program, task, round, bodies, current));
+            tasks.work(me, &engine.halt, step(engine, program, me, bodies, current));
         });
     } else {
         let tasks = Claimed::new(program, states, home, workers, runner.is_deep(), beds);
         crew(engine, workers, bodies, |me, bodies, current| {
-            tasks.work(me, &engine.halt, |task, round| step(engine, program, task, round, bodies, current));
+            tasks.work(me, &engine.halt, step(engine, program, me, bodies, current));
         });
     }
 }
 
-/// Runs one round of a task of a compiled run, and gives its new state; `None` if it failed.
-#[inline]
+/// How worker `me` runs one round of a task of a compiled run: the new state of the task, or `None` if it failed.
 fn step(
     engine: &Engine,
     program: &Program,
-    task: u32,
-    round: u64,
+    me: usize,
     bodies: &Bodies<'_, '_>,
     current: &Cell<u32>,
-) -> Option<u64> {
-    current.set(task);
-    // SAFETY: a task has one worker at a time: that of its home, or the one that has claimed it.
-    let body = unsafe { bodies.get(task) };
-    let state = engine.iterate(task, round, body)?;
-    if state & CLAIMED == 0 { Some(state) } else { Some(stopped(engine, program, state)) }
+) -> impl FnMut(u32, u64) -> Option<u64> {
+    let seat = &engine.seats[me];
+    move |task, round| {
+        current.set(task);
+        // SAFETY: a task has one worker at a time: that of its home, or the one that has claimed it.
+        let body = unsafe { bodies.get(task) };
+        let state = engine.iterate(seat, task, round, body)?;
+        if state & CLAIMED == 0 { Some(state) } else { Some(stopped(engine, program, state)) }
+    }
 }
 
 /// The state of a task that has stopped.
@@ -291,12 +306,13 @@ const A_WHILE: u32 = 1000;
 
 fn pool(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
     crew(engine, queues.workers(), bodies, |me, bodies, current| {
+        let seat = &engine.seats[me];
         let mut alone = 0;
         while let Some(task) = queues.next(me, &engine.halt) {
             current.set(task);
             // SAFETY: a task is ready for one worker at a time, the one that popped it.
             let body = unsafe { bodies.get(task) };
-            engine.step_in_queues(task, body);
+            engine.step_in_queues(seat, task, body);
             alone = if engine.alone.load(Ordering::Relaxed) { alone + 1 } else { 0 };
             if alone == A_WHILE {
                 engine.halt();
@@ -329,7 +345,7 @@ fn crew<'env>(
 fn threads(engine: &Engine, starts: &[PaddedSignal], overlay: &mut Checked<'_>) {
     std::thread::scope(|scope| {
         for (t, (body, start)) in overlay.bodies.iter_mut().zip(starts).enumerate() {
-            let name = &overlay.plan.tasks[t];
+            let name = &overlay.live.plan.tasks[t];
             // A name with a zero byte would make the builder panic.
             let builder = std::thread::Builder::new().name(name.replace('\0', ""));
             let thread = move || {
@@ -362,16 +378,17 @@ fn guarded(engine: &Engine, f: impl FnOnce(&Cell<u32>)) {
 }
 
 fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>) -> RunError {
-    let name = |t: u32| overlay.plan.tasks[t as usize].clone();
+    let name = |t: u32| overlay.live.plan.tasks[t as usize].clone();
     let iteration = |t: u32| rounds(engine.states[t as usize].load(Ordering::Relaxed));
     match failure {
         Failure::Poisoned { location, task } => RunError::Poisoned { location, task },
         Failure::Thread { what, source } => RunError::Thread { what, source },
+        Failure::Stuck(report) => RunError::Stuck(report),
         Failure::Body { task, source } => {
             RunError::Failed { task: name(task), iteration: iteration(task), source }
         }
         Failure::Panic { task, payload } => {
-            let written = overlay.plan.requests[task as usize].iter().filter(|r| r.1 == Kind::Exclusive);
+            let written = overlay.live.plan.requests[task as usize].iter().filter(|r| r.1 == Kind::Exclusive);
             let locations = written.map(|&(l, _)| overlay.cores[l as usize].name.clone()).collect();
             let message = payload
                 .downcast_ref::<&str>()

@@ -155,16 +155,15 @@ impl Snapshot {
     /// Whom each task waits for, and where: the group just ahead of it in each queue where it is not granted.
     #[must_use]
     pub fn waits(&self) -> Vec<Wait> {
+        self.edges().into_iter().map(|edge| self.by_name(edge)).collect()
+    }
+
+    pub(crate) fn by_name(&self, (who, location, ahead): (Who, usize, Who)) -> Wait {
         let name = |who: Who| match who {
             Who::Task(t) => self.tasks[t.0 as usize].name.clone(),
             Who::Handle => "a handle".to_owned(),
         };
-        let wait = |(who, location, ahead): (Who, usize, Who)| Wait {
-            task: name(who),
-            location: self.locations[location].name.clone(),
-            ahead: name(ahead),
-        };
-        self.edges().into_iter().map(wait).collect()
+        Wait { task: name(who), location: self.locations[location].name.clone(), ahead: name(ahead) }
     }
 
     /// A circle of tasks that wait for each other, if there is one: they will wait for ever.
@@ -207,7 +206,7 @@ impl Snapshot {
     }
 
     /// Who waits, at which location, and for whom, as in [`waits`](Self::waits).
-    fn edges(&self) -> Vec<(Who, usize, Who)> {
+    pub(crate) fn edges(&self) -> Vec<(Who, usize, Who)> {
         let mut edges = Vec::new();
         for (l, location) in self.locations.iter().enumerate() {
             let mut ahead: &[RequestView] = &[];

@@ -1,0 +1,282 @@
+//! Watching a run: who stands where, and whether anything moves.
+//!
+//! A checked overlay cannot deadlock, but a body may wait for something that never comes, and an overlay that was
+//! not checked may stop for ever. A [`Watch`] tells who waits for whom, and since when; and ends the run if it must.
+//!
+//! # How it is seen that nothing moves
+//! The watch looks at the rounds of all tasks now and then. Nothing is added to the tasks' own work but two stores to
+//! a line of the worker's own. *Since when* is therefore as exact as the looks are frequent: eight in the time
+//! that is waited for.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::engine::{Engine, Failure};
+use crate::error::Wait;
+use crate::plan::Plan;
+use crate::snapshot::{Snapshot, State, Who};
+
+/// What a watch and its overlay share.
+pub(crate) struct Live {
+    pub(crate) plan: Plan,
+    now: Mutex<Now>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Now {
+    /// While the overlay runs.
+    engine: Option<Arc<Engine>>,
+    /// Runs so far.
+    runs: u64,
+    /// The overlay is gone.
+    over: bool,
+}
+
+impl Live {
+    pub(crate) fn new(plan: Plan) -> Arc<Self> {
+        Arc::new(Live { plan, now: Mutex::default(), changed: Condvar::new() })
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn begin(&self, engine: &Arc<Engine>) {
+        let mut now = self.now();
+        now.engine = Some(Arc::clone(engine));
+        now.runs += 1;
+        drop(now);
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn end(&self) {
+        self.now().engine = None;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn close(&self) {
+        self.now().over = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Looks at an overlay while it runs, from any thread. Made by [`Checked::watch`](crate::Checked::watch).
+///
+/// ```
+/// use std::time::Duration;
+/// use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
+///
+/// let cell = Location::new("cell", 0);
+/// let (send, receive) = std::sync::mpsc::channel::<()>();
+/// let mut overlay = Overlay::new();
+/// overlay.task("first", cell.write(), move |n, _| {
+///     receive.recv_timeout(Duration::from_secs(60)).ok(); // waits for somebody
+///     *n += 1;
+/// });
+/// overlay.task("second", cell.write(), |n, _| *n += 1);
+/// let mut overlay = overlay.check(Initial::Program)?;
+/// let watch = overlay.watch();
+/// std::thread::scope(|s| {
+///     s.spawn(move || {
+///         let stuck = watch.stuck(Duration::from_millis(50)).expect("nothing moves");
+///         assert!(stuck.to_string().contains("'second' waits at 'cell' for 'first'"), "{stuck}");
+///         assert_eq!(stuck.deadlock(), None); // 'first' runs, and may go on
+///         drop(send);
+///     });
+///     overlay.run(Runner::pool(2), Stop::after(1)).map(|_| ())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Watch(Arc<Live>);
+
+impl Watch {
+    pub(crate) fn new(live: &Arc<Live>) -> Self {
+        Watch(Arc::clone(live))
+    }
+
+    /// Who stands where now; `None` if the overlay does not run.
+    ///
+    /// While an overlay runs over its queues, all is seen at one moment. While it runs compiled, each task is seen at its
+    /// own; of what does not move that is the same.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        let engine = self.0.now().engine.clone()?;
+        Some(engine.look(&self.0.plan))
+    }
+
+    /// Waits until nothing has moved for `patience`, and tells who waits for whom. Waits for the next run if none is
+    /// under way; `None` when that run, or the overlay, has ended.
+    ///
+    /// Nothing moves if no task ends an iteration: because one takes longer, or waits for something else; or because
+    /// tasks wait for each other in a circle ([`Stuck::deadlock`]).
+    #[must_use]
+    pub fn stuck(&self, patience: Duration) -> Option<Stuck> {
+        let mut now = self.0.now();
+        while now.engine.is_none() && !now.over {
+            now = self.0.changed.wait(now).unwrap_or_else(PoisonError::into_inner);
+        }
+        let (engine, run) = (now.engine.clone()?, now.runs);
+        let mut seen = engine.rounds();
+        let mut since = vec![Instant::now(); seen.len()];
+        loop {
+            let nap = (patience / 8).max(Duration::from_millis(1));
+            now = self.0.changed.wait_timeout(now, nap).unwrap_or_else(PoisonError::into_inner).0;
+            if now.over || now.engine.is_none() || now.runs != run {
+                return None;
+            }
+            let moment = Instant::now();
+            let rounds = engine.rounds();
+            for ((since, before), round) in since.iter_mut().zip(&seen).zip(&rounds) {
+                if before != round {
+                    *since = moment;
+                }
+            }
+            seen = rounds;
+            let still = since.iter().map(|&s| moment - s).min().unwrap_or_default();
+            if still >= patience {
+                drop(now);
+                let mut snapshot = engine.look(&self.0.plan);
+                for (task, since) in snapshot.tasks.iter_mut().zip(&since) {
+                    task.since = Some(moment - *since);
+                }
+                return Some(Stuck { snapshot, still });
+            }
+        }
+    }
+
+    /// Ends the run that is under way, if there is one: it fails with [`RunError::Stuck`](crate::RunError::Stuck), which
+    /// holds the report. Bodies that run are waited for.
+    pub fn end(&self, report: Stuck) {
+        let engine = self.0.now().engine.clone();
+        if let Some(engine) = engine {
+            engine.fail(Failure::Stuck(Box::new(report)));
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("running", &self.0.now().engine.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// A run in which nothing moves: who waits for whom, and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    snapshot: Snapshot,
+    still: Duration,
+}
+
+impl Stuck {
+    /// Who stands where. Each task says for how long it has been in its iteration.
+    #[must_use]
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// For how long nothing has moved.
+    #[must_use]
+    pub fn still(&self) -> Duration {
+        self.still
+    }
+
+    /// The circle of tasks that wait for each other, if that is why: then nothing of it will ever move.
+    #[must_use]
+    pub fn deadlock(&self) -> Option<Vec<Wait>> {
+        self.snapshot.cycle()
+    }
+}
+
+/// Tasks that wait are listed up to here.
+const MANY: usize = 40;
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stuck { snapshot, still } = self;
+        write!(f, "nothing has moved for {:.1} s", still.as_secs_f64())?;
+        let time = |since: Option<Duration>| since.unwrap_or_default().as_secs_f64();
+        for task in snapshot.tasks.iter().filter(|t| t.running) {
+            let (name, i, t) = (&task.name, task.iteration, time(task.since));
+            write!(f, "\n  '{name}' runs its iteration {i}, for {t:.1} s")?;
+        }
+        let states = snapshot.states();
+        let waiting = |t: &usize| matches!(states[*t], State::PartlyDelayed | State::Delayed);
+        let waiting: Vec<usize> = (0..states.len()).filter(waiting).collect();
+        let mut waits = vec![Vec::new(); states.len()];
+        for edge in snapshot.edges() {
+            if let Who::Task(t) = edge.0 {
+                waits[t.0 as usize].push(snapshot.by_name(edge));
+            }
+        }
+        for &t in waiting.iter().take(MANY) {
+            let (task, state) = (&snapshot.tasks[t], states[t]);
+            write!(f, "\n  iteration {}, {state} for {:.1} s: ", task.iteration, time(task.since))?;
+            for (i, wait) in waits[t].iter().enumerate() {
+                write!(f, "{}{wait}", if i == 0 { "" } else { ", " })?;
+            }
+        }
+        if waiting.len() > MANY {
+            write!(f, "\n  and {} more", waiting.len() - MANY)?;
+        }
+        for t in (0..states.len()).filter(|&t| states[t] == State::Active && !snapshot.tasks[t].running) {
+            write!(
+                f,
+                "\n  '{}' may run its iteration {}",
+                snapshot.tasks[t].name, snapshot.tasks[t].iteration
+            )?;
+        }
+        if let Some(cycle) = self.deadlock() {
+            write!(f, "\n  a deadlock: {}", crate::error::join(&cycle))?;
+        }
+        Ok(())
+    }
+}
+
+/// An overlay that was not checked, and may deadlock. Made by [`Overlay::unchecked`](crate::Overlay::unchecked).
+pub struct Unchecked<'env>(pub(crate) crate::Checked<'env>);
+
+impl Unchecked<'_> {
+    /// Runs the tasks over their queues like [`Checked::run`](crate::Checked::run), with a thread that watches: if nothing
+    /// moves for `patience`, the run fails with the report. So nobody waits for ever, as long as bodies end.
+    ///
+    /// # Errors
+    /// [`RunError::Stuck`](crate::RunError::Stuck) tells who waits for whom; others as for a checked overlay.
+    pub fn run(
+        &mut self,
+        runner: crate::Runner,
+        stop: crate::Stop,
+        patience: Duration,
+    ) -> Result<crate::Report, crate::RunError> {
+        let watch = self.0.watch();
+        std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                if let Some(stuck) = watch.stuck(patience) {
+                    watch.end(stuck);
+                }
+            });
+            let done = self.0.run(runner.over_queues(), stop);
+            // A run that ended before it began has left the watcher waiting for it.
+            watch.0.close();
+            if watcher.join().is_err() {
+                unreachable!("a watcher does not panic");
+            }
+            watch.0.now().over = false;
+            done
+        })
+    }
+
+    /// The first requests, as every run queues them.
+    #[must_use]
+    pub fn start(&self) -> Snapshot {
+        self.0.start()
+    }
+}
+
+impl fmt::Debug for Unchecked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Unchecked").field(&self.0).finish()
+    }
+}

@@ -33,7 +33,8 @@ Examples:
     syncline run lk23 framed --iterations 20 --memory 24M --output result.npy
 
 Exit codes: 0 success, 1 error (one line on standard error), 2 wrong command line,
-130 or 143 interrupted (SIGINT, SIGTERM). Outputs appear whole or not at all, and inputs are only read.";
+130 or 143 interrupted (SIGINT, SIGTERM). Outputs appear whole or not at all, and inputs are only read.
+SIGUSR1 asks a run which of its tasks work, and who waits for whom.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

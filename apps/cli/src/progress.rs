@@ -1,12 +1,14 @@
 //! What the bar of a run shows: how far it is, how fast, and how long it will take.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use indicatif::{HumanDuration, ProgressBar};
 use syncline_wave::Monitor;
 
 use crate::units::{Bytes, Rate};
+use crate::watch::Signals;
 
 /// The progress bar.
 pub(crate) const BAR: &str = "{prefix} [{wide_bar}] {percent:>3} %  {msg}";
@@ -20,15 +22,31 @@ pub(crate) struct Progress {
     blocks: Option<u64>,
     /// When the first step was seen to be under way.
     start: Option<Instant>,
+    /// Somebody wants to know which tasks run, and who waits for whom.
+    asked: Arc<AtomicBool>,
 }
 
 impl Progress {
-    pub(crate) const fn new(monitor: Arc<Monitor>, points: f64, blocks: Option<u64>) -> Self {
-        Self { monitor, points, blocks, start: None }
+    pub(crate) fn new(monitor: Arc<Monitor>, points: f64, blocks: Option<u64>, signals: &Signals) -> Self {
+        Self { monitor, points, blocks, start: None, asked: signals.asked() }
+    }
+
+    /// Says which tasks run and who waits for whom, if somebody asked.
+    fn answer(&self, bar: &ProgressBar) {
+        // Relaxed: nothing but the question is communicated.
+        if self.asked.swap(false, Ordering::Relaxed) {
+            let text = match self.monitor.snapshot() {
+                Some(snapshot) => format!("{snapshot}"),
+                None => "  no tasks are under way".to_owned(),
+            };
+            let (done, total) = (self.monitor.done(), self.monitor.total());
+            bar.suspend(|| eprintln!("{done} of {total} steps are done\n{text}"));
+        }
     }
 
     /// Moves the bar.
     pub(crate) fn show(&mut self, bar: &ProgressBar) {
+        self.answer(bar);
         let (done, total) = (self.monitor.done(), self.monitor.total());
         if total == 0 {
             // Matrices that fit are being read.

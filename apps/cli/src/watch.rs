@@ -12,13 +12,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use signal_hook::consts::{SIGBUS, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGBUS, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 
 use crate::error::{Error, Result};
 
@@ -28,26 +28,36 @@ const TICK: Duration = Duration::from_millis(50);
 /// How long work that is to end may take to do so: a slow disk's panel of rows.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The signals that end a command.
-#[derive(Debug)]
-pub(crate) struct Signals(Arc<AtomicUsize>);
+/// The signals that end a command, and the one that asks how it stands.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    caught: Arc<AtomicUsize>,
+    asked: Arc<AtomicBool>,
+}
 
 impl Signals {
-    /// Catches SIGINT and SIGTERM from now on.
+    /// Catches SIGINT, SIGTERM and SIGUSR1 from now on.
     pub(crate) fn catch() -> Result<Self> {
-        let caught = Arc::new(AtomicUsize::new(0));
+        let signals = Self::default();
+        let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
         for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_usize(signal, Arc::clone(&caught), signal as usize)
-                .map_err(|source| Error::Io { what: "catch signals".to_owned(), source })?;
+            let caught = Arc::clone(&signals.caught);
+            signal_hook::flag::register_usize(signal, caught, signal as usize).map_err(failed)?;
         }
+        signal_hook::flag::register(SIGUSR1, Arc::clone(&signals.asked)).map_err(failed)?;
         catch_faults()?;
-        Ok(Self(caught))
+        Ok(signals)
+    }
+
+    /// Set when somebody asks by SIGUSR1 how the command stands.
+    pub(crate) fn asked(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.asked)
     }
 
     /// The signal that was caught, if any.
     fn caught(&self) -> Option<u8> {
         // Relaxed: the number is all that is communicated.
-        Some(self.0.load(Ordering::Relaxed) as u8).filter(|&signal| signal > 0)
+        Some(self.caught.load(Ordering::Relaxed) as u8).filter(|&signal| signal > 0)
     }
 
     fn check(&self) -> Result<()> {
@@ -57,7 +67,7 @@ impl Signals {
     /// Takes the signal that was caught, so that the next one can be told from it.
     fn take(&self) -> Option<u8> {
         // Relaxed: as above.
-        Some(self.0.swap(0, Ordering::Relaxed) as u8).filter(|&signal| signal > 0)
+        Some(self.caught.swap(0, Ordering::Relaxed) as u8).filter(|&signal| signal > 0)
     }
 }
 
@@ -195,7 +205,7 @@ mod tests {
 
     #[test]
     fn results_come_back() {
-        let signals = Signals(Arc::default());
+        let signals = Signals::default();
         assert_eq!(watch(&signals, &hidden(), |_| (), || Ok(7)).unwrap(), 7);
         let error = watch(&signals, &hidden(), |_| (), || Err::<(), _>(Error::Usage("no".to_owned())));
         assert!(matches!(error, Err(Error::Usage(_))));
@@ -203,15 +213,15 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error() {
-        let signals = Signals(Arc::default());
+        let signals = Signals::default();
         let panic = watch(&signals, &hidden(), |_| (), || -> Result<()> { panic!("on purpose") });
         assert!(matches!(panic, Err(Error::Panic)));
     }
 
     #[test]
     fn a_signal_ends_the_wait_for_work_that_never_ends() {
-        let signals = Signals(Arc::default());
-        let caught = Arc::clone(&signals.0);
+        let signals = Signals::default();
+        let caught = Arc::clone(&signals.caught);
         let (keep, never) = mpsc::channel::<()>();
         let look = move |_: &ProgressBar| caught.store(15, Ordering::Relaxed);
         let result = watch(&signals, &hidden(), look, move || Ok(never.recv().is_ok()));
@@ -221,8 +231,8 @@ mod tests {
 
     #[test]
     fn work_that_is_cancelled_may_end() {
-        let signals = Signals(Arc::default());
-        let mut caught = Some(Arc::clone(&signals.0));
+        let signals = Signals::default();
+        let mut caught = Some(Arc::clone(&signals.caught));
         let (cancel, cancelled) = mpsc::channel::<()>();
         let look = move |_: &ProgressBar| {
             caught.take().into_iter().for_each(|caught| caught.store(2, Ordering::Relaxed));
@@ -234,8 +244,8 @@ mod tests {
 
     #[test]
     fn a_second_signal_ends_the_wait_for_the_end() {
-        let signals = Signals(Arc::default());
-        let caught = Arc::clone(&signals.0);
+        let signals = Signals::default();
+        let caught = Arc::clone(&signals.caught);
         let (keep, never) = mpsc::channel::<()>();
         let look = move |_: &ProgressBar| caught.store(15, Ordering::Relaxed);
         let ended = attend(&signals, &hidden(), look, || (), move || Ok(never.recv().is_ok())).unwrap();

@@ -234,6 +234,55 @@ impl Snapshot {
     }
 }
 
+/// Tasks of one kind are listed up to here.
+const MANY: usize = 40;
+
+/// Who runs, who waits for whom, and who may run; then the circle, if there is one. A line each.
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let states = self.states();
+        let mut waits = vec![Vec::new(); states.len()];
+        for edge in self.edges() {
+            if let Who::Task(t) = edge.0 {
+                waits[t.0 as usize].push(self.by_name(edge).to_string());
+            }
+        }
+        let time = |since: Option<Duration>| match since {
+            Some(since) => format!(" for {:.1} s", since.as_secs_f64()),
+            None => String::new(),
+        };
+        let mut lines = Vec::new();
+        let mut list = |which: &dyn Fn(usize) -> bool, line: &dyn Fn(usize) -> String| {
+            let all: Vec<usize> = (0..states.len()).filter(|&t| which(t)).collect();
+            lines.extend(all.iter().take(MANY).map(|&t| line(t)));
+            if all.len() > MANY {
+                lines.push(format!("  and {} more", all.len() - MANY));
+            }
+        };
+        let of = |t: usize| (&self.tasks[t].name, self.tasks[t].iteration, time(self.tasks[t].since));
+        list(&|t| self.tasks[t].running, &|t| {
+            let (name, iteration, time) = of(t);
+            format!("  '{name}' runs its iteration {iteration}{time}")
+        });
+        list(&|t| matches!(states[t], State::PartlyDelayed | State::Delayed), &|t| {
+            let (_, iteration, time) = of(t);
+            format!("  iteration {iteration}, {}{time}: {}", states[t], waits[t].join(", "))
+        });
+        list(&|t| states[t] == State::Active && !self.tasks[t].running, &|t| {
+            let (name, iteration, _) = of(t);
+            format!("  '{name}' may run its iteration {iteration}")
+        });
+        let stopped = states.iter().filter(|&&state| state == State::Stopped).count();
+        if stopped > 0 {
+            lines.push(format!("  {stopped} of {} tasks have ended", states.len()));
+        }
+        if let Some(cycle) = self.cycle() {
+            lines.push(format!("  a deadlock: {}", crate::error::join(&cycle)));
+        }
+        f.write_str(&lines.join("\n"))
+    }
+}
+
 fn same_group(a: &RequestView, b: &RequestView) -> bool {
     a.kind == Kind::Inclusive && b.kind == Kind::Inclusive
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::engine::{Engine, Failure};
 use crate::error::Wait;
 use crate::plan::Plan;
-use crate::snapshot::{Snapshot, State, Who};
+use crate::snapshot::Snapshot;
 
 /// What a watch and its overlay share.
 pub(crate) struct Live {
@@ -190,46 +190,11 @@ impl Stuck {
     }
 }
 
-/// Tasks that wait are listed up to here.
-const MANY: usize = 40;
-
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stuck { snapshot, still } = self;
-        write!(f, "nothing has moved for {:.1} s", still.as_secs_f64())?;
-        let time = |since: Option<Duration>| since.unwrap_or_default().as_secs_f64();
-        for task in snapshot.tasks.iter().filter(|t| t.running) {
-            let (name, i, t) = (&task.name, task.iteration, time(task.since));
-            write!(f, "\n  '{name}' runs its iteration {i}, for {t:.1} s")?;
-        }
-        let states = snapshot.states();
-        let waiting = |t: &usize| matches!(states[*t], State::PartlyDelayed | State::Delayed);
-        let waiting: Vec<usize> = (0..states.len()).filter(waiting).collect();
-        let mut waits = vec![Vec::new(); states.len()];
-        for edge in snapshot.edges() {
-            if let Who::Task(t) = edge.0 {
-                waits[t.0 as usize].push(snapshot.by_name(edge));
-            }
-        }
-        for &t in waiting.iter().take(MANY) {
-            let (task, state) = (&snapshot.tasks[t], states[t]);
-            write!(f, "\n  iteration {}, {state} for {:.1} s: ", task.iteration, time(task.since))?;
-            for (i, wait) in waits[t].iter().enumerate() {
-                write!(f, "{}{wait}", if i == 0 { "" } else { ", " })?;
-            }
-        }
-        if waiting.len() > MANY {
-            write!(f, "\n  and {} more", waiting.len() - MANY)?;
-        }
-        for t in (0..states.len()).filter(|&t| states[t] == State::Active && !snapshot.tasks[t].running) {
-            write!(
-                f,
-                "\n  '{}' may run its iteration {}",
-                snapshot.tasks[t].name, snapshot.tasks[t].iteration
-            )?;
-        }
-        if let Some(cycle) = self.deadlock() {
-            write!(f, "\n  a deadlock: {}", crate::error::join(&cycle))?;
+        write!(f, "nothing has moved for {:.1} s", self.still.as_secs_f64())?;
+        if !self.snapshot.tasks.is_empty() {
+            write!(f, "\n{}", self.snapshot)?;
         }
         Ok(())
     }

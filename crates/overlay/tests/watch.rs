@@ -113,7 +113,7 @@ fn a_body_that_takes_long_is_reported_and_goes_on() {
                     assert!(snapshot.tasks[0].running, "{stuck}");
                     assert_eq!((snapshot.tasks[0].iteration, snapshot.states()[1]), (3, State::Delayed));
                     let text = stuck.to_string();
-                    assert!(text.contains("'slow' runs its iteration 3, for 0."), "{text}");
+                    assert!(text.contains("'slow' runs its iteration 3 for 0."), "{text}");
                     assert!(text.contains("'reader' waits at 'cell' for 'slow'"), "{text}");
                     send.send(()).unwrap();
                     assert_eq!(watch.stuck(Duration::from_secs(50)), None, "the run ends");

@@ -98,11 +98,11 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
     }
     let processors = settings.processors();
     let most = plan.windows.min(plan.grid.len() as u64);
+    let crew = most.min(if plan.held { processors } else { 2 * processors });
     let (runner, workers) = match settings.runner {
-        Runner::Pool { order, .. } => {
-            let workers = most.min(if plan.held { processors } else { 2 * processors });
-            (Runner::Pool { workers: workers as usize, order }, workers)
-        }
+        Runner::Pool { order, .. } => (Runner::Pool { workers: crew as usize, order }, crew),
+        Runner::Queues { order, .. } => (Runner::Queues { workers: crew as usize, order }, crew),
+        Runner::Static { .. } => (Runner::Static { workers: crew as usize }, crew),
         threads => (threads, most),
     };
     let shared = Shared {
@@ -129,6 +129,7 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
         Order::MaxParallel => Initial::MaxParallel,
     };
     let mut overlay = shared.overlay(&blocks).check(initial)?;
+    settings.monitor.watches(overlay.watch());
     let done = match settings.order {
         Order::Barrier => barriers(&mut overlay, runner, settings)?,
         _ => {

@@ -1,6 +1,9 @@
 //! How far a sweep is, and how to end it early.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use syncline_overlay::{Snapshot, Watch};
 
 /// Shared with a running sweep: how far it is, and a way to end it.
 ///
@@ -11,6 +14,7 @@ pub struct Monitor {
     total: AtomicU64,
     moved: AtomicU64,
     cancelled: AtomicBool,
+    watch: Mutex<Option<Watch>>,
 }
 
 impl Monitor {
@@ -46,6 +50,17 @@ impl Monitor {
     /// Ends the sweep with [`Error::Cancelled`](crate::Error::Cancelled) before its next block or piece.
     pub fn cancel(&self) {
         self.cancelled.store(true, Relaxed);
+    }
+
+    /// Which tasks run now, and who waits for whom; `None` while none do.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.snapshot()
+    }
+
+    /// An overlay that is about to run.
+    pub(crate) fn watches(&self, watch: Watch) {
+        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch);
     }
 
     pub(crate) fn begin(&self, total: u64) {

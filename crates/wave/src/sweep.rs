@@ -166,7 +166,9 @@ impl Settings {
     /// How many threads are to compute at once.
     pub(crate) fn processors(&self) -> u64 {
         match self.runner {
-            Runner::Pool { workers, .. } => workers.max(1) as u64,
+            Runner::Pool { workers, .. } | Runner::Queues { workers, .. } | Runner::Static { workers } => {
+                workers.max(1) as u64
+            }
             _ => std::thread::available_parallelism().map_or(1, usize::from) as u64,
         }
     }

@@ -40,7 +40,7 @@ impl<T: Real> Job<'_, T> {
 
         let bar = watch::bar(BAR).with_prefix("starting");
         let points = interior(shape) as f64 * self.args.iterations as f64;
-        let mut progress = Progress::new(self.monitor, points, Some(plan.grid.len() as u64));
+        let mut progress = Progress::new(self.monitor, points, Some(plan.grid.len() as u64), signals);
         let (runs, arrays) = (self.runs.clone(), self.arrays);
         let meter = Meter::start();
         let (result, report) = watch::watch(

@@ -30,7 +30,7 @@ impl<T: Real> Job<'_, T> {
 
         let bar = watch::bar(BAR).with_prefix("streaming");
         let points = interior(shape) as f64 * self.args.iterations.saturating_sub(before) as f64;
-        let mut progress = Progress::new(self.monitor.clone(), points, None);
+        let mut progress = Progress::new(self.monitor.clone(), points, None, signals);
         let (runs, arrays, target) = (self.runs.clone(), self.arrays.clone(), self.target());
         let meter = Meter::start();
         let sweep = move || Ok(runs.run_to(&how, &arrays, &target)?);

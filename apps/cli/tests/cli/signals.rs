@@ -167,3 +167,17 @@ fn an_interrupted_race_leaves_nothing() {
         assert!(contents(folder.path()).is_empty());
     }
 }
+
+/// SIGUSR1 asks which tasks work and who waits for whom; the run goes on.
+#[test]
+fn a_run_says_how_it_stands_when_asked() {
+    let folder = lk23_on_disk(256, 256);
+    for (options, task) in [("--executor blocked --block 32", "block"), ("--depth 100000", "wave")] {
+        let child = endless(folder.path(), options);
+        kill_process(Pid::from_child(&child), Signal::USR1).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        let output = end(child, Signal::KILL);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains(" steps are done") && stderr.contains(task), "{options}: {stderr}");
+    }
+}

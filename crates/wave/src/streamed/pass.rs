@@ -206,6 +206,7 @@ impl<E: Real, U: Update> Run<'_, E, U> {
         let rounds = self.chain.bands().div_ceil(self.slots) as u64;
         let workers = self.stream.threads + if on_file { 2 * self.slots } else { 0 };
         let mut checked = self.overlay(places).check(Initial::Program)?;
+        self.stream.monitor.watches(checked.watch());
         // The newest first: a thread stays with its band, whose columns are in its cache.
         let runner = Runner::Pool { workers, order: ReadyOrder::DepthFirst };
         checked.run(runner, Stop::after(rounds))?;

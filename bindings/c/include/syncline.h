@@ -144,13 +144,21 @@ enum syncline_runner
    */
   SYNCLINE_RUNNER_THREADS = 0,
   /**
-   * So many workers, that take the longest-ready task first.
+   * So many workers, each home to a part of the tasks, that claim from each other.
    */
   SYNCLINE_RUNNER_POOL = 1,
   /**
-   * So many workers, that take the task first that became ready last.
+   * The same; a worker first takes tasks that waited for what it ran last.
    */
   SYNCLINE_RUNNER_POOL_DEPTH_FIRST = 2,
+  /**
+   * So many workers, each of which runs its part of the tasks and no others.
+   */
+  SYNCLINE_RUNNER_STATIC = 3,
+  /**
+   * As a pool, but over the queues of the locations all the time: the reference for the others.
+   */
+  SYNCLINE_RUNNER_QUEUES = 4,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -247,6 +255,11 @@ typedef struct {
    * How many residuals there are.
    */
   size_t residual_count;
+  /**
+   * Iterations of all tasks together that went over the queues of the locations: with the runners that do so, or
+   * while a handle had a request at one of them.
+   */
+  uint64_t interpreted_steps;
 } syncline_report;
 
 #ifdef __cplusplus

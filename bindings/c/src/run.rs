@@ -13,10 +13,14 @@ use crate::overlay::{Overlay, the_overlay};
 pub enum Runner {
     /// A thread for each task.
     Threads = 0,
-    /// So many workers, that take the longest-ready task first.
+    /// So many workers, each home to a part of the tasks, that claim from each other.
     Pool = 1,
-    /// So many workers, that take the task first that became ready last.
+    /// The same; a worker first takes tasks that waited for what it ran last.
     PoolDepthFirst = 2,
+    /// So many workers, each of which runs its part of the tasks and no others.
+    Static = 3,
+    /// As a pool, but over the queues of the locations all the time: the reference for the others.
+    Queues = 4,
 }
 
 /// What a run did. Later versions may have more fields, at the end.
@@ -35,6 +39,9 @@ pub struct Report {
     pub residuals: *const f64,
     /// How many residuals there are.
     pub residual_count: usize,
+    /// Iterations of all tasks together that went over the queues of the locations: with the runners that do so, or
+    /// while a handle had a request at one of them.
+    pub interpreted_steps: u64,
 }
 
 /// A report with its array. The report comes first, so that a pointer to it is a pointer to both.
@@ -103,6 +110,8 @@ unsafe fn run(
             n if n == Runner::Threads as u32 => Who::Threads,
             n if n == Runner::Pool as u32 => Who::Pool { workers, order: ReadyOrder::Fifo },
             n if n == Runner::PoolDepthFirst as u32 => Who::Pool { workers, order: ReadyOrder::DepthFirst },
+            n if n == Runner::Static as u32 => Who::Static { workers },
+            n if n == Runner::Queues as u32 => Who::Queues { workers, order: ReadyOrder::Fifo },
             n => return Err(Error::invalid(format!("there is no syncline_runner {n}"))),
         };
         // SAFETY: as the caller vouches.
@@ -123,6 +132,7 @@ fn keep(done: Done) -> *mut Report {
         converged_at: done.converged.unwrap_or(0),
         residuals: done.residuals.as_ptr(),
         residual_count: done.residuals.len(),
+        interpreted_steps: done.interpreted_steps,
     };
     Box::into_raw(Box::new(Kept { report, residuals: done.residuals })).cast()
 }

@@ -175,7 +175,8 @@ static int body(void *user, uint64_t iteration, syncline_step *step) {
 
 static void bodies_fail_by_name_and_number(void) {
     static const uint32_t runners[] = {SYNCLINE_RUNNER_THREADS, SYNCLINE_RUNNER_POOL,
-                                       SYNCLINE_RUNNER_POOL_DEPTH_FIRST};
+                                       SYNCLINE_RUNNER_POOL_DEPTH_FIRST, SYNCLINE_RUNNER_STATIC,
+                                       SYNCLINE_RUNNER_QUEUES};
     for (size_t i = 0; i < sizeof runners / sizeof *runners; i++) {
         syncline_location *x = location("x");
         syncline_overlay *o = overlay(), *other = overlay();

@@ -1,7 +1,9 @@
 /* What all compiled peers of `syncline bench overlay` share: the program, the bodies, the clock.
  *
- *   PEER FILE FORM WORKERS WARMUP ROUNDS WORK ITERATIONS      prints: SECONDS CHECKSUM
+ *   PEER FILE FORM WORKERS WARMUP ROUNDS WORK ITERATIONS      prints: SECONDS CHECKSUM PINNED
  *   PEER FILE kernel 1 0 ITERATIONS empty 0                   the same of the loop that bodies spin in
+ *
+ * PINNED is 1 if each thread has one processor. The WARMUP rounds are run by the same threads, and are not timed.
  *
  * FILE is the program as text: the number of tasks and of levels, and for each task, level by level, its number,
  * its level, how many values it reads and which, how many tasks it conflicts with and which. Task t writes value t.
@@ -10,6 +12,7 @@
 #ifndef OVERLAY_H
 #define OVERLAY_H
 
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,11 +154,21 @@ static inline double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Runs all tasks for some rounds; called twice, as threads start in the first call. */
+/* Whether the calling thread has one processor. */
+static inline int is_pinned(void)
+{
+    cpu_set_t set;
+    return !sched_getaffinity(0, sizeof set, &set) && CPU_COUNT(&set) == 1;
+}
+
+/* Runs all tasks for some rounds; called twice, as threads are not at their places at once. */
 typedef void runner(uint64_t rounds);
 
 /* The runner of a form, made ready for that many workers; NULL if there is none of that name. */
 static runner *prepare(const char *form, int workers);
+
+/* Whether all threads were pinned. */
+static int pinned(void);
 
 int main(int argc, char **argv)
 {
@@ -166,7 +179,7 @@ int main(int argc, char **argv)
     if (!strcmp(argv[2], "kernel")) {
         const double start = now();
         const uint64_t x = kernel(1, rounds);
-        printf("%.9f %016llx\n", now() - start, (unsigned long long)x);
+        printf("%.9f %016llx 0\n", now() - start, (unsigned long long)x);
         return 0;
     }
     load(argv[1]);
@@ -183,7 +196,8 @@ int main(int argc, char **argv)
         run(warmup);
     const double start = now();
     run(rounds);
-    printf("%.9f %016llx\n", now() - start, (unsigned long long)checksum());
+    const double seconds = now() - start;
+    printf("%.9f %016llx %d\n", seconds, (unsigned long long)checksum(), pinned());
     return 0;
 }
 

@@ -3,6 +3,8 @@
  *   tasks   one thread makes all tasks of all rounds, `depend` orders them
  *   for     a worksharing loop per level, whose end is a barrier
  *
+ * OMP_PROC_BIND and OMP_PLACES pin the threads. These stay from one parallel region to the next.
+ *
  *   gcc -O3 -fopenmp -o overlay_openmp overlay_openmp.c       (or clang)
  */
 #define _GNU_SOURCE
@@ -65,4 +67,12 @@ static runner *prepare(const char *form, int workers)
     omp_set_dynamic(0);
     omp_set_num_threads(workers);
     return !strcmp(form, "tasks") ? run_tasks : !strcmp(form, "for") ? run_for : NULL;
+}
+
+static int pinned(void)
+{
+    int all = 1;
+#pragma omp parallel reduction(&& : all)
+    all = all && is_pinned();
+    return all;
 }

@@ -4,17 +4,23 @@
  * one the message for round r, and to an earlier one that for round r + 1, if there will be one. So no message is
  * left over, and the graph is built once.
  *
+ * An observer pins each thread when it enters the arena for the first time. All have before the first round.
+ *
  *   g++ -O3 -std=c++17 -o overlay_tbb overlay_tbb.cpp -ltbb
  */
 #include "overlay.h"
 
+#include <atomic>
 #include <deque>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include <tbb/flow_graph.h>
 #include <tbb/global_control.h>
 #include <tbb/task_arena.h>
+#include <tbb/task_group.h>
+#include <tbb/task_scheduler_observer.h>
 
 namespace {
 
@@ -29,6 +35,53 @@ struct alignas(64) State {
 std::unique_ptr<tbb::global_control> threads;
 std::unique_ptr<tbb::task_arena> arena;
 uint64_t last; /* rounds of this run */
+
+/* The processors of the process, and what was done with them. */
+std::vector<int> processors;
+std::atomic<unsigned> others{0};
+std::atomic<bool> all_pinned{true};
+
+void pin(unsigned worker)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (!processors.empty())
+        CPU_SET(processors[worker % processors.size()], &set);
+    if (sched_setaffinity(0, sizeof set, &set) || !is_pinned())
+        all_pinned = false;
+}
+
+/* Worker 0 is the main thread; the others have the next numbers, whatever slots of the arena they are in. */
+class Observer : public tbb::task_scheduler_observer {
+public:
+    explicit Observer(tbb::task_arena &watched) : tbb::task_scheduler_observer(watched) { observe(true); }
+
+    void on_scheduler_entry(bool is_worker) override
+    {
+        static thread_local bool done = false;
+        if (is_worker && !done)
+            pin(++others);
+        done = true;
+    }
+};
+
+std::unique_ptr<Observer> observer;
+
+/* Starts all threads: so many tasks, none of which ends before all have begun, or some time has passed. */
+void gather(int workers)
+{
+    arena->execute([workers] {
+        std::atomic<int> here{0};
+        tbb::task_group group;
+        for (int i = 0; i < workers; i++)
+            group.run([&here, workers] {
+                here++;
+                for (const double start = now(); here < workers && now() - start < 0.1;)
+                    std::this_thread::yield();
+            });
+        group.wait();
+    });
+}
 
 void run_flow(uint64_t rounds)
 {
@@ -82,5 +135,19 @@ static runner *prepare(const char *form, int workers)
     threads = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
                                                     static_cast<size_t>(workers));
     arena = std::make_unique<tbb::task_arena>(workers);
+    cpu_set_t set;
+    if (!sched_getaffinity(0, sizeof set, &set))
+        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+            if (CPU_ISSET(cpu, &set))
+                processors.push_back(cpu);
+    observer = std::make_unique<Observer>(*arena);
+    gather(workers);
+    /* Last: threads may run at first where the one may that starts them. */
+    pin(0);
     return strcmp(form, "flow") ? nullptr : run_flow;
+}
+
+static int pinned(void)
+{
+    return all_pinned;
 }

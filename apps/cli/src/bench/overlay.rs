@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! overlay, ...               our runners
+//! plain loop                 on one thread, which needs no order: empty and irregular bodies only
 //! barrier per level          a spinning barrier after every anti-diagonal or timestep
 //! RwLock + Condvar           locks and conditions of the standard library, by hand
 //! OpenMP task depend         gcc, clang       \
@@ -13,16 +14,19 @@
 //! values of the plain loop. Then three things are measured, the ways alternating, round after round:
 //!
 //! 1. empty bodies on the five-point grid, on one worker and on all;
-//! 2. bodies of 0 to 2 us on the grid;
+//! 2. bodies of 0 to 2 us on the grid; ideal is the time of the plain loop over the same bodies, by workers;
 //! 3. bodies of one length, from 4 ns up, on the grid and on patterns of Task Bench, for METG(50 %). A way is not
 //!    measured any further once three quarters of the time are its bodies'.
 //!
 //! Bodies loop for a number of iterations, in the same loop in Rust, C and C++; how long an iteration takes is measured
-//! for each compiler. No threads are pinned, as not all libraries can. All spin while they wait, but for locks and
-//! conditions.
+//! for each compiler. All spin while they wait, but for locks and conditions.
+//!
+//! The threads of all ways are pinned, and what is timed is the later part of a run, of which the threads have run
+//! the part before: at least six milliseconds of it, and a sixteenth of the rounds. See [`crew`].
 
 mod by_hand;
 mod compiled;
+mod crew;
 mod efficiency;
 mod patterns;
 mod program;
@@ -37,11 +41,12 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use self::compiled::Source;
+use self::crew::Places;
 use self::efficiency::{Metg, Point};
 use self::patterns::Pattern;
 use self::program::Program;
 use self::table::Table;
-use self::ways::Way;
+use self::ways::{Site, Way};
 use self::work::{Body, calibrate};
 use super::at_least;
 use super::peers::failed;
@@ -89,8 +94,14 @@ const MEAN: f64 = 1000.0;
 const GRAINS: [f64; 2] = [4.0, 65_536.0];
 /// An efficiency from which on longer bodies tell nothing new.
 const ENOUGH: f64 = 0.75;
-/// How long `--quick` takes, unless a round takes longer.
-const QUICK: Duration = Duration::from_secs(58);
+/// How long `--quick` takes, about. A minute is not to be exceeded.
+const QUICK: Duration = Duration::from_secs(55);
+/// Rounds that there is time for in any case: if a machine is slow or busy, the longest bodies are left out.
+const LEAST_ROUNDS: usize = 3;
+/// What runs do before they are timed, about, in nanoseconds.
+const WARM_UP: f64 = 6e6;
+/// The greatest number of rounds.
+const MOST_ROUNDS: f64 = 1e6;
 /// Rounds whose values are compared.
 const VERIFIED: u64 = 20;
 
@@ -102,6 +113,8 @@ enum Record {
     Kernel { by: &'static str, ns_per_iteration: f64 },
     /// A way that is not there.
     Skipped { way: &'static str, why: String },
+    /// A way whose threads could not be pinned.
+    Unpinned { way: &'static str },
     /// The values of a way are those of the plain loop, which have this checksum.
     Verified { program: &'static str, way: &'static str, workers: usize, rounds: u64, checksum: String },
     /// One run.
@@ -126,11 +139,10 @@ struct Run {
 
 /// What is raced, and how.
 struct Race {
-    /// Where programs of peers are.
-    folder: PathBuf,
+    site: Site,
     workers: usize,
     most_rounds: usize,
-    /// After this no round begins that would not end before it.
+    /// After this no round begins that would not end before it, but for the least number of rounds.
     until: Option<Instant>,
     /// Rounds that were run.
     rounds: usize,
@@ -155,6 +167,12 @@ struct Cell<'a> {
     cost: f64,
 }
 
+/// When the first of `parts` equal parts of the time from now on is over; without parts, when all is.
+fn share(until: Option<Instant>, parts: usize) -> Option<Instant> {
+    let now = Instant::now();
+    until.map(|until| now + until.saturating_duration_since(now) / parts.max(1) as u32)
+}
+
 /// Runs the race; returns what to print.
 pub(crate) fn overlay(args: &BenchOverlayArgs, signals: &Signals) -> Result<String> {
     let folder = tempfile::Builder::new().prefix("syncline-bench.").tempdir();
@@ -176,6 +194,10 @@ impl Race {
     fn new(args: &BenchOverlayArgs, folder: PathBuf) -> Result<Self> {
         let start = Instant::now();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let places = Places::of_this_thread().unwrap_or_else(|error| {
+            eprintln!("threads are not pinned: {error}");
+            Places::none()
+        });
         let (factor, rounds, milliseconds) = if args.quick { (4.0, 5, 8) } else { (2.0, 7, 40) };
         let ns_per_iteration = calibrate();
         let mut records = vec![Record::Kernel { by: "rustc", ns_per_iteration }];
@@ -197,7 +219,7 @@ impl Race {
         let iterations = |grain: f64| ((grain / ns_per_iteration).round() as u64).max(1);
         let patterns = Pattern::ALL.into_iter().map(|pattern| Program::of(pattern, WIDTH));
         Ok(Self {
-            folder,
+            site: Site { folder, places },
             workers: args.workers.map_or(cores, |n| n as usize),
             most_rounds: args.rounds.unwrap_or(rounds),
             until: (args.quick && args.rounds.is_none()).then(|| start + QUICK),
@@ -228,29 +250,35 @@ impl Race {
         let mut workers = vec![1, self.workers];
         workers.dedup();
         let mean = (MEAN / self.ns_per_iteration).round() as u64;
-        let all = |body, workers| ways.iter().map(move |way| (way, body, workers));
+        let all = |body, workers| {
+            let ways = ways.iter().filter(move |way| way.runs_on(workers));
+            ways.map(move |way| (way, body, workers))
+        };
         let cells = workers.iter().flat_map(|&workers| all(Body::Empty, workers));
-        let cells = cells.chain(all(Body::Irregular(mean), self.workers));
+        let alone = ways.iter().filter(|way| !way.runs_on(2)).map(|way| (way, Body::Irregular(mean), 1));
+        let others = all(Body::Irregular(mean), self.workers).filter(|(way, ..)| way.runs_on(2));
+        let cells = cells.chain(alone).chain(others);
         let cells = cells.map(|(way, body, workers)| self.probe(grid, way, workers, body));
         let cells = cells.collect::<Result<Vec<_>>>()?;
         let mut sweeps = Vec::new();
         for program in programs {
             let probe = |way| self.probe(program, way, self.workers, Body::Empty);
-            sweeps.push(ways.iter().map(probe).collect::<Result<Vec<_>>>()?);
+            sweeps.push(ways.iter().filter(|way| way.runs_on(2)).map(probe).collect::<Result<Vec<_>>>()?);
         }
         let start = Instant::now();
         for round in 0..self.most_rounds {
+            let until = share(self.until, LEAST_ROUNDS.saturating_sub(round));
             eprintln!("round {}: empty and irregular bodies", round + 1);
             for &cell in &cells {
                 self.time(cell, round)?;
             }
-            for (program, cells) in programs.iter().zip(&sweeps) {
+            for (p, (program, cells)) in programs.iter().zip(&sweeps).enumerate() {
                 eprintln!("round {}: bodies of all lengths, {}", round + 1, program.name);
-                self.sweep(cells, round)?;
+                self.sweep(cells, round, share(until, programs.len() - p))?;
             }
             self.rounds = round + 1;
             let each = start.elapsed() / self.rounds as u32;
-            if self.until.is_some_and(|until| Instant::now() + each > until) {
+            if self.rounds >= LEAST_ROUNDS && self.until.is_some_and(|until| Instant::now() + each > until) {
                 break;
             }
         }
@@ -264,13 +292,19 @@ impl Race {
         let mut numbers = vec![1, self.workers];
         numbers.dedup();
         for way in ways {
-            for &workers in &numbers {
-                let run = way.run(&self.folder, program, Body::Verify, workers, [0, VERIFIED])?;
+            for &workers in numbers.iter().filter(|&&workers| way.runs_on(workers)) {
+                let run = way.run(&self.site, program, Body::Verify, workers, [0, VERIFIED])?;
                 if run.checksum != plain {
                     let why =
                         format!("the checksum is {:016x}, that of the plain loop {plain:016x}", run.checksum);
                     let what = format!("go on: {}, {}, {workers} workers", program.name, way.name());
                     return Err(failed(&what, why));
+                }
+                let known =
+                    |record: &Record| matches!(record, Record::Unpinned { way: w } if *w == way.name());
+                if !run.pinned && !self.records.iter().any(known) {
+                    eprintln!("not pinned: {}", way.name());
+                    self.records.push(Record::Unpinned { way: way.name() });
                 }
                 self.records.push(Record::Verified {
                     program: program.name,
@@ -287,12 +321,11 @@ impl Race {
     /// Finds out about how long a step takes without its body.
     fn probe<'a>(&self, program: &'a Program, way: &'a Way, workers: usize, body: Body) -> Result<Cell<'a>> {
         let mut rounds = 32;
-        ways::warm_up(workers);
         loop {
-            let run = way.run(&self.folder, program, Body::Empty, workers, [rounds / 16 + 1, rounds])?;
-            // Long enough for the start of a run not to count.
-            if run.seconds * 1e9 > self.ns_per_run / 4.0 || rounds > 1 << 20 {
-                let cost = run.seconds * 1e9 / (rounds * program.tasks.len() as u64) as f64;
+            let run = way.run(&self.site, program, Body::Empty, workers, [rounds; 2])?;
+            // So its first half was as long, too.
+            if run.seconds * 1e9 > WARM_UP || rounds as f64 > MOST_ROUNDS {
+                let cost = run.seconds * 1e9 / run.steps as f64;
                 return Ok(Cell { program, way, workers, body, cost });
             }
             rounds *= 4;
@@ -308,11 +341,10 @@ impl Race {
         };
         let tasks = program.tasks.len() as f64;
         let each = tasks * (cost + grain_ns / workers as f64);
-        let rounds = (self.ns_per_run / each).clamp(4.0, 1e6) as u64;
-        ways::warm_up(workers);
-        let run = way.run(&self.folder, program, body, workers, [rounds / 16 + 1, rounds])?;
-        let steps = rounds * program.tasks.len() as u64;
-        let ns_per_step = run.seconds * 1e9 / steps as f64;
+        let rounds = (self.ns_per_run / each).clamp(4.0, MOST_ROUNDS);
+        let warm = (WARM_UP / each).clamp(rounds / 16.0, MOST_ROUNDS).ceil();
+        let run = way.run(&self.site, program, body, workers, [warm as u64, rounds as u64])?;
+        let ns_per_step = run.seconds * 1e9 / run.steps as f64;
         self.records.push(Record::Run(Run {
             program: program.name,
             way: way.name(),
@@ -320,16 +352,20 @@ impl Race {
             body: body.name(),
             grain_ns,
             round,
-            steps,
+            steps: run.steps,
             ns_per_step,
         }));
         Ok(())
     }
 
-    /// Bodies from short to long, until they are efficient in the median of the rounds so far.
-    fn sweep(&mut self, cells: &[Cell<'_>], round: usize) -> Result<()> {
+    /// Bodies from short to long, until they are efficient in the median of the rounds so far, or time is up.
+    fn sweep(&mut self, cells: &[Cell<'_>], round: usize, until: Option<Instant>) -> Result<()> {
         let mut done = vec![false; cells.len()];
-        for iterations in self.grains.clone() {
+        for (i, iterations) in self.grains.clone().into_iter().enumerate() {
+            // For all ways or none.
+            if i > 0 && until.is_some_and(|until| Instant::now() > until) {
+                break;
+            }
             for (cell, done) in cells.iter().zip(&mut done).filter(|(_, done)| !**done) {
                 self.time(Cell { body: Body::Spin(iterations), ..*cell }, round)?;
                 let point = self.point(cell.program.name, cell.way.name(), iterations);

@@ -80,18 +80,23 @@ fn every_way_of_an_overlay_gives_the_values_of_the_plain_loop() {
     }
     let (verified, runs) = (of(&lines, "verified"), of(&lines, "run"));
     let ways = all(&verified, "way");
-    assert!(ways.len() >= 4, "{ways:?}");
-    // Each way that is there on one worker and on two, all with one checksum.
+    assert!(ways.len() >= 5, "{ways:?}");
+    // Each way that is there on one worker and on two, but for the plain loop, all with one checksum.
     for program in PROGRAMS {
         let of_it: Vec<_> = verified.iter().copied().filter(|line| line["program"] == program).collect();
-        assert_eq!(of_it.len(), 2 * ways.len());
+        assert_eq!(of_it.len(), 2 * ways.len() - 1);
         assert_eq!(all(&of_it, "checksum").len(), 1);
     }
     assert_eq!(all(&runs, "way"), ways);
     assert_eq!(Vec::from_iter(all(&runs, "program")), PROGRAMS);
     assert_eq!(Vec::from_iter(all(&runs, "body")), ["empty", "irregular", "spin"]);
     assert!(runs.iter().all(|run| run["ns_per_step"].as_f64().unwrap() > 0.0));
-    assert_eq!(of(&lines, "metg").len(), ways.len() * PROGRAMS.len());
+    assert_eq!(of(&lines, "metg").len(), (ways.len() - 1) * PROGRAMS.len());
+    let plain = |run: &&Value| run["way"] == "plain loop, 1 thread";
+    let plain: Vec<_> = runs.iter().copied().filter(plain).collect();
+    assert_eq!(Vec::from_iter(all(&plain, "body")), ["empty", "irregular"]);
+    assert!(plain.iter().all(|run| run["workers"] == 1));
+    assert_eq!(of(&lines, "unpinned").len(), 0, "{said}");
     // A way is there or skipped, and those that are compiled have the same loop.
     let (skipped, kernels) = (of(&lines, "skipped"), of(&lines, "kernel"));
     assert_eq!(kernels.len() + skipped.len(), 1 + 5);
@@ -115,9 +120,15 @@ fn without_compilers_their_ways_are_skipped() {
         command.env("PATH", folder.path()).env("TMPDIR", folder.path()).output().unwrap()
     };
     let table = String::from_utf8(table.stdout).unwrap();
-    let mut words = ["METG(50 %)", "skipped: oneTBB flow graph: no g++", "RwLock + Condvar, by hand"]
-        .into_iter()
-        .chain(PROGRAMS);
+    let mut words = [
+        "METG(50 %)",
+        "skipped: oneTBB flow graph: no g++",
+        "RwLock + Condvar, by hand",
+        "pinned",
+        "plain loop, 1 thread",
+    ]
+    .into_iter()
+    .chain(PROGRAMS);
     assert!(words.all(|word| table.contains(word)), "{table}");
 }
 

@@ -1,12 +1,49 @@
-//! What one would write without a library: a barrier after every level, and locks with conditions.
+//! What one would write without a library: a plain loop, a barrier after every level, and locks with conditions.
 
-use std::hint::spin_loop;
+use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 
+use super::crew::Crew;
 use super::program::Program;
 use super::work::{WithWork, Work, checksum};
+
+/// The loop over rounds and tasks, on one thread.
+pub(crate) struct Plain<'a> {
+    /// What is run.
+    pub(crate) program: &'a Program,
+    /// By whom: the first of them.
+    pub(crate) crew: &'a Crew<'a>,
+    /// How often before it is timed, and how often then.
+    pub(crate) rounds: [u64; 2],
+}
+
+impl WithWork for Plain<'_> {
+    type Output = u64;
+
+    fn call<W: Work>(self, work: W) -> u64 {
+        let Self { program, crew, rounds: [warm, timed] } = self;
+        let order: Vec<u32> = program.levels.iter().flatten().copied().collect();
+        let mut values = vec![0_u64; program.tasks.len()];
+        crew.lead(|| {
+            crew.pin(0);
+            for round in 0..warm + timed {
+                if round == warm {
+                    crew.start();
+                }
+                // Tasks that do nothing have their turn in each round, too.
+                for &t in black_box(&order) {
+                    let reads = program.tasks[t as usize].reads.iter().map(|&u| values[u as usize]);
+                    if let Some(new) = work.step(t, round, reads) {
+                        values[t as usize] = new;
+                    }
+                }
+            }
+        });
+        checksum(values.into_iter())
+    }
+}
 
 /// Part `me` of `all` things, split evenly among `workers`.
 fn part(all: usize, me: usize, workers: usize) -> std::ops::Range<usize> {
@@ -17,10 +54,10 @@ fn part(all: usize, me: usize, workers: usize) -> std::ops::Range<usize> {
 pub(crate) struct Barrier<'a> {
     /// What is run.
     pub(crate) program: &'a Program,
-    /// On how many threads.
-    pub(crate) workers: usize,
-    /// How often.
-    pub(crate) rounds: u64,
+    /// By whom.
+    pub(crate) crew: &'a Crew<'a>,
+    /// How often before it is timed, and how often then.
+    pub(crate) rounds: [u64; 2],
 }
 
 /// A word with a cache line of its own.
@@ -54,7 +91,8 @@ impl WithWork for Barrier<'_> {
     type Output = u64;
 
     fn call<W: Work>(self, work: W) -> u64 {
-        let Self { program, workers, rounds } = self;
+        let Self { program, crew, rounds: [warm, timed] } = self;
+        let workers = crew.workers();
         let values: Vec<AtomicU64> = program.tasks.iter().map(|_| AtomicU64::new(0)).collect();
         let word = Word(AtomicU64::new(0));
         let worker = |me: usize| {
@@ -62,7 +100,11 @@ impl WithWork for Barrier<'_> {
             let read = |&u: &u32| values[u as usize].load(Ordering::Relaxed);
             let parts: Vec<&[u32]> = program.levels.iter().map(|l| &l[part(l.len(), me, workers)]).collect();
             let mut turn = 0;
-            for round in 0..rounds {
+            for round in 0..warm + timed {
+                // All others have done the rounds before, too.
+                if me == 0 && round == warm {
+                    crew.start();
+                }
                 for part in &parts {
                     for &t in *part {
                         let reads = program.tasks[t as usize].reads.iter();
@@ -75,7 +117,7 @@ impl WithWork for Barrier<'_> {
                 }
             }
         };
-        on_threads(workers, worker);
+        on_threads(crew, worker);
         checksum(values.into_iter().map(AtomicU64::into_inner))
     }
 }
@@ -85,10 +127,10 @@ impl WithWork for Barrier<'_> {
 pub(crate) struct Locks<'a> {
     /// What is run.
     pub(crate) program: &'a Program,
-    /// On how many threads.
-    pub(crate) workers: usize,
-    /// How often.
-    pub(crate) rounds: u64,
+    /// By whom.
+    pub(crate) crew: &'a Crew<'a>,
+    /// How often before it is timed, and how often then.
+    pub(crate) rounds: [u64; 2],
 }
 
 /// How far a task is.
@@ -134,7 +176,9 @@ impl WithWork for Locks<'_> {
     type Output = u64;
 
     fn call<W: Work>(self, work: W) -> u64 {
-        let Self { program, workers, rounds } = self;
+        let Self { program, crew, rounds: [warm, timed] } = self;
+        let workers = crew.workers();
+        let word = Word(AtomicU64::new(0));
         let values: Vec<RwLock<u64>> = program.tasks.iter().map(|_| RwLock::new(0)).collect();
         let progress: Vec<Progress> = program.tasks.iter().map(|_| Progress::default()).collect();
         let worker = |me: usize| {
@@ -142,7 +186,13 @@ impl WithWork for Locks<'_> {
             let mine = program.levels.iter().flatten().filter(|&&t| part.contains(&(t as usize)));
             let mine: Vec<u32> = mine.copied().collect();
             let mut reads: Vec<RwLockReadGuard<'_, u64>> = Vec::new();
-            for round in 0..rounds {
+            for round in 0..warm + timed {
+                if round == warm {
+                    word.meet(workers as u64, 1);
+                    if me == 0 {
+                        crew.start();
+                    }
+                }
                 for &t in &mine {
                     let task = &program.tasks[t as usize];
                     for &u in &task.conflicts {
@@ -160,18 +210,25 @@ impl WithWork for Locks<'_> {
                 }
             }
         };
-        on_threads(workers, worker);
+        on_threads(crew, worker);
         checksum(values.into_iter().map(|value| value.into_inner().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
-/// Calls `worker` on so many threads, one of which is this one.
-fn on_threads(workers: usize, worker: impl Fn(usize) + Sync) {
-    thread::scope(|scope| {
-        for me in 1..workers {
-            let worker = &worker;
-            scope.spawn(move || worker(me));
-        }
-        worker(0);
+/// Calls `worker` on the threads of a crew, one of which is this one.
+fn on_threads(crew: &Crew<'_>, worker: impl Fn(usize) + Sync) {
+    let worker = |me: usize| {
+        crew.pin(me);
+        worker(me);
+    };
+    crew.lead(|| {
+        thread::scope(|scope| {
+            for me in 1..crew.workers() {
+                let worker = &worker;
+                scope.spawn(move || worker(me));
+            }
+            // Last: threads may run at first where the one may that starts them.
+            worker(0);
+        });
     });
 }

@@ -1,15 +1,17 @@
 //! Peers in C and C++: compiled when they are needed, by what compilers there are, each run a process.
 //!
-//! A process ends before the next one starts, so that no idle threads of one library spin beside another. It runs a
-//! few rounds before those that it times, in which its threads start.
+//! A process ends before the next one starts, so that no idle threads of one library spin beside another. Its threads
+//! are pinned: those of OpenMP by the environment, which a process cannot change for itself, those of oneTBB by
+//! itself. The same threads run the rounds that it does not time and then those that it does.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::super::peers::{failed, run};
+use super::crew::{Measured, Places};
 use super::program::Program;
-use super::ways::Measured;
+use super::ways::Site;
 use super::work::{Body, CALIBRATION, kernel};
 use crate::error::Result;
 
@@ -105,7 +107,8 @@ impl Peer {
     pub(crate) fn calibrate(&self) -> Result<f64> {
         let mut best = f64::INFINITY;
         for _ in 0..5 {
-            let measured = self.start(Path::new("-"), "kernel", 1, [0, CALIBRATION], Body::Empty)?;
+            let measured =
+                self.start(Path::new("-"), "kernel", &Places::none(), 1, [0, CALIBRATION], Body::Empty)?;
             if measured.checksum != kernel(1, CALIBRATION) {
                 return Err(failed(&format!("calibrate {}", self.source.way), "its loop is another one"));
             }
@@ -114,26 +117,28 @@ impl Peer {
         Ok(best)
     }
 
-    /// Runs a program, which stands in a file in `folder`.
+    /// Runs a program, which stands in a file in the folder of the site.
     pub(crate) fn run(
         &self,
-        folder: &Path,
+        site: &Site,
         program: &Program,
         body: Body,
         workers: usize,
         rounds: [u64; 2],
     ) -> Result<Measured> {
-        let file = folder.join(format!("{}.txt", program.name));
+        let file = site.folder.join(format!("{}.txt", program.name));
         if !file.exists() {
             fs::write(&file, program.text()).map_err(|error| failed("write a program for peers", error))?;
         }
-        self.start(&file, self.source.form, workers, rounds, body)
+        let run = self.start(&file, self.source.form, &site.places, workers, rounds, body)?;
+        Ok(Measured { steps: rounds[1] * program.tasks.len() as u64, ..run })
     }
 
     fn start(
         &self,
         file: &Path,
         form: &str,
+        places: &Places,
         workers: usize,
         rounds: [u64; 2],
         body: Body,
@@ -144,12 +149,21 @@ impl Peer {
         command.arg(file).arg(form).args(numbers).args([body.name(), &body.iterations().to_string()]);
         // Workers spin while they wait, as ours do.
         command.env("OMP_WAIT_POLICY", "active").env_remove("OMP_PROC_BIND").env_remove("OMP_PLACES");
+        if let Some(openmp) = places.openmp() {
+            command.env("OMP_PROC_BIND", "true").env("OMP_PLACES", openmp);
+        }
         parse(&run(&what, &mut command)?).ok_or_else(|| failed(&what, "it printed no result"))
     }
 }
 
-/// `SECONDS CHECKSUM`.
+/// `SECONDS CHECKSUM PINNED`, of how many steps it does not say.
 fn parse(output: &str) -> Option<Measured> {
-    let (seconds, checksum) = output.trim().split_once(' ')?;
-    Some(Measured { seconds: seconds.parse().ok()?, checksum: u64::from_str_radix(checksum, 16).ok()? })
+    let mut words = output.split_whitespace();
+    let mut next = || words.next();
+    Some(Measured {
+        seconds: next()?.parse().ok()?,
+        steps: 0,
+        checksum: u64::from_str_radix(next()?, 16).ok()?,
+        pinned: next()? == "1",
+    })
 }

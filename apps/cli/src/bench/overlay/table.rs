@@ -29,10 +29,15 @@ impl<'a> Table<'a> {
     }
 
     fn head(&mut self) {
-        let Race { workers, rounds, .. } = self.race;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let Race { workers, rounds, site, .. } = self.race;
+        let pinned = match site.places.len() {
+            0 => "not pinned".to_owned(),
+            1 => "pinned to 1 processor".to_owned(),
+            places if places < *workers => format!("pinned to {places} processors in turn"),
+            _ => "each pinned to a processor".to_owned(),
+        };
         self.line(&format!(
-            "{workers} workers on {cores} cores, {rounds} alternating rounds; ns of wall time per task\n"
+            "{workers} workers, {pinned}; {rounds} alternating rounds; ns of wall time per task, after a warm-up\n"
         ));
         let kernels = self.race.records.iter().filter_map(|record| match record {
             Record::Kernel { by, ns_per_iteration } => Some(format!("{by} {ns_per_iteration:.3}")),
@@ -41,8 +46,10 @@ impl<'a> Table<'a> {
         let kernels: Vec<_> = kernels.collect();
         self.line(&format!("an iteration of the loop of bodies, ns: {}", kernels.join("; ")));
         for record in &self.race.records {
-            if let Record::Skipped { way, why } = record {
-                self.line(&format!("skipped: {way}: {why}"));
+            match record {
+                Record::Skipped { way, why } => self.line(&format!("skipped: {way}: {why}")),
+                Record::Unpinned { way } => self.line(&format!("not pinned: {way}")),
+                _ => {}
             }
         }
     }
@@ -77,7 +84,13 @@ impl<'a> Table<'a> {
     }
 
     fn irregular(&mut self) {
-        let ideal = MEAN / self.race.workers as f64;
+        let alone = self.race.ways.iter().filter(|way| !way.runs_on(2)).map(|way| way.name());
+        let wanted = |run: &Run| run.body == "irregular";
+        let mut alone =
+            alone.filter_map(|way| self.race.median(|run| run.way == way && run.workers == 1 && wanted(run)));
+        let plain = alone.next().unwrap_or(f64::NAN);
+        drop(alone);
+        let ideal = plain / self.race.workers as f64;
         self.line(&format!(
             "\n{:30}   {:>10} {:>9} {:>8} {:>8}",
             "0 to 2 us, the same grid",
@@ -87,10 +100,14 @@ impl<'a> Table<'a> {
             "/ ideal"
         ));
         for way in self.race.ways.iter().map(|way| way.name()) {
-            let wanted = |run: &Run| run.body == "irregular";
             let median = self.race.median(|run| run.way == way && wanted(run)).unwrap_or(f64::NAN);
             self.line(&format!("{way:30}   {} {:8.3}", self.columns(way, wanted), median / ideal));
         }
+        self.line(&format!(
+            "ideal: the plain loop / {} workers = {ideal:.1} ns; its tasks are {:.3} times their mean by the loop of bodies",
+            self.race.workers,
+            plain / MEAN
+        ));
     }
 
     fn metg_of(&self, program: &str, way: &str) -> Option<(&'static str, f64)> {
@@ -110,7 +127,7 @@ impl<'a> Table<'a> {
         ));
         let heads: String = programs.iter().map(|name| format!("{name:>16}")).collect();
         self.line(&format!("{:28}{heads}", ""));
-        for way in &self.race.ways {
+        for way in self.race.ways.iter().filter(|way| way.runs_on(2)) {
             let cell = |program: &&str| {
                 let ours = self.race.ways.iter().filter(|way| way.is_ours());
                 let ours = ours.filter_map(|way| self.metg_of(program, way.name()));
@@ -135,7 +152,7 @@ impl<'a> Table<'a> {
             let grains = self.race.grains.iter().map(|&n| n as f64 * self.race.ns_per_iteration);
             let heads: String = grains.map(|ns| format!("{ns:>7.0}")).collect();
             self.line(&format!("\n{:30}{heads}", format!("{}, % of ideal, by ns", program.name)));
-            for way in &self.race.ways {
+            for way in self.race.ways.iter().filter(|way| way.runs_on(2)) {
                 let points = self.race.points(program.name, way.name());
                 let cells: String = points.iter().map(|p| format!("{:>7.0}", p.efficiency * 100.0)).collect();
                 self.line(&format!("{:30}{cells}", way.name()));

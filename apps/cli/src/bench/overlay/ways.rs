@@ -1,15 +1,15 @@
 //! The ways of running a program: overlays, what one would write by hand, and libraries of others.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
 use syncline_overlay::{Checked, Initial, Location, Overlay, ReadyOrder, Runner, Stop};
 
 use super::super::peers::failed;
-use super::by_hand::{Barrier, Locks};
+use super::by_hand::{Barrier, Locks, Plain};
 use super::compiled::Peer;
+use super::crew::{Crew, Measured, Places};
 use super::program::Program;
-use super::work::{Body, WithWork, Work, checksum, kernel};
+use super::work::{Body, WithWork, Work, checksum};
 use crate::error::Result;
 
 /// A runner of so many workers.
@@ -28,6 +28,8 @@ const OURS: [(&str, OnWorkers); 4] = [
 pub(crate) enum Way {
     /// A runner of ours.
     Overlay(&'static str, OnWorkers),
+    /// No order is kept but that of one thread.
+    Plain,
     /// A barrier after every level.
     Barrier,
     /// Locks and conditions.
@@ -36,19 +38,19 @@ pub(crate) enum Way {
     Compiled(Peer),
 }
 
-/// What a run gave.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Measured {
-    /// Wall time of the rounds that are timed.
-    pub(crate) seconds: f64,
-    /// Of all values.
-    pub(crate) checksum: u64,
+/// Where ways run.
+#[derive(Debug)]
+pub(crate) struct Site {
+    /// Where peers find programs.
+    pub(crate) folder: PathBuf,
+    /// What threads are pinned to.
+    pub(crate) places: Places,
 }
 
 /// All ways, with these peers.
 pub(crate) fn all(peers: impl IntoIterator<Item = Peer>) -> Vec<Way> {
     let ours = OURS.iter().map(|&(name, runner)| Way::Overlay(name, runner));
-    ours.chain([Way::Barrier, Way::Locks]).chain(peers.into_iter().map(Way::Compiled)).collect()
+    ours.chain([Way::Plain, Way::Barrier, Way::Locks]).chain(peers.into_iter().map(Way::Compiled)).collect()
 }
 
 impl Way {
@@ -56,6 +58,7 @@ impl Way {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Overlay(name, _) => name,
+            Self::Plain => "plain loop, 1 thread",
             Self::Barrier => "barrier per level, by hand",
             Self::Locks => "RwLock + Condvar, by hand",
             Self::Compiled(peer) => peer.source.way,
@@ -67,76 +70,59 @@ impl Way {
         matches!(self, Self::Overlay(..))
     }
 
-    /// Runs a program on that many threads: rounds that are not timed, then rounds that are. The checksum means
-    /// something without the former only. Peers find the program in `folder`.
+    /// Whether it runs on so many threads.
+    pub(crate) fn runs_on(&self, workers: usize) -> bool {
+        workers == 1 || !matches!(self, Self::Plain)
+    }
+
+    /// Runs a program on that many threads: rounds that are not timed, then rounds that are. For peers the checksum
+    /// means something without the former only.
     pub(crate) fn run(
         &self,
-        folder: &Path,
+        site: &Site,
         program: &Program,
         body: Body,
         workers: usize,
         rounds: [u64; 2],
     ) -> Result<Measured> {
-        let by_hand = |run: &dyn Fn(u64) -> u64| {
-            if rounds[0] > 0 {
-                run(rounds[0]);
-            }
-            let start = Instant::now();
-            let checksum = run(rounds[1]);
-            Measured { seconds: start.elapsed().as_secs_f64(), checksum }
-        };
-        Ok(match self {
+        let tasks = program.tasks.len() as u64;
+        let crew = &Crew::new(&site.places, workers, rounds[0] * tasks);
+        let checksum = match self {
             Self::Overlay(name, runner) => {
-                let (mut overlay, values) = body.with(Declare(program));
-                let mut run = |rounds: u64| {
-                    let done = overlay.run(runner(workers), Stop::after(rounds));
-                    done.map_err(|error| failed(&format!("run {name}"), error))
-                };
-                run(rounds[0])?;
-                let start = Instant::now();
-                run(rounds[1])?;
-                let seconds = start.elapsed().as_secs_f64();
+                let (mut overlay, values) = body.with(Declare { program, crew });
+                let done = crew.lead(|| overlay.run(runner(workers), Stop::after(rounds[0] + rounds[1])));
+                done.map_err(|error| failed(&format!("run {name}"), error))?;
                 let value = |location: &Location<u64>| Ok(*location.reader().acquire()?);
                 let values: Result<Vec<u64>, syncline_overlay::AcquireError> =
                     values.iter().map(value).collect();
-                let values = values.map_err(|error| failed(&format!("run {name}"), error))?;
-                Measured { seconds, checksum: checksum(values.into_iter()) }
+                checksum(values.map_err(|error| failed(&format!("run {name}"), error))?.into_iter())
             }
-            Self::Barrier => by_hand(&|rounds| body.with(Barrier { program, workers, rounds })),
-            Self::Locks => by_hand(&|rounds| body.with(Locks { program, workers, rounds })),
-            Self::Compiled(peer) => peer.run(folder, program, body, workers, rounds)?,
-        })
+            Self::Plain => body.with(Plain { program, crew, rounds }),
+            Self::Barrier => body.with(Barrier { program, crew, rounds }),
+            Self::Locks => body.with(Locks { program, crew, rounds }),
+            Self::Compiled(peer) => return peer.run(site, program, body, workers, rounds),
+        };
+        Ok(crew.measured((rounds[0] + rounds[1]) * tasks, checksum))
     }
 }
 
-/// Keeps all processors busy for a moment: of two threads that start on an idle machine some kernels put both on one
-/// processor for the first ten milliseconds, and a run would measure that.
-pub(crate) fn warm_up(workers: usize) {
-    const MOMENT: Duration = Duration::from_millis(12);
-    let spin = || {
-        let start = Instant::now();
-        while start.elapsed() < MOMENT {
-            std::hint::black_box(kernel(1, 1000));
-        }
-    };
-    if workers > 1 {
-        std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(spin))));
-    }
+/// Makes an overlay of a program, whose bodies tell the crew when they begin.
+struct Declare<'a> {
+    program: &'a Program,
+    crew: &'a Crew<'a>,
 }
 
-/// Makes an overlay of a program.
-struct Declare<'a>(&'a Program);
-
-impl WithWork for Declare<'_> {
-    type Output = (Checked<'static>, Vec<Location<u64>>);
+impl<'a> WithWork for Declare<'a> {
+    type Output = (Checked<'a>, Vec<Location<u64>>);
 
     fn call<W: Work>(self, work: W) -> Self::Output {
-        let tasks = &self.0.tasks;
+        let Self { program: Program { tasks, .. }, crew } = self;
         let values: Vec<_> = (0..tasks.len()).map(|t| Location::new(format!("value {t}"), 0_u64)).collect();
         let mut overlay = Overlay::new();
         for (t, task) in tasks.iter().enumerate() {
             let reads: Vec<_> = task.reads.iter().map(|&u| values[u as usize].read()).collect();
             overlay.task(format!("task {t}"), (values[t].write(), reads), move |(own, reads), step| {
+                crew.step();
                 if let Some(new) = work.step(t as u32, step.iteration(), reads.iter().copied()) {
                     *own = new;
                 }
@@ -158,17 +144,25 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
         #[test]
-        fn every_way_gives_the_values_of_the_plain_loop(
+        fn every_way_gives_the_values_of_the_plain_loop_and_the_processors_back(
             width in 1_usize..40,
             rows in 1_usize..6,
             workers in 1_usize..4,
+            warm in 0_u64..4,
             rounds in 1_u64..20,
         ) {
+            let places = Places::of_this_thread().unwrap();
+            let site = Site { folder: PathBuf::new(), places };
             let patterns = Pattern::ALL.into_iter().map(|pattern| Program::of(pattern, width));
             for program in patterns.chain([Program::grid(rows, width)]) {
-                for way in all([]) {
-                    let run = way.run(Path::new(""), &program, Body::Verify, workers, [0, rounds]).unwrap();
-                    prop_assert_eq!(run.checksum, program.plain(rounds), "{}, {}", program.name, way.name());
+                let all_steps = (warm + rounds) * program.tasks.len() as u64;
+                for way in all([]).into_iter().filter(|way| way.runs_on(workers)) {
+                    let run = way.run(&site, &program, Body::Verify, workers, [warm, rounds]).unwrap();
+                    let plain = program.plain(warm + rounds);
+                    prop_assert_eq!(run.checksum, plain, "{}, {}", program.name, way.name());
+                    prop_assert!(run.pinned && run.seconds > 0.0 && run.steps <= all_steps, "{:?}", run);
+                    let after = Places::of_this_thread().unwrap();
+                    prop_assert_eq!(&after, &site.places, "{}", way.name());
                 }
             }
         }

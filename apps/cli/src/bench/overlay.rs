@@ -76,7 +76,7 @@ pub(crate) struct BenchOverlayArgs {
     /// How often everything is run [default: 7; with --quick as often as a minute allows, at most 5]
     #[arg(long, value_name = "N", value_parser = at_least(1))]
     rounds: Option<usize>,
-    /// How long a run takes, about [default: 40; 12 with --quick]
+    /// How long a run takes, about [default: 40; 8 with --quick]
     #[arg(long, value_name = "MS", value_parser = at_least(1))]
     milliseconds: Option<usize>,
     /// Print one JSON object per line, and no table

@@ -72,7 +72,7 @@ pub(crate) struct Engine {
     pub(crate) beds: Beds,
     /// The home of each task: the number of a worker.
     pub(crate) home: Box<[u32]>,
-    /// Per thread that runs tasks: the one whose body runs, or `NOBODY`. To look at, for snapshots.
+    /// Per thread that runs tasks: the one that it runs.
     pub(crate) seats: Box<[Seat]>,
     /// Tasks that have not stopped.
     left: AtomicU32,
@@ -101,11 +101,28 @@ pub(crate) enum Failure {
     Poisoned { location: String, task: String },
 }
 
-/// On a line of its own, as it is written in every step.
+/// The task that a thread runs, for snapshots and for the report of a panic. On a line of its own, as it is written in
+/// every step; Relaxed, as it says nothing of other memory.
 #[repr(align(64))]
 pub(crate) struct Seat(AtomicU32);
 
 const NOBODY: u32 = u32::MAX;
+
+impl Seat {
+    #[inline]
+    pub(crate) fn take(&self, task: u32) {
+        self.0.store(task, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn leave(&self) {
+        self.0.store(NOBODY, Ordering::Relaxed);
+    }
+
+    pub(crate) fn task(&self) -> Option<u32> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|&task| task != NOBODY)
+    }
+}
 
 /// A location of the run.
 struct Place {
@@ -231,17 +248,15 @@ impl Engine {
         &self.requests[slot.first as usize..][..slot.count as usize]
     }
 
-    /// Runs one iteration of a task in this seat, and gives its state after it. `None` if it failed.
+    /// Runs one iteration of a task, and gives its state after it. `None` if it failed.
     #[inline]
-    pub(crate) fn iterate(&self, seat: &Seat, task: u32, iteration: u64, body: &mut Body<'_>) -> Option<u64> {
+    pub(crate) fn iterate(&self, task: u32, iteration: u64, body: &mut Body<'_>) -> Option<u64> {
         let mut step = Step { iteration, norm: 0.0, leave: false };
         let traced = trace::is_enabled();
         if traced {
             trace::record(trace::Kind::Begin, task, iteration);
         }
-        seat.0.store(task, Ordering::Relaxed);
         let outcome = body(&mut step);
-        seat.0.store(NOBODY, Ordering::Relaxed);
         if traced {
             trace::record(trace::Kind::End, task, iteration);
         }
@@ -393,7 +408,7 @@ impl Engine {
         let sections: Vec<_> = self.places.iter().map(|place| place.core.raw.section()).collect();
         let over_queues = self.form.load(Ordering::Relaxed) == QUEUES;
         let states: Vec<u64> = self.states.iter().map(|s| s.load(Ordering::Acquire)).collect();
-        let running: Vec<u32> = self.seats.iter().map(|s| s.0.load(Ordering::Relaxed)).collect();
+        let running: Vec<u32> = self.seats.iter().filter_map(Seat::task).collect();
         let stop_at = self.stop_at.load(Ordering::Relaxed);
         // Of a task that is claimed it is known only from its rounds whether it has stopped.
         let stopped = |state: u64| {

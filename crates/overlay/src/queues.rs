@@ -49,7 +49,8 @@ impl Engine {
             self.fail(Failure::Poisoned { location: core.name.clone(), task });
             return false;
         }
-        let Some(state) = self.iterate(seat, task, iteration, body) else { return false };
+        seat.take(task);
+        let Some(state) = self.iterate(task, iteration, body) else { return false };
         self.states[task as usize].store(state, Ordering::Relaxed);
         let goes_on = state & CLAIMED == 0;
         if goes_on {
@@ -63,6 +64,7 @@ impl Engine {
             }
             self.one_less();
         }
+        seat.leave();
         goes_on
     }
 

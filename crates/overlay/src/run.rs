@@ -1,6 +1,6 @@
 //! Running a checked overlay: who runs the tasks, phase by phase, and what is reported.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 
@@ -8,7 +8,7 @@ use syncline_signal::PaddedSignal;
 use syncline_signal::primitive::Ordering;
 
 use crate::claimed::{CLAIMED, Claimed, LEFT, rounds};
-use crate::engine::{Engine, Failure, Phase, Ready};
+use crate::engine::{Engine, Failure, Phase, Ready, Seat};
 use crate::error::RunError;
 use crate::initial::conflicts;
 use crate::location::Route;
@@ -260,13 +260,13 @@ fn compiled(engine: &Engine, program: &Program, runner: Runner, bodies: &mut [Bo
     // A worker alone runs in the order of the program, in which there is nothing to wait for.
     if matches!(runner, Runner::Static { .. }) || workers == 1 && !runner.is_deep() {
         let tasks = Partitioned::new(program, states, home, workers, beds);
-        crew(engine, workers, bodies, |me, bodies, current| {
-            tasks.work(me, &engine.halt, step(engine, program, me, bodies, current));
+        crew(engine, workers, bodies, |me, bodies| {
+            tasks.work(me, &engine.halt, step(engine, program, me, bodies));
         });
     } else {
         let tasks = Claimed::new(program, states, home, workers, runner.is_deep(), beds);
-        crew(engine, workers, bodies, |me, bodies, current| {
-            tasks.work(me, &engine.halt, step(engine, program, me, bodies, current));
+        crew(engine, workers, bodies, |me, bodies| {
+            tasks.work(me, &engine.halt, step(engine, program, me, bodies));
         });
     }
 }
@@ -277,14 +277,14 @@ fn step(
     program: &Program,
     me: usize,
     bodies: &Bodies<'_, '_>,
-    current: &Cell<u32>,
 ) -> impl FnMut(u32, u64) -> Option<u64> {
     let seat = &engine.seats[me];
     move |task, round| {
-        current.set(task);
+        seat.take(task);
         // SAFETY: a task has one worker at a time: that of its home, or the one that has claimed it.
         let body = unsafe { bodies.get(task) };
-        let state = engine.iterate(seat, task, round, body)?;
+        let state = engine.iterate(task, round, body)?;
+        seat.leave();
         if state & CLAIMED == 0 { Some(state) } else { Some(stopped(engine, program, state)) }
     }
 }
@@ -305,11 +305,10 @@ fn stopped(engine: &Engine, program: &Program, state: u64) -> u64 {
 const A_WHILE: u32 = 1000;
 
 fn pool(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
-    crew(engine, queues.workers(), bodies, |me, bodies, current| {
+    crew(engine, queues.workers(), bodies, |me, bodies| {
         let seat = &engine.seats[me];
         let mut alone = 0;
         while let Some(task) = queues.next(me, &engine.halt) {
-            current.set(task);
             // SAFETY: a task is ready for one worker at a time, the one that popped it.
             let body = unsafe { bodies.get(task) };
             engine.step_in_queues(seat, task, body);
@@ -321,24 +320,24 @@ fn pool(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
     });
 }
 
-/// Calls `work` for each worker, in a thread each, the caller's among them. It notes the task that is run.
+/// Calls `work` for each worker, in a thread each, the caller's among them.
 fn crew<'env>(
     engine: &Engine,
     workers: usize,
     bodies: &mut [Body<'env>],
-    work: impl Fn(usize, &Bodies<'_, 'env>, &Cell<u32>) + Sync,
+    work: impl Fn(usize, &Bodies<'_, 'env>) + Sync,
 ) {
     let bodies = Bodies(bodies.iter_mut().map(UnsafeCell::new).collect());
     let (work, bodies) = (&work, &bodies);
     std::thread::scope(|scope| {
         for me in 1..workers {
             let name = format!("worker {me}");
-            let worker = move || guarded(engine, |current| work(me, bodies, current));
+            let worker = move || guarded(engine, &engine.seats[me], || work(me, bodies));
             if let Err(source) = std::thread::Builder::new().name(name.clone()).spawn_scoped(scope, worker) {
                 engine.fail(Failure::Thread { what: name, source });
             }
         }
-        guarded(engine, |current| work(0, bodies, current));
+        guarded(engine, &engine.seats[0], || work(0, bodies));
     });
 }
 
@@ -349,10 +348,7 @@ fn threads(engine: &Engine, starts: &[PaddedSignal], overlay: &mut Checked<'_>) 
             // A name with a zero byte would make the builder panic.
             let builder = std::thread::Builder::new().name(name.replace('\0', ""));
             let thread = move || {
-                guarded(engine, |current| {
-                    current.set(t as u32);
-                    engine.own_thread(t as u32, start, body);
-                });
+                guarded(engine, &engine.seats[t], || engine.own_thread(t as u32, start, body));
             };
             if let Err(source) = builder.spawn_scoped(scope, thread) {
                 engine.fail(Failure::Thread { what: format!("task '{name}'"), source });
@@ -362,18 +358,17 @@ fn threads(engine: &Engine, starts: &[PaddedSignal], overlay: &mut Checked<'_>) 
     });
 }
 
-/// Calls `f` with a place to note the task that is run, and makes a panic of its body the failure
-/// of the run.
-fn guarded(engine: &Engine, f: impl FnOnce(&Cell<u32>)) {
-    let current = Cell::new(u32::MAX);
+/// Calls `f`, which runs tasks in this seat, and makes a panic of a body the failure of the run.
+fn guarded(engine: &Engine, seat: &Seat, f: impl FnOnce()) {
     // A body that panicked is not called again, and what it writes is poisoned.
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| f(&current))) {
-        if current.get() == u32::MAX {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+        let Some(task) = seat.task() else {
             engine.halt();
             std::panic::resume_unwind(payload); // not in a body
-        }
-        engine.panicked.lock().unwrap_or_else(PoisonError::into_inner).push(current.get());
-        engine.fail(Failure::Panic { task: current.get(), payload });
+        };
+        seat.leave();
+        engine.panicked.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+        engine.fail(Failure::Panic { task, payload });
     }
 }
 

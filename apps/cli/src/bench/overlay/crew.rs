@@ -18,7 +18,7 @@
 //! apart: an iteration of a single task says nothing of how many steps are still to be done. Counts are read with an
 //! error of at most [`STRIDE`] steps per worker.
 //!
-//! Cost of a step: an addition to a number of the thread and a branch; every eighth time a call.
+//! Cost of a step: an addition to a number of the thread and a branch; every 32nd time a call.
 
 use std::cell::Cell;
 use std::io;
@@ -29,7 +29,7 @@ use std::time::Instant;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// After so many steps a worker tells how far it is.
-const STRIDE: u64 = 8;
+const STRIDE: u64 = 32;
 
 thread_local! {
     /// The steps of this thread.

@@ -107,17 +107,16 @@ impl Watch {
         Some(engine.look(&self.0.plan))
     }
 
-    /// Waits until nothing has moved for `patience`, and tells who waits for whom. Waits for the next run if none is
-    /// under way; `None` when that run, or the overlay, has ended.
+    /// Waits until nothing has moved for `patience`, and tells who waits for whom. `None` when the run, or the overlay,
+    /// has ended; or if no run is under way and none begins for as long.
     ///
     /// Nothing moves if no task ends an iteration: because one takes longer, or waits for something else; or because
     /// tasks wait for each other in a circle ([`Stuck::deadlock`]).
     #[must_use]
     pub fn stuck(&self, patience: Duration) -> Option<Stuck> {
-        let mut now = self.0.now();
-        while now.engine.is_none() && !now.over {
-            now = self.0.changed.wait(now).unwrap_or_else(PoisonError::into_inner);
-        }
+        let idle = |now: &mut Now| now.engine.is_none() && !now.over;
+        let waited = self.0.changed.wait_timeout_while(self.0.now(), patience, idle);
+        let mut now = waited.unwrap_or_else(PoisonError::into_inner).0;
         let (engine, run) = (now.engine.clone()?, now.runs);
         let mut seen = engine.rounds();
         let mut since = vec![Instant::now(); seen.len()];
@@ -218,12 +217,13 @@ impl Unchecked<'_> {
         let watch = self.0.watch();
         std::thread::scope(|scope| {
             let watcher = scope.spawn(|| {
-                if let Some(stuck) = watch.stuck(patience) {
-                    watch.end(stuck);
+                while !watch.0.now().over {
+                    if let Some(stuck) = watch.stuck(patience) {
+                        watch.end(stuck);
+                    }
                 }
             });
             let done = self.0.run(runner.over_queues(), stop);
-            // A run that ended before it began has left the watcher waiting for it.
             watch.0.close();
             if watcher.join().is_err() {
                 unreachable!("a watcher does not panic");

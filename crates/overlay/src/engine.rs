@@ -410,34 +410,38 @@ impl Engine {
         let states: Vec<u64> = self.states.iter().map(|s| s.load(Ordering::Acquire)).collect();
         let running: Vec<u32> = self.seats.iter().filter_map(Seat::task).collect();
         let stop_at = self.stop_at.load(Ordering::Relaxed);
-        // Of a task that is claimed it is known only from its rounds whether it has stopped.
-        let stopped = |state: u64| {
-            state & CLAIMED != 0 && (over_queues || state & LEFT != 0 || rounds(state) >= stop_at)
+        // Over queues it has stopped when it has said so and given everything back. Compiled, a task that is claimed may
+        // run as well: its rounds tell.
+        let gave_back = |t: u32| self.requests_of(t).iter().all(|(core, n)| core.nodes.node(*n).is_idle());
+        let stopped = |t: u32, state: u64| {
+            let all = if over_queues { gave_back(t) } else { state & LEFT != 0 || rounds(state) >= stop_at };
+            state & CLAIMED != 0 && all
         };
+        let stopped: Vec<bool> = (0..).zip(&states).map(|(t, &state)| stopped(t, state)).collect();
         let mut locations: Vec<LocationView> = plan
             .locations
             .iter()
             .map(|name| LocationView { name: name.clone(), queue: Vec::new() })
             .collect();
         for (place, section) in self.places.iter().zip(&sections) {
-            let going = place.requests.iter().filter(|r| !stopped(states[r.task as usize]));
             locations[place.location].queue = if over_queues {
                 queue_of(place, section)
             } else {
-                let mut requests: Vec<&Queued> = going.collect();
+                let mut requests: Vec<&Queued> =
+                    place.requests.iter().filter(|r| !stopped[r.task as usize]).collect();
                 requests.sort_by_key(|r| rounds(states[r.task as usize]));
                 granted_in_order(requests.into_iter().map(|r| (Who::Task(Task(r.task)), r.kind)))
             };
         }
         drop(sections);
-        let task = |(name, (t, &state)): (&String, (u32, &u64))| TaskView {
+        let task = |(t, name): (usize, &String)| TaskView {
             name: name.clone(),
-            iteration: rounds(state),
-            running: running.contains(&t),
-            stopped: stopped(state),
+            iteration: rounds(states[t]),
+            running: running.contains(&(t as u32)),
+            stopped: stopped[t],
             since: None,
         };
-        Snapshot { tasks: plan.tasks.iter().zip((0..).zip(&states)).map(task).collect(), locations }
+        Snapshot { tasks: plan.tasks.iter().enumerate().map(task).collect(), locations }
     }
 
     /// The rounds of each task, as far as they are seen.

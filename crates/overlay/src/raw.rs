@@ -136,6 +136,11 @@ impl Node {
         self.waker.store(u32::from(yes), Relaxed);
     }
 
+    /// Whether it has no request. Exact inside the section only.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is(IDLE)
+    }
+
     fn is_writer(&self) -> bool {
         self.state.load(Relaxed) & WRITER != 0
     }

@@ -9,6 +9,7 @@
 //! that is waited for.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -89,12 +90,22 @@ impl Live {
 /// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone)]
-pub struct Watch(Arc<Live>);
+pub struct Watch {
+    live: Arc<Live>,
+    /// Runs whose end this watch has told.
+    told: AtomicU64,
+}
+
+impl Clone for Watch {
+    fn clone(&self) -> Self {
+        Watch { live: Arc::clone(&self.live), told: AtomicU64::new(self.told.load(Ordering::Relaxed)) }
+    }
+}
 
 impl Watch {
     pub(crate) fn new(live: &Arc<Live>) -> Self {
-        Watch(Arc::clone(live))
+        let told = AtomicU64::new(live.now().runs);
+        Watch { live: Arc::clone(live), told }
     }
 
     /// Who stands where now; `None` if the overlay does not run.
@@ -103,27 +114,29 @@ impl Watch {
     /// own; of what does not move that is the same.
     #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
-        let engine = self.0.now().engine.clone()?;
-        Some(engine.look(&self.0.plan))
+        let engine = self.live.now().engine.clone()?;
+        Some(engine.look(&self.live.plan))
     }
 
-    /// Waits until nothing has moved for `patience`, and tells who waits for whom. `None` when the run, or the overlay,
-    /// has ended; or if no run is under way and none begins for as long.
+    /// Waits until nothing has moved for `patience`, and tells who waits for whom. `None` when the run has ended (once for
+    /// each run), when the overlay is gone, or if no run is under way and none begins for as long.
     ///
     /// Nothing moves if no task ends an iteration: because one takes longer, or waits for something else; or because
     /// tasks wait for each other in a circle ([`Stuck::deadlock`]).
     #[must_use]
     pub fn stuck(&self, patience: Duration) -> Option<Stuck> {
-        let idle = |now: &mut Now| now.engine.is_none() && !now.over;
-        let waited = self.0.changed.wait_timeout_while(self.0.now(), patience, idle);
+        let told = |runs: u64| self.told.swap(runs, Ordering::Relaxed) == runs;
+        let idle = |now: &mut Now| now.engine.is_none() && !now.over && told(now.runs);
+        let waited = self.live.changed.wait_timeout_while(self.live.now(), patience, idle);
         let mut now = waited.unwrap_or_else(PoisonError::into_inner).0;
         let (engine, run) = (now.engine.clone()?, now.runs);
         let mut seen = engine.rounds();
         let mut since = vec![Instant::now(); seen.len()];
         loop {
             let nap = (patience / 8).max(Duration::from_millis(1));
-            now = self.0.changed.wait_timeout(now, nap).unwrap_or_else(PoisonError::into_inner).0;
+            now = self.live.changed.wait_timeout(now, nap).unwrap_or_else(PoisonError::into_inner).0;
             if now.over || now.engine.is_none() || now.runs != run {
+                told(run);
                 return None;
             }
             let moment = Instant::now();
@@ -137,7 +150,7 @@ impl Watch {
             let still = since.iter().map(|&s| moment - s).min().unwrap_or_default();
             if still >= patience {
                 drop(now);
-                let mut snapshot = engine.look(&self.0.plan);
+                let mut snapshot = engine.look(&self.live.plan);
                 for (task, since) in snapshot.tasks.iter_mut().zip(&since) {
                     task.since = Some(moment - *since);
                 }
@@ -149,7 +162,7 @@ impl Watch {
     /// Ends the run that is under way, if there is one: it fails with [`RunError::Stuck`](crate::RunError::Stuck), which
     /// holds the report. Bodies that run are waited for.
     pub fn end(&self, report: Stuck) {
-        let engine = self.0.now().engine.clone();
+        let engine = self.live.now().engine.clone();
         if let Some(engine) = engine {
             engine.fail(Failure::Stuck(Box::new(report)));
         }
@@ -158,7 +171,7 @@ impl Watch {
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("running", &self.0.now().engine.is_some()).finish_non_exhaustive()
+        f.debug_struct("Watch").field("running", &self.live.now().engine.is_some()).finish_non_exhaustive()
     }
 }
 
@@ -217,18 +230,18 @@ impl Unchecked<'_> {
         let watch = self.0.watch();
         std::thread::scope(|scope| {
             let watcher = scope.spawn(|| {
-                while !watch.0.now().over {
+                while !watch.live.now().over {
                     if let Some(stuck) = watch.stuck(patience) {
                         watch.end(stuck);
                     }
                 }
             });
             let done = self.0.run(runner.over_queues(), stop);
-            watch.0.close();
+            watch.live.close();
             if watcher.join().is_err() {
                 unreachable!("a watcher does not panic");
             }
-            watch.0.now().over = false;
+            watch.live.now().over = false;
             done
         })
     }

@@ -170,6 +170,7 @@ fn snapshots_of_a_run_are_possible_states() {
                 let looker = s.spawn(|| {
                     let mut seen = 0;
                     while !over.load(Ordering::Relaxed) {
+                        std::thread::sleep(Duration::from_micros(20));
                         let Some(snapshot) = watch.snapshot() else { continue };
                         seen += 1;
                         assert_eq!(snapshot.cycle(), None, "{snapshot:?}");

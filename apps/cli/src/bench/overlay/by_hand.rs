@@ -9,11 +9,12 @@ use super::crew::Crew;
 use super::program::Program;
 use super::work::{WithWork, Work, checksum};
 
-/// The loop over rounds and tasks, on one thread.
+/// The loop over rounds and tasks, each thread through its part of the tasks, without any order among threads. On one
+/// thread that is the sequential program; on more the values are wrong, and the time is what order costs nothing of.
 pub(crate) struct Plain<'a> {
     /// What is run.
     pub(crate) program: &'a Program,
-    /// By whom: the first of them.
+    /// By whom.
     pub(crate) crew: &'a Crew<'a>,
     /// How often before it is timed, and how often then.
     pub(crate) rounds: [u64; 2],
@@ -24,24 +25,27 @@ impl WithWork for Plain<'_> {
 
     fn call<W: Work>(self, work: W) -> u64 {
         let Self { program, crew, rounds: [warm, timed] } = self;
-        let order: Vec<u32> = program.levels.iter().flatten().copied().collect();
-        let mut values = vec![0_u64; program.tasks.len()];
-        crew.lead(|| {
-            crew.pin(0);
+        let values: Vec<AtomicU64> = program.tasks.iter().map(|_| AtomicU64::new(0)).collect();
+        let worker = |me: usize| {
+            let mine = part(values.len(), me, crew.workers());
+            let order = program.levels.iter().flatten().copied().filter(|&t| mine.contains(&(t as usize)));
+            let order: Vec<u32> = order.collect();
             for round in 0..warm + timed {
-                if round == warm {
+                if me == 0 && round == warm {
                     crew.start();
                 }
                 // Tasks that do nothing have their turn in each round, too.
                 for &t in black_box(&order) {
-                    let reads = program.tasks[t as usize].reads.iter().map(|&u| values[u as usize]);
-                    if let Some(new) = work.step(t, round, reads) {
-                        values[t as usize] = new;
+                    // Relaxed: on one thread there is nothing to order, on more nobody wants it.
+                    let read = |&u: &u32| values[u as usize].load(Ordering::Relaxed);
+                    if let Some(new) = work.step(t, round, program.tasks[t as usize].reads.iter().map(read)) {
+                        values[t as usize].store(new, Ordering::Relaxed);
                     }
                 }
             }
-        });
-        checksum(values.into_iter())
+        };
+        on_threads(crew, worker);
+        checksum(values.into_iter().map(AtomicU64::into_inner))
     }
 }
 

@@ -84,29 +84,32 @@ impl<'a> Table<'a> {
     }
 
     fn irregular(&mut self) {
-        let alone = self.race.ways.iter().filter(|way| !way.runs_on(2)).map(|way| way.name());
-        let wanted = |run: &Run| run.body == "irregular";
-        let mut alone =
-            alone.filter_map(|way| self.race.median(|run| run.way == way && run.workers == 1 && wanted(run)));
-        let plain = alone.next().unwrap_or(f64::NAN);
-        drop(alone);
-        let ideal = plain / self.race.workers as f64;
+        let workers = self.race.workers;
+        let wanted = |run: &Run, n| run.body == "irregular" && run.workers == n;
+        let plain = self.race.ways.iter().find(|way| !way.keeps_order(2)).map_or("", |way| way.name());
+        let without_order =
+            |n| self.race.median(|run| run.way == plain && wanted(run, n)).unwrap_or(f64::NAN);
+        let (alone, free) = (without_order(1), without_order(workers));
+        let ideal = alone / workers as f64;
         self.line(&format!(
-            "\n{:30}   {:>10} {:>9} {:>8} {:>8}",
+            "\n{:30}   {:>10} {:>9} {:>8} {:>8} {:>10}",
             "0 to 2 us, the same grid",
-            format!("{} workers", self.race.workers),
+            format!("{workers} workers"),
             "best",
             "/ ours",
-            "/ ideal"
+            "/ ideal",
+            "/ no order"
         ));
         for way in self.race.ways.iter().map(|way| way.name()) {
+            let wanted = |run: &Run| wanted(run, workers);
             let median = self.race.median(|run| run.way == way && wanted(run)).unwrap_or(f64::NAN);
-            self.line(&format!("{way:30}   {} {:8.3}", self.columns(way, wanted), median / ideal));
+            let (to_ideal, to_free) = (median / ideal, median / free);
+            self.line(&format!("{way:30}   {} {to_ideal:8.3} {to_free:10.3}", self.columns(way, wanted)));
         }
         self.line(&format!(
-            "ideal: the plain loop / {} workers = {ideal:.1} ns; its tasks are {:.3} times their mean by the loop of bodies",
-            self.race.workers,
-            plain / MEAN
+            "ideal: the plain loop on one thread / {workers} workers = {ideal:.1} ns; its tasks are {:.3} times their mean by \
+             the loop of bodies",
+            alone / MEAN
         ));
     }
 
@@ -127,7 +130,7 @@ impl<'a> Table<'a> {
         ));
         let heads: String = programs.iter().map(|name| format!("{name:>16}")).collect();
         self.line(&format!("{:28}{heads}", ""));
-        for way in self.race.ways.iter().filter(|way| way.runs_on(2)) {
+        for way in self.race.ways.iter().filter(|way| way.keeps_order(2)) {
             let cell = |program: &&str| {
                 let ours = self.race.ways.iter().filter(|way| way.is_ours());
                 let ours = ours.filter_map(|way| self.metg_of(program, way.name()));
@@ -152,7 +155,7 @@ impl<'a> Table<'a> {
             let grains = self.race.grains.iter().map(|&n| n as f64 * self.race.ns_per_iteration);
             let heads: String = grains.map(|ns| format!("{ns:>7.0}")).collect();
             self.line(&format!("\n{:30}{heads}", format!("{}, % of ideal, by ns", program.name)));
-            for way in self.race.ways.iter().filter(|way| way.runs_on(2)) {
+            for way in self.race.ways.iter().filter(|way| way.keeps_order(2)) {
                 let points = self.race.points(program.name, way.name());
                 let cells: String = points.iter().map(|p| format!("{:>7.0}", p.efficiency * 100.0)).collect();
                 self.line(&format!("{:30}{cells}", way.name()));

@@ -58,7 +58,7 @@ impl Way {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Overlay(name, _) => name,
-            Self::Plain => "plain loop, 1 thread",
+            Self::Plain => "plain loop, no order",
             Self::Barrier => "barrier per level, by hand",
             Self::Locks => "RwLock + Condvar, by hand",
             Self::Compiled(peer) => peer.source.way,
@@ -70,8 +70,8 @@ impl Way {
         matches!(self, Self::Overlay(..))
     }
 
-    /// Whether it runs on so many threads.
-    pub(crate) fn runs_on(&self, workers: usize) -> bool {
+    /// Whether it keeps the order on so many threads.
+    pub(crate) fn keeps_order(&self, workers: usize) -> bool {
         workers == 1 || !matches!(self, Self::Plain)
     }
 
@@ -156,7 +156,7 @@ mod tests {
             let patterns = Pattern::ALL.into_iter().map(|pattern| Program::of(pattern, width));
             for program in patterns.chain([Program::grid(rows, width)]) {
                 let all_steps = (warm + rounds) * program.tasks.len() as u64;
-                for way in all([]).into_iter().filter(|way| way.runs_on(workers)) {
+                for way in all([]).into_iter().filter(|way| way.keeps_order(workers)) {
                     let run = way.run(&site, &program, Body::Verify, workers, [warm, rounds]).unwrap();
                     let plain = program.plain(warm + rounds);
                     prop_assert_eq!(run.checksum, plain, "{}, {}", program.name, way.name());

@@ -7,7 +7,7 @@
 //!
 //! | maker of work           | worker that wants to sleep               |
 //! |-------------------------|-------------------------------------------|
-//! | makes the work          | lies down: `asleep`, `sleepers` + 1       |
+//! | makes the work          | lies down: `sleepers` + 1, `asleep`       |
 //! | a fence                 | a fence                                   |
 //! | looks at `sleepers`     | looks for work                            |
 //!
@@ -56,9 +56,11 @@ impl Beds {
         let bed = &self.beds[me];
         // Before the look: a `close` after the look raises the signal beyond this.
         let wakes = bed.wake.get();
-        // Not a store: behind the exchange of a waker that comes late, it must be seen by the next.
-        bed.asleep.swap(true, Ordering::Relaxed);
+        // Counted first: who takes the flag down takes one off, and must not take that of another sleeper.
         self.sleepers.fetch_add(1, Ordering::Relaxed);
+        // Not a store: behind the exchange of a waker that comes late, it must be seen by the next.
+        // Release: pairs with the Acquire in `wake`, so that the waker's subtraction comes after the addition.
+        bed.asleep.swap(true, Ordering::Release);
         // SeqCst: with the fence of the maker, see the table.
         fence(Ordering::SeqCst);
         if nothing() {
@@ -81,8 +83,8 @@ impl Beds {
     /// Wakes this one if it lies.
     pub(crate) fn wake(&self, who: u32) -> bool {
         let bed = &self.beds[who as usize];
-        // Relaxed: who clears the flag wakes; the signal carries the rest.
-        let lies = bed.asleep.load(Ordering::Relaxed) && bed.asleep.swap(false, Ordering::Relaxed);
+        // Acquire: pairs with the Release in `sleep`. Who clears the flag wakes; the signal carries the rest.
+        let lies = bed.asleep.load(Ordering::Relaxed) && bed.asleep.swap(false, Ordering::Acquire);
         if lies {
             self.sleepers.fetch_sub(1, Ordering::Relaxed);
             bed.wake.add(1);

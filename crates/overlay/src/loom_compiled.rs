@@ -5,7 +5,7 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 
 use syncline_signal::plant;
-use syncline_signal::primitive::{AtomicBool, AtomicU64};
+use syncline_signal::primitive::{AtomicBool, AtomicU64, fence};
 
 use crate::beds::Beds;
 use crate::claimed::{CLAIMED, Claimed};
@@ -191,4 +191,38 @@ fn a_release_that_publishes_nothing_to_other_homes_is_noticed() {
 fn a_release_missed_by_a_home_that_lies_down_is_noticed() {
     let missed = || one_step_each(0, |run| stay_once(run, 0), |run| stay_once(run, 1));
     plant::with("partitioned: no fence", missed);
+}
+
+/// Two workers lie down, each for a thing of its own, and somebody makes the two things one after the other. Whoever is
+/// woken while it is still lying down must not hide the one that sleeps.
+#[test]
+fn a_worker_that_lies_down_hides_no_other_that_sleeps() {
+    model(|| {
+        let run = Arc::new((Beds::new(2), [AtomicBool::new(false), AtomicBool::new(false)]));
+        let lie = |run: Arc<(Beds, [AtomicBool; 2])>, me: usize| {
+            while !run.1[me].load(Ordering::Acquire) {
+                run.0.sleep(me, || !run.1[me].load(Ordering::Acquire));
+            }
+        };
+        let maker = {
+            let run = Arc::clone(&run);
+            thread::spawn(move || {
+                for i in 0..2 {
+                    run.1[i].store(true, Ordering::Release);
+                    // SeqCst: with the fence of whoever lies down.
+                    fence(Ordering::SeqCst);
+                    if run.0.anyone() {
+                        run.0.wake(i as u32);
+                    }
+                }
+            })
+        };
+        let other = {
+            let run = Arc::clone(&run);
+            thread::spawn(move || lie(run, 0))
+        };
+        lie(Arc::clone(&run), 1);
+        maker.join().unwrap();
+        other.join().unwrap();
+    });
 }

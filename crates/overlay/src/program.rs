@@ -47,7 +47,7 @@ pub(crate) struct Wait {
 /// The compiled form of an overlay.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// The tasks by level: each behind all that it waits for in the first round.
+    /// The tasks that stay, by level: each behind all that it waits for in the first round.
     pub(crate) order: Box<[u32]>,
     /// The level of each task: the length of the longest chain of first requests before it.
     pub(crate) level: Box<[u32]>,
@@ -108,7 +108,7 @@ impl Program {
         }
         let followers = Lists::new(waits.iter().map(|&(t, wait)| (wait.task, t)).collect(), tasks);
         Program {
-            order: order.into(),
+            order: order.into_iter().filter(|&t| stays(t)).collect(),
             level: level.into(),
             waits: Lists::new(waits, tasks),
             followers,
@@ -225,6 +225,7 @@ mod tests {
         assert_eq!(*Program::new(&queues, 4, |_| true).order, [2, 3, 1, 0]);
         let without = Program::new(&queues, 4, |t| t != 1);
         assert!((0..4).all(|t| without.waits(t).is_empty()));
+        assert_eq!(*without.order, [2, 3, 0], "nobody looks at who has left");
     }
 
     /// A small random number generator, with the constants of PCG.

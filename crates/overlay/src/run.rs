@@ -189,10 +189,9 @@ pub(crate) fn run(overlay: &mut Checked<'_>, runner: Runner, stop: Stop) -> Resu
             overlay.cores[*l as usize].poison(&overlay.live.plan.tasks[t as usize]);
         }
     }
-    for core in &overlay.cores {
-        core.part();
-    }
+    // Before it parts: whoever joins next must find nothing of this run in the queues.
     engine.give_back();
+    overlay.cores.iter().for_each(|core| core.part());
     // Last of all: to drop the payload of a panic may panic.
     match failure {
         Some(failure) => Err(describe(failure, &engine, overlay)),

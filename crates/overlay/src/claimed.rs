@@ -22,8 +22,10 @@
 //! | order                       | because                                                                  |
 //! |-----------------------------|--------------------------------------------------------------------------|
 //! | release store, acquire load | what a task did is seen by those that waited for it                      |
-//! | claim is an acquire         | what a task did is seen by its next round, on whatever worker            |
+//! | acquire load before a claim | what a task did is seen by its next round, on whatever worker            |
 //! | fence, look at the beds     | a worker that lies down has either seen the release, or is seen (`beds`) |
+//!
+//! The releaser looks at the beds when it has claimed what it goes on with: so it wakes nobody for that.
 //!
 //! # Costs
 //! A step: one load for each task waited for, one compare-and-swap, one store, one fence; the lines of its neighbours
@@ -108,6 +110,7 @@ impl<'a> Claimed<'a> {
         let mut front = self.front(me);
         let mut looks = 0;
         let mut last = None;
+        let mut released = None;
         loop {
             // Acquire: pairs with the Release of whoever halts; the worker then reads what it left.
             if halt.load(Ordering::Acquire) {
@@ -119,6 +122,9 @@ impl<'a> Claimed<'a> {
                 .find_map(|&t| self.claim(t, self.state(t), alone))
                 .or_else(|| self.at_home(me, &mut front, alone))
                 .or_else(|| if looks < LOOKS_AT_HOME { None } else { self.around(me, alone) });
+            if !alone && let Some(task) = released.take() {
+                self.tell(task);
+            }
             let Some((task, state)) = found else {
                 looks += 1;
                 if looks < LOOKS {
@@ -131,7 +137,8 @@ impl<'a> Claimed<'a> {
             };
             looks = 0;
             let Some(state) = step(task, rounds(state)) else { return };
-            self.release(task, state, alone);
+            self.release(task, state);
+            released = Some(task);
             if self.depth_first {
                 last = Some(task);
             }
@@ -186,20 +193,24 @@ impl<'a> Claimed<'a> {
         (0..n).find_map(|k| in_list(&self.lists[(me + k) % n]))
     }
 
-    /// Lets those who wait for a claimed task see its new state, and wakes them.
+    /// Lets those who wait for a claimed task see its new state.
     #[inline]
-    pub(crate) fn release(&self, task: u32, state: u64, alone: bool) {
+    pub(crate) fn release(&self, task: u32, state: u64) {
         let order = if plant::is("claimed: relaxed release") { Ordering::Relaxed } else { Ordering::Release };
         // Release: pairs with the Acquire in `state`.
         self.states[task as usize].store(state, order);
-        if !alone {
-            if !plant::is("claimed: no fence") {
-                // SeqCst: with the fence of whoever lies down (`beds`).
-                fence(Ordering::SeqCst);
-            }
-            if self.beds.anyone() {
-                self.wake_followers(task);
-            }
+    }
+
+    /// Wakes somebody for each task that waited for this one, which was released, and that nobody has claimed since. To
+    /// be called when the releaser has claimed what it goes on with.
+    #[inline]
+    pub(crate) fn tell(&self, task: u32) {
+        if !plant::is("claimed: no fence") {
+            // SeqCst: with the fence of whoever lies down (`beds`).
+            fence(Ordering::SeqCst);
+        }
+        if self.beds.anyone() {
+            self.wake_followers(task);
         }
     }
 
@@ -227,7 +238,6 @@ impl<'a> Claimed<'a> {
             && self.program.waits(task).iter().all(|wait| self.state(wait.task) >= state + lag(wait.lag))
     }
 
-    /// Wakes somebody for each task that waited for this one and may run now.
     #[cold]
     fn wake_followers(&self, task: u32) {
         for &t in self.program.followers(task) {

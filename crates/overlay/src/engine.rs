@@ -25,8 +25,8 @@
 //! locations at once: to others it is one step, and a handle that posts stands either before it, and is seen,
 //! or behind it, and halts anew.
 //!
-//! A while: so many steps that what they cost more over queues is about what a change costs. So whoever looks at a
-//! location again and again costs at most twice what is best for him.
+//! A while: so many steps that what they cost more over queues is about what a change costs. So a handle that comes
+//! again and again does not make the run change all the time.
 //!
 //! # Costs
 //! A change: all bodies under way end; a section of each location; the workers start again (tens of microseconds each).

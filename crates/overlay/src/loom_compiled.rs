@@ -142,7 +142,9 @@ fn one_step_each(claimed: u64, writer: fn(&Run), reader: fn(&Run)) {
 }
 
 fn claimer_goes(run: &Run) {
-    run.claimed().release(0, run.step(0, 0).unwrap(), false);
+    let tasks = run.claimed();
+    tasks.release(0, run.step(0, 0).unwrap());
+    tasks.tell(0);
 }
 
 fn claimer_waits(run: &Run) {

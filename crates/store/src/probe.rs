@@ -266,7 +266,7 @@ fn forget(file: &File) {
 /// let mut scratch = Scratch::create(folder.path(), 8 << 20)?;
 /// let sample = scratch.measure(Pattern::Rows, Way::Mapped)?;
 /// assert_eq!(sample.pieces as usize, scratch.block().rows);
-/// # Ok::<(), syncline_store::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Scratch {

@@ -81,7 +81,7 @@ impl Live {
 /// let watch = overlay.watch();
 /// std::thread::scope(|s| {
 ///     s.spawn(move || {
-///         let stuck = watch.stuck(Duration::from_millis(50)).expect("nothing moves");
+///         let stuck = watch.stuck(Duration::from_secs(1)).expect("nothing moves");
 ///         assert!(stuck.to_string().contains("'second' waits at 'cell' for 'first'"), "{stuck}");
 ///         assert_eq!(stuck.deadlock(), None); // 'first' runs, and may go on
 ///         drop(send);

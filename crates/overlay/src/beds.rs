@@ -92,6 +92,13 @@ impl Beds {
         lies
     }
 
+    /// Makes all workers return: those that run after the step that they are in.
+    pub(crate) fn halt(&self, halt: &AtomicBool) {
+        // Release: pairs with the Acquire looks at it in all loops of workers.
+        halt.store(true, Ordering::Release);
+        self.close();
+    }
+
     /// Wakes all. The caller has said before why `nothing` is not so any more.
     pub(crate) fn close(&self) {
         for bed in &self.beds {

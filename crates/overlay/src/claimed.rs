@@ -6,6 +6,10 @@
 //! comes back to one that had to wait after each step. If none may run for a while it claims from other homes, from
 //! the back. It sleeps when nothing may run anywhere, and no release is missed.
 //!
+//! Where turns [go by way of](Program::relays) others, a task that leaves is waited for like one that stands still, until
+//! the worker that ran it halts the run for another program: when it finds nothing at home, and at the latest after as
+//! many steps as its home has tasks. So many that leave together cost one program.
+//!
 //! ```text
 //! tasks of a home, round 7:   done  done  waits  runs elsewhere  next  .  .  .  . | . . .    then round 8
 //!                                        ^ front                 ^ taken         | end of the window
@@ -111,10 +115,15 @@ impl<'a> Claimed<'a> {
         let mut looks = 0;
         let mut last = None;
         let mut released = None;
+        // Steps until the run is halted for another program.
+        let mut leaving = None;
         loop {
             // Acquire: pairs with the Release of whoever halts; the worker then reads what it left.
             if halt.load(Ordering::Acquire) {
                 return;
+            }
+            if leaving == Some(0) {
+                return self.beds.halt(halt);
             }
             let followers = last.take().map_or(&[][..], |last| self.program.followers(last));
             let found = followers
@@ -127,6 +136,9 @@ impl<'a> Claimed<'a> {
             }
             let Some((task, state)) = found else {
                 looks += 1;
+                if leaving.is_some() && looks > LOOKS_AT_HOME {
+                    return self.beds.halt(halt);
+                }
                 if looks < LOOKS {
                     hint::spin_loop();
                 } else {
@@ -136,10 +148,18 @@ impl<'a> Claimed<'a> {
                 continue;
             };
             looks = 0;
-            let Some(state) = step(task, rounds(state)) else { return };
+            let Some(mut state) = step(task, rounds(state)) else { return };
+            if let Some(steps) = &mut leaving {
+                *steps -= 1;
+            } else if state & LEFT != 0 && self.program.relays {
+                leaving = Some(self.lists[me].len());
+            }
+            if leaving.is_some() {
+                state &= !LEFT;
+            }
             self.release(task, state);
             released = Some(task);
-            if self.depth_first {
+            if self.depth_first && leaving.is_none() {
                 last = Some(task);
             }
         }
@@ -257,6 +277,7 @@ impl<'a> Claimed<'a> {
 
 /// Per worker: the tasks of its home, in the order of the program.
 pub(crate) fn lists(program: &Program, home: &[u32], workers: usize) -> Box<[Box<[u32]>]> {
-    let of = |w: usize| program.order.iter().copied().filter(|&t| home[t as usize] as usize == w).collect();
-    (0..workers).map(of).collect()
+    let mut lists = vec![Vec::new(); workers];
+    program.order.iter().for_each(|&t| lists[home[t as usize] as usize].push(t));
+    lists.into_iter().map(Vec::into).collect()
 }

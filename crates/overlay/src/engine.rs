@@ -25,6 +25,9 @@
 //! locations at once: to others it is one step, and a handle that posts stands either before it, and is seen,
 //! or behind it, and halts anew.
 //!
+//! Where tasks only read, that request is inclusive, and where none is left there is none: handles that are granted at
+//! once, as they would be over the queues, change nothing.
+//!
 //! A while: so many steps that what they cost more over queues is about what a change costs. So a handle that comes
 //! again and again does not make the run change all the time.
 //!
@@ -35,7 +38,7 @@ use std::any::Any;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering, fence};
+use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering};
 use syncline_signal::{PaddedSignal, Signal};
 use syncline_trace as trace;
 
@@ -79,14 +82,14 @@ pub(crate) struct Engine {
     /// Number of iterations after which tasks stop.
     pub(crate) stop_at: AtomicU64,
     pub(crate) test: Option<Test>,
-    /// Everybody returns: the run is over, or goes on in another form.
+    /// Everybody returns: the run is over, or goes on in another form or by another program.
     pub(crate) halt: AtomicBool,
     /// The form of the moment. Changed inside the sections of all locations.
     form: AtomicU32,
     /// The run may be compiled at all.
     may_compile: bool,
-    /// It may be compiled again: nobody from outside has a request any more. A hint.
-    pub(crate) alone: AtomicBool,
+    /// Requests of handles from outside. Exact inside the sections of all locations, once a phase has begun.
+    outside: AtomicU32,
     failure: Mutex<Option<Failure>>,
     /// Tasks whose bodies panicked; what they write is poisoned, whoever failed first.
     pub(crate) panicked: Mutex<Vec<u32>>,
@@ -146,6 +149,8 @@ struct Queued {
 #[repr(align(64))]
 pub(crate) struct Slot {
     pub(crate) missing: AtomicU32,
+    /// It has left.
+    left: std::sync::atomic::AtomicBool,
     /// Its requests are `first .. first + count`.
     pub(crate) first: u32,
     pub(crate) count: u32,
@@ -172,19 +177,15 @@ impl Route for Engine {
         }
     }
 
-    fn joined(&self) {
-        self.alone.store(false, Ordering::Relaxed);
-        if self.form.load(Ordering::Relaxed) == COMPILED {
+    fn joined(&self, granted: bool) {
+        self.outside.fetch_add(1, Ordering::Relaxed);
+        if !granted && self.form.load(Ordering::Relaxed) == COMPILED {
             self.halt();
         }
     }
 
     fn parted(&self) {
-        // SeqCst: of two that part at once one sees both gone.
-        fence(Ordering::SeqCst);
-        if self.may_compile && self.outside().is_none() {
-            self.alone.store(true, Ordering::Relaxed);
-        }
+        self.outside.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -218,7 +219,7 @@ impl Engine {
         let mut first = 0;
         let slots = counts(&requests, tasks).into_iter().map(|count| {
             first += count;
-            Slot { missing: AtomicU32::new(0), first: first - count, count }
+            Slot { missing: AtomicU32::new(0), left: false.into(), first: first - count, count }
         });
         Engine {
             states: (0..tasks).map(|_| AtomicU64::new(0)).collect(),
@@ -235,7 +236,7 @@ impl Engine {
             halt: AtomicBool::new(false),
             form: AtomicU32::new(FRESH),
             may_compile,
-            alone: AtomicBool::new(false),
+            outside: AtomicU32::new(0),
             failure: Mutex::new(None),
             panicked: Mutex::default(),
         }
@@ -284,6 +285,7 @@ impl Engine {
             self.fail(Failure::Body { task, source: Box::new(LeftTest(Task(task))) });
             return None;
         }
+        self.slots[task as usize].left.store(true, Ordering::Relaxed);
         Some(LEFT | next | CLAIMED)
     }
 
@@ -307,9 +309,7 @@ impl Engine {
 
     /// Makes everybody return.
     pub(crate) fn halt(&self) {
-        // Release: pairs with the Acquire looks at it in all loops of workers.
-        self.halt.store(true, Ordering::Release);
-        self.beds.close();
+        self.beds.halt(&self.halt);
         match &self.ready {
             Ready::Pool(queues) => queues.close(),
             Ready::Threads(starts) => {
@@ -324,12 +324,17 @@ impl Engine {
     /// Whether all have stopped, or somebody failed. Asked when nobody runs.
     pub(crate) fn is_over(&self) -> bool {
         self.left.load(Ordering::Acquire) == 0 // pairs with the Release in `one_less`
-            || self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+            || self.has_failed()
     }
 
-    /// A location where a handle from outside has a request.
-    fn outside(&self) -> Option<&Core> {
-        self.places.iter().map(|place| &*place.core).find(|core| core.by_hand() > 0)
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Whether a run over queues could be compiled: no handle from outside has a request, as far as is known.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.may_compile && self.outside.load(Ordering::Relaxed) == 0
     }
 
     /// The iterations of all tasks. Asked when nobody runs.
@@ -347,9 +352,13 @@ impl Engine {
         // Woken after the sections.
         let mut wakes = Wakes::default();
         let mut sections: Vec<_> = self.places.iter().map(|place| place.core.raw.section()).collect();
-        let phase = match self.outside().map(|core| core.name.clone()) {
-            None if self.may_compile => Phase::Compiled,
-            outside => Phase::Queues { outside },
+        let by_hand = self.places.iter().map(|place| place.core.by_hand());
+        self.outside.store(by_hand.sum(), Ordering::Relaxed);
+        let outside = self.places.iter().map(|place| &*place.core).find(|core| core.by_hand() > 0);
+        let phase = match outside {
+            _ if !self.may_compile => Phase::Queues { outside: None },
+            None => Phase::Compiled,
+            Some(core) => Phase::Queues { outside: Some(core.name.clone()) },
         };
         let now = if matches!(phase, Phase::Compiled) { COMPILED } else { QUEUES };
         let before = self.form.swap(now, Ordering::Relaxed);
@@ -371,14 +380,19 @@ impl Engine {
         if now == COMPILED {
             // Nobody from outside is there: whoever is granted is a task, and is told in another way.
             place.requests.iter().for_each(|r| section.abandon(nodes, r.node, &mut |_| {}));
-            section.post(nodes, place.hold, Kind::Exclusive, &mut |_| {});
+            let mut going = place.requests.iter().filter(|r| self.goes_on(r.task)).peekable();
+            if going.peek().is_some() {
+                let reads = going.all(|r| r.kind == Kind::Inclusive);
+                let kind = if reads { Kind::Inclusive } else { Kind::Exclusive };
+                section.post(nodes, place.hold, kind, &mut |_| {});
+            }
             return;
         }
         let done = |r: &&Queued| rounds(self.states[r.task as usize].load(Ordering::Relaxed));
         let mut requests: Vec<&Queued> = place.requests.iter().filter(|r| self.goes_on(r.task)).collect();
         requests.sort_by_key(done);
         let requests = requests.into_iter().map(|r| (r.node, r.kind));
-        if before == COMPILED {
+        if before == COMPILED && nodes.node(place.hold).is_held() {
             section.replace(nodes, place.hold, requests, &mut |n| tell_outside(&place.core, n, wakes));
         } else {
             requests.for_each(|(node, kind)| section.post(nodes, node, kind, &mut |_| {}));
@@ -414,7 +428,8 @@ impl Engine {
         // run as well: its rounds tell.
         let gave_back = |t: u32| self.requests_of(t).iter().all(|(core, n)| core.nodes.node(*n).is_idle());
         let stopped = |t: u32, state: u64| {
-            let all = if over_queues { gave_back(t) } else { state & LEFT != 0 || rounds(state) >= stop_at };
+            let left = || self.slots[t as usize].left.load(Ordering::Relaxed);
+            let all = if over_queues { gave_back(t) } else { left() || rounds(state) >= stop_at };
             state & CLAIMED != 0 && all
         };
         let stopped: Vec<bool> = (0..).zip(&states).map(|(t, &state)| stopped(t, state)).collect();

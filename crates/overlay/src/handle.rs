@@ -347,7 +347,7 @@ impl<T, M: Mode> sealed::Queueing for Handle<T, M> {
             let core = &*self.location.core;
             // A post grants nobody but the poster, and its waker comes after the post: none is taken.
             section.post(&core.nodes, self.node, M::KIND, &mut |n| core.tell(n, &mut Wakes::default()));
-            core.joined(section);
+            core.joined(section, self.node);
         }
     }
 }

@@ -17,9 +17,9 @@ pub(crate) const BY_HAND: u32 = u32::MAX;
 pub(crate) trait Route: Send + Sync {
     /// Task `task` was granted one of its requests.
     fn granted(&self, task: u32);
-    /// A handle has posted at a location of the overlay. Called inside its section.
-    fn joined(&self);
-    /// No handle has a request at this location any more. Called inside its section.
+    /// A handle has posted at a location of the overlay, and was granted at once or not. Called inside its section.
+    fn joined(&self, granted: bool);
+    /// A handle has given its request back. Called inside the section.
     fn parted(&self);
 }
 
@@ -55,21 +55,18 @@ impl Core {
         self.by_hand.load(Ordering::Relaxed)
     }
 
-    /// A handle that is used by hand has posted, in this section.
+    /// A handle that is used by hand has posted its node `n`, in this section.
     #[inline]
-    pub(crate) fn joined(&self, _section: &Section<'_>) {
+    pub(crate) fn joined(&self, _section: &Section<'_>, n: u32) {
         self.by_hand.store(self.by_hand() + 1, Ordering::Relaxed);
-        self.with_route(|route| route.joined());
+        self.with_route(|route| route.joined(self.nodes.node(n).is_held()));
     }
 
     /// A handle that is used by hand has given its request back, in this section.
     #[inline]
     pub(crate) fn parted(&self, _section: &Section<'_>) {
-        let left = self.by_hand() - 1;
-        self.by_hand.store(left, Ordering::Relaxed);
-        if left == 0 {
-            self.with_route(|route| route.parted());
-        }
+        self.by_hand.store(self.by_hand() - 1, Ordering::Relaxed);
+        self.with_route(|route| route.parted());
     }
 
     #[inline]

@@ -5,6 +5,10 @@
 //! for one of another home. Among its own there is nothing to wait for: the order of the program is one in which
 //! everything that a task waits for comes before it. Within a level, those that other homes wait for go first.
 //!
+//! Where turns [go by way of](Program::relays) others, a task that leaves is waited for like one that stands still, until
+//! its worker halts the run for another program, at the end of its round. In that round no task waits for more of it than
+//! it has done.
+//!
 //! # State: one word per task, as in `claimed`, never claimed
 //! | order                       | because                                                              |
 //! |-----------------------------|----------------------------------------------------------------------|
@@ -23,7 +27,7 @@ use syncline_signal::plant;
 use syncline_signal::primitive::{AtomicBool, AtomicU64, Ordering, fence, hint};
 
 use crate::beds::Beds;
-use crate::claimed::{CLAIMED, lists, rounds};
+use crate::claimed::{CLAIMED, LEFT, lists, rounds};
 use crate::program::{Program, Wait};
 
 /// Looks at a task of another home before a worker lies down.
@@ -34,6 +38,8 @@ const LOOKS: u32 = if cfg!(loom) { 1 } else { 64 };
 pub(crate) struct Partitioned<'a> {
     states: &'a [AtomicU64],
     homes: Box<[Home]>,
+    /// As of the program.
+    relays: bool,
     beds: &'a Beds,
 }
 
@@ -98,7 +104,7 @@ impl<'a> Partitioned<'a> {
     ) -> Self {
         let lists = lists(program, home, workers);
         let homes = (0..).zip(&lists).map(|(me, tasks)| Home::new(me, tasks, program, home));
-        Partitioned { states, homes: homes.collect(), beds }
+        Partitioned { states, homes: homes.collect(), relays: program.relays, beds }
     }
 
     /// Runs the tasks of worker `me` until all have stopped, or `halt`. `step` as in `Claimed::work`.
@@ -110,7 +116,8 @@ impl<'a> Partitioned<'a> {
         let mut left = going().count();
         // After a pause some may be rounds ahead of others.
         let mut round = going().map(rounds).min().unwrap_or(0);
-        while left > 0 {
+        let mut leaving = false;
+        while left > 0 && !leaving {
             for turn in turns {
                 if state(turn) != round << 1 {
                     continue;
@@ -122,8 +129,14 @@ impl<'a> Partitioned<'a> {
                 {
                     return;
                 }
-                let Some(state) = step(turn.task, round) else { return };
-                left -= (state & CLAIMED) as usize;
+                let Some(mut state) = step(turn.task, round) else { return };
+                if state & CLAIMED != 0 {
+                    left -= 1;
+                    if state & LEFT != 0 && self.relays {
+                        state &= !LEFT;
+                        leaving = true;
+                    }
+                }
                 let order = if plant::is("partitioned: relaxed release") {
                     Ordering::Relaxed
                 } else {
@@ -136,6 +149,9 @@ impl<'a> Partitioned<'a> {
                 }
             }
             round += 1;
+        }
+        if leaving {
+            self.beds.halt(halt);
         }
     }
 

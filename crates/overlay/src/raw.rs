@@ -326,8 +326,8 @@ impl Section<'_> {
         }
     }
 
-    /// The writer `n`, which holds the location, makes room for others: `requests` (of idle nodes) come first, and then
-    /// those that waited behind it.
+    /// The node `n`, which holds the location, makes room for others: `requests` (of idle nodes) come first, and then
+    /// those that waited behind it. If it reads, they come beside or behind other readers.
     pub(crate) fn replace<N: Nodes + ?Sized>(
         &mut self,
         nodes: &N,
@@ -335,11 +335,12 @@ impl Section<'_> {
         requests: impl Iterator<Item = (u32, Kind)>,
         granted: &mut impl FnMut(u32),
     ) {
-        debug_assert!(nodes.node(n).is(HELD) && nodes.node(n).is_writer(), "only a writer makes room");
+        debug_assert!(nodes.node(n).is(HELD), "only a holder makes room");
+        let left = if nodes.node(n).is_writer() { 0 } else { self.raw.holders.load(Relaxed) - 1 };
         nodes.node(n).set(IDLE);
         let mut at = self.raw.head.load(Relaxed);
         self.raw.head.store(NONE, Relaxed);
-        self.raw.holders.store(0, Relaxed);
+        self.raw.holders.store(left, Relaxed);
         requests.for_each(|(node, kind)| self.post(nodes, node, kind, granted));
         while at != NONE {
             let node = nodes.node(at);

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use syncline_signal::PaddedSignal;
 use syncline_signal::primitive::Ordering;
 
-use crate::claimed::{CLAIMED, Claimed, LEFT, rounds};
+use crate::claimed::{CLAIMED, Claimed, rounds};
 use crate::engine::{Engine, Failure, Phase, Ready, Seat};
 use crate::error::RunError;
 use crate::initial::conflicts;
@@ -49,7 +49,7 @@ pub enum ReadyOrder {
 pub enum Runner {
     /// A fixed number of workers. Each is home to a contiguous part of the tasks, in the order of
     /// their declaration, and claims from others when it has nothing to do. The overlay is compiled; while a handle
-    /// from outside has a request at one of its locations it goes on over the queues.
+    /// from outside has a request at one of its locations it goes on over the queues (but for readers where all read).
     Pool {
         /// How many; 0 counts as 1.
         workers: usize,
@@ -129,7 +129,7 @@ pub struct Report {
 pub enum Interpreted {
     /// The runner does so: `Queues`, `Threads`.
     ByRunner,
-    /// A handle from outside had a request at this location. While nobody has, the run is compiled.
+    /// A handle from outside had a request at this location. When nobody has had one for a while, the run is compiled.
     HandleAt(String),
 }
 
@@ -228,11 +228,15 @@ fn phases(engine: &Engine, overlay: &mut Checked<'_>, runner: Runner) -> (Option
     let tasks = overlay.live.plan.tasks.len();
     let (mut interpreted, mut steps) = (None, 0);
     while !engine.is_over() {
-        match engine.begin() {
+        let phase = engine.begin();
+        // Whoever failed after the last look has halted a run that `begin` let go on.
+        if engine.has_failed() {
+            break;
+        }
+        match phase {
             Phase::Compiled => {
-                let poisoned = overlay.cores.iter().find_map(|core| Some((core, core.poisoned()?)));
-                if let Some((core, task)) = poisoned {
-                    engine.fail(Failure::Poisoned { location: core.name.clone(), task });
+                if let Some(failure) = poisoned(engine, overlay) {
+                    engine.fail(failure);
                     break;
                 }
                 let whole = (0..tasks as u32).all(|t| engine.goes_on(t));
@@ -257,6 +261,20 @@ fn phases(engine: &Engine, overlay: &mut Checked<'_>, runner: Runner) -> (Option
     (interpreted, steps)
 }
 
+/// A location that somebody poisoned, and that a task which goes on asks for.
+fn poisoned(engine: &Engine, overlay: &Checked<'_>) -> Option<Failure> {
+    let poisoners: Vec<Option<String>> = overlay.cores.iter().map(|core| core.poisoned()).collect();
+    if poisoners.iter().all(Option::is_none) {
+        return None;
+    }
+    let going = (0..).zip(&overlay.live.plan.requests).filter(|(t, _)| engine.goes_on(*t));
+    let mut asked = going.flat_map(|(_, requests)| requests.iter().map(|r| r.0 as usize));
+    asked.find_map(|l| {
+        let task = poisoners[l].clone()?;
+        Some(Failure::Poisoned { location: overlay.cores[l].name.clone(), task })
+    })
+}
+
 fn compiled(engine: &Engine, program: &Program, runner: Runner, bodies: &mut [Body<'_>]) {
     let workers = engine.seats.len();
     let (states, home, beds) = (&engine.states, &engine.home, &engine.beds);
@@ -264,23 +282,18 @@ fn compiled(engine: &Engine, program: &Program, runner: Runner, bodies: &mut [Bo
     if matches!(runner, Runner::Static { .. }) || workers == 1 && !runner.is_deep() {
         let tasks = Partitioned::new(program, states, home, workers, beds);
         crew(engine, workers, bodies, |me, bodies| {
-            tasks.work(me, &engine.halt, step(engine, program, me, bodies));
+            tasks.work(me, &engine.halt, step(engine, me, bodies));
         });
     } else {
         let tasks = Claimed::new(program, states, home, workers, runner.is_deep(), beds);
         crew(engine, workers, bodies, |me, bodies| {
-            tasks.work(me, &engine.halt, step(engine, program, me, bodies));
+            tasks.work(me, &engine.halt, step(engine, me, bodies));
         });
     }
 }
 
 /// How worker `me` runs one round of a task of a compiled run: the new state of the task, or `None` if it failed.
-fn step(
-    engine: &Engine,
-    program: &Program,
-    me: usize,
-    bodies: &Bodies<'_, '_>,
-) -> impl FnMut(u32, u64) -> Option<u64> {
+fn step(engine: &Engine, me: usize, bodies: &Bodies<'_, '_>) -> impl FnMut(u32, u64) -> Option<u64> {
     let seat = &engine.seats[me];
     move |task, round| {
         seat.take(task);
@@ -288,20 +301,11 @@ fn step(
         let body = unsafe { bodies.get(task) };
         let state = engine.iterate(task, round, body)?;
         seat.leave();
-        if state & CLAIMED == 0 { Some(state) } else { Some(stopped(engine, program, state)) }
+        if state & CLAIMED != 0 {
+            engine.one_less();
+        }
+        Some(state)
     }
-}
-
-/// The state of a task that has stopped.
-#[cold]
-fn stopped(engine: &Engine, program: &Program, state: u64) -> u64 {
-    engine.one_less();
-    if state & LEFT != 0 && program.relays {
-        // The turns of others go by way of this one: those wait until the program is made anew without it.
-        engine.halt();
-        return state & !LEFT;
-    }
-    state
 }
 
 /// So many steps of a worker over queues, with nobody outside, before the run is compiled again. A change costs some
@@ -318,7 +322,7 @@ fn pool(engine: &Engine, queues: &ReadyQueues, bodies: &mut [Body<'_>]) {
             // SAFETY: a task is ready for one worker at a time, the one that popped it.
             let body = unsafe { bodies.get(task) };
             engine.step_in_queues(seat, task, body);
-            alone = if engine.alone.load(Ordering::Relaxed) { alone + 1 } else { 0 };
+            alone = if engine.is_alone() { alone + 1 } else { 0 };
             if alone == a_while {
                 engine.halt();
             }

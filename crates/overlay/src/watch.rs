@@ -154,18 +154,19 @@ impl Watch {
                 for (task, since) in snapshot.tasks.iter_mut().zip(&since) {
                     task.since = Some(moment - *since);
                 }
-                return Some(Stuck { snapshot, still });
+                return Some(Stuck { snapshot, still, run });
             }
         }
     }
 
-    /// Ends the run that is under way, if there is one: it fails with [`RunError::Stuck`](crate::RunError::Stuck), which
-    /// holds the report. Bodies that run are waited for.
-    pub fn end(&self, report: Stuck) {
-        let engine = self.live.now().engine.clone();
-        if let Some(engine) = engine {
-            engine.fail(Failure::Stuck(Box::new(report)));
-        }
+    /// Ends the run that the report is of, unless it has ended: it fails with [`RunError::Stuck`](crate::RunError::Stuck),
+    /// which holds the report. Bodies that run are waited for. Whether it was still under way.
+    pub fn end(&self, report: Stuck) -> bool {
+        // Held until it has failed, so that no other run begins meanwhile.
+        let now = self.live.now();
+        let Some(engine) = now.engine.as_ref().filter(|_| now.runs == report.run) else { return false };
+        engine.fail(Failure::Stuck(Box::new(report)));
+        true
     }
 }
 
@@ -180,6 +181,8 @@ impl fmt::Debug for Watch {
 pub struct Stuck {
     snapshot: Snapshot,
     still: Duration,
+    /// Which of the overlay's.
+    run: u64,
 }
 
 impl Stuck {

@@ -125,7 +125,8 @@ fn a_run_changes_its_form_as_handles_come_and_go() {
                     while !over.load(Ordering::Relaxed) {
                         let (mut x, mut y) = (cells[i % 3].reader(), cells[(i + 1) % 3].reader());
                         post_all(&mut [&mut x, &mut y]);
-                        if visits % 5 == 4 {
+                        visits += 1;
+                        if visits % 5 == 0 {
                             continue; // given up, granted or not
                         }
                         let seen = x.acquire_until(deadline()).unwrap();
@@ -133,7 +134,6 @@ fn a_run_changes_its_form_as_handles_come_and_go() {
                         seen.next();
                         drop(y.acquire_until(deadline()).unwrap());
                         drop(x.acquire_until(deadline()).unwrap());
-                        visits += 1;
                         std::thread::sleep(Duration::from_micros(100 << (i % 4)));
                     }
                     visits
@@ -174,6 +174,154 @@ fn a_run_is_compiled_when_the_handle_that_was_there_first_is_gone() {
                 assert!((1..100_000).contains(&report.interpreted_steps), "{report:?}");
             });
             assert_eq!(*cell.reader().acquire().unwrap(), 101_000);
+        }
+    });
+}
+
+/// A reader gets in at once where all tasks read, as over the queues, also if it only tries; and the run stays compiled.
+/// A writer makes it go over the queues, and has its turn when the readers before it have had theirs.
+#[test]
+fn a_reader_gets_in_where_all_read() {
+    within(60, || {
+        for (runner, writes) in compiled(2).into_iter().flat_map(|runner| [(runner, false), (runner, true)]) {
+            let (table, cell) = (Location::new("table", 7_u64), Location::new("cell", 0_u64));
+            let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
+            let mut overlay = Overlay::new();
+            for t in 0..3 {
+                overlay.task(format!("t{t}"), (table.read(), cell.write()), |(table, n), step| {
+                    begun.store(true, Ordering::Relaxed);
+                    *n += *table;
+                    if over.load(Ordering::Relaxed) {
+                        step.leave();
+                    }
+                });
+            }
+            let mut overlay = overlay.check(Initial::Program).unwrap();
+            let visit = || {
+                let (mut one, mut two, mut three) = (table.reader(), table.reader(), table.writer());
+                let (one, two) = (one.try_acquire().unwrap().unwrap(), two.acquire().unwrap());
+                if writes {
+                    three.post();
+                }
+                std::thread::sleep(Duration::from_micros(100));
+                assert_eq!(*one + *two, 14);
+                two.next();
+                drop(one);
+                if writes {
+                    assert_eq!(*three.acquire().unwrap(), 7);
+                }
+            };
+            std::thread::scope(|s| {
+                s.spawn(|| {
+                    while !begun.load(Ordering::Relaxed) {
+                        std::thread::yield_now();
+                    }
+                    // With a writer once: while it is there, and some time after, nobody gets in at once.
+                    (0..if writes { 1 } else { 20 }).for_each(|_| visit());
+                    over.store(true, Ordering::Relaxed);
+                });
+                let report = overlay.run(runner, Stop::after(u64::MAX >> 2)).unwrap();
+                let why = writes.then(|| Interpreted::HandleAt("table".to_owned()));
+                assert_eq!(report.interpreted, why, "{runner:?}");
+            });
+        }
+    });
+}
+
+/// Tasks that leave one after the other, each with others whose turns go by way of it.
+#[test]
+fn a_thousand_writers_leave_one_location() {
+    within(60, || {
+        let tasks = 1000;
+        let plan = Plan { locations: 1, tasks: vec![vec![(0, X)]; tasks] };
+        let leave: Vec<u64> = (0..tasks as u64).map(|t| 1 + mix(t, 3) % (ROUNDS + 2)).collect();
+        let (expected, over_queues) = run(&plan, &Initial::Program, QUEUES, &leave, 5);
+        for runner in compiled(0) {
+            let (found, report) = run(&plan, &Initial::Program, runner, &leave, 5);
+            assert_eq!(found, expected, "{runner:?}");
+            assert_eq!((report.steps, report.interpreted_steps), (over_queues.steps, 0));
+        }
+    });
+}
+
+/// A task has left by whose way two others know of each other, and a fourth one goes on by itself for long: the two do
+/// not wait for that one.
+#[test]
+fn whoever_waits_for_one_that_left_does_not_wait_for_others() {
+    within(60, || {
+        for runner in compiled(0) {
+            let (x, y) = (Location::new("x", 0_u64), Location::new("y", 0_u64));
+            let done = AtomicBool::new(false);
+            let mut overlay = Overlay::new();
+            let ten = |n: &mut u64, step: &mut Step| {
+                *n += 1;
+                if step.iteration() == 9 {
+                    done.store(true, Ordering::Relaxed);
+                    step.leave();
+                }
+            };
+            overlay.task("a", x.write(), ten);
+            overlay.task("leaver", x.write(), |_, step| step.leave());
+            overlay.task("b", x.write(), ten);
+            overlay.task("busy", y.write(), |n, step| {
+                *n += 1;
+                if done.load(Ordering::Relaxed) {
+                    step.leave();
+                }
+            });
+            let mut overlay = overlay.check(Initial::Program).unwrap();
+            // It would not end in a lifetime if `busy` did not leave.
+            overlay.run(runner, Stop::after(u64::MAX >> 2)).unwrap();
+            drop(overlay);
+            assert_eq!(x.into_inner().unwrap(), 20, "{runner:?}");
+        }
+    });
+}
+
+/// A handle that panics poisons what only a task asked for that has left: nobody minds, as over the queues.
+#[test]
+fn what_nobody_asks_for_any_more_may_be_poisoned() {
+    within(60, || {
+        for runner in compiled(1) {
+            let (x, y) = (Location::new("x", 0_u64), Location::new("y", 0_u64));
+            let (begun, poisoned) = (AtomicBool::new(false), AtomicBool::new(false));
+            let mut until = u64::MAX;
+            let mut overlay = Overlay::new();
+            overlay.task("a", x.write(), |_, step| {
+                begun.store(true, Ordering::Relaxed);
+                step.leave();
+            });
+            overlay.task("b", y.write(), |n, step| {
+                *n += 1;
+                if until == u64::MAX && poisoned.load(Ordering::Relaxed) {
+                    until = step.iteration() + 20_000;
+                }
+                if step.iteration() == until {
+                    step.leave();
+                }
+            });
+            let mut overlay = overlay.check(Initial::Program).unwrap();
+            let report = std::thread::scope(|s| {
+                let fault = s.spawn(|| {
+                    while !begun.load(Ordering::Relaxed) {
+                        std::thread::yield_now();
+                    }
+                    let mut x = x.writer();
+                    let guard = x.acquire().unwrap();
+                    let guard = std::panic::AssertUnwindSafe(guard);
+                    let panic = std::panic::catch_unwind(|| {
+                        let _guard = guard;
+                        std::panic::resume_unwind(Box::new("planned"))
+                    });
+                    poisoned.store(true, Ordering::Relaxed);
+                    panic.map(|()| unreachable!("it panics"))
+                });
+                let report = overlay.run(runner, Stop::after(u64::MAX >> 2)).unwrap();
+                assert!(fault.join().unwrap().is_err());
+                report
+            });
+            assert!(report.interpreted_steps < report.steps, "{report:?}");
+            assert!(x.reader().acquire().is_err(), "it is poisoned");
         }
     });
 }

@@ -21,8 +21,8 @@
  *     Any function may be called from any thread, also from the body of a task, unless it says otherwise.
  *     Different objects may be used at the same time. Of two calls with one handle or one overlay at the
  *     same time the second is SYNCLINE_STATUS_MISUSE and does nothing; that includes calls with an
- *     overlay from the bodies of its own run. A handle may be used by one thread after another; a location
- *     by several at the same time. Bodies that wait for something that is not declared, such as a handle,
+ *     overlay from the bodies of its own run; to look at a run there are watches. A handle may be used by
+ *     one thread after another; a location or a watch by several at the same time. Bodies that wait for something that is not declared, such as a handle,
  *     are not covered by the check. No function is safe in signal handlers, and none in the child of a
  *     fork() while other threads of the parent were in the library.
  *
@@ -99,7 +99,44 @@ typedef enum {
    * An error inside the library.
    */
   SYNCLINE_STATUS_INTERNAL = 9,
+  /**
+   * Nothing moved any more, and `syncline_watch_stuck` ended the run; the message is its report.
+   */
+  SYNCLINE_STATUS_STUCK = 10,
 } syncline_status;
+
+/**
+ * How an overlay is shown.
+ */
+enum syncline_drawing
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /**
+   * A line for each task: active, or delayed and by whom.
+   */
+  SYNCLINE_DRAWING_WORDS = 0,
+  /**
+   * For terminals: locations across, FIFO rank up, squares exclusive and circles inclusive requests.
+   */
+  SYNCLINE_DRAWING_TEXT = 1,
+  /**
+   * For graphviz.
+   */
+  SYNCLINE_DRAWING_DOT = 2,
+  /**
+   * For browsers and papers.
+   */
+  SYNCLINE_DRAWING_SVG = 3,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum syncline_drawing syncline_drawing;
+#else
+typedef uint32_t syncline_drawing;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
 
 /**
  * Who goes first where tasks conflict, for ever.
@@ -189,6 +226,11 @@ typedef struct syncline_overlay syncline_overlay;
  * The present iteration of a task, for its body.
  */
 typedef struct syncline_step syncline_step;
+
+/**
+ * Looks at an overlay while it runs, from any thread; several may use one watch at the same time.
+ */
+typedef struct syncline_watch syncline_watch;
 
 /**
  * The last failure of a thread. Later versions may have more fields, at the end.
@@ -546,6 +588,77 @@ syncline_status syncline_overlay_run_until(syncline_overlay *overlay,
  * `report` comes from a run, and is not used from now on.
  */
 void syncline_report_free(syncline_report *report);
+
+/**
+ * Gives a text back that a function of this library made; `NULL` is nothing.
+ *
+ * # Safety
+ * `text` comes from such a function as it is, and is not used from now on.
+ */
+void syncline_text_free(char *text);
+
+/**
+ * Shows the first requests of a checked overlay, as every run queues them.
+ *
+ * `drawing` is one of `syncline_drawing`. `*text` is to be given back by `syncline_text_free`.
+ *
+ * # Safety
+ * `overlay` was not freed. `*text` can be written.
+ */
+syncline_status syncline_overlay_draw(const syncline_overlay *overlay,
+                                      uint32_t drawing,
+                                      char **text);
+
+/**
+ * Makes a watch over a checked overlay, before or between its runs: one cannot be made during a run. It goes on
+ * when the overlay is freed, and then sees nothing.
+ *
+ * # Safety
+ * `overlay` was not freed. `*watch` can be written.
+ */
+syncline_status syncline_watch_new(const syncline_overlay *overlay,
+                                   syncline_watch **watch);
+
+/**
+ * Gives a watch back; `NULL` is nothing.
+ *
+ * # Safety
+ * `watch` comes from `syncline_watch_new`; no call uses it now or later.
+ */
+void syncline_watch_free(syncline_watch *watch);
+
+/**
+ * Shows who stands where at this moment: which tasks run, which are delayed and by whom.
+ *
+ * `*text` is `NULL` if the overlay does not run; else it is to be given back by `syncline_text_free`.
+ *
+ * # Safety
+ * `watch` was not freed. `*text` can be written.
+ */
+syncline_status syncline_watch_draw(const syncline_watch *watch,
+                                    uint32_t drawing,
+                                    char **text);
+
+/**
+ * Waits until no task of the run has ended an iteration for `patience` nanoseconds, and reports who waits for whom, and
+ * since when.
+ *
+ * `*text` is `NULL` if the run has ended before (told once for each run), or if none is under way and none begins for
+ * as long, or, at once, if the overlay was freed; else it is to be given back by `syncline_text_free`. With
+ * `SYNCLINE_DRAWING_WORDS` it is the whole report, with another drawing the queues of that moment. If `end_run` is true
+ * the run then fails with `SYNCLINE_STATUS_STUCK` and the report as its message, as soon as the bodies under way have
+ * returned; unless it has ended by itself in between.
+ *
+ * A checked overlay cannot deadlock: a body takes longer than `patience`, or waits for something that was not declared.
+ *
+ * # Safety
+ * `watch` was not freed. `*text` can be written.
+ */
+syncline_status syncline_watch_stuck(const syncline_watch *watch,
+                                     uint64_t patience,
+                                     bool end_run,
+                                     uint32_t drawing,
+                                     char **text);
 
 #ifdef __cplusplus
 }  // extern "C"

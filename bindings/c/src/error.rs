@@ -40,6 +40,8 @@ pub enum Status {
     NoThread = 8,
     /// An error inside the library.
     Internal = 9,
+    /// Nothing moved any more, and `syncline_watch_stuck` ended the run; the message is its report.
+    Stuck = 10,
 }
 
 /// The last failure of a thread. Later versions may have more fields, at the end.
@@ -154,6 +156,7 @@ impl From<RunError> for Error {
             RunError::Unconnected { .. } => (Status::BadOverlay, 0, None),
             RunError::InUse { .. } => (Status::InUse, 0, None),
             RunError::Thread { .. } => (Status::NoThread, 0, None),
+            RunError::Stuck(_) => (Status::Stuck, 0, None),
             _ => (Status::Internal, 0, None),
         };
         Error { status, code, task, message }

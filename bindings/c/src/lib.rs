@@ -7,7 +7,7 @@
 //!
 //! * [`locations`]: names with a queue.
 //! * [`handles`]: ordered locks used by hand.
-//! * [`overlay`]: tasks, and their check. [`run`]: their run.
+//! * [`overlay`]: tasks, and their check. [`run`]: their run. [`watch`]: drawings, and who waits for whom in a run.
 //! * [`error`]: a status from every function, and the last failure of a thread in words.
 //!
 //! # What holds for all functions
@@ -23,6 +23,7 @@ pub mod handles;
 pub mod locations;
 pub mod overlay;
 pub mod run;
+pub mod watch;
 
 /// The version of the header: what it was made from. It may be older or newer than the library.
 pub const SYNCLINE_VERSION_MAJOR: u32 = 0;

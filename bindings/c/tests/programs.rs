@@ -14,7 +14,7 @@ struct Program {
     output: &'static str,
 }
 
-const C: [Program; 4] = [
+const C: [Program; 5] = [
     Program {
         source: "examples/handles.c",
         output: "location 'batch' was not granted before the deadline\nsum 33984000, expected 33984000\n",
@@ -28,6 +28,11 @@ const C: [Program; 4] = [
         source: "examples/deadlock.c",
         output: "refused: the overlay deadlocks: 'there' waits at 'y' for 'back', 'back' waits at 'x' for 'there'\n\
                  first of 1: there\nafter 6 swaps: 1 2\n",
+    },
+    Program {
+        source: "examples/stuck.c",
+        output: "not running: nothing to see\nat the start 'first' is active, 'second' is not\n\
+                 stuck: 'second' waits at 'cell' for 'first'\nthe run ended: its message is the report\n",
     },
     Program { source: "tests/programs/faults.c", output: "all faults were told\n" },
 ];

@@ -42,6 +42,8 @@ static void null_is_an_error(void) {
     syncline_location *no_location = NULL;
     size_t count;
     const char *name;
+    char *text;
+    syncline_watch *watch;
     FAILS(syncline_location_new(NULL, &x), INVALID_ARGUMENT, "the name of the location is NULL");
     FAILS(syncline_location_new("x", NULL), INVALID_ARGUMENT, "location is NULL");
     FAILS(syncline_location_new("\xff", &x), INVALID_ARGUMENT, "the name of the location is not UTF-8");
@@ -73,6 +75,21 @@ static void null_is_an_error(void) {
     FAILS(syncline_overlay_active(o, NULL, 1, &count), INVALID_ARGUMENT, "tasks is NULL");
     FAILS(syncline_step_leave(NULL), INVALID_ARGUMENT, "the step is NULL");
     FAILS(syncline_step_report(NULL, 1.0), INVALID_ARGUMENT, "the step is NULL");
+    FAILS(syncline_overlay_draw(o, SYNCLINE_DRAWING_TEXT, &text), MISUSE, "the overlay was not checked");
+    FAILS(syncline_watch_new(o, &watch), MISUSE, "the overlay was not checked");
+    OK(syncline_overlay_check(o, SYNCLINE_INITIAL_PROGRAM));
+    FAILS(syncline_overlay_draw(o, 9, &text), INVALID_ARGUMENT, "there is no syncline_drawing 9");
+    FAILS(syncline_overlay_draw(o, SYNCLINE_DRAWING_TEXT, NULL), INVALID_ARGUMENT, "text is NULL");
+    FAILS(syncline_watch_new(o, NULL), INVALID_ARGUMENT, "watch is NULL");
+    FAILS(syncline_watch_draw(NULL, SYNCLINE_DRAWING_TEXT, &text), INVALID_ARGUMENT, "the watch is NULL");
+    FAILS(syncline_watch_stuck(NULL, 1, false, SYNCLINE_DRAWING_WORDS, &text), INVALID_ARGUMENT, "the watch is NULL");
+    OK(syncline_watch_new(o, &watch));
+    text = (char *)1;
+    OK(syncline_watch_stuck(watch, 1000, true, SYNCLINE_DRAWING_WORDS, &text));
+    EXPECT(text == NULL); /* no run, and none begins */
+    syncline_watch_free(watch);
+    syncline_watch_free(NULL);
+    syncline_text_free(NULL);
     syncline_location_free(NULL);
     syncline_report_free(NULL);
     OK(syncline_handle_free(NULL));

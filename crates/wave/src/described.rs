@@ -29,7 +29,7 @@ use serde::Deserialize;
 use syncline_store::read_text;
 use toml::Spanned;
 
-pub use error::{DescribedError, TextPlace};
+pub use error::{DescribedError, TextPlace, unknown_name};
 
 use crate::dynamic::WithKernel;
 use error::Fault;

@@ -64,7 +64,7 @@ mod window;
 pub use block_kernel::{BlockKernel, Stencil};
 pub use c_block::{CBlockFunction, CBlockKernel};
 pub use c_kernel::{CFunction, CKernel, CPoint};
-pub use described::{Described, DescribedError, TextPlace};
+pub use described::{Described, DescribedError, TextPlace, unknown_name};
 pub use dynamic::Dynamic;
 pub use error::{Error, Result};
 pub use kernel::{Neighbours, PointKernel};

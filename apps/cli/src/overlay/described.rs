@@ -21,7 +21,7 @@ use serde::Deserialize;
 use syncline_overlay::raw::Kind;
 use syncline_overlay::{Initial, Place, Plan, Task};
 use syncline_store::read_text;
-use syncline_wave::{DescribedError, TextPlace};
+use syncline_wave::{DescribedError, TextPlace, unknown_name};
 use toml::Spanned;
 
 use crate::args::Init;
@@ -107,7 +107,7 @@ impl Described {
         for (location, order) in &file.order {
             let Some(place) = places.known.get(location.get_ref()).copied() else {
                 let known = places.known.keys().map(String::as_str);
-                return Err(Fault(location.span(), unknown("location", location.get_ref(), known)));
+                return Err(Fault(location.span(), unknown_name("location", location.get_ref(), known)));
             };
             let users = users.get(&place).map_or(&[][..], Vec::as_slice);
             let order = check_order(&plan, location, order, &numbers, users)?;
@@ -143,7 +143,7 @@ impl Places {
         }
         if self.declared {
             let known = self.known.keys().map(String::as_str);
-            return Err(Fault(name.span(), unknown("location", name.get_ref(), known)));
+            return Err(Fault(name.span(), unknown_name("location", name.get_ref(), known)));
         }
         let place = plan.location(name.get_ref().as_str());
         self.known.insert(name.get_ref().clone(), place);
@@ -169,7 +169,7 @@ fn check_order(
             if known.is_empty() {
                 known = numbers.keys().copied().collect();
             }
-            return Err(Fault(span, unknown("task", task_name, known.into_iter())));
+            return Err(Fault(span, unknown_name("task", task_name, known)));
         };
         if !uses.contains(&task) {
             return Err(Fault(span, format!("task `{task_name}` does not use location `{at}`")));
@@ -213,25 +213,6 @@ fn initial(file: &File, tasks: &[(&Name, &Requests)]) -> Result<Initial, Fault> 
                 span,
                 format!("task `{name}` has no priority, but {given} of the {all} tasks have one"),
             ))
-        }
-    }
-}
-
-/// That a name is not known, and which may be meant.
-fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> String {
-    let distance = |other: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
-    let mut known: Vec<(usize, &str)> = known.map(|other| (distance(other), other)).collect();
-    known.sort_unstable();
-    let length = name.chars().count();
-    match known.first() {
-        // Of a name that is all another none is nearer than the rest.
-        Some(&(distance, nearest)) if distance <= 1.max(length / 3) && distance < length => {
-            format!("there is no {what} `{name}`; is `{nearest}` meant?")
-        }
-        _ => {
-            let few: Vec<&str> = known.iter().take(8).map(|(_, other)| *other).collect();
-            let more = if known.len() > few.len() { ", ..." } else { "" };
-            format!("there is no {what} `{name}`; there are {}{more}", few.join(", "))
         }
     }
 }

@@ -32,6 +32,37 @@ pub enum DescribedError {
     },
 }
 
+/// Known names that a message lists.
+const LISTED: usize = 16;
+
+/// Says that there is no `what` of this name, and which of the `known` ones may be meant. `what` may be empty.
+///
+/// ```
+/// use syncline_wave::unknown_name;
+///
+/// let known = ["north", "south"];
+/// assert_eq!(unknown_name("side", "nroth", known), "there is no side `nroth`; is `north` meant?");
+/// assert_eq!(unknown_name("side", "up", known), "there is no side `up`; there are north, south");
+/// ```
+pub fn unknown_name<'n>(what: &str, name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
+    let distance = |other: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
+    let known: Vec<&str> = known.into_iter().collect();
+    let nearest = known.iter().map(|other| (distance(other), *other)).min();
+    let what = if what.is_empty() { String::new() } else { format!("{what} ") };
+    let length = name.chars().count();
+    match nearest {
+        // Of a name that is all another none is nearer than the rest.
+        Some((distance, nearest)) if distance <= 1.max(length / 3) && distance < length => {
+            format!("there is no {what}`{name}`; is `{nearest}` meant?")
+        }
+        _ => {
+            let more = if known.len() > LISTED { ", ..." } else { "" };
+            let listed = known[..known.len().min(LISTED)].join(", ");
+            format!("there is no {what}`{name}`; there are {listed}{more}")
+        }
+    }
+}
+
 /// Characters that are shown of a line that is more than twice as long.
 const NEARBY: usize = 80;
 

@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::error::Fault;
+use super::error::{Fault, unknown_name};
 use super::graph::{Binary, Comparison, Full, Graph, Id, Node, Unary};
 use super::lex::{Lexer, Token};
 
@@ -182,14 +182,14 @@ impl<'t> Parser<'t, '_> {
     fn value(&mut self, name: &'t str, range: Range<usize>) -> Result<Id, Fault> {
         if self.lexer.peek()?.0 == Token::Symbol("(") {
             let known = FUNCTIONS.iter().copied();
-            return Err(Fault::new(range, unknown("function", name, known)));
+            return Err(Fault::new(range, unknown_name("function", name, known)));
         }
         match self.names.get(name) {
             Some(&(id, _)) => Ok(id),
             None if self.lexer.assigns_later(name) => {
                 Err(Fault::new(range, format!("`{name}` is assigned only after this")))
             }
-            None => Err(Fault::new(range, unknown("", name, self.names.keys().map(String::as_str)))),
+            None => Err(Fault::new(range, unknown_name("", name, self.names.keys().map(String::as_str)))),
         }
     }
 
@@ -240,18 +240,3 @@ impl<'t> Parser<'t, '_> {
 }
 
 const COMPARISONS: [&str; 6] = ["<", "<=", ">", ">=", "==", "!="];
-
-/// That a name is not known, and which may be meant.
-fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> String {
-    let known: Vec<&str> = known.collect();
-    let what = if what.is_empty() { String::new() } else { format!("{what} ") };
-    let distance = |other: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
-    let length = name.chars().count();
-    match known.iter().map(|other| (distance(other), *other)).min() {
-        // Of a name that is all another none is nearer than the rest.
-        Some((distance, nearest)) if distance <= 1.max(length / 3) && distance < length => {
-            format!("there is no {what}`{name}`; is `{nearest}` meant?")
-        }
-        _ => format!("there is no {what}`{name}`; there are {}", known.join(", ")),
-    }
-}

@@ -1,0 +1,350 @@
+//! The scratch file: one matrix in each layout, and what a sample moves of it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use syncline_memory::Access;
+
+use super::{BAND, Pattern, Sample, Way, forget, mapped, read};
+use crate::placement::Copies;
+use crate::tile::in_bytes;
+use crate::transfer::PIECE;
+use crate::{
+    Block, Chunk, Contents, DirectFile, Error, Grid, IoBuffer, IoQueue, Layout, Matrix, Method, NewFile,
+    Placement, Result, Shape, Side, Strided, Write, bytes,
+};
+
+/// The side of the largest block: the papers'.
+const SIDE: usize = 2048;
+/// Blocks in a row of blocks of the scratch matrix.
+const ACROSS: usize = 4;
+/// Frontiers of one sample, at most.
+const FRONTIERS: usize = 32;
+/// A file to measure a disk with. It never has a name, so that nothing of it stays, however the program ends.
+///
+/// ```
+/// use syncline_store::probe::{Pattern, Scratch, Way};
+/// # let folder = tempfile::tempdir()?;
+/// let mut scratch = Scratch::create(folder.path(), 8 << 20)?;
+/// let sample = scratch.measure(Pattern::Rows, Way::Mapped)?;
+/// assert_eq!(sample.pieces as usize, scratch.block().rows);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Scratch {
+    file: File,
+    name: PathBuf,
+    direct: DirectFile,
+    lacks: Option<&'static str>,
+    grid: Grid,
+    /// Samples so far: each has its place.
+    turn: usize,
+}
+
+impl Scratch {
+    /// The least file, in bytes.
+    pub const LEAST: u64 = 8 << 20;
+
+    /// Makes a file of about `bytes` bytes in `folder`, of numbers that look random, and brings it to disk.
+    ///
+    /// It is a whole number of rows of blocks; the blocks are of 2048 x 2048 values, or smaller if four of those
+    /// would be more than `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::Range`] when it is less than [`LEAST`](Self::LEAST); [`Error::NoSpace`]; [`Error::File`] when the
+    /// folder is missing or not writable.
+    pub fn create(folder: &Path, bytes: u64) -> Result<Self> {
+        let name = folder.join("syncline-probe");
+        if bytes < Self::LEAST {
+            let name = name.display().to_string();
+            return Err(Error::Range { name, what: "bytes at least", count: Self::LEAST, asked: bytes });
+        }
+        let row_of_blocks = |side: usize| (ACROSS * side * side * size_of::<f64>()) as u64;
+        let mut side = SIDE;
+        while row_of_blocks(side) > bytes {
+            side /= 2;
+        }
+        let shape = Shape::new((bytes / row_of_blocks(side)) as usize * side, ACROSS * side);
+        let grid = Grid::new(shape, Block::new(side, side));
+        // The framed layout is the longest.
+        let len = Self::layout_of(Pattern::Frame, &grid).stored(shape)? * size_of::<f64>();
+        let file = NewFile::create(&name, len as u64)?.into_nameless()?;
+        let direct = DirectFile::of(&file, &name, true)?;
+        let mut scratch = Self { lacks: None, file, name, direct, grid, turn: 0 };
+        scratch.fill(len)?;
+        // Only now: a file system may refuse the first request.
+        scratch.lacks = match (in_memory(&scratch.file), scratch.direct.is_direct()) {
+            (true, _) => Some("the file system keeps files in memory"),
+            (false, false) => Some("the file system has no O_DIRECT"),
+            (false, true) => None,
+        };
+        Ok(scratch)
+    }
+
+    fn fill(&mut self, len: usize) -> Result<()> {
+        let mut buffer = IoBuffer::new(BAND.min(len))?;
+        for (nth, value) in buffer.as_mut_slice().chunks_exact_mut(8).enumerate() {
+            // Numbers that no disk can shorten (splitmix64).
+            let mixed = (nth as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            value.copy_from_slice(&(mixed ^ (mixed >> 27)).to_le_bytes());
+        }
+        self.write_bytes(len, buffer.as_slice()).map(drop)
+    }
+
+    /// Writes the first `len` bytes of the file, band by band.
+    fn write_bytes(&self, len: usize, band: &[u8]) -> Result<Sample> {
+        let mut queue = IoQueue::new(Method::Auto);
+        let sample = mapped(len as u64, len.div_ceil(PIECE) as u64, || {
+            for offset in (0..len).step_by(band.len()) {
+                let from = &band[..band.len().min(len - offset)];
+                queue.write(&[Write { file: &self.direct, offset: offset as u64, from }])?;
+            }
+            self.sync()
+        })?;
+        forget(&self.file);
+        Ok(sample)
+    }
+
+    fn sync(&self) -> Result<()> {
+        let failed = |source| Error::File { action: "write", path: self.name.clone(), source };
+        self.file.sync_data().map_err(failed)
+    }
+
+    /// Bytes of the matrix in it.
+    pub const fn bytes(&self) -> u64 {
+        (self.grid.shape().elements() * size_of::<f64>()) as u64
+    }
+
+    /// The blocks that it is cut into.
+    pub const fn block(&self) -> Block {
+        self.grid.block_size()
+    }
+
+    /// The file, for a cross-check by another program. It is open for reading and writing.
+    pub const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Bytes of a block of the disk: the least that is read directly.
+    pub const fn alignment(&self) -> usize {
+        self.direct.alignment()
+    }
+
+    /// Why a way is not there, if it is not.
+    pub fn lacks(&self, way: Way) -> Option<&'static str> {
+        self.lacks.filter(|_| way == Way::Direct)
+    }
+
+    /// Whether the page cache can be asked to forget the file: without, what is mapped is read from memory.
+    pub fn can_be_cold(&self) -> bool {
+        !in_memory(&self.file)
+    }
+
+    /// Measures once, each time at another place of the file.
+    ///
+    /// A way that is [not there](Self::lacks) goes through the page cache.
+    ///
+    /// # Errors
+    /// [`Error::Part`], [`Error::File`] when the disk fails; [`Error::Memory`].
+    pub fn measure(&mut self, pattern: Pattern, way: Way) -> Result<Sample> {
+        self.turn += 1;
+        forget(&self.file);
+        match (pattern, way) {
+            (Pattern::Write, Way::Direct) => self.write_direct(),
+            (Pattern::Write, Way::Mapped) => self.write_mapped(),
+            (_, Way::Direct) => {
+                let mut sum = Sample::default();
+                for ranges in self.ranges(pattern)? {
+                    sum.add(read(&self.direct, ranges)?);
+                }
+                Ok(sum)
+            }
+            (_, Way::Mapped) => self.read_mapped(pattern),
+        }
+    }
+
+    /// The layout in which a pattern is read, with its blocks.
+    fn layout_of(pattern: Pattern, grid: &Grid) -> Layout {
+        let block = grid.block_size();
+        match pattern {
+            Pattern::Block => Layout::Blocked(block),
+            Pattern::Frame => Layout::Framed { block, thickness: 1 },
+            _ => Layout::RowMajor,
+        }
+    }
+
+    /// The grid of a pattern: its blocks, or bands.
+    fn grid_of(&self, pattern: Pattern) -> Grid {
+        let Shape { cols, .. } = self.grid.shape();
+        match pattern {
+            Pattern::Read | Pattern::Write => {
+                // Small files have a few bands all the same.
+                let rows = (BAND / (cols * size_of::<f64>())).min(self.grid.shape().rows / 4).max(1);
+                Grid::new(self.grid.shape(), Block::new(rows, cols))
+            }
+            _ => self.grid,
+        }
+    }
+
+    /// The blocks or bands of a sample.
+    fn indices(&self, pattern: Pattern) -> Vec<usize> {
+        let all = self.grid_of(pattern).len();
+        let count = match pattern {
+            Pattern::Read | Pattern::Write => all / 4,
+            Pattern::Block => all / 8,
+            Pattern::Rows | Pattern::Column => 1,
+            Pattern::Row | Pattern::Frame => FRONTIERS,
+        };
+        let count = count.clamp(1, all);
+        let in_order = matches!(pattern, Pattern::Read | Pattern::Write);
+        // Otherwise far from one another: what the disk reads ahead is of no use, as in a sweep.
+        let far = (all / 2 + 1..all).find(|step| greatest_common_divisor(*step, all) == 1).unwrap_or(1);
+        let step = if in_order { 1 } else { far };
+        (0..count).map(|nth| (self.turn * count + nth) * step % all).collect()
+    }
+
+    /// The bytes of a sample of a pattern that is read.
+    fn ranges(&self, pattern: Pattern) -> Result<Vec<Strided>> {
+        let place = Placement::new(Self::layout_of(pattern, &self.grid), self.grid_of(pattern))?;
+        let one = |index| match pattern {
+            Pattern::Row => place.line(index, Side::North),
+            Pattern::Column => place.line(index, Side::East),
+            Pattern::Frame => place.frontier(index, Side::East),
+            _ => match place.sections(index, Copies::One).next().map(|section| section.rows()) {
+                Some(rows) if !rows.is_contiguous() => rows,
+                _ => {
+                    let range = place.block(index);
+                    Strided { start: range.start, len: range.len(), pitch: range.len(), count: 1 }
+                }
+            },
+        };
+        let bytes = |index| in_bytes(one(index), size_of::<f64>());
+        Ok(self.indices(pattern).into_iter().map(bytes).collect())
+    }
+
+    fn matrix(&self, layout: Layout, access: Access) -> Result<Matrix> {
+        let failed = |source| Error::File { action: "use", path: self.name.clone(), source };
+        let file = self.file.try_clone().map_err(failed)?;
+        Matrix::new(Chunk::from_file(file, &self.name, access)?, 0, self.grid.shape(), layout)
+    }
+
+    fn read_mapped(&self, pattern: Pattern) -> Result<Sample> {
+        let matrix = Arc::new(self.matrix(Self::layout_of(pattern, &self.grid), Access::Read)?);
+        let grid = self.grid_of(pattern);
+        let mut line = vec![0.0; self.block().rows];
+        let mut sum = Sample::default();
+        for (index, ranges) in self.indices(pattern).into_iter().zip(self.ranges(pattern)?) {
+            let tile = matrix.tile(&grid, index);
+            let (bytes, pieces) = (ranges.len * ranges.count, ranges.count * ranges.len.div_ceil(PIECE));
+            sum.add(mapped(bytes as u64, pieces as u64, || match pattern {
+                Pattern::Row => tile.frontier(Side::North, &mut line),
+                Pattern::Column | Pattern::Frame => tile.frontier(Side::East, &mut line),
+                _ => tile.view().map(drop),
+            })?);
+        }
+        Ok(sum)
+    }
+
+    fn write_direct(&self) -> Result<Sample> {
+        let rows = self.grid_of(Pattern::Write).block_size().rows;
+        let band = rows * self.grid.shape().cols * size_of::<f64>();
+        let mut buffer = IoBuffer::new(band)?;
+        // What is there already, so that it stays as hard to shorten as it is.
+        let failed = |source| Error::File { action: "read", path: self.name.clone(), source };
+        self.file.read_exact_at(buffer.as_mut_slice(), 0).map_err(failed)?;
+        self.write_bytes(self.indices(Pattern::Write).len() * band, buffer.as_slice())
+    }
+
+    fn write_mapped(&self) -> Result<Sample> {
+        let grid = self.grid_of(Pattern::Write);
+        let mut regions = self.matrix(Layout::RowMajor, Access::ReadWrite)?.into_regions(grid)?;
+        let mut row = vec![0.0; grid.shape().cols];
+        let failed = |source| Error::File { action: "read", path: self.name.clone(), source };
+        self.file.read_exact_at(bytes::of_mut(&mut row), 0).map_err(failed)?;
+        let count = self.indices(Pattern::Write).len();
+        let bytes =
+            regions[..count].iter().map(|region| region.rect().elements() * size_of::<f64>()).sum::<usize>();
+        let sample = mapped(bytes as u64, bytes.div_ceil(PIECE) as u64, || {
+            for region in &mut regions[..count] {
+                let rows = region.rows();
+                let mut view = region.view_mut(Contents::Discard)?;
+                (0..rows).for_each(|nth| view.row_mut(nth).copy_from_slice(&row));
+            }
+            self.sync()
+        })?;
+        drop(regions);
+        forget(&self.file);
+        Ok(sample)
+    }
+}
+
+/// Whether the file system has no disk: then O_DIRECT, where it is accepted, means nothing.
+fn in_memory(file: &File) -> bool {
+    const TMPFS: rustix::fs::FsWord = 0x0102_1994;
+    const RAMFS: rustix::fs::FsWord = 0x8584_58f6;
+    rustix::fs::fstatfs(file).is_ok_and(|stat| [TMPFS, RAMFS].contains(&stat.f_type))
+}
+
+const fn greatest_common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_moves_what_it_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut scratch = Scratch::create(folder.path(), 17 << 20).unwrap();
+        let side = scratch.block().rows;
+        assert_eq!((side, scratch.bytes()), (512, 16 << 20));
+        for way in Way::ALL {
+            for (pattern, bytes, pieces) in [
+                (Pattern::Read, 4 << 20, 1),
+                (Pattern::Block, 2 << 20, 1),
+                (Pattern::Rows, 2 << 20, side),
+                (Pattern::Row, 8 * side * 8, 8),
+                (Pattern::Column, side * 8, side),
+                (Pattern::Frame, 8 * side * 8, 8),
+                (Pattern::Write, 4 << 20, 1),
+            ] {
+                for _ in 0..3 {
+                    let sample = scratch.measure(pattern, way).unwrap();
+                    let found = (sample.bytes, sample.pieces);
+                    assert_eq!(found, (bytes as u64, pieces as u64), "{pattern:?}, {way:?}");
+                    assert!(sample.rate() > 0.0 && sample.per_piece() > 0.0);
+                }
+            }
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    /// All bytes are asked for at places of the file that are there, also in the last block.
+    #[test]
+    fn samples_stay_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut scratch = Scratch::create(folder.path(), Scratch::LEAST).unwrap();
+        for turn in 0..40 {
+            scratch.turn = turn;
+            for pattern in Pattern::ALL {
+                let len = scratch.file.metadata().unwrap().len();
+                let ranges = scratch.ranges(pattern).unwrap();
+                assert!(ranges.iter().all(|ranges| ranges.span().end as u64 <= len));
+            }
+        }
+    }
+
+    #[test]
+    fn too_little_and_too_much_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(Scratch::create(folder.path(), 1 << 20), Err(Error::Range { .. })));
+        assert!(matches!(Scratch::create(folder.path(), 1 << 60), Err(Error::NoSpace { .. })));
+        let nowhere = folder.path().join("nowhere");
+        assert!(matches!(Scratch::create(&nowhere, 8 << 20), Err(Error::File { .. })));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

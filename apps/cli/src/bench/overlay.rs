@@ -77,7 +77,7 @@ pub(crate) struct BenchOverlayArgs {
     /// How often everything is run [default: 7; with --quick as often as a minute allows, at most 5]
     #[arg(long, value_name = "N", value_parser = at_least(1))]
     rounds: Option<usize>,
-    /// How long a run takes, about [default: 40; 8 with --quick]
+    /// How long a run takes, about [default: 40; 8 with --quick; with irregular bodies at least 100]
     #[arg(long, value_name = "MS", value_parser = at_least(1))]
     milliseconds: Option<usize>,
     /// Print one JSON object per line, and no table
@@ -99,6 +99,9 @@ const ENOUGH: f64 = 0.75;
 const QUICK: Duration = Duration::from_secs(55);
 /// Rounds that there is time for in any case: if a machine is slow or busy, the longest bodies are left out.
 const LEAST_ROUNDS: usize = 3;
+/// How long a run with irregular bodies takes at least, in nanoseconds. Workers end such a run up to an iteration of
+/// their tasks apart: of a short run that is a part that says nothing of a long one.
+const IRREGULAR: f64 = 1e8;
 /// What runs do before they are timed, about, in nanoseconds.
 const WARM_UP: f64 = 6e6;
 /// The greatest number of rounds.
@@ -341,7 +344,9 @@ impl Race {
         };
         let tasks = program.tasks.len() as f64;
         let each = tasks * (cost + grain_ns / workers as f64);
-        let rounds = (self.ns_per_run / each).clamp(4.0, MOST_ROUNDS);
+        let ns =
+            if matches!(body, Body::Irregular(_)) { self.ns_per_run.max(IRREGULAR) } else { self.ns_per_run };
+        let rounds = (ns / each).clamp(4.0, MOST_ROUNDS);
         let warm = (WARM_UP / each).clamp(rounds / 16.0, MOST_ROUNDS).ceil();
         let run = way.run(&self.site, program, body, workers, [warm as u64, rounds as u64])?;
         let ns_per_step = run.seconds * 1e9 / run.steps as f64;

@@ -290,7 +290,7 @@ typedef struct {
    */
   uint64_t converged_at;
   /**
-   * With a convergence test: the residual of each iteration.
+   * With a convergence test: the residual of each iteration. `NULL` if there is none.
    */
   const double *residuals;
   /**

@@ -35,7 +35,7 @@ pub struct Report {
     pub converged: bool,
     /// The first iteration, from 0, whose residual was small enough, if one was.
     pub converged_at: u64,
-    /// With a convergence test: the residual of each iteration.
+    /// With a convergence test: the residual of each iteration. `NULL` if there is none.
     pub residuals: *const f64,
     /// How many residuals there are.
     pub residual_count: usize,
@@ -130,7 +130,7 @@ fn keep(done: Done) -> *mut Report {
         steps: done.steps,
         converged: done.converged.is_some(),
         converged_at: done.converged.unwrap_or(0),
-        residuals: done.residuals.as_ptr(),
+        residuals: if done.residuals.is_empty() { ptr::null() } else { done.residuals.as_ptr() },
         residual_count: done.residuals.len(),
         interpreted_steps: done.interpreted_steps,
     };

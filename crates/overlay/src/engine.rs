@@ -25,8 +25,8 @@
 //! locations at once: to others it is one step, and a handle that posts stands either before it, and is seen,
 //! or behind it, and halts anew.
 //!
-//! Where tasks only read, that request is inclusive, and where none is left there is none: handles that are granted at
-//! once, as they would be over the queues, change nothing.
+//! Where tasks only read, that request is inclusive: handles that read stand beside it, as they would over the queues, and
+//! change nothing.
 //!
 //! A while: so many steps that what they cost more over queues is about what a change costs. So a handle that comes
 //! again and again does not make the run change all the time.
@@ -88,7 +88,7 @@ pub(crate) struct Engine {
     form: AtomicU32,
     /// The run may be compiled at all.
     may_compile: bool,
-    /// Requests of handles from outside. Exact inside the sections of all locations, once a phase has begun.
+    /// Requests of handles from outside that the run [minds](Engine::minds). Exact inside the sections of all locations, once a phase has begun.
     outside: AtomicU32,
     failure: Mutex<Option<Failure>>,
     /// Tasks whose bodies panicked; what they write is poisoned, whoever failed first.
@@ -136,6 +136,8 @@ struct Place {
     hold: u32,
     /// The requests of the tasks in the order of the first ones.
     requests: Box<[Queued]>,
+    /// None of them is exclusive.
+    only_read: bool,
 }
 
 /// A request of a task at a location.
@@ -177,15 +179,19 @@ impl Route for Engine {
         }
     }
 
-    fn joined(&self, granted: bool) {
-        self.outside.fetch_add(1, Ordering::Relaxed);
-        if !granted && self.form.load(Ordering::Relaxed) == COMPILED {
-            self.halt();
+    fn joined(&self, location: &Core, kind: Kind) {
+        if self.minds(location, kind) {
+            self.outside.fetch_add(1, Ordering::Relaxed);
+            if self.form.load(Ordering::Relaxed) == COMPILED {
+                self.halt();
+            }
         }
     }
 
-    fn parted(&self) {
-        self.outside.fetch_sub(1, Ordering::Relaxed);
+    fn parted(&self, location: &Core, kind: Kind) {
+        if self.minds(location, kind) {
+            self.outside.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -211,8 +217,9 @@ impl Engine {
                 Queued { task, node, kind }
             });
             let requests = queued.collect();
+            let only_read = queue.iter().all(|request| request.1 == Kind::Inclusive);
             let hold = core.nodes.take(BY_HAND);
-            places.push(Place { core: Arc::clone(core), location, hold, requests });
+            places.push(Place { core: Arc::clone(core), location, hold, requests, only_read });
         }
         places.sort_by_key(|place| Arc::as_ptr(&place.core));
         requests.sort_by_key(|(task, core, _)| (*task, Arc::as_ptr(core)));
@@ -331,6 +338,13 @@ impl Engine {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
+    /// Whether a request of a handle from outside is one that a compiled run cannot go on with: readers where all tasks
+    /// read stand beside the run's own, or behind another handle that it minds.
+    fn minds(&self, location: &Core, kind: Kind) -> bool {
+        let place = self.places.binary_search_by_key(&std::ptr::from_ref(location), |p| Arc::as_ptr(&p.core));
+        kind == Kind::Exclusive || place.is_ok_and(|p| !self.places[p].only_read)
+    }
+
     /// Whether a run over queues could be compiled: no handle from outside has a request, as far as is known.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
@@ -352,9 +366,9 @@ impl Engine {
         // Woken after the sections.
         let mut wakes = Wakes::default();
         let mut sections: Vec<_> = self.places.iter().map(|place| place.core.raw.section()).collect();
-        let by_hand = self.places.iter().map(|place| place.core.by_hand());
-        self.outside.store(by_hand.sum(), Ordering::Relaxed);
-        let outside = self.places.iter().map(|place| &*place.core).find(|core| core.by_hand() > 0);
+        let minded = |place: &&Place| place.core.by_hand(place.only_read);
+        self.outside.store(self.places.iter().map(|p| minded(&p)).sum(), Ordering::Relaxed);
+        let outside = self.places.iter().find(|p| minded(p) > 0).map(|place| &*place.core);
         let phase = match outside {
             _ if !self.may_compile => Phase::Queues { outside: None },
             None => Phase::Compiled,
@@ -380,19 +394,15 @@ impl Engine {
         if now == COMPILED {
             // Nobody from outside is there: whoever is granted is a task, and is told in another way.
             place.requests.iter().for_each(|r| section.abandon(nodes, r.node, &mut |_| {}));
-            let mut going = place.requests.iter().filter(|r| self.goes_on(r.task)).peekable();
-            if going.peek().is_some() {
-                let reads = going.all(|r| r.kind == Kind::Inclusive);
-                let kind = if reads { Kind::Inclusive } else { Kind::Exclusive };
-                section.post(nodes, place.hold, kind, &mut |_| {});
-            }
+            let kind = if place.only_read { Kind::Inclusive } else { Kind::Exclusive };
+            section.post(nodes, place.hold, kind, &mut |_| {});
             return;
         }
         let done = |r: &&Queued| rounds(self.states[r.task as usize].load(Ordering::Relaxed));
         let mut requests: Vec<&Queued> = place.requests.iter().filter(|r| self.goes_on(r.task)).collect();
         requests.sort_by_key(done);
         let requests = requests.into_iter().map(|r| (r.node, r.kind));
-        if before == COMPILED && nodes.node(place.hold).is_held() {
+        if before == COMPILED {
             section.replace(nodes, place.hold, requests, &mut |n| tell_outside(&place.core, n, wakes));
         } else {
             requests.for_each(|(node, kind)| section.post(nodes, node, kind, &mut |_| {}));

@@ -67,13 +67,15 @@ pub enum CheckError {
     },
     /// An order given for a location does not name each of its tasks exactly once.
     #[error(
-        "the order given for location '{location}' must name each task that uses it exactly once: '{task}'"
+        "the order given for location '{location}' must name each task that uses it exactly once: '{task}' {times}"
     )]
     Order {
         /// The location.
         location: String,
-        /// A task that is missing, named twice, or does not use the location.
+        /// The task that is not.
         task: String,
+        /// How it is not.
+        times: Times,
     },
     /// A list of priorities has not one entry for each task.
     #[error("{given} priorities were given for {tasks} tasks")]
@@ -166,3 +168,24 @@ fn at(locations: &[String]) -> String {
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("a task of a run with a convergence test may not leave it")]
 pub(crate) struct LeftTest(pub(crate) Task);
+
+/// How an order fails to name a task exactly once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// It uses the location, and is not named.
+    Never,
+    /// It is named twice.
+    Twice,
+    /// It is named, and does not use the location.
+    Foreign,
+}
+
+impl std::fmt::Display for Times {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Times::Never => "is missing",
+            Times::Twice => "is named twice",
+            Times::Foreign => "does not use it",
+        })
+    }
+}

@@ -237,7 +237,7 @@ impl<T, M: Mode> Handle<T, M> {
             let mut wakes = Wakes::default();
             let mut section = core.raw.section();
             section.abandon(&core.nodes, self.node, &mut |n| core.tell(n, &mut wakes));
-            core.parted(&section);
+            core.parted(&section, M::KIND);
             drop(section);
             // The grant may or may not have come first.
             self.grants = core.nodes.node(self.node).grants().get();
@@ -311,7 +311,7 @@ impl<T, M: Mode> Drop for Guard<'_, T, M> {
         let mut wakes = Wakes::default();
         let mut section = core.raw.section();
         section.release(&core.nodes, self.handle.node, &mut |n| core.tell(n, &mut wakes));
-        core.parted(&section);
+        core.parted(&section, M::KIND);
     }
 }
 
@@ -347,7 +347,7 @@ impl<T, M: Mode> sealed::Queueing for Handle<T, M> {
             let core = &*self.location.core;
             // A post grants nobody but the poster, and its waker comes after the post: none is taken.
             section.post(&core.nodes, self.node, M::KIND, &mut |n| core.tell(n, &mut Wakes::default()));
-            core.joined(section, self.node);
+            core.joined(section, M::KIND);
         }
     }
 }

@@ -3,6 +3,7 @@
 //! All requests of a task go in as if at once, task by task in the order of a total rank. Then no two
 //! tasks can wait for each other in a circle, and none ever will (see `check`).
 
+use crate::conflicts::{Requests, colours};
 use crate::raw::Kind;
 
 /// The order in which the first requests of the tasks enter the queues. It decides the results: tasks
@@ -24,9 +25,6 @@ pub enum Initial {
     /// in the order of declaration.
     Priority(Vec<i64>),
 }
-
-/// What each task asks for: location and kind.
-pub(crate) type Requests = [Vec<(u32, Kind)>];
 
 impl Initial {
     /// The tasks in the order of their rank. `Priority` must have one number for each.
@@ -73,49 +71,6 @@ fn depths(requests: &Requests, locations: usize) -> Vec<u32> {
             depth
         })
         .collect()
-}
-
-/// Each task gets the least colour that no conflicting task declared before it has.
-fn colours(requests: &Requests, locations: usize) -> Vec<u32> {
-    let conflicts = conflicts(requests, locations);
-    let mut colour = vec![u32::MAX; requests.len()];
-    for t in 0..requests.len() {
-        let mut taken: Vec<u32> = conflicts[t].iter().map(|&u| colour[u as usize]).collect();
-        taken.sort_unstable();
-        let mut least = 0;
-        for c in taken {
-            if c == least {
-                least += 1;
-            }
-        }
-        colour[t] = least;
-    }
-    colour
-}
-
-/// For each task, those that share a location with it which one of the two writes.
-pub(crate) fn conflicts(requests: &Requests, locations: usize) -> Vec<Vec<u32>> {
-    let mut users = vec![Vec::new(); locations];
-    for (t, task) in requests.iter().enumerate() {
-        for &(l, kind) in task {
-            users[l as usize].push((t as u32, kind));
-        }
-    }
-    let mut conflicts = vec![Vec::new(); requests.len()];
-    for users in &users {
-        for &(t, t_kind) in users {
-            for &(u, u_kind) in users {
-                if t != u && (t_kind == Kind::Exclusive || u_kind == Kind::Exclusive) {
-                    conflicts[t as usize].push(u);
-                }
-            }
-        }
-    }
-    for list in &mut conflicts {
-        list.sort_unstable();
-        list.dedup();
-    }
-    conflicts
 }
 
 #[cfg(all(test, not(loom)))]

@@ -8,7 +8,7 @@
 //! * [`Location`]: data with a queue. [`Handle`], [`Guard`], [`post_all`]: its use by hand.
 //! * [`Granted`]: a request that is awaited, in any executor.
 //! * [`Overlay`]: tasks declared with what they [`Read`] and [`Write`]; [`Checked`]: one that cannot deadlock.
-//! * [`Initial`]: who goes first. [`Runner`]: a thread per task, or a pool. [`Stop`]: when to end.
+//! * [`Initial`]: who goes first. [`Runner`]: a pool, static parts, or a thread per task. [`Stop`]: when to end.
 //! * [`Plan`]: who wants what, without data; [`Snapshot`]: who stands where, before the start or during a run,
 //!   and its drawing as text, DOT or SVG ([`Format`]).
 //! * [`Watch`]: who waits for whom during a run, and a report when nothing moves.
@@ -34,6 +34,7 @@ mod beds;
 mod canonical;
 mod check;
 mod claimed;
+mod conflicts;
 mod draw;
 mod engine;
 mod error;
@@ -45,6 +46,8 @@ mod partitioned;
 mod plan;
 mod program;
 mod queues;
+#[cfg(all(test, not(loom)))]
+mod random;
 pub mod raw;
 mod ready;
 mod run;
@@ -63,7 +66,7 @@ mod loom_tests;
 pub use access::{Access, Read, Reads, Request, Write, Writes};
 pub use canonical::{Canonical, Content, Part, Role};
 pub use draw::Format;
-pub use error::{AcquireError, CheckError, RunError, TaskError, Wait};
+pub use error::{AcquireError, CheckError, RunError, TaskError, Times, Wait};
 pub use handle::future::Granted;
 pub use handle::{Exclusive, Guard, Handle, Inclusive, Post, Reader, Writer, post_all};
 pub use initial::Initial;

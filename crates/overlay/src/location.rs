@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::access::{Read, Write};
 use crate::handle::{Exclusive, Handle, Inclusive};
-use crate::raw::{Node, Nodes, RawLocation, Section};
+use crate::raw::{Kind, Node, Nodes, RawLocation, Section};
 use crate::wakers::{WakerSlot, Wakes};
 
 /// The waiter of a handle that is used by hand: its grants are counted on its own node.
@@ -17,10 +17,10 @@ pub(crate) const BY_HAND: u32 = u32::MAX;
 pub(crate) trait Route: Send + Sync {
     /// Task `task` was granted one of its requests.
     fn granted(&self, task: u32);
-    /// A handle has posted at a location of the overlay, and was granted at once or not. Called inside its section.
-    fn joined(&self, granted: bool);
+    /// A handle has posted at a location of the overlay. Called inside its section.
+    fn joined(&self, location: &Core, kind: Kind);
     /// A handle has given its request back. Called inside the section.
-    fn parted(&self);
+    fn parted(&self, location: &Core, kind: Kind);
 }
 
 /// The part of a location that knows nothing of the type of its data.
@@ -34,8 +34,10 @@ pub struct Core {
     /// Set while an overlay runs over this location; `routed` says whether it is.
     route: Mutex<Option<Arc<dyn Route>>>,
     routed: AtomicBool,
-    /// Requests of handles that are used by hand, queued or granted. Changed inside the section.
+    /// Requests of handles that are used by hand, queued or granted; and those of them that are exclusive. Changed inside
+    /// the section.
     by_hand: AtomicU32,
+    writers_by_hand: AtomicU32,
 }
 
 impl Core {
@@ -50,23 +52,30 @@ impl Core {
         }
     }
 
-    /// Requests of handles that are used by hand. Exact inside the section only.
-    pub(crate) fn by_hand(&self) -> u32 {
-        self.by_hand.load(Ordering::Relaxed)
+    /// Requests of handles that are used by hand, all or those that are exclusive. Exact inside the section only.
+    pub(crate) fn by_hand(&self, writers_only: bool) -> u32 {
+        let count = if writers_only { &self.writers_by_hand } else { &self.by_hand };
+        count.load(Ordering::Relaxed)
     }
 
-    /// A handle that is used by hand has posted its node `n`, in this section.
+    /// A handle that is used by hand has posted a request, in this section.
     #[inline]
-    pub(crate) fn joined(&self, _section: &Section<'_>, n: u32) {
-        self.by_hand.store(self.by_hand() + 1, Ordering::Relaxed);
-        self.with_route(|route| route.joined(self.nodes.node(n).is_held()));
+    pub(crate) fn joined(&self, _section: &Section<'_>, kind: Kind) {
+        self.by_hand.store(self.by_hand(false) + 1, Ordering::Relaxed);
+        if kind == Kind::Exclusive {
+            self.writers_by_hand.store(self.by_hand(true) + 1, Ordering::Relaxed);
+        }
+        self.with_route(|route| route.joined(self, kind));
     }
 
     /// A handle that is used by hand has given its request back, in this section.
     #[inline]
-    pub(crate) fn parted(&self, _section: &Section<'_>) {
-        self.by_hand.store(self.by_hand() - 1, Ordering::Relaxed);
-        self.with_route(|route| route.parted());
+    pub(crate) fn parted(&self, _section: &Section<'_>, kind: Kind) {
+        self.by_hand.store(self.by_hand(false) - 1, Ordering::Relaxed);
+        if kind == Kind::Exclusive {
+            self.writers_by_hand.store(self.by_hand(true) - 1, Ordering::Relaxed);
+        }
+        self.with_route(|route| route.parted(self, kind));
     }
 
     #[inline]
@@ -312,6 +321,7 @@ impl<T> Location<T> {
                 route: Mutex::default(),
                 routed: AtomicBool::new(false),
                 by_hand: AtomicU32::new(0),
+                writers_by_hand: AtomicU32::new(0),
             }),
             value: Arc::new(Value(UnsafeCell::new(value))),
         }

@@ -35,7 +35,7 @@ impl Step {
     }
 
     /// Reports the size of this task's update, for [`Stop::converged`]: the residual of an iteration
-    /// is the greatest report of all tasks, in absolute value.
+    /// is the greatest report of all tasks, in absolute value. Without a report it is 0.
     pub fn report(&mut self, norm: f64) {
         self.norm = norm;
     }
@@ -132,8 +132,8 @@ impl<'env> Overlay<'env> {
     }
 
     /// Sets the order of the first requests at one location by hand, in place of the order that
-    /// [`check`](Overlay::check) is given. It must name each task that uses the location once. This is
-    /// how a deadlock can be made; `check` finds it.
+    /// [`check`](Overlay::check) is given. It must name each task that uses the location once; of several
+    /// orders for one location the last one counts. This is how a deadlock can be made; `check` finds it.
     pub fn order<T>(&mut self, location: &Location<T>, tasks: impl IntoIterator<Item = Task>) {
         let place = self.place(&location.core);
         self.plan.order(place, tasks);

@@ -4,10 +4,10 @@
 //! [checked](Plan::check), drawn, and brought into canonical form without being run. An
 //! [`Overlay`](crate::Overlay) is a plan with data and bodies.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::check;
-use crate::error::{CheckError, Wait};
+use crate::error::{CheckError, Times, Wait};
 use crate::initial::Initial;
 use crate::overlay::Task;
 use crate::raw::Kind;
@@ -40,7 +40,7 @@ pub struct Plan {
     pub(crate) locations: Vec<String>,
     /// Per task: location and kind, in the order in which they were given.
     pub(crate) requests: Vec<Vec<(u32, Kind)>>,
-    pub(crate) orders: Vec<(u32, Vec<Task>)>,
+    pub(crate) orders: BTreeMap<u32, Vec<Task>>,
 }
 
 impl Plan {
@@ -73,9 +73,14 @@ impl Plan {
     }
 
     /// Sets the order of the first requests at one location by hand, in place of the order that
-    /// [`check`](Plan::check) is given. It must name each task that uses the location once.
+    /// [`check`](Plan::check) is given. It must name each task that uses the location once. Of several for one
+    /// location the last one counts.
+    ///
+    /// # Panics
+    /// If the location is of another plan, and this one has none of that number.
     pub fn order(&mut self, location: Place, tasks: impl IntoIterator<Item = Task>) {
-        self.orders.push((location.0, tasks.into_iter().collect()));
+        assert!((location.0 as usize) < self.locations.len(), "a location of this plan");
+        self.orders.insert(location.0, tasks.into_iter().collect());
     }
 
     /// The tasks, in the order of declaration.
@@ -179,18 +184,23 @@ impl Plan {
     }
 
     fn reorder(&self, queue: &mut [(u32, Kind)], location: u32, tasks: &[Task]) -> Result<(), CheckError> {
+        let users: HashSet<u32> = queue.iter().map(|q| q.0).collect();
         let mut place: HashMap<u32, usize> = HashMap::new();
-        let wrong = |t: u32| CheckError::Order {
+        let wrong = |t: u32, times| CheckError::Order {
             location: self.locations[location as usize].clone(),
             task: self.name_of(Task(t)),
+            times,
         };
         for (i, task) in tasks.iter().enumerate() {
-            if place.insert(task.0, i).is_some() || !queue.iter().any(|q| q.0 == task.0) {
-                return Err(wrong(task.0));
+            if !users.contains(&task.0) {
+                return Err(wrong(task.0, Times::Foreign));
+            }
+            if place.insert(task.0, i).is_some() {
+                return Err(wrong(task.0, Times::Twice));
             }
         }
         if let Some(&(missing, _)) = queue.iter().find(|q| !place.contains_key(&q.0)) {
-            return Err(wrong(missing));
+            return Err(wrong(missing, Times::Never));
         }
         queue.sort_by_key(|q| place[&q.0]);
         Ok(())

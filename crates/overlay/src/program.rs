@@ -190,6 +190,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
+    use crate::random::Random;
 
     const X: Kind = Kind::Exclusive;
     const I: Kind = Kind::Inclusive;
@@ -229,16 +230,6 @@ mod tests {
         assert_eq!(*without.order, [2, 3, 0], "nobody looks at who has left");
     }
 
-    /// A small random number generator, with the constants of PCG.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, n: usize) -> usize {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) as usize % n
-        }
-    }
-
     /// Whether a task is granted all its requests in these queues.
     fn granted(queues: &[VecDeque<(u32, Kind)>], task: u32) -> bool {
         queues.iter().all(|queue| {
@@ -254,7 +245,7 @@ mod tests {
     fn a_program_lets_run_whom_the_queues_grant() {
         let (mut states, mut left, mut remade) = (0, 0, 0);
         for seed in 0..3000 {
-            let mut random = Random(seed * 2 + 1);
+            let mut random = Random::new(seed);
             let (tasks, locations) = (1 + random.below(8), 1 + random.below(5));
             let mut start: Queues = vec![Vec::new(); locations];
             for t in 0..tasks as u32 {

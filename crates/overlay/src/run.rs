@@ -8,16 +8,16 @@ use syncline_signal::PaddedSignal;
 use syncline_signal::primitive::Ordering;
 
 use crate::claimed::{CLAIMED, Claimed, rounds};
+use crate::conflicts::Conflicts;
 use crate::engine::{Engine, Failure, Phase, Ready, Seat};
 use crate::error::RunError;
-use crate::initial::conflicts;
 use crate::location::Route;
 use crate::overlay::{Body, Checked};
 use crate::partitioned::Partitioned;
 use crate::program::Program;
 use crate::raw::Kind;
 use crate::ready::ReadyQueues;
-use crate::stop::{Stop, Test, diameter};
+use crate::stop::{Stop, Test};
 
 /// In which order a worker of a pool takes ready tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub enum Runner {
         order: ReadyOrder,
     },
     /// Like `Pool`, but each worker runs the tasks of its home and no others: for many tasks of equal, small
-    /// work.
+    /// work, on no more workers than there are processors.
     Static {
         /// How many; 0 counts as 1.
         workers: usize,
@@ -205,7 +205,8 @@ pub(crate) fn run(overlay: &mut Checked<'_>, runner: Runner, stop: Stop) -> Resu
 
 fn new_test(overlay: &Checked<'_>, tolerance: f64, at_most: u64) -> Result<Test, RunError> {
     let name = |t: u32| overlay.live.plan.tasks[t as usize].clone();
-    let diameter = diameter(&conflicts(&overlay.live.plan.requests, overlay.cores.len()))
+    let diameter = Conflicts::new(&overlay.live.plan.requests, overlay.cores.len())
+        .diameter()
         .map_err(|(a, b)| RunError::Unconnected { a: name(a), b: name(b) })?;
     Ok(Test::new(tolerance, overlay.live.plan.tasks.len() as u32, diameter, at_most))
 }

@@ -12,7 +12,6 @@
 //! # Costs
 //! Two atomic additions a step on a line shared by all tasks of an iteration; a ring of d + 2 of them.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -36,7 +35,8 @@ impl Stop {
     /// The residual of an iteration is the greatest [report](crate::Step::report) of all tasks. The
     /// delay is the price of not waiting: while the last tasks finish an iteration, others are ahead. (For
     /// overlays of more than 1024 tasks an upper bound of the diameter is used, at most twice as large.)
-    /// A residual that is not a number never converges.
+    /// A residual that is not a number never converges. A task that does not report counts as 0: if none does, the
+    /// first iteration converges.
     #[must_use]
     pub fn converged(tolerance: f64, at_most: u64) -> Self {
         Stop { at_most, tolerance: Some(tolerance) }
@@ -112,61 +112,9 @@ impl Test {
     }
 }
 
-/// The diameter of a graph, or an upper bound of at most twice as much if it is large; the error is a
-/// pair of vertices without a path.
-pub(crate) fn diameter(edges: &[Vec<u32>]) -> Result<u64, (u32, u32)> {
-    /// Up to here all distances are looked at: at most this many searches.
-    const EXACT: usize = 1024;
-    let mut distance = vec![u32::MAX; edges.len()];
-    let mut farthest = |from: usize| {
-        distance.fill(u32::MAX);
-        distance[from] = 0;
-        let mut queue = VecDeque::from([from as u32]);
-        let mut last = from as u32;
-        while let Some(t) = queue.pop_front() {
-            last = t;
-            for &u in &edges[t as usize] {
-                if distance[u as usize] == u32::MAX {
-                    distance[u as usize] = distance[t as usize] + 1;
-                    queue.push_back(u);
-                }
-            }
-        }
-        let lost = distance.iter().position(|&d| d == u32::MAX);
-        (u64::from(distance[last as usize]), lost)
-    };
-    if edges.is_empty() {
-        return Ok(0);
-    }
-    if let (_, Some(lost)) = farthest(0) {
-        return Err((0, lost as u32));
-    }
-    if edges.len() <= EXACT {
-        Ok((0..edges.len()).map(|t| farthest(t).0).max().unwrap_or(0))
-    } else {
-        // Any path can be led through the middle.
-        let stride = edges.len() / 64;
-        Ok(2 * (0..64).map(|k| farthest(k * stride).0).min().unwrap_or(0))
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-
-    fn path(n: u32) -> Vec<Vec<u32>> {
-        (0..n).map(|t| (t.saturating_sub(1)..(t + 2).min(n)).filter(|&u| u != t).collect()).collect()
-    }
-
-    #[test]
-    fn diameters() {
-        assert_eq!(diameter(&[]), Ok(0));
-        assert_eq!(diameter(&path(1)), Ok(0));
-        assert_eq!(diameter(&path(9)), Ok(8));
-        assert_eq!(diameter(&[vec![1], vec![0], vec![]]), Err((0, 2)));
-        let long = diameter(&path(3000)).unwrap();
-        assert!((2999..=2 * 2999).contains(&long));
-    }
 
     #[test]
     fn a_residual_is_the_greatest_report() {

@@ -220,7 +220,8 @@ pub struct Unchecked<'env>(pub(crate) crate::Checked<'env>);
 
 impl Unchecked<'_> {
     /// Runs the tasks over their queues like [`Checked::run`](crate::Checked::run), with a thread that watches: if nothing
-    /// moves for `patience`, the run fails with the report. So nobody waits for ever, as long as bodies end.
+    /// moves for `patience`, the run fails with the report. So nobody waits for ever, as long as bodies end. A run in
+    /// which bodies take longer than `patience` may fail, too.
     ///
     /// # Errors
     /// [`RunError::Stuck`](crate::RunError::Stuck) tells who waits for whom; others as for a checked overlay.
@@ -231,22 +232,26 @@ impl Unchecked<'_> {
         patience: Duration,
     ) -> Result<crate::Report, crate::RunError> {
         let watch = self.0.watch();
-        std::thread::scope(|scope| {
-            let watcher = scope.spawn(|| {
+        // Also when the run panics: the scope waits for the watcher.
+        struct Close<'a>(&'a Live);
+        impl Drop for Close<'_> {
+            fn drop(&mut self) {
+                self.0.close();
+            }
+        }
+        let done = std::thread::scope(|scope| {
+            scope.spawn(|| {
                 while !watch.live.now().over {
                     if let Some(stuck) = watch.stuck(patience) {
                         watch.end(stuck);
                     }
                 }
             });
-            let done = self.0.run(runner.over_queues(), stop);
-            watch.live.close();
-            if watcher.join().is_err() {
-                unreachable!("a watcher does not panic");
-            }
-            watch.live.now().over = false;
-            done
-        })
+            let _close = Close(&watch.live);
+            self.0.run(runner.over_queues(), stop)
+        });
+        watch.live.now().over = false;
+        done
     }
 
     /// The first requests, as every run queues them.

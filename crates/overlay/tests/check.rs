@@ -202,25 +202,36 @@ fn what_is_wrong_with_a_description_is_named() {
         let (a, _) = two_tasks(o);
         o.order(&x, [a]);
     };
-    assert_eq!(error(&missing, Initial::Wave), format!("{order}'b'"));
+    assert_eq!(error(&missing, Initial::Wave), format!("{order}'b' is missing"));
     let repeated = |o: &mut Overlay<'_>| {
         let (a, b) = two_tasks(o);
         o.order(&x, [a, b, a]);
     };
-    assert_eq!(error(&repeated, Initial::Wave), format!("{order}'a'"));
+    assert_eq!(error(&repeated, Initial::Wave), format!("{order}'a' is named twice"));
     let stranger = |o: &mut Overlay<'_>| {
         let (a, b) = two_tasks(o);
         let c = o.task("c", y.read(), |_, _| ());
         o.order(&x, [a, b, c]);
     };
-    assert_eq!(error(&stranger, Initial::Wave), format!("{order}'c'"));
+    assert_eq!(error(&stranger, Initial::Wave), format!("{order}'c' does not use it"));
     let of_another_overlay = |o: &mut Overlay<'_>| {
         let mut other = Overlay::new();
         let far = (0..9).map(|i| other.task(format!("o{i}"), (), |_, _| ())).last().unwrap();
         let (a, b) = two_tasks(o);
         o.order(&x, [a, b, far]);
     };
-    assert_eq!(error(&of_another_overlay, Initial::Wave), format!("{order}'task 8'"));
+    assert_eq!(error(&of_another_overlay, Initial::Wave), format!("{order}'task 8' does not use it"));
+    let corrected = |o: &mut Overlay<'_>| {
+        let (a, b) = two_tasks(o);
+        o.order(&x, [a]);
+        o.order(&x, [b, a]);
+        o.task("u", (y.read(), y.read()), |_, _| ());
+    };
+    assert_eq!(
+        error(&corrected, Initial::Wave),
+        "task 'u' asks for location 'y' twice",
+        "the last order counts"
+    );
     let priorities = |o: &mut Overlay<'_>| {
         two_tasks(o);
     };

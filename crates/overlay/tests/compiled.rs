@@ -185,6 +185,9 @@ fn a_reader_gets_in_where_all_read() {
     within(60, || {
         for (runner, writes) in compiled(2).into_iter().flat_map(|runner| [(runner, false), (runner, true)]) {
             let (table, cell) = (Location::new("table", 7_u64), Location::new("cell", 0_u64));
+            // Another one is there before, and stays for as long as nobody writes.
+            let mut first = table.reader();
+            let first = (!writes).then(|| first.acquire().unwrap());
             let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
             let mut overlay = Overlay::new();
             for t in 0..3 {
@@ -224,6 +227,7 @@ fn a_reader_gets_in_where_all_read() {
                 let why = writes.then(|| Interpreted::HandleAt("table".to_owned()));
                 assert_eq!(report.interpreted, why, "{runner:?}");
             });
+            drop(first);
         }
     });
 }

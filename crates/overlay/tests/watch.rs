@@ -79,6 +79,29 @@ fn a_deadlock_of_a_part_is_reported_when_the_rest_has_ended() {
     });
 }
 
+/// A panic out of the run itself: the watcher ends, too.
+#[test]
+fn nobody_waits_for_a_watcher_when_a_run_panics() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new("planned"));
+        }
+    }
+    within(60, || {
+        let x = Location::new("x", ());
+        let mut overlay = Overlay::new();
+        overlay.task("a", x.write(), |_, _| {
+            if !std::thread::panicking() {
+                std::panic::resume_unwind(Box::new(Bomb));
+            }
+        });
+        let mut overlay = overlay.unchecked(Initial::Program).unwrap();
+        let run = std::panic::AssertUnwindSafe(|| overlay.run(Runner::pool(1), Stop::after(1), LONG).is_ok());
+        assert!(std::panic::catch_unwind(run).is_err());
+    });
+}
+
 #[test]
 fn an_unchecked_overlay_that_is_live_runs_to_its_end() {
     within(60, || {

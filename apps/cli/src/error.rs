@@ -1,5 +1,6 @@
 //! What can go wrong with a command, in one line each.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -30,16 +31,16 @@ pub(crate) enum Error {
         why: DescribedError,
     },
     /// An overlay that deadlocks.
-    #[error("{what}: {why}{}", drawn.as_ref().map_or(String::new(), |file| format!("; drawn in {}", file.display())))]
+    #[error("{what}: {why}{drawn}")]
     Overlay {
         /// Its file.
         what: String,
         /// Its circle.
         why: CheckError,
         /// Where it was drawn.
-        drawn: Option<PathBuf>,
+        drawn: Drawn,
     },
-    /// Why an overlay could not be checked, which is not to be taken for a deadlock.
+    /// Why an overlay could not be checked or drawn, which is not to be taken for a deadlock.
     #[error(transparent)]
     Unchecked(Box<Error>),
     /// The operating system refused something.
@@ -170,6 +171,27 @@ pub(crate) enum Error {
         /// What is left of the work.
         left: String,
     },
+}
+
+/// Where an overlay that deadlocks was drawn, beside standard output.
+#[derive(Debug)]
+pub(crate) enum Drawn {
+    /// In no file.
+    Nowhere,
+    /// In this one.
+    In(PathBuf),
+    /// Not where it was to be.
+    Not(Box<Error>),
+}
+
+impl fmt::Display for Drawn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nowhere => Ok(()),
+            Self::In(file) => write!(f, "; drawn in {}", file.display()),
+            Self::Not(why) => write!(f, "; not drawn: {why}"),
+        }
+    }
 }
 
 impl Error {

@@ -22,8 +22,8 @@
 //! | `units`    | sizes, blocks, rates and times, read and written                            |
 //! | `error`    | one line each                                                               |
 //!
-//! Exit codes: 0; 1 for an error; 2 for a wrong command line, and for an overlay that could not be checked;
-//! 128 + the signal's number when interrupted.
+//! Exit codes: 0; 1 for an error; 2 for a wrong command line, and for an overlay that could not be checked
+//! or told of; 128 + the signal's number when interrupted.
 
 mod args;
 mod bench;
@@ -56,7 +56,7 @@ use crate::watch::Signals;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    match dispatch(args).and_then(|text| print(&text)) {
+    match dispatch(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // A line break in a file's name must not make two lines of an error.
@@ -68,19 +68,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the command; returns what is to be printed.
-fn dispatch(args: Args) -> Result<String> {
+/// Runs the command, and prints what it has to say.
+fn dispatch(args: Args) -> Result<()> {
     let signals = Signals::catch()?;
-    match args.command {
+    let text = match args.command {
         Command::Gen(args) => generate::generate(&args, &signals),
         Command::Run(args) => run::run(&args, &signals),
         Command::Convert(args) => convert::convert(&args, &signals),
-        Command::Overlay(OverlayCommand::Grid(args)) => overlay::grid(&args),
-        Command::Overlay(OverlayCommand::Check(args)) => overlay::check(&args),
+        Command::Overlay(OverlayCommand::Grid(args)) => return overlay::grid(args),
+        Command::Overlay(OverlayCommand::Check(args)) => return overlay::check(args),
         Command::Bench(Bench::Wave(args)) => bench::wave(&args, &signals),
         Command::Bench(Bench::Overlay(args)) => bench::overlay(&args, &signals),
         Command::Probe(Probe::Disk(args)) => probe::disk(&args, &signals),
-    }
+    };
+    print(&text?)
 }
 
 fn print(text: &str) -> Result<()> {

@@ -4,7 +4,7 @@ mod described;
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use syncline_overlay::raw::Kind;
 use syncline_overlay::{CheckError, Format, Initial, Plan, Snapshot, State};
@@ -12,35 +12,39 @@ use syncline_store::NewFile;
 
 use self::described::Described;
 use crate::args::{CheckArgs, Draw, GridArgs, Init};
-use crate::error::{Error, Result};
+use crate::error::{Drawn, Error, Result};
 use crate::output::is_same;
+use crate::print;
 
 /// More tasks than this are not drawn as text unless somebody asks for it.
 const MOST_PRINTED: usize = 2000;
 
-/// `syncline overlay grid`; returns what is to be printed.
-pub(crate) fn grid(args: &GridArgs) -> Result<String> {
-    let (rows, cols) = args.grid;
+/// `syncline overlay grid`; prints what it finds.
+pub(crate) fn grid(args: GridArgs) -> Result<()> {
+    let GridArgs { grid: (rows, cols), init, check, draw } = args;
     let what = format!("grid of {rows} x {cols}");
-    Checked::new(&five_points(rows, cols), args.init.initial(), what)?.report(args.draw.as_ref(), !args.check)
+    Found::new(&five_points(rows, cols), init.initial(), what, draw, !check)?.tell()
 }
 
-/// `syncline overlay check`; returns what is to be printed.
-pub(crate) fn check(args: &CheckArgs) -> Result<String> {
-    let unchecked = |error| Error::Unchecked(Box::new(error));
-    let Described { plan, initial } = Described::read(&args.file).map_err(unchecked)?;
-    if let Some(draw) = &args.draw
-        && fs::metadata(&draw.path).is_ok_and(|found| is_same(&args.file, &found))
+/// `syncline overlay check`; prints what it finds.
+pub(crate) fn check(args: CheckArgs) -> Result<()> {
+    read(args).and_then(Found::tell).map_err(|error| match error {
+        Error::Overlay { why: CheckError::Cycle { .. }, .. } => error,
+        other => Error::Unchecked(Box::new(other)),
+    })
+}
+
+/// What is found of a file.
+fn read(args: CheckArgs) -> Result<Found> {
+    let CheckArgs { file, init, draw } = args;
+    let Described { plan, initial } = Described::read(&file)?;
+    if let Some(draw) = &draw
+        && fs::metadata(&draw.path).is_ok_and(|found| is_same(&file, &found))
     {
-        let why = format!("is the input {}, which is never overwritten", args.file.display());
-        return Err(unchecked(Error::Output { path: draw.path.clone(), why }));
+        let why = format!("is the input {}, which is never overwritten", file.display());
+        return Err(Error::Output { path: draw.path.clone(), why });
     }
-    let initial = args.init.map_or(initial, Init::initial);
-    let checked = Checked::new(&plan, initial, args.file.display().to_string()).map_err(unchecked)?;
-    match checked.report(args.draw.as_ref(), true) {
-        Err(deadlock @ Error::Overlay { .. }) => Err(deadlock),
-        other => other.map_err(unchecked),
-    }
+    Found::new(&plan, init.map_or(initial, Init::initial), file.display().to_string(), draw, true)
 }
 
 /// The overlay of a sweep over a grid of blocks, each of which needs its four neighbours.
@@ -62,43 +66,35 @@ fn five_points(rows: usize, cols: usize) -> Plan {
     plan
 }
 
-/// The first requests of an overlay, and the verdict.
-struct Checked {
+/// What is to be told of an overlay.
+struct Found {
     what: String,
-    initial: Initial,
-    start: Snapshot,
-    deadlock: Option<CheckError>,
+    /// The lines of an overlay that is live.
+    verdict: Result<String, CheckError>,
+    /// The first requests, if they are to be drawn.
+    drawing: Option<String>,
+    /// The file for it; if none, it is printed.
+    file: Option<PathBuf>,
 }
 
-impl Checked {
-    fn new(plan: &Plan, initial: Initial, what: String) -> Result<Self> {
-        match plan.start(&initial) {
-            Err(why) => Err(Error::Overlay { what, why, drawn: None }),
-            Ok(start) => {
-                let deadlock = start.cycle().map(|cycle| CheckError::Cycle { cycle });
-                Ok(Checked { what, initial, start, deadlock })
-            }
+impl Found {
+    fn new(plan: &Plan, initial: Initial, what: String, draw: Option<Draw>, print: bool) -> Result<Self> {
+        let start = match plan.start(&initial) {
+            Err(why) => return Err(Error::Overlay { what, why, drawn: Drawn::Nowhere }),
+            Ok(start) => start,
+        };
+        let too_many = start.tasks.len() > MOST_PRINTED;
+        let drawing = match &draw {
+            Some(draw) => Some(start.draw(draw.format)),
+            None => (print && !too_many).then(|| start.draw(Format::Text)),
+        };
+        let file = draw.map(|draw| draw.path);
+        if let Some(cycle) = start.cycle() {
+            return Ok(Found { what, verdict: Err(CheckError::Cycle { cycle }), drawing, file });
         }
-    }
-
-    /// Draws where it is asked to; returns the summary.
-    ///
-    /// # Errors
-    /// [`Error::Overlay`] for a deadlock, which is drawn all the same.
-    fn report(self, draw: Option<&Draw>, print: bool) -> Result<String> {
-        if let Some(draw) = draw {
-            write(&draw.path, &self.start.draw(draw.format))?;
-        }
-        let too_many = self.start.tasks.len() > MOST_PRINTED;
-        let drawing = (print && draw.is_none() && !too_many).then(|| self.start.draw(Format::Text));
-        if let Some(why) = self.deadlock {
-            drawing.map_or(Ok(()), |drawing| crate::print(drawing.trim_end()))?;
-            let drawn = draw.map(|draw| draw.path.clone());
-            return Err(Error::Overlay { what: self.what, why, drawn });
-        }
-        let mut lines = self.summary();
-        match draw {
-            Some(draw) => lines.push(("drawing", draw.path.display().to_string())),
+        let mut lines = summary(&start, &initial, what.clone());
+        match &file {
+            Some(file) => lines.push(("drawing", file.display().to_string())),
             None if print && too_many => {
                 lines.push((
                     "drawing",
@@ -108,50 +104,76 @@ impl Checked {
             None => {}
         }
         let lines: Vec<_> = lines.into_iter().map(|(what, text)| format!("{what:<13}{text}")).collect();
-        Ok(drawing.map_or(String::new(), |drawing| drawing + "\n") + &lines.join("\n"))
+        Ok(Found { what, verdict: Ok(lines.join("\n")), drawing, file })
     }
 
-    /// Of an overlay that is live.
-    fn summary(&self) -> Vec<(&'static str, String)> {
-        let (start, locations) = (&self.start, &self.start.locations);
-        let requests: usize = locations.iter().map(|location| location.queue.len()).sum();
-        let states = start.states();
-        let count = |state| states.iter().filter(|&&s| s == state).count();
-        let order = match self.initial {
-            Initial::Program => "program",
-            Initial::Wave => "wave",
-            Initial::MaxParallel => "max-parallel",
-            _ => "the given priorities",
-        };
-        let mut lines = vec![
-            ("overlay", self.what.clone()),
-            ("tasks", format!("{} on {} locations, {requests} requests", states.len(), locations.len())),
-            (
-                "start",
-                format!(
-                    "{} active, {} partly delayed, {} delayed; order {order}",
-                    count(State::Active),
-                    count(State::PartlyDelayed),
-                    count(State::Delayed)
-                ),
-            ),
-            ("live", "yes: no tasks wait for each other in a circle, now or later".to_owned()),
-        ];
-        if let Some(depth) = start.depth() {
-            lines.push((
-                "depth",
-                format!("{depth}, the tasks of the longest chain of which each waits for the next"),
-            ));
+    /// Draws where it is asked to, and prints the rest.
+    ///
+    /// # Errors
+    /// [`Error::Overlay`] for a deadlock, which is drawn all the same; if it can.
+    fn tell(self) -> Result<()> {
+        let Found { what, verdict, drawing, file } = self;
+        let drawing = drawing.unwrap_or_default();
+        match (verdict, file) {
+            (Ok(summary), Some(file)) => write(&file, &drawing).and_then(|()| print(&summary)),
+            (Ok(summary), None) if drawing.is_empty() => print(&summary),
+            (Ok(summary), None) => print(&format!("{drawing}\n{summary}")),
+            (Err(why), Some(file)) => match write(&file, &drawing) {
+                Ok(()) => Err(Error::Overlay { what, why, drawn: Drawn::In(file) }),
+                Err(failed) => {
+                    let deadlock = Error::Overlay { what, why, drawn: Drawn::Not(Box::new(failed)) };
+                    Err(Error::Unchecked(Box::new(deadlock)))
+                }
+            },
+            (Err(why), None) => {
+                let printed = if drawing.is_empty() { Ok(()) } else { print(drawing.trim_end()) };
+                let drawn = printed.map_or_else(|failed| Drawn::Not(Box::new(failed)), |()| Drawn::Nowhere);
+                Err(Error::Overlay { what, why, drawn })
+            }
         }
-        let written = |location: &&syncline_overlay::LocationView| {
-            location.queue.iter().any(|request| request.kind == Kind::Exclusive)
-        };
-        let never: Vec<_> = locations.iter().filter(|l| !written(l)).map(|l| l.name.as_str()).collect();
-        if !never.is_empty() {
-            lines.push(("never written", format!(" {}", never.join(", "))));
-        }
-        lines
     }
+}
+
+/// The lines of an overlay that is live.
+fn summary(start: &Snapshot, initial: &Initial, what: String) -> Vec<(&'static str, String)> {
+    let locations = &start.locations;
+    let requests: usize = locations.iter().map(|location| location.queue.len()).sum();
+    let states = start.states();
+    let count = |state| states.iter().filter(|&&s| s == state).count();
+    let order = match initial {
+        Initial::Program => "program",
+        Initial::Wave => "wave",
+        Initial::MaxParallel => "max-parallel",
+        _ => "the given priorities",
+    };
+    let mut lines = vec![
+        ("overlay", what),
+        ("tasks", format!("{} on {} locations, {requests} requests", states.len(), locations.len())),
+        (
+            "start",
+            format!(
+                "{} active, {} partly delayed, {} delayed; order {order}",
+                count(State::Active),
+                count(State::PartlyDelayed),
+                count(State::Delayed)
+            ),
+        ),
+        ("live", "yes: no tasks wait for each other in a circle, now or later".to_owned()),
+    ];
+    if let Some(depth) = start.depth() {
+        lines.push((
+            "depth",
+            format!("{depth}, the tasks of the longest chain of which each waits for the next"),
+        ));
+    }
+    let written = |location: &&syncline_overlay::LocationView| {
+        location.queue.iter().any(|request| request.kind == Kind::Exclusive)
+    };
+    let never: Vec<_> = locations.iter().filter(|l| !written(l)).map(|l| l.name.as_str()).collect();
+    if !never.is_empty() {
+        lines.push(("never written", format!(" {}", never.join(", "))));
+    }
+    lines
 }
 
 /// The whole drawing, or nothing, under its name.

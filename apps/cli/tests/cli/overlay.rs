@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{command, contents, fails_with, names, ok};
+use crate::common::{command, contents, fails, fails_with, names, ok};
 
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
@@ -173,7 +173,24 @@ fn a_drawing_never_replaces_its_input() {
     fs::write(path.join("o.txt"), "tasks.a = {}").unwrap();
     assert!(fails_with(2, path, "overlay check o.txt --draw ./o.txt").contains("never overwritten"));
     assert_eq!(fs::read_to_string(path.join("o.txt")).unwrap(), "tasks.a = {}");
-    // A drawing that cannot be written is not a deadlock, even of one.
+    // A drawing that cannot be written is not a deadlock, even of one; which is told.
     fs::copy(example("deadlock.toml"), path.join("d.toml")).unwrap();
-    assert!(fails_with(2, path, "overlay check d.toml --draw nowhere/d.svg").contains("nowhere"));
+    let error = fails_with(2, path, "overlay check d.toml --draw nowhere/d.svg");
+    assert!(error.contains("d.toml: the overlay deadlocks: 'left' waits at 'a'"), "{error}");
+    assert!(error.contains("; not drawn: ") && error.contains("nowhere"), "{error}");
+}
+
+/// Who asks by the exit code is told the same, or that nothing is known, when there is no room for words.
+#[test]
+fn a_verdict_that_cannot_be_printed_is_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for (file, code, verdict) in [("pipeline.toml", 2, ""), ("deadlock.toml", 1, "the overlay deadlocks: ")] {
+        fs::copy(example(file), path.join("o.toml")).unwrap();
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut check = command(path, "overlay check o.toml");
+        check.stdout(full);
+        let error = fails(code, check, file);
+        assert!(error.contains(verdict) && error.contains("cannot write to standard output"), "{error}");
+    }
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use indicatif::ProgressBar;
 use syncline_overlay::raw::Kind;
 use syncline_overlay::{CheckError, Format, Initial, Plan, Snapshot, State};
 use syncline_store::NewFile;
@@ -13,23 +14,26 @@ use syncline_store::NewFile;
 use self::described::Described;
 use crate::args::{CheckArgs, Draw, GridArgs, Init};
 use crate::error::{Drawn, Error, Result};
-use crate::output::is_same;
+use crate::output::{is_same, sync};
 use crate::print;
+use crate::watch::{self, Signals};
 
 /// More tasks than this are not drawn as text unless somebody asks for it.
 const MOST_PRINTED: usize = 2000;
 
 /// `syncline overlay grid`; prints what it finds.
-pub(crate) fn grid(args: GridArgs) -> Result<()> {
+pub(crate) fn grid(args: GridArgs, signals: &Signals) -> Result<()> {
     let GridArgs { grid: (rows, cols), init, check, draw } = args;
     let what = format!("grid of {rows} x {cols}");
-    Found::new(&five_points(rows, cols), init.initial(), what, draw, !check)?.tell()
+    let find = move || Found::new(&five_points(rows, cols), init.initial(), what, draw, !check);
+    watched(signals, find)?.tell(signals)
 }
 
 /// `syncline overlay check`; prints what it finds.
-pub(crate) fn check(args: CheckArgs) -> Result<()> {
-    read(args).and_then(Found::tell).map_err(|error| match error {
-        Error::Overlay { why: CheckError::Cycle { .. }, .. } => error,
+pub(crate) fn check(args: CheckArgs, signals: &Signals) -> Result<()> {
+    let told = watched(signals, || read(args)).and_then(|found| found.tell(signals));
+    told.map_err(|error| match error {
+        Error::Overlay { why: CheckError::Cycle { .. }, .. } | Error::Interrupted { .. } => error,
         other => Error::Unchecked(Box::new(other)),
     })
 }
@@ -111,25 +115,32 @@ impl Found {
     ///
     /// # Errors
     /// [`Error::Overlay`] for a deadlock, which is drawn all the same; if it can.
-    fn tell(self) -> Result<()> {
+    fn tell(self, signals: &Signals) -> Result<()> {
         let Found { what, verdict, drawing, file } = self;
         let drawing = drawing.unwrap_or_default();
         match (verdict, file) {
-            (Ok(summary), Some(file)) => write(&file, &drawing).and_then(|()| print(&summary)),
+            (Ok(summary), Some(file)) => write(&file, drawing, signals).and_then(|()| print(&summary)),
             (Ok(summary), None) if drawing.is_empty() => print(&summary),
-            (Ok(summary), None) => print(&format!("{drawing}\n{summary}")),
-            (Err(why), Some(file)) => match write(&file, &drawing) {
+            (Ok(summary), None) => print_drawing(format!("{drawing}\n{summary}"), signals),
+            (Err(why), Some(file)) => match write(&file, drawing, signals) {
                 Ok(()) => Err(Error::Overlay { what, why, drawn: Drawn::In(file) }),
+                Err(interrupted @ Error::Interrupted { .. }) => Err(interrupted),
                 Err(failed) => {
                     let deadlock = Error::Overlay { what, why, drawn: Drawn::Not(Box::new(failed)) };
                     Err(Error::Unchecked(Box::new(deadlock)))
                 }
             },
-            (Err(why), None) => {
-                let printed = if drawing.is_empty() { Ok(()) } else { print(drawing.trim_end()) };
-                let drawn = printed.map_or_else(|failed| Drawn::Not(Box::new(failed)), |()| Drawn::Nowhere);
-                Err(Error::Overlay { what, why, drawn })
+            (Err(why), None) if drawing.is_empty() => {
+                Err(Error::Overlay { what, why, drawn: Drawn::Nowhere })
             }
+            (Err(why), None) => match print_drawing(drawing.trim_end().to_owned(), signals) {
+                Err(interrupted @ Error::Interrupted { .. }) => Err(interrupted),
+                printed => {
+                    let drawn =
+                        printed.map_or_else(|failed| Drawn::Not(Box::new(failed)), |()| Drawn::Nowhere);
+                    Err(Error::Overlay { what, why, drawn })
+                }
+            },
         }
     }
 }
@@ -176,10 +187,35 @@ fn summary(start: &Snapshot, initial: &Initial, what: String) -> Vec<(&'static s
     lines
 }
 
+/// Does `work`, unless a signal comes first.
+fn watched<T: Send + 'static>(
+    signals: &Signals,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    watch::watch(signals, &ProgressBar::hidden(), |_| (), work)
+}
+
+/// Prints what may be more than a reader takes who does not go on.
+fn print_drawing(text: String, signals: &Signals) -> Result<()> {
+    watched(signals, move || print(&text)).map_err(|error| match error {
+        Error::Interrupted { signal, .. } => {
+            Error::Interrupted { signal, left: "the drawing may lack its end".to_owned() }
+        }
+        other => other,
+    })
+}
+
 /// The whole drawing, or nothing, under its name.
-fn write(path: &Path, drawing: &str) -> Result<()> {
+fn write(path: &Path, drawing: String, signals: &Signals) -> Result<()> {
     let new = NewFile::create(path, drawing.len() as u64)?;
-    let failed = |source| Error::Io { what: format!("write {}", path.display()), source };
-    new.file().write_all_at(drawing.as_bytes(), 0).map_err(failed)?;
-    Ok(new.commit()?)
+    let what = format!("write {}", path.display());
+    let failed = move |source| Error::Io { what, source };
+    let file = match new.file().try_clone() {
+        Ok(file) => file,
+        Err(source) => return Err(failed(source)),
+    };
+    watched(signals, move || file.write_all_at(drawing.as_bytes(), 0).map_err(failed))?;
+    let new = [new];
+    sync(&new, signals)?;
+    Ok(new.into_iter().try_for_each(NewFile::commit)?)
 }

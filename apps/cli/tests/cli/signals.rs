@@ -1,7 +1,7 @@
 //! Interrupted and killed: the input stays, and nothing stands under the output's name.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -165,6 +165,36 @@ fn an_interrupted_race_leaves_nothing() {
         let output = end(child, signal);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         assert!(contents(folder.path()).is_empty());
+    }
+}
+
+/// Whether it is still finding what to draw, writes it, or prints for somebody who does not read on.
+#[test]
+fn an_overlay_is_interrupted_wherever_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let task =
+        |t: usize| format!("task_of_a_long_name_{t} = {{ writes = ['location_of_a_long_name_{t}'] }}\n");
+    fs::write(path.join("o.toml"), format!("[tasks]\n{}", (0..1500).map(task).collect::<String>())).unwrap();
+    let before = contents(path);
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        for line in ["overlay grid 1024x1024 --draw s.svg", "overlay grid 40x40", "overlay check o.toml"] {
+            let mut child =
+                command(path, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let tasks = format!("/proc/{}/task", child.id());
+            while fs::read_dir(&tasks).unwrap().count() < 2 {
+                assert_eq!(child.try_wait().unwrap(), None, "{line} ended");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            // Not read before it has ended: what is printed does not fit into a pipe.
+            let status = child.wait().unwrap();
+            let mut stderr = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+            assert_eq!(status.code(), Some(code), "{line}: {stderr}");
+            assert!(stderr.starts_with("error: interrupted by SIG"), "{line}: {stderr}");
+            assert!(contents(path) == before, "{line}: {:?}", names(path));
+        }
     }
 }
 

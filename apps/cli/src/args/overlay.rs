@@ -67,7 +67,8 @@ file of --draw, or live but not printed (to a full disk)."
 pub(crate) struct CheckArgs {
     /// The overlay, as TOML
     pub(crate) file: PathBuf,
-    /// Who goes first, whatever the file says of `init` and `priority` [default: program]
+    /// Who goes first, whatever the file says of `init` and `priority` [default: what
+    /// the file says, or program]
     #[arg(long, value_enum)]
     pub(crate) init: Option<Init>,
     /// Draw into a file, whose ending says how: .txt, .dot (graphviz) or .svg

@@ -143,7 +143,8 @@ pub(crate) struct ConvertArgs {
     /// The new layout
     #[arg(long, value_enum)]
     pub(crate) layout: LayoutKind,
-    /// The size of a block: 512, or 256x1024 for rows x columns, or auto [default: an eighth of the longer side]
+    /// The size of a block: 512, or 256x1024 for rows x columns, or auto [default: an eighth of the
+    /// longer side, from 64 to 2048 and no larger than the matrix]
     ///
     /// auto measures the disk of OUTDIR for a moment, with a scratch file of 64 MiB, and takes what is expected
     /// to be fastest for a run of 20 iterations over all matrices here, with the same memory.

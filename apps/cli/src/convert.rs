@@ -98,7 +98,7 @@ fn choose(
     // The result is one more.
     let bytes = (shape.elements() as u64).saturating_mul((element.bytes() * (sources.len() + 1)) as u64);
     if bytes <= memory {
-        return Ok(fit("an eighth of the longer side, as all matrices fit the memory"));
+        return Ok(fit("an eighth of the longer side within 64 to 2048, as all matrices fit the memory"));
     }
     // Where it will be, or the nearest above that is there.
     let above = args.outdir.ancestors().find(|path| path.is_dir());
@@ -119,7 +119,7 @@ fn choose(
         Some(BlockTime { block, seconds, .. }) => {
             (args.layout_with(block, shape), Some(why(&disk, block, seconds)))
         }
-        None => fit("an eighth of the longer side, as no block fits the memory"),
+        None => fit("an eighth of the longer side within 64 to 2048, as no block fits the memory"),
     })
 }
 

@@ -16,6 +16,7 @@ use crate::args::{CheckArgs, Draw, GridArgs, Init};
 use crate::error::{Drawn, Error, Result};
 use crate::output::{is_same, sync};
 use crate::print;
+use crate::units::plural;
 use crate::watch::{self, Signals};
 
 /// More tasks than this are not drawn as text unless somebody asks for it.
@@ -159,7 +160,16 @@ fn summary(start: &Snapshot, initial: &Initial, what: String) -> Vec<(&'static s
     };
     let mut lines = vec![
         ("overlay", what),
-        ("tasks", format!("{} on {} locations, {requests} requests", states.len(), locations.len())),
+        (
+            "tasks",
+            format!(
+                "{} on {} location{}, {requests} request{}",
+                states.len(),
+                locations.len(),
+                plural(locations.len() as u64),
+                plural(requests as u64)
+            ),
+        ),
         (
             "start",
             format!(

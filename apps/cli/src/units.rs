@@ -160,6 +160,11 @@ pub(crate) fn parse_block(text: &str) -> Result<Block, String> {
     }
 }
 
+/// The ending of a noun that there are `n` of.
+pub(crate) const fn plural(n: u64) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use super::{Seconds, Summary};
-use crate::units::{Bytes, Time, rate};
+use crate::units::{Bytes, Time, plural, rate};
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -25,7 +25,9 @@ impl fmt::Display for Summary {
             (Some([rows, cols]), _) => {
                 let order = self.order.and_then(|order| order.to_possible_value());
                 let order = order.as_ref().map_or("", |order| order.get_name());
-                writeln!(f, ", {} blocks of {rows} x {cols}, order {order}", self.blocks.unwrap_or(0))?;
+                let blocks = self.blocks.unwrap_or(0);
+                let s = plural(blocks as u64);
+                writeln!(f, ", {blocks} block{s} of {rows} x {cols}, order {order}")?;
             }
             (None, depth) => {
                 let (passes, depth) = (self.passes.unwrap_or(0), depth.unwrap_or(0));
@@ -104,7 +106,8 @@ impl Summary {
             (None, ..) if self.passes == Some(0) => writeln!(f, "no window"),
             (Some(_), Some(true), ..) => writeln!(f, "all matrices held"),
             (Some(blocks), ..) => {
-                writeln!(f, "up to {} of {blocks} blocks at once", self.windows.unwrap_or(0))
+                let s = plural(blocks as u64);
+                writeln!(f, "up to {} of {blocks} block{s} at once", self.windows.unwrap_or(0))
             }
             (None, _, Some(panels), Some(rows)) => {
                 writeln!(f, "{} for the window, {panels} panels of {rows} rows", Bytes(window))
@@ -132,8 +135,4 @@ fn write_times(f: &mut fmt::Formatter<'_>, times: &Seconds) -> fmt::Result {
         time(times.write),
         time(times.checksums)
     )
-}
-
-fn plural(n: u64) -> &'static str {
-    if n == 1 { "" } else { "s" }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use syncline_overlay::CheckError;
+use syncline_overlay::{CheckError, Wait};
 use syncline_store::ElementType;
 use syncline_wave::DescribedError;
 
@@ -31,7 +31,7 @@ pub(crate) enum Error {
         why: DescribedError,
     },
     /// An overlay that deadlocks.
-    #[error("{what}: {why}{drawn}")]
+    #[error("{what}: {}{drawn}", shortened(why))]
     Overlay {
         /// Its file.
         what: String,
@@ -215,11 +215,29 @@ fn folder(output: &Path) -> String {
     format!("{}.syncline", output.display())
 }
 
+/// A circle with its first and last waits, if it is long.
+fn shortened(why: &CheckError) -> String {
+    const ENDS: usize = 4;
+    match why {
+        CheckError::Cycle { cycle } if cycle.len() > 2 * ENDS + 1 => {
+            let join = |waits: &[Wait]| waits.iter().map(Wait::to_string).collect::<Vec<_>>().join(", ");
+            let (first, last) = (&cycle[..ENDS], &cycle[cycle.len() - ENDS..]);
+            let between = cycle.len() - 2 * ENDS;
+            format!("the overlay deadlocks: {}, ... {between} more ..., {}", join(first), join(last))
+        }
+        other => other.to_string(),
+    }
+}
+
 /// What is wrong, and the line in which it is.
 fn in_one_line(why: &DescribedError) -> String {
     match why {
         DescribedError::Text { place, message, .. } => {
-            format!("{place}: {message}, in: {}", place.nearby().text.trim())
+            let nearby = place.nearby();
+            match nearby.text.trim() {
+                "" => format!("{place}: {message}"),
+                line => format!("{place}: {message}, in: {line}"),
+            }
         }
         other => other.to_string(),
     }

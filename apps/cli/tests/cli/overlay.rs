@@ -50,6 +50,10 @@ fn a_grid_is_drawn_and_summed_up() {
             "{checked}"
         );
     }
+    let one = ok(folder.path(), "overlay grid 1x1 --check");
+    assert!(one.contains("tasks        1 on 1 location, 1 request\n"), "{one}");
+    let help = ok(folder.path(), "overlay check --help");
+    assert!(!help.contains("[default: program]"), "{help}");
     let many = ok(folder.path(), "overlay grid 50x50");
     assert!(many.contains("not printed for more than 2000 tasks: --draw FILE"), "{many}");
     assert_eq!(names(folder.path()), Vec::<String>::new());
@@ -130,6 +134,13 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
     let path = folder.path();
     assert!(fails_with(2, path, "overlay check none.toml").contains("none.toml"));
     wrong(path, "tasks = ", &["line 1, column"]);
+    wrong(
+        path,
+        "locations = []\ntasks.a = {reads = ['y']}",
+        &["no location `y`; there are none, in: tasks.a"],
+    );
+    fs::write(path.join("o.toml"), "").unwrap();
+    assert!(fails_with(2, path, "overlay check o.toml").ends_with(": missing field `tasks`"));
     wrong(path, "[task]\n", &["line 1, column 2", "unknown field `task`"]);
     wrong(
         path,
@@ -178,6 +189,20 @@ fn a_drawing_never_replaces_its_input() {
     let error = fails_with(2, path, "overlay check d.toml --draw nowhere/d.svg");
     assert!(error.contains("d.toml: the overlay deadlocks: 'left' waits at 'a'"), "{error}");
     assert!(error.contains("; not drawn: ") && error.contains("nowhere"), "{error}");
+}
+
+#[test]
+fn the_middle_of_a_long_circle_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let mut text = "[tasks]\n".to_owned();
+    (0..300).for_each(|t| text += &format!("t{t} = {{ writes = ['l{t}', 'l{}'] }}\n", (t + 1) % 300));
+    text += "[order]\n";
+    (0..300).for_each(|t| text += &format!("l{t} = ['t{t}', 't{}']\n", (t + 299) % 300));
+    fs::write(path.join("o.toml"), text).unwrap();
+    let error = fails_with(1, path, "overlay check o.toml --draw o.txt");
+    assert!(error.contains(", ... 292 more ..., ") && error.ends_with("; drawn in o.txt"), "{error}");
+    assert_eq!(error.matches(" waits at ").count(), 8, "{error}");
 }
 
 /// Who asks by the exit code is told the same, or that nothing is known, when there is no room for words.

@@ -43,6 +43,7 @@ const LISTED: usize = 16;
 /// let known = ["north", "south"];
 /// assert_eq!(unknown_name("side", "nroth", known), "there is no side `nroth`; is `north` meant?");
 /// assert_eq!(unknown_name("side", "up", known), "there is no side `up`; there are north, south");
+/// assert_eq!(unknown_name("side", "up", []), "there is no side `up`; there are none");
 /// ```
 pub fn unknown_name<'n>(what: &str, name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     let distance = |other: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
@@ -51,6 +52,7 @@ pub fn unknown_name<'n>(what: &str, name: &str, known: impl IntoIterator<Item = 
     let what = if what.is_empty() { String::new() } else { format!("{what} ") };
     let length = name.chars().count();
     match nearest {
+        None => format!("there is no {what}`{name}`; there are none"),
         // Of a name that is all another none is nearer than the rest.
         Some((distance, nearest)) if distance <= 1.max(length / 3) && distance < length => {
             format!("there is no {what}`{name}`; is `{nearest}` meant?")

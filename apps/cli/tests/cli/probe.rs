@@ -127,7 +127,7 @@ fn blocks_of_a_run_are_chosen_by_the_disk() {
     assert_eq!(report["chosen"], "the blocks that the data have");
     assert!(npy(&path.join("plain.npy")) == npy(&path.join("auto.npy")));
     let said = ok(path, "convert data blocked --layout blocked --block auto --memory 1G");
-    assert!(said.contains("an eighth of the longer side, as all matrices fit"), "{said}");
+    assert!(said.contains("an eighth of the longer side within 64 to 2048, as all matrices fit"), "{said}");
 }
 
 /// Nine-point kernels need bands; too little memory is refused as without auto.

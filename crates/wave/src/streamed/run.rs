@@ -37,12 +37,15 @@ impl<E: Real> Arrays<'_, E> {
     /// All must have the shape of the field.
     pub(crate) fn check_shapes(&self, result: Option<&Matrix<E>>) -> Result<()> {
         let expected = self.field.shape();
-        match self.coefficients.iter().map(|m| &**m).chain(result).find(|m| m.shape() != expected) {
+        let coefficients = self.coefficients.iter().map(|m| ("the coefficient", &**m));
+        // Matrices in memory all have one name.
+        let mut all = coefficients.chain(result.map(|m| ("the result", m)));
+        match all.find(|(_, m)| m.shape() != expected) {
             None => Ok(()),
-            Some(matrix) => Err(Error::Shape {
-                name: matrix.name().to_owned(),
+            Some((role, matrix)) => Err(Error::Shape {
+                name: format!("{role} {}", matrix.name()),
                 actual: matrix.shape(),
-                field: self.field.name().to_owned(),
+                field: format!("the field {}", self.field.name()),
                 expected,
             }),
         }

@@ -99,6 +99,10 @@ fn matrices_that_do_not_fit_together_are_refused() {
     let result = || Matrix::zeros(Shape::new(4, 4), Layout::RowMajor).unwrap();
     let sweep = Sweep::new(Sor::gauss_seidel());
     assert!(matches!(sweep.run(&field, &[other], result()), Err(Error::Shape { .. })));
+    let error =
+        sweep.run(&field, &[], Matrix::zeros(Shape::new(4, 5), Layout::RowMajor).unwrap()).unwrap_err();
+    let error = error.to_string();
+    assert!(error.starts_with("the result ") && error.contains(", but the field "), "{error}");
     let framed = Layout::Framed { block: Block::new(2, 2), thickness: 1 };
     let framed = Arc::new(Matrix::zeros(Shape::new(4, 4), framed).unwrap());
     assert!(matches!(sweep.run(&field, &[framed], result()), Err(Error::FramedCoefficient { .. })));

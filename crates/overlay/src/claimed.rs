@@ -115,15 +115,10 @@ impl<'a> Claimed<'a> {
         let mut looks = 0;
         let mut last = None;
         let mut released = None;
-        // Steps until the run is halted for another program.
-        let mut leaving = None;
         loop {
             // Acquire: pairs with the Release of whoever halts; the worker then reads what it left.
             if halt.load(Ordering::Acquire) {
                 return;
-            }
-            if leaving == Some(0) {
-                return self.beds.halt(halt);
             }
             let followers = last.take().map_or(&[][..], |last| self.program.followers(last));
             let found = followers
@@ -136,9 +131,6 @@ impl<'a> Claimed<'a> {
             }
             let Some((task, state)) = found else {
                 looks += 1;
-                if leaving.is_some() && looks > LOOKS_AT_HOME {
-                    return self.beds.halt(halt);
-                }
                 if looks < LOOKS {
                     hint::spin_loop();
                 } else {
@@ -148,21 +140,44 @@ impl<'a> Claimed<'a> {
                 continue;
             };
             looks = 0;
-            let Some(mut state) = step(task, rounds(state)) else { return };
-            if let Some(steps) = &mut leaving {
-                *steps -= 1;
-            } else if state & LEFT != 0 && self.program.relays {
-                leaving = Some(self.lists[me].len());
-            }
-            if leaving.is_some() {
-                state &= !LEFT;
+            let Some(state) = step(task, rounds(state)) else { return };
+            if state & LEFT != 0 && self.program.relays {
+                self.release(task, state & !LEFT);
+                self.tell(task);
+                return self.wind_up(me, front, halt, alone, step);
             }
             self.release(task, state);
             released = Some(task);
-            if self.depth_first && leaving.is_none() {
+            if self.depth_first {
                 last = Some(task);
             }
         }
+    }
+
+    /// The last steps of worker `me` before it halts the run for another program.
+    #[cold]
+    fn wind_up(
+        &self,
+        me: usize,
+        mut front: Front,
+        halt: &AtomicBool,
+        alone: bool,
+        mut step: impl FnMut(u32, u64) -> Option<u64>,
+    ) {
+        let (mut steps, mut looks) = (self.lists[me].len(), 0);
+        // Acquire: as in `work`.
+        while steps > 0 && looks <= LOOKS_AT_HOME && !halt.load(Ordering::Acquire) {
+            let Some((task, state)) = self.at_home(me, &mut front, alone) else {
+                looks += 1;
+                hint::spin_loop();
+                continue;
+            };
+            (steps, looks) = (steps - 1, 0);
+            let Some(state) = step(task, rounds(state)) else { return };
+            self.release(task, state & !LEFT);
+            self.tell(task);
+        }
+        self.beds.halt(halt);
     }
 
     /// Where a worker begins: after a pause some of its tasks may be rounds ahead of others.

@@ -115,6 +115,8 @@ impl<'a> Claimed<'a> {
         let mut looks = 0;
         let mut last = None;
         let mut released = None;
+        // Until the run is halted for another program.
+        let mut steps = usize::MAX;
         loop {
             // Acquire: pairs with the Release of whoever halts; the worker then reads what it left.
             if halt.load(Ordering::Acquire) {
@@ -131,6 +133,9 @@ impl<'a> Claimed<'a> {
             }
             let Some((task, state)) = found else {
                 looks += 1;
+                if steps < usize::MAX && looks > LOOKS_AT_HOME {
+                    return self.beds.halt(halt);
+                }
                 if looks < LOOKS {
                     hint::spin_loop();
                 } else {
@@ -140,44 +145,23 @@ impl<'a> Claimed<'a> {
                 continue;
             };
             looks = 0;
-            let Some(state) = step(task, rounds(state)) else { return };
+            let Some(mut state) = step(task, rounds(state)) else { return };
             if state & LEFT != 0 && self.program.relays {
-                self.release(task, state & !LEFT);
-                self.tell(task);
-                return self.wind_up(me, front, halt, alone, step);
+                state &= !LEFT;
+                steps = steps.min(self.lists[me].len() + 1);
             }
             self.release(task, state);
+            if steps < usize::MAX {
+                steps -= 1;
+                if steps == 0 {
+                    return self.beds.halt(halt);
+                }
+            }
             released = Some(task);
             if self.depth_first {
                 last = Some(task);
             }
         }
-    }
-
-    /// The last steps of worker `me` before it halts the run for another program.
-    #[cold]
-    fn wind_up(
-        &self,
-        me: usize,
-        mut front: Front,
-        halt: &AtomicBool,
-        alone: bool,
-        mut step: impl FnMut(u32, u64) -> Option<u64>,
-    ) {
-        let (mut steps, mut looks) = (self.lists[me].len(), 0);
-        // Acquire: as in `work`.
-        while steps > 0 && looks <= LOOKS_AT_HOME && !halt.load(Ordering::Acquire) {
-            let Some((task, state)) = self.at_home(me, &mut front, alone) else {
-                looks += 1;
-                hint::spin_loop();
-                continue;
-            };
-            (steps, looks) = (steps - 1, 0);
-            let Some(state) = step(task, rounds(state)) else { return };
-            self.release(task, state & !LEFT);
-            self.tell(task);
-        }
-        self.beds.halt(halt);
     }
 
     /// Where a worker begins: after a pause some of its tasks may be rounds ahead of others.

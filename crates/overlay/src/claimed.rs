@@ -115,7 +115,7 @@ impl<'a> Claimed<'a> {
         let mut looks = 0;
         let mut last = None;
         let mut released = None;
-        // Until the run is halted for another program.
+        // So many until the run is halted for another program; `MAX` if it need not be.
         let mut steps = usize::MAX;
         loop {
             // Acquire: pairs with the Release of whoever halts; the worker then reads what it left.

@@ -67,7 +67,7 @@ pub enum CheckError {
     },
     /// An order given for a location does not name each of its tasks exactly once.
     #[error(
-        "the order given for location '{location}' must name each task that uses it exactly once: '{task}' {times}"
+        "the order given for location '{location}' must name each task that uses it exactly once: '{task}' {fault}"
     )]
     Order {
         /// The location.
@@ -75,7 +75,7 @@ pub enum CheckError {
         /// The task that is not.
         task: String,
         /// How it is not.
-        times: Times,
+        fault: OrderFault,
     },
     /// A list of priorities has not one entry for each task.
     #[error("{given} priorities were given for {tasks} tasks")]
@@ -171,21 +171,21 @@ pub(crate) struct LeftTest(pub(crate) Task);
 
 /// How an order fails to name a task exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Times {
+pub enum OrderFault {
     /// It uses the location, and is not named.
-    Never,
+    Missing,
     /// It is named twice.
     Twice,
     /// It is named, and does not use the location.
     Foreign,
 }
 
-impl std::fmt::Display for Times {
+impl std::fmt::Display for OrderFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Times::Never => "is missing",
-            Times::Twice => "is named twice",
-            Times::Foreign => "does not use it",
+            OrderFault::Missing => "is missing",
+            OrderFault::Twice => "is named twice",
+            OrderFault::Foreign => "does not use it",
         })
     }
 }

@@ -66,7 +66,7 @@ mod loom_tests;
 pub use access::{Access, Read, Reads, Request, Write, Writes};
 pub use canonical::{Canonical, Content, Part, Role};
 pub use draw::Format;
-pub use error::{AcquireError, CheckError, RunError, TaskError, Times, Wait};
+pub use error::{AcquireError, CheckError, OrderFault, RunError, TaskError, Wait};
 pub use handle::future::Granted;
 pub use handle::{Exclusive, Guard, Handle, Inclusive, Post, Reader, Writer, post_all};
 pub use initial::Initial;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::check;
-use crate::error::{CheckError, Times, Wait};
+use crate::error::{CheckError, OrderFault, Wait};
 use crate::initial::Initial;
 use crate::overlay::Task;
 use crate::raw::Kind;
@@ -186,21 +186,21 @@ impl Plan {
     fn reorder(&self, queue: &mut [(u32, Kind)], location: u32, tasks: &[Task]) -> Result<(), CheckError> {
         let users: HashSet<u32> = queue.iter().map(|q| q.0).collect();
         let mut place: HashMap<u32, usize> = HashMap::new();
-        let wrong = |t: u32, times| CheckError::Order {
+        let wrong = |t: u32, fault| CheckError::Order {
             location: self.locations[location as usize].clone(),
             task: self.name_of(Task(t)),
-            times,
+            fault,
         };
         for (i, task) in tasks.iter().enumerate() {
             if !users.contains(&task.0) {
-                return Err(wrong(task.0, Times::Foreign));
+                return Err(wrong(task.0, OrderFault::Foreign));
             }
             if place.insert(task.0, i).is_some() {
-                return Err(wrong(task.0, Times::Twice));
+                return Err(wrong(task.0, OrderFault::Twice));
             }
         }
         if let Some(&(missing, _)) = queue.iter().find(|q| !place.contains_key(&q.0)) {
-            return Err(wrong(missing, Times::Never));
+            return Err(wrong(missing, OrderFault::Missing));
         }
         queue.sort_by_key(|q| place[&q.0]);
         Ok(())

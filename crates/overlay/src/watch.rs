@@ -9,6 +9,7 @@
 //! that is waited for.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -232,13 +233,6 @@ impl Unchecked<'_> {
         patience: Duration,
     ) -> Result<crate::Report, crate::RunError> {
         let watch = self.0.watch();
-        // Also when the run panics: the scope waits for the watcher.
-        struct Close<'a>(&'a Live);
-        impl Drop for Close<'_> {
-            fn drop(&mut self) {
-                self.0.close();
-            }
-        }
         let done = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !watch.live.now().over {
@@ -247,11 +241,13 @@ impl Unchecked<'_> {
                     }
                 }
             });
-            let _close = Close(&watch.live);
-            self.0.run(runner.over_queues(), stop)
+            // A panic waits until the watcher has ended, as the scope does.
+            let done = catch_unwind(AssertUnwindSafe(|| self.0.run(runner.over_queues(), stop)));
+            watch.live.close();
+            done
         });
         watch.live.now().over = false;
-        done
+        done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// The first requests, as every run queues them.

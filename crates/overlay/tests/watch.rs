@@ -79,7 +79,7 @@ fn a_deadlock_of_a_part_is_reported_when_the_rest_has_ended() {
     });
 }
 
-/// A panic out of the run itself: the watcher ends, too.
+/// A panic out of the run itself: the watcher ends, too, and the next run is watched again.
 #[test]
 fn nobody_waits_for_a_watcher_when_a_run_panics() {
     struct Bomb;
@@ -89,16 +89,17 @@ fn nobody_waits_for_a_watcher_when_a_run_panics() {
         }
     }
     within(60, || {
-        let x = Location::new("x", ());
-        let mut overlay = Overlay::new();
-        overlay.task("a", x.write(), |_, _| {
-            if !std::thread::panicking() {
+        let armed = AtomicBool::new(true);
+        let mut overlay = crossed();
+        overlay.task("bomb", (), |_, _| {
+            if armed.swap(false, Ordering::Relaxed) {
                 std::panic::resume_unwind(Box::new(Bomb));
             }
         });
         let mut overlay = overlay.unchecked(Initial::Program).unwrap();
-        let run = std::panic::AssertUnwindSafe(|| overlay.run(Runner::pool(1), Stop::after(1), LONG).is_ok());
-        assert!(std::panic::catch_unwind(run).is_err());
+        let mut run = || overlay.run(Runner::pool(1), Stop::after(1), PATIENCE);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run().is_ok())).is_err());
+        assert!(matches!(run(), Err(RunError::Stuck(_))));
     });
 }
 

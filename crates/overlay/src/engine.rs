@@ -88,7 +88,8 @@ pub(crate) struct Engine {
     form: AtomicU32,
     /// The run may be compiled at all.
     may_compile: bool,
-    /// Requests of handles from outside that the run [minds](Engine::minds). Exact inside the sections of all locations, once a phase has begun.
+    /// Requests of handles from outside that the run [minds](Engine::minds). Exact inside the sections of all locations,
+    /// once a phase has begun.
     outside: AtomicU32,
     failure: Mutex<Option<Failure>>,
     /// Tasks whose bodies panicked; what they write is poisoned, whoever failed first.
@@ -152,7 +153,7 @@ struct Queued {
 pub(crate) struct Slot {
     pub(crate) missing: AtomicU32,
     /// It has left.
-    left: std::sync::atomic::AtomicBool,
+    left: AtomicBool,
     /// Its requests are `first .. first + count`.
     pub(crate) first: u32,
     pub(crate) count: u32,
@@ -226,7 +227,7 @@ impl Engine {
         let mut first = 0;
         let slots = counts(&requests, tasks).into_iter().map(|count| {
             first += count;
-            Slot { missing: AtomicU32::new(0), left: false.into(), first: first - count, count }
+            Slot { missing: AtomicU32::new(0), left: AtomicBool::new(false), first: first - count, count }
         });
         Engine {
             states: (0..tasks).map(|_| AtomicU64::new(0)).collect(),
@@ -345,7 +346,8 @@ impl Engine {
         kind == Kind::Exclusive || place.is_ok_and(|p| !self.places[p].only_read)
     }
 
-    /// Whether a run over queues could be compiled: no handle from outside has a request, as far as is known.
+    /// Whether a run over queues could be compiled: no handle from outside has a request that it minds, as far as is
+    /// known.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
         self.may_compile && self.outside.load(Ordering::Relaxed) == 0
@@ -392,7 +394,7 @@ impl Engine {
     fn change(&self, place: &Place, section: &mut Section<'_>, before: u32, now: u32, wakes: &mut Wakes) {
         let nodes = &place.core.nodes;
         if now == COMPILED {
-            // Nobody from outside is there: whoever is granted is a task, and is told in another way.
+            // Nobody from outside waits: whoever is granted is a task, and is told in another way.
             place.requests.iter().for_each(|r| section.abandon(nodes, r.node, &mut |_| {}));
             let kind = if place.only_read { Kind::Inclusive } else { Kind::Exclusive };
             section.post(nodes, place.hold, kind, &mut |_| {});

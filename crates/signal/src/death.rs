@@ -1,6 +1,14 @@
-//! The word that says that a partner is gone.
+//! Who is gone: what every wait asks again, ten times a second at least.
 
 use crate::primitive::{AtomicU64, Ordering};
+
+/// Answers, for a wait that goes on, whether somebody whom it needs is gone.
+///
+/// Asked by the waiting thread before every sleep, at least ten times a second; it must not block.
+pub trait Watch: Sync + std::fmt::Debug {
+    /// Somebody who is gone, if anybody is.
+    fn who(&self) -> Option<u32>;
+}
 
 /// A word that is 0 while all partners live, and names the dead one afterwards.
 ///
@@ -43,6 +51,12 @@ impl DeathWord {
             0 => None,
             who => Some((who - 1) as u32),
         }
+    }
+}
+
+impl Watch for DeathWord {
+    fn who(&self) -> Option<u32> {
+        DeathWord::who(self)
     }
 }
 

@@ -3,7 +3,9 @@
 //! * [`Signal`]: a 63-bit number that only grows, in any memory, that threads and processes wait on.
 //! * [`PaddedSignal`]: the same, alone on its cache lines.
 //! * [`Policy`]: how to wait: pause, then yield, then sleep.
-//! * [`DeathWord`]: the word that says that a partner is gone, rechecked by every wait that names it.
+//! * [`DeathWord`]: the word that says that a partner is gone, rechecked by every wait that names it; [`Watch`]: the
+//!   same question, answered by anything.
+//! * [`asymmetric`]: a fence that is free where it is often, and dear where it is seldom.
 //! * [`SpinLock`]: a word for critical sections of a few instructions.
 //!
 //! A signal is never reset. That removes the races of flags that are: a waiter that comes late still
@@ -19,6 +21,7 @@
 //! });
 //! ```
 
+pub mod asymmetric;
 mod death;
 mod futex;
 mod policy;
@@ -29,7 +32,7 @@ mod spinlock;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-pub use death::DeathWord;
+pub use death::{DeathWord, Watch};
 pub use policy::Policy;
 pub use signal::{PaddedSignal, Signal, WaitError};
 pub use spinlock::{SpinGuard, SpinLock};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::DeathWord;
+use crate::Watch;
 
 /// How a wait passes the time: pauses, then yields, then sleep.
 ///
@@ -24,17 +24,17 @@ pub struct Policy<'a> {
     pub pauses: u32,
     /// How long to go on looking with a yield of the processor in between.
     pub yield_for: Duration,
-    /// A word that ends the wait when it names a dead partner.
-    pub death: Option<&'a DeathWord>,
+    /// What ends the wait when it names a partner that is gone: a [`DeathWord`](crate::DeathWord), say.
+    pub death: Option<&'a dyn Watch>,
 }
 
 impl<'a> Policy<'a> {
-    /// The longest sleep between two looks at the death word.
+    /// The longest sleep between two looks at who is gone.
     pub(crate) const DEATH_CHECK: Duration = Duration::from_millis(100);
 
     /// The same policy, ending with [`WaitError::Dead`](crate::WaitError::Dead) when `death` names somebody.
     #[must_use]
-    pub fn watching(self, death: &'a DeathWord) -> Self {
+    pub fn watching(self, death: &'a dyn Watch) -> Self {
         Policy { death: Some(death), ..self }
     }
 }

@@ -154,6 +154,23 @@ impl Signal {
         (before >> 1) + n
     }
 
+    /// Adds `n` to the number, and wakes those who wait only if `enough` says so of what it is now.
+    /// Returns what it is now.
+    ///
+    /// For counters of arrivals, of which nobody waits for the numbers in between: to wake whoever waits for the last
+    /// one at each arrival would be a system call for nothing. A sleeper stays asleep until a raise that wakes.
+    #[inline]
+    pub fn count(&self, n: u64, enough: impl FnOnce(u64) -> bool) -> u64 {
+        // Release: pairs with the Acquire in `get` and `wait_until`; one sequence with the other additions, so
+        // whoever reads the last one has synchronised with all.
+        let before = self.word.bits.fetch_add(n << 1, Ordering::Release);
+        let now = (before >> 1) + n;
+        if before & SLEEPER != 0 && enough(now) {
+            self.wake_after_add();
+        }
+        now
+    }
+
     #[cold]
     fn wake_after_add(&self) {
         // Relaxed: only the bit changes; the release sequence of the raise goes on through this RMW.
@@ -196,7 +213,7 @@ impl Signal {
             if word >> 1 >= number {
                 return Ok(word >> 1);
             }
-            if let Some(who) = policy.death.and_then(crate::DeathWord::who) {
+            if let Some(who) = policy.death.and_then(|death| death.who()) {
                 return Err(WaitError::Dead { who });
             }
             let left = match deadline.map(|d| d.saturating_duration_since(Instant::now())) {
@@ -314,6 +331,22 @@ mod tests {
                 }
             });
         }
+    }
+
+    #[test]
+    fn a_count_wakes_at_the_last_one() {
+        let s = Signal::new(0);
+        let sleepy = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
+        let deadline = Some(Instant::now() + Duration::from_secs(60));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| assert_eq!(s.wait_until(3, &sleepy, deadline), Ok(3)));
+            }
+            for n in 1..=3 {
+                std::thread::sleep(Duration::from_millis(2));
+                assert_eq!(s.count(1, |now| now == 3), n);
+            }
+        });
     }
 
     #[test]

@@ -1,0 +1,231 @@
+//! One word that counts arrivals for ever.
+//!
+//! # Contract
+//! See [`barrier`](crate::barrier). Arrival is one addition; nobody has to pass anything on.
+//!
+//! # State: one signal
+//! ```text
+//! P = 3            0   1   2   3   4   5   6   7 ...      arrivals so far
+//! episode          └── 1st ──┘   └── 2nd ──┘
+//! complete at               3           6
+//! ```
+//! A member in its e-th episode has arrived with one addition, and waits until the word is at least e P. Led by rank 0,
+//! that one adds its own arrival last, when the others have gathered at e P - 1.
+//!
+//! # Costs
+//! Per episode P additions, one after the other, as the line goes from core to core; and P - 1 readers that fetch it
+//! after the last. With two members that is less than any other barrier; the line is the bottleneck from about 8 on.
+//!
+//! # Source
+//! Kadur and Kochar's counter barrier with sense reversal. Changed: the critical section is one addition; the count goes
+//! on instead of being reset by the last one, so there is no sense, and no episode in which a late member could meet the
+//! flags of the next.
+
+use std::time::Instant;
+
+use syncline_signal::{PaddedSignal, Policy, WaitError, plant};
+
+use super::{Barrier, BarrierMember, LedMember, Phased};
+use crate::error::{Fault, SpaceError};
+use crate::space::{Array, Space};
+use crate::vigil::{Deaths, Seats, Vigil};
+
+/// A barrier of one word: the best for few members, and whenever members outnumber cores.
+///
+/// # Examples
+/// ```
+/// use syncline_sync::{Barrier, BarrierMember, Counter};
+///
+/// let barrier = Counter::new(3)?;
+/// std::thread::scope(|scope| {
+///     for rank in 0..3 {
+///         let mut member = barrier.member(rank).unwrap();
+///         scope.spawn(move || {
+///             for _ in 0..10 {
+///                 member.wait().unwrap();
+///             }
+///         });
+///     }
+/// });
+/// # Ok::<(), syncline_sync::SpaceError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Counter {
+    word: Array<PaddedSignal>,
+    seats: Seats,
+    deaths: Option<Deaths>,
+}
+
+/// A member of a [`Counter`].
+#[derive(Debug)]
+pub struct CounterMember {
+    vigil: Vigil,
+    word: Array<PaddedSignal>,
+    /// The number at which the next episode is complete.
+    goal: u64,
+    arrived: bool,
+    /// Whether rank 0 waits for the others before it arrives.
+    led: bool,
+}
+
+impl Counter {
+    /// A barrier for threads.
+    ///
+    /// # Errors
+    /// [`SpaceError::Members`] if there are none or too many.
+    pub fn new(members: usize) -> Result<Counter, SpaceError> {
+        Self::within(&mut Space::heap(), members)
+    }
+
+    /// A barrier in `space`.
+    ///
+    /// # Collective
+    /// See [`Space::array`].
+    ///
+    /// # Errors
+    /// [`SpaceError::Members`] if there are none or too many, or if the space has no room.
+    pub fn within(space: &mut Space, members: usize) -> Result<Counter, SpaceError> {
+        let seats = Seats::within(space, members)?;
+        Ok(Counter { word: space.array(1)?, seats, deaths: None })
+    }
+
+    /// The same barrier; its members are told of these deaths.
+    #[must_use]
+    pub fn watching(self, deaths: &Deaths) -> Self {
+        Counter { deaths: Some(deaths.clone()), ..self }
+    }
+
+    fn seat(&self, rank: usize, led: bool) -> Result<CounterMember, SpaceError> {
+        let vigil = Vigil::new(&self.seats, self.deaths.as_ref(), rank)?;
+        let goal = vigil.members() as u64;
+        Ok(CounterMember { vigil, word: self.word.clone(), goal, arrived: false, led })
+    }
+}
+
+impl Barrier for Counter {
+    type Member = CounterMember;
+
+    fn members(&self) -> usize {
+        self.seats.members()
+    }
+
+    fn member(&self, rank: usize) -> Result<CounterMember, SpaceError> {
+        self.seat(rank, false)
+    }
+}
+
+impl Phased for Counter {
+    type Led = CounterMember;
+
+    fn led(&self, rank: usize) -> Result<CounterMember, SpaceError> {
+        self.seat(rank, true)
+    }
+}
+
+impl CounterMember {
+    fn leads(&self) -> bool {
+        self.led && self.vigil.rank == 0
+    }
+
+    fn add(&self) {
+        let (goal, led) = (self.goal, self.led);
+        let early = u64::from(plant::is("counter: wakes too early"));
+        self.word[0].count(1, |now| now == goal - early || led && now == goal - 1);
+    }
+
+    fn complete(&mut self) {
+        self.arrived = false;
+        self.goal += self.vigil.members() as u64;
+        self.vigil.episodes += 1;
+    }
+
+    fn reached(&mut self, number: u64) -> Result<bool, Fault> {
+        let short = u64::from(plant::is("counter: one short"));
+        if self.word[0].get() + short >= number {
+            return Ok(true);
+        }
+        self.vigil.missed().map(|()| false)
+    }
+
+    fn wait_for(&self, number: u64, deadline: Option<Instant>) -> Result<(), Fault> {
+        let number = number - u64::from(plant::is("counter: one short"));
+        match self.word[0].wait_until(number, &self.vigil.policy(), deadline) {
+            Ok(_) => Ok(()),
+            Err(WaitError::TimedOut) => Err(Fault::TimedOut),
+            Err(_) => Err(self.vigil.fault().unwrap_or(Fault::TimedOut)),
+        }
+    }
+}
+
+impl BarrierMember for CounterMember {
+    fn rank(&self) -> usize {
+        self.vigil.rank
+    }
+
+    fn members(&self) -> usize {
+        self.vigil.members()
+    }
+
+    fn episodes(&self) -> u64 {
+        self.vigil.episodes
+    }
+
+    #[inline]
+    fn arrive(&mut self) -> Result<(), Fault> {
+        if !self.arrived {
+            self.arrived = true;
+            if !self.leads() {
+                self.vigil.parts = self.vigil.episodes + 1;
+                self.add();
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn done(&mut self) -> Result<bool, Fault> {
+        if !self.arrived {
+            return Ok(true);
+        }
+        if self.leads() {
+            if self.gathered()? {
+                self.release()?;
+            }
+        } else if self.reached(self.goal)? {
+            self.complete();
+        }
+        Ok(!self.arrived)
+    }
+
+    #[inline]
+    fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
+        self.arrive()?;
+        if self.leads() {
+            self.wait_gathered(deadline)?;
+            return self.release();
+        }
+        self.wait_for(self.goal, deadline)?;
+        self.complete();
+        Ok(())
+    }
+
+    fn set_policy(&mut self, policy: &Policy<'_>) {
+        self.vigil.set_policy(policy);
+    }
+}
+
+impl LedMember for CounterMember {
+    fn gathered(&mut self) -> Result<bool, Fault> {
+        self.reached(self.goal - 1)
+    }
+
+    fn wait_gathered(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
+        self.wait_for(self.goal - 1, deadline)
+    }
+
+    fn release(&mut self) -> Result<(), Fault> {
+        self.add();
+        self.complete();
+        Ok(())
+    }
+}

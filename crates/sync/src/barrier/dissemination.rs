@@ -1,0 +1,220 @@
+//! Rumours: in round k everybody tells those at distance j r^k, and all know all after log_r P rounds.
+//!
+//! # Contract
+//! See [`barrier`](crate::barrier). No member is special.
+//!
+//! # Figure: who tells whom, radix 2, P = 5, seen from member 0
+//! ```text
+//! round 0   0 ──> 1                 4 ──> 0         0 knows of 4, 0
+//! round 1   0 ──────> 2         3 ──────> 0         0 knows of 2, 3, 4, 0 (what 3 knew: 2, 3)
+//! round 2   0 ──────────────> 4     1 ──> 0         0 knows of all
+//! ```
+//! Before the round with distance d a member knows of the d members up to itself. With radix r it hears from those at d,
+//! 2d, ... (r - 1) d behind, and knows of r d afterwards. That holds for any P: distances beyond P - 1 are left out.
+//!
+//! # Costs
+//! ceil(log_r P) rounds, each with at most r - 1 raises out and in per member. A raise is about two line transfers, and
+//! those of a round overlap. Slots: r - 1 per round.
+//!
+//! # Source
+//! Hensgen, Finkel and Manber (1988); Mellor-Crummey and Scott, "Algorithms for scalable synchronization" (1991); any
+//! radix: Hoefler et al., "Fast barrier synchronization for InfiniBand" (2006); Kadur and Kochar, over messages. Changed:
+//! flags are numbers of episodes, never lowered, in place of parity and sense. Rounds are counted in integers.
+
+use std::time::Instant;
+
+use syncline_signal::Policy;
+
+use super::{Barrier, BarrierMember};
+use crate::board::{Flags, MemoryBoard, MemoryFlags, SignalBoard};
+use crate::error::{Fault, SpaceError};
+use crate::space::Space;
+use crate::vigil::Deaths;
+
+/// A barrier with the fewest rounds: log2 P, and less with a greater radix.
+///
+/// ```
+/// use syncline_sync::{Barrier, BarrierMember, Dissemination, Flags, Space};
+///
+/// let barrier = Dissemination::within(&mut Space::heap(), 5, 3, Flags::Padded)?;
+/// let mut members: Vec<_> = (0..5).map(|rank| barrier.member(rank).unwrap()).collect();
+/// // One thread may drive many members, as long as it blocks in none.
+/// members.iter_mut().try_for_each(|member| member.arrive())?;
+/// while members[0].episodes() == 0 {
+///     for member in &mut members {
+///         member.done()?;
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Dissemination {
+    flags: MemoryFlags,
+    radix: usize,
+}
+
+/// A member of a dissemination barrier, over any board of [`DisseminationMember::slots`] slots.
+#[derive(Debug)]
+pub struct DisseminationMember<B = MemoryBoard> {
+    board: B,
+    radix: usize,
+    /// The round it is in, if it has arrived: its number, its distance.
+    at: Option<(usize, usize)>,
+}
+
+/// How many rounds `members` need with that radix: the logarithm, rounded up.
+#[must_use]
+pub(crate) fn rounds(members: usize, radix: usize) -> usize {
+    let distances = std::iter::successors(Some(1_usize), |d| d.checked_mul(radix));
+    distances.take_while(|&d| d < members).count()
+}
+
+impl Dissemination {
+    /// A barrier for threads, of radix 2, its flags packed.
+    ///
+    /// # Errors
+    /// [`SpaceError::Members`] if there are none or too many.
+    pub fn new(members: usize) -> Result<Dissemination, SpaceError> {
+        Self::within(&mut Space::heap(), members, 2, Flags::Packed)
+    }
+
+    /// A barrier in `space`, of that radix (at least 2; more than `members` is as good as that), with flags of that kind.
+    ///
+    /// # Collective
+    /// See [`Space::array`].
+    ///
+    /// # Errors
+    /// [`SpaceError::Members`] if there are none or too many, [`SpaceError::Radix`], or if the space has no room.
+    pub fn within(
+        space: &mut Space,
+        members: usize,
+        radix: usize,
+        flags: Flags,
+    ) -> Result<Dissemination, SpaceError> {
+        if radix < 2 {
+            return Err(SpaceError::Radix { radix });
+        }
+        let radix = radix.min(members.max(2));
+        let slots = DisseminationMember::<MemoryBoard>::slots(members, radix);
+        Ok(Dissemination { flags: MemoryFlags::within(space, members, slots, flags)?, radix })
+    }
+
+    /// The same barrier; its members are told of these deaths.
+    #[must_use]
+    pub fn watching(self, deaths: &Deaths) -> Self {
+        Dissemination { flags: self.flags.watching(deaths), ..self }
+    }
+
+    /// Its radix.
+    #[must_use]
+    pub fn radix(&self) -> usize {
+        self.radix
+    }
+}
+
+impl Barrier for Dissemination {
+    type Member = DisseminationMember;
+
+    fn members(&self) -> usize {
+        self.flags.members()
+    }
+
+    fn member(&self, rank: usize) -> Result<DisseminationMember, SpaceError> {
+        Ok(DisseminationMember::new(self.flags.board(rank)?, self.radix))
+    }
+}
+
+impl<B: SignalBoard> DisseminationMember<B> {
+    /// How many slots a board for `members` needs with that radix.
+    #[must_use]
+    pub fn slots(members: usize, radix: usize) -> usize {
+        rounds(members, radix) * (radix - 1)
+    }
+
+    /// The member whose handle to a board of [`slots`](Self::slots) slots this is, with a radix of at least 2.
+    pub fn new(board: B, radix: usize) -> Self {
+        DisseminationMember { board, radix: radix.max(2), at: None }
+    }
+
+    /// The distances of a round: d, 2d, ... below the number of members.
+    fn distances(&self, distance: usize) -> impl Iterator<Item = usize> + use<B> {
+        let members = self.board.members();
+        (1..self.radix).map(move |j| j * distance).take_while(move |&d| d < members)
+    }
+
+    /// Begins the round with that distance: tells those ahead.
+    #[inline]
+    fn enter(&mut self, round: usize, distance: usize) -> Result<(), Fault> {
+        self.at = Some((round, distance));
+        let (rank, members) = (self.board.rank(), self.board.members());
+        let epoch = self.board.episodes() + 1;
+        for (j, ahead) in self.distances(distance).enumerate() {
+            let to = rank + ahead;
+            let to = if to >= members { to - members } else { to };
+            self.board.raise(to, round * (self.radix - 1) + j, epoch)?;
+        }
+        Ok(())
+    }
+
+    /// From round to round as far as it goes. `heard` looks for a raise of a slot, or waits for it.
+    #[inline]
+    fn advance(
+        &mut self,
+        mut heard: impl FnMut(&mut B, usize, u64) -> Result<bool, Fault>,
+    ) -> Result<bool, Fault> {
+        let (members, epoch) = (self.board.members(), self.board.episodes() + 1);
+        while let Some((round, distance)) = self.at {
+            if distance >= members {
+                self.at = None;
+                self.board.complete();
+                break;
+            }
+            for (j, _) in self.distances(distance).enumerate() {
+                if !heard(&mut self.board, round * (self.radix - 1) + j, epoch)? {
+                    return Ok(false);
+                }
+            }
+            self.enter(round + 1, distance * self.radix)?;
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn begin(&mut self) -> Result<(), Fault> {
+        if self.at.is_none() { self.enter(0, 1) } else { Ok(()) }
+    }
+}
+
+impl<B: SignalBoard> BarrierMember for DisseminationMember<B> {
+    fn rank(&self) -> usize {
+        self.board.rank()
+    }
+
+    fn members(&self) -> usize {
+        self.board.members()
+    }
+
+    fn episodes(&self) -> u64 {
+        self.board.episodes()
+    }
+
+    #[inline]
+    fn arrive(&mut self) -> Result<(), Fault> {
+        self.begin()
+    }
+
+    #[inline]
+    fn done(&mut self) -> Result<bool, Fault> {
+        self.advance(B::poll)
+    }
+
+    #[inline]
+    fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
+        self.begin()?;
+        self.advance(|board, slot, epoch| board.wait(slot, epoch, deadline).map(|()| true)).map(|_| ())
+    }
+
+    fn set_policy(&mut self, policy: &Policy<'_>) {
+        self.board.set_policy(policy);
+    }
+}

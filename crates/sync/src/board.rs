@@ -1,0 +1,185 @@
+//! Boards: flags that members raise for one another.
+//!
+//! # Contract
+//! Every member has the same number of *slots*. A slot has one raiser, always the same, who raises it once per episode, to
+//! the number of the episode: 1, 2, 3 and so on. A slot is never lowered, so a look that comes late finds more, not
+//! nothing.
+//!
+//! ```text
+//! packed                                    padded
+//! slot 0: | m0 | m1 | m2 | ... slot 1: ...  | slot 0 of m0, alone on two lines | slot 0 of m1 | ...
+//!           8 members to a line
+//! ```
+//!
+//! Tournament and dissemination are written over this trait, and do not know in which memory a board stands.
+//!
+//! # Costs
+//! A raise is one addition to a line that the receiver polls: one transfer to the raiser, one back. Packed, the flags of
+//! two members that raise for one another stand in one line, which then goes to and fro once instead of twice; from some
+//! members on, raises disturb those who poll their neighbours' flags. `syncline bench barrier` measures both.
+
+use std::time::Instant;
+
+use syncline_signal::{PaddedSignal, Policy, Signal, WaitError, plant};
+
+use crate::error::{Fault, SpaceError};
+use crate::space::{Array, Space};
+use crate::vigil::{Deaths, Seats, Vigil};
+
+/// One member's handle to a board.
+///
+/// # Memory ordering
+/// A raise is a release; a poll that says true, and a wait, are an acquire.
+pub trait SignalBoard: Send {
+    /// The member whose handle this is.
+    fn rank(&self) -> usize;
+
+    /// How many members there are.
+    fn members(&self) -> usize;
+
+    /// Raises `slot` of the member `to` to `epoch`. Called by the one raiser of that slot, for each epoch once, in order.
+    ///
+    /// # Errors
+    /// If the board cannot reach the member. Memory always can.
+    fn raise(&mut self, to: usize, slot: usize, epoch: u64) -> Result<(), Fault>;
+
+    /// Whether this member's `slot` has been raised to `epoch`. Does not block.
+    ///
+    /// # Errors
+    /// Now and then it asks who is gone: [`Fault::Dead`], [`Fault::Left`].
+    fn poll(&mut self, slot: usize, epoch: u64) -> Result<bool, Fault>;
+
+    /// Waits until this member's `slot` has been raised to `epoch`, or until a time.
+    ///
+    /// # Errors
+    /// [`Fault::TimedOut`], or who is gone.
+    fn wait(&mut self, slot: usize, epoch: u64, deadline: Option<Instant>) -> Result<(), Fault>;
+
+    /// This member has completed an episode.
+    fn complete(&mut self);
+
+    /// Episodes completed.
+    fn episodes(&self) -> u64;
+
+    /// Spins and yields from now on as `policy` says.
+    fn set_policy(&mut self, policy: &Policy<'_>);
+}
+
+/// How the flags of a board in memory stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Flags {
+    /// Eight to a line. The best for few members.
+    #[default]
+    Packed,
+    /// Each alone on a pair of lines.
+    Padded,
+}
+
+/// The shared part of a board in memory. A clone is the same board.
+#[derive(Clone, Debug)]
+pub(crate) struct MemoryFlags {
+    cells: Cells,
+    seats: Seats,
+    deaths: Option<Deaths>,
+}
+
+#[derive(Clone, Debug)]
+enum Cells {
+    Packed(Array<Signal>),
+    Padded(Array<PaddedSignal>),
+}
+
+impl MemoryFlags {
+    pub(crate) fn within(
+        space: &mut Space,
+        members: usize,
+        slots: usize,
+        flags: Flags,
+    ) -> Result<MemoryFlags, SpaceError> {
+        let seats = Seats::within(space, members)?;
+        let cells = match flags {
+            Flags::Packed => Cells::Packed(space.array(members * slots)?),
+            Flags::Padded => Cells::Padded(space.array(members * slots)?),
+        };
+        Ok(MemoryFlags { cells, seats, deaths: None })
+    }
+
+    pub(crate) fn watching(self, deaths: &Deaths) -> Self {
+        MemoryFlags { deaths: Some(deaths.clone()), ..self }
+    }
+
+    pub(crate) fn members(&self) -> usize {
+        self.seats.members()
+    }
+
+    pub(crate) fn board(&self, rank: usize) -> Result<MemoryBoard, SpaceError> {
+        let vigil = Vigil::new(&self.seats, self.deaths.as_ref(), rank)?;
+        Ok(MemoryBoard { vigil, cells: self.cells.clone() })
+    }
+}
+
+/// A member's handle to a board in memory, on the heap or in a segment.
+#[derive(Debug)]
+pub struct MemoryBoard {
+    vigil: Vigil,
+    cells: Cells,
+}
+
+impl MemoryBoard {
+    #[inline]
+    fn cell(&self, of: usize, slot: usize) -> &Signal {
+        let at = slot * self.vigil.members() + of;
+        match &self.cells {
+            Cells::Packed(cells) => &cells[at],
+            Cells::Padded(cells) => &cells[at],
+        }
+    }
+}
+
+impl SignalBoard for MemoryBoard {
+    fn rank(&self) -> usize {
+        self.vigil.rank
+    }
+
+    fn members(&self) -> usize {
+        self.vigil.members()
+    }
+
+    #[inline]
+    fn raise(&mut self, to: usize, slot: usize, epoch: u64) -> Result<(), Fault> {
+        // The only raiser, so an addition is a maximum, and cheaper.
+        let now = self.cell(to, slot).add(1);
+        debug_assert_eq!(now, epoch, "slot {slot} of member {to} is raised in order, by one raiser");
+        Ok(())
+    }
+
+    #[inline]
+    fn poll(&mut self, slot: usize, epoch: u64) -> Result<bool, Fault> {
+        if self.cell(self.vigil.rank, slot).get() >= epoch {
+            return Ok(true);
+        }
+        self.vigil.missed().map(|()| false)
+    }
+
+    #[inline]
+    fn wait(&mut self, slot: usize, epoch: u64, deadline: Option<Instant>) -> Result<(), Fault> {
+        let epoch = epoch - u64::from(plant::is("board: waits for the epoch before"));
+        match self.cell(self.vigil.rank, slot).wait_until(epoch, &self.vigil.policy(), deadline) {
+            Ok(_) => Ok(()),
+            Err(WaitError::TimedOut) => Err(Fault::TimedOut),
+            Err(_) => Err(self.vigil.fault().unwrap_or(Fault::TimedOut)),
+        }
+    }
+
+    fn complete(&mut self) {
+        self.vigil.episodes += 1;
+    }
+
+    fn episodes(&self) -> u64 {
+        self.vigil.episodes
+    }
+
+    fn set_policy(&mut self, policy: &Policy<'_>) {
+        self.vigil.set_policy(policy);
+    }
+}

@@ -1,0 +1,76 @@
+//! Why something could not be made, and why a wait ended without what it waited for.
+
+/// Why the memory of a barrier or lock could not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpaceError {
+    /// The segment has no room left.
+    #[error("no room in the segment for {asked} bytes more: {left} are left")]
+    Full {
+        /// Bytes asked for.
+        asked: usize,
+        /// Bytes left.
+        left: usize,
+    },
+    /// The segment has all the allocations that its ledger can hold.
+    #[error("a segment holds at most {most} arrays")]
+    Many {
+        /// How many it can hold.
+        most: usize,
+    },
+    /// Members did not ask for the same things in the same order.
+    #[error("members do not make the same things in the same order: they differ at allocation {number}")]
+    Mismatch {
+        /// Which allocation, counted from 1.
+        number: usize,
+    },
+    /// So many members, or none.
+    #[error("a barrier or lock has 1 to {most} members, not {members}")]
+    Members {
+        /// How many were asked for.
+        members: usize,
+        /// How many there may be.
+        most: usize,
+    },
+    /// A radix below 2.
+    #[error("a radix of {radix} disseminates nothing: it must be at least 2")]
+    Radix {
+        /// What was asked for.
+        radix: usize,
+    },
+    /// There is no such rank.
+    #[error("rank {rank} is none of {members} members")]
+    Rank {
+        /// The rank asked for.
+        rank: usize,
+        /// How many members there are.
+        members: usize,
+    },
+    /// The rank has, or had, another holder.
+    #[error("rank {rank} is taken: each member takes part once")]
+    Taken {
+        /// The rank asked for.
+        rank: usize,
+    },
+}
+
+/// Why a wait ended without what it waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The deadline passed. Nothing is lost: the same wait may be called again.
+    #[error("the deadline passed")]
+    TimedOut,
+    /// A member's process was killed or has exited, or its thread has panicked.
+    #[error("member {rank} is dead")]
+    Dead {
+        /// Its rank.
+        rank: usize,
+    },
+    /// A member gave its part up, and the others wait for it in vain.
+    #[error("member {rank} has left the barrier")]
+    Left {
+        /// Its rank.
+        rank: usize,
+    },
+}

@@ -1,0 +1,39 @@
+//! Barriers and queue locks, for threads and for processes that share memory.
+//!
+//! * Barriers: [`Counter`], [`Tournament`], [`Dissemination`], [`Combined`]; [`Auto`] takes the one that fits.
+//! * [`SignalBoard`]: the flags that tournament and dissemination are written over; [`MemoryBoard`] has them in memory.
+//! * [`Space`]: the heap, or a segment that processes share. [`Deaths`]: who of the members is dead.
+//! * [`cost`]: what a barrier costs, in transfers of cache lines.
+//!
+//! Every barrier has a *member* handle for each that takes part: nothing is looked up, and a member that is gone (its
+//! handle dropped, its process killed) is an error for the others, not a wait for ever.
+//!
+//! ```
+//! use syncline_sync::{Auto, Barrier, BarrierMember};
+//!
+//! let barrier = Auto::new(2)?;
+//! let mut here = barrier.member(0)?;
+//! let mut there = barrier.member(1)?;
+//! std::thread::scope(|scope| {
+//!     scope.spawn(move || there.wait().unwrap());
+//!     here.arrive().unwrap(); // and something that does not need the others, until
+//!     here.wait().unwrap();
+//! });
+//! # Ok::<(), syncline_sync::SpaceError>(())
+//! ```
+
+pub mod barrier;
+mod board;
+pub mod cost;
+mod error;
+mod space;
+mod vigil;
+
+pub use barrier::{
+    Auto, AutoMember, Barrier, BarrierMember, Combined, CombinedMember, Counter, CounterMember,
+    Dissemination, DisseminationMember, LedMember, Phased, Role, Tournament, TournamentMember, roles,
+};
+pub use board::{Flags, MemoryBoard, SignalBoard};
+pub use error::{Fault, SpaceError};
+pub use space::{Array, Shared, Space};
+pub use vigil::{Deaths, MAX_MEMBERS};

@@ -1,0 +1,237 @@
+//! Where the words of barriers and locks stand: on the heap, or in a segment that processes share.
+//!
+//! # Contract
+//! A [`Space`] hands out arrays of words, all zero at first, which for every type here is the state before anything has
+//! happened. So nobody initialises anything, and nobody waits until somebody has.
+//!
+//! ```text
+//! segment   | ledger: a word per allocation | array 0 | array 1 | ...        every view of it, in every process,
+//!           |  what, how many               |         |         |            has a cursor of its own
+//! ```
+//!
+//! On the heap each array is an allocation of its own. In a segment arrays follow one another, at places that depend only
+//! on what was asked for before; so all who ask for the same things in the same order get the same words, without a
+//! message. The ledger holds what was asked for, and a view that asks for something else is told.
+//!
+//! All the `unsafe` of arrays is in this file.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use syncline_memory::Segment;
+use syncline_signal::primitive::{AtomicU64, Ordering};
+use syncline_signal::{DeathWord, PaddedSignal, Signal};
+
+use crate::error::SpaceError;
+
+/// Types of which all bytes zero are the value that `Default` makes, and which processes may share.
+///
+/// # Safety
+/// All bytes zero are a valid value, the same as `Default::default()`. The type has no pointers, holds nothing that is
+/// meaningful in one process only, and needs no drop. It is changed through shared references by atomic operations only,
+/// or its users keep others away while they change it.
+pub unsafe trait Shared: Default + Sync + 'static {}
+
+// SAFETY: a word; 0 is the number 0 with nobody asleep.
+unsafe impl Shared for Signal {}
+// SAFETY: as the signal in it.
+unsafe impl Shared for PaddedSignal {}
+// SAFETY: a word; 0 says that all live.
+unsafe impl Shared for DeathWord {}
+// SAFETY: a word.
+unsafe impl Shared for AtomicU64 {}
+
+/// Arrays are aligned to this, so that no two share a line, nor a pair of lines that are fetched together.
+const ALIGN: usize = 128;
+/// How many allocations a segment can have.
+const LEDGER: usize = 4096;
+
+/// A source of zeroed words for barriers and locks.
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+/// use syncline_memory::Segment;
+/// use syncline_sync::{Barrier, BarrierMember, Counter, Space};
+///
+/// let segment = Arc::new(Segment::shared(1 << 20)?);
+/// // Two views, as two processes have them: the same requests give the same words.
+/// let mut views = [Space::segment(Arc::clone(&segment))?, Space::segment(segment)?];
+/// let [a, b] = views.each_mut().map(|view| Counter::within(view, 2).unwrap());
+/// let (mut one, mut two) = (a.member(0)?, b.member(1)?);
+/// one.arrive()?;
+/// two.wait()?;
+/// assert!(one.done()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Space {
+    region: Option<Region>,
+}
+
+#[derive(Clone, Debug)]
+struct Region {
+    segment: Arc<Segment>,
+    /// The first byte that is free.
+    cursor: usize,
+    /// Allocations so far.
+    count: usize,
+}
+
+impl Space {
+    /// Every array on the heap of this process.
+    #[must_use]
+    pub fn heap() -> Space {
+        Space { region: None }
+    }
+
+    /// Arrays one after the other in a segment, which must have been zero when the first view of it was made.
+    ///
+    /// # Errors
+    /// [`SpaceError::Full`] if the segment is too small for anything.
+    pub fn segment(segment: Arc<Segment>) -> Result<Space, SpaceError> {
+        let mut region = Region { segment, cursor: 0, count: 0 };
+        region.take(LEDGER * size_of::<AtomicU64>(), ALIGN)?;
+        Ok(Space { region: Some(region) })
+    }
+
+    /// An array of `len` values, all zero unless others have the same array already.
+    ///
+    /// # Collective
+    /// Views of one segment ask for the same arrays in the same order.
+    ///
+    /// # Errors
+    /// [`SpaceError::Full`] if the segment has no room left; [`SpaceError::Mismatch`] if another view asked for
+    /// something else at this place.
+    pub fn array<T: Shared>(&mut self, len: usize) -> Result<Array<T>, SpaceError> {
+        let Some(region) = &mut self.region else {
+            return Ok(Array::heap(len));
+        };
+        region.note::<T>(len)?;
+        let bytes = size_of::<T>().checked_mul(len).ok_or(SpaceError::Full { asked: usize::MAX, left: 0 })?;
+        let offset = region.take(bytes, align_of::<T>())?;
+        let first = region.segment.as_ptr().wrapping_add(offset).cast::<T>().cast_const();
+        Ok(Array { first, len, home: Home::Segment(Arc::clone(&region.segment)) })
+    }
+}
+
+impl Region {
+    /// The offset of the next `bytes`, which are aligned.
+    fn take(&mut self, bytes: usize, align: usize) -> Result<usize, SpaceError> {
+        let start = self.cursor.next_multiple_of(ALIGN.max(align));
+        let end = start.checked_add(bytes).filter(|&end| end <= self.segment.len());
+        let left = self.segment.len().saturating_sub(start);
+        self.cursor = end.ok_or(SpaceError::Full { asked: bytes, left })?;
+        Ok(start)
+    }
+
+    /// Enters what is asked for into the ledger, or compares it with what is there.
+    fn note<T>(&mut self, len: usize) -> Result<(), SpaceError> {
+        if self.count == LEDGER {
+            return Err(SpaceError::Many { most: LEDGER });
+        }
+        let entry = checksum(std::any::type_name::<T>(), size_of::<T>(), len);
+        // SAFETY: the ledger is the first thing in the segment: `LEDGER` words, page-aligned, zero at first, in use as
+        // nothing else by any view; the segment lives as long as `self`.
+        let word = unsafe { &*self.segment.as_ptr().cast::<AtomicU64>().add(self.count) };
+        self.count += 1;
+        // Relaxed: the entry stands for itself.
+        match word.compare_exchange(0, entry, Ordering::Relaxed, Ordering::Relaxed) {
+            Err(other) if other != entry => Err(SpaceError::Mismatch { number: self.count }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What was asked for, as a number that is not 0 (FNV-1a).
+fn checksum(name: &str, size: usize, len: usize) -> u64 {
+    let numbers = [size as u64, len as u64];
+    let bytes = numbers.iter().flat_map(|n| n.to_le_bytes());
+    let hash = name.bytes().chain(bytes).fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    hash.max(1)
+}
+
+/// An array in a [`Space`]. A clone is the same array.
+pub struct Array<T> {
+    first: *const T,
+    len: usize,
+    /// What keeps the values where they are.
+    home: Home<T>,
+}
+
+enum Home<T> {
+    Heap(Arc<[Stored<T>]>),
+    Segment(Arc<Segment>),
+}
+
+/// What arrays on the heap are made of: zeroed lines, whatever stands in them.
+#[cfg(not(loom))]
+type Stored<T> = Line<T>;
+/// Loom's words are more than bytes.
+#[cfg(loom)]
+type Stored<T> = T;
+
+/// A pair of lines, of atomics because what stands here is changed through shared references.
+#[cfg(not(loom))]
+#[repr(align(128))]
+struct Line<T> {
+    _words: [AtomicU64; ALIGN / size_of::<AtomicU64>()],
+    _of: std::marker::PhantomData<T>,
+}
+
+impl<T: Shared> Array<T> {
+    #[cfg(not(loom))]
+    fn heap(len: usize) -> Self {
+        const { assert!(align_of::<T>() <= ALIGN) };
+        let lines = (len * size_of::<T>()).div_ceil(ALIGN);
+        let line = |_| Line { _words: Default::default(), _of: std::marker::PhantomData };
+        let lines: Arc<[Line<T>]> = (0..lines).map(line).collect();
+        Array { first: lines.as_ptr().cast(), len, home: Home::Heap(lines) }
+    }
+
+    #[cfg(loom)]
+    fn heap(len: usize) -> Self {
+        let values: Arc<[T]> = (0..len).map(|_| T::default()).collect();
+        Array { first: values.as_ptr(), len, home: Home::Heap(values) }
+    }
+}
+
+// SAFETY: an array is a shared reference to values that are `Sync` (`Shared` says so), and something that keeps
+// them: a count, whose drop on whatever thread frees values that need none, or unmaps a segment.
+unsafe impl<T: Shared> Send for Array<T> {}
+// SAFETY: as above.
+unsafe impl<T: Shared> Sync for Array<T> {}
+
+impl<T> Deref for Array<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `first` and `len` are an array that the home keeps alive and in place: a slice on the heap; or a part
+        // of a segment, aligned, inside it, zero at first, which is a value, and changed as `Shared` says.
+        unsafe { std::slice::from_raw_parts(self.first, self.len) }
+    }
+}
+
+impl<T> Clone for Array<T> {
+    fn clone(&self) -> Self {
+        let home = match &self.home {
+            Home::Heap(values) => Home::Heap(Arc::clone(values)),
+            Home::Segment(segment) => Home::Segment(Arc::clone(segment)),
+        };
+        Array { first: self.first, len: self.len, home }
+    }
+}
+
+impl<T> fmt::Debug for Array<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let home = match self.home {
+            Home::Heap(_) => "heap",
+            Home::Segment(_) => "segment",
+        };
+        f.debug_struct("Array").field("len", &self.len).field("home", &home).finish()
+    }
+}

@@ -1,0 +1,193 @@
+//! Who takes part, who has left, and who is dead: what ends waits that would last for ever.
+//!
+//! | who        | does                                                                                   |
+//! |------------|----------------------------------------------------------------------------------------|
+//! | a member   | takes its seat; on leaving writes in how many episodes it has done its part             |
+//! | a watcher  | (a launcher, say) declares a member dead in [`Deaths`], once                             |
+//! | a waiter   | looks at both, at least ten times a second, and never while what it waits for is there   |
+//!
+//! A seat that was left after `e` episodes ends the waits of those who are in a later one. Those who are still in
+//! episode `e` go on: the one who left had done its part.
+
+use std::time::Duration;
+
+use syncline_signal::primitive::{AtomicU64, Ordering};
+use syncline_signal::{DeathWord, Policy, Watch};
+
+use crate::error::{Fault, SpaceError};
+use crate::space::{Array, Space};
+
+/// How many members a barrier or lock can have.
+pub const MAX_MEMBERS: usize = 4096;
+
+/// The dead of a team, in the order in which they were declared. A clone is the same list.
+///
+/// ```
+/// use syncline_sync::{Deaths, Space};
+///
+/// let deaths = Deaths::within(&mut Space::heap(), 4)?;
+/// deaths.declare(2);
+/// assert_eq!((deaths.count(), deaths.after(0), deaths.includes(2)), (1, Some(2), true));
+/// # Ok::<(), syncline_sync::SpaceError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Deaths {
+    words: Array<DeathWord>,
+}
+
+impl Deaths {
+    /// A list for `members`, all of them alive.
+    ///
+    /// # Errors
+    /// If the space has no room.
+    pub fn within(space: &mut Space, members: usize) -> Result<Deaths, SpaceError> {
+        Ok(Deaths { words: space.array(members)? })
+    }
+
+    /// Declares a member dead. Once is enough; more often changes nothing. Everybody who waits for it, and waits with
+    /// this list, is told within a tenth of a second.
+    pub fn declare(&self, rank: usize) {
+        for word in &*self.words {
+            if word.who().is_none() {
+                word.declare(rank as u32);
+            }
+            if word.who() == Some(rank as u32) {
+                return;
+            }
+        }
+    }
+
+    /// How many are dead.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.words.iter().take_while(|word| word.who().is_some()).count()
+    }
+
+    /// The one who died when `known` were dead already.
+    #[must_use]
+    pub fn after(&self, known: usize) -> Option<usize> {
+        self.words.get(known).and_then(DeathWord::who).map(|rank| rank as usize)
+    }
+
+    /// Whether a member is dead.
+    #[must_use]
+    pub fn includes(&self, rank: usize) -> bool {
+        self.words.iter().map_while(DeathWord::who).any(|dead| dead as usize == rank)
+    }
+}
+
+/// The seats of a barrier or lock: a word for each member.
+///
+/// 0: free; 1: taken; 2 + e: left when it had done its part in e episodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Seats {
+    words: Array<AtomicU64>,
+}
+
+const FREE: u64 = 0;
+const TAKEN: u64 = 1;
+const LEFT: u64 = 2;
+
+impl Seats {
+    pub(crate) fn within(space: &mut Space, members: usize) -> Result<Seats, SpaceError> {
+        if members == 0 || members > MAX_MEMBERS {
+            return Err(SpaceError::Members { members, most: MAX_MEMBERS });
+        }
+        Ok(Seats { words: space.array(members)? })
+    }
+
+    pub(crate) fn members(&self) -> usize {
+        self.words.len()
+    }
+
+    fn take(&self, rank: usize) -> Result<(), SpaceError> {
+        let word = self.words.get(rank).ok_or(SpaceError::Rank { rank, members: self.words.len() })?;
+        // Relaxed, here and below: a seat stands for itself; what members tell one another goes by other words.
+        word.compare_exchange(FREE, TAKEN, Ordering::Relaxed, Ordering::Relaxed)
+            .map(|_| ())
+            .map_err(|_| SpaceError::Taken { rank })
+    }
+
+    /// A member who left before it had done its part in `episodes`.
+    fn left_before(&self, episodes: u64) -> Option<usize> {
+        self.words.iter().position(|word| {
+            let state = word.load(Ordering::Relaxed);
+            state >= LEFT && state - LEFT < episodes
+        })
+    }
+}
+
+/// A member's seat, and how it waits. To drop it is to leave.
+#[derive(Debug)]
+pub(crate) struct Vigil {
+    seats: Seats,
+    deaths: Option<Deaths>,
+    pub(crate) rank: usize,
+    /// Episodes completed.
+    pub(crate) episodes: u64,
+    /// Episodes for which the others need nothing of this member any more.
+    pub(crate) parts: u64,
+    /// How many deaths this member knows of and goes on in spite of.
+    pub(crate) known: usize,
+    pauses: u32,
+    yield_for: Duration,
+    /// Looks that found nothing, since the last question who is gone.
+    misses: u32,
+}
+
+/// So many looks that find nothing go by before a member that only looks asks who is gone.
+const LOOKS: u32 = 256;
+
+impl Vigil {
+    pub(crate) fn new(seats: &Seats, deaths: Option<&Deaths>, rank: usize) -> Result<Vigil, SpaceError> {
+        seats.take(rank)?;
+        let Policy { pauses, yield_for, .. } = Policy::default();
+        let (seats, deaths) = (seats.clone(), deaths.cloned());
+        Ok(Vigil { seats, deaths, rank, episodes: 0, parts: 0, known: 0, pauses, yield_for, misses: 0 })
+    }
+
+    pub(crate) fn members(&self) -> usize {
+        self.seats.members()
+    }
+
+    /// How to wait: spinning and yielding as `policy` says, and asking who is gone.
+    pub(crate) fn policy(&self) -> Policy<'_> {
+        Policy { pauses: self.pauses, yield_for: self.yield_for, death: Some(self) }
+    }
+
+    pub(crate) fn set_policy(&mut self, policy: &Policy<'_>) {
+        (self.pauses, self.yield_for) = (policy.pauses, policy.yield_for);
+    }
+
+    /// Who ends a wait in the episode after those that are complete.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        let dead = self.deaths.as_ref().and_then(|deaths| deaths.after(self.known));
+        let left = || self.seats.left_before(self.episodes + 1).map(|rank| Fault::Left { rank });
+        dead.map(|rank| Fault::Dead { rank }).or_else(left)
+    }
+
+    /// After a look that found nothing: now and then, who is gone.
+    pub(crate) fn missed(&mut self) -> Result<(), Fault> {
+        self.misses += 1;
+        if self.misses < LOOKS {
+            return Ok(());
+        }
+        self.misses = 0;
+        self.fault().map_or(Ok(()), Err)
+    }
+}
+
+impl Watch for Vigil {
+    fn who(&self) -> Option<u32> {
+        self.fault().map(|fault| match fault {
+            Fault::Dead { rank } | Fault::Left { rank } => rank as u32,
+            Fault::TimedOut => u32::MAX,
+        })
+    }
+}
+
+impl Drop for Vigil {
+    fn drop(&mut self) {
+        self.seats.words[self.rank].store(LEFT + self.parts.max(self.episodes), Ordering::Relaxed);
+    }
+}

@@ -143,6 +143,17 @@ impl Signal {
         before >> 1
     }
 
+    /// Makes the number `number`, at least what it is. Wakes nobody: nobody sleeps on it now, and one thread at a time
+    /// raises it. Then it is a store, the cheapest raise there is.
+    ///
+    /// Whoever polls it by [`get`](Signal::get) or [`look_until`](Signal::look_until) is served; whoever sleeps is not.
+    #[inline]
+    pub fn publish(&self, number: u64) {
+        let order = if plant::is("signal: relaxed publish") { Ordering::Relaxed } else { Ordering::Release };
+        // Release: pairs with the Acquire in `get`.
+        self.word.bits.store(number << 1, order);
+    }
+
     /// Adds `n` to the number and wakes those who wait. Returns what it is now.
     #[inline]
     pub fn add(&self, n: u64) -> u64 {
@@ -203,9 +214,7 @@ impl Signal {
         policy: &Policy<'_>,
         deadline: Option<Instant>,
     ) -> Result<u64, WaitError> {
-        if !cfg!(loom)
-            && let Some(n) = self.look_often(number, policy, deadline)
-        {
+        if let Some(n) = self.look_until(number, policy, deadline) {
             return Ok(n);
         }
         loop {
@@ -239,9 +248,14 @@ impl Signal {
         }
     }
 
-    /// The pauses and the yields of the policy. The clock is asked before the first yield, not in the
-    /// pauses: they are over in less than a microsecond.
-    fn look_often(&self, number: u64, policy: &Policy<'_>, deadline: Option<Instant>) -> Option<u64> {
+    /// Looks, with the pauses and yields of `policy` in between, until the number is at least `number`; `None` when these
+    /// are over, or the deadline has passed. It never sleeps.
+    pub fn look_until(&self, number: u64, policy: &Policy<'_>, deadline: Option<Instant>) -> Option<u64> {
+        // A model would explore every number of looks.
+        if cfg!(loom) {
+            return None;
+        }
+        // The clock is asked before the first yield, not in the pauses: they are over in less than a microsecond.
         let found = || Some(self.get()).filter(|&n| n >= number);
         for _ in 0..policy.pauses {
             hint::spin_loop();

@@ -74,3 +74,24 @@ pub enum Fault {
         rank: usize,
     },
 }
+
+/// Why a lock was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// The deadline passed. The place in the queue stays.
+    #[error("the lock was not free before the deadline")]
+    TimedOut,
+    /// A member has died, and the lock or the queue may be with it.
+    #[error("member {rank} is dead, and may have held or waited for the lock")]
+    Dead {
+        /// Its rank.
+        rank: usize,
+    },
+    /// A member panicked or died while it held the lock.
+    #[error("member {rank} left what the lock guards half changed")]
+    Poisoned {
+        /// Its rank.
+        rank: usize,
+    },
+}

@@ -1,6 +1,7 @@
 //! Barriers and queue locks, for threads and for processes that share memory.
 //!
 //! * Barriers: [`Counter`], [`Tournament`], [`Dissemination`], [`Combined`]; [`Auto`] takes the one that fits.
+//! * Locks, first come first served: [`Lock`] over [`Ticket`] or [`Mcs`], with typed guards.
 //! * [`SignalBoard`]: the flags that tournament and dissemination are written over; [`MemoryBoard`] has them in memory.
 //! * [`Space`]: the heap, or a segment that processes share. [`Deaths`]: who of the members is dead.
 //! * [`cost`]: what a barrier costs, in transfers of cache lines.
@@ -26,6 +27,7 @@ pub mod barrier;
 mod board;
 pub mod cost;
 mod error;
+pub mod lock;
 mod space;
 mod vigil;
 
@@ -34,6 +36,7 @@ pub use barrier::{
     Dissemination, DisseminationMember, LedMember, Phased, Role, Tournament, TournamentMember, roles,
 };
 pub use board::{Flags, MemoryBoard, SignalBoard};
-pub use error::{Fault, SpaceError};
+pub use error::{Fault, LockError, SpaceError};
+pub use lock::{Guard, Lock, LockMember, Mcs, RawLock, Ticket};
 pub use space::{Array, Shared, Space};
 pub use vigil::{Deaths, MAX_MEMBERS};

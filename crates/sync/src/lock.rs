@@ -1,0 +1,598 @@
+//! Queue locks: first come, first served, for threads and for processes.
+//!
+//! # Contract
+//! One member at a time holds the lock. What was done under it is seen by whoever holds it next. Members get it strictly
+//! in the order in which they asked (FIFO): that is the policy, and its price is a hand-over to another core each time
+//! that several want it. Locks that let the same thread in again are faster then, and starve.
+//!
+//! # Layers
+//! ```text
+//! Lock<R, T>      data, one handle per member, guards, poison, repair after a death              this file
+//!   R: RawLock    the queue: Ticket, Mcs, each in its file                                       lock/*.rs
+//! ```
+//!
+//! # The desk of a member: a word of its own, which says how far it is
+//! | number   | it                                                         | dies here: the repair         |
+//! |----------|------------------------------------------------------------|-------------------------------|
+//! | idle     | is not in the queue (it may have given up a place there)    | has nothing to do             |
+//! | queueing | asks, or waits, or lets go                                  | empties the queue             |
+//! | holding  | may change the data                                         | also poisons the lock         |
+//!
+//! # Repair
+//! A death leaves a queue that nobody can trust: a place without an owner, a link that was never made. So a *repair* waits
+//! until every living member is idle (those who wait are told of the death, and give up; who holds the lock ends its
+//! section first), empties the queue, and poisons the lock if the dead held it. While it lasts nobody comes in. It begins
+//! when a member calls [`LockMember::recover`]; a repairer that dies is replaced by the next.
+//!
+//! Dekker's pattern keeps the two apart: a member marks its desk and then looks whether a repair is on; a repairer says
+//! so and then looks at the desks. The member's side is passed at every acquisition, so the fence between is asymmetric.
+//!
+//! # Costs
+//! On top of the queue's own: four stores to a line that the member has for itself, and two loads of one that changes
+//! only when something is wrong.
+//!
+//! # Source
+//! The cut between raw locks and guards is that of lock_api; poison and what may be done about it those of POSIX robust
+//! mutexes and of std. The repair is our own.
+
+mod data;
+mod mcs;
+mod ticket;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::time::{Duration, Instant};
+
+use bytemuck::Pod;
+use syncline_signal::primitive::{AtomicU64, Ordering};
+use syncline_signal::{Policy, Signal, WaitError, Watch, asymmetric, plant};
+
+use self::data::Data;
+pub use self::mcs::Mcs;
+pub use self::ticket::Ticket;
+use crate::error::{LockError, SpaceError};
+use crate::space::{Array, Shared, Space};
+use crate::vigil::{Deaths, MAX_MEMBERS};
+
+/// A queue of members, ranked from 0: what is under a [`Lock`].
+///
+/// Callers keep to its contract: each rank is used by one thread at a time, and asks for nothing that it has.
+pub trait RawLock: Clone + Send + Sync + fmt::Debug + 'static {
+    /// A free lock.
+    ///
+    /// # Errors
+    /// If the space has no room.
+    fn within(space: &mut Space, members: usize) -> Result<Self, SpaceError>;
+
+    /// Takes the lock if nobody has it or waits for it.
+    ///
+    /// # Memory ordering
+    /// An acquire, if it succeeds.
+    fn try_acquire(&self, rank: usize) -> bool;
+
+    /// Waits for the lock, in the order of arrival. A member that gives up keeps its place, which is passed over when its
+    /// turn comes while it is away, and found again if it is back before.
+    ///
+    /// # Memory ordering
+    /// An acquire.
+    ///
+    /// # Errors
+    /// The deadline passed, or the policy names somebody who is gone. It has not got the lock.
+    fn acquire(&self, rank: usize, policy: &Policy<'_>, deadline: Option<Instant>) -> Result<(), WaitError>;
+
+    /// Lets go. If a death has broken the queue, which `gone` tells, it is left as it is.
+    ///
+    /// # Memory ordering
+    /// A release.
+    fn release(&self, rank: usize, gone: &dyn Watch);
+
+    /// Empties the queue. Nobody is in it but the dead, and those who gave up their places.
+    fn reset(&self);
+}
+
+/// How far a member is, alone on its lines.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct Desk {
+    /// Whether there is a handle for this rank.
+    taken: AtomicU64,
+    state: AtomicU64,
+}
+
+// SAFETY: two words, for which 0 is free and idle.
+unsafe impl Shared for Desk {}
+
+const IDLE: u64 = 0;
+const QUEUEING: u64 = 1;
+const HOLDING: u64 = 2;
+
+/// What all look at, and what changes only when something is wrong.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct Marks {
+    /// Odd: a repair is on.
+    repair: Signal,
+    /// 1 + the rank of whoever left the data half changed; 0: nobody.
+    poison: AtomicU64,
+    /// 1 + the rank of the repairer.
+    repairer: AtomicU64,
+    /// How many deaths the last repair knew of.
+    covered: AtomicU64,
+}
+
+// SAFETY: four words, for which 0 says that nothing is wrong.
+unsafe impl Shared for Marks {}
+
+/// A lock with what it guards. A clone is the same lock.
+///
+/// # Examples
+/// ```
+/// use syncline_sync::{Lock, Mcs};
+///
+/// let counter = Lock::<Mcs, u64>::new(2, 0)?;
+/// std::thread::scope(|scope| {
+///     for rank in 0..2 {
+///         let mut mine = counter.member(rank).unwrap();
+///         scope.spawn(move || {
+///             for _ in 0..1000 {
+///                 *mine.lock().unwrap() += 1;
+///             }
+///         });
+///     }
+/// });
+/// assert_eq!(*counter.member(0)?.lock()?, 2000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Lock<R, T = ()> {
+    raw: R,
+    desks: Array<Desk>,
+    marks: Array<Marks>,
+    data: Data<T>,
+    deaths: Option<Deaths>,
+}
+
+impl<R: RawLock, T: Send> Lock<R, T> {
+    /// A lock for threads.
+    ///
+    /// # Errors
+    /// [`SpaceError::Members`] if there are none or too many.
+    pub fn new(members: usize, value: T) -> Result<Self, SpaceError> {
+        Self::build(&mut Space::heap(), members, |_| Ok(Data::heap(value)))
+    }
+
+    fn build(
+        space: &mut Space,
+        members: usize,
+        data: impl FnOnce(&mut Space) -> Result<Data<T>, SpaceError>,
+    ) -> Result<Self, SpaceError> {
+        if members == 0 || members > MAX_MEMBERS {
+            return Err(SpaceError::Members { members, most: MAX_MEMBERS });
+        }
+        let raw = R::within(space, members)?;
+        let (desks, marks) = (space.array(members)?, space.array(1)?);
+        Ok(Lock { raw, desks, marks, data: data(space)?, deaths: None })
+    }
+
+    /// The same lock; its members are told of these deaths.
+    #[must_use]
+    pub fn watching(self, deaths: &Deaths) -> Self {
+        Lock { deaths: Some(deaths.clone()), ..self }
+    }
+
+    /// How many members it has.
+    #[must_use]
+    pub fn members(&self) -> usize {
+        self.desks.len()
+    }
+
+    /// The handle of the member `rank`. When it is dropped, another may be made.
+    ///
+    /// # Errors
+    /// [`SpaceError::Rank`] if there is no such rank; [`SpaceError::Taken`] if somebody has its handle.
+    pub fn member(&self, rank: usize) -> Result<LockMember<R, T>, SpaceError> {
+        let desk = self.desks.get(rank).ok_or(SpaceError::Rank { rank, members: self.desks.len() })?;
+        // Acquire: pairs with the Release in the drop of the handle before: its desk is as that left it.
+        let free = desk.taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+        free.map_err(|_| SpaceError::Taken { rank })?;
+        let Policy { pauses, yield_for, .. } = Policy::default();
+        let patience = Patience { deaths: self.deaths.clone(), known: 0, pauses, yield_for };
+        Ok(LockMember { lock: self.clone(), rank, patience })
+    }
+
+    /// Who holds it, as far as can be told from outside, where it may change at any moment.
+    #[must_use]
+    pub fn holder(&self) -> Option<usize> {
+        self.desks.iter().position(|desk| desk.state.load(Ordering::Relaxed) == HOLDING)
+    }
+
+    fn marks(&self) -> &Marks {
+        &self.marks[0]
+    }
+}
+
+impl<R: RawLock, T: Pod + Send + Sync> Lock<R, T> {
+    /// A lock in `space`, its data there too, all zero at first.
+    ///
+    /// # Collective
+    /// See [`Space::array`].
+    ///
+    /// # Errors
+    /// [`SpaceError::Members`] if there are none or too many, or if the space has no room.
+    pub fn within(space: &mut Space, members: usize) -> Result<Self, SpaceError> {
+        Self::build(space, members, Data::within)
+    }
+}
+
+impl<R: Clone, T> Clone for Lock<R, T> {
+    fn clone(&self) -> Self {
+        Lock {
+            raw: self.raw.clone(),
+            desks: self.desks.clone(),
+            marks: self.marks.clone(),
+            data: self.data.clone(),
+            deaths: self.deaths.clone(),
+        }
+    }
+}
+
+impl<R: fmt::Debug, T> fmt::Debug for Lock<R, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock")
+            .field("raw", &self.raw)
+            .field("members", &self.desks.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a member waits, and whom it knows to be dead.
+#[derive(Debug)]
+struct Patience {
+    deaths: Option<Deaths>,
+    /// How many deaths it goes on in spite of.
+    known: usize,
+    pauses: u32,
+    yield_for: Duration,
+}
+
+impl Patience {
+    fn policy(&self) -> Policy<'_> {
+        Policy { pauses: self.pauses, yield_for: self.yield_for, death: Some(self) }
+    }
+
+    fn dead(&self) -> Option<usize> {
+        self.deaths.as_ref().and_then(|deaths| deaths.after(self.known))
+    }
+
+    fn count(&self) -> usize {
+        self.deaths.as_ref().map_or(0, Deaths::count)
+    }
+
+    fn includes(&self, rank: usize) -> bool {
+        self.deaths.as_ref().is_some_and(|deaths| deaths.includes(rank))
+    }
+}
+
+impl Watch for Patience {
+    fn who(&self) -> Option<u32> {
+        self.dead().map(|rank| rank as u32)
+    }
+}
+
+/// A member's handle to a [`Lock`].
+#[derive(Debug)]
+pub struct LockMember<R: RawLock, T: Send = ()> {
+    lock: Lock<R, T>,
+    rank: usize,
+    patience: Patience,
+}
+
+impl<R: RawLock, T: Send> LockMember<R, T> {
+    /// Its rank.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// The lock.
+    #[must_use]
+    pub fn shared(&self) -> &Lock<R, T> {
+        &self.lock
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Memory ordering
+    /// What was done under the lock before happened before.
+    ///
+    /// # Errors
+    /// [`LockError::Dead`] if it would have to wait, and a member has died; [`LockError::Poisoned`] if somebody panicked
+    /// or died while holding it. Either way it is not held; [`recover`](Self::recover) goes on.
+    #[inline]
+    pub fn lock(&mut self) -> Result<Guard<'_, R, T>, LockError> {
+        self.lock_deadline(None)
+    }
+
+    /// Waits for the lock until a time. Who gives up keeps its place in the queue, and finds it again if its turn has
+    /// not come before the next call.
+    ///
+    /// # Errors
+    /// [`LockError::TimedOut`] when the deadline passes first; others as [`lock`](Self::lock).
+    #[inline]
+    pub fn lock_deadline(&mut self, deadline: Option<Instant>) -> Result<Guard<'_, R, T>, LockError> {
+        self.enter(deadline)?;
+        if let Err(error) = self.lock.raw.acquire(self.rank, &self.patience.policy(), deadline) {
+            self.desk(IDLE);
+            return Err(self.told(error));
+        }
+        self.entered()
+    }
+
+    /// Takes the lock if nobody has it or waits for it.
+    ///
+    /// # Errors
+    /// [`LockError::Dead`] if it is not to be had, and a member has died; [`LockError::Poisoned`].
+    #[inline]
+    pub fn try_lock(&mut self) -> Result<Option<Guard<'_, R, T>>, LockError> {
+        match self.enter(Some(Instant::now())) {
+            Err(LockError::TimedOut) => return Ok(None),
+            entered => entered?,
+        }
+        if self.lock.raw.try_acquire(self.rank) {
+            return self.entered().map(Some);
+        }
+        self.desk(IDLE);
+        self.patience.dead().map_or(Ok(None), |rank| Err(LockError::Dead { rank }))
+    }
+
+    /// Takes the lock in spite of the deaths so far, and of poison: repairs the queue if need be, and waits for the lock.
+    /// From then on this handle's waits end only for deaths to come. [`Guard::poisoned_by`] says whose data these may be.
+    ///
+    /// # Errors
+    /// [`LockError::TimedOut`] when the deadline passes first; [`LockError::Dead`] if another member dies meanwhile.
+    pub fn recover(&mut self, deadline: Option<Instant>) -> Result<Guard<'_, R, T>, LockError> {
+        self.patience.known = self.patience.count();
+        self.repair(deadline)?;
+        self.enter(deadline)?;
+        if let Err(error) = self.lock.raw.acquire(self.rank, &self.patience.policy(), deadline) {
+            self.desk(IDLE);
+            return Err(self.told(error));
+        }
+        self.desk(HOLDING);
+        // Relaxed: poison is read and written by who holds the lock, or by a repairer when nobody does.
+        let poison = self.lock.marks().poison.swap(0, Ordering::Relaxed);
+        Ok(Guard {
+            member: self,
+            poisoned_by: poison.checked_sub(1).map(|rank| rank as usize),
+            _data: PhantomData,
+        })
+    }
+
+    /// Spins and yields from now on as `policy` says. Its death word is not used: locks know who is dead.
+    pub fn set_policy(&mut self, policy: &Policy<'_>) {
+        (self.patience.pauses, self.patience.yield_for) = (policy.pauses, policy.yield_for);
+    }
+
+    /// Ends a section whose guard was forgotten.
+    ///
+    /// # Safety
+    /// The last guard of this handle was passed to `mem::forget`, and nothing of it is in use.
+    pub unsafe fn unlock(&mut self) {
+        self.leave();
+    }
+
+    #[inline]
+    fn desk(&self, state: u64) {
+        // Release: pairs with the Acquire of a repairer: what this member did in the queue is done.
+        self.lock.desks[self.rank].state.store(state, Ordering::Release);
+    }
+
+    /// Marks the desk, unless a repair is on; waits for its end.
+    #[inline]
+    fn enter(&self, deadline: Option<Instant>) -> Result<(), LockError> {
+        self.desk(QUEUEING);
+        asymmetric::light();
+        if self.lock.marks().repair.get().is_multiple_of(2) { Ok(()) } else { self.enter_slowly(deadline) }
+    }
+
+    #[cold]
+    fn enter_slowly(&self, deadline: Option<Instant>) -> Result<(), LockError> {
+        loop {
+            let now = self.lock.marks().repair.get();
+            if now.is_multiple_of(2) {
+                return Ok(());
+            }
+            self.desk(IDLE);
+            let ended = self.lock.marks().repair.wait_until(now + 1, &self.patience.policy(), deadline);
+            ended.map_err(|error| self.told(error))?;
+            self.desk(QUEUEING);
+            asymmetric::light();
+        }
+    }
+
+    /// Holding, unless the lock is poisoned.
+    #[inline]
+    fn entered(&mut self) -> Result<Guard<'_, R, T>, LockError> {
+        self.desk(HOLDING);
+        // Relaxed: as in `recover`.
+        let poison = self.lock.marks().poison.load(Ordering::Relaxed);
+        if poison != 0 {
+            self.leave();
+            return Err(LockError::Poisoned { rank: poison as usize - 1 });
+        }
+        Ok(Guard { member: self, poisoned_by: None, _data: PhantomData })
+    }
+
+    #[inline]
+    fn leave(&self) {
+        // From here on the data are whole, so a death is no poison.
+        self.desk(QUEUEING);
+        self.lock.raw.release(self.rank, &self.patience);
+        self.desk(IDLE);
+    }
+
+    fn told(&self, error: WaitError) -> LockError {
+        match error {
+            WaitError::Dead { who } => LockError::Dead { rank: who as usize },
+            _ => LockError::TimedOut,
+        }
+    }
+
+    /// Sees to it that the queue has been emptied since the deaths that this member knows of.
+    fn repair(&self, deadline: Option<Instant>) -> Result<(), LockError> {
+        let (marks, known) = (self.lock.marks(), self.patience.known as u64);
+        let me = self.rank as u64 + 1;
+        // Acquire: pairs with the Release below: the queue is as the repairer left it.
+        while marks.covered.load(Ordering::Acquire) < known {
+            // Acquire and Release: one repairer after the other.
+            match marks.repairer.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => (),
+                Err(other) if self.patience.includes(other as usize - 1) => {
+                    // It died at its work; whoever takes its place does all of it again.
+                    let taken =
+                        marks.repairer.compare_exchange(other, me, Ordering::AcqRel, Ordering::Relaxed);
+                    if taken.is_err() {
+                        continue;
+                    }
+                }
+                Err(_) => {
+                    self.until_repaired(deadline)?;
+                    continue;
+                }
+            }
+            let done = self.repair_alone(deadline);
+            // Release: pairs with the Acquire of the next repairer.
+            marks.repairer.store(0, Ordering::Release);
+            done?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of another's repair, or a little if it has not begun.
+    fn until_repaired(&self, deadline: Option<Instant>) -> Result<(), LockError> {
+        let repair = &self.lock.marks().repair;
+        let now = repair.get();
+        if now.is_multiple_of(2) {
+            pause();
+            return match deadline {
+                Some(deadline) if deadline <= Instant::now() => Err(LockError::TimedOut),
+                _ => Ok(()),
+            };
+        }
+        // The repairer may die, and be replaced by this member: so not for long.
+        let soon = Instant::now() + Duration::from_millis(10);
+        let until = deadline.map_or(soon, |deadline| deadline.min(soon));
+        match repair.wait_until(now + 1, &self.patience.policy(), Some(until)) {
+            Err(WaitError::TimedOut) if until == soon => Ok(()),
+            waited => waited.map(|_| ()).map_err(|error| self.told(error)),
+        }
+    }
+
+    fn repair_alone(&self, deadline: Option<Instant>) -> Result<(), LockError> {
+        let marks = self.lock.marks();
+        let now = marks.repair.get();
+        let on = now + u64::from(now.is_multiple_of(2));
+        marks.repair.raise_to(on);
+        if !plant::is("lock: repairs without a fence") {
+            asymmetric::heavy();
+        }
+        let quiet = self.until_all_are_idle(deadline);
+        if quiet.is_ok() {
+            for (rank, desk) in self.lock.desks.iter().enumerate() {
+                if self.patience.includes(rank) && desk.state.load(Ordering::Relaxed) != IDLE {
+                    if desk.state.load(Ordering::Relaxed) == HOLDING {
+                        marks.poison.store(rank as u64 + 1, Ordering::Relaxed);
+                    }
+                    desk.state.store(IDLE, Ordering::Relaxed);
+                }
+            }
+            self.lock.raw.reset();
+            // Release: pairs with the Acquire in `repair`.
+            marks.covered.store(self.patience.known as u64, Ordering::Release);
+        }
+        marks.repair.raise_to(on + 1);
+        quiet
+    }
+
+    /// Waits until no living member but this one is in the queue.
+    fn until_all_are_idle(&self, deadline: Option<Instant>) -> Result<(), LockError> {
+        let living = |&(rank, _): &(usize, &Desk)| rank != self.rank && !self.patience.includes(rank);
+        for (_, desk) in self.lock.desks.iter().enumerate().filter(living) {
+            // Acquire: pairs with the Release in `desk`.
+            while desk.state.load(Ordering::Acquire) != IDLE {
+                if deadline.is_some_and(|d| d <= Instant::now()) {
+                    return Err(LockError::TimedOut);
+                }
+                if let Some(rank) = self.patience.dead() {
+                    return Err(LockError::Dead { rank });
+                }
+                pause();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Between two looks of a repairer: others take their time.
+fn pause() {
+    #[cfg(not(loom))]
+    std::thread::sleep(Duration::from_micros(200));
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
+
+impl<R: RawLock, T: Send> Drop for LockMember<R, T> {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `Lock::member`.
+        self.lock.desks[self.rank].taken.store(0, Ordering::Release);
+    }
+}
+
+/// The lock is held as long as this lives.
+///
+/// Dropped by a panic it leaves the lock poisoned.
+#[derive(Debug)]
+#[must_use = "the lock is free again as soon as this is dropped"]
+pub struct Guard<'a, R: RawLock, T: Send = ()> {
+    member: &'a mut LockMember<R, T>,
+    poisoned_by: Option<usize>,
+    /// Several threads may look at the data through a shared guard if the data allow it.
+    _data: PhantomData<&'a mut T>,
+}
+
+impl<R: RawLock, T: Send> Guard<'_, R, T> {
+    /// Who left the data half changed, if this guard comes from [`LockMember::recover`] and somebody has.
+    #[must_use]
+    pub fn poisoned_by(&self) -> Option<usize> {
+        self.poisoned_by
+    }
+}
+
+impl<R: RawLock, T: Send> Deref for Guard<'_, R, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held, so nobody else has a reference into the data but through this guard.
+        unsafe { &*self.member.lock.data.get() }
+    }
+}
+
+impl<R: RawLock, T: Send> DerefMut for Guard<'_, R, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the guard is borrowed alone.
+        unsafe { &mut *self.member.lock.data.get() }
+    }
+}
+
+impl<R: RawLock, T: Send> Drop for Guard<'_, R, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Relaxed: as in `recover`.
+            self.member.lock.marks().poison.store(self.member.rank as u64 + 1, Ordering::Relaxed);
+        }
+        self.member.leave();
+    }
+}

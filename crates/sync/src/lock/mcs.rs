@@ -1,0 +1,219 @@
+//! A queue of nodes, each with its owner waiting on it.
+//!
+//! # Contract
+//! See [`RawLock`].
+//!
+//! # Figure
+//! ```text
+//!  tail ─────────────────────────────┐
+//!                                    ▼
+//!  node 2 ── next ──> node 0 ──> node 3          2 holds the lock, 0 and 3 wait, each on a word of its own node
+//! ```
+//! Links are ranks, not pointers, so the queue can stand in a segment. To ask is to swap oneself into `tail`, and to tell
+//! the one who was there before.
+//!
+//! The place in a node is a signal: 64 round + phase; a round for each time that its owner has to wait.
+//!
+//! | phase           | the owner                          | next                                                        |
+//! |-----------------|------------------------------------|-------------------------------------------------------------|
+//! | odd, below 62   | waits                              | 62 by the one before it                                      |
+//! | even, 2 to 60   | gave up, its node is still linked  | + 1 by itself, when it is back; 62 by the one before it      |
+//! | 62              | has the lock; or its node is being taken out, if it had given up | 63, by itself; by who takes it out |
+//! | 63              | uses its node for nothing           | the next round                                               |
+//!
+//! Releaser and owner both use the maximum, and what it returns tells each who was first.
+//!
+//! # Costs
+//! Free: a swap and a compare-and-swap. Contended: a swap, a link, and one raise of the successor's word, whatever the
+//! number of members: about three transfers on the way from one to the next.
+//!
+//! # Source
+//! Mellor-Crummey and Scott (1991); with indices, for memory that others can reach, the thesis on ARMCI locks, 5.2.2 (there
+//! the text sets the successor's `locked` to true after a failed compare-and-swap: it has to be false). Changed: flags are
+//! monotone numbers; who waits may give up, and find its place again.
+
+use std::time::Instant;
+
+use syncline_signal::primitive::{AtomicU64, Ordering, hint, yield_now};
+use syncline_signal::{Policy, Signal, WaitError, Watch, plant};
+
+use super::RawLock;
+use crate::error::SpaceError;
+use crate::space::{Array, Shared, Space};
+
+/// The queue lock in which everybody waits on memory of its own: the best with many members.
+///
+/// See [`Lock`](crate::Lock) for how to use it.
+#[derive(Clone, Debug)]
+pub struct Mcs {
+    tail: Array<Tail>,
+    nodes: Array<Node>,
+}
+
+/// 1 + the rank of the last in the queue; 0: the lock is free.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct Tail(AtomicU64);
+
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct Node {
+    /// 1 + the rank of the next in the queue; 0: none that has said so.
+    next: AtomicU64,
+    place: Signal,
+}
+
+// SAFETY: a word; 0 is a free lock.
+unsafe impl Shared for Tail {}
+// SAFETY: two words; 0 is a node that was never used.
+unsafe impl Shared for Node {}
+
+/// Phases of a place; see the table.
+const PHASES: u64 = 64;
+const GRANTED: u64 = PHASES - 2;
+const UNUSED: u64 = PHASES - 1;
+
+fn round(number: u64) -> u64 {
+    number / PHASES * PHASES
+}
+
+fn given_up(number: u64) -> bool {
+    let phase = number % PHASES;
+    phase.is_multiple_of(2) && (1..GRANTED).contains(&phase)
+}
+
+impl Mcs {
+    fn tail(&self) -> &AtomicU64 {
+        &self.tail[0].0
+    }
+
+    /// Waits in a place that is marked waiting.
+    fn wait(
+        &self,
+        node: &Node,
+        waiting: u64,
+        policy: &Policy<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<(), WaitError> {
+        let granted = round(waiting) + GRANTED;
+        if let Err(error) = node.place.wait_until(granted, policy, deadline)
+            // The maximum tells who was first: the one before us, and the lock is ours, or we.
+            && node.place.raise_to(waiting + 1) < granted
+        {
+            return Err(error);
+        }
+        node.place.publish(round(waiting) + UNUSED);
+        Ok(())
+    }
+
+    /// The one behind a node, or `None` if it was the last, or if who came behind is dead.
+    #[inline]
+    fn behind(&self, rank: usize, gone: &dyn Watch) -> Option<usize> {
+        let me = rank as u64 + 1;
+        let next = &self.nodes[rank].next;
+        // Acquire: pairs with the Release of the link: the node behind is set up.
+        let mut link = next.load(Ordering::Acquire);
+        if link == 0 {
+            let order = if plant::is("mcs: relaxed release") { Ordering::Relaxed } else { Ordering::Release };
+            // Release: pairs with the Acquire of the swap or compare-and-swap that takes the lock next.
+            if self.tail().compare_exchange(me, 0, order, Ordering::Relaxed).is_ok() {
+                return None;
+            }
+            let mut looks = 0_u32;
+            loop {
+                link = next.load(Ordering::Acquire); // as above
+                if link != 0 {
+                    break;
+                }
+                looks += 1;
+                if cfg!(loom) || looks > 64 {
+                    yield_now();
+                } else {
+                    hint::spin_loop();
+                }
+                // It may have died before it could say who it is.
+                if looks.is_multiple_of(1024) && gone.who().is_some() {
+                    return None;
+                }
+            }
+        }
+        Some(link as usize - 1)
+    }
+}
+
+impl RawLock for Mcs {
+    fn within(space: &mut Space, members: usize) -> Result<Self, SpaceError> {
+        Ok(Mcs { tail: space.array(1)?, nodes: space.array(members)? })
+    }
+
+    #[inline]
+    fn try_acquire(&self, rank: usize) -> bool {
+        let node = &self.nodes[rank];
+        let number = node.place.get();
+        // Its node is still in the queue, or being taken out.
+        if given_up(number) || number % PHASES == GRANTED {
+            return false;
+        }
+        node.next.store(0, Ordering::Relaxed);
+        // Acquire: pairs with the Release in `behind`: what was done under the lock. Release: the node is set up.
+        self.tail().compare_exchange(0, rank as u64 + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline]
+    fn acquire(&self, rank: usize, policy: &Policy<'_>, deadline: Option<Instant>) -> Result<(), WaitError> {
+        let node = &self.nodes[rank];
+        let mut number = node.place.get();
+        if given_up(number) {
+            // Back before its turn; or too often, or taken out.
+            if number % PHASES < GRANTED - 2 && node.place.raise_to(number + 1) == number {
+                return self.wait(node, number + 1, policy, deadline);
+            }
+            number = round(number) + GRANTED;
+        }
+        if number % PHASES == GRANTED {
+            number = node.place.wait_until(number + 1, policy, deadline)?;
+        }
+        // Relaxed: nobody knows of this node before the swap.
+        node.next.store(0, Ordering::Relaxed);
+        // Acquire: pairs with the Release in `behind`: what was done under the lock, if it was free. Release: pairs with
+        // that in the swap of who comes next, which links itself to the node.
+        let before = self.tail().swap(rank as u64 + 1, Ordering::AcqRel);
+        if before == 0 {
+            return Ok(());
+        }
+        let waiting = round(number) + PHASES + 1;
+        node.place.publish(waiting);
+        // Release: pairs with the Acquire in `behind`: the place is set up.
+        self.nodes[before as usize - 1].next.store(rank as u64 + 1, Ordering::Release);
+        self.wait(node, waiting, policy, deadline)
+    }
+
+    #[inline]
+    fn release(&self, rank: usize, gone: &dyn Watch) {
+        let mut from = rank;
+        let mut taken_out = false;
+        loop {
+            let behind = self.behind(from, gone);
+            if taken_out {
+                // Its owner may use the node again.
+                let place = &self.nodes[from].place;
+                place.raise_to(round(place.get()) + UNUSED);
+            }
+            let Some(next) = behind else { return };
+            let place = &self.nodes[next].place;
+            let granted = round(place.get()) + GRANTED;
+            if !given_up(place.raise_to(granted)) || plant::is("mcs: grants who gave up") {
+                return;
+            }
+            (from, taken_out) = (next, true);
+        }
+    }
+
+    fn reset(&self) {
+        for node in &*self.nodes {
+            node.next.store(0, Ordering::Relaxed);
+            node.place.raise_to(round(node.place.get()) + UNUSED);
+        }
+        self.tail().store(0, Ordering::Relaxed);
+    }
+}

@@ -1,7 +1,7 @@
 # The doors of the project. `make help` lists them.
 
 CARGO ?= cargo
-LOOM_CRATES = -p syncline-trace -p syncline-signal -p syncline-overlay
+LOOM_CRATES = -p syncline-trace -p syncline-signal -p syncline-sync -p syncline-overlay
 SYNCLINE = target/release/syncline
 # What CI runs, a person can run; only the progress bar of cargo differs.
 export CARGO_TERM_PROGRESS_WHEN ?= auto

@@ -28,6 +28,8 @@ mod board;
 pub mod cost;
 mod error;
 pub mod lock;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod space;
 mod vigil;
 

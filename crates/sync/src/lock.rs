@@ -257,7 +257,8 @@ struct Patience {
 
 impl Patience {
     fn policy(&self) -> Policy<'_> {
-        Policy { pauses: self.pauses, yield_for: self.yield_for, death: Some(self) }
+        let death = self.deaths.is_some().then_some(self as &dyn Watch);
+        Policy { pauses: self.pauses, yield_for: self.yield_for, death }
     }
 
     fn dead(&self) -> Option<usize> {
@@ -543,6 +544,10 @@ fn pause() {
 
 impl<R: RawLock, T: Send> Drop for LockMember<R, T> {
     fn drop(&mut self) {
+        // A model that has failed has no words any more.
+        if cfg!(loom) && std::thread::panicking() {
+            return;
+        }
         // Release: pairs with the Acquire in `Lock::member`.
         self.lock.desks[self.rank].taken.store(0, Ordering::Release);
     }
@@ -590,6 +595,9 @@ impl<R: RawLock, T: Send> Drop for Guard<'_, R, T> {
     #[inline]
     fn drop(&mut self) {
         if std::thread::panicking() {
+            if cfg!(loom) {
+                return; // as above
+            }
             // Relaxed: as in `recover`.
             self.member.lock.marks().poison.store(self.member.rank as u64 + 1, Ordering::Relaxed);
         }

@@ -89,6 +89,19 @@ impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
 }
 
 impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
+    /// The leader's way out, once its group has gathered; whether it is there.
+    #[inline]
+    fn go_out(&mut self) -> Result<bool, Fault> {
+        if let Some(outer) = &mut self.outer
+            && !self.outside
+            && self.inner.gathered()?
+        {
+            self.outside = true;
+            outer.arrive()?;
+        }
+        Ok(self.outside)
+    }
+
     fn finish(&mut self) {
         (self.arrived, self.outside) = (false, false);
     }
@@ -112,7 +125,7 @@ impl<Inner: LedMember, Outer: BarrierMember> BarrierMember for CombinedMember<In
         if !self.arrived {
             self.arrived = true;
             self.inner.arrive()?;
-            self.done()?;
+            self.go_out()?;
         }
         Ok(())
     }
@@ -122,22 +135,18 @@ impl<Inner: LedMember, Outer: BarrierMember> BarrierMember for CombinedMember<In
         if !self.arrived {
             return Ok(true);
         }
-        match &mut self.outer {
-            None if !self.inner.done()? => return Ok(false),
-            None => (),
-            Some(outer) => {
-                if !self.outside {
-                    if !self.inner.gathered()? {
-                        return Ok(false);
-                    }
-                    self.outside = true;
-                    outer.arrive()?;
-                }
-                if !outer.done()? {
-                    return Ok(false);
-                }
-                self.inner.release()?;
-            }
+        if self.outer.is_some() && !self.go_out()? {
+            return Ok(false);
+        }
+        let done = match &mut self.outer {
+            None => self.inner.done()?,
+            Some(outer) => outer.done()?,
+        };
+        if !done {
+            return Ok(false);
+        }
+        if self.outer.is_some() {
+            self.inner.release()?;
         }
         self.finish();
         Ok(true)

@@ -1,0 +1,412 @@
+//! Models. Run with `make loom`.
+//!
+//! Members write a number of their own before each episode and read those of the others after it, all Relaxed: so a
+//! barrier that lets somebody go too early, or does not publish, shows an old number. Whoever holds a lock counts, Relaxed
+//! again. A lost wake-up is a deadlock, which loom sees.
+
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+use syncline_signal::{Policy, plant};
+
+use crate::{
+    Barrier, BarrierMember, Combined, Counter, Deaths, Dissemination, Flags, Lock, LockError, Mcs, RawLock,
+    Space, Ticket, Tournament,
+};
+
+/// All interleavings with at most so many preemptions. Two are known to show nearly every bug (Musuvathi and Qadeer 2007).
+fn model(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = model.preemption_bound.map(|bound| bound.min(preemptions)).or(Some(preemptions));
+    model.check(f);
+}
+
+const EPISODES: u64 = 2;
+
+/// One member through all episodes, first by `arrive` and `wait`, then by `wait` alone.
+fn pass<M: BarrierMember>(mut member: M, cells: &[AtomicU64]) -> M {
+    for episode in 1..=EPISODES {
+        cells[member.rank()].store(episode, Ordering::Relaxed);
+        if episode == 1 {
+            member.arrive().unwrap();
+        }
+        member.wait().unwrap();
+        for cell in cells {
+            assert!(cell.load(Ordering::Relaxed) >= episode, "a member went on before all had arrived");
+        }
+    }
+    member
+}
+
+fn barrier<B, M>(members: usize, make: impl Fn() -> B + Send + Sync + 'static, member: fn(&B, usize) -> M)
+where
+    B: Send + Sync + 'static,
+    M: BarrierMember + 'static,
+{
+    let preemptions = if members == 2 { 3 } else { 2 };
+    model(preemptions, move || {
+        let barrier = make();
+        let cells: Arc<Vec<AtomicU64>> = Arc::new((0..members).map(|_| AtomicU64::new(0)).collect());
+        let others: Vec<_> = (1..members)
+            .map(|rank| {
+                let (member, cells) = (member(&barrier, rank), Arc::clone(&cells));
+                thread::spawn(move || pass(member, &cells))
+            })
+            .collect();
+        let mine = pass(member(&barrier, 0), &cells);
+        // Nobody leaves before all are through.
+        let others: Vec<_> = others.into_iter().map(|other| other.join().unwrap()).collect();
+        drop((mine, others));
+    });
+}
+
+fn seat<B: Barrier>(barrier: &B, rank: usize) -> B::Member {
+    barrier.member(rank).unwrap()
+}
+
+fn counter(members: usize) {
+    barrier(members, move || Counter::new(members).unwrap(), seat);
+}
+
+fn tournament(members: usize) {
+    barrier(members, move || Tournament::new(members).unwrap(), seat);
+}
+
+fn dissemination(members: usize, radix: usize) {
+    let make = move || Dissemination::within(&mut Space::heap(), members, radix, Flags::Packed).unwrap();
+    barrier(members, make, seat);
+}
+
+/// Two groups: of one member and of the others.
+fn combined(members: usize) {
+    type Two = [Combined<Counter, Counter>; 2];
+    let make = move || {
+        let outer = Counter::new(2).unwrap();
+        [0, 1].map(|group| {
+            let size = if group == 0 { members - 1 } else { 1 };
+            Combined::new(group, Counter::new(size).unwrap(), outer.clone())
+        })
+    };
+    let member = |two: &Two, rank: usize| {
+        let first = two[0].member(rank);
+        // Rank 0 of the second group is the last member; its numbers are told by position.
+        Ranked { rank, member: first.or_else(|_| two[1].member(0)).unwrap() }
+    };
+    barrier(members, make, member);
+}
+
+/// A member with the rank that the model gave it: groups of different sizes have no ranks in common.
+struct Ranked<M> {
+    rank: usize,
+    member: M,
+}
+
+impl<M: BarrierMember> BarrierMember for Ranked<M> {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn members(&self) -> usize {
+        self.member.members()
+    }
+
+    fn episodes(&self) -> u64 {
+        self.member.episodes()
+    }
+
+    fn arrive(&mut self) -> Result<(), crate::Fault> {
+        self.member.arrive()
+    }
+
+    fn done(&mut self) -> Result<bool, crate::Fault> {
+        self.member.done()
+    }
+
+    fn wait_deadline(&mut self, deadline: Option<std::time::Instant>) -> Result<(), crate::Fault> {
+        self.member.wait_deadline(deadline)
+    }
+
+    fn set_policy(&mut self, policy: &Policy<'_>) {
+        self.member.set_policy(policy);
+    }
+}
+
+#[test]
+fn counters_hold_two() {
+    counter(2);
+}
+
+#[test]
+fn counters_hold_three() {
+    counter(3);
+}
+
+#[test]
+fn tournaments_hold_two() {
+    tournament(2);
+}
+
+#[test]
+fn tournaments_hold_three() {
+    tournament(3);
+}
+
+#[test]
+fn disseminations_hold_two() {
+    dissemination(2, 2);
+}
+
+#[test]
+fn disseminations_hold_three() {
+    dissemination(3, 2);
+}
+
+#[test]
+fn disseminations_of_radix_three_hold_three() {
+    dissemination(3, 3);
+}
+
+#[test]
+fn combinations_hold_two() {
+    combined(2);
+}
+
+#[test]
+fn combinations_hold_three() {
+    combined(3);
+}
+
+#[test]
+#[should_panic(expected = "a member went on before all had arrived")]
+fn a_counter_that_is_one_short_is_noticed() {
+    plant::with("counter: one short", || counter(2));
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_counter_that_wakes_too_early_is_noticed() {
+    plant::with("counter: wakes too early", || counter(3));
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_tournament_that_forgets_a_loser_is_noticed() {
+    plant::with("tournament: forgets the first round on the way down", || tournament(2));
+}
+
+#[test]
+#[should_panic(expected = "a member went on before all had arrived")]
+fn a_tournament_that_takes_old_flags_is_noticed() {
+    plant::with("board: waits for the epoch before", || tournament(2));
+}
+
+#[test]
+#[should_panic(expected = "a member went on before all had arrived")]
+fn a_dissemination_that_takes_old_flags_is_noticed() {
+    plant::with("board: waits for the epoch before", || dissemination(3, 2));
+}
+
+#[test]
+#[should_panic(expected = "a member went on before all had arrived")]
+fn a_combination_without_its_outer_barrier_is_noticed() {
+    plant::with("combined: no outer barrier", || combined(2));
+}
+
+/// Sections of all members, so many each, count.
+fn sections<R: RawLock>(members: usize, each: u64) {
+    let preemptions = if members == 2 { 3 } else { 2 };
+    model(preemptions, move || {
+        let shared = Arc::new((Lock::<R, ()>::new(members, ()).unwrap(), AtomicU64::new(0)));
+        let run = move |shared: &(Lock<R, ()>, AtomicU64), rank| {
+            let mut mine = shared.0.member(rank).unwrap();
+            for _ in 0..each {
+                let held = mine.lock().unwrap();
+                let n = shared.1.load(Ordering::Relaxed);
+                shared.1.store(n + 1, Ordering::Relaxed);
+                drop(held);
+            }
+        };
+        let others: Vec<_> = (1..members)
+            .map(|rank| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || run(&shared, rank))
+            })
+            .collect();
+        run(&shared, 0);
+        for other in others {
+            other.join().unwrap();
+        }
+        assert_eq!(shared.1.load(Ordering::Relaxed), members as u64 * each, "two sections overlapped");
+    });
+}
+
+/// One holds the lock; the other gives up at once, comes back, and gets it. A third goes its way.
+fn giving_up<R: RawLock>(third: bool) {
+    model(if third { 2 } else { 3 }, move || {
+        let members = 2 + usize::from(third);
+        let shared = Arc::new((Lock::<R, ()>::new(members, ()).unwrap(), AtomicU64::new(0)));
+        let count = |shared: &(Lock<R, ()>, AtomicU64)| {
+            let n = shared.1.load(Ordering::Relaxed);
+            shared.1.store(n + 1, Ordering::Relaxed);
+        };
+        let others: Vec<_> = (1..members)
+            .map(|rank| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let mut mine = shared.0.member(rank).unwrap();
+                    let held = mine.lock().unwrap();
+                    count(&shared);
+                    drop(held);
+                })
+            })
+            .collect();
+        let mut mine = shared.0.member(0).unwrap();
+        // A deadline that is over: if it is not free, the member gives up before it has slept.
+        let over = Some(std::time::Instant::now());
+        let mut times = 0;
+        while times < 2 {
+            match if times == 0 { mine.lock_deadline(over) } else { mine.lock() } {
+                Ok(held) => {
+                    count(&shared);
+                    drop(held);
+                    break;
+                }
+                Err(error) => assert_eq!(error, LockError::TimedOut),
+            }
+            times += 1;
+        }
+        for other in others {
+            other.join().unwrap();
+        }
+        assert_eq!(shared.1.load(Ordering::Relaxed), members as u64, "two sections overlapped");
+        let mut last = shared.0.member(1).unwrap();
+        assert!(last.try_lock().unwrap().is_some(), "a place that was given up stays in the way");
+    });
+}
+
+/// One has died with the lock; one repairs it, while the other asks for it, and is told or gets it.
+fn repairing<R: RawLock>() {
+    model(2, || {
+        let deaths = Deaths::within(&mut Space::heap(), 3).unwrap();
+        let lock = Lock::<R, ()>::new(3, ()).unwrap().watching(&deaths);
+        let counted = Arc::new(AtomicU64::new(0));
+        let count = |counted: &AtomicU64| {
+            let n = counted.load(Ordering::Relaxed);
+            counted.store(n + 1, Ordering::Relaxed);
+        };
+        // Rank 2 waits for nothing, so it could as well be gone with a section that it had begun.
+        let mut dead = lock.member(2).unwrap();
+        std::mem::forget(dead.lock().unwrap());
+        deaths.declare(2);
+        let other = {
+            let (lock, counted) = (lock.clone(), Arc::clone(&counted));
+            thread::spawn(move || {
+                let mut mine = lock.member(1).unwrap();
+                match mine.lock() {
+                    Ok(held) => {
+                        count(&counted);
+                        drop(held);
+                        1
+                    }
+                    Err(LockError::Dead { rank: 2 } | LockError::Poisoned { rank: 2 }) => 0,
+                    Err(error) => panic!("{error}"),
+                }
+            })
+        };
+        let mut mine = lock.member(0).unwrap();
+        let held = mine.recover(None).unwrap();
+        assert_eq!(held.poisoned_by(), Some(2));
+        count(&counted);
+        drop(held);
+        let more = other.join().unwrap();
+        assert_eq!(counted.load(Ordering::Relaxed), 1 + more, "two sections overlapped");
+        let mut last = lock.member(1).unwrap();
+        assert!(last.try_lock().unwrap().is_some(), "a repaired lock is not free");
+        drop(dead);
+    });
+}
+
+#[test]
+fn tickets_exclude_two() {
+    sections::<Ticket>(2, 2);
+}
+
+#[test]
+fn tickets_exclude_three() {
+    sections::<Ticket>(3, 1);
+}
+
+#[test]
+fn queues_exclude_two() {
+    sections::<Mcs>(2, 2);
+}
+
+#[test]
+fn queues_exclude_three() {
+    sections::<Mcs>(3, 1);
+}
+
+#[test]
+fn who_gives_up_a_ticket_comes_back() {
+    giving_up::<Ticket>(false);
+    giving_up::<Ticket>(true);
+}
+
+#[test]
+fn who_gives_up_a_node_comes_back() {
+    giving_up::<Mcs>(false);
+    giving_up::<Mcs>(true);
+}
+
+#[test]
+fn tickets_are_repaired() {
+    repairing::<Ticket>();
+}
+
+#[test]
+fn queues_are_repaired() {
+    repairing::<Mcs>();
+}
+
+#[test]
+#[should_panic(expected = "two sections overlapped")]
+fn a_ticket_that_is_published_too_weakly_is_noticed() {
+    plant::with("signal: relaxed publish", || sections::<Ticket>(2, 1));
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_sleeper_without_a_fence_is_noticed() {
+    plant::with("asymmetric: no heavy fence", || sections::<Ticket>(2, 1));
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_release_without_a_fence_is_noticed() {
+    plant::with("asymmetric: no light fence", || sections::<Ticket>(2, 1));
+}
+
+#[test]
+#[should_panic(expected = "stays in the way")]
+fn a_ticket_that_is_granted_to_nobody_is_noticed() {
+    plant::with("ticket: grants who gave up", || giving_up::<Ticket>(false));
+}
+
+#[test]
+#[should_panic(expected = "stays in the way")]
+fn a_node_that_is_granted_to_nobody_is_noticed() {
+    plant::with("mcs: grants who gave up", || giving_up::<Mcs>(false));
+}
+
+#[test]
+#[should_panic(expected = "two sections overlapped")]
+fn a_queue_that_is_released_too_weakly_is_noticed() {
+    plant::with("mcs: relaxed release", || sections::<Mcs>(2, 1));
+}
+
+#[test]
+#[should_panic]
+fn a_repair_without_a_fence_is_noticed() {
+    plant::with("lock: repairs without a fence", repairing::<Ticket>);
+}

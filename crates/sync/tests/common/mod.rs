@@ -1,0 +1,99 @@
+//! Every kind of barrier, made alike.
+
+use std::sync::Arc;
+
+use syncline_memory::Segment;
+use syncline_sync::{
+    Auto, Barrier, BarrierMember, Combined, Counter, Deaths, Dissemination, Flags, Phased, Space, SpaceError,
+    Tournament,
+};
+
+/// A kind of barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Counter,
+    Tournament(Flags),
+    Dissemination(usize, Flags),
+    /// Groups of that size (the members must be a multiple of it), led by a counter or by a tournament.
+    CounterWithin(usize),
+    TournamentWithin(usize),
+    Auto(usize),
+}
+
+pub(crate) type Members = Vec<Box<dyn BarrierMember>>;
+
+fn all<B: Barrier>(barrier: B) -> Result<Members, SpaceError>
+where
+    B::Member: 'static,
+{
+    (0..barrier.members()).map(|rank| Ok(Box::new(barrier.member(rank)?) as Box<dyn BarrierMember>)).collect()
+}
+
+fn grouped<I: Phased>(
+    space: &mut Space,
+    members: usize,
+    size: usize,
+    inner: impl Fn(&mut Space) -> Result<I, SpaceError>,
+    deaths: &Deaths,
+) -> Result<Members, SpaceError>
+where
+    I::Led: 'static,
+{
+    let groups = members / size;
+    let outer = Dissemination::within(space, groups, 2, Flags::Packed)?.watching(deaths);
+    let mut members: Members = Vec::new();
+    for group in 0..groups {
+        let group = Combined::new(group, inner(space)?, outer.clone());
+        for rank in 0..size {
+            members.push(Box::new(group.member(rank)?));
+        }
+    }
+    Ok(members)
+}
+
+impl Kind {
+    /// All members of such a barrier.
+    pub(crate) fn members(self, space: &mut Space, n: usize, deaths: &Deaths) -> Result<Members, SpaceError> {
+        match self {
+            Kind::Counter => all(Counter::within(space, n)?.watching(deaths)),
+            Kind::Tournament(flags) => all(Tournament::within(space, n, flags)?.watching(deaths)),
+            Kind::Dissemination(radix, flags) => {
+                all(Dissemination::within(space, n, radix, flags)?.watching(deaths))
+            }
+            Kind::Auto(cores) => all(Auto::within(space, n, cores)?.watching(deaths)),
+            Kind::CounterWithin(size) => {
+                grouped(space, n, size, |space| Ok(Counter::within(space, size)?.watching(deaths)), deaths)
+            }
+            Kind::TournamentWithin(size) => {
+                let inner =
+                    |space: &mut Space| Ok(Tournament::within(space, size, Flags::Packed)?.watching(deaths));
+                grouped(space, n, size, inner, deaths)
+            }
+        }
+    }
+
+    /// All members, on the heap, of whom nobody dies.
+    pub(crate) fn heap(self, n: usize) -> Members {
+        let mut space = Space::heap();
+        let deaths = Deaths::within(&mut space, n).unwrap();
+        self.members(&mut space, n, &deaths).unwrap()
+    }
+
+    /// Every kind that can have `n` members.
+    pub(crate) fn every(n: usize) -> Vec<Kind> {
+        let flags = [Flags::Packed, Flags::Padded];
+        let mut kinds = vec![Kind::Counter, Kind::Auto(1), Kind::Auto(n)];
+        kinds.extend(flags.map(Kind::Tournament));
+        kinds.extend((2..=5).flat_map(|radix| flags.map(|flags| Kind::Dissemination(radix, flags))));
+        for size in (1..=n).filter(|&size| n.is_multiple_of(size)) {
+            kinds.extend([Kind::CounterWithin(size), Kind::TournamentWithin(size)]);
+        }
+        kinds
+    }
+}
+
+/// A segment, for views as processes have them.
+#[allow(dead_code, reason = "not every test file has processes' views")]
+pub(crate) fn segment() -> Arc<Segment> {
+    Arc::new(Segment::shared(16 << 20).unwrap())
+}

@@ -1,0 +1,191 @@
+//! What the environment says of a team.
+//!
+//! | variable           | set by     | says                                                                   |
+//! |--------------------|------------|------------------------------------------------------------------------|
+//! | `SYNCLINE_TEAM`    | launchers  | the descriptors of a team, and this process's place in it               |
+//! | `SYNCLINE_THREADS` | people     | how many threads a team has when nobody launched it                    |
+//! | `SYNCLINE_QUIET`   | people     | `1`: no warning when members outnumber cores                           |
+
+use std::os::fd::RawFd;
+
+use syncline_sync::MAX_MEMBERS;
+
+use crate::error::TeamError;
+
+/// Set by launchers. A program that a member starts must not be given it.
+pub(crate) const TEAM: &str = "SYNCLINE_TEAM";
+const THREADS: &str = "SYNCLINE_THREADS";
+const QUIET: &str = "SYNCLINE_QUIET";
+/// What `SYNCLINE_TEAM` begins with: launcher and program must be of one kind.
+const VERSION: &str = "1";
+
+/// The shape of a team: every process has as many threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) processes: usize,
+    pub(crate) threads: usize,
+    /// On how many cores they run, as whoever made the team saw it.
+    pub(crate) cores: usize,
+}
+
+impl Shape {
+    /// A team on the cores that this process may use.
+    pub(crate) fn here(processes: usize, threads: usize) -> Result<Shape, TeamError> {
+        let wrong = TeamError::Members { processes, threads };
+        let members = processes.checked_mul(threads).filter(|members| (1..=MAX_MEMBERS).contains(members));
+        members.ok_or(wrong).map(|_| Shape { processes, threads, cores: cores() })
+    }
+
+    pub(crate) fn members(self) -> usize {
+        self.processes * self.threads
+    }
+
+    /// The ranks of a process.
+    pub(crate) fn ranks(self, process: usize) -> std::ops::Range<usize> {
+        process * self.threads..(process + 1) * self.threads
+    }
+
+    /// Says so if members outnumber cores. Called once for a team, by whoever makes it.
+    pub(crate) fn warn(self) {
+        let Shape { cores, .. } = self;
+        let members = self.members();
+        if members > cores && std::env::var_os(QUIET).is_none_or(|quiet| quiet != "1") {
+            let plural = if cores == 1 { "" } else { "s" };
+            crate::say(format_args!(
+                "{members} members share {cores} core{plural}: they take turns, and every wait takes longer; run at most \
+                 {cores} (processes times threads), give the program more cores, or silence this by {QUIET}=1"
+            ));
+        }
+    }
+}
+
+/// The cores that this process may use.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// How many threads a team has that nobody launched.
+pub(crate) fn threads() -> Result<usize, TeamError> {
+    let Some(value) = std::env::var_os(THREADS) else { return Ok(cores().min(MAX_MEMBERS)) };
+    let value = value.to_string_lossy().into_owned();
+    match value.trim().parse() {
+        Ok(threads) if (1..=MAX_MEMBERS).contains(&threads) => Ok(threads),
+        _ => {
+            let why = format!("expected a number of threads from 1 to {MAX_MEMBERS}");
+            Err(TeamError::Variable { variable: THREADS, value, why })
+        }
+    }
+}
+
+/// The place of a launched process in its team.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) shape: Shape,
+    pub(crate) process: usize,
+    /// The descriptor of the team's memory.
+    pub(crate) segment: RawFd,
+    /// The descriptor of the lifeline's end.
+    pub(crate) lifeline: RawFd,
+}
+
+const NAMES: [&str; 7] = ["version", "segment", "lifeline", "process", "processes", "threads", "cores"];
+
+impl Place {
+    /// The place that a launcher gave to this process, if one did.
+    pub(crate) fn from_environment() -> Result<Option<Place>, TeamError> {
+        let Some(value) = std::env::var_os(TEAM) else { return Ok(None) };
+        let value = value.to_string_lossy().into_owned();
+        match Place::parse(&value) {
+            Ok(place) => Ok(Some(place)),
+            Err(why) => Err(TeamError::Variable { variable: TEAM, value, why }),
+        }
+    }
+
+    /// What `SYNCLINE_TEAM` is set to.
+    pub(crate) fn value(&self) -> String {
+        let Place { shape: Shape { processes, threads, cores }, process, segment, lifeline } = self;
+        format!(
+            "version={VERSION} segment={segment} lifeline={lifeline} process={process} processes={processes} \
+             threads={threads} cores={cores}"
+        )
+    }
+
+    fn parse(value: &str) -> Result<Place, String> {
+        let mut fields = value.split_whitespace();
+        let mut field = |name: &'static str| {
+            let field = fields.next().ok_or(format!("{name} is missing"))?;
+            let number = field.strip_prefix(name).and_then(|rest| rest.strip_prefix('='));
+            number.ok_or(format!("{field:?} stands where {name}= is expected"))
+        };
+        let version = field(NAMES[0])?;
+        if version != VERSION {
+            return Err(format!("the launcher is of version {version}, this program of version {VERSION}"));
+        }
+        let mut number = |at: usize, least: usize, most: usize| {
+            let (name, text) = (NAMES[at], field(NAMES[at])?);
+            let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+            number.ok_or(format!("{name} is {text:?}, not a number from {least} to {most}"))
+        };
+        let descriptor = i32::MAX as usize;
+        let (segment, lifeline) = (number(1, 0, descriptor)?, number(2, 0, descriptor)?);
+        let (process, processes) = (number(3, 0, MAX_MEMBERS - 1)?, number(4, 1, MAX_MEMBERS)?);
+        let (threads, cores) = (number(5, 1, MAX_MEMBERS)?, number(6, 1, usize::MAX)?);
+        if process >= processes {
+            return Err(format!("process {process} is none of {processes} processes"));
+        }
+        if processes * threads > MAX_MEMBERS {
+            return Err(format!(
+                "{processes} processes x {threads} threads are more than {MAX_MEMBERS} members"
+            ));
+        }
+        if let Some(rest) = fields.next() {
+            return Err(format!("nothing is expected where {rest:?} stands"));
+        }
+        let shape = Shape { processes, threads, cores };
+        Ok(Place { shape, process, segment: segment as RawFd, lifeline: lifeline as RawFd })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "version=1 segment=5 lifeline=6 process=3 processes=4 threads=2 cores=8";
+
+    #[test]
+    fn a_place_is_read_as_it_was_written() {
+        let shape = Shape { processes: 4, threads: 2, cores: 8 };
+        let place = Place { shape, process: 3, segment: 5, lifeline: 6 };
+        assert_eq!((place.value().as_str(), Place::parse(GOOD)), (GOOD, Ok(place)));
+        assert_eq!((shape.members(), shape.ranks(3)), (8, 6..8));
+    }
+
+    #[test]
+    fn garbage_is_named() {
+        let cases = [
+            ("", "", "version is missing"),
+            ("version=1", "version=7", "the launcher is of version 7, this program of version 1"),
+            ("segment=5", "fragment=5", "\"fragment=5\" stands where segment= is expected"),
+            ("segment=5", "segment=-1", "segment is \"-1\", not a number"),
+            ("process=3", "process=4", "process 4 is none of 4 processes"),
+            ("threads=2", "threads=0", "threads is \"0\", not a number from 1 to 4096"),
+            ("threads=2", "threads=2000", "4 processes x 2000 threads are more than 4096 members"),
+            ("cores=8", "cores=8 x", "nothing is expected where \"x\" stands"),
+            (" cores=8", "", "cores is missing"),
+        ];
+        for (from, to, why) in cases {
+            let value = if from.is_empty() { String::new() } else { GOOD.replace(from, to) };
+            let found = Place::parse(&value).unwrap_err();
+            assert!(found.starts_with(why), "{value}: {found}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_members_has_bounds() {
+        assert_eq!(Shape::here(64, 64).unwrap().members(), 4096);
+        for (processes, threads) in [(0, 1), (1, 0), (64, 65), (usize::MAX, 2)] {
+            let error = Shape::here(processes, threads).unwrap_err().to_string();
+            assert!(error.contains(&format!("not {processes} processes x {threads} threads")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What can go wrong with a team.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use syncline_sync::{MAX_MEMBERS, SpaceError};
+
+/// Why a team could not be run, or did not end well.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TeamError {
+    /// An environment variable says something that makes no sense.
+    #[error("the environment variable {variable} is {value:?}: {why}")]
+    Variable {
+        /// Its name.
+        variable: &'static str,
+        /// What it says.
+        value: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A descriptor that `SYNCLINE_TEAM` names is not what it should be.
+    #[error(
+        "{} names descriptor {descriptor} as the team's {what}, but {why}; a program that a member starts is not in \
+         the team, and must not be given the variable",
+        crate::environment::TEAM
+    )]
+    Descriptor {
+        /// Its number in this process.
+        descriptor: i32,
+        /// What it should be.
+        what: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// So many members, or none.
+    #[error("a team has 1 to {MAX_MEMBERS} members, not {processes} processes x {threads} threads")]
+    Members {
+        /// Processes asked for.
+        processes: usize,
+        /// Threads asked for in each.
+        threads: usize,
+    },
+    /// The memory that the members share could not be made, or attached to.
+    #[error("the team's shared memory: {0}")]
+    Memory(#[from] syncline_memory::Error),
+    /// The members' words have no room in that memory, or are not those that the launcher made.
+    #[error("the team's shared memory: {0}")]
+    Space(#[from] SpaceError),
+    /// A member asked for a team from the environment, whose member it is already.
+    #[error("rank {rank} is in a team already: inside it, only Team::threads makes another")]
+    Nested {
+        /// The member.
+        rank: usize,
+    },
+    /// A launched process takes part once.
+    #[error("process {process} of the team has taken part already: a launched process runs its team once")]
+    Taken {
+        /// The process.
+        process: usize,
+    },
+    /// The system gave no thread for a member.
+    #[error("cannot start a thread for rank {rank}: {source}")]
+    Thread {
+        /// The member.
+        rank: usize,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// A member panicked. The others were told, and have ended.
+    #[error("rank {rank} panicked: {message}")]
+    Panicked {
+        /// The member, the first of this process.
+        rank: usize,
+        /// What it said.
+        message: String,
+    },
+    /// The program of a team could not be started.
+    #[error("cannot start {} as process {process} of the team: {source}", program.display())]
+    Start {
+        /// The program.
+        program: PathBuf,
+        /// The number of the process.
+        process: usize,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The launcher or a member could not do what it has to.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// A launched process did not end well: the first that did not. All have ended.
+    #[error("{0}")]
+    Failed(Failure),
+}
+
+impl TeamError {
+    /// The exit code for a program that ends because of this: that of the process which failed, and 1 for all else.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            TeamError::Failed(failure) => failure.exit_code(),
+            _ => 1,
+        }
+    }
+}
+
+/// A launched process that did not end well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Its number in the team.
+    pub process: usize,
+    /// Its number in the system, while it lived.
+    pub pid: u32,
+    /// Its members.
+    pub ranks: Range<usize>,
+    /// How it ended.
+    pub ending: Ending,
+    /// How far its part in the team had come.
+    pub part: Part,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It exited, with this code.
+    Exited(u8),
+    /// This signal killed it.
+    Killed(i32),
+}
+
+/// How far the part of a process in its team has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// It has not called `run`.
+    NotBegun,
+    /// Its members run.
+    Begun,
+    /// Its members have ended.
+    Done,
+}
+
+impl Failure {
+    /// The exit code of the process; 128 and the signal; 1 if it exited with 0 before its part was done.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self.ending {
+            Ending::Exited(0) => 1,
+            Ending::Exited(code) => code,
+            Ending::Killed(signal) => 128_u8.wrapping_add(signal as u8),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} (pid {}, {}) ", self.process, self.pid, Ranks(&self.ranks))?;
+        match self.ending {
+            Ending::Exited(code) => write!(f, "exited with {code}")?,
+            Ending::Killed(signal) => write!(f, "was killed by signal {signal}")?,
+        }
+        f.write_str(match self.part {
+            Part::NotBegun => " before it took part",
+            Part::Begun => " in the middle of the run",
+            Part::Done => "",
+        })
+    }
+}
+
+/// Some ranks, in words.
+pub(crate) struct Ranks<'a>(pub(crate) &'a Range<usize>);
+
+impl fmt::Display for Ranks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.len() {
+            1 => write!(f, "rank {}", self.0.start),
+            _ => write!(f, "ranks {} to {}", self.0.start, self.0.end - 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_all_that_one_looks_for() {
+        let failure =
+            Failure { process: 2, pid: 77, ranks: 4..6, ending: Ending::Killed(9), part: Part::Begun };
+        let text = "process 2 (pid 77, ranks 4 to 5) was killed by signal 9 in the middle of the run";
+        assert_eq!((failure.to_string().as_str(), failure.exit_code()), (text, 137));
+        let early = Failure { ranks: 2..3, ending: Ending::Exited(0), part: Part::NotBegun, ..failure };
+        let text = "process 2 (pid 77, rank 2) exited with 0 before it took part";
+        assert_eq!((early.to_string().as_str(), TeamError::Failed(early).exit_code()), (text, 1));
+    }
+}

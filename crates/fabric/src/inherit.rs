@@ -1,0 +1,44 @@
+//! Descriptors and variables that pass from a launcher to its children: all the `unsafe` of the crate.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+
+use rustix::fs::SealFlags;
+use rustix::io::FdFlags;
+
+/// A copy, closed on exec, of a descriptor that was inherited under this number. The number itself stays as it is.
+pub(crate) fn copy(number: RawFd) -> io::Result<OwnedFd> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(borrow(number)?, 3)?)
+}
+
+/// An inherited descriptor is not passed on to other programs.
+pub(crate) fn close_on_exec(number: RawFd) -> io::Result<()> {
+    Ok(rustix::io::fcntl_setfd(borrow(number)?, FdFlags::CLOEXEC)?)
+}
+
+/// Whether a descriptor is memory whose length nobody can change, as that of a team is.
+pub(crate) fn is_sealed(fd: &OwnedFd) -> bool {
+    let needed = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(needed))
+}
+
+fn borrow(number: RawFd) -> io::Result<BorrowedFd<'static>> {
+    if number < 0 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the number is not -1. Whoever passes a number in `SYNCLINE_TEAM` keeps it open in the child, which is not
+    // told of it in any other way and so does not close it. If it does not, the callers above, which only ask the
+    // kernel, are answered by an error, or by one about another descriptor, which they do not change unless it is
+    // what the variable says.
+    Ok(unsafe { BorrowedFd::borrow_raw(number) })
+}
+
+/// Removes a variable from the environment of this process if it has no other thread; else it stays, as others may
+/// read the environment.
+pub(crate) fn forget_variable(variable: &str) {
+    let alone = std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
+    if alone {
+        // SAFETY: no other thread can read or write the environment, for there is none: only this one could make one.
+        unsafe { std::env::remove_var(variable) };
+    }
+}

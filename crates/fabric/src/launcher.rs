@@ -1,0 +1,238 @@
+//! Starts the processes of a team, and watches them until all have ended.
+//!
+//! ```text
+//! poll: a pidfd of each process, a pipe for SIGINT, one for SIGTERM, a deadline
+//!
+//!   a process ends, its part done, with 0          nothing
+//!   ... killed, or before its part was done        its ranks are declared dead
+//!   ... that, or not with 0: it has failed         10 s until the rest get SIGTERM ── 5 s ──> SIGKILL
+//!   SIGINT, SIGTERM                                passed on to all              ── 5 s ──> SIGKILL
+//! ```
+
+mod children;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use syncline_memory::{Lifeline, Segment};
+
+use crate::control::Control;
+use crate::environment::Shape;
+use crate::error::{Ending, Failure, Part, TeamError};
+use crate::signals::Signals;
+use crate::team::{MEMORY, shared};
+use children::{Children, Heritage};
+
+/// How long the others may take to end by themselves when a process has failed.
+const GRACE: Duration = Duration::from_secs(10);
+/// How long processes may take to end when they were asked to.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often to look whether others take part in a team that a process has left without taking part.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Starts the processes of a team, and watches them until all have ended: what `syncline launch` does.
+///
+/// ```
+/// use syncline_fabric::Launcher;
+///
+/// Launcher::new("true").processes(3).run()?;
+/// let error = Launcher::new("false").run().unwrap_err();
+/// assert!(error.to_string().ends_with("exited with 1 before it took part"));
+/// # Ok::<(), syncline_fabric::TeamError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    program: OsString,
+    args: Vec<OsString>,
+    processes: usize,
+    threads: usize,
+    memory: usize,
+}
+
+impl Launcher {
+    /// A launcher of one process of a program, which is looked for as a shell would.
+    #[must_use]
+    pub fn new(program: impl AsRef<OsStr>) -> Launcher {
+        let program = program.as_ref().to_owned();
+        Launcher { program, args: Vec::new(), processes: 1, threads: 1, memory: MEMORY }
+    }
+
+    /// The arguments that each process gets.
+    #[must_use]
+    pub fn args<A: Into<OsString>>(self, args: impl IntoIterator<Item = A>) -> Self {
+        Launcher { args: args.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// How many processes.
+    #[must_use]
+    pub fn processes(self, processes: usize) -> Self {
+        Launcher { processes, ..self }
+    }
+
+    /// How many members each process has, as threads.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Launcher { threads, ..self }
+    }
+
+    /// How many bytes the members share at most [default: 256 MiB]. They take none before they are used.
+    #[must_use]
+    pub fn memory(self, memory: usize) -> Self {
+        Launcher { memory, ..self }
+    }
+
+    /// Starts the processes, and returns when all have ended.
+    ///
+    /// A process that fails, and what is done about it, is told on standard error when it happens.
+    ///
+    /// # Errors
+    /// [`TeamError::Start`] if the program cannot be started, and then none of its processes is left;
+    /// [`TeamError::Failed`] with the first process that did not end well, when all have ended; what else the system
+    /// refuses.
+    pub fn run(&self) -> Result<(), TeamError> {
+        let shape = Shape::here(self.processes, self.threads)?;
+        let segment = Segment::shared(self.memory)?;
+        let memory = segment.fd().map(|fd| fd.try_clone_to_owned());
+        let (_, control) = shared(segment, shape)?;
+        let (_keeper, end) = Lifeline::pair()?;
+        let failed = |what| move |source| TeamError::System { what, source };
+        let signals = Signals::catch().map_err(failed("catch signals"))?;
+        let memory = memory.unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into()));
+        let memory = memory.map_err(failed("hand down the team's memory"))?;
+        let heritage = Heritage { shape, segment: memory.as_fd(), lifeline: end.as_fd() };
+        let children = Children::start(&self.program, &self.args, &heritage)?;
+        shape.warn();
+        let mut watch = Watch {
+            shape,
+            control: &control,
+            children,
+            signals,
+            next: None,
+            asked: false,
+            absent: Vec::new(),
+            first: None,
+        };
+        watch.attend().map_err(failed("wait for the processes of the team"))?;
+        watch.first.map_or(Ok(()), |failure| Err(TeamError::Failed(failure)))
+    }
+}
+
+/// What the launcher knows while processes run.
+struct Watch<'a> {
+    shape: Shape,
+    control: &'a Control,
+    children: Children,
+    signals: Signals,
+    /// What those who are left then get.
+    next: Option<(Instant, Signal)>,
+    /// Whether they were asked to end.
+    asked: bool,
+    /// Who has exited with 0 and taken no part: wrong only if anybody does.
+    absent: Vec<Failure>,
+    /// The first who did not end well.
+    first: Option<Failure>,
+}
+
+impl Watch<'_> {
+    fn attend(&mut self) -> io::Result<()> {
+        while self.children.living() > 0 {
+            self.poll()?;
+            for signal in self.signals.take() {
+                self.children.send(signal);
+                self.asked = true;
+                let kill = Instant::now() + PATIENCE;
+                self.next = match self.next {
+                    Some((at, Signal::KILL)) => Some((at.min(kill), Signal::KILL)),
+                    _ => Some((kill, Signal::KILL)),
+                };
+            }
+            for (process, pid, status) in self.children.reap()? {
+                self.ended(process, pid, status);
+            }
+            self.blame_absent();
+            self.escalate();
+        }
+        Ok(())
+    }
+
+    /// Sleeps until something has happened, or it is time for something.
+    fn poll(&self) -> io::Result<()> {
+        let tick = (!self.absent.is_empty()).then_some(TICK);
+        let due = self.next.map(|(at, _)| at.saturating_duration_since(Instant::now()));
+        let timeout = tick.into_iter().chain(due).min().and_then(|left| Timespec::try_from(left).ok());
+        let pipes = self.signals.pipes();
+        let mut fds: Vec<_> = self
+            .children
+            .pidfds()
+            .chain(pipes)
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn ended(&mut self, process: usize, pid: u32, status: ExitStatus) {
+        let ending = match (status.code(), status.signal()) {
+            (Some(code), _) => Ending::Exited(code as u8),
+            (None, signal) => Ending::Killed(signal.unwrap_or(0)),
+        };
+        let (part, ranks) = (self.control.part(process), self.shape.ranks(process));
+        if part != Part::Done {
+            ranks.clone().for_each(|rank| self.control.deaths.declare(rank));
+        }
+        let failure = Failure { process, pid, ranks, ending, part };
+        match (ending, part) {
+            (Ending::Exited(0), Part::Done) => (),
+            (Ending::Exited(0), Part::NotBegun) => self.absent.push(failure),
+            _ => self.failed(failure),
+        }
+    }
+
+    /// Those who took no part have failed if there is a team at all.
+    fn blame_absent(&mut self) {
+        if !self.absent.is_empty() && self.control.any_begun() {
+            for failure in std::mem::take(&mut self.absent) {
+                self.failed(failure);
+            }
+        }
+    }
+
+    fn failed(&mut self, failure: Failure) {
+        // Of those who were asked to end it is not told that they do.
+        if !self.asked {
+            let grace = GRACE.as_secs();
+            match (self.next, self.children.living()) {
+                (None, 1..) => crate::say(format_args!("{failure}; the others have {grace} s to end")),
+                _ => crate::say(format_args!("{failure}")),
+            }
+        }
+        self.first.get_or_insert(failure);
+        if self.next.is_none() && !self.asked {
+            self.next = Some((Instant::now() + GRACE, Signal::TERM));
+        }
+    }
+
+    /// Ends those who have had their time.
+    fn escalate(&mut self) {
+        let Some((_, signal)) = self.next.filter(|(at, _)| *at <= Instant::now()) else { return };
+        let living = self.children.living();
+        if living == 0 {
+            return;
+        }
+        let (processes, have) = if living == 1 { ("process", "has") } else { ("processes", "have") };
+        let name = if signal == Signal::KILL { "SIGKILL" } else { "SIGTERM" };
+        crate::say(format_args!("{living} {processes} {have} not ended in time: {name}"));
+        self.children.send(signal);
+        self.asked = true;
+        self.next = (signal != Signal::KILL).then(|| (Instant::now() + PATIENCE, Signal::KILL));
+    }
+}

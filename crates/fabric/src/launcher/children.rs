@@ -1,0 +1,136 @@
+//! The processes of a team: started, signalled, and collected when they have ended.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use syncline_memory::ProcessWatch;
+
+use crate::environment::{Place, Shape, TEAM};
+use crate::error::TeamError;
+
+/// What all processes of a team inherit.
+pub(crate) struct Heritage<'a> {
+    pub(crate) shape: Shape,
+    pub(crate) segment: BorrowedFd<'a>,
+    pub(crate) lifeline: BorrowedFd<'a>,
+}
+
+/// Held while there are descriptors that are not closed on exec, so that the children of another launcher in this
+/// process do not inherit them. Those of other code that starts programs at the same time may: then they hold the memory
+/// until they end, and a lifeline that they do not look at.
+static SPAWNING: Mutex<()> = Mutex::new(());
+
+/// Descriptors that a launcher uses beside one for each process.
+const OTHERS: u64 = 64;
+
+/// The processes of a team. Those who have not ended when this is dropped are killed.
+#[derive(Debug)]
+pub(crate) struct Children {
+    running: Vec<Running>,
+    /// The limit on descriptors, if it had to be raised.
+    limit: Option<Rlimit>,
+}
+
+#[derive(Debug)]
+struct Running {
+    process: usize,
+    child: Child,
+    /// From when all have been started.
+    watch: Option<ProcessWatch>,
+}
+
+impl Children {
+    pub(crate) fn start(
+        program: &OsStr,
+        args: &[OsString],
+        heritage: &Heritage<'_>,
+    ) -> Result<Self, TeamError> {
+        let mut children = Children { running: Vec::new(), limit: None };
+        for process in 0..heritage.shape.processes {
+            let child = spawn(program, args, heritage, process).map_err(|source| TeamError::Start {
+                program: program.into(),
+                process,
+                source,
+            })?;
+            children.running.push(Running { process, child, watch: None });
+        }
+        // Now, as the children would inherit a higher limit.
+        children.raise_limit();
+        for running in &mut children.running {
+            // Nobody has collected the child, so the number is its own.
+            running.watch = Some(ProcessWatch::new(running.child.id())?);
+        }
+        Ok(children)
+    }
+
+    fn raise_limit(&mut self) {
+        let needed = self.running.len() as u64 + OTHERS;
+        let limit = getrlimit(Resource::Nofile);
+        let maximum = limit.maximum.unwrap_or(u64::MAX);
+        if limit.current.is_some_and(|current| current < needed && current < maximum) {
+            // If it is refused, so will be a descriptor, which is an error that says so.
+            let _ =
+                setrlimit(Resource::Nofile, Rlimit { current: Some(needed.min(maximum)), ..limit.clone() });
+            self.limit = Some(limit);
+        }
+    }
+
+    /// How many have not been collected.
+    pub(crate) fn living(&self) -> usize {
+        self.running.len()
+    }
+
+    /// To poll: each readable when its process has ended.
+    pub(crate) fn pidfds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.running.iter().filter_map(|running| running.watch.as_ref()).map(AsFd::as_fd)
+    }
+
+    /// A signal to all.
+    pub(crate) fn send(&self, signal: Signal) {
+        for pidfd in self.pidfds() {
+            // It fails only for one that has ended.
+            let _ = rustix::process::pidfd_send_signal(pidfd, signal);
+        }
+    }
+
+    /// Collects those that have ended: number in the team, number in the system, how.
+    pub(crate) fn reap(&mut self) -> io::Result<Vec<(usize, u32, ExitStatus)>> {
+        let mut ended = Vec::new();
+        for running in &mut self.running {
+            if let Some(status) = running.child.try_wait()? {
+                ended.push((running.process, running.child.id(), status));
+            }
+        }
+        self.running.retain(|running| ended.iter().all(|(process, ..)| *process != running.process));
+        Ok(ended)
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for running in &mut self.running {
+            let _ = running.child.kill();
+        }
+        for running in &mut self.running {
+            let _ = running.child.wait();
+        }
+        if let Some(limit) = self.limit.take() {
+            let _ = setrlimit(Resource::Nofile, limit);
+        }
+    }
+}
+
+/// Starts a process, which inherits copies of the descriptors under the numbers that its environment names.
+fn spawn(program: &OsStr, args: &[OsString], heritage: &Heritage<'_>, process: usize) -> io::Result<Child> {
+    let _spawning = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
+    let (segment, lifeline) = (rustix::io::dup(heritage.segment)?, rustix::io::dup(heritage.lifeline)?);
+    let (shape, segment_number, lifeline_number) =
+        (heritage.shape, segment.as_raw_fd(), lifeline.as_raw_fd());
+    let place = Place { shape, process, segment: segment_number, lifeline: lifeline_number };
+    // Nothing here keeps the standard library from posix_spawn, whose cost does not grow with this process.
+    Command::new(program).args(args).env(TEAM, place.value()).spawn()
+}

@@ -1,0 +1,71 @@
+//! Teams: the members of a parallel program, threads or processes, and who watches whom.
+//!
+//! * [`Team::run`]: one function, run by every member. Who they are comes from the environment: the processes that
+//!   `syncline launch -n 4 --threads 2 -- PROGRAM` started, or else the threads of this process.
+//! * [`Team::threads`], [`Team::processes`]: the same, said in the program.
+//! * [`Member`]: a member's rank, the memory that all share, a barrier of all, and a way to make more.
+//! * [`Launcher`]: starts the processes of a team and watches them.
+//!
+//! ```
+//! use syncline_fabric::Team;
+//!
+//! let sums = Team::threads(3).run(|me| {
+//!     let sum: usize = (0..10).filter(|n| n % me.size() == me.rank()).sum();
+//!     me.wait()?; // all have theirs
+//!     Ok::<_, syncline_sync::Fault>(sum)
+//! })?;
+//! assert_eq!(sums.into_iter().sum::<Result<usize, _>>()?, 45);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Who watches whom
+//! ```text
+//!                launcher ── declares dead ──> ┌ segment (a memfd, no name) ─────────────┐
+//!   SIGINT,   ┌────┴────┐                      │ how far each process is, who is dead,   │
+//!   SIGTERM   │ pidfds  │ lifeline             │ the team's barrier, what members make   │
+//!   forwarded ▼         ▼ (a pipe)             └──▲────────────────▲─────────────────────┘
+//!         process 0   process 1 ...               │ every wait looks at the dead,
+//!         threads     threads ────────────────────┘ ten times a second
+//! ```
+//!
+//! * A process that is killed, or exits before its members have ended: the launcher sees it by its pidfd, declares its
+//!   ranks dead, and says so on standard error. Waits of the others end with `Fault::Dead` within a second; what they
+//!   do then is up to them. After ten seconds those that are left get SIGTERM, after five more SIGKILL.
+//! * A member that panics: its thread declares it dead. `run` reports it when the others of its process have ended.
+//! * The launcher dies, however: the lifeline is cut. Each process that has called `run` declares its ranks dead and
+//!   exits a second later. (One that has not called it goes on.)
+//! * SIGINT and SIGTERM to the launcher go to all processes; five seconds later those that are left get SIGKILL. From a
+//!   terminal, Ctrl-C reaches them twice: the terminal sends it to all by itself.
+//!
+//! The memory has no name, so nothing is ever left of it. There is one kind of hang that nothing here can see: members
+//! that wait for one that lives and does something else.
+//!
+//! # Environment
+//! `SYNCLINE_THREADS`: the threads of a team that nobody launched. `SYNCLINE_QUIET=1`: no warning when members outnumber
+//! cores. `SYNCLINE_TEAM` is the launcher's word to its processes. `run` takes it out of the environment if the process
+//! has no other thread then (otherwise somebody might be reading it), and closes the team's descriptors on exec in any
+//! case. A program that starts others, which call `run` as well, from several threads removes it from them by
+//! `Command::env_remove`.
+
+mod control;
+mod environment;
+mod error;
+mod inherit;
+mod launcher;
+mod member;
+mod orphan;
+mod signals;
+mod team;
+
+use std::io::Write as _;
+
+pub use error::{Ending, Failure, Part, TeamError};
+pub use launcher::Launcher;
+pub use member::{Collective, Member};
+pub use team::{ProcessTeam, Team, ThreadTeam};
+
+/// A line on standard error, in one piece, as many processes may write there. If nobody reads, that is all right.
+fn say(what: std::fmt::Arguments<'_>) {
+    let line = format!("syncline: {what}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}

@@ -1,0 +1,207 @@
+//! One of a team.
+
+use syncline_sync::{
+    Auto, AutoMember, Barrier, BarrierMember, Combined, CombinedMember, Counter, Deaths, Dissemination,
+    Fault, Phased, Space, SpaceError, Tournament,
+};
+
+use crate::environment::Shape;
+
+/// What a [`Member`] can make together with all others: see [`Member::make`].
+pub trait Collective: Sized {
+    /// One member's part of it.
+    type Seat;
+
+    /// The same thing; its members are told of these deaths.
+    #[must_use]
+    fn watched(self, deaths: &Deaths) -> Self;
+
+    /// Takes the part of the member `rank`.
+    ///
+    /// # Errors
+    /// If the rank is taken, or none of its members.
+    fn seat(&self, rank: usize) -> Result<Self::Seat, SpaceError>;
+}
+
+macro_rules! collective {
+    ($($barrier:ty),*) => {$(
+        impl Collective for $barrier {
+            type Seat = <$barrier as Barrier>::Member;
+
+            fn watched(self, deaths: &Deaths) -> Self {
+                self.watching(deaths)
+            }
+
+            fn seat(&self, rank: usize) -> Result<Self::Seat, SpaceError> {
+                self.member(rank)
+            }
+        }
+    )*};
+}
+
+collective!(Auto, Counter, Dissemination, Tournament);
+
+/// One of a team: what the function of [`Team::run`](crate::Team::run) gets.
+///
+/// Rank `r` is thread `r % threads` of process `r / threads`.
+#[derive(Debug)]
+pub struct Member {
+    shape: Shape,
+    rank: usize,
+    space: Space,
+    deaths: Deaths,
+    barrier: AutoMember,
+}
+
+impl Member {
+    pub(crate) fn new(
+        shape: Shape,
+        rank: usize,
+        space: Space,
+        deaths: Deaths,
+        barrier: &Auto,
+    ) -> Result<Self, SpaceError> {
+        Ok(Member { shape, rank, space, deaths, barrier: barrier.member(rank)? })
+    }
+
+    /// Which of the members this is, counted from 0.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many members there are.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.shape.members()
+    }
+
+    /// Which of the processes this member is in.
+    #[must_use]
+    pub fn process(&self) -> usize {
+        self.rank / self.shape.threads
+    }
+
+    /// How many processes there are.
+    #[must_use]
+    pub fn processes(&self) -> usize {
+        self.shape.processes
+    }
+
+    /// Which of its process's members this is.
+    #[must_use]
+    pub fn thread(&self) -> usize {
+        self.rank % self.shape.threads
+    }
+
+    /// How many members each process has.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.shape.threads
+    }
+
+    /// This member's view of the memory that all share.
+    ///
+    /// # Collective
+    /// All members ask it for the same things in the same order.
+    pub fn space(&mut self) -> &mut Space {
+        &mut self.space
+    }
+
+    /// The members that are dead.
+    #[must_use]
+    pub fn deaths(&self) -> &Deaths {
+        &self.deaths
+    }
+
+    /// The barrier of all members, to arrive at it now and wait later.
+    pub fn barrier(&mut self) -> &mut AutoMember {
+        &mut self.barrier
+    }
+
+    /// Waits until all members have come here.
+    ///
+    /// # Collective
+    /// All members call it, each as often as the others.
+    ///
+    /// # Errors
+    /// [`Fault::Dead`], [`Fault::Left`]: a member without which it never ends.
+    pub fn wait(&mut self) -> Result<(), Fault> {
+        self.barrier.wait()
+    }
+
+    /// Makes something with all others, a barrier say, and takes this member's part of it.
+    ///
+    /// # Collective
+    /// All members make the same things in the same order. Nobody waits for the others.
+    ///
+    /// # Errors
+    /// What `make` says. After [`SpaceError::Mismatch`], which means that this member and another have not made the same
+    /// things, this member is declared dead: those who wait for it elsewhere would wait for ever.
+    ///
+    /// # Examples
+    /// ```
+    /// use syncline_fabric::Team;
+    /// use syncline_sync::{BarrierMember, Counter, Dissemination, Flags};
+    ///
+    /// Team::threads(2).run(|me| {
+    ///     let mut one = me.make(Counter::within)?;
+    ///     let mut other = me.make(|space, members| Dissemination::within(space, members, 4, Flags::Padded))?;
+    ///     one.arrive()?;
+    ///     other.wait()?;
+    ///     one.wait()?;
+    ///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+    /// })?;
+    /// # Ok::<(), syncline_fabric::TeamError>(())
+    /// ```
+    pub fn make<C: Collective>(
+        &mut self,
+        make: impl FnOnce(&mut Space, usize) -> Result<C, SpaceError>,
+    ) -> Result<C::Seat, SpaceError> {
+        let size = self.size();
+        let made = make(&mut self.space, size);
+        self.agreed(made)?.watched(&self.deaths).seat(self.rank)
+    }
+
+    /// Makes a barrier in two levels: `inner` for the threads of each process, `outer` for the processes.
+    ///
+    /// # Collective
+    /// As [`make`](Self::make). Every member's view makes the inner barriers of all processes, so that all views agree
+    /// on what comes after them.
+    ///
+    /// # Errors
+    /// As [`make`](Self::make).
+    ///
+    /// # Examples
+    /// ```
+    /// use syncline_fabric::Team;
+    /// use syncline_sync::{BarrierMember, Counter};
+    ///
+    /// Team::threads(2).run(|me| {
+    ///     let mut barrier = me.combine(Counter::within, Counter::within)?;
+    ///     barrier.wait()?;
+    ///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+    /// })?;
+    /// # Ok::<(), syncline_fabric::TeamError>(())
+    /// ```
+    pub fn combine<Inner: Collective + Phased, Outer: Collective + Barrier>(
+        &mut self,
+        inner: impl Fn(&mut Space, usize) -> Result<Inner, SpaceError>,
+        outer: impl FnOnce(&mut Space, usize) -> Result<Outer, SpaceError>,
+    ) -> Result<CombinedMember<Inner::Led, <Outer as Barrier>::Member>, SpaceError> {
+        let Shape { processes, threads, .. } = self.shape;
+        let inners = (0..processes).map(|_| inner(&mut self.space, threads)).collect::<Result<Vec<_>, _>>();
+        let inner = self.agreed(inners)?.swap_remove(self.process());
+        let outer = outer(&mut self.space, processes);
+        let outer = self.agreed(outer)?.watched(&self.deaths);
+        Combined::new(self.process(), inner.watched(&self.deaths), outer).member(self.thread())
+    }
+
+    /// A member who does not make what the others make cannot take part in it.
+    fn agreed<C>(&self, made: Result<C, SpaceError>) -> Result<C, SpaceError> {
+        if let Err(SpaceError::Mismatch { .. }) = made {
+            self.deaths.declare(self.rank);
+        }
+        made
+    }
+}

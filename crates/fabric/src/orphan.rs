@@ -1,0 +1,35 @@
+//! A launched process watches its launcher: when that one dies, it ends as well.
+
+use std::thread;
+use std::time::Duration;
+
+use syncline_memory::LifelineEnd;
+
+use crate::control::Control;
+use crate::environment::Place;
+use crate::error::{Ranks, TeamError};
+
+/// How long a process goes on without its launcher.
+const GRACE: Duration = Duration::from_secs(1);
+/// Its exit code then.
+const CODE: i32 = 1;
+
+/// Watches the launcher for as long as this process lives.
+pub(crate) fn watch(end: LifelineEnd, place: &Place, control: &Control) -> Result<(), TeamError> {
+    let (process, ranks, deaths) = (place.process, place.shape.ranks(place.process), control.deaths.clone());
+    let watcher = move || {
+        while !end.wait_cut(None).unwrap_or(false) {
+            thread::sleep(GRACE); // the kernel had no memory to answer
+        }
+        ranks.clone().for_each(|rank| deaths.declare(rank));
+        crate::say(format_args!(
+            "process {process} ({}) ends: the launcher of its team is gone",
+            Ranks(&ranks)
+        ));
+        thread::sleep(GRACE);
+        std::process::exit(CODE);
+    };
+    let started = thread::Builder::new().name("syncline lifeline".to_owned()).spawn(watcher);
+    let what = "start a thread that watches the launcher";
+    started.map(|_| ()).map_err(|source| TeamError::System { what, source })
+}

@@ -1,0 +1,133 @@
+//! The signals that a launcher passes on.
+//!
+//! While a launcher runs, SIGINT and SIGTERM are written to pipes that it polls. What the program did with them before is
+//! kept: one that had them ignored still ignores them; one that catches them itself catches them as well; and one on which
+//! they had their default effect is ended by them again when no launcher runs any more.
+
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use rustix::process::Signal;
+use signal_hook::SigId;
+use signal_hook::low_level::{pipe, unregister};
+
+/// Where signals arrive while it lives.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    caught: Vec<Caught>,
+}
+
+#[derive(Debug)]
+struct Caught {
+    signal: Signal,
+    pipe: UnixStream,
+    id: SigId,
+}
+
+/// How many launchers run.
+static LAUNCHERS: Mutex<usize> = Mutex::new(0);
+/// Whether none does: then signals have their default effect, where they had it before.
+static NONE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+impl Signals {
+    pub(crate) fn catch() -> io::Result<Signals> {
+        count(|launchers| launchers + 1);
+        let mut signals = Signals { caught: Vec::new() };
+        for signal in [Signal::INT, Signal::TERM] {
+            let number = signal.as_raw();
+            match disposition(number) {
+                Disposition::Ignored => continue,
+                Disposition::Caught => (),
+                Disposition::Default => {
+                    signal_hook::flag::register_conditional_default(number, Arc::clone(none()))?;
+                }
+            }
+            let (pipe, sender) = UnixStream::pair()?;
+            pipe.set_nonblocking(true)?;
+            signals.caught.push(Caught { signal, pipe, id: pipe::register(number, sender)? });
+        }
+        Ok(signals)
+    }
+
+    /// To poll: readable when a signal has come.
+    pub(crate) fn pipes(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.caught.iter().map(|caught| caught.pipe.as_fd())
+    }
+
+    /// The signals that have come since the last call.
+    pub(crate) fn take(&mut self) -> Vec<Signal> {
+        let came = |caught: &mut Caught| {
+            let mut bytes = [0; 64];
+            let mut any = false;
+            while caught.pipe.read(&mut bytes).is_ok_and(|read| read > 0) {
+                any = true;
+            }
+            any.then_some(caught.signal)
+        };
+        self.caught.iter_mut().filter_map(came).collect()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for caught in &self.caught {
+            unregister(caught.id);
+        }
+        count(|launchers| launchers - 1);
+    }
+}
+
+fn none() -> &'static Arc<AtomicBool> {
+    NONE.get_or_init(Arc::default)
+}
+
+fn count(change: impl FnOnce(usize) -> usize) {
+    let mut launchers = LAUNCHERS.lock().unwrap_or_else(PoisonError::into_inner);
+    *launchers = change(*launchers);
+    // Relaxed: the flag stands for itself.
+    none().store(*launchers == 0, Ordering::Relaxed);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disposition {
+    Default,
+    Ignored,
+    Caught,
+}
+
+/// What this process does with a signal, as the kernel says it.
+fn disposition(signal: i32) -> Disposition {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let has = |name: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(name));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+    };
+    match (has("SigIgn:"), has("SigCgt:")) {
+        (true, _) => Disposition::Ignored,
+        (_, true) => Disposition::Caught,
+        _ => Disposition::Default,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_is_caught_while_somebody_wants_it() {
+        assert_eq!(disposition(Signal::TERM.as_raw()), Disposition::Default);
+        let mut signals = Signals::catch().unwrap();
+        assert_eq!(disposition(Signal::TERM.as_raw()), Disposition::Caught);
+        assert!(signals.take().is_empty());
+        signal_hook::low_level::raise(Signal::TERM.as_raw()).unwrap();
+        assert_eq!(signals.take(), [Signal::TERM]);
+        assert!(signals.take().is_empty());
+        assert!(!none().load(Ordering::Relaxed));
+        drop(signals);
+        assert!(none().load(Ordering::Relaxed));
+    }
+}

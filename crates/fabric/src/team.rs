@@ -1,0 +1,296 @@
+//! Who takes part, and the run of their function.
+//!
+//! | called                  | launched (`SYNCLINE_TEAM` is set)   | not launched                                      |
+//! |-------------------------|-------------------------------------|---------------------------------------------------|
+//! | [`Team::run`]           | joins its team                      | threads of this process                           |
+//! | `Team::processes(n)`    | joins its team, whatever `n` says   | launches n processes of this program, and watches |
+//! | `Team::threads(n)`      | threads of this process             | threads of this process                           |
+
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use syncline_memory::{LifelineEnd, Pages, Segment};
+use syncline_sync::{Auto, Space};
+
+use crate::control::Control;
+use crate::environment::{self, Place, Shape};
+use crate::error::TeamError;
+use crate::launcher::Launcher;
+use crate::member::Member;
+use crate::{inherit, orphan};
+
+/// How much memory the members of a team share unless somebody says otherwise. It takes none before it is used.
+pub(crate) const MEMORY: usize = 256 << 20;
+
+thread_local! {
+    /// The rank of the member that this thread is.
+    static MEMBER: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// The number of this process in the team that it has joined.
+static JOINED: OnceLock<usize> = OnceLock::new();
+
+/// A team: members that run one function, and wait for one another.
+#[derive(Debug)]
+pub struct Team;
+
+impl Team {
+    /// Runs a function in every member of a team, and returns the results of those in this process, by thread.
+    ///
+    /// Who takes part comes from the environment: the processes that a launcher started, or else threads of this
+    /// process, as many as it has cores or as `SYNCLINE_THREADS` says. The first of a process's members runs on the
+    /// thread that calls this.
+    ///
+    /// # Collective
+    /// Every process of a launched team calls it, once.
+    ///
+    /// # Errors
+    /// If the team cannot be made or joined; [`TeamError::Panicked`] when a member of this process has panicked and the
+    /// others have ended.
+    ///
+    /// # Examples
+    /// ```
+    /// use syncline_fabric::Team;
+    ///
+    /// let ranks = Team::run(|me| {
+    ///     me.wait().unwrap(); // for all others
+    ///     me.rank()
+    /// })?;
+    /// assert!(!ranks.is_empty());
+    /// # Ok::<(), syncline_fabric::TeamError>(())
+    /// ```
+    pub fn run<R, F>(f: F) -> Result<Vec<R>, TeamError>
+    where
+        R: Send,
+        F: Fn(&mut Member) -> R + Sync,
+    {
+        match place()? {
+            Some(place) => join(&place, &f),
+            None => Team::threads(environment::threads()?).run(f),
+        }
+    }
+
+    /// A team of threads of this process.
+    #[must_use]
+    pub fn threads(threads: usize) -> ThreadTeam {
+        ThreadTeam { threads, memory: MEMORY }
+    }
+
+    /// A team of processes that run this program. The process that makes it only launches and watches them.
+    #[must_use]
+    pub fn processes(processes: usize) -> ProcessTeam {
+        ProcessTeam { processes, threads: 1, memory: MEMORY, args: None }
+    }
+}
+
+/// A team of threads of this process: see [`Team::threads`].
+#[derive(Clone, Debug)]
+pub struct ThreadTeam {
+    threads: usize,
+    memory: usize,
+}
+
+impl ThreadTeam {
+    /// How many bytes the members share at most, for barriers and the like [default: 256 MiB]. They take none before
+    /// they are used.
+    #[must_use]
+    pub fn memory(self, memory: usize) -> Self {
+        ThreadTeam { memory, ..self }
+    }
+
+    /// Runs a function in every member, and returns their results by rank.
+    ///
+    /// # Errors
+    /// As [`Team::run`].
+    pub fn run<R, F>(&self, f: F) -> Result<Vec<R>, TeamError>
+    where
+        R: Send,
+        F: Fn(&mut Member) -> R + Sync,
+    {
+        let shape = Shape::here(1, self.threads)?;
+        let segment = Segment::heap(self.memory, Pages::Small)?;
+        let (space, control) = shared(segment, shape)?;
+        shape.warn();
+        members(shape, 0, space, &control, &f)
+    }
+}
+
+/// A team of processes that run this program: see [`Team::processes`].
+#[derive(Clone, Debug)]
+pub struct ProcessTeam {
+    processes: usize,
+    threads: usize,
+    memory: usize,
+    args: Option<Vec<OsString>>,
+}
+
+impl ProcessTeam {
+    /// How many members each process has, as threads [default: 1].
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        ProcessTeam { threads, ..self }
+    }
+
+    /// How many bytes the members share at most: see [`ThreadTeam::memory`].
+    #[must_use]
+    pub fn memory(self, memory: usize) -> Self {
+        ProcessTeam { memory, ..self }
+    }
+
+    /// The arguments that the program gets in every process [default: those of this process].
+    #[must_use]
+    pub fn args<A: Into<OsString>>(self, args: impl IntoIterator<Item = A>) -> Self {
+        ProcessTeam { args: Some(args.into_iter().map(Into::into).collect()), ..self }
+    }
+
+    /// In a launched process: joins its team, runs the function in every member of this process, and returns their
+    /// results by thread. Elsewhere: launches the processes, which come here in their turn, waits until all have ended,
+    /// and returns no results.
+    ///
+    /// # Collective
+    /// As [`Team::run`].
+    ///
+    /// # Errors
+    /// As [`Team::run`]; where it launches, [`TeamError::Start`], and [`TeamError::Failed`] if a process did not end
+    /// well.
+    pub fn run<R, F>(&self, f: F) -> Result<Vec<R>, TeamError>
+    where
+        R: Send,
+        F: Fn(&mut Member) -> R + Sync,
+    {
+        if let Some(place) = place()? {
+            return join(&place, &f);
+        }
+        let program = std::env::current_exe();
+        let program = program.map_err(|source| TeamError::System { what: "find this program", source })?;
+        let args = self.args.clone().unwrap_or_else(|| std::env::args_os().skip(1).collect());
+        let launcher = Launcher::new(program).args(args).processes(self.processes).threads(self.threads);
+        launcher.memory(self.memory).run()?;
+        Ok(Vec::new())
+    }
+}
+
+/// The place of this process in a team that it has not joined yet, if it was launched.
+fn place() -> Result<Option<Place>, TeamError> {
+    if let Some(rank) = MEMBER.get() {
+        return Err(TeamError::Nested { rank });
+    }
+    match JOINED.get() {
+        Some(&process) => Err(TeamError::Taken { process }),
+        None => Place::from_environment(),
+    }
+}
+
+/// The memory of a team, with what stands at its beginning.
+pub(crate) fn shared(segment: Segment, shape: Shape) -> Result<(Space, Control), TeamError> {
+    let mut space = Space::segment(Arc::new(segment))?;
+    let control = Control::within(&mut space, shape.processes, shape.members())?;
+    Ok((space, control))
+}
+
+/// Takes this process's part in the team that it was launched for.
+fn join<R, F>(place: &Place, f: &F) -> Result<Vec<R>, TeamError>
+where
+    R: Send,
+    F: Fn(&mut Member) -> R + Sync,
+{
+    let (segment, end) = (attach(place.segment)?, lifeline(place.lifeline)?);
+    let (space, control) = shared(segment, place.shape)?;
+    if JOINED.set(place.process).is_err() || !control.begin(place.process) {
+        return Err(TeamError::Taken { process: place.process });
+    }
+    for descriptor in [place.segment, place.lifeline] {
+        let what = "keep a descriptor of the team from other programs";
+        inherit::close_on_exec(descriptor).map_err(|source| TeamError::System { what, source })?;
+    }
+    inherit::forget_variable(environment::TEAM);
+    orphan::watch(end, place, &control)?;
+    let results = members(place.shape, place.process, space, &control, f);
+    control.finish(place.process);
+    results
+}
+
+fn attach(descriptor: RawFd) -> Result<Segment, TeamError> {
+    let wrong = |why: String| TeamError::Descriptor { descriptor, what: "memory", why };
+    let fd = inherit::copy(descriptor).map_err(|error| wrong(error.to_string()))?;
+    if !inherit::is_sealed(&fd) {
+        return Err(wrong("it is something else".to_owned()));
+    }
+    Segment::from_fd(fd).map_err(|error| wrong(error.to_string()))
+}
+
+fn lifeline(descriptor: RawFd) -> Result<LifelineEnd, TeamError> {
+    let wrong = |why: String| TeamError::Descriptor { descriptor, what: "lifeline", why };
+    let fd = inherit::copy(descriptor).map_err(|error| wrong(error.to_string()))?;
+    LifelineEnd::from_fd(fd).map_err(|_| wrong("it is something else".to_owned()))
+}
+
+/// Runs the function in every member of a process.
+fn members<R, F>(
+    shape: Shape,
+    process: usize,
+    mut space: Space,
+    control: &Control,
+    f: &F,
+) -> Result<Vec<R>, TeamError>
+where
+    R: Send,
+    F: Fn(&mut Member) -> R + Sync,
+{
+    let deaths = &control.deaths;
+    let barrier = Auto::within(&mut space, shape.members(), shape.cores)?.watching(deaths);
+    let member = |rank| Member::new(shape, rank, space.clone(), deaths.clone(), &barrier);
+    let members = shape.ranks(process).map(member).collect::<Result<Vec<_>, _>>()?;
+    thread::scope(|scope| {
+        let mut members = members.into_iter();
+        let first = members.next();
+        let mut failed = None;
+        let mut others = Vec::new();
+        for member in members {
+            let rank = member.rank();
+            let started = match failed {
+                Some(_) => None,
+                None => {
+                    let thread = thread::Builder::new().name(format!("rank {rank}"));
+                    let started = thread.spawn_scoped(scope, move || attend(member, f));
+                    started.map_err(|source| failed = Some(TeamError::Thread { rank, source })).ok()
+                }
+            };
+            match started {
+                Some(thread) => others.push(thread),
+                None => deaths.declare(rank),
+            }
+        }
+        if let (Some(first), Some(_)) = (&first, &failed) {
+            deaths.declare(first.rank());
+        }
+        // Who has started has been told of those who have not, and ends.
+        let here = first.filter(|_| failed.is_none()).map(|first| attend(first, f));
+        // A thread of a member returns even if the member panics.
+        let there = others.into_iter().map(|thread| thread.join().expect("a member's panic is caught"));
+        let results = here.into_iter().chain(there).collect::<Vec<_>>();
+        match failed {
+            Some(error) => Err(error),
+            None => results.into_iter().collect(),
+        }
+    })
+}
+
+/// A member's run. If it panics, it is dead to the others from then on.
+fn attend<R>(mut member: Member, f: impl Fn(&mut Member) -> R) -> Result<R, TeamError> {
+    let rank = member.rank();
+    let outer = MEMBER.replace(Some(rank));
+    // What the function leaves behind is the caller's, who is told by an error; the member itself is dropped.
+    let result = catch_unwind(AssertUnwindSafe(|| f(&mut member)));
+    MEMBER.set(outer);
+    result.map_err(|panic| {
+        member.deaths().declare(rank);
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let message = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(not a text)").to_owned();
+        TeamError::Panicked { rank, message }
+    })
+}

@@ -1,0 +1,76 @@
+//! Running a role, and looking at what it did.
+
+use std::io::Write as _;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use syncline_memory::ProcessWatch;
+
+pub(crate) const ROLE: &str = "SYNCLINE_FABRIC_TEST_ROLE";
+
+/// Far beyond what anything here takes.
+pub(crate) fn late() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_secs(30))
+}
+
+/// This program in a role, without what this test's own environment says of teams.
+pub(crate) fn program(role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "role", "--ignored", "--nocapture"]).env(ROLE, role);
+    for variable in ["SYNCLINE_TEAM", "SYNCLINE_THREADS", "SYNCLINE_QUIET"] {
+        command.env_remove(variable);
+    }
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// What became of a program in a role.
+#[derive(Debug)]
+pub(crate) struct Played {
+    pub(crate) code: Option<i32>,
+    /// The lines that the role said, sorted, and those of the launcher and the library.
+    pub(crate) said: Vec<String>,
+    pub(crate) told: Vec<String>,
+}
+
+/// Runs a program until it has ended, and all that inherited its output.
+pub(crate) fn play(command: &mut Command) -> Played {
+    finish(command.spawn().unwrap())
+}
+
+pub(crate) fn finish(mut child: Child) -> Played {
+    if !ProcessWatch::new(child.id()).unwrap().wait_exit(late()).unwrap() {
+        child.kill().unwrap();
+        panic!("hangs: {:?}", child.wait_with_output().unwrap());
+    }
+    let Output { status, stderr, .. } = child.wait_with_output().unwrap();
+    let text = String::from_utf8(stderr).unwrap();
+    let lines = |prefix: &str| {
+        let mut lines: Vec<_> =
+            text.lines().filter_map(|line| line.strip_prefix(prefix)).map(String::from).collect();
+        lines.sort();
+        lines
+    };
+    let (said, told) = (lines("said: "), lines("syncline: "));
+    if said.len() + told.len() != text.lines().count() {
+        println!("{text}");
+    }
+    Played { code: status.code(), said, told }
+}
+
+/// A line on standard error, in one piece.
+pub(crate) fn say(what: impl std::fmt::Display) {
+    std::io::stderr().write_all(format!("said: {what}\n").as_bytes()).unwrap();
+}
+
+/// The warning about members and cores, which a team on a small machine brings.
+pub(crate) fn is_warning(line: &str) -> bool {
+    line.contains("members share")
+}
+
+impl Played {
+    /// What the library told beside that warning.
+    pub(crate) fn news(&self) -> Vec<&str> {
+        self.told.iter().map(String::as_str).filter(|line| !is_warning(line)).collect()
+    }
+}

@@ -1,0 +1,133 @@
+//! What the processes of the tests do.
+
+use std::process::exit;
+
+use rustix::process::{Signal, kill_process};
+use syncline_fabric::{Member, Team, TeamError};
+use syncline_sync::{BarrierMember, Counter, Dissemination, Fault, Flags, Tournament};
+
+use crate::common::{ROLE, late, say};
+
+/// Plays the role that the environment names, if it does.
+pub(crate) fn play() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let three = Team::processes(3);
+    match role.as_str() {
+        "meet" => end(three.run(meet)),
+        "meet, two threads each" => end(three.threads(2).run(meet)),
+        "meet, from the environment" => end(Team::run(meet)),
+        "other arguments" => {
+            let args = ["--exact", "role", "--ignored", "--nocapture", "--test-threads=1"];
+            end(three.args(args).run(|me| {
+                if me.rank() == 0 {
+                    say(std::env::args().next_back().unwrap());
+                }
+            }))
+        }
+        "another order" => end(Team::processes(2).run(other_order)),
+        "killed" => end(three.threads(2).run(|me| {
+            me.wait().unwrap();
+            if me.rank() == 3 {
+                kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
+            }
+            say(format!("rank {}: {:?}", me.rank(), me.barrier().wait_deadline(late())));
+        })),
+        "exits" => end(three.run(|me| {
+            if me.rank() == 1 {
+                exit(0);
+            }
+            say(format!("rank {}: {:?}", me.rank(), me.barrier().wait_deadline(late())));
+        })),
+        "panics" => end(Team::processes(2).threads(2).run(|me| {
+            assert_ne!(me.rank(), 2, "as it must");
+            say(format!("rank {}: {:?}", me.rank(), me.barrier().wait_deadline(late())));
+        })),
+        "waits for ever" => end(three.run(|me| {
+            say(format!("pid {}", std::process::id()));
+            me.wait().unwrap();
+            // For what nobody does; only a death ends it.
+            if me.rank() > 0 {
+                let _ = me.barrier().wait_deadline(late());
+            }
+            std::thread::sleep(std::time::Duration::from_secs(30));
+        })),
+        "fails, and the others stay" => end(three.run(|me| {
+            me.wait().unwrap();
+            if me.rank() == 1 {
+                exit(7);
+            }
+            std::thread::sleep(std::time::Duration::from_secs(30));
+        })),
+        "some stay away" => {
+            if std::env::var("SYNCLINE_TEAM").is_ok_and(|team| team.contains("process=1 ")) {
+                exit(0);
+            }
+            end(three.run(|me| say(format!("rank {}: {:?}", me.rank(), me.barrier().wait_deadline(late())))))
+        }
+        "stays away" => exit(0),
+        "nested" => end(Team::processes(2).run(|me| {
+            let inner = Team::threads(2).run(|inner| inner.size());
+            let again = Team::run(|_| ()).unwrap_err();
+            let more = Team::processes(2).run(|_| ()).unwrap_err();
+            say(format!("rank {}: {:?}, {again}, {more}", me.rank(), inner.unwrap()));
+        })),
+        "twice" => {
+            Team::processes(1).run(|_| ()).unwrap();
+            end(Team::processes(1).run(|_| ()))
+        }
+        "many" => end(Team::threads(3 * std::thread::available_parallelism().unwrap().get()).run(meet)),
+        other => panic!("no role {other:?}"),
+    }
+}
+
+/// Says what the team's end was, and exits as a program would.
+fn end<R>(result: Result<Vec<R>, TeamError>) -> ! {
+    let code = result.as_ref().err().map_or(0, TeamError::exit_code);
+    if let Err(error) = result {
+        say(format!("error: {error}"));
+    }
+    exit(code.into())
+}
+
+/// Rounds over barriers of all kinds; says the rank.
+pub(crate) fn meet(me: &mut Member) {
+    let all = |me: &mut Member| -> Result<(), Box<dyn std::error::Error>> {
+        let mut counter = me.make(Counter::within)?;
+        let mut flags = me.make(|space, members| Tournament::within(space, members, Flags::Packed))?;
+        let mut levels = me.combine(Counter::within, |space, groups| {
+            Dissemination::within(space, groups, 2, Flags::Padded)
+        })?;
+        let mut last = me.make(Counter::within)?;
+        for round in 1..=50 {
+            me.wait()?;
+            counter.wait()?;
+            flags.arrive()?;
+            flags.wait()?;
+            levels.wait()?;
+            last.arrive()?;
+            last.wait_deadline(late())?;
+            assert_eq!((levels.episodes(), me.barrier().episodes()), (round, round));
+        }
+        assert_eq!((levels.rank(), levels.members()), (me.rank(), me.size()));
+        Ok(())
+    };
+    let ended = all(me);
+    let place = (me.process(), me.thread(), me.processes(), me.threads());
+    say(format!("rank {} of {}: {place:?} {ended:?}", me.rank(), me.size()));
+}
+
+/// Rank 0 makes one thing, then rank 1 another.
+fn other_order(me: &mut Member) {
+    let rank = me.rank();
+    if rank == 0 {
+        let mut made = me.make(Counter::within).unwrap();
+        me.wait().unwrap();
+        let fault = made.wait_deadline(late()).unwrap_err();
+        assert!(matches!(fault, Fault::Dead { rank: 1 }), "{fault}");
+        say(format!("rank {rank}: {fault}"));
+    } else {
+        me.wait().unwrap();
+        let made = me.make(|space, members| Dissemination::within(space, members, 2, Flags::Packed));
+        say(format!("rank {rank}: {}", made.unwrap_err()));
+    }
+}

@@ -1,0 +1,94 @@
+//! Teams of processes that end well, or were never to begin.
+
+use crate::common::{is_warning, play, program};
+
+#[test]
+fn processes_meet() {
+    let played = play(&mut program("meet"));
+    let expected: Vec<_> = (0..3).map(|rank| format!("rank {rank} of 3: ({rank}, 0, 3, 1) Ok(())")).collect();
+    assert_eq!((played.code, &played.said), (Some(0), &expected), "{played:?}");
+    assert_eq!(played.news(), [""; 0]);
+    assert!(played.told.iter().filter(|line| is_warning(line)).count() <= 1);
+}
+
+#[test]
+fn threads_of_processes_meet() {
+    let played = play(&mut program("meet, two threads each"));
+    let place = |rank| format!("rank {rank} of 6: ({}, {}, 3, 2) Ok(())", rank / 2, rank % 2);
+    let expected: Vec<_> = (0..6).map(place).collect();
+    assert_eq!((played.code, &played.said), (Some(0), &expected), "{played:?}");
+    assert_eq!(played.news(), [""; 0]);
+}
+
+#[test]
+fn a_team_may_have_arguments_of_its_own() {
+    let played = play(&mut program("other arguments"));
+    assert_eq!((played.code, played.said), (Some(0), vec!["--test-threads=1".to_owned()]));
+}
+
+#[test]
+fn another_order_is_named_and_nobody_waits_for_it() {
+    let played = play(&mut program("another order"));
+    assert_eq!(played.code, Some(0), "{played:?}");
+    assert_eq!(played.said[0], "rank 0: member 1 is dead");
+    assert!(played.said[1].contains("do not make the same things in the same order"), "{played:?}");
+}
+
+#[test]
+fn inside_a_team_there_are_only_threads() {
+    let played = play(&mut program("nested"));
+    assert_eq!((played.code, played.said.len()), (Some(0), 2), "{played:?}");
+    for (rank, line) in played.said.iter().enumerate() {
+        let error = format!("rank {rank} is in a team already: inside it, only Team::threads makes another");
+        assert_eq!(*line, format!("rank {rank}: [2, 2], {error}, {error}"));
+    }
+}
+
+#[test]
+fn a_launched_process_takes_part_once() {
+    let played = play(&mut program("twice"));
+    // The launcher of the first team is a launcher of the second as well; its processes refuse.
+    assert_eq!(played.code, Some(101), "{played:?}");
+    let error = "error: process 0 of the team has taken part already: a launched process runs its team once";
+    assert_eq!(played.said, [error], "{played:?}");
+}
+
+#[test]
+fn a_program_may_stay_away_if_all_do() {
+    let launcher = syncline_fabric::Launcher::new("true").processes(3);
+    launcher.run().unwrap();
+    let played = play(&mut program("stays away"));
+    assert_eq!((played.code, played.told), (Some(0), Vec::new()));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let error = syncline_fabric::Launcher::new("/no/such/program").processes(2).run().unwrap_err();
+    let text = "cannot start /no/such/program as process 0 of the team: No such file";
+    assert!(error.to_string().starts_with(text), "{error}");
+    assert_eq!(error.exit_code(), 1);
+}
+
+#[test]
+fn garbage_in_the_environment_is_named() {
+    let fields = "process=0 processes=2 threads=1 cores=2";
+    let cases = [
+        ("rubbish".to_owned(), "is \"rubbish\": \"rubbish\" stands where version= is expected"),
+        (
+            format!("version=1 segment=900 lifeline=901 {fields}"),
+            "names descriptor 900 as the team's memory, but Bad file",
+        ),
+        (
+            format!("version=1 segment=1 lifeline=2 {fields}"),
+            "names descriptor 1 as the team's memory, but it is something",
+        ),
+    ];
+    for (value, why) in cases {
+        for role in ["meet", "meet, from the environment"] {
+            let played = play(program(role).env("SYNCLINE_TEAM", &value));
+            assert_eq!((played.code, played.said.len()), (Some(1), 1), "{played:?}");
+            let line = &played.said[0];
+            assert!(line.contains("SYNCLINE_TEAM") && line.contains(why), "{line}");
+        }
+    }
+}

@@ -34,7 +34,7 @@
 
 use std::time::Instant;
 
-use syncline_signal::primitive::{AtomicU64, Ordering, hint, yield_now};
+use syncline_signal::primitive::{AtomicU64, Ordering, fence, hint, yield_now};
 use syncline_signal::{Policy, Signal, WaitError, Watch, plant};
 
 use super::RawLock;
@@ -102,6 +102,8 @@ impl Mcs {
         {
             return Err(error);
         }
+        // Acquire: pairs with the Release of the raise by who let go, where only our own raise has seen it.
+        fence(Ordering::Acquire);
         node.place.publish(round(waiting) + UNUSED);
         Ok(())
     }

@@ -37,7 +37,7 @@
 
 use std::time::Instant;
 
-use syncline_signal::primitive::{AtomicU64, Ordering};
+use syncline_signal::primitive::{AtomicU64, Ordering, fence};
 use syncline_signal::{PaddedSignal, Policy, Signal, WaitError, Watch, asymmetric, plant};
 
 use super::RawLock;
@@ -128,6 +128,8 @@ impl Ticket {
         };
         // The maximum tells who was first: the releaser, and the lock is ours, or we.
         if place.raise_to(asleep + 1) >= over {
+            // Acquire: pairs with the Release of the raise by who let go.
+            fence(Ordering::Acquire);
             self.satisfied();
             return Ok(());
         }
@@ -179,8 +181,9 @@ impl RawLock for Ticket {
         }
         let words = self.words();
         let serving = words.serving.get();
-        // Acquire is that of `get`: as long as no ticket has been drawn since, who let go last is who published that.
-        words.next.compare_exchange(serving, serving + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        // The acquire of the lock is that of `get`: as long as no ticket has been drawn since, who let go last is who
+        // published that. Acquire and Release here: as in `acquire`.
+        words.next.compare_exchange(serving, serving + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     #[inline]
@@ -196,8 +199,8 @@ impl RawLock for Ticket {
                 return self.sleep(rank, number + 1, policy, deadline);
             }
         }
-        // Relaxed: the acquire is that of `serving`.
-        let ticket = words.next.fetch_add(1, Ordering::Relaxed);
+        // Acquire and Release: whoever used this ticket's turn before, a whole table of tickets ago, wrote it before.
+        let ticket = words.next.fetch_add(1, Ordering::AcqRel);
         if words.serving.get() == ticket || words.serving.look_until(ticket, policy, deadline).is_some() {
             return Ok(());
         }

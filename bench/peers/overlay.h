@@ -12,13 +12,7 @@
 #ifndef OVERLAY_H
 #define OVERLAY_H
 
-#include <sched.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
+#include "peer.h"
 
 struct task {
     uint32_t number, level, reads, conflicts;
@@ -36,16 +30,8 @@ static enum work work;
 static uint64_t iterations;
 
 /* As in apps/cli/src/bench/overlay/work.rs, to the letter. */
-#define MULTIPLIER 0x9E3779B97F4A7C15u
 #define SECOND_MULTIPLIER 0xBF58476D1CE4E5B9u
 #define SHAKE 64
-
-static inline uint64_t kernel(uint64_t x, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        x = (x ^ (x >> 29)) * MULTIPLIER;
-    return x;
-}
 
 static inline uint64_t hash(uint32_t task, uint64_t round)
 {
@@ -57,12 +43,6 @@ static inline uint64_t hash(uint32_t task, uint64_t round)
 static inline uint64_t irregular(uint64_t mean, uint32_t task, uint64_t round)
 {
     return (2 * mean * (hash(task, round) >> 40)) >> 24;
-}
-
-/* Makes the compiler believe that x is used. */
-static inline void use(uint64_t x)
-{
-    __asm__ volatile("" : : "r"(x));
 }
 
 static inline void body(const struct task *t, uint64_t round)
@@ -94,20 +74,6 @@ static inline uint64_t checksum(void)
     for (uint32_t t = 0; t < count; t++)
         sum = (((sum << 5) | (sum >> 59)) ^ value[t]) * MULTIPLIER;
     return sum;
-}
-
-static inline void fail(const char *what)
-{
-    fprintf(stderr, "error: %s\n", what);
-    exit(1);
-}
-
-static inline void *room(size_t n, size_t size)
-{
-    void *p = calloc(n ? n : 1, size);
-    if (!p)
-        fail("no memory");
-    return p;
 }
 
 static inline uint32_t number(FILE *f)
@@ -145,20 +111,6 @@ static inline void load(const char *path)
         level_start[tasks[i].level + 1] = i + 1;
     }
     fclose(f);
-}
-
-static inline double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Whether the calling thread has one processor. */
-static inline int is_pinned(void)
-{
-    cpu_set_t set;
-    return !sched_getaffinity(0, sizeof set, &set) && CPU_COUNT(&set) == 1;
 }
 
 /* Runs all tasks for some rounds; called twice, as threads are not at their places at once. */

@@ -18,8 +18,11 @@
 //! that the others write through the page cache. For the same reason the floor is measured once before it counts.
 
 mod floor;
+mod kernel;
 mod overlay;
 mod peers;
+mod places;
+mod spread;
 
 use std::fs;
 use std::path::PathBuf;

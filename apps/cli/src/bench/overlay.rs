@@ -42,15 +42,17 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use self::compiled::Source;
-use self::crew::Places;
 use self::efficiency::{Metg, Point};
 use self::patterns::Pattern;
 use self::program::Program;
 use self::table::Table;
 use self::ways::{Site, Way};
-use self::work::{Body, calibrate};
+use self::work::Body;
 use super::at_least;
+use super::kernel::{CALIBRATION, calibrate};
 use super::peers::failed;
+use super::places::Places;
+use super::spread::median;
 use crate::error::Result;
 use crate::watch::{self, Signals};
 
@@ -198,12 +200,9 @@ impl Race {
     fn new(args: &BenchOverlayArgs, folder: PathBuf) -> Result<Self> {
         let start = Instant::now();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let places = Places::of_this_thread().unwrap_or_else(|error| {
-            eprintln!("threads are not pinned: {error}");
-            Places::none()
-        });
+        let places = Places::or_none();
         let (factor, rounds, milliseconds) = if args.quick { (4.0, 5, 8) } else { (2.0, 7, 40) };
-        let ns_per_iteration = calibrate();
+        let ns_per_iteration = calibrate(CALIBRATION);
         let mut records = vec![Record::Kernel { by: "rustc", ns_per_iteration }];
         eprintln!("compiling the peers");
         let mut peers = Vec::new();
@@ -391,10 +390,7 @@ impl Race {
 
     /// The median times of the steps of these runs.
     fn median(&self, wanted: impl Fn(&Run) -> bool) -> Option<f64> {
-        let mut times = self.times(wanted);
-        times.sort_by(f64::total_cmp);
-        let middle = |i: usize| times.get(i).copied();
-        Some(f64::midpoint(middle(times.len().checked_sub(1)? / 2)?, middle(times.len() / 2)?))
+        median(self.times(wanted))
     }
 
     fn times(&self, wanted: impl Fn(&Run) -> bool) -> Vec<f64> {

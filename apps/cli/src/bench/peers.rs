@@ -10,6 +10,9 @@ use crate::error::{Error, Result};
 /// The sweep by numpy and numba.
 const NUMBA: &str = include_str!("../../../../bench/peers/numba_memmap.py");
 
+/// What all peers in C and C++ include: its name, and the text.
+pub(super) const HEADER: (&str, &str) = ("peer.h", include_str!("../../../../bench/peers/peer.h"));
+
 pub(super) fn failed(what: &str, why: impl std::fmt::Display) -> Error {
     Error::Io { what: what.to_owned(), source: std::io::Error::other(why.to_string()) }
 }
@@ -21,6 +24,28 @@ pub(super) fn run(what: &str, command: &mut Command) -> Result<String> {
         return Err(failed(what, text.lines().last().unwrap_or("it failed without a word")));
     }
     Ok(String::from_utf8_lossy(&stdout).into_owned())
+}
+
+/// Compiles a file in `folder` into a program; if that fails, says why.
+pub(super) fn compile(
+    folder: &Path,
+    compiler: &str,
+    file: &str,
+    flags: &[&str],
+    program: &Path,
+) -> Result<(), String> {
+    let mut command = Command::new(compiler);
+    command.current_dir(folder).args(["-O3", "-o"]).arg(program).arg(file).args(flags);
+    let output = command.output().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => format!("no {compiler}"),
+        _ => format!("{compiler}: {error}"),
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let line = said.lines().find(|line| line.contains("error")).or(said.lines().next());
+    Err(format!("{compiler}: {}", line.unwrap_or("it failed without a word").trim()))
 }
 
 /// A Python with numpy and numba: one that is there, or a virtual environment below `dir` that stays. Says why

@@ -8,11 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::super::peers::{failed, run};
-use super::crew::{Measured, Places};
+use super::super::kernel::{CALIBRATION, kernel};
+use super::super::peers::{self, failed, run};
+use super::super::places::Places;
+use super::crew::Measured;
 use super::program::Program;
 use super::ways::Site;
-use super::work::{Body, CALIBRATION, kernel};
+use super::work::Body;
 use crate::error::Result;
 
 /// How one of them is made.
@@ -28,7 +30,8 @@ pub(crate) struct Source {
     flags: &'static [&'static str],
 }
 
-const HEADER: &str = include_str!("../../../../../bench/peers/overlay.h");
+const HEADERS: [(&str, &str); 2] =
+    [peers::HEADER, ("overlay.h", include_str!("../../../../../bench/peers/overlay.h"))];
 const OPENMP: &str = include_str!("../../../../../bench/peers/overlay_openmp.c");
 const TBB: &str = include_str!("../../../../../bench/peers/overlay_tbb.cpp");
 
@@ -64,7 +67,9 @@ pub(crate) fn compile(folder: &Path) -> Result<Vec<(&'static Source, Result<Peer
     let write = |name: &str, text: &str| {
         fs::write(folder.join(name), text).map_err(|error| failed("write the peers' sources", error))
     };
-    write("overlay.h", HEADER)?;
+    for (name, text) in HEADERS {
+        write(name, text)?;
+    }
     let mut made: Vec<(PathBuf, Result<(), String>)> = Vec::new();
     let mut peers = Vec::new();
     for source in &SOURCES {
@@ -75,7 +80,7 @@ pub(crate) fn compile(folder: &Path) -> Result<Vec<(&'static Source, Result<Peer
             Some(done) => done,
             None => {
                 write(source.file, source.text)?;
-                let done = source.compile(folder, &program);
+                let done = peers::compile(folder, source.compiler, source.file, source.flags, &program);
                 made.push((program.clone(), done.clone()));
                 done
             }
@@ -83,23 +88,6 @@ pub(crate) fn compile(folder: &Path) -> Result<Vec<(&'static Source, Result<Peer
         peers.push((source, done.map(|()| Peer { source, program })));
     }
     Ok(peers)
-}
-
-impl Source {
-    fn compile(&self, folder: &Path, program: &Path) -> Result<(), String> {
-        let mut command = Command::new(self.compiler);
-        command.current_dir(folder).args(["-O3", "-o"]).arg(program).arg(self.file).args(self.flags);
-        let output = command.output().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => format!("no {}", self.compiler),
-            _ => format!("{}: {error}", self.compiler),
-        })?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let line = said.lines().find(|line| line.contains("error")).or(said.lines().next());
-        Err(format!("{}: {}", self.compiler, line.unwrap_or("it failed without a word").trim()))
-    }
 }
 
 impl Peer {

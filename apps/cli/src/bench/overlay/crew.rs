@@ -21,12 +21,13 @@
 //! Cost of a step: an addition to a number of the thread and a branch; every 32nd time a call.
 
 use std::cell::Cell;
-use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::super::places::Places;
 
 /// After so many steps a worker tells how far it is.
 const STRIDE: u64 = 32;
@@ -36,45 +37,6 @@ thread_local! {
     static STEPS: Cell<u64> = const { Cell::new(0) };
     /// Which worker it is; `usize::MAX` until it knows.
     static WORKER: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
-/// The processors that threads are pinned to.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Places(Vec<usize>);
-
-impl Places {
-    /// Those that the calling thread may run on.
-    ///
-    /// # Errors
-    /// What the system says, for example if it has too many processors for a [`CpuSet`].
-    pub(crate) fn of_this_thread() -> io::Result<Self> {
-        let set = sched_getaffinity(None)?;
-        Ok(Self((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()))
-    }
-
-    /// None: nothing is pinned.
-    pub(crate) fn none() -> Self {
-        Self(Vec::new())
-    }
-
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// As OpenMP wants them in `OMP_PLACES`; `None` if there are none.
-    pub(crate) fn openmp(&self) -> Option<String> {
-        let places: Vec<_> = self.0.iter().map(|cpu| format!("{{{cpu}}}")).collect();
-        (!places.is_empty()).then(|| places.join(","))
-    }
-
-    /// Pins the calling thread to the place of a worker; whether that could be done.
-    fn pin(&self, worker: usize) -> bool {
-        let Some(place) = worker.checked_rem(self.0.len()) else { return false };
-        let mut set = CpuSet::new();
-        set.set(self.0[place]);
-        sched_setaffinity(None, &set).is_ok()
-    }
 }
 
 /// The workers of one run.

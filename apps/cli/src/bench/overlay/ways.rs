@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use syncline_overlay::{Checked, Initial, Location, Overlay, ReadyOrder, Runner, Stop};
 
 use super::super::peers::failed;
+use super::super::places::Places;
 use super::by_hand::{Barrier, Locks, Plain};
 use super::compiled::Peer;
-use super::crew::{Crew, Measured, Places};
+use super::crew::{Crew, Measured};
 use super::program::Program;
 use super::work::{Body, WithWork, Work, checksum};
 use crate::error::Result;

@@ -1,37 +1,14 @@
 //! What the tasks do: nothing, a loop for some time, or a hash of what they read.
 //!
-//! The loop is a chain of dependent multiplications, so that its time is its number of iterations; neither threads of
-//! one core nor compilers make it faster. `bench/peers/overlay.h` has the same functions in C: change both.
+//! `bench/peers/overlay.h` has the same functions in C: change both.
 
 use std::hint::black_box;
-use std::time::Instant;
 
-const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
+use super::super::kernel::{MULTIPLIER, kernel};
+
 const SECOND_MULTIPLIER: u64 = 0xBF58_476D_1CE4_E5B9;
 /// Mean iterations of the bodies that verify: enough to let tasks overtake each other where they may.
 const SHAKE: u64 = 64;
-
-/// The loop that bodies spin in.
-#[inline]
-pub(crate) fn kernel(mut x: u64, iterations: u64) -> u64 {
-    for _ in 0..iterations {
-        x = (x ^ (x >> 29)).wrapping_mul(MULTIPLIER);
-    }
-    x
-}
-
-/// Nanoseconds of an iteration of the loop: the least of some runs.
-pub(crate) fn calibrate() -> f64 {
-    let run = |_| {
-        let start = Instant::now();
-        black_box(kernel(black_box(1), black_box(CALIBRATION)));
-        start.elapsed().as_nanos() as f64 / CALIBRATION as f64
-    };
-    (0..5).map(run).fold(f64::INFINITY, f64::min)
-}
-
-/// Iterations that are timed to calibrate the loop.
-pub(crate) const CALIBRATION: u64 = 1 << 20;
 
 /// A number for an iteration of a task.
 #[inline]

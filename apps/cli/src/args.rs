@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 pub(crate) use overlay::{CheckArgs, Draw, GridArgs, Init, OverlayCommand};
 pub(crate) use run::{BlockOrder, ExecutorKind, KernelName, RunArgs, RunnerKind};
 
-use crate::bench::{BenchOverlayArgs, BenchWaveArgs};
+use crate::bench::{BenchBarrierArgs, BenchLockArgs, BenchOverlayArgs, BenchWaveArgs};
 use crate::probe::{ProbeDiskArgs, TABLE};
 use crate::units::{BlockSize, parse_block_size, parse_size};
 
@@ -63,6 +63,8 @@ pub(crate) enum Probe {
 pub(crate) enum Bench {
     Wave(BenchWaveArgs),
     Overlay(BenchOverlayArgs),
+    Barrier(BenchBarrierArgs),
+    Lock(BenchLockArgs),
 }
 
 /// Writes matrices to try things with, as .npy files.

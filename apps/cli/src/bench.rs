@@ -17,8 +17,11 @@
 //! The floors, streamed and the yardstick have their rounds first: a disk is busy for a while with the gigabytes
 //! that the others write through the page cache. For the same reason the floor is measured once before it counts.
 
+mod barrier;
+mod contest;
 mod floor;
 mod kernel;
+mod lock;
 mod overlay;
 mod peers;
 mod places;
@@ -36,6 +39,8 @@ use syncline_wave::{
     Error as WaveError, Executor, Leftovers, Lk23, Monitor, Plan, Report, Runner, Sweep, Target, plain_sweep,
 };
 
+pub(crate) use self::barrier::{BenchBarrierArgs, barrier};
+pub(crate) use self::lock::{BenchLockArgs, lock};
 pub(crate) use self::overlay::{BenchOverlayArgs, overlay};
 use crate::error::{Error, Result};
 use crate::units::{Bytes, parse_size};

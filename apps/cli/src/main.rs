@@ -14,7 +14,7 @@
 //! | `verify`   | the plain loop, and the comparison with it                                  |
 //! | `convert`  | `syncline convert`: from layout to layout                                   |
 //! | `overlay`  | `syncline overlay`: overlays checked and drawn                               |
-//! | `bench`    | `syncline bench`: the ways of a sweep and of ordered tasks, raced           |
+//! | `bench`    | `syncline bench`: sweeps, ordered tasks, barriers and locks, raced          |
 //! | `probe`    | `syncline probe`: what a disk does with the requests of a sweep             |
 //! | `watch`    | work in a thread of its own, under a progress bar, ended by signals         |
 //! | `summary`  | what a run did, for people and for programs                                 |
@@ -79,6 +79,8 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Overlay(OverlayCommand::Check(args)) => return overlay::check(args, &signals),
         Command::Bench(Bench::Wave(args)) => bench::wave(&args, &signals),
         Command::Bench(Bench::Overlay(args)) => bench::overlay(&args, &signals),
+        Command::Bench(Bench::Barrier(args)) => bench::barrier(&args, &signals),
+        Command::Bench(Bench::Lock(args)) => bench::lock(&args, &signals),
         Command::Probe(Probe::Disk(args)) => probe::disk(&args, &signals),
     };
     print(&text?)

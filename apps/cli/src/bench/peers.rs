@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 const NUMBA: &str = include_str!("../../../../bench/peers/numba_memmap.py");
 
 /// What all peers in C and C++ include: its name, and the text.
-pub(super) const HEADER: (&str, &str) = ("peer.h", include_str!("../../../../bench/peers/peer.h"));
+const HEADER: (&str, &str) = ("peer.h", include_str!("../../../../bench/peers/peer.h"));
 
 pub(super) fn failed(what: &str, why: impl std::fmt::Display) -> Error {
     Error::Io { what: what.to_owned(), source: std::io::Error::other(why.to_string()) }
@@ -26,26 +26,59 @@ pub(super) fn run(what: &str, command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&stdout).into_owned())
 }
 
-/// Compiles a file in `folder` into a program; if that fails, says why.
-pub(super) fn compile(
-    folder: &Path,
-    compiler: &str,
-    file: &str,
-    flags: &[&str],
-    program: &Path,
-) -> Result<(), String> {
-    let mut command = Command::new(compiler);
-    command.current_dir(folder).args(["-O3", "-o"]).arg(program).arg(file).args(flags);
-    let output = command.output().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => format!("no {compiler}"),
-        _ => format!("{compiler}: {error}"),
-    })?;
-    if output.status.success() {
-        return Ok(());
+/// A folder in which peers in C and C++ are compiled, each once.
+#[derive(Debug)]
+pub(super) struct Workshop<'f> {
+    folder: &'f Path,
+    made: Vec<(PathBuf, Result<(), String>)>,
+}
+
+/// The compiled program, or why there is none.
+type Made = Result<PathBuf, String>;
+
+impl<'f> Workshop<'f> {
+    /// With these headers, by name and text, beside what all peers include.
+    pub(super) fn new(folder: &'f Path, headers: &[(&str, &str)]) -> Result<Self> {
+        let workshop = Self { folder, made: Vec::new() };
+        [HEADER].iter().chain(headers).try_for_each(|&file| workshop.write(file))?;
+        Ok(workshop)
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let line = said.lines().find(|line| line.contains("error")).or(said.lines().next());
-    Err(format!("{compiler}: {}", line.unwrap_or("it failed without a word").trim()))
+
+    fn write(&self, (name, text): (&str, &str)) -> Result<()> {
+        std::fs::write(self.folder.join(name), text)
+            .map_err(|error| failed("write the peers' sources", error))
+    }
+
+    /// The program of a source, by name and text. The same file by the same compiler is the same program.
+    pub(super) fn program(&mut self, compiler: &str, source: (&str, &str), flags: &[&str]) -> Result<Made> {
+        let program = self.folder.join(format!("{}.{compiler}", source.0));
+        let known = self.made.iter().find(|(path, _)| *path == program).map(|(_, done)| done.clone());
+        let done = match known {
+            Some(done) => done,
+            None => {
+                self.write(source)?;
+                let done = self.compile(compiler, source.0, flags, &program);
+                self.made.push((program.clone(), done.clone()));
+                done
+            }
+        };
+        Ok(done.map(|()| program))
+    }
+
+    fn compile(&self, compiler: &str, file: &str, flags: &[&str], program: &Path) -> Result<(), String> {
+        let mut command = Command::new(compiler);
+        command.current_dir(self.folder).args(["-O3", "-o"]).arg(program).arg(file).args(flags);
+        let output = command.output().map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => format!("no {compiler}"),
+            _ => format!("{compiler}: {error}"),
+        })?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let line = said.lines().find(|line| line.contains("error")).or(said.lines().next());
+        Err(format!("{compiler}: {}", line.unwrap_or("it failed without a word").trim()))
+    }
 }
 
 /// A Python with numpy and numba: one that is there, or a virtual environment below `dir` that stays. Says why

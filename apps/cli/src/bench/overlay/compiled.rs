@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::super::kernel::{CALIBRATION, kernel};
-use super::super::peers::{self, failed, run};
+use super::super::peers::{Workshop, failed, run};
 use super::super::places::Places;
 use super::crew::Measured;
 use super::program::Program;
@@ -30,8 +30,7 @@ pub(crate) struct Source {
     flags: &'static [&'static str],
 }
 
-const HEADERS: [(&str, &str); 2] =
-    [peers::HEADER, ("overlay.h", include_str!("../../../../../bench/peers/overlay.h"))];
+const HEADER: (&str, &str) = ("overlay.h", include_str!("../../../../../bench/peers/overlay.h"));
 const OPENMP: &str = include_str!("../../../../../bench/peers/overlay_openmp.c");
 const TBB: &str = include_str!("../../../../../bench/peers/overlay_tbb.cpp");
 
@@ -64,30 +63,12 @@ pub(crate) struct Peer {
 
 /// Compiles what can be compiled into `folder`; for the others, why not.
 pub(crate) fn compile(folder: &Path) -> Result<Vec<(&'static Source, Result<Peer, String>)>> {
-    let write = |name: &str, text: &str| {
-        fs::write(folder.join(name), text).map_err(|error| failed("write the peers' sources", error))
+    let mut workshop = Workshop::new(folder, &[HEADER])?;
+    let make = |source: &'static Source| {
+        let made = workshop.program(source.compiler, (source.file, source.text), source.flags)?;
+        Ok((source, made.map(|program| Peer { source, program })))
     };
-    for (name, text) in HEADERS {
-        write(name, text)?;
-    }
-    let mut made: Vec<(PathBuf, Result<(), String>)> = Vec::new();
-    let mut peers = Vec::new();
-    for source in &SOURCES {
-        let program = folder.join(format!("{}.{}", source.file, source.compiler));
-        // Two forms of one source are one program.
-        let known = made.iter().find(|(path, _)| *path == program).map(|(_, done)| done.clone());
-        let done = match known {
-            Some(done) => done,
-            None => {
-                write(source.file, source.text)?;
-                let done = peers::compile(folder, source.compiler, source.file, source.flags, &program);
-                made.push((program.clone(), done.clone()));
-                done
-            }
-        };
-        peers.push((source, done.map(|()| Peer { source, program })));
-    }
-    Ok(peers)
+    SOURCES.iter().map(make).collect()
 }
 
 impl Peer {

@@ -1,0 +1,390 @@
+//! What `bench barrier` and `bench lock` share: contenders that alternate, round after round.
+//!
+//! ```text
+//! contender          threads of this process, or a process that answers (`peer`)
+//! cell               how many members, and how much work between two episodes
+//! run                one contender in one cell, for some milliseconds
+//! round              the limit H (`hop`), and then a run of every contender in every cell
+//! ```
+//!
+//! Of many short rounds the median says more than the mean of a long one: what disturbs the machine disturbs some of
+//! them. Before the first round, every contender is run once in every cell. That run is not counted; one that takes
+//! far longer than it was given is the only one in its cell, and the table says so.
+//!
+//! If there are processors for all members, each is pinned to one; if there are not (oversubscribed), none is.
+
+mod contend;
+mod hop;
+mod meet;
+mod peer;
+mod table;
+mod team;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+pub(crate) use self::peer::{Source, start};
+use super::at_least;
+use super::peers::failed;
+use super::places::Places;
+use super::spread::{Spread, median};
+use crate::error::Result;
+use crate::watch::{self, Signals};
+
+/// How a race is run.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ContestArgs {
+    /// Less than a minute in all
+    #[arg(long)]
+    quick: bool,
+    /// How many members there are, in each race [default: 2, one per core, and four per core]
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+          value_parser = clap::value_parser!(u16).range(1..=256))]
+    members: Vec<u16>,
+    /// How often everything is run [default: 200; with --quick as often as a minute allows, at most 30]
+    #[arg(long, value_name = "N", value_parser = at_least(1))]
+    rounds: Option<usize>,
+    /// How long a run takes, about
+    #[arg(long, value_name = "MS", default_value_t = 5, value_parser = at_least(1))]
+    milliseconds: usize,
+    /// Print one JSON object per line, and no table
+    #[arg(long)]
+    json: bool,
+}
+
+/// How long `--quick` takes, about. A minute is not to be exceeded.
+const QUICK: Duration = Duration::from_secs(50);
+/// A contender is left out of a cell if a run takes so much longer than it was given.
+const TOO_LONG: Duration = Duration::from_millis(250);
+
+/// What is raced.
+pub(crate) struct Subject {
+    /// What it is, and what is told of it.
+    pub(crate) what: &'static str,
+    /// What one of the members is.
+    pub(crate) unit: &'static str,
+    /// Members, if none are asked for, on so many processors.
+    pub(crate) members: fn(usize) -> Vec<usize>,
+    /// Lengths of the work between two episodes, in nanoseconds.
+    pub(crate) works: &'static [f64],
+    /// Whether members have shares.
+    pub(crate) fairness: bool,
+    /// Who takes part; programs are made in the folder.
+    pub(crate) field: fn(&Path) -> Result<Field>,
+    /// What else is told, below the tables.
+    pub(crate) more: fn() -> Option<String>,
+}
+
+/// Who takes part, and who cannot, with the reason.
+#[derive(Debug, Default)]
+pub(crate) struct Field {
+    pub(crate) contenders: Vec<Contender>,
+    pub(crate) skipped: Vec<(&'static str, String)>,
+}
+
+/// Whose a contender is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Side {
+    /// Ours.
+    Ours,
+    /// A textbook's.
+    Baseline,
+    /// Somebody else's, in use.
+    Peer,
+}
+
+/// Runs a contender that is threads of this process.
+pub(crate) type Inside = fn(&Bout<'_>) -> Result<Measured, String>;
+
+/// One that takes part.
+#[derive(Debug)]
+pub(crate) struct Contender {
+    name: &'static str,
+    side: Side,
+    how: How,
+}
+
+#[derive(Debug)]
+enum How {
+    Inside(Inside),
+    Process(peer::Peer),
+}
+
+/// A run: on which places, by how many, with how much work, for how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bout<'p> {
+    pub(crate) places: &'p Places,
+    pub(crate) members: usize,
+    pub(crate) work_ns: f64,
+    pub(crate) time: Duration,
+}
+
+/// What came of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    /// Nanoseconds of wall time per episode, without the work, or per lock and unlock.
+    pub(crate) ns: f64,
+    /// Whether each member had a processor of its own, if there is one for each.
+    pub(crate) pinned: bool,
+    /// The least share of a lock by the greatest.
+    pub(crate) fairness: Option<f64>,
+}
+
+/// Under what conditions all are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Cell {
+    members: usize,
+    work_ns: f64,
+}
+
+/// A line of the output.
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Record {
+    /// One that cannot take part.
+    Skipped { way: &'static str, why: String },
+    /// One whose threads could not be pinned.
+    Unpinned { way: &'static str },
+    /// One that takes too long in a cell.
+    LeftOut {
+        way: &'static str,
+        side: Side,
+        #[serde(flatten)]
+        cell: Cell,
+        ns: f64,
+    },
+    /// The time of a hop in a round: the best and the median of some short runs.
+    Hop { round: usize, best_ns: f64, median_ns: f64 },
+    /// One run.
+    Run {
+        way: &'static str,
+        side: Side,
+        #[serde(flatten)]
+        cell: Cell,
+        round: usize,
+        ns: f64,
+        fairness: Option<f64>,
+    },
+    /// What follows from the runs of a contender in a cell.
+    Cell(Standing),
+}
+
+/// How a contender stands in a cell.
+#[derive(Debug, Serialize)]
+struct Standing {
+    way: &'static str,
+    side: Side,
+    #[serde(flatten)]
+    cell: Cell,
+    oversubscribed: bool,
+    rounds: usize,
+    /// In nanoseconds.
+    #[serde(flatten)]
+    spread: Spread,
+    /// By the time of a hop.
+    to_hop: Option<f64>,
+    /// By the best median of a peer.
+    to_best_peer: Option<f64>,
+    /// The median.
+    fairness: Option<f64>,
+}
+
+/// A race.
+struct Contest {
+    subject: &'static Subject,
+    places: Places,
+    processors: usize,
+    cells: Vec<Cell>,
+    most_rounds: usize,
+    milliseconds: usize,
+    /// After this no round begins that would not end before it, but for the first.
+    until: Option<Instant>,
+    /// Rounds that were run.
+    rounds: usize,
+    records: Vec<Record>,
+}
+
+/// Runs the race; returns what to print.
+pub(crate) fn contest(args: &ContestArgs, subject: &'static Subject, signals: &Signals) -> Result<String> {
+    let folder = tempfile::Builder::new().prefix("syncline-bench.").tempdir();
+    let folder = folder.map_err(|error| failed("make a directory for the peers' programs", error))?;
+    let (args, path) = (args.clone(), folder.path().to_owned());
+    let work = move || {
+        let mut contest = Contest::new(&args, subject);
+        eprintln!("compiling the peers");
+        contest.race((subject.field)(&path)?)?;
+        if !args.json {
+            return Ok([table::text(&contest)]
+                .into_iter()
+                .chain((subject.more)())
+                .collect::<Vec<_>>()
+                .join("\n\n"));
+        }
+        let lines = contest.records.iter().map(serde_json::to_string).collect::<serde_json::Result<Vec<_>>>();
+        lines.map(|lines| lines.join("\n")).map_err(|error| failed("write JSON", error))
+    };
+    watch::watch(signals, &ProgressBar::hidden(), |_| (), work)
+}
+
+impl Contender {
+    /// One that is threads of this process.
+    pub(crate) fn inside(name: &'static str, side: Side, run: Inside) -> Self {
+        Self { name, side, how: How::Inside(run) }
+    }
+
+    fn run(&mut self, bout: &Bout<'_>) -> Result<Measured> {
+        let done = match &mut self.how {
+            How::Inside(run) => run(bout),
+            How::Process(peer) => peer.run(bout),
+        };
+        done.map_err(|why| failed(&format!("run {} with {} members", self.name, bout.members), why))
+    }
+}
+
+impl Bout<'_> {
+    /// How many processors there are.
+    fn processors(&self) -> usize {
+        processors(self.places)
+    }
+
+    /// Whether there are not as many processors as members.
+    fn oversubscribed(&self) -> bool {
+        self.members > self.processors()
+    }
+}
+
+/// How many processors there are; if it is not known which, as many as the system says.
+fn processors(places: &Places) -> usize {
+    match places.len() {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        known => known,
+    }
+}
+
+impl Contest {
+    fn new(args: &ContestArgs, subject: &'static Subject) -> Self {
+        let places = Places::or_none();
+        let processors = processors(&places);
+        let mut members: Vec<usize> = args.members.iter().map(|&n| n.into()).collect();
+        if members.is_empty() {
+            members = (subject.members)(processors);
+        }
+        members.sort_unstable();
+        members.dedup();
+        let cells = members
+            .into_iter()
+            .flat_map(|members| subject.works.iter().map(move |&work_ns| Cell { members, work_ns }));
+        Self {
+            subject,
+            places,
+            processors,
+            cells: cells.collect(),
+            most_rounds: args.rounds.unwrap_or(if args.quick { 30 } else { 200 }),
+            milliseconds: args.milliseconds,
+            until: (args.quick && args.rounds.is_none()).then(|| Instant::now() + QUICK),
+            rounds: 0,
+            records: Vec::new(),
+        }
+    }
+
+    fn race(&mut self, field: Field) -> Result<()> {
+        let Field { mut contenders, skipped } = field;
+        for (way, why) in skipped {
+            eprintln!("skipped: {way}: {why}");
+            self.records.push(Record::Skipped { way, why });
+        }
+        let places = self.places.clone();
+        let time = Duration::from_millis(self.milliseconds as u64);
+        let bout = |Cell { members, work_ns }: Cell| Bout { places: &places, members, work_ns, time };
+        let mut racing = Vec::new();
+        for &cell in &self.cells.clone() {
+            eprintln!("trying: {} {}s, {} ns of work", cell.members, self.subject.unit, cell.work_ns);
+            for (c, contender) in contenders.iter_mut().enumerate() {
+                let start = Instant::now();
+                let measured = contender.run(&bout(cell))?;
+                let (way, side) = (contender.name, contender.side);
+                let known =
+                    |record: &Record| matches!(record, Record::Unpinned { way: known } if *known == way);
+                if !measured.pinned && !self.records.iter().any(known) {
+                    self.records.push(Record::Unpinned { way });
+                }
+                if start.elapsed() > time + TOO_LONG {
+                    self.records.push(Record::LeftOut { way, side, cell, ns: measured.ns });
+                } else {
+                    racing.push((cell, c));
+                }
+            }
+        }
+        let start = Instant::now();
+        for round in 0..self.most_rounds {
+            eprintln!("round {}", round + 1);
+            let hop = hop::hop(&places).map_err(|why| failed("measure a hop of a cache line", why))?;
+            if let Some(Spread { best, median, .. }) = hop {
+                self.records.push(Record::Hop { round, best_ns: best, median_ns: median });
+            }
+            for &(cell, c) in &racing {
+                let Contender { name: way, side, .. } = contenders[c];
+                let Measured { ns, fairness, .. } = contenders[c].run(&bout(cell))?;
+                self.records.push(Record::Run { way, side, cell, round, ns, fairness });
+            }
+            self.rounds = round + 1;
+            let each = start.elapsed() / self.rounds as u32;
+            if self.until.is_some_and(|until| Instant::now() + each > until) {
+                break;
+            }
+        }
+        self.conclude(&contenders);
+        Ok(())
+    }
+
+    /// Says how each contender stands in each cell.
+    fn conclude(&mut self, contenders: &[Contender]) {
+        let hop = self.hop().map(|hop| hop.median);
+        for &cell in &self.cells.clone() {
+            let spreads: Vec<_> =
+                contenders.iter().map(|contender| self.spread(contender.name, cell)).collect();
+            let peers = contenders.iter().zip(&spreads).filter(|(contender, _)| contender.side == Side::Peer);
+            let best =
+                peers.filter_map(|(_, (spread, _))| spread.map(|spread| spread.median)).reduce(f64::min);
+            for (&Contender { name: way, side, .. }, &(spread, fairness)) in contenders.iter().zip(&spreads) {
+                let Some(spread) = spread else { continue };
+                self.records.push(Record::Cell(Standing {
+                    way,
+                    side,
+                    cell,
+                    oversubscribed: cell.members > self.processors,
+                    rounds: self.rounds,
+                    spread,
+                    to_hop: hop.map(|hop| spread.median / hop),
+                    to_best_peer: best.map(|best| spread.median / best),
+                    fairness,
+                }));
+            }
+        }
+    }
+
+    /// The times of a contender in a cell, and its median fairness.
+    fn spread(&self, contender: &str, of: Cell) -> (Option<Spread>, Option<f64>) {
+        let runs = self.records.iter().filter_map(|record| match record {
+            Record::Run { way, cell, ns, fairness, .. } if *way == contender && *cell == of => {
+                Some((*ns, *fairness))
+            }
+            _ => None,
+        });
+        let (times, shares): (Vec<_>, Vec<_>) = runs.unzip();
+        (Spread::of(times), median(shares.into_iter().flatten().collect()))
+    }
+
+    /// The best hops of the rounds.
+    fn hop(&self) -> Option<Spread> {
+        let hops = self.records.iter().filter_map(|record| match record {
+            Record::Hop { best_ns, .. } => Some(*best_ns),
+            _ => None,
+        });
+        Spread::of(hops.collect())
+    }
+}

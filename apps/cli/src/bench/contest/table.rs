@@ -1,0 +1,72 @@
+//! The race for people: a table for each cell.
+
+use super::{Cell, Contest, Record, Standing};
+
+/// The table.
+pub(crate) fn text(contest: &Contest) -> String {
+    let mut lines = vec![head(contest)];
+    lines.extend(contest.records.iter().filter_map(|record| match record {
+        Record::Skipped { way, why } => Some(format!("skipped: {way}: {why}")),
+        Record::Unpinned { way } => Some(format!("not pinned: {way}")),
+        _ => None,
+    }));
+    for cell in &contest.cells {
+        lines.extend(table(contest, *cell));
+    }
+    lines.join("\n")
+}
+
+fn head(contest: &Contest) -> String {
+    let hop = match contest.hop() {
+        Some(hop) => format!(
+            "H, a hop of a cache line between two of them, {:.1} ns (best {:.1})",
+            hop.median, hop.best
+        ),
+        None => "no two of them, so no hop of a cache line between them".to_owned(),
+    };
+    format!(
+        "{}; {} alternating rounds of {} ms each; {} processors; {hop}",
+        contest.subject.what, contest.rounds, contest.milliseconds, contest.processors,
+    )
+}
+
+fn table(contest: &Contest, cell: Cell) -> Vec<String> {
+    let Cell { members, work_ns } = cell;
+    let (unit, fair) = (contest.subject.unit, contest.subject.fairness && members > 1);
+    let number = if members == 1 { format!("1 {unit}") } else { format!("{members} {unit}s") };
+    let work = match work_ns {
+        _ if contest.subject.works.len() == 1 => String::new(),
+        0.0 => ", back to back".to_owned(),
+        work => format!(", {work} ns of work between"),
+    };
+    let crowd = if members > contest.processors { ", oversubscribed" } else { "" };
+    let title = format!("{number}{work}{crowd}");
+    let fairness = if fair { format!(" {:>9}", "fairness") } else { String::new() };
+    let mut lines = vec![format!(
+        "\n{title:44} {:>10} {:>10} {:>10} {:>8} {:>8}{fairness}",
+        "median ns", "best", "p90", "/ H", "/ peer"
+    )];
+    for record in &contest.records {
+        match record {
+            Record::Cell(Standing { way, cell: of, spread, to_hop, to_best_peer, fairness, .. })
+                if *of == cell =>
+            {
+                let ratio = |ratio: &Option<f64>| ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+                let fairness = fairness.map_or(String::new(), |fairness| format!(" {fairness:9.3}"));
+                lines.push(format!(
+                    "{way:44} {:10.1} {:10.1} {:10.1} {:>8} {:>8}{fairness}",
+                    spread.median,
+                    spread.best,
+                    spread.p90,
+                    ratio(to_hop),
+                    ratio(to_best_peer),
+                ));
+            }
+            Record::LeftOut { way, cell: of, ns, .. } if *of == cell => {
+                lines.push(format!("{way:44} left out: it takes too long, {ns:.0} ns"));
+            }
+            _ => {}
+        }
+    }
+    lines
+}

@@ -1,0 +1,95 @@
+//! Threads that begin together, each at its place.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::thread;
+
+use super::Bout;
+
+/// Something on cache lines of its own: two, as some processors fetch them in pairs.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+pub(crate) struct Line<T>(pub(crate) T);
+
+/// What members look at before they begin, and may look at to see when to end.
+#[derive(Debug, Default)]
+pub(crate) struct Phase(Line<AtomicU8>);
+
+const EARLY: u8 = 0;
+const OPEN: u8 = 1;
+const OVER: u8 = 2;
+
+impl Phase {
+    /// Whether members have begun and are not to end yet.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        // Relaxed: nothing but the number is handed over; the same holds for all others here.
+        self.0.0.load(Ordering::Relaxed) == OPEN
+    }
+
+    /// Lets members begin.
+    fn open(&self) {
+        self.0.0.store(OPEN, Ordering::Relaxed);
+    }
+
+    /// Tells members to end.
+    pub(crate) fn end(&self) {
+        self.0.0.store(OVER, Ordering::Relaxed);
+    }
+
+    /// Waits until members may begin; whether they may.
+    fn begins(&self) -> bool {
+        while self.0.0.load(Ordering::Relaxed) == EARLY {
+            thread::yield_now();
+        }
+        self.is_open()
+    }
+}
+
+/// What a team has done.
+#[derive(Debug)]
+pub(crate) struct Done<T> {
+    /// What came of each member.
+    pub(crate) members: Vec<T>,
+    /// Whether each member had a processor of its own, if there is one for each.
+    pub(crate) pinned: bool,
+}
+
+/// Calls each of `bodies` in a thread of its own, and `lead` in this one, when all threads have started.
+///
+/// # Errors
+/// When a thread cannot be started: then no body is called.
+pub(crate) fn team<T: Send>(
+    bout: &Bout<'_>,
+    phase: &Phase,
+    bodies: impl IntoIterator<Item = impl FnOnce() -> T + Send>,
+    lead: impl FnOnce(),
+) -> Result<Done<T>, String> {
+    let (ready, unpinned) = (&AtomicUsize::new(0), &AtomicBool::new(false));
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (me, body) in bodies.into_iter().enumerate() {
+            let start = move || {
+                if !bout.oversubscribed() && !bout.places.pin(me) {
+                    unpinned.store(true, Ordering::Relaxed);
+                }
+                ready.fetch_add(1, Ordering::Relaxed);
+                phase.begins().then(body)
+            };
+            match thread::Builder::new().spawn_scoped(scope, start) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    phase.end();
+                    return Err(format!("a thread cannot be started: {error}"));
+                }
+            }
+        }
+        while ready.load(Ordering::Relaxed) < threads.len() {
+            thread::yield_now();
+        }
+        phase.open();
+        lead();
+        let ended = threads.into_iter().map(|thread| thread.join().ok().flatten());
+        let members = ended.collect::<Option<Vec<T>>>().ok_or("a member panicked")?;
+        Ok(Done { members, pinned: !unpinned.load(Ordering::Relaxed) })
+    })
+}

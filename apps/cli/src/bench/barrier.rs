@@ -44,6 +44,7 @@ static SUBJECT: Subject = Subject {
     unit: "member",
     members: |processors| vec![2, processors.max(2), 4 * processors],
     works: &[0.0, 500.0],
+    milliseconds: 5,
     fairness: false,
     field,
     more: || None,

@@ -37,19 +37,19 @@ use crate::watch::{self, Signals};
 /// How a race is run.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ContestArgs {
-    /// Less than a minute in all
+    /// Less than a minute in all, with these numbers of members
     #[arg(long)]
     quick: bool,
-    /// How many members there are, in each race [default: 2, one per core, and four per core]
+    /// How many members there are, in each race [default: few, one per core, and four per core]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = clap::value_parser!(u16).range(1..=256))]
     members: Vec<u16>,
     /// How often everything is run [default: 200; with --quick as often as a minute allows, at most 30]
     #[arg(long, value_name = "N", value_parser = at_least(1))]
     rounds: Option<usize>,
-    /// How long a run takes, about
-    #[arg(long, value_name = "MS", default_value_t = 5, value_parser = at_least(1))]
-    milliseconds: usize,
+    /// How long a run takes, about [default: 5 of a barrier, 20 of a lock]
+    #[arg(long, value_name = "MS", value_parser = at_least(1))]
+    milliseconds: Option<usize>,
     /// Print one JSON object per line, and no table
     #[arg(long)]
     json: bool,
@@ -70,6 +70,8 @@ pub(crate) struct Subject {
     pub(crate) members: fn(usize) -> Vec<usize>,
     /// Lengths of the work between two episodes, in nanoseconds.
     pub(crate) works: &'static [f64],
+    /// How long a run takes, if it is not asked for.
+    pub(crate) milliseconds: usize,
     /// Whether members have shares.
     pub(crate) fairness: bool,
     /// Who takes part; programs are made in the folder.
@@ -284,7 +286,7 @@ impl Contest {
             processors,
             cells: cells.collect(),
             most_rounds: args.rounds.unwrap_or(if args.quick { 30 } else { 200 }),
-            milliseconds: args.milliseconds,
+            milliseconds: args.milliseconds.unwrap_or(subject.milliseconds),
             until: (args.quick && args.rounds.is_none()).then(|| Instant::now() + QUICK),
             rounds: 0,
             records: Vec::new(),
@@ -302,7 +304,7 @@ impl Contest {
         let bout = |Cell { members, work_ns }: Cell| Bout { places: &places, members, work_ns, time };
         let mut racing = Vec::new();
         for &cell in &self.cells.clone() {
-            eprintln!("trying: {} {}s, {} ns of work", cell.members, self.subject.unit, cell.work_ns);
+            eprintln!("trying: {}", self.title(cell));
             for (c, contender) in contenders.iter_mut().enumerate() {
                 let start = Instant::now();
                 let measured = contender.run(&bout(cell))?;
@@ -379,6 +381,18 @@ impl Contest {
         (Spread::of(times), median(shares.into_iter().flatten().collect()))
     }
 
+    /// What a cell is called.
+    fn title(&self, Cell { members, work_ns }: Cell) -> String {
+        let number = if members == 1 { "" } else { "s" };
+        let work = match work_ns {
+            _ if self.subject.works.len() == 1 => String::new(),
+            0.0 => ", back to back".to_owned(),
+            work => format!(", {work} ns of work between"),
+        };
+        let crowd = if members > self.processors { ", oversubscribed" } else { "" };
+        format!("{members} {}{number}{work}{crowd}", self.subject.unit)
+    }
+
     /// The best hops of the rounds.
     fn hop(&self) -> Option<Spread> {
         let hops = self.records.iter().filter_map(|record| match record {
@@ -386,5 +400,78 @@ impl Contest {
             _ => None,
         });
         Spread::of(hops.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::sleep;
+
+    use super::*;
+
+    /// A contender that takes as many milliseconds as it says nanoseconds.
+    fn slow(bout: &Bout<'_>, milliseconds: u64) -> Result<Measured, String> {
+        sleep(Duration::from_millis(milliseconds));
+        Ok(Measured { ns: milliseconds as f64 * bout.members as f64, pinned: true, fairness: None })
+    }
+
+    fn slow_ones(_: &Path) -> Result<Field> {
+        Ok(Field {
+            contenders: vec![
+                Contender::inside("first", Side::Peer, |bout| slow(bout, 2)),
+                Contender::inside("second", Side::Ours, |bout| slow(bout, 1)),
+                Contender::inside("last", Side::Peer, |bout| slow(bout, 300)),
+            ],
+            skipped: vec![("absent", "no reason".to_owned())],
+        })
+    }
+
+    static SLOW: Subject = Subject {
+        what: "sleeps",
+        unit: "sleeper",
+        members: |_| vec![4, 1],
+        works: &[0.0],
+        milliseconds: 1,
+        fairness: false,
+        field: slow_ones,
+        more: || None,
+    };
+
+    #[test]
+    fn who_takes_too_long_is_left_out_and_the_others_are_compared_with_the_best_peer() {
+        let args = ContestArgs {
+            quick: true,
+            members: Vec::new(),
+            rounds: Some(2),
+            milliseconds: None,
+            json: false,
+        };
+        let mut contest = Contest::new(&args, &SLOW);
+        contest.race(slow_ones(Path::new("")).unwrap()).unwrap();
+        let standing = |record: &Record| match record {
+            Record::Cell(Standing { way, cell, rounds: 2, spread, to_best_peer, .. }) => {
+                Some((*way, cell.members, spread.median, *to_best_peer))
+            }
+            _ => None,
+        };
+        let standings: Vec<_> = contest.records.iter().filter_map(standing).collect();
+        let (whole, half) = (Some(1.0), Some(0.5));
+        assert_eq!(
+            standings,
+            [
+                ("first", 1, 2.0, whole),
+                ("second", 1, 1.0, half),
+                ("first", 4, 8.0, whole),
+                ("second", 4, 4.0, half)
+            ]
+        );
+        let text = table::text(&contest);
+        let told = [
+            "skipped: absent: no reason",
+            "left out: it takes too long, 1200 ns",
+            "1 sleeper  ",
+            "4 sleepers",
+        ];
+        assert!(told.iter().all(|words| text.contains(words)), "{text}");
     }
 }

@@ -46,6 +46,7 @@ static SUBJECT: Subject = Subject {
     unit: "thread",
     members: |processors| vec![1, 2, processors, 4 * processors],
     works: &[0.0],
+    milliseconds: 20,
     fairness: true,
     field,
     more: || None,

@@ -62,12 +62,12 @@ fn overlays(folder: &Path, path: Option<&Path>) -> (Vec<Value>, String) {
 const PROGRAMS: [&str; 6] = ["fft", "grid", "nearest", "random", "stencil", "trivial"];
 
 /// The lines of one kind.
-fn of<'v>(lines: &'v [Value], kind: &str) -> Vec<&'v Value> {
+pub(crate) fn of<'v>(lines: &'v [Value], kind: &str) -> Vec<&'v Value> {
     lines.iter().filter(|line| line["kind"] == kind).collect()
 }
 
 /// What a member of these lines is.
-fn all<'v>(lines: &[&'v Value], member: &str) -> BTreeSet<&'v str> {
+pub(crate) fn all<'v>(lines: &[&'v Value], member: &str) -> BTreeSet<&'v str> {
     lines.iter().map(|line| line[member].as_str().unwrap()).collect()
 }
 
@@ -155,7 +155,7 @@ fn numbers_that_make_no_race_are_refused() {
 }
 
 /// A command line that is refused by the name of its last option.
-fn refused(folder: &Path, line: &str, option: &str) {
+pub(crate) fn refused(folder: &Path, line: &str, option: &str) {
     let refused = command(folder, line).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(refused.status.code(), Some(2), "{line}: {said}");

@@ -3,6 +3,7 @@
 mod bad_input;
 mod bench;
 mod common;
+mod contest;
 mod data;
 mod executors;
 mod kernels;

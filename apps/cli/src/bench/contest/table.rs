@@ -31,19 +31,11 @@ fn head(contest: &Contest) -> String {
 }
 
 fn table(contest: &Contest, cell: Cell) -> Vec<String> {
-    let Cell { members, work_ns } = cell;
-    let (unit, fair) = (contest.subject.unit, contest.subject.fairness && members > 1);
-    let number = if members == 1 { format!("1 {unit}") } else { format!("{members} {unit}s") };
-    let work = match work_ns {
-        _ if contest.subject.works.len() == 1 => String::new(),
-        0.0 => ", back to back".to_owned(),
-        work => format!(", {work} ns of work between"),
-    };
-    let crowd = if members > contest.processors { ", oversubscribed" } else { "" };
-    let title = format!("{number}{work}{crowd}");
+    let fair = contest.subject.fairness && cell.members > 1;
+    let title = contest.title(cell);
     let fairness = if fair { format!(" {:>9}", "fairness") } else { String::new() };
     let mut lines = vec![format!(
-        "\n{title:44} {:>10} {:>10} {:>10} {:>8} {:>8}{fairness}",
+        "\n{title:52} {:>10} {:>10} {:>10} {:>8} {:>8}{fairness}",
         "median ns", "best", "p90", "/ H", "/ peer"
     )];
     for record in &contest.records {
@@ -54,7 +46,7 @@ fn table(contest: &Contest, cell: Cell) -> Vec<String> {
                 let ratio = |ratio: &Option<f64>| ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
                 let fairness = fairness.map_or(String::new(), |fairness| format!(" {fairness:9.3}"));
                 lines.push(format!(
-                    "{way:44} {:10.1} {:10.1} {:10.1} {:>8} {:>8}{fairness}",
+                    "{way:52} {:10.1} {:10.1} {:10.1} {:>8} {:>8}{fairness}",
                     spread.median,
                     spread.best,
                     spread.p90,
@@ -63,7 +55,7 @@ fn table(contest: &Contest, cell: Cell) -> Vec<String> {
                 ));
             }
             Record::LeftOut { way, cell: of, ns, .. } if *of == cell => {
-                lines.push(format!("{way:44} left out: it takes too long, {ns:.0} ns"));
+                lines.push(format!("{way:52} left out: it takes too long, {ns:.0} ns"));
             }
             _ => {}
         }

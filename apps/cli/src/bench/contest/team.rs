@@ -17,6 +17,8 @@ pub(crate) struct Phase(Line<AtomicU8>);
 const EARLY: u8 = 0;
 const OPEN: u8 = 1;
 const OVER: u8 = 2;
+/// Not all threads could be started: none begins.
+const ABANDONED: u8 = 3;
 
 impl Phase {
     /// Whether members have begun and are not to end yet.
@@ -36,12 +38,19 @@ impl Phase {
         self.0.0.store(OVER, Ordering::Relaxed);
     }
 
-    /// Waits until members may begin; whether they may.
+    /// Tells members that they will never begin.
+    fn abandon(&self) {
+        self.0.0.store(ABANDONED, Ordering::Relaxed);
+    }
+
+    /// Waits until members may begin, which they may even if it is all over by then; whether they may.
     fn begins(&self) -> bool {
-        while self.0.0.load(Ordering::Relaxed) == EARLY {
-            thread::yield_now();
+        loop {
+            match self.0.0.load(Ordering::Relaxed) {
+                EARLY => thread::yield_now(),
+                phase => return phase != ABANDONED,
+            }
         }
-        self.is_open()
     }
 }
 
@@ -78,7 +87,7 @@ pub(crate) fn team<T: Send>(
             match thread::Builder::new().spawn_scoped(scope, start) {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
-                    phase.end();
+                    phase.abandon();
                     return Err(format!("a thread cannot be started: {error}"));
                 }
             }

@@ -6,7 +6,7 @@ SYNCLINE = target/release/syncline
 # What CI runs, a person can run; only the progress bar of cargo differs.
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help demo test loom lint bench bench-overlay bench-peers-deps bench-disk bench-papers soak build
+.PHONY: help demo test loom lint bench bench-overlay bench-sync bench-peers-deps bench-disk bench-papers soak build
 
 help:
 	@echo "make demo        20 iterations in one pass over data four times larger than the memory bound; every bit checked"
@@ -14,6 +14,7 @@ help:
 	@echo "make lint        formatting, clippy, documentation, licences"
 	@echo "make bench       the cost of order: empty tasks, and a sweep in memory against the plain loop"
 	@echo "make bench-overlay  overlays against OpenMP, oneTBB and what one writes by hand (a minute)"
+	@echo "make bench-sync  barriers and locks against those of others and of textbooks (two minutes)"
 	@echo "make bench-peers-deps  installs what these are compiled with (root, Debian); without it they are skipped"
 	@echo "make bench-disk  the papers' case out of core (root, 50 GiB of disk, an hour): see bench/README.md"
 	@echo "make bench-papers  the papers' older and other schemes out of core (root, 60 GiB of disk, hours): Fig. 7"
@@ -45,6 +46,10 @@ bench:
 
 bench-overlay: build
 	$(SYNCLINE) bench overlay --quick
+
+bench-sync: build
+	$(SYNCLINE) bench barrier --quick
+	$(SYNCLINE) bench lock --quick
 
 # The compilers and libraries of the peers; nothing else needs them.
 PEERS = apt-get install --no-install-recommends -y gcc g++ libc6-dev clang libomp-dev libtbb-dev

@@ -1,7 +1,10 @@
 //! `syncline bench barrier` and `bench lock`: what they print, and that nothing stays. Times are not looked at.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::bench::{all, of, refused};
@@ -86,9 +89,23 @@ fn without_compilers_peers_are_skipped_and_the_table_says_so() {
     assert!(said.contains("skipped: pthread_barrier: no gcc"), "{said}");
     assert!(table.contains("1 member, back to back"), "{table}");
     let (table, _) = race(path, &format!("bench lock {short} 1,200"), Some(path));
-    let words =
-        ["skipped: pthread_spin: no gcc", "1 thread ", "200 threads", "fairness", "/ peer"];
+    let words = ["skipped: pthread_spin: no gcc", "1 thread ", "200 threads", "fairness", "/ peer"];
     assert!(words.iter().all(|word| table.contains(word)), "{table}");
+}
+
+#[test]
+fn an_interrupted_race_leaves_neither_files_nor_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut race = command(folder.path(), "bench barrier --members 2 --rounds 1000000");
+    let mut race = race.env("TMPDIR", folder.path()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(race.stderr.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap() == "round 2"));
+    kill_process(Pid::from_child(&race), Signal::INT).unwrap();
+    assert_eq!(race.wait().unwrap().code(), Some(130));
+    // Standard error is that of the peers as well: it ends when they have.
+    let rest: Vec<_> = said.map(Result::unwrap).filter(|line| !line.starts_with("round ")).collect();
+    assert!(rest.len() == 1 && rest[0].starts_with("error: interrupted"), "{rest:?}");
+    assert_eq!(names(folder.path()), Vec::<String>::new());
 }
 
 #[test]

@@ -1,18 +1,26 @@
 //! The loop of a thread that wants a lock.
 //!
-//! Members lock, add 1 to a plain counter, and unlock, until the time is over, and count how often they did. The counter
-//! stands beside the lock and must be the sum in the end. `bench/peers/lock_pthread.c` has the same in C: change both.
+//! Members lock, add 1 to a plain counter, and unlock, until the time is over, and count how often they did. The clock
+//! starts when each has done so once: of threads that wait for a processor some would begin too late to be in anybody's
+//! way. The counter stands beside the lock and must be the sum in the end. `bench/peers/lock_pthread.c` has the same in
+//! C: change both.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::team::{Phase, team};
 use super::{Bout, Measured};
 
+/// How often it is looked whether all have begun.
+const GLANCE: Duration = Duration::from_micros(50);
+
 /// How often the members had a lock.
 #[derive(Debug)]
 pub(crate) struct Shares {
     shares: Vec<u64>,
+    /// And before the clock started.
+    before: u64,
     time: Duration,
     pinned: bool,
 }
@@ -26,28 +34,40 @@ impl Bout<'_> {
         &self,
         mut member: impl FnMut(usize) -> M,
     ) -> Result<Shares, String> {
-        let (phase, mut time) = (&Phase::default(), Duration::ZERO);
+        let (phase, begun, mut time) = (&Phase::default(), &AtomicUsize::new(0), Duration::ZERO);
         let bodies: Vec<_> = (0..self.members)
             .map(|me| {
                 let mut once = member(me);
                 move || {
-                    let mut share = 0;
-                    while phase.is_open() {
+                    let (mut before, mut share) = (1, 0);
+                    once();
+                    // Relaxed: nothing but the number is handed over.
+                    begun.fetch_add(1, Ordering::Relaxed);
+                    while phase.is_warm_up() {
+                        once();
+                        before += 1;
+                    }
+                    while phase.is_timed() {
                         once();
                         share += 1;
                     }
-                    share
+                    (before, share)
                 }
             })
             .collect();
         let lead = || {
+            while begun.load(Ordering::Relaxed) < self.members {
+                thread::sleep(GLANCE);
+            }
             let start = Instant::now();
+            phase.time();
             thread::sleep(self.time);
             phase.end();
             time = start.elapsed();
         };
         let done = team(self, phase, bodies, lead)?;
-        Ok(Shares { shares: done.members, time, pinned: done.pinned })
+        let (before, shares): (Vec<u64>, _) = done.members.into_iter().unzip();
+        Ok(Shares { shares, before: before.into_iter().sum(), time, pinned: done.pinned })
     }
 }
 
@@ -58,8 +78,9 @@ impl Shares {
     /// When two members were in the lock at once.
     pub(crate) fn with(self, counter: u64) -> Result<Measured, String> {
         let all: u64 = self.shares.iter().sum();
-        if all != counter {
-            return Err(format!("two members were in the lock at once: {all} additions made {counter}"));
+        if all + self.before != counter {
+            let added = all + self.before;
+            return Err(format!("two members were in the lock at once: {added} additions made {counter}"));
         }
         let ns = self.time.as_nanos() as f64 / all.max(1) as f64;
         Ok(Measured { ns, pinned: self.pinned, fairness: fairness(&self.shares) })
@@ -75,7 +96,7 @@ pub(crate) fn fairness(shares: &[u64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
 
     use super::super::super::places::Places;
     use super::*;

@@ -6,7 +6,7 @@ use std::thread;
 use super::Bout;
 
 /// Something on cache lines of its own: two, as some processors fetch them in pairs.
-#[repr(align(128))]
+#[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub(crate) struct Line<T>(pub(crate) T);
 
@@ -16,21 +16,33 @@ pub(crate) struct Phase(Line<AtomicU8>);
 
 const EARLY: u8 = 0;
 const OPEN: u8 = 1;
-const OVER: u8 = 2;
+const TIMED: u8 = 2;
+const OVER: u8 = 3;
 /// Not all threads could be started: none begins.
-const ABANDONED: u8 = 3;
+const ABANDONED: u8 = 4;
 
 impl Phase {
-    /// Whether members have begun and are not to end yet.
+    /// Whether members have begun and are not timed yet.
     #[inline]
-    pub(crate) fn is_open(&self) -> bool {
+    pub(crate) fn is_warm_up(&self) -> bool {
         // Relaxed: nothing but the number is handed over; the same holds for all others here.
         self.0.0.load(Ordering::Relaxed) == OPEN
+    }
+
+    /// Whether members are timed.
+    #[inline]
+    pub(crate) fn is_timed(&self) -> bool {
+        self.0.0.load(Ordering::Relaxed) == TIMED
     }
 
     /// Lets members begin.
     fn open(&self) {
         self.0.0.store(OPEN, Ordering::Relaxed);
+    }
+
+    /// Tells members that they are timed from now on.
+    pub(crate) fn time(&self) {
+        self.0.0.store(TIMED, Ordering::Relaxed);
     }
 
     /// Tells members to end.

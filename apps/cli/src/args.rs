@@ -1,5 +1,6 @@
 //! The command line.
 
+mod launch;
 mod overlay;
 mod run;
 
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub(crate) use launch::LaunchArgs;
 pub(crate) use overlay::{CheckArgs, Draw, GridArgs, Init, OverlayCommand};
 pub(crate) use run::{BlockOrder, ExecutorKind, KernelName, RunArgs, RunnerKind};
 
@@ -33,7 +35,7 @@ Examples:
     syncline run lk23 framed --iterations 20 --memory 24M --output result.npy
 
 Exit codes: 0 success, 1 error (one line on standard error), 2 wrong command line,
-130 or 143 interrupted (SIGINT, SIGTERM). Outputs appear whole or not at all, and inputs are only read.
+130 or 143 interrupted (SIGINT, SIGTERM); of launch: see there. Outputs appear whole or not at all, and inputs are only read.
 SIGUSR1 asks a run which of its tasks work, and who waits for whom.";
 
 #[derive(Debug, Subcommand)]
@@ -41,6 +43,7 @@ pub(crate) enum Command {
     Gen(GenArgs),
     Run(RunArgs),
     Convert(ConvertArgs),
+    Launch(LaunchArgs),
     /// Checks and draws overlays: who waits for whom, and whether for ever
     #[command(subcommand)]
     Overlay(OverlayCommand),

@@ -22,6 +22,9 @@ pub(crate) enum Error {
     /// A sweep.
     #[error(transparent)]
     Wave(#[from] syncline_wave::Error),
+    /// A team of processes.
+    #[error(transparent)]
+    Team(#[from] syncline_fabric::TeamError),
     /// A description of a kernel that makes no sense.
     #[error("{}, {}", path.display(), in_one_line(why))]
     Description {
@@ -205,6 +208,7 @@ impl Error {
         match self {
             Self::Usage(_) | Self::Unchecked(_) => 2,
             Self::Interrupted { signal, .. } => 128 + signal,
+            Self::Team(error) => error.exit_code(),
             _ => 1,
         }
     }

@@ -13,6 +13,7 @@
 //! | `output`   | where results may go; several new files at once                             |
 //! | `verify`   | the plain loop, and the comparison with it                                  |
 //! | `convert`  | `syncline convert`: from layout to layout                                   |
+//! | `launch`   | `syncline launch`: the processes of a team                                   |
 //! | `overlay`  | `syncline overlay`: overlays checked and drawn                               |
 //! | `bench`    | `syncline bench`: sweeps, ordered tasks, barriers and locks, raced          |
 //! | `probe`    | `syncline probe`: what a disk does with the requests of a sweep             |
@@ -23,7 +24,7 @@
 //! | `error`    | one line each                                                               |
 //!
 //! Exit codes: 0; 1 for an error; 2 for a wrong command line, and for an overlay that could not be checked
-//! or told of; 128 + the signal's number when interrupted.
+//! or told of; 128 + the signal's number when interrupted; of `launch`, that of the first process which failed.
 
 mod args;
 mod bench;
@@ -34,6 +35,7 @@ mod executor;
 mod generate;
 mod inputs;
 mod kernels;
+mod launch;
 mod output;
 mod overlay;
 mod probe;
@@ -49,6 +51,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use syncline_fabric::TeamError;
 
 use crate::args::{Args, Bench, Command, OverlayCommand, Probe};
 use crate::error::{Error, Result};
@@ -58,6 +61,8 @@ fn main() -> ExitCode {
     let args = Args::parse();
     match dispatch(args) {
         Ok(()) => ExitCode::SUCCESS,
+        // It was told when it happened.
+        Err(error @ Error::Team(TeamError::Failed(_))) => ExitCode::from(error.exit_code()),
         Err(error) => {
             // A line break in a file's name must not make two lines of an error.
             let line = error.to_string().replace('\n', "\\n");
@@ -75,6 +80,7 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Gen(args) => generate::generate(&args, &signals),
         Command::Run(args) => run::run(&args, &signals),
         Command::Convert(args) => convert::convert(&args, &signals),
+        Command::Launch(args) => return launch::launch(&args),
         Command::Overlay(OverlayCommand::Grid(args)) => return overlay::grid(args, &signals),
         Command::Overlay(OverlayCommand::Check(args)) => return overlay::check(args, &signals),
         Command::Bench(Bench::Wave(args)) => bench::wave(&args, &signals),

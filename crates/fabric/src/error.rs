@@ -43,8 +43,8 @@ pub enum TeamError {
         /// Threads asked for in each.
         threads: usize,
     },
-    /// The memory that the members share could not be made, or attached to.
-    #[error("the team's shared memory: {0}")]
+    /// The memory that the members share could not be made or attached to, or a process not be watched.
+    #[error(transparent)]
     Memory(#[from] syncline_memory::Error),
     /// The members' words have no room in that memory, or are not those that the launcher made.
     #[error("the team's shared memory: {0}")]

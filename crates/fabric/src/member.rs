@@ -5,6 +5,7 @@ use syncline_sync::{
     Fault, Phased, Space, SpaceError, Tournament,
 };
 
+use crate::control::Control;
 use crate::environment::Shape;
 
 /// What a [`Member`] can make together with all others: see [`Member::make`].
@@ -49,8 +50,10 @@ pub struct Member {
     shape: Shape,
     rank: usize,
     space: Space,
-    deaths: Deaths,
+    control: Control,
     barrier: AutoMember,
+    /// How many things it has made with the others.
+    things: u64,
 }
 
 impl Member {
@@ -58,10 +61,10 @@ impl Member {
         shape: Shape,
         rank: usize,
         space: Space,
-        deaths: Deaths,
+        control: Control,
         barrier: &Auto,
     ) -> Result<Self, SpaceError> {
-        Ok(Member { shape, rank, space, deaths, barrier: barrier.member(rank)? })
+        Ok(Member { shape, rank, space, control, barrier: barrier.member(rank)?, things: 0 })
     }
 
     /// Which of the members this is, counted from 0.
@@ -103,7 +106,8 @@ impl Member {
     /// This member's view of the memory that all share.
     ///
     /// # Collective
-    /// All members ask it for the same things in the same order.
+    /// All members ask it for the same things in the same order. What is made of it here, and not by
+    /// [`make`](Self::make), is waited for even if a member has ended without it.
     pub fn space(&mut self) -> &mut Space {
         &mut self.space
     }
@@ -111,7 +115,7 @@ impl Member {
     /// The members that are dead.
     #[must_use]
     pub fn deaths(&self) -> &Deaths {
-        &self.deaths
+        &self.control.deaths
     }
 
     /// The barrier of all members, to arrive at it now and wait later.
@@ -133,7 +137,8 @@ impl Member {
     /// Makes something with all others, a barrier say, and takes this member's part of it.
     ///
     /// # Collective
-    /// All members make the same things in the same order. Nobody waits for the others.
+    /// All members make the same things in the same order. Nobody waits for the others. A member that ends when it has
+    /// made less than another is declared dead, so that nobody waits for its part.
     ///
     /// # Errors
     /// What `make` says. After [`SpaceError::Mismatch`], which means that this member and another have not made the same
@@ -160,7 +165,9 @@ impl Member {
     ) -> Result<C::Seat, SpaceError> {
         let size = self.size();
         let made = make(&mut self.space, size);
-        self.agreed(made)?.watched(&self.deaths).seat(self.rank)
+        let seat = self.agreed(made)?.watched(self.deaths()).seat(self.rank)?;
+        self.made();
+        Ok(seat)
     }
 
     /// Makes a barrier in two levels: `inner` for the threads of each process, `outer` for the processes.
@@ -193,15 +200,32 @@ impl Member {
         let inners = (0..processes).map(|_| inner(&mut self.space, threads)).collect::<Result<Vec<_>, _>>();
         let inner = self.agreed(inners)?.swap_remove(self.process());
         let outer = outer(&mut self.space, processes);
-        let outer = self.agreed(outer)?.watched(&self.deaths);
-        Combined::new(self.process(), inner.watched(&self.deaths), outer).member(self.thread())
+        let outer = self.agreed(outer)?.watched(self.deaths());
+        let inner = inner.watched(self.deaths());
+        let seat = Combined::new(self.process(), inner, outer).member(self.thread())?;
+        self.made();
+        Ok(seat)
     }
 
     /// A member who does not make what the others make cannot take part in it.
     fn agreed<C>(&self, made: Result<C, SpaceError>) -> Result<C, SpaceError> {
         if let Err(SpaceError::Mismatch { .. }) = made {
-            self.deaths.declare(self.rank);
+            self.deaths().declare(self.rank);
         }
         made
+    }
+
+    fn made(&mut self) {
+        self.things += 1;
+        self.control.made(self.rank, self.things);
+    }
+
+    /// This member's function has returned, or, if it has not, it is dead.
+    pub(crate) fn end(&self, returned: bool) {
+        if returned {
+            self.control.ended(self.rank, self.things);
+        } else {
+            self.deaths().declare(self.rank);
+        }
     }
 }

@@ -243,7 +243,7 @@ where
 {
     let deaths = &control.deaths;
     let barrier = Auto::within(&mut space, shape.members(), shape.cores)?.watching(deaths);
-    let member = |rank| Member::new(shape, rank, space.clone(), deaths.clone(), &barrier);
+    let member = |rank| Member::new(shape, rank, space.clone(), control.clone(), &barrier);
     let members = shape.ranks(process).map(member).collect::<Result<Vec<_>, _>>()?;
     thread::scope(|scope| {
         let mut members = members.into_iter();
@@ -287,8 +287,8 @@ fn attend<R>(mut member: Member, f: impl Fn(&mut Member) -> R) -> Result<R, Team
     // What the function leaves behind is the caller's, who is told by an error; the member itself is dropped.
     let result = catch_unwind(AssertUnwindSafe(|| f(&mut member)));
     MEMBER.set(outer);
+    member.end(result.is_ok());
     result.map_err(|panic| {
-        member.deaths().declare(rank);
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let message = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(not a text)").to_owned();
         TeamError::Panicked { rank, message }

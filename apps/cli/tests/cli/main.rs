@@ -8,6 +8,7 @@ mod data;
 mod executors;
 mod kernels;
 mod kills;
+mod launch;
 mod memory;
 mod overlay;
 mod probe;

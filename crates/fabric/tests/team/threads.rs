@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use syncline_fabric::{Team, TeamError};
-use syncline_sync::{BarrierMember, Fault};
+use syncline_sync::{BarrierMember, Counter, Fault};
 
 use crate::common::{is_warning, late, play, program};
 use crate::roles::meet;
@@ -55,6 +55,23 @@ fn one_that_leaves_early_is_named() {
     let results =
         Team::threads(2).run(|me| if me.rank() == 0 { me.barrier().wait_deadline(late()) } else { Ok(()) });
     assert_eq!(results.unwrap(), [Err(Fault::Left { rank: 1 }), Ok(())]);
+}
+
+/// One that makes less than the others is not waited for, whoever comes first.
+#[test]
+fn one_that_ends_without_its_part_is_named() {
+    for made in 0..10 {
+        let results = Team::threads(2).run(|me| {
+            for _ in 0..made {
+                me.make(Counter::within).unwrap();
+            }
+            match me.rank() {
+                0 => me.make(Counter::within).unwrap().wait_deadline(late()),
+                _ => Ok(()),
+            }
+        });
+        assert_eq!(results.unwrap(), [Err(Fault::Dead { rank: 1 }), Ok(())]);
+    }
 }
 
 #[test]

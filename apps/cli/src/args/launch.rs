@@ -1,0 +1,43 @@
+//! The command line of `syncline launch`.
+
+use std::ffi::OsString;
+
+use crate::units::parse_size;
+
+/// Runs a program as a team of processes, which share memory and watch one another.
+///
+/// The program calls `Team::run` of Syncline, in every process once; each finds its place in the environment. Others
+/// run as well, side by side. What they read and print goes straight through.
+///
+/// A process that is killed, or exits before its part is done, is told on standard error, and to the others, whose waits
+/// for it end with an error that names its ranks. When a process has failed, the others have 10 seconds to end;
+/// then they get SIGTERM, and SIGKILL 5 seconds later. SIGINT and SIGTERM are passed on to all, and followed by SIGKILL
+/// 5 seconds later. If this command is killed, the processes that have begun their part end, too.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "syncline launch -n <N> [OPTIONS] -- <PROGRAM> [ARGS]...",
+    after_long_help = "\
+Examples:
+  syncline launch -n 4 -- ./program --size 100
+  syncline launch -n 2 --threads 8 -- ./program        (16 members)
+
+Environment: SYNCLINE_QUIET=1 silences the warning when members outnumber cores.
+
+Exit codes: 0 if all processes exited with 0; else that of the first which did not, 128 and the signal's number
+if one killed it, and 1 if it exited with 0 before its part was done; 1 if the program cannot be started; 2 wrong
+command line."
+)]
+pub(crate) struct LaunchArgs {
+    /// How many processes, from 1 to 4096
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) processes: u16,
+    /// How many members each process has, as threads; at most 4096 in all
+    #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) threads: u16,
+    /// How much memory the members share at most; it takes none before they use it [default: 256M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) memory: Option<u64>,
+    /// The program, and what it gets
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}

@@ -1,0 +1,129 @@
+//! `syncline launch`: processes of a team, or of any program.
+//!
+//! The program that takes part in a team is this one, with the one test [`member`].
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use syncline_fabric::Team;
+use syncline_sync::BarrierMember as _;
+
+use crate::common::{command, fails_with};
+
+/// `syncline launch` with these options, and a program with its arguments.
+fn launch(options: &str, program: &[&str]) -> Command {
+    let mut command = command(Path::new("."), &format!("launch {options} --"));
+    command.args(program).env("SYNCLINE_QUIET", "1").env_remove("SYNCLINE_TEAM");
+    command
+}
+
+/// Its exit code, and the sorted lines of its output and of standard error.
+fn run(command: &mut Command) -> (Option<i32>, Vec<String>, Vec<String>) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let lines = |bytes| {
+        let mut lines: Vec<_> = String::from_utf8(bytes).unwrap().lines().map(String::from).collect();
+        lines.sort();
+        lines
+    };
+    (status.code(), lines(stdout), lines(stderr))
+}
+
+#[test]
+#[ignore = "the processes of other tests: does nothing by itself"]
+fn member() {
+    let Ok(role) = std::env::var("SYNCLINE_CLI_TEST_ROLE") else { return };
+    let ended = Team::run(|me| {
+        if role == "killed" && me.rank() == 1 {
+            kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
+        }
+        let waited = me.barrier().wait_deadline(Some(Instant::now() + Duration::from_secs(30)));
+        let line = format!("rank {} of {}: {waited:?}\n", me.rank(), me.size());
+        // In one piece, as others write there too.
+        std::io::stderr().write_all(line.as_bytes()).unwrap();
+    });
+    ended.unwrap();
+    std::process::exit(0);
+}
+
+fn team(options: &str, role: &str) -> Command {
+    let program = std::env::current_exe().unwrap();
+    let program = [program.to_str().unwrap(), "--exact", "launch::member", "--ignored", "--nocapture"];
+    let mut command = launch(options, &program);
+    command.env("SYNCLINE_CLI_TEST_ROLE", role);
+    command
+}
+
+#[test]
+fn members_meet() {
+    for (options, size) in [("-n 1", 1), ("-n 3", 3), ("-n 2 --threads 2 --memory 1M", 4)] {
+        let (code, _, said) = run(&mut team(options, "meet"));
+        let expected: Vec<_> = (0..size).map(|rank| format!("rank {rank} of {size}: Ok(())")).collect();
+        assert_eq!((code, said), (Some(0), expected));
+    }
+}
+
+#[test]
+fn the_death_of_a_member_is_told() {
+    let (code, _, said) = run(&mut team("-n 3", "killed"));
+    assert_eq!(code, Some(137));
+    let [one, other, news] = &said[..] else { panic!("{said:?}") };
+    assert_eq!(one, "rank 0 of 3: Err(Dead { rank: 1 })");
+    assert_eq!(other, "rank 2 of 3: Err(Dead { rank: 1 })");
+    assert!(
+        news.starts_with("syncline: process 1 (pid ") && news.contains("was killed by signal 9"),
+        "{news}"
+    );
+}
+
+#[test]
+fn any_program_runs() {
+    let (code, lines, errors) = run(&mut launch("-n 3", &["sh", "-c", "echo \"$1\"", "_", "two words"]));
+    assert_eq!((code, lines, errors), (Some(0), vec!["two words".to_owned(); 3], Vec::new()));
+}
+
+#[test]
+fn the_exit_code_is_that_of_the_first_that_fails() {
+    let first = "case $SYNCLINE_TEAM in *process=1\\ *) exit 7;; *) exec sleep 30;; esac";
+    // The others end when they are asked to, after a while.
+    let (code, _, errors) = run(&mut launch("-n 2", &["sh", "-c", first]));
+    assert_eq!(code, Some(7));
+    assert!(errors[0].starts_with("syncline: 1 process has not ended in time: SIGTERM"), "{errors:?}");
+    assert!(errors[1].contains("exited with 7"), "{errors:?}");
+    let (code, _, errors) = run(&mut launch("-n 1", &["sh", "-c", "kill -9 $$"]));
+    assert_eq!((code, errors.len()), (Some(137), 1), "{errors:?}");
+}
+
+#[test]
+fn signals_are_passed_on() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut command = launch("-n 2", &["sh", "-c", "echo ready; exec sleep 30"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().take(2);
+        assert_eq!(lines.map(Result::unwrap).collect::<Vec<_>>(), ["ready"; 2]);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), &output.stderr[..]), (Some(code), &b""[..]), "{output:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_launched_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = fails_with(1, folder.path(), "launch -n 2 -- ./no-such-program x");
+    assert!(
+        error.starts_with("cannot start ./no-such-program as process 0 of the team: No such file"),
+        "{error}"
+    );
+    let error = fails_with(1, folder.path(), "launch -n 64 --threads 65 -- true");
+    assert_eq!(error, "a team has 1 to 4096 members, not 64 processes x 65 threads");
+    let error = fails_with(1, folder.path(), "launch -n 2 --memory 1K -- true");
+    assert!(error.starts_with("the team's shared memory: no room"), "{error}");
+    for line in
+        ["launch -- true", "launch -n 0 -- true", "launch -n 4097 -- true", "launch -n 2", "launch -n 2 true"]
+    {
+        assert_eq!(command(folder.path(), line).output().unwrap().status.code(), Some(2), "{line}");
+    }
+}

@@ -74,7 +74,7 @@ impl Children {
         if limit.current.is_some_and(|current| current < needed && current < maximum) {
             // If it is refused, so will be a descriptor, which is an error that says so.
             let _ =
-                setrlimit(Resource::Nofile, Rlimit { current: Some(needed.min(maximum)), ..limit.clone() });
+                setrlimit(Resource::Nofile, Rlimit { current: Some(needed.min(maximum)), ..limit });
             self.limit = Some(limit);
         }
     }

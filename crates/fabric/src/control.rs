@@ -33,7 +33,8 @@ impl Control {
     /// The first things in a space.
     pub(crate) fn within(space: &mut Space, processes: usize, members: usize) -> Result<Control, SpaceError> {
         let (parts, things) = (space.array(processes)?, space.array(members)?);
-        Ok(Control { parts, things, deaths: Deaths::within(space, members)? })
+        // One more for the launcher.
+        Ok(Control { parts, things, deaths: Deaths::within(space, members + 1)? })
     }
 
     /// A process begins its part; false if it has before.

@@ -32,10 +32,14 @@
 //!   ranks dead, and says so on standard error. Waits of the others end with `Fault::Dead` within a second; what they
 //!   do then is up to them. After ten seconds those that are left get SIGTERM, after five more SIGKILL.
 //! * A member that panics: its thread declares it dead. `run` reports it when the others of its process have ended.
-//! * The launcher dies, however: the lifeline is cut. Each process that has called `run` declares its ranks dead and
-//!   exits a second later. (One that has not called it goes on.)
+//! * The launcher dies, however: the lifeline is cut. Waits end with `Fault::Dead`, whose rank is the number of members:
+//!   the launcher. Each process that has called `run` exits a second later. (One that has not called it goes on.)
 //! * SIGINT and SIGTERM to the launcher go to all processes; five seconds later those that are left get SIGKILL. From a
 //!   terminal, Ctrl-C reaches them twice: the terminal sends it to all by itself.
+//!
+//! What is declared dead is: a process after its exit, a member after its function has ended. Locks count on it. So a
+//! program that is started by a script of its own is watched as far as that script lives, and should be `exec`ed by it;
+//! and what a member starts and does not wait for must not use its locks.
 //!
 //! The memory has no name, so nothing is ever left of it. There is one kind of hang that nothing here can see: members
 //! that wait for one that lives and does something else.

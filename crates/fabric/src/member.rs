@@ -2,7 +2,7 @@
 
 use syncline_sync::{
     Auto, AutoMember, Barrier, BarrierMember, Combined, CombinedMember, Counter, Deaths, Dissemination,
-    Fault, Phased, Space, SpaceError, Tournament,
+    Fault, Lock, LockMember, Phased, RawLock, Space, SpaceError, Tournament,
 };
 
 use crate::control::Control;
@@ -41,6 +41,18 @@ macro_rules! collective {
 }
 
 collective!(Auto, Counter, Dissemination, Tournament);
+
+impl<R: RawLock, T: Send> Collective for Lock<R, T> {
+    type Seat = LockMember<R, T>;
+
+    fn watched(self, deaths: &Deaths) -> Self {
+        self.watching(deaths)
+    }
+
+    fn seat(&self, rank: usize) -> Result<Self::Seat, SpaceError> {
+        self.member(rank)
+    }
+}
 
 /// One of a team: what the function of [`Team::run`](crate::Team::run) gets.
 ///
@@ -112,7 +124,7 @@ impl Member {
         &mut self.space
     }
 
-    /// The members that are dead.
+    /// The members that are dead; [`size`](Self::size) stands for the launcher.
     #[must_use]
     pub fn deaths(&self) -> &Deaths {
         &self.control.deaths
@@ -134,27 +146,26 @@ impl Member {
         self.barrier.wait()
     }
 
-    /// Makes something with all others, a barrier say, and takes this member's part of it.
+    /// Makes a barrier or lock with all others, and takes this member's part of it.
     ///
     /// # Collective
     /// All members make the same things in the same order. Nobody waits for the others. A member that ends when it has
     /// made less than another is declared dead, so that nobody waits for its part.
     ///
     /// # Errors
-    /// What `make` says. After [`SpaceError::Mismatch`], which means that this member and another have not made the same
-    /// things, this member is declared dead: those who wait for it elsewhere would wait for ever.
+    /// What `make` says; [`SpaceError::Mismatch`] if this member and another do not make the same things.
     ///
     /// # Examples
     /// ```
     /// use syncline_fabric::Team;
-    /// use syncline_sync::{BarrierMember, Counter, Dissemination, Flags};
+    /// use syncline_sync::{BarrierMember, Dissemination, Flags, Lock, Mcs};
     ///
     /// Team::threads(2).run(|me| {
-    ///     let mut one = me.make(Counter::within)?;
-    ///     let mut other = me.make(|space, members| Dissemination::within(space, members, 4, Flags::Padded))?;
-    ///     one.arrive()?;
-    ///     other.wait()?;
-    ///     one.wait()?;
+    ///     let mut barrier = me.make(|space, members| Dissemination::within(space, members, 4, Flags::Padded))?;
+    ///     let mut sum = me.make(Lock::<Mcs, u64>::within)?;
+    ///     *sum.lock()? += 1;
+    ///     barrier.wait()?;
+    ///     assert_eq!(*sum.lock()?, 2);
     ///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
     /// })?;
     /// # Ok::<(), syncline_fabric::TeamError>(())
@@ -164,8 +175,7 @@ impl Member {
         make: impl FnOnce(&mut Space, usize) -> Result<C, SpaceError>,
     ) -> Result<C::Seat, SpaceError> {
         let size = self.size();
-        let made = make(&mut self.space, size);
-        let seat = self.agreed(made)?.watched(self.deaths()).seat(self.rank)?;
+        let seat = make(&mut self.space, size)?.watched(self.deaths()).seat(self.rank)?;
         self.made();
         Ok(seat)
     }
@@ -198,21 +208,12 @@ impl Member {
     ) -> Result<CombinedMember<Inner::Led, <Outer as Barrier>::Member>, SpaceError> {
         let Shape { processes, threads, .. } = self.shape;
         let inners = (0..processes).map(|_| inner(&mut self.space, threads)).collect::<Result<Vec<_>, _>>();
-        let inner = self.agreed(inners)?.swap_remove(self.process());
-        let outer = outer(&mut self.space, processes);
-        let outer = self.agreed(outer)?.watched(self.deaths());
+        let inner = inners?.swap_remove(self.process());
+        let outer = outer(&mut self.space, processes)?.watched(self.deaths());
         let inner = inner.watched(self.deaths());
         let seat = Combined::new(self.process(), inner, outer).member(self.thread())?;
         self.made();
         Ok(seat)
-    }
-
-    /// A member who does not make what the others make cannot take part in it.
-    fn agreed<C>(&self, made: Result<C, SpaceError>) -> Result<C, SpaceError> {
-        if let Err(SpaceError::Mismatch { .. }) = made {
-            self.deaths().declare(self.rank);
-        }
-        made
     }
 
     fn made(&mut self) {
@@ -227,5 +228,18 @@ impl Member {
         } else {
             self.deaths().declare(self.rank);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds() {
+        fn movable<T: Send + 'static>() {}
+        movable::<Member>();
+        movable::<crate::TeamError>();
+        movable::<crate::Launcher>();
     }
 }

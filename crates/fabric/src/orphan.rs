@@ -16,12 +16,14 @@ const CODE: i32 = 1;
 
 /// Watches the launcher for as long as this process lives.
 pub(crate) fn watch(end: LifelineEnd, place: &Place, control: &Control) -> Result<(), TeamError> {
-    let (process, ranks, deaths) = (place.process, place.shape.ranks(place.process), control.deaths.clone());
+    let (process, ranks) = (place.process, place.shape.ranks(place.process));
+    let (launcher, deaths) = (place.shape.members(), control.deaths.clone());
     let watcher = move || {
         while !end.wait_cut(None).unwrap_or(false) {
             thread::sleep(GRACE); // the kernel had no memory to answer
         }
-        ranks.clone().for_each(|rank| deaths.declare(rank));
+        // Not its own members: while they live they may hold locks, which others would take from the dead.
+        deaths.declare(launcher);
         crate::say(format_args!(
             "process {process} ({}) ends: the launcher of its team is gone",
             Ranks(&ranks)

@@ -73,8 +73,7 @@ impl Children {
         let maximum = limit.maximum.unwrap_or(u64::MAX);
         if limit.current.is_some_and(|current| current < needed && current < maximum) {
             // If it is refused, so will be a descriptor, which is an error that says so.
-            let _ =
-                setrlimit(Resource::Nofile, Rlimit { current: Some(needed.min(maximum)), ..limit });
+            let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(needed.min(maximum)), ..limit });
             self.limit = Some(limit);
         }
     }

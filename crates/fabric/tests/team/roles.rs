@@ -4,7 +4,7 @@ use std::process::exit;
 
 use rustix::process::{Signal, kill_process};
 use syncline_fabric::{Member, Team, TeamError};
-use syncline_sync::{BarrierMember, Counter, Dissemination, Fault, Flags, Tournament};
+use syncline_sync::{BarrierMember, Counter, Dissemination, Fault, Flags, Lock, Mcs, Tournament};
 
 use crate::common::{ROLE, late, say};
 
@@ -97,6 +97,7 @@ pub(crate) fn meet(me: &mut Member) {
         let mut levels = me.combine(Counter::within, |space, groups| {
             Dissemination::within(space, groups, 2, Flags::Padded)
         })?;
+        let mut sum = me.make(Lock::<Mcs, u64>::within)?;
         let mut last = me.make(Counter::within)?;
         for round in 1..=50 {
             me.wait()?;
@@ -104,16 +105,19 @@ pub(crate) fn meet(me: &mut Member) {
             flags.arrive()?;
             flags.wait()?;
             levels.wait()?;
+            *sum.lock()? += 1;
             last.arrive()?;
             last.wait_deadline(late())?;
             assert_eq!((levels.episodes(), me.barrier().episodes()), (round, round));
         }
+        assert_eq!(*sum.lock()?, 50 * me.size() as u64);
         assert_eq!((levels.rank(), levels.members()), (me.rank(), me.size()));
         Ok(())
     };
     let ended = all(me);
     let place = (me.process(), me.thread(), me.processes(), me.threads());
     say(format!("rank {} of {}: {place:?} {ended:?}", me.rank(), me.size()));
+    ended.unwrap();
 }
 
 /// Rank 0 makes one thing, then rank 1 another.

@@ -154,3 +154,23 @@ pub trait LedMember: BarrierMember {
     /// See [`BarrierMember`].
     fn release(&mut self) -> Result<(), Fault>;
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::board::Flags;
+    use crate::space::Space;
+
+    #[test]
+    fn numbers_of_members_that_cannot_be_are_refused_before_they_are_computed_with() {
+        let most = crate::MAX_MEMBERS;
+        for members in [0, most + 1, usize::MAX / 2 + 2, usize::MAX] {
+            let refused = SpaceError::Members { members, most };
+            assert_eq!(Counter::new(members).unwrap_err(), refused);
+            assert_eq!(Tournament::new(members).unwrap_err(), refused);
+            let spread = Dissemination::within(&mut Space::heap(), members, usize::MAX, Flags::Packed);
+            assert_eq!(spread.unwrap_err(), refused);
+            assert_eq!(Auto::within(&mut Space::heap(), members, usize::MAX).unwrap_err(), refused);
+        }
+    }
+}

@@ -88,11 +88,17 @@ const FREE: u64 = 0;
 const TAKEN: u64 = 1;
 const LEFT: u64 = 2;
 
+/// Whether there can be so many members: to be asked before anything is computed from the number.
+pub(crate) fn possible(members: usize) -> Result<(), SpaceError> {
+    match members {
+        1..=MAX_MEMBERS => Ok(()),
+        _ => Err(SpaceError::Members { members, most: MAX_MEMBERS }),
+    }
+}
+
 impl Seats {
     pub(crate) fn within(space: &mut Space, members: usize) -> Result<Seats, SpaceError> {
-        if members == 0 || members > MAX_MEMBERS {
-            return Err(SpaceError::Members { members, most: MAX_MEMBERS });
-        }
+        possible(members)?;
         Ok(Seats { words: space.array(members)? })
     }
 

@@ -20,7 +20,7 @@ use crate::board::Flags;
 use crate::cost::{self, Algorithm};
 use crate::error::{Fault, SpaceError};
 use crate::space::Space;
-use crate::vigil::Deaths;
+use crate::vigil::{Deaths, possible};
 
 /// The barrier that fits: by the number of members and of cores.
 ///
@@ -62,6 +62,7 @@ impl Auto {
     /// # Errors
     /// [`SpaceError::Members`] if there are none or too many, or if the space has no room.
     pub fn within(space: &mut Space, members: usize, cores: usize) -> Result<Auto, SpaceError> {
+        possible(members)?;
         Ok(Auto(match cost::best(members, cores) {
             Algorithm::Dissemination { radix } => {
                 // Each member on a core of its own: its neighbours' flags are not to disturb it.

@@ -29,7 +29,7 @@ use super::{Barrier, BarrierMember};
 use crate::board::{Flags, MemoryBoard, MemoryFlags, SignalBoard};
 use crate::error::{Fault, SpaceError};
 use crate::space::Space;
-use crate::vigil::Deaths;
+use crate::vigil::{Deaths, possible};
 
 /// A barrier with the fewest rounds: log2 P, and less with a greater radix.
 ///
@@ -94,6 +94,7 @@ impl Dissemination {
         if radix < 2 {
             return Err(SpaceError::Radix { radix });
         }
+        possible(members)?;
         let radix = radix.min(members.max(2));
         let slots = DisseminationMember::<MemoryBoard>::slots(members, radix);
         Ok(Dissemination { flags: MemoryFlags::within(space, members, slots, flags)?, radix })

@@ -40,7 +40,7 @@ use super::{Barrier, BarrierMember, LedMember, Phased};
 use crate::board::{Flags, MemoryBoard, MemoryFlags, SignalBoard};
 use crate::error::{Fault, SpaceError};
 use crate::space::Space;
-use crate::vigil::Deaths;
+use crate::vigil::{Deaths, possible};
 
 /// What a member is in a round of a tournament.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +153,7 @@ impl Tournament {
     /// # Errors
     /// [`SpaceError::Members`] if there are none or too many, or if the space has no room.
     pub fn within(space: &mut Space, members: usize, flags: Flags) -> Result<Tournament, SpaceError> {
+        possible(members)?;
         let slots = TournamentMember::<MemoryBoard>::slots(members);
         Ok(Tournament { flags: MemoryFlags::within(space, members, slots, flags)? })
     }

@@ -1,4 +1,4 @@
-/* Syncline: ordered read-write locks, and the overlays made of them.
+/* Syncline: ordered read-write locks and the overlays made of them; signals and barriers.
  *
  * Made by cbindgen from bindings/c/src; a test compares the two.
  *
@@ -12,6 +12,10 @@
  *     may write them. The library makes what was done under earlier grants visible under later ones. It
  *     cannot see what a program touches: to keep to what was declared is up to the program.
  *
+ * Signals and barriers
+ *     A signal is a number that only grows, in any memory: whoever raises it wakes those who wait for the number. A
+ *     barrier has members by rank, and is gone through by one thread per rank, episode after episode.
+ *
  * Errors
  *     Functions that can fail return a syncline_status, 0 for success. syncline_last_failure() tells the
  *     rest for the calling thread. What is seen to be wrong changes nothing; what cannot be seen, such as an
@@ -19,16 +23,16 @@
  *
  * Threads
  *     Any function may be called from any thread, also from the body of a task, unless it says otherwise.
- *     Different objects may be used at the same time. Of two calls with one handle or one overlay at the
- *     same time the second is SYNCLINE_STATUS_MISUSE and does nothing; that includes calls with an
- *     overlay from the bodies of its own run; to look at a run there are watches. A handle may be used by
- *     one thread after another; a location or a watch by several at the same time. Bodies that wait for something that is not declared, such as a handle,
- *     are not covered by the check. No function is safe in signal handlers, and none in the child of a
+ *     Different objects may be used at the same time. Of two calls with one handle, one overlay or one rank of a
+ *     barrier at the same time the second is SYNCLINE_STATUS_MISUSE and does nothing; that includes calls with
+ *     an overlay from the bodies of its own run; to look at a run there are watches. A handle or a rank may be used
+ *     by one thread after another; a location, a watch or a signal by several at the same time. Bodies that
+ *     wait for something that is not declared, such as a handle, are not covered by the check. No function is safe in signal handlers, and none in the child of a
  *     fork() while other threads of the parent were in the library.
  *
  * Objects
  *     What a function ..._new() makes, the function ..._free() of that kind gives back. Free in any order:
- *     handles and overlays keep what they need of their locations.
+ *     handles and overlays keep what they need of their locations. A signal is not made: its bytes are zero.
  */
 
 
@@ -103,7 +107,48 @@ typedef enum {
    * Nothing moved any more, and `syncline_watch_stuck` ended the run; the message is its report.
    */
   SYNCLINE_STATUS_STUCK = 10,
+  /**
+   * The time was over before a wait was. Nothing is lost: it may be called again.
+   */
+  SYNCLINE_STATUS_TIMED_OUT = 11,
+  /**
+   * A member is gone (it has left, or is dead), so that the others would wait for ever; the message names it.
+   */
+  SYNCLINE_STATUS_GONE = 12,
 } syncline_status;
+
+/**
+ * How the members of a barrier tell one another that they have arrived.
+ */
+enum syncline_barrier_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /**
+   * One counter: the best for few members, and whenever they outnumber the cores.
+   */
+  SYNCLINE_BARRIER_KIND_COUNTER = 0,
+  /**
+   * Pairs, in rounds, up to one who knows, and back.
+   */
+  SYNCLINE_BARRIER_KIND_TOURNAMENT = 1,
+  /**
+   * Everybody tells others, in rounds, until all know.
+   */
+  SYNCLINE_BARRIER_KIND_DISSEMINATION = 2,
+  /**
+   * The one that fits the number of members and of cores.
+   */
+  SYNCLINE_BARRIER_KIND_AUTO = 3,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum syncline_barrier_kind syncline_barrier_kind;
+#else
+typedef uint32_t syncline_barrier_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
 
 /**
  * How an overlay is shown.
@@ -206,6 +251,11 @@ typedef uint32_t syncline_runner;
 #endif // __cplusplus
 
 /**
+ * A barrier for the threads of a process, with its members: their ranks are 0, 1 and so on.
+ */
+typedef struct syncline_barrier syncline_barrier;
+
+/**
  * What a task holds to ask for a location. It has one request at a time. Access belongs to the handle, not
  * to a thread: one thread may post and another acquire, but one at a time.
  */
@@ -304,6 +354,18 @@ typedef struct {
   uint64_t interpreted_steps;
 } syncline_report;
 
+/**
+ * A number that only grows, from 0 to 2^63 - 1; all bytes zero are a signal at 0. It may stand in any memory, also
+ * in memory that processes share, and must not be moved or copied while it is in use. It is read and written by
+ * functions of this library only.
+ */
+typedef struct {
+  /**
+   * The number, and whether somebody sleeps until it grows.
+   */
+  uint64_t word;
+} syncline_signal;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -312,6 +374,83 @@ extern "C" {
  * The version of the library, as in "0.1.0".
  */
 const char *syncline_version(void);
+
+/**
+ * Makes a barrier with 1 to 4096 members.
+ *
+ * `kind` is one of `syncline_barrier_kind`. `radix` is that of a dissemination barrier (in each round a member tells
+ * one fewer), or 0: the one that fits; for other kinds it is 0.
+ *
+ * # Safety
+ * `*barrier` can be written.
+ */
+syncline_status syncline_barrier_new(uint32_t kind,
+                                     size_t members,
+                                     size_t radix,
+                                     syncline_barrier **barrier);
+
+/**
+ * Gives a barrier back; `NULL` is nothing. It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it.
+ *
+ * # Safety
+ * `barrier` comes from `syncline_barrier_new`, and no other call with it begins from now on.
+ */
+syncline_status syncline_barrier_free(syncline_barrier *barrier);
+
+/**
+ * Waits, as the member `rank`, until all have arrived at the episode; arrives first unless that was done.
+ *
+ * What a member did before it arrived is seen by all after they have waited. A member that is gone, and for whom
+ * the others wait in vain, is `SYNCLINE_STATUS_GONE` for all of them: the barrier is of no use any more.
+ *
+ * # Safety
+ * `barrier` was not freed.
+ */
+syncline_status syncline_barrier_wait(syncline_barrier *barrier,
+                                      size_t rank);
+
+/**
+ * Like `syncline_barrier_wait`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: the
+ * member has arrived, stays so, and may wait again.
+ *
+ * # Safety
+ * `barrier` was not freed.
+ */
+syncline_status syncline_barrier_wait_for(syncline_barrier *barrier,
+                                          size_t rank,
+                                          uint64_t nanoseconds);
+
+/**
+ * Arrives, as the member `rank`, at the next episode, and does not wait: to be followed by work that does not need the
+ * others, and `syncline_barrier_wait` or `_done`. Does nothing if the member has arrived already.
+ *
+ * # Safety
+ * `barrier` was not freed.
+ */
+syncline_status syncline_barrier_arrive(syncline_barrier *barrier,
+                                        size_t rank);
+
+/**
+ * Asks, as the member `rank`, whether the episode at which it has arrived is complete, and does not wait. `*done` is
+ * true then, and also if it has arrived at none. But for a counter, the others may need that one who has arrived asks
+ * this again and again, or waits.
+ *
+ * # Safety
+ * `barrier` was not freed. `*done` can be written.
+ */
+syncline_status syncline_barrier_done(syncline_barrier *barrier,
+                                      size_t rank,
+                                      bool *done);
+
+/**
+ * Leaves the barrier as the member `rank`, or on behalf of one that is gone: those who wait for it are told. A rank that
+ * has left cannot come back.
+ *
+ * # Safety
+ * `barrier` was not freed.
+ */
+syncline_status syncline_barrier_leave(syncline_barrier *barrier,
+                                       size_t rank);
 
 /**
  * The last failure of the calling thread; `NULL` if there was none.
@@ -588,6 +727,51 @@ syncline_status syncline_overlay_run_until(syncline_overlay *overlay,
  * `report` comes from a run, and is not used from now on.
  */
 void syncline_report_free(syncline_report *report);
+
+/**
+ * Reads a signal. What was done before it was raised to that number is seen after this call.
+ *
+ * # Safety
+ * `signal` points to a signal. `*number` can be written.
+ */
+syncline_status syncline_signal_get(const syncline_signal *signal, uint64_t *number);
+
+/**
+ * Raises a signal to a number, if it is lower, and wakes those who wait for that.
+ *
+ * # Safety
+ * `signal` points to a signal.
+ */
+syncline_status syncline_signal_raise_to(syncline_signal *signal, uint64_t number);
+
+/**
+ * Adds to a signal, and wakes those who wait. `*now`, unless `now` is `NULL`, is the sum; it must not be more than a
+ * signal can hold.
+ *
+ * # Safety
+ * `signal` points to a signal. `*now` can be written, or `now` is `NULL`.
+ */
+syncline_status syncline_signal_add(syncline_signal *signal,
+                                    uint64_t n,
+                                    uint64_t *now);
+
+/**
+ * Waits until a signal is at least `number`.
+ *
+ * # Safety
+ * `signal` points to a signal, which stays where it is until this call returns.
+ */
+syncline_status syncline_signal_wait(const syncline_signal *signal, uint64_t number);
+
+/**
+ * Like `syncline_signal_wait`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then.
+ *
+ * # Safety
+ * As `syncline_signal_wait`.
+ */
+syncline_status syncline_signal_wait_for(const syncline_signal *signal,
+                                         uint64_t number,
+                                         uint64_t nanoseconds);
 
 /**
  * Gives a text back that a function of this library made; `NULL` is nothing.

@@ -12,8 +12,11 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
 
 use syncline_overlay::{AcquireError, CheckError, RunError};
+use syncline_signal::WaitError;
+use syncline_sync::{Fault, SpaceError};
 
 /// What a function says. Later versions may say more: treat what is not known as a failure.
 #[repr(C)]
@@ -42,6 +45,10 @@ pub enum Status {
     Internal = 9,
     /// Nothing moved any more, and `syncline_watch_stuck` ended the run; the message is its report.
     Stuck = 10,
+    /// The time was over before a wait was. Nothing is lost: it may be called again.
+    TimedOut = 11,
+    /// A member is gone (it has left, or is dead), so that the others would wait for ever; the message names it.
+    Gone = 12,
 }
 
 /// The last failure of a thread. Later versions may have more fields, at the end.
@@ -163,6 +170,33 @@ impl From<RunError> for Error {
     }
 }
 
+impl From<WaitError> for Error {
+    fn from(error: WaitError) -> Self {
+        let status = match error {
+            WaitError::TimedOut => Status::TimedOut,
+            _ => Status::Internal, // signals in C watch nobody
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<SpaceError> for Error {
+    fn from(error: SpaceError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        let status = match fault {
+            Fault::TimedOut => Status::TimedOut,
+            Fault::Dead { .. } | Fault::Left { .. } => Status::Gone,
+            _ => Status::Internal,
+        };
+        Self::new(status, fault.to_string())
+    }
+}
+
 /// The body of a task returned this number, which is not 0.
 #[derive(Debug)]
 pub(crate) struct Returned(pub(crate) c_int);
@@ -245,6 +279,11 @@ pub(crate) unsafe fn name(pointer: *const c_char, what: &str) -> Result<String, 
 /// Where a result goes, or the error that names the argument. It need not have been initialised.
 pub(crate) fn out<T>(pointer: *mut T, what: &str) -> Result<*mut T, Error> {
     if pointer.is_null() { Err(Error::invalid(format!("{what} is NULL"))) } else { Ok(pointer) }
+}
+
+/// The end of a wait of so many nanoseconds from now on; none if that is beyond the clock.
+pub(crate) fn deadline(nanoseconds: u64) -> Option<Instant> {
+    Instant::now().checked_add(Duration::from_nanos(nanoseconds))
 }
 
 /// Takes an object for the length of a call; an error if another call has it, on whatever thread.

@@ -20,11 +20,11 @@
 //! but what fails.
 
 use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use syncline_overlay::{Exclusive, Guard, Handle as Requests, Inclusive, Post, post_all};
 
-use crate::error::{Error, Status, array, borrow, call, claim, out, unused};
+use crate::error::{Error, Status, array, borrow, call, claim, deadline, out, unused};
 use crate::locations::Location;
 
 /// What a task holds to ask for a location. It has one request at a time. Access belongs to the handle, not
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn syncline_acquire(handle: *mut Handle) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_acquire_within(handle: *mut Handle, nanoseconds: u64) -> Status {
     call(|| {
-        let deadline = Instant::now().checked_add(Duration::from_nanos(nanoseconds));
+        let deadline = deadline(nanoseconds);
         // SAFETY: as the caller vouches.
         unsafe { the_handle(handle) }?.acquire(deadline.map_or(Patience::ForEver, Patience::Until))
     })

@@ -1,4 +1,4 @@
-//! Ordered read-write locks and overlays for C and C++.
+//! Ordered read-write locks and overlays, signals and barriers for C, C++ and Fortran.
 //!
 //! The header, `include/syncline.h`, is made from this crate by cbindgen and has all that C needs to know. Locations
 //! here are control only: they have a name and a queue, and the data that they order belong to the C
@@ -8,6 +8,7 @@
 //! * [`locations`]: names with a queue.
 //! * [`handles`]: ordered locks used by hand.
 //! * [`overlay`]: tasks, and their check. [`run`]: their run. [`watch`]: drawings, and who waits for whom in a run.
+//! * [`signals`]: numbers that only grow, to wait on. [`barriers`]: nobody goes on before all have arrived.
 //! * [`error`]: a status from every function, and the last failure of a thread in words.
 //!
 //! # What holds for all functions
@@ -18,11 +19,13 @@
 
 use std::ffi::c_char;
 
+pub mod barriers;
 pub mod error;
 pub mod handles;
 pub mod locations;
 pub mod overlay;
 pub mod run;
+pub mod signals;
 pub mod watch;
 
 /// The version of the header: what it was made from. It may be older or newer than the library.

@@ -14,7 +14,7 @@ struct Program {
     output: &'static str,
 }
 
-const C: [Program; 5] = [
+const C: [Program; 6] = [
     Program {
         source: "examples/handles.c",
         output: "location 'batch' was not granted before the deadline\nsum 33984000, expected 33984000\n",
@@ -35,6 +35,7 @@ const C: [Program; 5] = [
                  stuck: 'second' waits at 'cell' for 'first'\nthe run ended: its message is the report\n",
     },
     Program { source: "tests/programs/faults.c", output: "all faults were told\n" },
+    Program { source: "tests/programs/barriers.c", output: "nobody went on too early\n" },
 ];
 
 const CPP: [Program; 1] =

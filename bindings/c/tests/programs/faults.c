@@ -263,6 +263,74 @@ static void what_cannot_run_is_refused(void) {
     syncline_location_free(l[1]);
 }
 
+static void signals_say_what_is_wrong(void) {
+    syncline_signal two[2] = {{0}, {0}};
+    syncline_signal *crooked = (syncline_signal *)((char *)two + 4);
+    uint64_t n;
+    FAILS(syncline_signal_get(NULL, &n), INVALID_ARGUMENT, "the signal is NULL");
+    FAILS(syncline_signal_get(two, NULL), INVALID_ARGUMENT, "number is NULL");
+    FAILS(syncline_signal_get(crooked, &n), INVALID_ARGUMENT, "the signal is not aligned to 8 bytes");
+    FAILS(syncline_signal_raise_to(NULL, 1), INVALID_ARGUMENT, "the signal is NULL");
+    FAILS(syncline_signal_add(NULL, 1, NULL), INVALID_ARGUMENT, "the signal is NULL");
+    FAILS(syncline_signal_wait(NULL, 1), INVALID_ARGUMENT, "the signal is NULL");
+    FAILS(syncline_signal_wait_for(NULL, 1, 1), INVALID_ARGUMENT, "the signal is NULL");
+    FAILS(syncline_signal_raise_to(two, UINT64_MAX), INVALID_ARGUMENT,
+          "18446744073709551615 is more than a signal can hold, 9223372036854775807");
+    OK(syncline_signal_raise_to(two, 5));
+    OK(syncline_signal_raise_to(two, 3)); /* it never falls */
+    OK(syncline_signal_add(two, 2, NULL));
+    FAILS(syncline_signal_wait_for(two, 8, 1000), TIMED_OUT, "the deadline passed");
+    OK(syncline_signal_wait_for(two, 7, 0));
+    OK(syncline_signal_get(two, &n));
+    EXPECT(n == 7);
+}
+
+static void *wait_as_rank_0(void *barrier) {
+    FAILS(syncline_barrier_wait(barrier, 0), GONE, "member 1 has left the barrier");
+    return NULL;
+}
+
+static void barriers_say_what_is_wrong(uint32_t kind) {
+    syncline_barrier *b;
+    pthread_t thread;
+    bool done;
+    FAILS(syncline_barrier_new(kind, 2, 0, NULL), INVALID_ARGUMENT, "barrier is NULL");
+    FAILS(syncline_barrier_new(4, 2, 0, &b), INVALID_ARGUMENT, "there is no syncline_barrier_kind 4");
+    FAILS(syncline_barrier_new(kind, 0, 0, &b), INVALID_ARGUMENT, "a barrier or lock has 1 to 4096 members, not 0");
+    FAILS(syncline_barrier_new(kind, SIZE_MAX, 0, &b), INVALID_ARGUMENT,
+          "a barrier or lock has 1 to 4096 members, not 18446744073709551615");
+    FAILS(syncline_barrier_new(SYNCLINE_BARRIER_KIND_DISSEMINATION, 2, 1, &b), INVALID_ARGUMENT,
+          "a radix of 1 disseminates nothing: it must be at least 2");
+    FAILS(syncline_barrier_new(SYNCLINE_BARRIER_KIND_AUTO, 2, 2, &b), INVALID_ARGUMENT,
+          "only a dissemination barrier has a radix: it must be 0");
+    FAILS(syncline_barrier_wait(NULL, 0), INVALID_ARGUMENT, "the barrier is NULL");
+    OK(syncline_barrier_new(kind, 2, 0, &b));
+    FAILS(syncline_barrier_wait(b, 2), INVALID_ARGUMENT, "rank 2 is none of 2 members");
+    FAILS(syncline_barrier_arrive(b, SIZE_MAX), INVALID_ARGUMENT,
+          "rank 18446744073709551615 is none of 2 members");
+    FAILS(syncline_barrier_done(b, 0, NULL), INVALID_ARGUMENT, "done is NULL");
+    OK(syncline_barrier_done(b, 0, &done));
+    EXPECT(done);
+    FAILS(syncline_barrier_wait_for(b, 0, 1000), TIMED_OUT, "the deadline passed");
+    OK(syncline_barrier_done(b, 0, &done));
+    EXPECT(!done);
+
+    /* One rank in two threads at once: the second is told, as soon as the first is in its wait. */
+    EXPECT(!pthread_create(&thread, NULL, wait_as_rank_0, b));
+    while (syncline_barrier_done(b, 0, &done) == SYNCLINE_STATUS_OK) {
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    FAILS(syncline_barrier_arrive(b, 0), MISUSE,
+          "another call is using this rank of the barrier at this moment");
+    FAILS(syncline_barrier_free(b), MISUSE, "another call is using the barrier at this moment");
+    OK(syncline_barrier_leave(b, 1));
+    pthread_join(thread, NULL);
+    OK(syncline_barrier_leave(b, 1));
+    FAILS(syncline_barrier_wait(b, 1), MISUSE, "rank 1 has left the barrier");
+    OK(syncline_barrier_free(b));
+    OK(syncline_barrier_free(NULL));
+}
+
 static void the_library_is_that_of_the_header(void) {
     char version[64];
     snprintf(version, sizeof version, "%d.%d.%d", SYNCLINE_VERSION_MAJOR, SYNCLINE_VERSION_MINOR,
@@ -278,6 +346,10 @@ int main(void) {
     one_handle_is_not_for_two_threads_at_once();
     bodies_fail_by_name_and_number();
     what_cannot_run_is_refused();
+    signals_say_what_is_wrong();
+    for (uint32_t kind = SYNCLINE_BARRIER_KIND_COUNTER; kind <= SYNCLINE_BARRIER_KIND_AUTO; kind++) {
+        barriers_say_what_is_wrong(kind);
+    }
     puts("all faults were told");
     return 0;
 }

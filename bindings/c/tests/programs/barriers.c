@@ -1,0 +1,119 @@
+/* Barriers of all kinds, and a signal in memory that two processes share. Run by tests/programs.rs. */
+#define _DEFAULT_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "syncline.h"
+
+enum { MOST = 8, EPISODES = 300 };
+
+static void fail(int line) {
+    const syncline_failure *last = syncline_last_failure();
+    fprintf(stderr, "line %d (last failure: %s)\n", line, last ? last->message : "none");
+    exit(1);
+}
+
+#define EXPECT(condition) ((condition) ? (void)0 : fail(__LINE__))
+#define OK(call) EXPECT((call) == SYNCLINE_STATUS_OK)
+
+static syncline_barrier *barrier;
+static size_t members;
+/* How often each member has arrived: plain numbers, which the barrier orders. */
+static long arrived[MOST];
+
+/* In its own ways in turn: wait, arrive and wait, arrive and ask, wait with times that are too short. */
+static void pass(size_t rank, int episode) {
+    syncline_status status;
+    bool done = false;
+    switch ((episode + rank) % 4) {
+    case 0:
+        OK(syncline_barrier_wait(barrier, rank));
+        break;
+    case 1:
+        OK(syncline_barrier_arrive(barrier, rank));
+        OK(syncline_barrier_wait(barrier, rank));
+        break;
+    case 2:
+        OK(syncline_barrier_arrive(barrier, rank));
+        while (OK(syncline_barrier_done(barrier, rank, &done)), !done) {
+            usleep(0);
+        }
+        break;
+    default:
+        while ((status = syncline_barrier_wait_for(barrier, rank, 20000)) == SYNCLINE_STATUS_TIMED_OUT) {
+        }
+        OK(status);
+    }
+}
+
+static void *member(void *argument) {
+    size_t rank = (size_t)argument;
+    for (int episode = 1; episode <= EPISODES; episode++) {
+        arrived[rank] = episode;
+        pass(rank, episode);
+        for (size_t other = 0; other < members; other++) {
+            EXPECT(arrived[other] == episode);
+        }
+        OK(syncline_barrier_wait(barrier, rank)); /* until all have looked */
+    }
+    return NULL;
+}
+
+static void run(uint32_t kind, size_t of, size_t radix) {
+    pthread_t threads[MOST];
+    members = of;
+    OK(syncline_barrier_new(kind, members, radix, &barrier));
+    for (size_t rank = 0; rank < members; rank++) {
+        EXPECT(!pthread_create(&threads[rank], NULL, member, (void *)rank));
+    }
+    for (size_t rank = 0; rank < members; rank++) {
+        pthread_join(threads[rank], NULL);
+    }
+    OK(syncline_barrier_free(barrier));
+}
+
+/* To and fro between two processes, by two signals in memory that they share. */
+static void processes(void) {
+    syncline_signal *there =
+        mmap(NULL, 2 * sizeof *there, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    syncline_signal *back = there + 1;
+    uint64_t now;
+    EXPECT(there != MAP_FAILED);
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        for (uint64_t n = 1; n <= EPISODES; n++) {
+            OK(syncline_signal_wait(there, n));
+            OK(syncline_signal_raise_to(back, n));
+        }
+        _exit(0);
+    }
+    for (uint64_t n = 1; n <= EPISODES; n++) {
+        OK(syncline_signal_add(there, 1, &now));
+        EXPECT(now == n);
+        OK(syncline_signal_wait_for(back, n, 60000000000));
+    }
+    int status;
+    EXPECT(waitpid(child, &status, 0) == child && status == 0);
+    OK(syncline_signal_get(back, &now));
+    EXPECT(now == EPISODES);
+    munmap(there, 2 * sizeof *there);
+}
+
+int main(void) {
+    processes();
+    for (size_t of = 1; of <= 5; of += 2) {
+        run(SYNCLINE_BARRIER_KIND_COUNTER, of, 0);
+        run(SYNCLINE_BARRIER_KIND_TOURNAMENT, of, 0);
+        run(SYNCLINE_BARRIER_KIND_DISSEMINATION, of, 0);
+        run(SYNCLINE_BARRIER_KIND_DISSEMINATION, of, 3);
+        run(SYNCLINE_BARRIER_KIND_AUTO, of, 0);
+    }
+    run(SYNCLINE_BARRIER_KIND_AUTO, 2, 0);
+    puts("nobody went on too early");
+    return 0;
+}

@@ -1,0 +1,82 @@
+//! Programs that know nothing of Syncline, with and without `LD_PRELOAD`.
+
+#[path = "../../c/tests/tools/mod.rs"]
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tools::{Tool, libraries, root};
+
+/// What the example writes: always the same.
+fn output(episodes: usize) -> String {
+    let each = format!("one serial thread in each of {episodes} episodes, nobody too early");
+    let threads = [1, 2, 4, 8].map(|n| format!("{n} threads: {each}\n")).concat();
+    let destroyed =
+        [2, 5].map(|n| format!("{n} threads: 300 barriers destroyed by the serial thread, their memory used anew\n"));
+    format!("{threads}{}2 processes: {each}\n", destroyed.concat())
+}
+
+fn build(compiler: &'static str, source: &str, dir: &Path) -> Option<PathBuf> {
+    let tool = Tool::find(compiler)?;
+    let (source, executable) = (root().join(source), dir.join("program"));
+    let warnings = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-std=c11", "-O1", "-g"];
+    let arguments = warnings.map(AsRef::as_ref).into_iter();
+    tool.run(arguments.chain([
+        source.as_os_str(),
+        "-pthread".as_ref(),
+        "-ldl".as_ref(),
+        "-o".as_ref(),
+        executable.as_os_str(),
+    ]));
+    Some(executable)
+}
+
+/// Runs a program, preloaded, and gives what it wrote and what it said on stderr.
+fn preloaded(command: &mut Command) -> (String, String) {
+    let library = libraries().join("libsyncline_preload.so");
+    assert!(library.exists(), "{} was not built", library.display());
+    run(command.env("LD_PRELOAD", library))
+}
+
+fn run(command: &mut Command) -> (String, String) {
+    let out = command.output().unwrap();
+    let (stdout, stderr) = (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap());
+    assert!(out.status.success(), "{command:?}: {}\n{stdout}{stderr}", out.status);
+    (stdout, stderr)
+}
+
+#[test]
+fn a_program_does_the_same_with_and_without_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for compiler in ["gcc", "clang"] {
+        let Some(program) = build(compiler, "../c/examples/pthread_barrier.c", dir.path()) else { continue };
+        let without = run(Command::new(&program).arg("2000"));
+        assert_eq!(without.0, output(2000));
+        assert!(!without.1.contains("syncline"), "{}", without.1);
+
+        let verbose = ("SYNCLINE_PRELOAD_VERBOSE", "1");
+        let with = preloaded(Command::new(&program).arg("20000").env(verbose.0, verbose.1));
+        assert_eq!(with.0, output(20000));
+        // Four teams of threads, one of processes, and 600 that were destroyed at once.
+        assert!(with.1.ends_with("syncline: took over 605 barriers of pthread\n"), "{}", with.1);
+
+        let quiet = preloaded(Command::new(&program).arg("100"));
+        assert!(quiet.0 == output(100) && !quiet.1.contains("syncline"), "{quiet:?}");
+    }
+}
+
+#[test]
+fn a_program_without_barriers_says_so() {
+    let (stdout, stderr) = preloaded(Command::new("true").env("SYNCLINE_PRELOAD_VERBOSE", "1"));
+    assert_eq!((stdout.as_str(), stderr.as_str()), ("", "syncline: took over 0 barriers of pthread\n"));
+}
+
+#[test]
+fn barriers_that_others_have_made_are_theirs() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = build("gcc", "tests/foreign.c", dir.path()) else { return };
+    let (stdout, stderr) = preloaded(Command::new(&program).env("SYNCLINE_PRELOAD_VERBOSE", "1"));
+    assert_eq!(stdout, "each has its own\n");
+    assert_eq!(stderr, "syncline: took over 2 barriers of pthread\n");
+}

@@ -50,6 +50,47 @@ fn every_exported_function_is_in_the_header_once() {
     assert!(functions > 20);
 }
 
+/// The text of a file without what C writes between words.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What stands between `begin` and the next `end`, if both are there.
+fn between<'a>(text: &'a str, begin: &str, end: char) -> Option<&'a str> {
+    text.split_once(begin)?.1.split(end).next()
+}
+
+#[test]
+fn the_module_for_fortran_says_what_the_header_says() {
+    let header = words(&std::fs::read_to_string(committed()).unwrap());
+    let module = std::fs::read_to_string(root().join("fortran/syncline.f90")).unwrap();
+    let (mut functions, mut numbers) = (0, 0);
+    for line in module.lines().map(str::trim).filter(|line| !line.starts_with('!')) {
+        if let Some(constant) = line.split_once("parameter, public :: ").map(|(_, constant)| constant) {
+            assert!(header.contains(&format!(" {constant},")), "{constant}");
+            numbers += 1;
+        }
+        if line.contains("bind(C) result(") {
+            let name = between(line, "function ", '(').unwrap();
+            let here: Vec<_> =
+                between(line, "(", ')').unwrap().split(", ").filter(|a| !a.is_empty()).collect();
+            let there = between(&header, &format!("{name}("), ')').unwrap_or_else(|| panic!("{name}"));
+            let last = |argument: &str| argument.rsplit([' ', '*']).next().unwrap().to_owned();
+            let there: Vec<_> = there
+                .split(", ")
+                .map(last)
+                .filter(|argument| !["void", ""].contains(&argument.as_str()))
+                .collect();
+            assert_eq!(here, there, "{name}");
+            functions += 1;
+        }
+    }
+    let all =
+        ["signal", "barrier"].map(|of| header.matches(&format!("syncline_status syncline_{of}_")).count());
+    assert_eq!(functions, all.iter().sum::<usize>() + 1, "signals, barriers and the last failure");
+    assert!(numbers > 0);
+}
+
 #[test]
 fn the_version_of_the_header_is_that_of_the_library() {
     let header = [

@@ -1,4 +1,4 @@
-//! C and C++ programs: the examples, and one that does everything wrong. Linked with both libraries, and
+//! Programs in C, C++ and Fortran: the examples, and one that does everything wrong. Linked with both libraries, and
 //! run plainly, under the sanitizers and under valgrind.
 
 mod tools;
@@ -125,6 +125,56 @@ fn valgrind_finds_nothing() {
         let valgrind =
             [&["valgrind", "--quiet", "--error-exitcode=9", "--fair-sched=try"], &leaks[..]].concat();
         all("gcc", &[], &SHARED, &C, &valgrind);
+    }
+}
+
+/// Whether a compiler can do OpenMP here; else says that something is skipped.
+fn has_openmp(dir: &Path, tool: Tool, source: &str) -> bool {
+    let (empty, executable) = (dir.join(source), dir.join("empty"));
+    let there = std::fs::write(
+        &empty,
+        if source.ends_with(".c") { "int main(void) { return 0; }\n" } else { "end\n" },
+    );
+    there.unwrap();
+    let there = tool.works(["-fopenmp".as_ref(), empty.as_os_str(), "-o".as_ref(), executable.as_os_str()]);
+    if !there {
+        println!("skipped: {tool:?} has no OpenMP here, so nothing was run in a parallel region");
+    }
+    there
+}
+
+#[test]
+fn barriers_run_in_a_parallel_region_of_openmp() {
+    let program = Program { source: "examples/openmp_barrier.c", output: "went on too early: 0\n" };
+    for compiler in ["gcc", "clang"] {
+        let dir = tempfile::tempdir().unwrap();
+        let Some(tool) = Tool::find(compiler).filter(|&tool| has_openmp(dir.path(), tool, "empty.c")) else {
+            continue;
+        };
+        let executable = build(dir.path(), tool, &["-std=c11", "-fopenmp"], &SHARED, &program);
+        for threads in ["1", "2", "3"] {
+            let said = succeed(Command::new(&executable).args([threads, "3", "100"]));
+            assert!(said.ends_with(program.output), "{said}");
+        }
+    }
+}
+
+#[test]
+fn programs_in_fortran_run() {
+    let Some(tool) = Tool::find("gfortran") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    if !has_openmp(dir.path(), tool, "empty.f90") {
+        return;
+    }
+    let program = Program {
+        source: "examples/relax.f90",
+        output: "the bits of the loop\nrank 7 is none of 3 members\nthe deadline passed\n",
+    };
+    let module = root().join("fortran/syncline.f90");
+    let flags = ["-std=f2008", "-fopenmp", "-J", dir.path().to_str().unwrap(), module.to_str().unwrap()];
+    for library in [&STATIC, &SHARED] {
+        let executable = build(dir.path(), tool, &flags, library, &program);
+        assert_eq!(succeed(&mut Command::new(executable)), program.output);
     }
 }
 

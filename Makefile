@@ -2,15 +2,21 @@
 
 CARGO ?= cargo
 LOOM_CRATES = -p syncline-trace -p syncline-signal -p syncline-sync -p syncline-overlay
-SYNCLINE = target/release/syncline
+# Where cargo puts what it builds.
+BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
+SYNCLINE = $(BUILT)/syncline
 # What CI runs, a person can run; only the progress bar of cargo differs.
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help demo test loom lint bench bench-overlay bench-sync bench-peers-deps bench-disk bench-papers soak build
+.PHONY: help demo test test-deps loom lint bench bench-overlay bench-sync bench-peers-deps bench-disk bench-papers soak \
+	build install install-build install-files uninstall
 
 help:
 	@echo "make demo        20 iterations in one pass over data four times larger than the memory bound; every bit checked"
 	@echo "make test        every test: units, properties, the command, doc examples, models (10 minutes at most)"
+	@echo "make test-deps   installs the compilers and checkers that tests use, if any is missing (root, Debian)"
+	@echo "make install     the command, libraries, header, pkg-config file: PREFIX=/usr/local, DESTDIR="
+	@echo "make uninstall   takes them away again"
 	@echo "make lint        formatting, clippy, documentation, licences"
 	@echo "make bench       the cost of order: empty tasks, and a sweep in memory against the plain loop"
 	@echo "make bench-overlay  overlays against OpenMP, oneTBB and what one writes by hand (a minute)"
@@ -26,8 +32,19 @@ build:
 demo: build
 	@sh bench/demo.sh $(SYNCLINE)
 
-test: loom
+test: test-deps loom
 	$(CARGO) test --workspace -- --show-output
+
+# What tests use beside Rust. Without it they say what they skip; so nothing here fails.
+TEST_DEPS = apt-get install --no-install-recommends -y gcc g++ gfortran clang libomp-dev pkg-config valgrind
+test-deps:
+	@missing=; for tool in gcc g++ gfortran clang pkg-config valgrind; do \
+	command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	ls /usr/lib/llvm-*/lib/libomp.so >/dev/null 2>&1 || missing="$$missing libomp-dev"; \
+	if [ -z "$$missing" ]; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	{ apt-get update && $(TEST_DEPS); } || echo "not installed:$$missing; what needs them will be skipped"; \
+	else echo "missing:$$missing; what needs them will be skipped. As root, on Debian and its kin: $(TEST_DEPS)"; fi
 
 # The lock-free protocols under every interleaving, each with planted bugs that must be found.
 loom:
@@ -39,6 +56,33 @@ lint:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check bans licenses sources; \
 	else echo "skipped: cargo deny is not installed (cargo install cargo-deny)"; fi
+
+# Where things go; DESTDIR is put before it, for packages.
+PREFIX ?= /usr/local
+TO = $(DESTDIR)$(PREFIX)
+INSTALLED = bin/syncline lib/libsyncline_c.so lib/libsyncline_c.a lib/libsyncline_preload.so \
+	lib/pkgconfig/syncline.pc include/syncline.h share/syncline/syncline.f90
+VERSION = $$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+
+install: install-build install-files
+
+install-build:
+	$(CARGO) build --release -p syncline-cli -p syncline-c -p syncline-preload
+
+# What was built before, and is not built here: so root need not have a Rust.
+install-files:
+	install -d $(TO)/bin $(TO)/lib/pkgconfig $(TO)/include $(TO)/share/syncline
+	install -m 755 $(BUILT)/syncline $(TO)/bin
+	install -m 755 $(BUILT)/libsyncline_c.so $(BUILT)/libsyncline_preload.so $(TO)/lib
+	install -m 644 $(BUILT)/libsyncline_c.a $(TO)/lib
+	install -m 644 bindings/c/include/syncline.h $(TO)/include
+	install -m 644 bindings/c/fortran/syncline.f90 $(TO)/share/syncline
+	sed -e "s|@PREFIX@|$(PREFIX)|" -e "s|@VERSION@|$(VERSION)|" bindings/c/syncline.pc.in >$(TO)/lib/pkgconfig/syncline.pc
+	chmod 644 $(TO)/lib/pkgconfig/syncline.pc
+
+uninstall:
+	rm -f $(addprefix $(TO)/,$(INSTALLED))
+	-rmdir $(TO)/share/syncline
 
 bench:
 	$(CARGO) bench -p syncline-overlay --bench steps

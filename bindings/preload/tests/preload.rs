@@ -12,8 +12,9 @@ use tools::{Tool, libraries, root};
 fn output(episodes: usize) -> String {
     let each = format!("one serial thread in each of {episodes} episodes, nobody too early");
     let threads = [1, 2, 4, 8].map(|n| format!("{n} threads: {each}\n")).concat();
-    let destroyed =
-        [2, 5].map(|n| format!("{n} threads: 300 barriers destroyed by the serial thread, their memory used anew\n"));
+    let destroyed = [2, 5].map(|n| {
+        format!("{n} threads: 300 barriers destroyed by the serial thread, their memory used anew\n")
+    });
     format!("{threads}{}2 processes: {each}\n", destroyed.concat())
 }
 

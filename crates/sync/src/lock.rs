@@ -53,7 +53,7 @@ pub use self::mcs::Mcs;
 pub use self::ticket::Ticket;
 use crate::error::{LockError, SpaceError};
 use crate::space::{Array, Shared, Space};
-use crate::vigil::{Deaths, MAX_MEMBERS};
+use crate::vigil::{Deaths, possible};
 
 /// A queue of members, ranked from 0: what is under a [`Lock`].
 ///
@@ -166,9 +166,7 @@ impl<R: RawLock, T: Send> Lock<R, T> {
         members: usize,
         data: impl FnOnce(&mut Space) -> Result<Data<T>, SpaceError>,
     ) -> Result<Self, SpaceError> {
-        if members == 0 || members > MAX_MEMBERS {
-            return Err(SpaceError::Members { members, most: MAX_MEMBERS });
-        }
+        possible(members)?;
         let raw = R::within(space, members)?;
         let (desks, marks) = (space.array(members)?, space.array(1)?);
         Ok(Lock { raw, desks, marks, data: data(space)?, deaths: None })

@@ -1,5 +1,5 @@
-! Threads of OpenMP that relax a bar of metal together: a barrier of Syncline between the steps, and a signal by which the
-! first thread follows how far the slowest has come.
+! Threads of OpenMP that relax a bar of metal together: a barrier of Syncline between the steps, a signal by which the
+! first one waits for all at the end, and a lock around a sum.
 !
 !     gfortran -fopenmp syncline.f90 relax.f90 -lsyncline_c
 program relax
@@ -11,9 +11,9 @@ program relax
     integer, parameter :: threads = 3, points = 300, steps = 400
     real(c_double) :: bar(0:points + 1, 0:1), alone(0:points + 1, 0:1)
     type(syncline_signal), target :: finished
-    type(c_ptr) :: barrier
+    type(c_ptr) :: barrier, lock
     integer(c_int64_t) :: total
-    integer :: step, rank, first, last
+    integer :: updated = 0, step, rank, first, last
 
     bar = 0
     bar(0, :) = 100
@@ -23,6 +23,7 @@ program relax
     end do
 
     call check(syncline_barrier_new(SYNCLINE_BARRIER_KIND_AUTO, int(threads, c_size_t), 0_c_size_t, barrier))
+    call check(syncline_lock_new(SYNCLINE_LOCK_KIND_MCS, int(threads, c_size_t), lock))
     call omp_set_dynamic(.false.)
     !$omp parallel num_threads(threads) private(rank, first, last, step, total)
     rank = omp_get_thread_num()
@@ -32,10 +33,14 @@ program relax
         call update(bar, step, first, last)
         call check(syncline_barrier_wait(barrier, int(rank, c_size_t)))
     end do
+    call check(syncline_lock_acquire(lock, int(rank, c_size_t)))
+    updated = updated + last - first + 1
+    call check(syncline_lock_release(lock, int(rank, c_size_t)))
     call check(syncline_signal_add(finished, 1_c_int64_t, total))
     if (rank == 0) call check(syncline_signal_wait(finished, int(threads, c_int64_t)))
     !$omp end parallel
 
+    if (updated /= points) print '(a, i0)', 'points updated: ', updated
     if (all(transfer(bar, [0_c_int64_t]) == transfer(alone, [0_c_int64_t]))) then
         print '(a)', 'the bits of the loop'
     else
@@ -46,6 +51,7 @@ program relax
         print '(a)', syncline_message()
     end if
     call check(syncline_barrier_free(barrier))
+    call check(syncline_lock_free(lock))
 
 contains
 

@@ -1,4 +1,4 @@
-! Syncline in Fortran: signals and barriers, by iso_c_binding.
+! Syncline in Fortran: signals, barriers and queue locks, by iso_c_binding.
 !
 !     gfortran syncline.f90 program.f90 -lsyncline_c -pthread -ldl -lm
 !
@@ -6,23 +6,28 @@
 ! SYNCLINE_STATUS_OK for success; syncline_message() has the words. Ranks are counted from 0, as in C. A test compares
 ! the names, arguments and numbers here with those of the header.
 !
-! A signal and a barrier may be used by the threads of an OpenMP region, with omp_get_thread_num() as rank.
+! Signals, barriers and locks may be used by the threads of an OpenMP region, with omp_get_thread_num() as rank.
 module syncline
     use, intrinsic :: iso_c_binding
     implicit none
     private
 
     integer(c_int), parameter, public :: SYNCLINE_STATUS_OK = 0
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_NOT_GRANTED = 1
     integer(c_int), parameter, public :: SYNCLINE_STATUS_INVALID_ARGUMENT = 2
     integer(c_int), parameter, public :: SYNCLINE_STATUS_MISUSE = 3
     integer(c_int), parameter, public :: SYNCLINE_STATUS_INTERNAL = 9
     integer(c_int), parameter, public :: SYNCLINE_STATUS_TIMED_OUT = 11
     integer(c_int), parameter, public :: SYNCLINE_STATUS_GONE = 12
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_POISONED = 13
 
     integer(c_int32_t), parameter, public :: SYNCLINE_BARRIER_KIND_COUNTER = 0
     integer(c_int32_t), parameter, public :: SYNCLINE_BARRIER_KIND_TOURNAMENT = 1
     integer(c_int32_t), parameter, public :: SYNCLINE_BARRIER_KIND_DISSEMINATION = 2
     integer(c_int32_t), parameter, public :: SYNCLINE_BARRIER_KIND_AUTO = 3
+
+    integer(c_int32_t), parameter, public :: SYNCLINE_LOCK_KIND_TICKET = 0
+    integer(c_int32_t), parameter, public :: SYNCLINE_LOCK_KIND_MCS = 1
 
     ! A number that only grows, from 0. Read and written by the functions below only; not to be copied while in use,
     ! so it is to be a target, or to stand in memory of its own.
@@ -35,6 +40,8 @@ module syncline
     public :: syncline_signal_wait, syncline_signal_wait_for
     public :: syncline_barrier_new, syncline_barrier_free, syncline_barrier_leave
     public :: syncline_barrier_wait, syncline_barrier_wait_for, syncline_barrier_arrive, syncline_barrier_done
+    public :: syncline_lock_new, syncline_lock_free, syncline_lock_declare_dead, syncline_lock_recover
+    public :: syncline_lock_acquire, syncline_lock_acquire_for, syncline_lock_try, syncline_lock_release
 
     interface
         function syncline_signal_get(signal, number) bind(C) result(status)
@@ -123,6 +130,66 @@ module syncline
             import
             type(c_ptr), value :: barrier
             integer(c_size_t), value :: rank
+            integer(c_int) :: status
+        end function
+
+        ! kind: SYNCLINE_LOCK_KIND_...
+        function syncline_lock_new(kind, members, lock) bind(C) result(status)
+            import
+            integer(c_int32_t), value :: kind
+            integer(c_size_t), value :: members
+            type(c_ptr), intent(out) :: lock
+            integer(c_int) :: status
+        end function
+
+        function syncline_lock_free(lock) bind(C) result(status)
+            import
+            type(c_ptr), value :: lock
+            integer(c_int) :: status
+        end function
+
+        function syncline_lock_acquire(lock, rank) bind(C) result(status)
+            import
+            type(c_ptr), value :: lock
+            integer(c_size_t), value :: rank
+            integer(c_int) :: status
+        end function
+
+        function syncline_lock_try(lock, rank) bind(C) result(status)
+            import
+            type(c_ptr), value :: lock
+            integer(c_size_t), value :: rank
+            integer(c_int) :: status
+        end function
+
+        function syncline_lock_release(lock, rank) bind(C) result(status)
+            import
+            type(c_ptr), value :: lock
+            integer(c_size_t), value :: rank
+            integer(c_int) :: status
+        end function
+
+        function syncline_lock_declare_dead(lock, rank) bind(C) result(status)
+            import
+            type(c_ptr), value :: lock
+            integer(c_size_t), value :: rank
+            integer(c_int) :: status
+        end function
+
+        function syncline_lock_acquire_for(lock, rank, nanoseconds) bind(C) result(status)
+            import
+            type(c_ptr), value :: lock
+            integer(c_size_t), value :: rank
+            integer(c_int64_t), value :: nanoseconds
+            integer(c_int) :: status
+        end function
+
+        ! poisoned: whether a member died that held the lock.
+        function syncline_lock_recover(lock, rank, poisoned) bind(C) result(status)
+            import
+            type(c_ptr), value :: lock
+            integer(c_size_t), value :: rank
+            logical(c_bool), intent(out) :: poisoned
             integer(c_int) :: status
         end function
 

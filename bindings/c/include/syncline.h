@@ -1,4 +1,4 @@
-/* Syncline: ordered read-write locks and the overlays made of them; signals and barriers.
+/* Syncline: ordered read-write locks and the overlays made of them; signals, barriers, queue locks.
  *
  * Made by cbindgen from bindings/c/src; a test compares the two.
  *
@@ -12,9 +12,10 @@
  *     may write them. The library makes what was done under earlier grants visible under later ones. It
  *     cannot see what a program touches: to keep to what was declared is up to the program.
  *
- * Signals and barriers
+ * Signals, barriers and queue locks
  *     A signal is a number that only grows, in any memory: whoever raises it wakes those who wait for the number. A
- *     barrier has members by rank, and is gone through by one thread per rank, episode after episode.
+ *     barrier has members by rank, and is gone through by one thread per rank, episode after episode. A lock has
+ *     members by rank, too, and is held by one at a time, in the order in which they ask.
  *
  * Errors
  *     Functions that can fail return a syncline_status, 0 for success. syncline_last_failure() tells the
@@ -24,7 +25,7 @@
  * Threads
  *     Any function may be called from any thread, also from the body of a task, unless it says otherwise.
  *     Different objects may be used at the same time. Of two calls with one handle, one overlay or one rank of a
- *     barrier at the same time the second is SYNCLINE_STATUS_MISUSE and does nothing; that includes calls with
+ *     barrier or lock at the same time the second is SYNCLINE_STATUS_MISUSE and does nothing; that includes calls with
  *     an overlay from the bodies of its own run; to look at a run there are watches. A handle or a rank may be used
  *     by one thread after another; a location, a watch or a signal by several at the same time. Bodies that
  *     wait for something that is not declared, such as a handle, are not covered by the check. No function is safe in signal handlers, and none in the child of a
@@ -115,6 +116,10 @@ typedef enum {
    * A member is gone (it has left, or is dead), so that the others would wait for ever; the message names it.
    */
   SYNCLINE_STATUS_GONE = 12,
+  /**
+   * A member died while it held the lock, and what the lock guards may be half changed; the message names it.
+   */
+  SYNCLINE_STATUS_POISONED = 13,
 } syncline_status;
 
 /**
@@ -214,6 +219,31 @@ typedef uint32_t syncline_initial;
 #endif // __cplusplus
 
 /**
+ * How those who wait for a lock stand in line.
+ */
+enum syncline_lock_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /**
+   * Numbers are drawn, and one is called: the least work while few want the lock.
+   */
+  SYNCLINE_LOCK_KIND_TICKET = 0,
+  /**
+   * A chain, in which each waits for the one before on a line of its own: for many that want it at once.
+   */
+  SYNCLINE_LOCK_KIND_MCS = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum syncline_lock_kind syncline_lock_kind;
+#else
+typedef uint32_t syncline_lock_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
  * Who runs the tasks. Later versions may know more.
  */
 enum syncline_runner
@@ -266,6 +296,12 @@ typedef struct syncline_handle syncline_handle;
  * program: a block of an array, a file, a device.
  */
 typedef struct syncline_location syncline_location;
+
+/**
+ * A lock for the threads of a process, with its members: their ranks are 0, 1 and so on. What it guards belongs to the
+ * program.
+ */
+typedef struct syncline_lock syncline_lock;
 
 /**
  * Tasks that go round, each with the locations that it reads and writes.
@@ -571,6 +607,84 @@ syncline_status syncline_location_new(const char *name, syncline_location **loca
  * `location` comes from `syncline_location_new`, and is not used from now on.
  */
 void syncline_location_free(syncline_location *location);
+
+/**
+ * Makes a lock with 1 to 4096 members. `kind` is one of `syncline_lock_kind`.
+ *
+ * # Safety
+ * `*lock` can be written.
+ */
+syncline_status syncline_lock_new(uint32_t kind, size_t members, syncline_lock **lock);
+
+/**
+ * Gives a lock back; `NULL` is nothing. It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a rank holds it or a
+ * call uses it.
+ *
+ * # Safety
+ * `lock` comes from `syncline_lock_new`, and no other call with it begins from now on.
+ */
+syncline_status syncline_lock_free(syncline_lock *lock);
+
+/**
+ * Waits, as the member `rank`, for the lock, in the order in which members ask.
+ *
+ * What was done under the lock before is seen. It is `SYNCLINE_STATUS_GONE` if it would have to wait and a member was
+ * declared dead, and `SYNCLINE_STATUS_POISONED` if one died that held it: then `syncline_lock_recover` goes on.
+ *
+ * # Safety
+ * `lock` was not freed.
+ */
+syncline_status syncline_lock_acquire(syncline_lock *lock,
+                                      size_t rank);
+
+/**
+ * Like `syncline_lock_acquire`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: the member
+ * keeps its place in the queue, and finds it again if its turn has not come before its next call.
+ *
+ * # Safety
+ * `lock` was not freed.
+ */
+syncline_status syncline_lock_acquire_for(syncline_lock *lock,
+                                          size_t rank,
+                                          uint64_t nanoseconds);
+
+/**
+ * Like `syncline_lock_acquire`, but does not wait: `SYNCLINE_STATUS_NOT_GRANTED` if it would have to.
+ *
+ * # Safety
+ * `lock` was not freed.
+ */
+syncline_status syncline_lock_try(syncline_lock *lock,
+                                  size_t rank);
+
+/**
+ * Lets go, as the member `rank`.
+ *
+ * # Safety
+ * `lock` was not freed.
+ */
+syncline_status syncline_lock_release(syncline_lock *lock, size_t rank);
+
+/**
+ * Declares the member `rank` dead: its thread has ended, and may have held the lock. Those who wait are told, and every
+ * member that is to go on calls `syncline_lock_recover`. A rank that is dead cannot come back.
+ *
+ * # Safety
+ * `lock` was not freed.
+ */
+syncline_status syncline_lock_declare_dead(syncline_lock *lock,
+                                           size_t rank);
+
+/**
+ * Takes the lock, as the member `rank`, in spite of the deaths so far: repairs the queue when all others are out of it,
+ * and waits for the lock. `*poisoned` tells whether a member died that held it, and what it guards may be half changed.
+ *
+ * # Safety
+ * `lock` was not freed. `*poisoned` can be written.
+ */
+syncline_status syncline_lock_recover(syncline_lock *lock,
+                                      size_t rank,
+                                      bool *poisoned);
 
 /**
  * Makes an overlay without tasks.

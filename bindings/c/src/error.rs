@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use syncline_overlay::{AcquireError, CheckError, RunError};
 use syncline_signal::WaitError;
-use syncline_sync::{Fault, SpaceError};
+use syncline_sync::{Fault, LockError, SpaceError};
 
 /// What a function says. Later versions may say more: treat what is not known as a failure.
 #[repr(C)]
@@ -49,6 +49,8 @@ pub enum Status {
     TimedOut = 11,
     /// A member is gone (it has left, or is dead), so that the others would wait for ever; the message names it.
     Gone = 12,
+    /// A member died while it held the lock, and what the lock guards may be half changed; the message names it.
+    Poisoned = 13,
 }
 
 /// The last failure of a thread. Later versions may have more fields, at the end.
@@ -194,6 +196,18 @@ impl From<Fault> for Error {
             _ => Status::Internal,
         };
         Self::new(status, fault.to_string())
+    }
+}
+
+impl From<LockError> for Error {
+    fn from(error: LockError) -> Self {
+        let status = match error {
+            LockError::TimedOut => Status::TimedOut,
+            LockError::Dead { .. } => Status::Gone,
+            LockError::Poisoned { .. } => Status::Poisoned,
+            _ => Status::Internal,
+        };
+        Self::new(status, error.to_string())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Ordered read-write locks and overlays, signals and barriers for C, C++ and Fortran.
+//! Ordered read-write locks and overlays, signals, barriers and queue locks for C, C++ and Fortran.
 //!
 //! The header, `include/syncline.h`, is made from this crate by cbindgen and has all that C needs to know. Locations
 //! here are control only: they have a name and a queue, and the data that they order belong to the C
@@ -9,6 +9,7 @@
 //! * [`handles`]: ordered locks used by hand.
 //! * [`overlay`]: tasks, and their check. [`run`]: their run. [`watch`]: drawings, and who waits for whom in a run.
 //! * [`signals`]: numbers that only grow, to wait on. [`barriers`]: nobody goes on before all have arrived.
+//! * [`locks`]: first come, first served.
 //! * [`error`]: a status from every function, and the last failure of a thread in words.
 //!
 //! # What holds for all functions
@@ -23,6 +24,7 @@ pub mod barriers;
 pub mod error;
 pub mod handles;
 pub mod locations;
+pub mod locks;
 pub mod overlay;
 pub mod run;
 pub mod signals;

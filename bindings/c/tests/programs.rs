@@ -14,7 +14,7 @@ struct Program {
     output: &'static str,
 }
 
-const C: [Program; 6] = [
+const C: [Program; 7] = [
     Program {
         source: "examples/handles.c",
         output: "location 'batch' was not granted before the deadline\nsum 33984000, expected 33984000\n",
@@ -36,6 +36,7 @@ const C: [Program; 6] = [
     },
     Program { source: "tests/programs/faults.c", output: "all faults were told\n" },
     Program { source: "tests/programs/barriers.c", output: "nobody went on too early\n" },
+    Program { source: "tests/programs/locks.c", output: "one at a time\n" },
 ];
 
 const CPP: [Program; 1] =

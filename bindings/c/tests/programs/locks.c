@@ -1,0 +1,142 @@
+/* Queue locks of both kinds: one at a time, in order; times that pass; a member that dies. Run by tests/programs.rs. */
+#define _DEFAULT_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "syncline.h"
+
+enum { MEMBERS = 4, SECTIONS = 600 };
+
+static void fail(int line) {
+    const syncline_failure *last = syncline_last_failure();
+    fprintf(stderr, "line %d (last failure: %s)\n", line, last ? last->message : "none");
+    exit(1);
+}
+
+#define EXPECT(condition) ((condition) ? (void)0 : fail(__LINE__))
+#define OK(call) EXPECT((call) == SYNCLINE_STATUS_OK)
+#define FAILS(call, what, words)                                                                                \
+    do {                                                                                                        \
+        EXPECT((call) == SYNCLINE_STATUS_##what);                                                               \
+        EXPECT(strcmp(syncline_last_failure()->message, words) == 0);                                           \
+    } while (0)
+
+static syncline_lock *lock;
+/* What the lock guards: plain numbers. */
+static long sections, inside;
+
+static void *member(void *argument) {
+    size_t rank = (size_t)argument;
+    for (int n = 0; n < SECTIONS; n++) {
+        syncline_status status;
+        switch ((n + rank) % 3) {
+        case 0:
+            OK(syncline_lock_acquire(lock, rank));
+            break;
+        case 1:
+            while ((status = syncline_lock_try(lock, rank)) == SYNCLINE_STATUS_NOT_GRANTED) {
+                usleep(0);
+            }
+            OK(status);
+            break;
+        default:
+            while ((status = syncline_lock_acquire_for(lock, rank, 20000)) == SYNCLINE_STATUS_TIMED_OUT) {
+            }
+            OK(status);
+        }
+        EXPECT(inside++ == 0);
+        sections++;
+        inside--;
+        OK(syncline_lock_release(lock, rank));
+    }
+    return NULL;
+}
+
+static void one_at_a_time(uint32_t kind) {
+    pthread_t threads[MEMBERS];
+    sections = 0;
+    OK(syncline_lock_new(kind, MEMBERS, &lock));
+    for (size_t rank = 0; rank < MEMBERS; rank++) {
+        EXPECT(!pthread_create(&threads[rank], NULL, member, (void *)rank));
+    }
+    for (size_t rank = 0; rank < MEMBERS; rank++) {
+        pthread_join(threads[rank], NULL);
+    }
+    EXPECT(sections == MEMBERS * SECTIONS);
+    OK(syncline_lock_free(lock));
+}
+
+static void *dies_with_it(void *rank) {
+    OK(syncline_lock_acquire(lock, (size_t)rank));
+    return NULL; /* and never releases it */
+}
+
+static void *is_told_and_recovers(void *argument) {
+    size_t rank = (size_t)argument;
+    bool poisoned;
+    FAILS(syncline_lock_acquire(lock, rank), GONE, "member 0 is dead, and may have held or waited for the lock");
+    OK(syncline_lock_recover(lock, rank, &poisoned));
+    OK(syncline_lock_release(lock, rank));
+    return poisoned ? argument : NULL;
+}
+
+/* Both that wait are told, and go on; one of them, whoever is first, that the numbers may be half changed. */
+static void a_death(uint32_t kind) {
+    pthread_t dead, living[2];
+    void *poisoned[2];
+    OK(syncline_lock_new(kind, 3, &lock));
+    EXPECT(!pthread_create(&dead, NULL, dies_with_it, NULL));
+    pthread_join(dead, NULL);
+    for (size_t i = 0; i < 2; i++) {
+        EXPECT(!pthread_create(&living[i], NULL, is_told_and_recovers, (void *)(i + 1)));
+    }
+    usleep(10000);
+    OK(syncline_lock_declare_dead(lock, 0));
+    for (size_t i = 0; i < 2; i++) {
+        pthread_join(living[i], &poisoned[i]);
+    }
+    EXPECT((poisoned[0] == NULL) != (poisoned[1] == NULL));
+    FAILS(syncline_lock_acquire(lock, 0), MISUSE, "rank 0 was declared dead");
+    OK(syncline_lock_acquire(lock, 1));
+    OK(syncline_lock_release(lock, 1));
+    OK(syncline_lock_free(lock));
+}
+
+static void faults(uint32_t kind) {
+    bool poisoned;
+    FAILS(syncline_lock_new(kind, 2, NULL), INVALID_ARGUMENT, "lock is NULL");
+    FAILS(syncline_lock_new(2, 2, &lock), INVALID_ARGUMENT, "there is no syncline_lock_kind 2");
+    FAILS(syncline_lock_new(kind, 0, &lock), INVALID_ARGUMENT, "a barrier or lock has 1 to 4096 members, not 0");
+    FAILS(syncline_lock_acquire(NULL, 0), INVALID_ARGUMENT, "the lock is NULL");
+    FAILS(syncline_lock_declare_dead(NULL, 0), INVALID_ARGUMENT, "the lock is NULL");
+    OK(syncline_lock_new(kind, 2, &lock));
+    FAILS(syncline_lock_try(lock, 2), INVALID_ARGUMENT, "rank 2 is none of 2 members");
+    FAILS(syncline_lock_release(lock, 0), MISUSE, "rank 0 does not hold the lock");
+    FAILS(syncline_lock_recover(lock, 0, NULL), INVALID_ARGUMENT, "poisoned is NULL");
+    OK(syncline_lock_acquire(lock, 0));
+    FAILS(syncline_lock_acquire(lock, 0), MISUSE, "rank 0 holds the lock already");
+    FAILS(syncline_lock_recover(lock, 0, &poisoned), MISUSE, "rank 0 holds the lock already");
+    FAILS(syncline_lock_release(lock, 1), MISUSE, "rank 1 does not hold the lock");
+    FAILS(syncline_lock_try(lock, 1), NOT_GRANTED, "the lock is not free");
+    FAILS(syncline_lock_acquire_for(lock, 1, 1000), TIMED_OUT, "the lock was not free before the deadline");
+    FAILS(syncline_lock_free(lock), MISUSE, "rank 0 holds the lock");
+    OK(syncline_lock_release(lock, 0));
+    OK(syncline_lock_recover(lock, 1, &poisoned)); /* nobody has died: as acquire */
+    EXPECT(!poisoned);
+    OK(syncline_lock_release(lock, 1));
+    OK(syncline_lock_free(lock));
+    OK(syncline_lock_free(NULL));
+}
+
+int main(void) {
+    for (uint32_t kind = SYNCLINE_LOCK_KIND_TICKET; kind <= SYNCLINE_LOCK_KIND_MCS; kind++) {
+        faults(kind);
+        one_at_a_time(kind);
+        a_death(kind);
+    }
+    puts("one at a time");
+    return 0;
+}

@@ -104,7 +104,7 @@ unsafe fn seat<'a>(barrier: *const Barrier, rank: usize) -> Result<MutexGuard<'a
     // SAFETY: as the caller vouches.
     let seats = unsafe { &borrow(barrier, "the barrier")?.0 };
     let members = seats.len();
-    let seat = seats.get(rank).ok_or_else(|| SpaceError::Rank { rank, members })?;
+    let seat = seats.get(rank).ok_or(SpaceError::Rank { rank, members })?;
     claim(&seat.0, "this rank of the barrier")
 }
 

@@ -98,7 +98,7 @@ unsafe fn seat<'a>(lock: *const Lock, rank: usize) -> Result<MutexGuard<'a, Use>
     // SAFETY: as the caller vouches.
     let seats = unsafe { &borrow(lock, "the lock")?.seats };
     let members = seats.len();
-    let seat = seats.get(rank).ok_or_else(|| SpaceError::Rank { rank, members })?;
+    let seat = seats.get(rank).ok_or(SpaceError::Rank { rank, members })?;
     let seat = claim(&seat.0, "this rank of the lock")?;
     if seat.state == State::Dead {
         return Err(Error::misuse(format!("rank {rank} was declared dead")));

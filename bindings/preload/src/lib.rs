@@ -87,8 +87,8 @@ impl State {
 
     fn wait(&self) -> c_int {
         let members = self.members.load(Ordering::Relaxed); // written before the magic number, which was read
-        let mine = self.arrivals.count(1, |now| now % members == 0);
-        let last = mine % members == 0;
+        let mine = self.arrivals.count(1, |now| now.is_multiple_of(members));
+        let last = mine.is_multiple_of(members);
         if last {
             // What the others did before they arrived is seen: `count` only releases. Acquire: pairs with their Release.
             let _ = self.arrivals.get();
@@ -104,7 +104,7 @@ impl State {
 
     fn destroy(&self) -> c_int {
         let arrivals = self.arrivals.get();
-        if arrivals % self.members.load(Ordering::Relaxed) != 0 {
+        if !arrivals.is_multiple_of(self.members.load(Ordering::Relaxed)) {
             return EBUSY;
         }
         let yields_end = Instant::now() + Duration::from_micros(50);

@@ -24,7 +24,7 @@ help:
 	@echo "make bench-peers-deps  installs what these are compiled with (root, Debian); without it they are skipped"
 	@echo "make bench-disk  the papers' case out of core (root, 50 GiB of disk, an hour): see bench/README.md"
 	@echo "make bench-papers  the papers' older and other schemes out of core (root, 60 GiB of disk, hours): Fig. 7"
-	@echo "make soak        the property tests, kills and models at length (an hour)"
+	@echo "make soak        barriers and locks for ten million rounds; the property tests, kills and models at length (an hour)"
 
 build:
 	$(CARGO) build --release -p syncline-cli
@@ -110,6 +110,10 @@ bench-papers:
 	python3 bench/out_of_core.py papers --dir target/bench-data
 	python3 bench/out_of_core.py papers-slow --rounds 1 --dir target/bench-data
 
-soak:
+soak: build
+	$(SYNCLINE) verify barrier --members 2 --rounds 10000000
+	$(SYNCLINE) verify barrier --members 5 --rounds 1000000
+	$(SYNCLINE) verify lock --members 2 --rounds 10000000
+	$(SYNCLINE) verify lock --members 5 --rounds 1000000
 	PROPTEST_CASES=20000 SYNCLINE_KILLS=300 $(CARGO) test --release --workspace -- --show-output
 	LOOM_MAX_PREEMPTIONS=4 $(MAKE) loom

@@ -3,6 +3,7 @@
 mod launch;
 mod overlay;
 mod run;
+mod verify;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 pub(crate) use launch::LaunchArgs;
 pub(crate) use overlay::{CheckArgs, Draw, GridArgs, Init, OverlayCommand};
 pub(crate) use run::{BlockOrder, ExecutorKind, KernelName, RunArgs, RunnerKind};
+pub(crate) use verify::{Places, Verify, VerifyArgs};
 
 use crate::bench::{BenchBarrierArgs, BenchLockArgs, BenchOverlayArgs, BenchWaveArgs};
 use crate::probe::{ProbeDiskArgs, TABLE};
@@ -47,6 +49,9 @@ pub(crate) enum Command {
     /// Checks and draws overlays: who waits for whom, and whether for ever
     #[command(subcommand)]
     Overlay(OverlayCommand),
+    /// Verifies that barriers and locks do what they promise, on this machine
+    #[command(subcommand)]
+    Verify(Verify),
     /// Races ways of doing the same against one another
     #[command(subcommand)]
     Bench(Bench),

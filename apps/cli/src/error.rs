@@ -57,6 +57,9 @@ pub(crate) enum Error {
     /// Options that do not go together.
     #[error("{0}")]
     Usage(String),
+    /// A barrier or lock that does not do what it promises.
+    #[error("{0}")]
+    Refuted(String),
     /// A file that is there already and is not to be replaced.
     #[error("{} exists already, and is not overwritten", .0.display())]
     Exists(PathBuf),

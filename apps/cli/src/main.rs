@@ -15,6 +15,7 @@
 //! | `convert`  | `syncline convert`: from layout to layout                                   |
 //! | `launch`   | `syncline launch`: the processes of a team                                   |
 //! | `overlay`  | `syncline overlay`: overlays checked and drawn                               |
+//! | `conformance` | `syncline verify`: barriers and locks do what they promise                  |
 //! | `bench`    | `syncline bench`: sweeps, ordered tasks, barriers and locks, raced          |
 //! | `probe`    | `syncline probe`: what a disk does with the requests of a sweep             |
 //! | `watch`    | work in a thread of its own, under a progress bar, ended by signals         |
@@ -29,6 +30,7 @@
 mod args;
 mod bench;
 mod budget;
+mod conformance;
 mod convert;
 mod error;
 mod executor;
@@ -53,7 +55,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use syncline_fabric::TeamError;
 
-use crate::args::{Args, Bench, Command, OverlayCommand, Probe};
+use crate::args::{Args, Bench, Command, OverlayCommand, Probe, Verify};
 use crate::error::{Error, Result};
 use crate::watch::Signals;
 
@@ -83,6 +85,10 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Launch(args) => return launch::launch(&args),
         Command::Overlay(OverlayCommand::Grid(args)) => return overlay::grid(args, &signals),
         Command::Overlay(OverlayCommand::Check(args)) => return overlay::check(args, &signals),
+        Command::Verify(Verify::Barrier(args)) => {
+            conformance::run(conformance::Subject::Barrier, &args, &signals)
+        }
+        Command::Verify(Verify::Lock(args)) => conformance::run(conformance::Subject::Lock, &args, &signals),
         Command::Bench(Bench::Wave(args)) => bench::wave(&args, &signals),
         Command::Bench(Bench::Overlay(args)) => bench::overlay(&args, &signals),
         Command::Bench(Bench::Barrier(args)) => bench::barrier(&args, &signals),
@@ -93,6 +99,9 @@ fn dispatch(args: Args) -> Result<()> {
 }
 
 fn print(text: &str) -> Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         // Whoever reads has seen enough.

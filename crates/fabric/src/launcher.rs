@@ -54,6 +54,7 @@ pub struct Launcher {
     processes: usize,
     threads: usize,
     memory: usize,
+    quiet: bool,
 }
 
 impl Launcher {
@@ -61,7 +62,7 @@ impl Launcher {
     #[must_use]
     pub fn new(program: impl AsRef<OsStr>) -> Launcher {
         let program = program.as_ref().to_owned();
-        Launcher { program, args: Vec::new(), processes: 1, threads: 1, memory: MEMORY }
+        Launcher { program, args: Vec::new(), processes: 1, threads: 1, memory: MEMORY, quiet: false }
     }
 
     /// The arguments that each process gets.
@@ -88,6 +89,12 @@ impl Launcher {
         Launcher { memory, ..self }
     }
 
+    /// Without the warning when members outnumber cores.
+    #[must_use]
+    pub fn quiet(self) -> Self {
+        Launcher { quiet: true, ..self }
+    }
+
     /// Starts the processes, and returns when all have ended.
     ///
     /// A process that fails, and what is done about it, is told on standard error when it happens.
@@ -108,7 +115,9 @@ impl Launcher {
         let memory = memory.map_err(failed("hand down the team's memory"))?;
         let heritage = Heritage { shape, segment: memory.as_fd(), lifeline: end.as_fd() };
         let children = Children::start(&self.program, &self.args, &heritage)?;
-        shape.warn();
+        if !self.quiet {
+            shape.warn();
+        }
         let mut watch = Watch {
             shape,
             control: &control,

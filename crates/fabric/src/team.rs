@@ -77,13 +77,13 @@ impl Team {
     /// A team of threads of this process.
     #[must_use]
     pub fn threads(threads: usize) -> ThreadTeam {
-        ThreadTeam { threads, memory: MEMORY }
+        ThreadTeam { threads, memory: MEMORY, quiet: false }
     }
 
     /// A team of processes that run this program. The process that makes it only launches and watches them.
     #[must_use]
     pub fn processes(processes: usize) -> ProcessTeam {
-        ProcessTeam { processes, threads: 1, memory: MEMORY, args: None }
+        ProcessTeam { processes, threads: 1, memory: MEMORY, quiet: false, args: None }
     }
 }
 
@@ -92,6 +92,7 @@ impl Team {
 pub struct ThreadTeam {
     threads: usize,
     memory: usize,
+    quiet: bool,
 }
 
 impl ThreadTeam {
@@ -100,6 +101,12 @@ impl ThreadTeam {
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
         ThreadTeam { memory, ..self }
+    }
+
+    /// Without the warning when members outnumber cores.
+    #[must_use]
+    pub fn quiet(self) -> Self {
+        ThreadTeam { quiet: true, ..self }
     }
 
     /// Runs a function in every member, and returns their results by rank.
@@ -114,7 +121,9 @@ impl ThreadTeam {
         let shape = Shape::here(1, self.threads)?;
         let segment = Segment::heap(self.memory, Pages::Small)?;
         let (space, control) = shared(segment, shape)?;
-        shape.warn();
+        if !self.quiet {
+            shape.warn();
+        }
         members(shape, 0, space, &control, &f)
     }
 }
@@ -125,6 +134,7 @@ pub struct ProcessTeam {
     processes: usize,
     threads: usize,
     memory: usize,
+    quiet: bool,
     args: Option<Vec<OsString>>,
 }
 
@@ -139,6 +149,12 @@ impl ProcessTeam {
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
         ProcessTeam { memory, ..self }
+    }
+
+    /// Without the warning when members outnumber cores.
+    #[must_use]
+    pub fn quiet(self) -> Self {
+        ProcessTeam { quiet: true, ..self }
     }
 
     /// The arguments that the program gets in every process [default: those of this process].
@@ -169,7 +185,8 @@ impl ProcessTeam {
         let program = program.map_err(|source| TeamError::System { what: "find this program", source })?;
         let args = self.args.clone().unwrap_or_else(|| std::env::args_os().skip(1).collect());
         let launcher = Launcher::new(program).args(args).processes(self.processes).threads(self.threads);
-        launcher.memory(self.memory).run()?;
+        let launcher = launcher.memory(self.memory);
+        if self.quiet { launcher.quiet().run() } else { launcher.run() }?;
         Ok(Vec::new())
     }
 }

@@ -15,3 +15,4 @@ mod probe;
 mod resume;
 mod signals;
 mod sweeps;
+mod verify;

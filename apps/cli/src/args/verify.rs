@@ -1,0 +1,101 @@
+//! The command line of `syncline verify`.
+
+use clap::{Subcommand, ValueEnum};
+use syncline_sync::MAX_MEMBERS;
+
+/// What is verified.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verify {
+    /// Verifies that nobody leaves a barrier before all have come
+    ///
+    /// In every round one member changes a variable, all pass the barrier, and each reads the variable, notes the time
+    /// and its round. All must read the new value; all times of a round must be before all times of the next; nobody may
+    /// be a round ahead or behind. Members go on at once or after a while, wait, look, or arrive first and wait later, at
+    /// random.
+    #[command(after_long_help = "\
+Examples:
+  syncline verify barrier --quick
+  syncline verify barrier --members 2 --rounds 10000000 --only counter --in threads
+
+Exit codes: 0 all hold; 1 one does not, which is named on standard error with the round and the members.")]
+    Barrier(VerifyArgs),
+    /// Verifies that one at a time holds a lock, in the order in which they asked
+    ///
+    /// Members ask for the lock in all ways, waiting, with deadlines, or only if it is free, and change what it guards:
+    /// nobody else may be there, and no change may be lost. Then, round after round, one member holds the lock while
+    /// the others ask for it in a random order, each when the one before sleeps in the queue; they must get it in that
+    /// order.
+    #[command(after_long_help = "\
+Examples:
+  syncline verify lock --quick
+  syncline verify lock --members 1-9,16 --rounds 100000 --only mcs
+
+Exit codes: 0 all hold; 1 one does not, which is named on standard error with the round and the members.")]
+    Lock(VerifyArgs),
+}
+
+/// How much is verified.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct VerifyArgs {
+    /// In less than 30 seconds: 400 rounds of each
+    #[arg(long, conflicts_with = "rounds")]
+    pub(crate) quick: bool,
+    /// Rounds of each [default: 10000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rounds: Option<u64>,
+    /// Numbers of members: 1-9,16 [default: 1-9,16,33]
+    #[arg(long, value_name = "LIST", value_parser = parse_counts, default_value = "1-9,16,33", hide_default_value = true)]
+    pub(crate) members: Counts,
+    /// Where the members are [default: everywhere]
+    #[arg(long = "in", value_name = "PLACES", value_enum, value_delimiter = ',')]
+    pub(crate) places: Vec<Places>,
+    /// Only those algorithms whose name contains this
+    #[arg(long, value_name = "NAME")]
+    pub(crate) only: Option<String>,
+    /// This process is one of a team that verifies
+    #[arg(long, hide = true)]
+    pub(crate) session: bool,
+}
+
+/// Where members are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Places {
+    /// Threads of one process
+    Threads,
+    /// A process each
+    Processes,
+    /// Several threads in each of several processes
+    Both,
+}
+
+/// Numbers of members, in the order in which they were given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Counts(pub(crate) Vec<usize>);
+
+fn parse_counts(text: &str) -> Result<Counts, String> {
+    let number = |text: &str| match text.trim().parse() {
+        Ok(n) if (1..=MAX_MEMBERS).contains(&n) => Ok(n),
+        _ => Err(format!("'{text}' is not a number of members from 1 to {MAX_MEMBERS}")),
+    };
+    let mut counts = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('-') {
+            Some((first, last)) => counts.extend(number(first)?..=number(last)?),
+            None => counts.push(number(part)?),
+        }
+    }
+    if counts.is_empty() { Err(format!("'{text}' holds no number of members")) } else { Ok(Counts(counts)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_members_are_lists_of_ranges() {
+        assert_eq!(parse_counts("1-3,16"), Ok(Counts(vec![1, 2, 3, 16])));
+        assert!(parse_counts("0").unwrap_err().contains("from 1 to 4096"));
+        assert!(parse_counts("3-1").is_err());
+        assert!(parse_counts("two").is_err());
+    }
+}

@@ -1,0 +1,201 @@
+//! `syncline verify`: barriers and locks do what they promise, on this machine, in every place.
+//!
+//! ```text
+//! for each number of members, for each place       a team: threads here, or processes of this command (--session)
+//!   in every member                                 a session: one algorithm after the other, in the same memory
+//!     rounds                                        checked by every member as it goes, see `barrier` and `lock`
+//! ```
+//!
+//! Nothing is written down to be looked at later: what the method compares (values, times, rounds) stands in the team's
+//! memory for as long as others may compare with it, so that ten million rounds take no more of it than two.
+//!
+//! # Source
+//! Kadur and Kochar's method (barriers.txt, "Experimentation methodology"): change a variable, barrier, print value, time
+//! and rank; values agree, the greatest time of a round is below the least of the next, nobody skips.
+
+mod barrier;
+mod lock;
+mod scene;
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use syncline_fabric::{Member, Team};
+
+use crate::args::{Places, VerifyArgs};
+use crate::error::{Error, Result};
+use crate::watch::{self, Signals};
+
+/// What is verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Barrier,
+    Lock,
+}
+
+/// What a session verifies.
+#[derive(Clone, Debug)]
+struct Plan {
+    subject: Subject,
+    rounds: u64,
+    only: Option<String>,
+}
+
+/// How long a wait in a session may take: nobody waits so long unless it is for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn deadline() -> Option<Instant> {
+    Some(Instant::now() + PATIENCE)
+}
+
+impl Subject {
+    fn names(self) -> Vec<&'static str> {
+        match self {
+            Self::Barrier => barrier::ALGORITHMS.iter().map(|&(name, _)| name).collect(),
+            Self::Lock => lock::ALGORITHMS.iter().map(|&(name, _)| name).collect(),
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Barrier => "barrier",
+            Self::Lock => "lock",
+        }
+    }
+}
+
+impl Plan {
+    fn includes(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        self.subject.names().into_iter().filter(|name| self.includes(name)).collect()
+    }
+
+    /// One member's part; what is wrong, if anything is.
+    fn session(&self, me: &mut Member) -> Result<(), String> {
+        match self.subject {
+            Subject::Barrier => barrier::session(me, self),
+            Subject::Lock => lock::session(me, self),
+        }
+    }
+}
+
+impl Places {
+    const ALL: [Places; 3] = [Places::Threads, Places::Processes, Places::Both];
+
+    fn word(self) -> &'static str {
+        match self {
+            Places::Threads => "threads",
+            Places::Processes => "processes",
+            Places::Both => "both",
+        }
+    }
+
+    /// Processes, and threads in each.
+    fn shape(self, members: usize) -> (usize, usize) {
+        match self {
+            Places::Threads => (0, members),
+            Places::Processes => (members, 1),
+            // As square as may be, and not fewer threads than processes; a prime number is one process.
+            Places::Both => {
+                let divides = |&processes: &usize| members.is_multiple_of(processes);
+                let processes = (1..=members.isqrt()).rev().find(divides).unwrap_or(1);
+                (processes, members / processes)
+            }
+        }
+    }
+}
+
+/// `syncline verify`; returns what to print.
+pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Result<String> {
+    let rounds = args.rounds.unwrap_or(if args.quick { 400 } else { 10_000 });
+    let plan = Plan { subject, rounds, only: args.only.clone() };
+    if plan.names().is_empty() {
+        let names = subject.names().join(", ");
+        return Err(Error::Usage(format!("no {} has such a name; there are: {names}", subject.word())));
+    }
+    if args.session {
+        // One of the processes of a team: who takes part is in the environment.
+        refuted(Team::run(|me| plan.session(me))?)?;
+        return Ok(String::new());
+    }
+    let places = if args.places.is_empty() { Places::ALL.to_vec() } else { args.places.clone() };
+    let counts = args.members.0.clone();
+    let bar = watch::bar("{msg} [{wide_bar}] {pos} of {len} teams");
+    bar.set_message(format!("verifying {}s", subject.word()));
+    bar.set_length((counts.len() * places.len()) as u64);
+    let watched = bar.clone();
+    let work = move || {
+        let start = Instant::now();
+        for &members in &counts {
+            for &place in &places {
+                team(&plan, place, members)?;
+                watched.inc(1);
+            }
+        }
+        Ok(table(&plan, &places, &counts, start.elapsed()))
+    };
+    watch::watch(signals, &bar, |_| (), work)
+}
+
+/// All algorithms in one team.
+fn team(plan: &Plan, place: Places, members: usize) -> Result<()> {
+    let (processes, threads) = place.shape(members);
+    if processes == 0 {
+        return refuted(Team::threads(threads).quiet().run(|me| plan.session(me))?);
+    }
+    let mut args = vec!["verify".to_owned(), plan.subject.word().to_owned(), "--session".to_owned()];
+    args.extend(["--rounds".to_owned(), plan.rounds.to_string()]);
+    args.extend(plan.only.iter().flat_map(|only| ["--only".to_owned(), only.clone()]));
+    let team = Team::processes(processes).threads(threads).quiet().args(args);
+    refuted(team.run(|me| plan.session(me))?)
+}
+
+/// The first member's finding, if there is any.
+fn refuted(results: Vec<Result<(), String>>) -> Result<()> {
+    results.into_iter().collect::<Result<Vec<()>, String>>().map(|_| ()).map_err(Error::Refuted)
+}
+
+fn table(plan: &Plan, places: &[Places], counts: &[usize], took: Duration) -> String {
+    let names = plan.names();
+    let width = names.iter().map(|name| name.len()).max().unwrap_or(0);
+    let mut text = format!("{:width$}", plan.subject.word());
+    for place in places {
+        let _ = write!(text, "  {:>12}", place.word());
+    }
+    for name in &names {
+        let _ = write!(text, "\n{name:width$}");
+        for _ in places {
+            let _ = write!(text, "  {:>12}", format!("{} ok", plan.rounds * counts.len() as u64));
+        }
+    }
+    let counts = counts.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
+    let promise = match plan.subject {
+        Subject::Barrier => {
+            "All values were there, every round was over before the next, and nobody skipped one."
+        }
+        Subject::Lock => {
+            "One at a time held each lock, no change was lost, and all got it in the order in which they asked."
+        }
+    };
+    let _ = write!(
+        text,
+        "\n\nRounds, with {counts} members. {promise}\n{:.1} seconds; in `both` the members are as many processes as threads \
+         or fewer.",
+        took.as_secs_f64()
+    );
+    text
+}
+
+/// What is wrong, with everything that is needed to find it.
+fn finding(me: &Member, algorithm: &str, round: u64, what: std::fmt::Arguments<'_>) -> String {
+    format!(
+        "{algorithm}, {} members ({} processes of {} threads), round {round}, member {}: {what}",
+        me.size(),
+        me.processes(),
+        me.threads(),
+        me.rank()
+    )
+}

@@ -8,19 +8,24 @@
 //! |-------------|----------------------------------------------------------------------|
 //! | [`wave`]    | sweeps over matrices larger than memory                              |
 //! | [`overlay`] | ordered read-write locks: locations, handles, tasks, runners         |
+//! | [`fabric`]  | teams: one function on threads, or on processes that share memory    |
+//! | [`sync`]    | barriers, queue locks                                                |
 //! | [`store`]   | matrices on disk and in memory: layouts, `.npy`, direct I/O          |
 //! | [`memory`]  | segments of memory; who is alive                                     |
 //! | [`signal`]  | the monotone word that everything waits on                           |
 //! | [`trace`]   | events in per-thread rings                                           |
 
+pub use syncline_fabric as fabric;
 pub use syncline_memory as memory;
 pub use syncline_overlay as overlay;
 pub use syncline_signal as signal;
 pub use syncline_store as store;
+pub use syncline_sync as sync;
 pub use syncline_trace as trace;
 pub use syncline_wave as wave;
 
+pub use syncline_fabric::Team;
 pub use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
 pub use syncline_signal::Signal;
 pub use syncline_store::{Block, Layout, Matrix, Shape};
-pub use syncline_wave::{Described, Lane, Lk23, Neighbours, Order, PointKernel, Sor, Sweep, Target};
+pub use syncline_wave::{Lane, Lk23, Neighbours, PointKernel, Sweep, Target};

@@ -14,7 +14,7 @@ pub(crate) use overlay::{CheckArgs, Draw, GridArgs, Init, OverlayCommand};
 pub(crate) use run::{BlockOrder, ExecutorKind, KernelName, RunArgs, RunnerKind};
 pub(crate) use verify::{Places, Verify, VerifyArgs};
 
-use crate::bench::{BenchBarrierArgs, BenchLockArgs, BenchOverlayArgs, BenchWaveArgs};
+use crate::bench::{BenchBarrierArgs, BenchLockArgs, BenchMemberArgs, BenchOverlayArgs, BenchWaveArgs};
 use crate::probe::{ProbeDiskArgs, TABLE};
 use crate::units::{BlockSize, parse_block_size, parse_size};
 
@@ -55,6 +55,8 @@ pub(crate) enum Command {
     /// Races ways of doing the same against one another
     #[command(subcommand)]
     Bench(Bench),
+    #[command(hide = true)]
+    BenchMember(BenchMemberArgs),
     /// Measures what sweeps wait for
     #[command(subcommand, after_long_help = TABLE)]
     Probe(Probe),

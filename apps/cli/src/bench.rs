@@ -40,6 +40,7 @@ use syncline_wave::{
 };
 
 pub(crate) use self::barrier::{BenchBarrierArgs, barrier};
+pub(crate) use self::contest::{BenchMemberArgs, member};
 pub(crate) use self::lock::{BenchLockArgs, lock};
 pub(crate) use self::overlay::{BenchOverlayArgs, overlay};
 use crate::error::{Error, Result};

@@ -93,6 +93,7 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Bench(Bench::Overlay(args)) => bench::overlay(&args, &signals),
         Command::Bench(Bench::Barrier(args)) => bench::barrier(&args, &signals),
         Command::Bench(Bench::Lock(args)) => bench::lock(&args, &signals),
+        Command::BenchMember(args) => return bench::member(&args),
         Command::Probe(Probe::Disk(args)) => probe::disk(&args, &signals),
     };
     print(&text?)

@@ -1,7 +1,7 @@
 //! What `bench barrier` and `bench lock` share: contenders that alternate, round after round.
 //!
 //! ```text
-//! contender          threads of this process, or a process that answers (`peer`)
+//! contender          threads of this process, or a process that answers (`peer`; `member`: ours, in processes)
 //! cell               how many members, and how much work between two episodes
 //! run                one contender in one cell, for some milliseconds
 //! round              the limit H (`hop`), and then a run of every contender in every cell
@@ -9,14 +9,18 @@
 //!
 //! Of many short rounds the median says more than the mean of a long one: what disturbs the machine disturbs some of
 //! them. Before the first round, every contender is run once in every cell. That run is not counted; one that takes
-//! far longer than it was given is the only one in its cell, and the table says so.
+//! far longer than it was given is the only one in its cell, and the table says so. In each round another contender
+//! begins, so that nobody always comes after the same one.
 //!
 //! If there are processors for all members, each is pinned to one; if there are not (oversubscribed), none is.
 
 mod contend;
 mod hop;
+mod machine;
 mod meet;
+mod member;
 mod peer;
+mod results;
 mod table;
 mod team;
 
@@ -26,7 +30,10 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
+use self::machine::Machine;
+pub(crate) use self::member::{BenchMemberArgs, Way, member};
 pub(crate) use self::peer::{Source, start};
+pub(crate) use self::results::Ratio;
 use super::at_least;
 use super::peers::failed;
 use super::places::Places;
@@ -59,8 +66,11 @@ pub(crate) struct ContestArgs {
 const QUICK: Duration = Duration::from_secs(50);
 /// A contender is left out of a cell if a run takes so much longer than it was given.
 const TOO_LONG: Duration = Duration::from_millis(250);
+/// And this for each of its members, which may be processes and have to start.
+const START: Duration = Duration::from_millis(10);
 
 /// What is raced.
+#[derive(Debug)]
 pub(crate) struct Subject {
     /// What it is, and what is told of it.
     pub(crate) what: &'static str,
@@ -76,7 +86,9 @@ pub(crate) struct Subject {
     pub(crate) fairness: bool,
     /// Who takes part; programs are made in the folder.
     pub(crate) field: fn(&Path) -> Result<Field>,
-    /// What else is told, below the tables.
+    /// What is told of the medians, below the tables.
+    pub(crate) ratios: fn(&Contest) -> Vec<Ratio>,
+    /// What else is told, to people.
     pub(crate) more: fn() -> Option<String>,
 }
 
@@ -108,6 +120,8 @@ pub(crate) struct Contender {
     name: &'static str,
     side: Side,
     how: How,
+    /// Whether it can be run with so many members.
+    fits: fn(usize) -> bool,
 }
 
 #[derive(Debug)]
@@ -147,6 +161,8 @@ pub(crate) struct Cell {
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Record {
+    /// What it is run on.
+    Machine(Machine),
     /// One that cannot take part.
     Skipped { way: &'static str, why: String },
     /// One whose threads could not be pinned.
@@ -173,6 +189,8 @@ enum Record {
     },
     /// What follows from the runs of a contender in a cell.
     Cell(Standing),
+    /// What follows from the medians of all.
+    Ratio(Ratio),
 }
 
 /// How a contender stands in a cell.
@@ -196,7 +214,8 @@ struct Standing {
 }
 
 /// A race.
-struct Contest {
+#[derive(Debug)]
+pub(crate) struct Contest {
     subject: &'static Subject,
     places: Places,
     processors: usize,
@@ -235,7 +254,12 @@ pub(crate) fn contest(args: &ContestArgs, subject: &'static Subject, signals: &S
 impl Contender {
     /// One that is threads of this process.
     pub(crate) fn inside(name: &'static str, side: Side, run: Inside) -> Self {
-        Self { name, side, how: How::Inside(run) }
+        Self { name, side, how: How::Inside(run), fits: |_| true }
+    }
+
+    /// The same, run only with as many members as fit it.
+    pub(crate) fn only(self, fits: fn(usize) -> bool) -> Self {
+        Self { fits, ..self }
     }
 
     fn run(&mut self, bout: &Bout<'_>) -> Result<Measured> {
@@ -249,7 +273,7 @@ impl Contender {
 
 impl Bout<'_> {
     /// How many processors there are.
-    fn processors(&self) -> usize {
+    pub(crate) fn processors(&self) -> usize {
         processors(self.places)
     }
 
@@ -289,7 +313,7 @@ impl Contest {
             milliseconds: args.milliseconds.unwrap_or(subject.milliseconds),
             until: (args.quick && args.rounds.is_none()).then(|| Instant::now() + QUICK),
             rounds: 0,
-            records: Vec::new(),
+            records: vec![Record::Machine(Machine::here(processors))],
         }
     }
 
@@ -305,7 +329,9 @@ impl Contest {
         let mut racing = Vec::new();
         for &cell in &self.cells.clone() {
             eprintln!("trying: {}", self.title(cell));
-            for (c, contender) in contenders.iter_mut().enumerate() {
+            let mut in_it = Vec::new();
+            let fit = contenders.iter_mut().enumerate().filter(|(_, one)| (one.fits)(cell.members));
+            for (c, contender) in fit {
                 let start = Instant::now();
                 let measured = contender.run(&bout(cell))?;
                 let (way, side) = (contender.name, contender.side);
@@ -314,12 +340,13 @@ impl Contest {
                 if !measured.pinned && !self.records.iter().any(known) {
                     self.records.push(Record::Unpinned { way });
                 }
-                if start.elapsed() > time + TOO_LONG {
+                if start.elapsed() > time + TOO_LONG + START * cell.members as u32 {
                     self.records.push(Record::LeftOut { way, side, cell, ns: measured.ns });
                 } else {
-                    racing.push((cell, c));
+                    in_it.push(c);
                 }
             }
+            racing.push((cell, in_it));
         }
         let start = Instant::now();
         for round in 0..self.most_rounds {
@@ -328,10 +355,16 @@ impl Contest {
             if let Some(Spread { best, median, .. }) = hop {
                 self.records.push(Record::Hop { round, best_ns: best, median_ns: median });
             }
-            for &(cell, c) in &racing {
-                let Contender { name: way, side, .. } = contenders[c];
-                let Measured { ns, fairness, .. } = contenders[c].run(&bout(cell))?;
-                self.records.push(Record::Run { way, side, cell, round, ns, fairness });
+            for (cell, in_it) in &mut racing {
+                for &c in &*in_it {
+                    let Contender { name: way, side, .. } = contenders[c];
+                    let cell = *cell;
+                    let Measured { ns, fairness, .. } = contenders[c].run(&bout(cell))?;
+                    self.records.push(Record::Run { way, side, cell, round, ns, fairness });
+                }
+                if !in_it.is_empty() {
+                    in_it.rotate_left(1);
+                }
             }
             self.rounds = round + 1;
             let each = start.elapsed() / self.rounds as u32;
@@ -340,6 +373,8 @@ impl Contest {
             }
         }
         self.conclude(&contenders);
+        let ratios = (self.subject.ratios)(self);
+        self.records.extend(ratios.into_iter().map(Record::Ratio));
         Ok(())
     }
 
@@ -434,6 +469,13 @@ mod tests {
         milliseconds: 1,
         fairness: false,
         field: slow_ones,
+        ratios: |race| {
+            Ratio::of("second / last", race.median("second", 1), race.median("last", 1))
+                .into_iter()
+                .chain(Ratio::of("second / first", race.best_of_ours(1), race.median("first", 1)))
+                .chain(Ratio::of("second / hop", race.median("second", 4), None))
+                .collect()
+        },
         more: || None,
     };
 
@@ -471,7 +513,9 @@ mod tests {
             "left out: it takes too long, 1200 ns",
             "1 sleeper  ",
             "4 sleepers",
+            "second / first",
         ];
         assert!(told.iter().all(|words| text.contains(words)), "{text}");
+        assert!(!text.contains("second / last") && !text.contains("second / hop"), "{text}");
     }
 }

@@ -1,6 +1,7 @@
 //! `syncline bench lock`: locks, ours and others', in turn.
 //!
 //! ```text
+//! ticket, mcs                           ours, in threads; those called "processes" in processes that share memory
 //! location, by handles                  ours: a request in the queue of a location for every addition
 //! test-and-set, ... array lock          textbooks', from `syncline_baselines`
 //! std::sync::Mutex                      Rust's standard library
@@ -14,10 +15,13 @@
 use std::path::Path;
 use std::sync::Mutex;
 
-use syncline_baselines::{ArrayLock, Guarded, Lock, TestAndSet, TestAndTestAndSet};
+use syncline_baselines::{ArrayLock, Guarded, Lock as Textbook, TestAndSet, TestAndTestAndSet};
 use syncline_overlay::Location;
+use syncline_sync::{Lock, Mcs, RawLock, Ticket};
 
-use super::contest::{self, Bout, Contender, ContestArgs, Field, Inside, Measured, Side, Source, Subject};
+use super::contest::{
+    self, Bout, Contender, Contest, ContestArgs, Field, Inside, Measured, Ratio, Side, Source, Subject, Way,
+};
 use crate::error::Result;
 use crate::watch::Signals;
 
@@ -49,6 +53,7 @@ static SUBJECT: Subject = Subject {
     milliseconds: 20,
     fairness: true,
     field,
+    ratios,
     more: || None,
 };
 
@@ -58,7 +63,9 @@ pub(crate) fn lock(args: &BenchLockArgs, signals: &Signals) -> Result<String> {
 }
 
 /// Those that are threads of this process: a line each.
-const INSIDE: [(&str, Side, Inside); 7] = [
+const INSIDE: [(&str, Side, Inside); 9] = [
+    ("ticket", Side::Ours, ours::<Ticket>),
+    ("mcs", Side::Ours, ours::<Mcs>),
     ("location, by handles", Side::Ours, |bout| {
         let location = Location::new("counter", 0_u64);
         let shares = bout.contend(|_| {
@@ -88,7 +95,21 @@ const INSIDE: [(&str, Side, Inside); 7] = [
     }),
 ];
 
-fn baseline<L: Lock>(bout: &Bout<'_>, lock: L) -> Result<Measured, String> {
+/// Ours, in processes.
+const PROCESSES: [(&str, Way); 2] = [("ticket, processes", Way::Ticket), ("mcs, processes", Way::Mcs)];
+
+fn ours<R: RawLock>(bout: &Bout<'_>) -> Result<Measured, String> {
+    let lock = Lock::<R, u64>::new(bout.members, 0).map_err(|error| error.to_string())?;
+    let shares = bout.contend(|rank| {
+        let mut member = lock.member(rank).expect("a rank that nobody has");
+        // Nothing poisons it: no member panics.
+        move || *member.lock().expect("a lock that nobody poisons") += 1
+    })?;
+    let mut member = lock.member(0).map_err(|error| error.to_string())?;
+    shares.with(*member.lock().map_err(|error| error.to_string())?)
+}
+
+fn baseline<L: Textbook>(bout: &Bout<'_>, lock: L) -> Result<Measured, String> {
     let counter = Guarded::new(lock, 0);
     let shares = bout.contend(|_| || counter.with(|n| *n += 1))?;
     shares.with(counter.into_inner())
@@ -105,7 +126,26 @@ static SOURCES: [Source; 2] = [pthread("pthread_mutex", &["mutex"]), pthread("pt
 
 fn field(folder: &Path) -> Result<Field> {
     let mut field = Field::default();
+    for (name, way) in PROCESSES {
+        field.contenders.push(Contender::processes(name, way)?);
+    }
     field.contenders.extend(INSIDE.map(|(name, side, run)| Contender::inside(name, side, run)));
     contest::start(folder, &SOURCES, &mut field)?;
     Ok(field)
+}
+
+fn ratios(race: &Contest) -> Vec<Ratio> {
+    let (hop, processors) = (race.median_hop(), race.processors());
+    let alone = race.median("std::sync::Mutex", 1);
+    let mut ratios = vec![Ratio::of("ticket / std::sync::Mutex, 1 thread", race.median("ticket", 1), alone)];
+    for way in ["ticket", "mcs"] {
+        ratios.push(Ratio::of(format!("{way} / H, 2 threads"), race.median(way, 2), hop));
+        ratios.push(Ratio::just(format!("{way}, 2 threads: fairness"), race.fairness(way, 2)));
+    }
+    for way in ["ticket", "mcs"].into_iter().filter(|_| processors < 8) {
+        let what = format!("{way}, 8 threads on {processors} processors: us for each hand-over");
+        ratios.push(Ratio::just(what, race.median(way, 8).map(|ns| ns / 1e3)));
+    }
+    let processes = [("ticket", "ticket, processes"), ("mcs", "mcs, processes")];
+    ratios.into_iter().flatten().chain(race.processes_by_threads(&processes)).collect()
 }

@@ -1,6 +1,6 @@
 //! `syncline bench barrier` and `bench lock`: what they print, and that nothing stays. Times are not looked at.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -28,16 +28,27 @@ fn lines(folder: &Path, what: &str, members: &str, path: Option<&Path>) -> Vec<V
     printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Every way stands in every cell, in which it has run once, or is left out there; `cells` are members and work.
+/// Whether a way can be run with so many members.
+fn fits(way: &str, members: u64) -> bool {
+    match way {
+        "dissemination, radix 4" => members > 2,
+        "combined, 2 groups" => members >= 4 && members.is_multiple_of(2),
+        _ => true,
+    }
+}
+
+/// Every way stands in every cell that it fits, in which it has run once, or is left out there; `cells` are members and
+/// work.
 fn every_way_stands(lines: &[Value], cells: &[(u64, f64)]) {
     let (runs, standings, left_out) = (of(lines, "run"), of(lines, "cell"), of(lines, "left_out"));
     let ways = all(&[&standings[..], &left_out].concat(), "way");
     assert_eq!(runs.len(), standings.len());
-    assert_eq!(standings.len() + left_out.len(), ways.len() * cells.len());
     for &(members, work_ns) in cells {
         let of_it = |line: &&Value| line["members"] == members && line["work_ns"] == work_ns;
         let of_it: Vec<_> = [&standings[..], &left_out].concat().into_iter().filter(of_it).collect();
-        assert_eq!(all(&of_it, "way"), ways);
+        let fitting: Vec<_> = ways.iter().copied().filter(|way| fits(way, members)).collect();
+        assert_eq!(Vec::from_iter(all(&of_it, "way")), fitting);
+        assert_eq!(of_it.len(), fitting.len());
     }
     for standing in standings {
         let [best, median, p90] = ["best", "median", "p90"].map(|name| standing[name].as_f64().unwrap());
@@ -47,16 +58,45 @@ fn every_way_stands(lines: &[Value], cells: &[(u64, f64)]) {
     let hops = of(lines, "hop");
     assert!(hops.len() <= 1 && hops.iter().all(|hop| hop["best_ns"].as_f64().unwrap() > 0.0));
     assert_eq!(of(lines, "unpinned").len(), 0);
+    let machine = of(lines, "machine");
+    assert!(machine.len() == 1 && machine[0]["date"].as_str().unwrap().ends_with(" UTC"), "{machine:?}");
+    for ratio in of(lines, "ratio") {
+        assert!(ratio["value"].as_f64().unwrap().is_finite(), "{ratio}");
+    }
+}
+
+/// Whether there is a ratio for each of these beginnings.
+fn ratios_begin_with(lines: &[Value], beginnings: &[&str]) {
+    let told = of(lines, "ratio");
+    let told = all(&told, "what");
+    for beginning in beginnings {
+        assert!(told.iter().any(|what| what.starts_with(beginning)), "{beginning}: {told:?}");
+    }
 }
 
 #[test]
 fn every_barrier_is_raced_and_nothing_stays() {
     let folder = tempfile::tempdir().unwrap();
-    let lines = lines(folder.path(), "barrier", "2,3", None);
-    every_way_stands(&lines, &[(2, 0.0), (2, 500.0), (3, 0.0), (3, 500.0)]);
-    let ways = all(&of(&lines, "run"), "way");
-    let inside = ["std::sync::Barrier", "counter, sense reversal (Kadur, Kochar)"];
-    assert!(inside.iter().all(|way| ways.contains(way)), "{ways:?}");
+    let lines = lines(folder.path(), "barrier", "2,3,4", None);
+    every_way_stands(&lines, &[(2, 0.0), (2, 500.0), (3, 0.0), (3, 500.0), (4, 0.0), (4, 500.0)]);
+    let ways = all(&[of(&lines, "run"), of(&lines, "left_out")].concat(), "way");
+    let known = [
+        "auto",
+        "auto, processes",
+        "combined, 2 groups",
+        "counter",
+        "counter, processes",
+        "counter, sense reversal (Kadur, Kochar)",
+        "dissemination, packed",
+        "dissemination, padded",
+        "dissemination, processes",
+        "dissemination, radix 4",
+        "std::sync::Barrier",
+        "tournament, packed",
+        "tournament, padded",
+    ];
+    assert!(known.iter().all(|way| ways.contains(way)), "{ways:?}");
+    ratios_begin_with(&lines, &["counter, processes / threads", "auto, processes / threads"]);
     let compiled = of(&lines, "skipped").len() + ways.iter().filter(|way| way.contains("OpenMP")).count();
     assert!(compiled >= 6, "{ways:?}");
     assert_eq!(names(folder.path()), Vec::<String>::new());
@@ -71,6 +111,11 @@ fn every_lock_is_raced_and_its_fairness_told() {
         assert_eq!(run["fairness"].is_null(), run["members"] == 1, "{run}");
         assert!(run["ns"].as_f64().unwrap() > 0.0);
     }
+    let ways = all(&of(&lines, "run"), "way");
+    let known = ["location, by handles", "mcs", "mcs, processes", "ticket", "ticket, processes"];
+    assert!(known.iter().all(|way| ways.contains(way)), "{ways:?}");
+    let told = ["ticket / std::sync::Mutex", "ticket, 2 threads: fairness", "mcs, processes / threads"];
+    ratios_begin_with(&lines, &told);
     let sides = all(&of(&lines, "cell"), "side");
     assert_eq!(Vec::from_iter(sides), ["baseline", "ours", "peer"]);
     assert_eq!(names(folder.path()), Vec::<String>::new());
@@ -87,7 +132,8 @@ fn without_compilers_peers_are_skipped_and_the_table_says_so() {
     let short = "--rounds 1 --milliseconds 1 --members";
     let (table, said) = race(path, &format!("bench barrier {short} 1"), Some(path));
     assert!(said.contains("skipped: pthread_barrier: no gcc"), "{said}");
-    assert!(table.contains("1 member, back to back"), "{table}");
+    let words = ["1 member, back to back", " UTC; ", "by formula, not measured"];
+    assert!(words.iter().all(|word| table.contains(word)), "{table}");
     let (table, _) = race(path, &format!("bench lock {short} 1,200"), Some(path));
     let words = ["skipped: pthread_spin: no gcc", "1 thread ", "200 threads", "fairness", "/ peer"];
     assert!(words.iter().all(|word| table.contains(word)), "{table}");
@@ -106,6 +152,25 @@ fn an_interrupted_race_leaves_neither_files_nor_processes() {
     let rest: Vec<_> = said.map(Result::unwrap).filter(|line| !line.starts_with("round ")).collect();
     assert!(rest.len() == 1 && rest[0].starts_with("error: interrupted"), "{rest:?}");
     assert_eq!(names(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn processes_answer_line_by_line_and_say_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    for (way, shares) in [("counter", 0), ("auto", 0), ("dissemination", 0), ("ticket", 5), ("mcs", 5)] {
+        let mut member = command(folder.path(), &format!("bench-member {way}"));
+        let member = member.env("SYNCLINE_QUIET", "1").stdin(Stdio::piped());
+        let mut member = member.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        member.stdin.take().unwrap().write_all(b"RUN 5 1 0\nRUN 1 1 0\n").unwrap();
+        let done = member.wait_with_output().unwrap();
+        let (told, said) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+        assert!(done.status.success() && said.is_empty(), "{way}: {said}");
+        let numbers = |line: &str| line.split(' ').map(|n| n.parse::<f64>().unwrap()).count();
+        let numbers: Vec<_> = told.lines().map(numbers).collect();
+        assert_eq!(numbers, [2 + shares, 2 + shares.min(1)], "{way}: {told}");
+    }
+    let help = command(folder.path(), "--help").output().unwrap();
+    assert!(!String::from_utf8(help.stdout).unwrap().contains("bench-member"));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! way. The counter stands beside the lock and must be the sum in the end. `bench/peers/lock_pthread.c` has the same in
 //! C: change both.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,11 +18,28 @@ const GLANCE: Duration = Duration::from_micros(50);
 /// How often the members had a lock.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    shares: Vec<u64>,
+    pub(crate) shares: Vec<u64>,
     /// And before the clock started.
-    before: u64,
-    time: Duration,
-    pinned: bool,
+    pub(crate) before: u64,
+    pub(crate) time: Duration,
+    pub(crate) pinned: bool,
+}
+
+/// A member, which may begin: how often it had the lock before the clock started, and then.
+pub(crate) fn compete(phase: &Phase, begun: &AtomicU64, mut once: impl FnMut()) -> (u64, u64) {
+    let (mut before, mut share) = (1, 0);
+    once();
+    // Relaxed: nothing but the number is handed over.
+    begun.fetch_add(1, Ordering::Relaxed);
+    while phase.is_warm_up() {
+        once();
+        before += 1;
+    }
+    while phase.is_timed() {
+        once();
+        share += 1;
+    }
+    (before, share)
 }
 
 impl Bout<'_> {
@@ -34,40 +51,29 @@ impl Bout<'_> {
         &self,
         mut member: impl FnMut(usize) -> M,
     ) -> Result<Shares, String> {
-        let (phase, begun, mut time) = (&Phase::default(), &AtomicUsize::new(0), Duration::ZERO);
+        let (phase, begun, mut time) = (&Phase::default(), &AtomicU64::new(0), Duration::ZERO);
         let bodies: Vec<_> = (0..self.members)
             .map(|me| {
-                let mut once = member(me);
-                move || {
-                    let (mut before, mut share) = (1, 0);
-                    once();
-                    // Relaxed: nothing but the number is handed over.
-                    begun.fetch_add(1, Ordering::Relaxed);
-                    while phase.is_warm_up() {
-                        once();
-                        before += 1;
-                    }
-                    while phase.is_timed() {
-                        once();
-                        share += 1;
-                    }
-                    (before, share)
-                }
+                let once = member(me);
+                move || compete(phase, begun, once)
             })
             .collect();
-        let lead = || {
-            while begun.load(Ordering::Relaxed) < self.members {
-                thread::sleep(GLANCE);
-            }
-            let start = Instant::now();
-            phase.time();
-            thread::sleep(self.time);
-            phase.end();
-            time = start.elapsed();
-        };
-        let done = team(self, phase, bodies, lead)?;
+        let done = team(self, phase, bodies, || time = self.keep_time(phase, begun))?;
         let (before, shares): (Vec<u64>, _) = done.members.into_iter().unzip();
         Ok(Shares { shares, before: before.into_iter().sum(), time, pinned: done.pinned })
+    }
+
+    /// Starts the clock when all members have begun, and ends the run; how long it took.
+    pub(crate) fn keep_time(&self, phase: &Phase, begun: &AtomicU64) -> Duration {
+        // Relaxed: as in `compete`.
+        while begun.load(Ordering::Relaxed) < self.members as u64 {
+            thread::sleep(GLANCE);
+        }
+        let start = Instant::now();
+        phase.time();
+        thread::sleep(self.time);
+        phase.end();
+        start.elapsed()
     }
 }
 
@@ -76,7 +82,7 @@ impl Shares {
     ///
     /// # Errors
     /// When two members were in the lock at once.
-    pub(crate) fn with(self, counter: u64) -> Result<Measured, String> {
+    pub(crate) fn with(&self, counter: u64) -> Result<Measured, String> {
         let all: u64 = self.shares.iter().sum();
         if all + self.before != counter {
             let added = all + self.before;
@@ -96,7 +102,6 @@ pub(crate) fn fairness(shares: &[u64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::sync::atomic::AtomicU64;
 
     use super::super::super::places::Places;
     use super::*;

@@ -29,7 +29,7 @@ const CALIBRATION: u64 = 1 << 14;
 /// What members tell each other beside the barrier: the same words for all of them, in any memory that they share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Board<'w> {
-    /// Episodes of the next chunk, or none; 1 before the run.
+    /// Episodes of the next chunk, or none.
     pub(crate) plan: &'w Line<AtomicU64>,
     /// The checked episode that each member has arrived in; 0 before the run.
     pub(crate) arrived: &'w [Line<AtomicU64>],
@@ -45,6 +45,17 @@ pub(crate) struct Seen {
     /// It left an episode in which not all had arrived.
     pub(crate) wrong: bool,
 }
+
+/// The work between two episodes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    pub(crate) iterations: u64,
+    /// Nanoseconds of an iteration.
+    each: f64,
+}
+
+/// What is said of something that is no barrier.
+pub(crate) const WRONG: &str = "a member left an episode in which not all had arrived";
 
 /// Member `me`, of which `meet` arrives and waits, between works of so many iterations.
 pub(crate) fn attend(board: Board<'_>, me: usize, time: Duration, work: u64, mut meet: impl FnMut()) -> Seen {
@@ -96,26 +107,36 @@ impl Bout<'_> {
         &self,
         mut member: impl FnMut(usize) -> M,
     ) -> Result<Measured, String> {
-        let each = calibrate(CALIBRATION);
-        let work = (self.work_ns / each).round() as u64;
-        let plan = Line(AtomicU64::new(1));
+        let work = self.work();
+        let plan = Line(AtomicU64::new(0));
         let arrived: Vec<_> = (0..self.members).map(|_| Line(AtomicU64::new(0))).collect();
         let board = Board { plan: &plan, arrived: &arrived };
         let bodies: Vec<_> = (0..self.members)
             .map(|me| {
                 let meet = member(me);
-                move || attend(board, me, self.time, work, meet)
+                move || attend(board, me, self.time, work.iterations, meet)
             })
             .collect();
         let done = team(self, &Phase::default(), bodies, || ())?;
         if done.members.iter().any(|seen| seen.wrong) {
-            return Err("a member left an episode in which not all had arrived".to_owned());
+            return Err(WRONG.to_owned());
         }
-        let Seen { time, episodes, .. } = done.members[0];
+        let ns = self.episode(done.members[0], work);
+        Ok(Measured { ns, pinned: done.pinned, fairness: None })
+    }
+
+    /// How the time of the work is made.
+    pub(crate) fn work(&self) -> Work {
+        let each = calibrate(CALIBRATION);
+        Work { iterations: (self.work_ns / each).round() as u64, each }
+    }
+
+    /// Nanoseconds of an episode, without the work, by what member 0 has seen.
+    pub(crate) fn episode(&self, seen: Seen, work: Work) -> f64 {
         // Members that share a processor work one after the other.
         let shared = (self.members as f64 / self.processors() as f64).max(1.0);
-        let ns = time.as_nanos() as f64 / episodes as f64 - work as f64 * each * shared;
-        Ok(Measured { ns, pinned: done.pinned, fairness: None })
+        let whole = seen.time.as_nanos() as f64 / seen.episodes as f64;
+        whole - work.iterations as f64 * work.each * shared
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! NS is of wall time per episode, without the work, or per lock and unlock; AS_WANTED is 1 if each member has a
 //! processor of its own, where there is one for each; a SHARE is how often a member had the lock. Between runs such a
-//! process does nothing, and it ends when its input does. `bench/peers/members.h` is the other side.
+//! process does nothing, and it ends when its input does. `bench/peers/members.h` is the other side, and `member`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -84,7 +84,7 @@ impl Contender {
             return Err(failed(&format!("start {name}"), "it has no pipes"));
         };
         let peer = Peer { child, asked, said: BufReader::new(said) };
-        Ok(Self { name, side, how: How::Process(peer) })
+        Ok(Self { name, side, how: How::Process(peer), fits: |_| true })
     }
 }
 

@@ -1,10 +1,10 @@
 //! The race for people: a table for each cell.
 
-use super::{Cell, Contest, Record, Standing};
+use super::{Cell, Contest, Ratio, Record, Standing};
 
 /// The table.
 pub(crate) fn text(contest: &Contest) -> String {
-    let mut lines = vec![head(contest)];
+    let mut lines = head(contest);
     lines.extend(contest.records.iter().filter_map(|record| match record {
         Record::Skipped { way, why } => Some(format!("skipped: {way}: {why}")),
         Record::Unpinned { way } => Some(format!("not pinned: {way}")),
@@ -13,21 +13,33 @@ pub(crate) fn text(contest: &Contest) -> String {
     for cell in &contest.cells {
         lines.extend(table(contest, *cell));
     }
+    let ratios = contest.records.iter().filter_map(|record| match record {
+        Record::Ratio(Ratio { what, value }) => Some(format!("{what:72} {value:10.3}")),
+        _ => None,
+    });
+    let ratios: Vec<_> = ratios.collect();
+    if !ratios.is_empty() {
+        lines.push(format!("\n{:72} {:>10}", "of the medians", "ratio"));
+        lines.extend(ratios);
+    }
     lines.join("\n")
 }
 
-fn head(contest: &Contest) -> String {
+fn head(contest: &Contest) -> Vec<String> {
     let hop = match contest.hop() {
         Some(hop) => format!(
-            "H, a hop of a cache line between two of them, {:.1} ns (best {:.1})",
+            "H, a hop of a cache line between two of them: median {:.1} ns, best {:.1}",
             hop.median, hop.best
         ),
         None => "no two of them, so no hop of a cache line between them".to_owned(),
     };
-    format!(
-        "{}; {} alternating rounds of {} ms each; {} processors; {hop}",
-        contest.subject.what, contest.rounds, contest.milliseconds, contest.processors,
-    )
+    let machine = contest.records.iter().find_map(|record| match record {
+        Record::Machine(machine) => Some(format!("{}; {hop}", machine.line())),
+        _ => None,
+    });
+    let Contest { subject, rounds, milliseconds, .. } = contest;
+    let race = format!("{}; {rounds} alternating rounds of {milliseconds} ms each", subject.what);
+    machine.into_iter().chain([race]).collect()
 }
 
 fn table(contest: &Contest, cell: Cell) -> Vec<String> {

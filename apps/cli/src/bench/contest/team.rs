@@ -1,7 +1,9 @@
 //! Threads that begin together, each at its place.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
+
+use syncline_sync::Shared;
 
 use super::Bout;
 
@@ -10,16 +12,23 @@ use super::Bout;
 #[derive(Debug, Default)]
 pub(crate) struct Line<T>(pub(crate) T);
 
+// SAFETY: a word, alone on its lines; 0 is what `Default` makes, and it is changed by atomic operations only.
+unsafe impl Shared for Line<AtomicU64> {}
+
 /// What members look at before they begin, and may look at to see when to end.
 #[derive(Debug, Default)]
-pub(crate) struct Phase(Line<AtomicU8>);
+#[repr(transparent)]
+pub(crate) struct Phase(Line<AtomicU64>);
 
-const EARLY: u8 = 0;
-const OPEN: u8 = 1;
-const TIMED: u8 = 2;
-const OVER: u8 = 3;
+// SAFETY: the word in it; 0 is early, which `Default` makes.
+unsafe impl Shared for Phase {}
+
+const EARLY: u64 = 0;
+const OPEN: u64 = 1;
+const TIMED: u64 = 2;
+const OVER: u64 = 3;
 /// Not all threads could be started: none begins.
-const ABANDONED: u8 = 4;
+const ABANDONED: u64 = 4;
 
 impl Phase {
     /// Whether members have begun and are not timed yet.
@@ -36,7 +45,7 @@ impl Phase {
     }
 
     /// Lets members begin.
-    fn open(&self) {
+    pub(crate) fn open(&self) {
         self.0.0.store(OPEN, Ordering::Relaxed);
     }
 
@@ -56,7 +65,7 @@ impl Phase {
     }
 
     /// Waits until members may begin, which they may even if it is all over by then; whether they may.
-    fn begins(&self) -> bool {
+    pub(crate) fn begins(&self) -> bool {
         loop {
             match self.0.0.load(Ordering::Relaxed) {
                 EARLY => thread::yield_now(),

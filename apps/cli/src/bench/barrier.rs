@@ -22,7 +22,8 @@ use syncline_sync::{
 };
 
 use super::contest::{
-    self, Bout, Contender, Contest, ContestArgs, Field, Inside, Measured, Ratio, Side, Source, Subject, Way,
+    self, Bout, Contender, Contest, ContestArgs, Field, Fits, Inside, Measured, Ratio, Side, Source, Subject,
+    Way,
 };
 use crate::error::Result;
 use crate::watch::Signals;
@@ -65,7 +66,7 @@ pub(crate) fn barrier(args: &BenchBarrierArgs, signals: &Signals) -> Result<Stri
 }
 
 /// Ours, in threads, and with how many members.
-const OURS: [(&str, fn(usize) -> bool, Inside); 8] = [
+const OURS: [(&str, Fits, Inside); 8] = [
     ("counter", |_| true, |bout| ours(bout, Counter::within)),
     (
         "tournament, packed",

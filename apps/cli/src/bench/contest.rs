@@ -114,14 +114,16 @@ pub(crate) enum Side {
 /// Runs a contender that is threads of this process.
 pub(crate) type Inside = fn(&Bout<'_>) -> Result<Measured, String>;
 
+/// Whether a contender can be run with so many members.
+pub(crate) type Fits = fn(usize) -> bool;
+
 /// One that takes part.
 #[derive(Debug)]
 pub(crate) struct Contender {
     name: &'static str,
     side: Side,
     how: How,
-    /// Whether it can be run with so many members.
-    fits: fn(usize) -> bool,
+    fits: Fits,
 }
 
 #[derive(Debug)]
@@ -258,7 +260,7 @@ impl Contender {
     }
 
     /// The same, run only with as many members as fit it.
-    pub(crate) fn only(self, fits: fn(usize) -> bool) -> Self {
+    pub(crate) fn only(self, fits: Fits) -> Self {
         Self { fits, ..self }
     }
 

@@ -57,7 +57,7 @@ impl Contest {
     /// What sharing memory between processes costs with 2 members: `ways` are threads, and the same as processes.
     pub(crate) fn processes_by_threads(&self, ways: &[(&str, &str)]) -> Vec<Ratio> {
         let ratio = |&(threads, processes): &(&str, &str)| {
-            let what = format!("{} / threads, 2 members", processes);
+            let what = format!("{processes} / threads, 2 members");
             Ratio::of(what, self.median(processes, 2), self.median(threads, 2))
         };
         ways.iter().filter_map(ratio).collect()
@@ -69,11 +69,12 @@ impl Contest {
     }
 
     fn standings(&self, members: usize) -> impl Iterator<Item = &Standing> {
-        let of_it = move |record| match record {
-            &Record::Cell(ref standing) if standing.cell == Cell { members, work_ns: 0.0 } => Some(standing),
+        let of_it = move |standing: &&Standing| standing.cell == Cell { members, work_ns: 0.0 };
+        let standings = self.records.iter().filter_map(|record| match record {
+            Record::Cell(standing) => Some(standing),
             _ => None,
-        };
-        self.records.iter().filter_map(of_it)
+        });
+        standings.filter(of_it)
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn text(contest: &Contest) -> String {
     });
     let ratios: Vec<_> = ratios.collect();
     if !ratios.is_empty() {
-        lines.push(format!("\n{:72} {:>10}", "of the medians", "ratio"));
+        lines.push("\nof the medians".to_owned());
         lines.extend(ratios);
     }
     lines.join("\n")

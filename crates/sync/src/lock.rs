@@ -350,8 +350,13 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     /// # Errors
     /// [`LockError::TimedOut`] when the deadline passes first; [`LockError::Dead`] if another member dies meanwhile.
     pub fn recover(&mut self, deadline: Option<Instant>) -> Result<Guard<'_, R, T>, LockError> {
+        // Known only when the queue has been repaired: before that, waits have to end for them.
+        let before = self.patience.known;
         self.patience.known = self.patience.count();
-        self.repair(deadline)?;
+        if let Err(error) = self.repair(deadline) {
+            self.patience.known = before;
+            return Err(error);
+        }
         self.enter(deadline)?;
         if let Err(error) = self.lock.raw.acquire(self.rank, &self.patience.policy(), deadline) {
             self.desk(IDLE);

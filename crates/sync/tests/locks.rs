@@ -42,6 +42,7 @@ both! {
     a_panic_poisons_and_recover_goes_on;
     a_holder_that_dies_is_told_and_its_lock_recovered;
     a_waiter_that_dies_does_not_stay_in_the_way;
+    a_recovery_that_ran_out_of_time_has_recovered_from_nothing;
     deaths_at_any_moment;
     views_of_a_segment_are_one_lock;
     handles_are_one_per_rank;
@@ -256,6 +257,19 @@ fn a_waiter_that_dies_does_not_stay_in_the_way<R: RawLock>() {
     // The holder knows nothing of the death as long as it need not wait.
     *holder.lock().unwrap() += 1;
     assert_eq!(*other.lock().unwrap(), 2);
+}
+
+fn a_recovery_that_ran_out_of_time_has_recovered_from_nothing<R: RawLock>() {
+    let (lock, deaths) = mortal::<R>(3);
+    let [mut holder, mut mine] = [0, 1].map(|rank| lock.member(rank).unwrap());
+    let held = holder.lock().unwrap();
+    deaths.declare(2);
+    // The queue can only be repaired when the holder is out of it.
+    assert_eq!(mine.recover(soon(5)).unwrap_err(), LockError::TimedOut);
+    // It may stand behind the dead, still.
+    assert_eq!(mine.lock_deadline(soon(60_000)).unwrap_err(), LockError::Dead { rank: 2 });
+    drop(held);
+    *mine.recover(soon(60_000)).unwrap() += 1;
 }
 
 /// Members die with the lock in hand, one after the other, among others who work, are told, and recover.

@@ -7,7 +7,8 @@
 //!
 //! # Layers
 //! ```text
-//! Lock<R, T>      data, one handle per member, guards, poison, repair after a death              this file
+//! Lock<R, T>      data, one handle per member, guards, poison                                    this file
+//!   repair        of the queue, after a death                                                    lock/repair.rs
 //!   R: RawLock    the queue: Ticket, Mcs, each in its file                                       lock/*.rs
 //! ```
 //!
@@ -37,6 +38,7 @@
 
 mod data;
 mod mcs;
+mod repair;
 mod ticket;
 
 use std::fmt;
@@ -46,7 +48,7 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use syncline_signal::primitive::{AtomicU64, Ordering};
-use syncline_signal::{Policy, Signal, WaitError, Watch, asymmetric, plant};
+use syncline_signal::{Policy, Signal, WaitError, Watch, asymmetric};
 
 use self::data::Data;
 pub use self::mcs::Mcs;
@@ -441,108 +443,6 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
             _ => LockError::TimedOut,
         }
     }
-
-    /// Sees to it that the queue has been emptied since the deaths that this member knows of.
-    fn repair(&self, deadline: Option<Instant>) -> Result<(), LockError> {
-        let (marks, known) = (self.lock.marks(), self.patience.known as u64);
-        let me = self.rank as u64 + 1;
-        // Acquire: pairs with the Release below: the queue is as the repairer left it.
-        while marks.covered.load(Ordering::Acquire) < known {
-            // Acquire and Release: one repairer after the other.
-            match marks.repairer.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => (),
-                Err(other) if self.patience.includes(other as usize - 1) => {
-                    // It died at its work; whoever takes its place does all of it again.
-                    let taken =
-                        marks.repairer.compare_exchange(other, me, Ordering::AcqRel, Ordering::Relaxed);
-                    if taken.is_err() {
-                        continue;
-                    }
-                }
-                Err(_) => {
-                    self.until_repaired(deadline)?;
-                    continue;
-                }
-            }
-            let done = self.repair_alone(deadline);
-            // Release: pairs with the Acquire of the next repairer.
-            marks.repairer.store(0, Ordering::Release);
-            done?;
-        }
-        Ok(())
-    }
-
-    /// Waits for the end of another's repair, or a little if it has not begun.
-    fn until_repaired(&self, deadline: Option<Instant>) -> Result<(), LockError> {
-        let repair = &self.lock.marks().repair;
-        let now = repair.get();
-        if now.is_multiple_of(2) {
-            pause();
-            return match deadline {
-                Some(deadline) if deadline <= Instant::now() => Err(LockError::TimedOut),
-                _ => Ok(()),
-            };
-        }
-        // The repairer may die, and be replaced by this member: so not for long.
-        let soon = Instant::now() + Duration::from_millis(10);
-        let until = deadline.map_or(soon, |deadline| deadline.min(soon));
-        match repair.wait_until(now + 1, &self.patience.policy(), Some(until)) {
-            Err(WaitError::TimedOut) if until == soon => Ok(()),
-            waited => waited.map(|_| ()).map_err(|error| self.told(error)),
-        }
-    }
-
-    fn repair_alone(&self, deadline: Option<Instant>) -> Result<(), LockError> {
-        let marks = self.lock.marks();
-        let now = marks.repair.get();
-        let on = now + u64::from(now.is_multiple_of(2));
-        marks.repair.raise_to(on);
-        if !plant::is("lock: repairs without a fence") {
-            asymmetric::heavy();
-        }
-        let quiet = self.until_all_are_idle(deadline);
-        if quiet.is_ok() {
-            for (rank, desk) in self.lock.desks.iter().enumerate() {
-                if self.patience.includes(rank) && desk.state.load(Ordering::Relaxed) != IDLE {
-                    if desk.state.load(Ordering::Relaxed) == HOLDING {
-                        marks.poison.store(rank as u64 + 1, Ordering::Relaxed);
-                    }
-                    desk.state.store(IDLE, Ordering::Relaxed);
-                }
-            }
-            self.lock.raw.reset();
-            // Release: pairs with the Acquire in `repair`.
-            marks.covered.store(self.patience.known as u64, Ordering::Release);
-        }
-        marks.repair.raise_to(on + 1);
-        quiet
-    }
-
-    /// Waits until no living member but this one is in the queue.
-    fn until_all_are_idle(&self, deadline: Option<Instant>) -> Result<(), LockError> {
-        let living = |&(rank, _): &(usize, &Desk)| rank != self.rank && !self.patience.includes(rank);
-        for (_, desk) in self.lock.desks.iter().enumerate().filter(living) {
-            // Acquire: pairs with the Release in `desk`.
-            while desk.state.load(Ordering::Acquire) != IDLE {
-                if deadline.is_some_and(|d| d <= Instant::now()) {
-                    return Err(LockError::TimedOut);
-                }
-                if let Some(rank) = self.patience.dead() {
-                    return Err(LockError::Dead { rank });
-                }
-                pause();
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Between two looks of a repairer: others take their time.
-fn pause() {
-    #[cfg(not(loom))]
-    std::thread::sleep(Duration::from_micros(200));
-    #[cfg(loom)]
-    loom::thread::yield_now();
 }
 
 impl<R: RawLock, T: Send> Drop for LockMember<R, T> {

@@ -52,6 +52,7 @@ use syncline_signal::{Policy, Signal, WaitError, Watch, asymmetric};
 
 use self::data::Data;
 pub use self::mcs::Mcs;
+use self::repair::Unrepaired;
 pub use self::ticket::Ticket;
 use crate::error::{LockError, SpaceError};
 use crate::space::{Array, Shared, Space};
@@ -83,7 +84,8 @@ pub trait RawLock: Clone + Send + Sync + fmt::Debug + 'static {
     /// The deadline passed, or the policy names somebody who is gone. It has not got the lock.
     fn acquire(&self, rank: usize, policy: &Policy<'_>, deadline: Option<Instant>) -> Result<(), WaitError>;
 
-    /// Lets go. If a death has broken the queue, which `gone` tells, it is left as it is.
+    /// Lets go. If a death may have broken the queue, which `gone` tells of deaths that were not repaired, it is left as it
+    /// is: all who are in it are told.
     ///
     /// # Memory ordering
     /// A release.
@@ -433,7 +435,8 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     fn leave(&self) {
         // From here on the data are whole, so a death is no poison.
         self.desk(QUEUEING);
-        self.lock.raw.release(self.rank, &self.patience);
+        let gone = Unrepaired { deaths: self.patience.deaths.as_ref(), covered: &self.lock.marks().covered };
+        self.lock.raw.release(self.rank, &gone);
         self.desk(IDLE);
     }
 

@@ -219,3 +219,34 @@ impl RawLock for Mcs {
         self.tail().store(0, Ordering::Relaxed);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Deaths, Lock};
+
+    /// One who lives comes behind the holder, and takes its time to say who it is. It knows of the death, and would never
+    /// be told again.
+    #[test]
+    fn a_death_that_was_repaired_ends_no_release() {
+        let deaths = Deaths::within(&mut Space::heap(), 3).unwrap();
+        let lock = Lock::<Mcs, ()>::new(3, ()).unwrap().watching(&deaths);
+        let [mut holder, mut other] = [0, 1].map(|rank| lock.member(rank).unwrap());
+        deaths.declare(2);
+        drop(other.recover(None).unwrap());
+        let held = holder.lock().unwrap();
+        // What `other` would do in `acquire`, with a long time between the swap and the link.
+        let [mine, behind] = [0, 1].map(|rank| &lock.raw.nodes[rank]);
+        assert_eq!(lock.raw.tail().swap(2, Ordering::AcqRel), 1);
+        let waiting = round(behind.place.get()) + PHASES + 1;
+        behind.place.publish(waiting);
+        std::thread::scope(|scope| {
+            scope.spawn(move || drop(held));
+            std::thread::sleep(Duration::from_millis(50));
+            mine.next.store(2, Ordering::Release);
+        });
+        assert_eq!(behind.place.get(), round(waiting) + GRANTED, "nobody has the lock, and one waits for it");
+    }
+}

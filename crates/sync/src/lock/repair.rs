@@ -2,11 +2,30 @@
 
 use std::time::{Duration, Instant};
 
-use syncline_signal::primitive::Ordering;
-use syncline_signal::{WaitError, asymmetric, plant};
+use syncline_signal::primitive::{AtomicU64, Ordering};
+use syncline_signal::{WaitError, Watch, asymmetric, plant};
 
 use super::{Desk, HOLDING, IDLE, LockMember, RawLock};
 use crate::error::LockError;
+use crate::vigil::Deaths;
+
+/// Names a death after which the queue has not been repaired.
+///
+/// Members know of no deaths but those after which it has been. So all who are in the queue are told of this one, and
+/// whoever lets go may leave a broken queue to the repair. Of earlier deaths nobody would be told.
+#[derive(Debug)]
+pub(super) struct Unrepaired<'a> {
+    pub(super) deaths: Option<&'a Deaths>,
+    pub(super) covered: &'a AtomicU64,
+}
+
+impl Watch for Unrepaired<'_> {
+    fn who(&self) -> Option<u32> {
+        // Relaxed: while one who asks is in the queue no repair ends.
+        let covered = self.covered.load(Ordering::Relaxed) as usize;
+        self.deaths.and_then(|deaths| deaths.after(covered)).map(|rank| rank as u32)
+    }
+}
 
 impl<R: RawLock, T: Send> LockMember<R, T> {
     /// Sees to it that the queue has been emptied since the deaths that this member knows of.
@@ -31,7 +50,10 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
                     continue;
                 }
             }
-            let done = self.repair_alone(deadline);
+            // Another may have done it since the look above, for more deaths than this member knows of: `covered` is not
+            // to go back. Relaxed: one repairer after the other.
+            let needed = marks.covered.load(Ordering::Relaxed) < known;
+            let done = if needed { self.repair_alone(deadline) } else { Ok(()) };
             // Release: pairs with the Acquire of the next repairer.
             marks.repairer.store(0, Ordering::Release);
             done?;

@@ -1,0 +1,159 @@
+//! Members that take a lock and change two numbers, some of which die; those who are left repair, and go on.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use syncline_fabric::Member;
+use syncline_signal::Policy;
+use syncline_sync::{Array, Deaths, Guard, Lock, LockError, LockMember, Mcs, RawLock, Ticket};
+
+use crate::plan::{HANG, Plan, Random, Stage, late};
+
+/// Sections of each survivor when all know of all deaths.
+const AFTERWARDS: u64 = 200;
+
+pub(crate) fn play(seed: u64) {
+    let plan = Plan::new("locks", seed);
+    plan.run(|me, stage| match stage.plan.kind % 2 {
+        0 => work::<Ticket>(me, stage),
+        _ => work::<Mcs>(me, stage),
+    });
+}
+
+/// What the second number is.
+fn partner(first: u64) -> u64 {
+    first.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+struct Worker<'a, R: RawLock> {
+    lock: LockMember<R, [u64; 2]>,
+    shared: Shared<'a>,
+    random: Random,
+}
+
+#[derive(Clone)]
+struct Shared<'a> {
+    stage: &'a Stage<'a>,
+    deaths: Deaths,
+    /// How many sections each member has done: whenever nobody is in one they are, together, the first number.
+    done: Array<AtomicU64>,
+}
+
+fn work<R: RawLock>(me: &mut Member, stage: &Stage<'_>) {
+    let members = me.size();
+    let done = me.space().array(members).unwrap();
+    let mut lock = me.make(Lock::<R, [u64; 2]>::within).unwrap();
+    let mut random = Random::new(stage.plan.seed, stage.rank as u64);
+    if random.one_in(3) {
+        lock.set_policy(&Policy { pauses: 0, yield_for: Duration::ZERO, death: None });
+    }
+    let mut me = Worker { lock, shared: Shared { stage, deaths: me.deaths().clone(), done }, random };
+    // Victims come no further than this. Who knows of all deaths goes on, so that the others have to wait, and are told.
+    let survives = stage.plan.survivors().any(|rank| rank == stage.rank);
+    let begun = Instant::now();
+    while !(survives && stage.knows_all() && stage.all_at(1)) {
+        assert!(begun.elapsed() < HANG, "rank {}: it knows of all deaths: {}", stage.rank, stage.knows_all());
+        me.section(true);
+        if stage.knows_all() {
+            stage.step(1);
+        }
+    }
+    for _ in 0..AFTERWARDS {
+        me.section(true);
+    }
+    stage.step(2);
+    while !stage.all_at(2) {
+        assert!(begun.elapsed() < 2 * HANG, "somebody does not end");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    me.section(false);
+}
+
+impl<R: RawLock> Worker<'_, R> {
+    /// Takes the lock, in one way or the other and in spite of deaths, and changes the numbers or only looks at them.
+    fn section(&mut self, change: bool) {
+        self.shared.stage.at(0);
+        let begun = Instant::now();
+        loop {
+            assert!(begun.elapsed() < HANG, "rank {} waits for ever", self.lock.rank());
+            let linger = self.random.one_in(20).then(|| self.random.microseconds(400));
+            let shared = self.shared.clone();
+            let touch = |held: Guard<'_, R, _>| shared.touch(held, linger.filter(|_| change), change);
+            let short = Instant::now() + self.random.microseconds(150);
+            let asked = match self.random.below(4) {
+                0 => self.lock.try_lock().map(|held| held.map(touch).is_some()),
+                1 => self.lock.lock_deadline(Some(short)).map(touch).map(|()| true),
+                _ => self.lock.lock_deadline(Some(begun + HANG)).map(touch).map(|()| true),
+            };
+            let done = match asked {
+                Ok(done) => done,
+                Err(LockError::TimedOut) => false,
+                Err(LockError::Dead { rank } | LockError::Poisoned { rank }) => {
+                    self.shared.stage.told(rank);
+                    self.recover(change)
+                }
+                Err(error) => panic!("{error}"),
+            };
+            if done {
+                break;
+            }
+        }
+        if self.random.one_in(30) {
+            std::thread::sleep(self.random.microseconds(300));
+        }
+    }
+
+    /// Repairs the lock, and the numbers if need be; whether it had the lock.
+    fn recover(&mut self, change: bool) -> bool {
+        let hasty = self.random.one_in(3);
+        let until = if hasty { Some(Instant::now() + self.random.microseconds(800)) } else { late() };
+        let shared = self.shared.clone();
+        let dead: Vec<_> =
+            (0..self.lock.shared().members()).map(|rank| shared.deaths.includes(rank)).collect();
+        match self.lock.recover(until) {
+            Ok(mut held) => {
+                shared.stage.knows(|rank| dead[rank]);
+                if let Some(rank) = held.poisoned_by() {
+                    shared.stage.victim(rank);
+                    // As if it had not come: it counts at the end of a section.
+                    let sum = shared.sum();
+                    *held = [sum, partner(sum)];
+                }
+                shared.touch(held, None, change);
+                true
+            }
+            Err(LockError::TimedOut) if hasty => false,
+            Err(LockError::Dead { rank }) => {
+                shared.stage.told(rank);
+                false
+            }
+            Err(error) => panic!("rank {}: {error}", shared.stage.rank),
+        }
+    }
+}
+
+impl Shared<'_> {
+    fn sum(&self) -> u64 {
+        // Relaxed, here and below: under the lock.
+        self.done.iter().map(|done| done.load(Ordering::Relaxed)).sum()
+    }
+
+    /// A section: the numbers are whole, and nobody else is in one.
+    fn touch<R: RawLock>(&self, mut held: Guard<'_, R, [u64; 2]>, linger: Option<Duration>, change: bool) {
+        let sum = self.sum();
+        assert_eq!(*held, [sum, partner(sum)], "rank {}", self.stage.rank);
+        self.stage.at(1);
+        if change {
+            held[0] += 1;
+            self.stage.at(2);
+            if let Some(time) = linger {
+                std::thread::sleep(time);
+            }
+            held[1] = partner(held[0]);
+            self.stage.at(3);
+            self.done[self.stage.rank].fetch_add(1, Ordering::Relaxed);
+        }
+        drop(held);
+        self.stage.at(4);
+    }
+}

@@ -1,0 +1,120 @@
+//! Running teams, and looking at what became of them.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use syncline_memory::ProcessWatch;
+
+use crate::plan::{HANG, Plan};
+
+const ROLE: &str = "SYNCLINE_FABRIC_KILLS_ROLE";
+const SEED: &str = "SYNCLINE_FABRIC_KILLS_SEED";
+
+/// The role of this process and its team's seed, if it has one.
+pub(crate) fn role() -> Option<(String, u64)> {
+    let role = std::env::var(ROLE).ok()?;
+    Some((role, std::env::var(SEED).unwrap().parse().unwrap()))
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|value| value.parse().unwrap())
+}
+
+/// Runs as many teams as are wanted, and says how long it took until members were told.
+pub(crate) fn kills(role: &str) {
+    let teams = number("SYNCLINE_KILLS").unwrap_or(30);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let first = number("SYNCLINE_SEED").unwrap_or(now.as_millis() as u64 % 1_000_000_000);
+    let (mut kills, mut times) = (0, Vec::new());
+    for seed in first..first + teams {
+        let (more, told) = run(role, seed);
+        kills += more;
+        times.extend(told);
+    }
+    times.sort_unstable();
+    let milliseconds = |nanoseconds: u64| nanoseconds as f64 / 1e6;
+    println!(
+        "{role}: {kills} kills, greatest time from a death to its error: {:.1} ms, median {:.1} ms ({} errors, seeds from \
+         {first})",
+        milliseconds(times[times.len() - 1]),
+        milliseconds(times[times.len() / 2]),
+        times.len()
+    );
+}
+
+/// Runs the team of a seed: how many died, and the times until survivors were told.
+fn run(role: &str, seed: u64) -> (u64, Vec<u64>) {
+    let plan = Plan::new(role, seed);
+    let text = play(role, seed);
+    let wrong = |why: &str| -> ! { panic!("{role}, SYNCLINE_SEED={seed}: {why}\n{plan:?}\n{text}") };
+    let lines = |prefix: &str| {
+        let rest = text.lines().filter_map(|line| line.strip_prefix(prefix));
+        rest.map(String::from).collect::<Vec<_>>()
+    };
+    if lines("launcher: ") != ["137"] {
+        wrong("the launcher does not say that a process was killed");
+    }
+    // What the launcher tells: each death, and nothing else; so all others ended with 0, and in time.
+    let news = lines("syncline: ").into_iter().filter(|line| !line.contains("members share"));
+    let mut news = news.collect::<Vec<_>>();
+    news.sort_by_key(|line| line.contains("the others have 10 s to end"));
+    for victim in &plan.victims {
+        let died = format!("process {} (pid ", victim.process);
+        let at = news.iter().position(|line| line.starts_with(&died) && line.contains("killed by signal 9"));
+        match at {
+            Some(at) => drop(news.remove(at)),
+            None => wrong("a victim was not killed"),
+        }
+    }
+    if !news.is_empty() {
+        wrong("the launcher tells of something else");
+    }
+    let mut times = Vec::new();
+    let mut told: HashMap<(usize, usize), usize> = HashMap::new();
+    for line in lines("told: ") {
+        let [rank, process, time] = line.split(' ').collect::<Vec<_>>()[..] else { wrong("garbled") };
+        *told.entry((rank.parse().unwrap(), process.parse().unwrap())).or_default() += 1;
+        times.push(time.parse().unwrap());
+    }
+    for rank in plan.survivors() {
+        // Who learns of two deaths in one recovery is told of one only.
+        let of = |victim: &usize| told.get(&(rank, *victim)) == Some(&1);
+        let any = plan.victims.iter().any(|victim| of(&victim.process));
+        if !any || !lines("ended: ").contains(&rank.to_string()) {
+            wrong("a survivor was not told, or did not come to its end");
+        }
+    }
+    let pids = lines("pid: ");
+    if pids.len() != plan.processes || pids.iter().any(|pid| Path::new("/proc").join(pid).exists()) {
+        wrong("a process is left");
+    }
+    if !lines("named: ").is_empty() {
+        wrong("something of the team has a name in /dev/shm");
+    }
+    (plan.victims.len() as u64, times)
+}
+
+/// Runs a team to its end; what all of it wrote to standard error.
+fn play(role: &str, seed: u64) -> String {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "role", "--ignored", "--nocapture"]);
+    command.env(ROLE, role).env(SEED, seed.to_string());
+    for variable in ["SYNCLINE_TEAM", "SYNCLINE_THREADS", "SYNCLINE_QUIET"] {
+        command.env_remove(variable);
+    }
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let late = Some(Instant::now() + 3 * HANG);
+    let watch = ProcessWatch::new(child.id()).unwrap();
+    // What it says is read when it has ended: it fits a pipe.
+    let ended = watch.wait_exit(late).unwrap();
+    if !ended {
+        child.kill().unwrap();
+        std::thread::sleep(Duration::from_secs(2)); // its processes end by themselves
+    }
+    let Output { stderr, .. } = child.wait_with_output().unwrap();
+    let text = String::from_utf8(stderr).unwrap();
+    assert!(ended, "{role}, SYNCLINE_SEED={seed}: the team hangs\n{text}");
+    text
+}

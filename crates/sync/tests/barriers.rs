@@ -221,6 +221,26 @@ fn who_leaves_is_told_to_those_who_wait() {
 }
 
 #[test]
+fn in_two_levels_who_has_left_is_named_among_all() {
+    for kind in [Kind::CounterWithin(3), Kind::TournamentWithin(3)] {
+        let members = kind.heap(6);
+        let mut members: Vec<_> = members.into_iter().map(Some).collect();
+        for rank in [1, 2, 5] {
+            members[rank].as_mut().unwrap().arrive().unwrap();
+        }
+        let mut leave_and_wait = |leaves: usize, waits: usize| {
+            members[leaves] = None;
+            let fault = members[waits].as_mut().unwrap().wait().unwrap_err();
+            assert_eq!(fault, Fault::Left { rank: leaves }, "{kind:?}");
+        };
+        // One of the second group, whose leader is told; that one, among leaders; the first leader, to its own group.
+        leave_and_wait(4, 3);
+        leave_and_wait(3, 0);
+        leave_and_wait(0, 1);
+    }
+}
+
+#[test]
 fn the_dead_are_told_to_those_who_wait_or_look() {
     for kind in Kind::every(4) {
         let mut space = Space::heap();

@@ -12,6 +12,10 @@
 //!                ┌──┬──┐ release                  ┌──┬──┐ release         inner, on the way down
 //! ```
 //!
+//! # Who is gone
+//! Inner and outer barrier each tell of one who has left by its rank there; here that becomes the rank among all members, of
+//! the outer barrier that of the group's leader. The dead are named by lists that have ranks among all members anyway.
+//!
 //! # Costs
 //! Those of the inner barrier and of the outer one, one after the other. It pays where a message of the outer barrier
 //! costs much more than a transfer of a line: between machines, and between groups of cores that share a cache.
@@ -92,14 +96,31 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
     /// The leader's way out, once its group has gathered; whether it is there.
     #[inline]
     fn go_out(&mut self) -> Result<bool, Fault> {
+        let (inside, among_leaders) = (Self::inside(self.before), Self::among_leaders(self.inner.members()));
         if let Some(outer) = &mut self.outer
             && !self.outside
-            && self.inner.gathered()?
+            && self.inner.gathered().map_err(inside)?
         {
             self.outside = true;
-            outer.arrive()?;
+            outer.arrive().map_err(among_leaders)?;
         }
         Ok(self.outside)
+    }
+
+    /// What the inner barrier says, with ranks among all members.
+    fn inside(before: usize) -> impl Fn(Fault) -> Fault {
+        move |fault| match fault {
+            Fault::Left { rank } => Fault::Left { rank: before + rank },
+            other => other,
+        }
+    }
+
+    /// What the outer barrier says, with the rank of a group's leader in place of the group's.
+    fn among_leaders(size: usize) -> impl Fn(Fault) -> Fault {
+        move |fault| match fault {
+            Fault::Left { rank } => Fault::Left { rank: rank * size },
+            other => other,
+        }
     }
 
     fn finish(&mut self) {
@@ -124,7 +145,7 @@ impl<Inner: LedMember, Outer: BarrierMember> BarrierMember for CombinedMember<In
     fn arrive(&mut self) -> Result<(), Fault> {
         if !self.arrived {
             self.arrived = true;
-            self.inner.arrive()?;
+            self.inner.arrive().map_err(Self::inside(self.before))?;
             self.go_out()?;
         }
         Ok(())
@@ -139,14 +160,14 @@ impl<Inner: LedMember, Outer: BarrierMember> BarrierMember for CombinedMember<In
             return Ok(false);
         }
         let done = match &mut self.outer {
-            None => self.inner.done()?,
-            Some(outer) => outer.done()?,
+            None => self.inner.done().map_err(Self::inside(self.before))?,
+            Some(outer) => outer.done().map_err(Self::among_leaders(self.inner.members()))?,
         };
         if !done {
             return Ok(false);
         }
         if self.outer.is_some() {
-            self.inner.release()?;
+            self.inner.release().map_err(Self::inside(self.before))?;
         }
         self.finish();
         Ok(true)
@@ -156,19 +177,20 @@ impl<Inner: LedMember, Outer: BarrierMember> BarrierMember for CombinedMember<In
     fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
         if !self.arrived {
             self.arrived = true;
-            self.inner.arrive()?;
+            self.inner.arrive().map_err(Self::inside(self.before))?;
         }
+        let (inside, among_leaders) = (Self::inside(self.before), Self::among_leaders(self.inner.members()));
         match &mut self.outer {
-            None => self.inner.wait_deadline(deadline)?,
+            None => self.inner.wait_deadline(deadline).map_err(inside)?,
             Some(outer) => {
                 if !self.outside {
-                    self.inner.wait_gathered(deadline)?;
+                    self.inner.wait_gathered(deadline).map_err(&inside)?;
                     self.outside = true;
                 }
                 if !plant::is("combined: no outer barrier") {
-                    outer.wait_deadline(deadline)?;
+                    outer.wait_deadline(deadline).map_err(among_leaders)?;
                 }
-                self.inner.release()?;
+                self.inner.release().map_err(inside)?;
             }
         }
         self.finish();

@@ -13,30 +13,9 @@
 //!
 //! # State: the 32 bytes of a `pthread_barrier_t`
 //! ```text
-//! magic      a barrier of ours; the last thing that init writes, the first that destroy clears
-//! arrivals   a signal that counts for ever: with P members the e-th episode is complete at e P
-//! left       how many have gone out of wait, over all episodes
-//! members    P
+//! magic      a barrier of ours; the last thing that init writes, and that destroy clears
+//! counter    a `syncline_sync::RawCounter`, which has the protocol, its costs and its source
 //! ```
-//! | who        | does                                               | goes on when                        |
-//! |------------|----------------------------------------------------|-------------------------------------|
-//! | the last   | counts itself: the number is a multiple of P; wakes | at once, as the serial thread      |
-//! | the others | count themselves: the next multiple of P is their goal | `arrivals` is at least the goal |
-//! | all        | count themselves in `left`, and touch nothing more |                                     |
-//! | destroyer  | finds `arrivals` at a multiple of P, else `EBUSY`  | `left` is as large                  |
-//!
-//! A thread that is slow to leave an episode and a fast one in the next do not meet: no number is ever lowered. The
-//! destroyer does not sleep on `left`: to wake it, a leaver would have to touch the word after it has counted itself,
-//! when the memory may be somebody else's already. So it looks again and again, first with yields, then with naps.
-//!
-//! # Costs
-//! An episode: 2 P additions to one line, as against P and the fetches of P - 1 readers if nobody could destroy it; one
-//! system call if somebody sleeps, whatever their number. 63 bits of arrivals are enough for ever. A destruction after
-//! all have left: three loads and a store.
-//!
-//! # Source
-//! The counter barrier of `syncline-sync`, which names its own; here the episode of a thread is found from the number at
-//! which it has arrived, as threads have no ranks. That leavers are counted too is as in glibc.
 //!
 //! # Panics
 //! Nothing here panics. If something did, the `extern "C"` of its function would end the program there.
@@ -45,20 +24,16 @@ use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::io::Write as _;
 use std::mem::transmute;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use libc::{EBUSY, EINVAL, PTHREAD_BARRIER_SERIAL_THREAD, pthread_barrier_t, pthread_barrierattr_t};
-use syncline_signal::{Policy, Signal};
+use syncline_sync::RawCounter;
 
 /// What stands in a `pthread_barrier_t` that `pthread_barrier_init` has made.
 #[repr(C)]
 #[derive(Debug)]
 struct State {
     magic: AtomicU64,
-    arrivals: Signal,
-    left: AtomicU64,
-    members: AtomicU64,
+    counter: RawCounter,
 }
 
 const _: () = assert!(size_of::<State>() <= size_of::<pthread_barrier_t>());
@@ -86,35 +61,12 @@ impl State {
     }
 
     fn wait(&self) -> c_int {
-        let members = self.members.load(Ordering::Relaxed); // written before the magic number, which was read
-        let mine = self.arrivals.count(1, |now| now.is_multiple_of(members));
-        let last = mine.is_multiple_of(members);
-        if last {
-            // What the others did before they arrived is seen: `count` only releases. Acquire: pairs with their Release.
-            let _ = self.arrivals.get();
-        } else {
-            let goal = mine.next_multiple_of(members);
-            // Without a deadline, and with nobody to be declared dead, it ends in no other way.
-            while self.arrivals.wait_until(goal, &Policy::default(), None).is_err() {}
-        }
-        // Release: pairs with the Acquire in `destroy`. The last touch: the memory may be gone after it.
-        self.left.fetch_add(1, Ordering::Release);
-        if last { PTHREAD_BARRIER_SERIAL_THREAD } else { 0 }
+        if self.counter.wait() { PTHREAD_BARRIER_SERIAL_THREAD } else { 0 }
     }
 
     fn destroy(&self) -> c_int {
-        let arrivals = self.arrivals.get();
-        if !arrivals.is_multiple_of(self.members.load(Ordering::Relaxed)) {
+        if !self.counter.destroy() {
             return EBUSY;
-        }
-        let yields_end = Instant::now() + Duration::from_micros(50);
-        // Acquire: pairs with the Release of those who have left. What they did is over.
-        while self.left.load(Ordering::Acquire) != arrivals {
-            if Instant::now() < yields_end {
-                thread::yield_now();
-            } else {
-                thread::sleep(Duration::from_micros(50));
-            }
         }
         self.magic.store(0, Ordering::Relaxed); // nobody else is here
         0
@@ -134,12 +86,7 @@ pub unsafe extern "C" fn pthread_barrier_init(
     if barrier.is_null() || count == 0 || count > c_int::MAX as c_uint {
         return EINVAL;
     }
-    let state = State {
-        magic: AtomicU64::new(0),
-        arrivals: Signal::new(0),
-        left: AtomicU64::new(0),
-        members: AtomicU64::new(u64::from(count)),
-    };
+    let state = State { magic: AtomicU64::new(0), counter: RawCounter::new(count) };
     let place = barrier.cast::<State>();
     // SAFETY: as the caller vouches; large enough and aligned, see above.
     unsafe { place.write(state) };

@@ -6,10 +6,10 @@ mod tools;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tools::{Tool, libraries, root};
+use tools::{Tool, libraries, output, root};
 
 /// What the example writes: always the same.
-fn output(episodes: usize) -> String {
+fn said(episodes: usize) -> String {
     let each = format!("one serial thread in each of {episodes} episodes, nobody too early");
     let threads = [1, 2, 4, 8].map(|n| format!("{n} threads: {each}\n")).concat();
     let destroyed = [2, 5].map(|n| {
@@ -41,7 +41,7 @@ fn preloaded(command: &mut Command) -> (String, String) {
 }
 
 fn run(command: &mut Command) -> (String, String) {
-    let out = command.output().unwrap();
+    let out = output(command);
     let (stdout, stderr) = (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap());
     assert!(out.status.success(), "{command:?}: {}\n{stdout}{stderr}", out.status);
     (stdout, stderr)
@@ -53,17 +53,17 @@ fn a_program_does_the_same_with_and_without_it() {
     for compiler in ["gcc", "clang"] {
         let Some(program) = build(compiler, "../c/examples/pthread_barrier.c", dir.path()) else { continue };
         let without = run(Command::new(&program).arg("2000"));
-        assert_eq!(without.0, output(2000));
+        assert_eq!(without.0, said(2000));
         assert!(!without.1.contains("syncline"), "{}", without.1);
 
         let verbose = ("SYNCLINE_PRELOAD_VERBOSE", "1");
         let with = preloaded(Command::new(&program).arg("20000").env(verbose.0, verbose.1));
-        assert_eq!(with.0, output(20000));
+        assert_eq!(with.0, said(20000));
         // Four teams of threads, one of processes, and 600 that were destroyed at once.
         assert!(with.1.ends_with("syncline: took over 605 barriers of pthread\n"), "{}", with.1);
 
         let quiet = preloaded(Command::new(&program).arg("100"));
-        assert!(quiet.0 == output(100) && !quiet.1.contains("syncline"), "{quiet:?}");
+        assert!(quiet.0 == said(100) && !quiet.1.contains("syncline"), "{quiet:?}");
     }
 }
 

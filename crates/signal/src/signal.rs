@@ -182,6 +182,12 @@ impl Signal {
         now
     }
 
+    /// For models: the word is used for something else. A touch that is not over by then, or that comes later, fails.
+    #[cfg(loom)]
+    pub fn reuse(&mut self) {
+        self.word.bits.with_mut(|bits| *bits = u64::MAX);
+    }
+
     #[cold]
     fn wake_after_add(&self) {
         // Relaxed: only the bit changes; the release sequence of the raise goes on through this RMW.

@@ -21,12 +21,13 @@
 //! *Arrives by itself*: between `arrive` and `wait` the others need nothing of the member. In the other barriers what a
 //! member has to pass on it passes on in `done` and `wait` only.
 //!
-//! See [`cost`](crate::cost) for the formulas.
+//! See [`cost`](crate::cost) for the formulas. [`RawCounter`] is outside of the contract: it knows no ranks, and nobody is missed.
 
 mod auto;
 mod combined;
 pub(crate) mod counter;
 mod dissemination;
+mod raw;
 mod tournament;
 
 use std::time::Instant;
@@ -38,6 +39,7 @@ pub use combined::{Combined, CombinedMember};
 pub use counter::{Counter, CounterMember};
 pub(crate) use dissemination::rounds as dissemination_rounds;
 pub use dissemination::{Dissemination, DisseminationMember};
+pub use raw::RawCounter;
 pub use tournament::{Role, Tournament, TournamentMember, roles};
 
 use crate::error::{Fault, SpaceError};

@@ -1,6 +1,7 @@
 //! Barriers and queue locks, for threads and for processes that share memory.
 //!
 //! * Barriers: [`Counter`], [`Tournament`], [`Dissemination`], [`Combined`]; [`Auto`] takes the one that fits.
+//!   [`RawCounter`]: one without ranks, whose memory may be taken back.
 //! * Locks, first come first served: [`Lock`] over [`Ticket`] or [`Mcs`], with typed guards.
 //! * [`SignalBoard`]: the flags that tournament and dissemination are written over; [`MemoryBoard`] has them in memory.
 //! * [`Space`]: the heap, or a segment that processes share. [`Deaths`]: who of the members is dead.
@@ -35,7 +36,8 @@ mod vigil;
 
 pub use barrier::{
     Auto, AutoMember, Barrier, BarrierMember, Combined, CombinedMember, Counter, CounterMember,
-    Dissemination, DisseminationMember, LedMember, Phased, Role, Tournament, TournamentMember, roles,
+    Dissemination, DisseminationMember, LedMember, Phased, RawCounter, Role, Tournament, TournamentMember,
+    roles,
 };
 pub use board::{Flags, MemoryBoard, SignalBoard};
 pub use error::{Fault, LockError, SpaceError};

@@ -11,8 +11,8 @@ use loom::thread;
 use syncline_signal::{Policy, plant};
 
 use crate::{
-    Barrier, BarrierMember, Combined, Counter, Deaths, Dissemination, Flags, Lock, LockError, Mcs, RawLock,
-    Space, Ticket, Tournament,
+    Barrier, BarrierMember, Combined, Counter, Deaths, Dissemination, Flags, Lock, LockError, Mcs,
+    RawCounter, RawLock, Space, Ticket, Tournament,
 };
 
 /// All interleavings with at most so many preemptions. Two are known to show nearly every bug (Musuvathi and Qadeer 2007).
@@ -212,6 +212,75 @@ fn a_dissemination_that_takes_old_flags_is_noticed() {
 #[should_panic(expected = "a member went on before all had arrived")]
 fn a_combination_without_its_outer_barrier_is_noticed() {
     plant::with("combined: no outer barrier", || combined(2));
+}
+
+/// Memory that is a barrier until it is destroyed.
+struct Memory(std::cell::UnsafeCell<RawCounter>);
+
+// SAFETY: the barrier is `Sync`; `reuse` is called by who has destroyed it, when nobody touches it any more: that this is
+// so is what the model checks, by the words themselves.
+unsafe impl Sync for Memory {}
+// SAFETY: as above.
+unsafe impl Send for Memory {}
+
+/// All go through two episodes, and the first that is back destroys the barrier, and uses its memory.
+fn destroyed_at_once(members: usize) {
+    let preemptions = if members == 2 { 3 } else { 2 };
+    model(preemptions, move || {
+        let memory = Memory(std::cell::UnsafeCell::new(RawCounter::new(members as u32)));
+        let cells = (0..members).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+        let shared = Arc::new((memory, cells, AtomicU64::new(0)));
+        let run = |shared: &(Memory, Vec<AtomicU64>, AtomicU64), rank: usize| {
+            let (memory, cells, back) = shared;
+            let mut last = 0;
+            for episode in 1..=EPISODES {
+                cells[rank].store(episode, Ordering::Relaxed);
+                // SAFETY: a shared reference for the length of a call, before anybody has come back from the last one.
+                last += u64::from(unsafe { &*memory.0.get() }.wait());
+                let all = cells.iter().all(|cell| cell.load(Ordering::Relaxed) >= episode);
+                assert!(all, "a member went on before all had arrived");
+            }
+            // Relaxed: only to be the first.
+            if back.fetch_add(1, Ordering::Relaxed) == 0 {
+                // SAFETY: as above; it is destroyed once.
+                assert!(unsafe { &*memory.0.get() }.destroy());
+                // SAFETY: destroyed; see `Memory`.
+                unsafe { &mut *memory.0.get() }.reuse();
+            }
+            last
+        };
+        let others: Vec<_> = (1..members)
+            .map(|rank| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || run(&shared, rank))
+            })
+            .collect();
+        let mine = run(&shared, 0);
+        let last = others.into_iter().fold(mine, |sum, other| sum + other.join().unwrap());
+        assert_eq!(last, EPISODES, "one is the last in each episode");
+    });
+}
+
+#[test]
+fn barriers_are_destroyed_while_one_leaves() {
+    destroyed_at_once(2);
+}
+
+#[test]
+fn barriers_are_destroyed_while_two_leave() {
+    destroyed_at_once(3);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_destroyer_that_does_not_wait_is_noticed() {
+    plant::with("raw counter: destroys while others leave", || destroyed_at_once(2));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_leaver_that_is_counted_too_early_is_noticed() {
+    plant::with("raw counter: counts a leaver before its last look", || destroyed_at_once(2));
 }
 
 /// Sections of all members, so many each, count.

@@ -76,6 +76,14 @@ impl Deaths {
     }
 }
 
+/// Between two looks of one who cannot be woken: others take their time.
+pub(crate) fn pause() {
+    #[cfg(not(loom))]
+    std::thread::sleep(Duration::from_micros(100));
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
+
 /// The seats of a barrier or lock: a word for each member.
 ///
 /// 0: free; 1: taken; 2 + e: left when it had done its part in e episodes.

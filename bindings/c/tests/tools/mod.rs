@@ -1,8 +1,12 @@
 //! Compilers and what they make, for tests.
 
 use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The folder of the package.
 pub(crate) fn root() -> &'static Path {
@@ -37,9 +41,44 @@ impl Tool {
     }
 }
 
+/// Far beyond what any program here takes, under valgrind too.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Runs a command to its end; fails, and kills it and what it has started, if it does not come to one.
+pub(crate) fn output(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().unwrap();
+    fn all(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            pipe.read_to_end(&mut bytes).unwrap();
+            bytes
+        })
+    }
+    let (stdout, stderr) = (all(child.stdout.take().unwrap()), all(child.stderr.take().unwrap()));
+    let late = Instant::now() + LIMIT;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break Some(status);
+        }
+        if Instant::now() >= late {
+            break None;
+        }
+        thread::sleep(Duration::from_millis(2));
+    };
+    if status.is_none() {
+        Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status().unwrap();
+        child.wait().unwrap();
+    }
+    let (stdout, stderr) = (stdout.join().unwrap(), stderr.join().unwrap());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let status = status.unwrap_or_else(|| panic!("{command:?} hangs\n{}{}", text(&stdout), text(&stderr)));
+    Output { status, stdout, stderr }
+}
+
 /// Runs a command, and gives what it wrote; fails with all that it said if it fails.
 pub(crate) fn succeed(command: &mut Command) -> String {
-    let Output { status, stdout, stderr } = command.output().unwrap();
+    let Output { status, stdout, stderr } = output(command);
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(status.success(), "{command:?}: {status}\n{stdout}{stderr}");
     stdout.into_owned()

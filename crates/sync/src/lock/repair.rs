@@ -7,7 +7,7 @@ use syncline_signal::{WaitError, Watch, asymmetric, plant};
 
 use super::{Desk, HOLDING, IDLE, LockMember, RawLock};
 use crate::error::LockError;
-use crate::vigil::Deaths;
+use crate::vigil::{Deaths, pause};
 
 /// Names a death after which the queue has not been repaired.
 ///
@@ -124,12 +124,4 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         }
         Ok(())
     }
-}
-
-/// Between two looks of a repairer: others take their time.
-fn pause() {
-    #[cfg(not(loom))]
-    std::thread::sleep(Duration::from_micros(200));
-    #[cfg(loom)]
-    loom::thread::yield_now();
 }

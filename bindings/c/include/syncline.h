@@ -1,4 +1,5 @@
-/* Syncline: ordered read-write locks and the overlays made of them; signals, barriers, queue locks.
+/* Syncline: ordered read-write locks and the overlays made of them; signals, barriers, queue locks;
+ * teams.
  *
  * Made by cbindgen from bindings/c/src; a test compares the two.
  *
@@ -17,6 +18,11 @@
  *     barrier has members by rank, and is gone through by one thread per rank, episode after episode. A lock has
  *     members by rank, too, and is held by one at a time, in the order in which they ask.
  *
+ * Teams
+ *     syncline_team_run() runs one function in every member of a team: threads, processes, or threads of processes, as
+ *     the program or whoever starts it says. Members make barriers, locks and memory together. Who is dead, a killed
+ *     process for one, is an error for those who wait for it, and not a wait for ever.
+ *
  * Errors
  *     Functions that can fail return a syncline_status, 0 for success. syncline_last_failure() tells the
  *     rest for the calling thread. What is seen to be wrong changes nothing; what cannot be seen, such as an
@@ -33,7 +39,8 @@
  *
  * Objects
  *     What a function ..._new() makes, the function ..._free() of that kind gives back. Free in any order:
- *     handles and overlays keep what they need of their locations. A signal is not made: its bytes are zero.
+ *     handles and overlays keep what they need of their locations. A signal is not made: its bytes are zero. What a
+ *     member of a team makes is given back when its function returns.
  */
 
 
@@ -120,6 +127,15 @@ typedef enum {
    * A member died while it held the lock, and what the lock guards may be half changed; the message names it.
    */
   SYNCLINE_STATUS_POISONED = 13,
+  /**
+   * A member of a team returned another number than 0, or a process of it did not end well; the message names it, and
+   * `code` is the number, or the exit code.
+   */
+  SYNCLINE_STATUS_MEMBER_FAILED = 14,
+  /**
+   * The system refused what a team needs: memory, a process; the message says which.
+   */
+  SYNCLINE_STATUS_SYSTEM = 15,
 } syncline_status;
 
 /**
@@ -281,7 +297,8 @@ typedef uint32_t syncline_runner;
 #endif // __cplusplus
 
 /**
- * A barrier for the threads of a process, with its members: their ranks are 0, 1 and so on.
+ * A barrier, with its members: their ranks are 0, 1 and so on. It is for the threads of a process; or one member's part of
+ * a barrier of a team.
  */
 typedef struct syncline_barrier syncline_barrier;
 
@@ -298,8 +315,8 @@ typedef struct syncline_handle syncline_handle;
 typedef struct syncline_location syncline_location;
 
 /**
- * A lock for the threads of a process, with its members: their ranks are 0, 1 and so on. What it guards belongs to the
- * program.
+ * A lock, with its members: their ranks are 0, 1 and so on. It is for the threads of a process; or one member's part of a
+ * lock of a team. What it guards belongs to the program.
  */
 typedef struct syncline_lock syncline_lock;
 
@@ -312,6 +329,11 @@ typedef struct syncline_overlay syncline_overlay;
  * The present iteration of a task, for its body.
  */
 typedef struct syncline_step syncline_step;
+
+/**
+ * One of a team. It lives until its function returns, and is used by one thread at a time.
+ */
+typedef struct syncline_member syncline_member;
 
 /**
  * Looks at an overlay while it runs, from any thread; several may use one watch at the same time.
@@ -327,7 +349,8 @@ typedef struct {
    */
   syncline_status status;
   /**
-   * What the body of a task returned, with `SYNCLINE_STATUS_BODY_FAILED`; else 0.
+   * What the body of a task returned, with `SYNCLINE_STATUS_BODY_FAILED`, or a member of a team, with
+   * `SYNCLINE_STATUS_MEMBER_FAILED`; else 0.
    */
   int code;
   /**
@@ -401,6 +424,33 @@ typedef struct {
    */
   uint64_t word;
 } syncline_signal;
+
+/**
+ * Who takes part in a team. All that is 0 is left to the library.
+ */
+typedef struct {
+  /**
+   * So many processes of this program, which the library starts; 0: threads of this process.
+   */
+  size_t processes;
+  /**
+   * How many members each process has, as threads; 0 counts as 1.
+   */
+  size_t threads;
+  /**
+   * How many bytes the members share at most, barriers and locks included; 0 is 256 MiB. They take none before they
+   * are used.
+   */
+  size_t memory;
+} syncline_shape;
+
+/**
+ * What members of a team do: it is called once for each, with the argument of the run. 0 is success.
+ *
+ * It must return: neither `longjmp` nor the end of its thread may take it away. An exception that leaves it ends the
+ * program. `me` is valid until it returns.
+ */
+typedef int (*syncline_team_function)(syncline_member *me, void *argument);
 
 #ifdef __cplusplus
 extern "C" {
@@ -886,6 +936,124 @@ syncline_status syncline_signal_wait(const syncline_signal *signal, uint64_t num
 syncline_status syncline_signal_wait_for(const syncline_signal *signal,
                                          uint64_t number,
                                          uint64_t nanoseconds);
+
+/**
+ * Runs a function in every member of a team, and returns when those of this process have returned.
+ *
+ * `shape` says who takes part. `NULL`: the environment says it, that is the processes that `syncline launch` started, or
+ * else threads of this process, as many as `SYNCLINE_THREADS` says or as it has cores. Without `processes`: threads of
+ * this process. With `processes`: this program is started so many times, with the same arguments. There no member is
+ * run, and the call returns when all have ended; in those that were started it is the call in which they take part. If
+ * `syncline launch` has started this process, it takes part in that team, whatever the numbers are. A process that was
+ * started takes part once. The first member of a process runs on the thread that calls this.
+ *
+ * A member that returns another number than 0, or a process that does not end well, is
+ * `SYNCLINE_STATUS_MEMBER_FAILED`: `code` is the number, the message has the rank. In a process that was started the
+ * program then should end with another number than 0 itself. A member that returns while it holds a lock is
+ * `SYNCLINE_STATUS_MISUSE`, and to the others it is dead.
+ *
+ * # Safety
+ * `shape` is `NULL` or can be read. `function` may be called with `argument` by several threads at the same time.
+ */
+syncline_status syncline_team_run(const syncline_shape *shape,
+                                  syncline_team_function function,
+                                  void *argument);
+
+/**
+ * Which of the members this is, from 0. Like the others of its kind, `SIZE_MAX` if `me` is `NULL`.
+ *
+ * # Safety
+ * `me` is `NULL`, or its function has not returned.
+ */
+size_t syncline_member_rank(const syncline_member *me);
+
+/**
+ * How many members there are.
+ *
+ * # Safety
+ * As `syncline_member_rank`.
+ */
+size_t syncline_member_size(const syncline_member *me);
+
+/**
+ * Which of the processes this member is in, from 0.
+ *
+ * # Safety
+ * As `syncline_member_rank`.
+ */
+size_t syncline_member_process(const syncline_member *me);
+
+/**
+ * How many processes there are.
+ *
+ * # Safety
+ * As `syncline_member_rank`.
+ */
+size_t syncline_member_processes(const syncline_member *me);
+
+/**
+ * Which of its process's members this is, from 0.
+ *
+ * # Safety
+ * As `syncline_member_rank`.
+ */
+size_t syncline_member_thread(const syncline_member *me);
+
+/**
+ * How many members each process has.
+ *
+ * # Safety
+ * As `syncline_member_rank`.
+ */
+size_t syncline_member_threads(const syncline_member *me);
+
+/**
+ * Waits until all members have come here, each as often as the others. One that is dead, or has returned, is
+ * `SYNCLINE_STATUS_GONE`, with its rank in the message; the number of members stands for the launcher.
+ *
+ * # Safety
+ * `me` is `NULL`, or its function has not returned.
+ */
+syncline_status syncline_member_wait(syncline_member *me);
+
+/**
+ * Makes a barrier of all members, and takes this one's seat: `kind` and `radix` are as in `syncline_barrier_new`.
+ *
+ * It is used as one from there, each member with its own pointer and its own rank; it is given back when the function
+ * returns, and not by `syncline_barrier_free`. All members make the same things, with the same numbers, in the same
+ * order: barriers, locks and memory. Nobody waits for the others; who returns without its part is dead to them.
+ *
+ * # Safety
+ * `me` is `NULL`, or its function has not returned. `*barrier` can be written.
+ */
+syncline_status syncline_member_barrier(syncline_member *me,
+                                        uint32_t kind,
+                                        size_t radix,
+                                        syncline_barrier **barrier);
+
+/**
+ * Makes a lock of all members, and takes this one's seat: `kind` is one of `syncline_lock_kind`. What is said at
+ * `syncline_member_barrier` holds here. Deaths are declared by the team, not by `syncline_lock_declare_dead`.
+ *
+ * # Safety
+ * `me` is `NULL`, or its function has not returned. `*lock` can be written.
+ */
+syncline_status syncline_member_lock(syncline_member *me,
+                                     uint32_t kind,
+                                     syncline_lock **lock);
+
+/**
+ * Makes memory that all members share: so many bytes, all zero at first, aligned to 128, the same for all, each of whom
+ * asks for it as at `syncline_member_barrier`. Processes have it at different addresses, so pointers into it mean
+ * nothing to others. `*memory` is valid until the function returns.
+ *
+ * # Safety
+ * `me` is `NULL`, or its function has not returned. `*memory` can be written. What is written there while another member
+ * may look is written by atomic operations, such as those of a signal.
+ */
+syncline_status syncline_member_memory(syncline_member *me,
+                                       size_t bytes,
+                                       void **memory);
 
 /**
  * Gives a text back that a function of this library made; `NULL` is nothing.

@@ -2,7 +2,8 @@
 //!
 //! # Contract
 //! In Rust each member of a barrier is an object of its own. In C the barrier holds them all, and a call names one by its
-//! rank; a flag per rank keeps two threads from being one member at the same time.
+//! rank; a flag per rank keeps two threads from being one member at the same time. A barrier of a team, which may be one of
+//! processes, is an object for each member, with the seat of that rank only.
 //!
 //! # Costs
 //! On top of those in Rust: the flag (two atomic exchanges of a line that only this member writes) and a branch on
@@ -11,9 +12,10 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
+use syncline_fabric::Collective;
 use syncline_sync::{
-    Auto, AutoMember, BarrierMember, Counter, CounterMember, Dissemination, DisseminationMember, Fault,
-    Flags, MAX_MEMBERS, Space, SpaceError, Tournament, TournamentMember, cost,
+    Auto, AutoMember, Barrier as _, BarrierMember, Counter, CounterMember, Deaths, Dissemination,
+    DisseminationMember, Fault, Flags, MAX_MEMBERS, Space, SpaceError, Tournament, TournamentMember, cost,
 };
 
 use crate::error::{Error, Status, borrow, call, claim, deadline, out, unused};
@@ -41,9 +43,18 @@ impl BarrierKind {
     }
 }
 
-/// A barrier for the threads of a process, with its members: their ranks are 0, 1 and so on.
+/// A barrier, with its members: their ranks are 0, 1 and so on. It is for the threads of a process; or one member's part of
+/// a barrier of a team.
 #[derive(Debug)]
-pub struct Barrier(Box<[Seat]>);
+pub struct Barrier {
+    seats: Box<[Seat]>,
+    /// The rank of the first seat.
+    first: usize,
+    /// The members that have their seats here or elsewhere.
+    members: usize,
+    /// Whether it belongs to a member of a team.
+    of_team: bool,
+}
 
 /// The member of a rank, until it leaves. Alone on its lines: others go on while this one is at work.
 #[repr(align(128))]
@@ -70,29 +81,84 @@ macro_rules! each {
     };
 }
 
-/// All members of a barrier.
-fn seats<B: syncline_sync::Barrier>(
-    barrier: &B,
-    member: fn(B::Member) -> Member,
-) -> Result<Barrier, SpaceError> {
-    let seat = |rank| Ok(Seat(Mutex::new(Some(member(barrier.member(rank)?)))));
-    Ok(Barrier((0..barrier.members()).map(seat).collect::<Result<_, _>>()?))
+/// What barrier to make.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    kind: BarrierKind,
+    radix: usize,
 }
 
-fn new(kind: BarrierKind, members: usize, radix: usize) -> Result<Barrier, Error> {
-    if radix != 0 && kind != BarrierKind::Dissemination {
-        return Err(Error::invalid("only a dissemination barrier has a radix: it must be 0"));
-    }
-    Ok(match kind {
-        BarrierKind::Counter => seats(&Counter::new(members)?, Member::Counter),
-        BarrierKind::Tournament => seats(&Tournament::new(members)?, Member::Tournament),
-        BarrierKind::Dissemination => {
-            let radix = if radix == 0 { cost::best_radix(members.min(MAX_MEMBERS)) } else { radix };
-            let barrier = Dissemination::within(&mut Space::heap(), members, radix, Flags::Packed)?;
-            seats(&barrier, Member::Dissemination)
+impl Plan {
+    pub(crate) fn of(kind: u32, radix: usize) -> Result<Plan, Error> {
+        let kind = BarrierKind::of(kind)?;
+        if radix != 0 && kind != BarrierKind::Dissemination {
+            return Err(Error::invalid("only a dissemination barrier has a radix: it must be 0"));
         }
-        BarrierKind::Auto => seats(&Auto::new(members)?, Member::Auto),
-    }?)
+        Ok(Plan { kind, radix })
+    }
+}
+
+/// A barrier of any kind, without its members.
+enum Any {
+    Counter(Counter),
+    Tournament(Tournament),
+    Dissemination(Dissemination),
+    Auto(Auto),
+}
+
+impl Any {
+    fn within(space: &mut Space, plan: Plan, members: usize, cores: usize) -> Result<Any, SpaceError> {
+        Ok(match plan.kind {
+            BarrierKind::Counter => Any::Counter(Counter::within(space, members)?),
+            BarrierKind::Tournament => Any::Tournament(Tournament::within(space, members, Flags::Packed)?),
+            BarrierKind::Dissemination => {
+                let best = || cost::best_radix(members.min(MAX_MEMBERS));
+                let radix = if plan.radix == 0 { best() } else { plan.radix };
+                Any::Dissemination(Dissemination::within(space, members, radix, Flags::Packed)?)
+            }
+            BarrierKind::Auto => Any::Auto(Auto::within(space, members, cores)?),
+        })
+    }
+}
+
+impl Collective for Any {
+    type Seat = Member;
+
+    fn watched(self, deaths: &Deaths) -> Self {
+        match self {
+            Any::Counter(barrier) => Any::Counter(barrier.watching(deaths)),
+            Any::Tournament(barrier) => Any::Tournament(barrier.watching(deaths)),
+            Any::Dissemination(barrier) => Any::Dissemination(barrier.watching(deaths)),
+            Any::Auto(barrier) => Any::Auto(barrier.watching(deaths)),
+        }
+    }
+
+    fn seat(&self, rank: usize) -> Result<Member, SpaceError> {
+        Ok(match self {
+            Any::Counter(barrier) => Member::Counter(barrier.member(rank)?),
+            Any::Tournament(barrier) => Member::Tournament(barrier.member(rank)?),
+            Any::Dissemination(barrier) => Member::Dissemination(barrier.member(rank)?),
+            Any::Auto(barrier) => Member::Auto(barrier.member(rank)?),
+        })
+    }
+}
+
+impl Barrier {
+    fn of_threads(plan: Plan, members: usize) -> Result<Barrier, Error> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let all = Any::within(&mut Space::heap(), plan, members, cores)?;
+        let seat = |rank| Ok(Seat(Mutex::new(Some(all.seat(rank)?))));
+        let seats = (0..members).map(seat).collect::<Result<_, SpaceError>>()?;
+        Ok(Barrier { seats, first: 0, members, of_team: false })
+    }
+
+    /// The part of a member of a team.
+    pub(crate) fn of_team(me: &mut syncline_fabric::Member, plan: Plan) -> Result<Barrier, Error> {
+        let (first, members, cores) = (me.rank(), me.size(), me.cores());
+        let member = me.make(|space, members| Any::within(space, plan, members, cores))?;
+        let seats = Box::new([Seat(Mutex::new(Some(member)))]);
+        Ok(Barrier { seats, first, members, of_team: true })
+    }
 }
 
 /// Takes the seat of a rank for a call.
@@ -102,9 +168,9 @@ fn new(kind: BarrierKind, members: usize, radix: usize) -> Result<Barrier, Error
 #[inline]
 unsafe fn seat<'a>(barrier: *const Barrier, rank: usize) -> Result<MutexGuard<'a, Option<Member>>, Error> {
     // SAFETY: as the caller vouches.
-    let seats = unsafe { &borrow(barrier, "the barrier")?.0 };
-    let members = seats.len();
-    let seat = seats.get(rank).ok_or(SpaceError::Rank { rank, members })?;
+    let Barrier { seats, first, members, .. } = unsafe { borrow(barrier, "the barrier") }?;
+    let seat =
+        seats.get(rank.wrapping_sub(*first)).ok_or_else(|| Error::not_here(rank, *members, "barrier"))?;
     claim(&seat.0, "this rank of the barrier")
 }
 
@@ -148,7 +214,7 @@ pub unsafe extern "C" fn syncline_barrier_new(
 ) -> Status {
     call(|| {
         let barrier = out(barrier, "barrier")?;
-        let new = Box::new(new(BarrierKind::of(kind)?, members, radix)?);
+        let new = Box::new(Barrier::of_threads(Plan::of(kind, radix)?, members)?);
         // SAFETY: as the caller vouches.
         unsafe { barrier.write(Box::into_raw(new)) };
         Ok(())
@@ -166,7 +232,10 @@ pub unsafe extern "C" fn syncline_barrier_free(barrier: *mut Barrier) -> Status 
     }
     call(|| {
         // SAFETY: as the caller vouches.
-        let seats = unsafe { &(*barrier).0 };
+        let Barrier { seats, of_team, .. } = unsafe { &*barrier };
+        if *of_team {
+            return Err(Error::misuse("the barrier is given back when the function of the member returns"));
+        }
         seats.iter().try_for_each(|seat| unused(&seat.0, "the barrier"))?;
         // SAFETY: as the caller vouches; no call uses it.
         drop(unsafe { Box::from_raw(barrier) });

@@ -14,6 +14,7 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
+use syncline_fabric::TeamError;
 use syncline_overlay::{AcquireError, CheckError, RunError};
 use syncline_signal::WaitError;
 use syncline_sync::{Fault, LockError, SpaceError};
@@ -51,6 +52,11 @@ pub enum Status {
     Gone = 12,
     /// A member died while it held the lock, and what the lock guards may be half changed; the message names it.
     Poisoned = 13,
+    /// A member of a team returned another number than 0, or a process of it did not end well; the message names it, and
+    /// `code` is the number, or the exit code.
+    MemberFailed = 14,
+    /// The system refused what a team needs: memory, a process; the message says which.
+    System = 15,
 }
 
 /// The last failure of a thread. Later versions may have more fields, at the end.
@@ -59,7 +65,8 @@ pub enum Status {
 pub struct Failure {
     /// What the function returned.
     pub status: Status,
-    /// What the body of a task returned, with `SYNCLINE_STATUS_BODY_FAILED`; else 0.
+    /// What the body of a task returned, with `SYNCLINE_STATUS_BODY_FAILED`, or a member of a team, with
+    /// `SYNCLINE_STATUS_MEMBER_FAILED`; else 0.
     pub code: c_int,
     /// The iteration of the task, from 0, if a task failed; else 0.
     pub iteration: u64,
@@ -113,6 +120,25 @@ impl Error {
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(Status::InvalidArgument, message)
+    }
+
+    /// A member of a team returned a number that is not 0.
+    pub(crate) fn member(rank: usize, code: c_int) -> Self {
+        let error = Self::new(Status::MemberFailed, format!("rank {rank} returned {code}"));
+        Error { code, ..error }
+    }
+
+    /// A rank has no seat in an object: there is no such rank, or it has its own object, in a team.
+    #[cold]
+    pub(crate) fn not_here(rank: usize, members: usize, what: &str) -> Self {
+        if rank >= members {
+            return SpaceError::Rank { rank, members }.into();
+        }
+        Self::misuse(format!("rank {rank} has a pointer to the {what} of its own"))
+    }
+
+    pub(crate) fn is_misuse(&self) -> bool {
+        self.status == Status::Misuse
     }
 
     fn keep(self) -> Status {
@@ -196,6 +222,25 @@ impl From<Fault> for Error {
             _ => Status::Internal,
         };
         Self::new(status, fault.to_string())
+    }
+}
+
+impl From<TeamError> for Error {
+    fn from(error: TeamError) -> Self {
+        let status = match &error {
+            TeamError::Variable { .. } | TeamError::Descriptor { .. } => Status::InvalidArgument,
+            TeamError::Members { .. } | TeamError::Space(_) => Status::InvalidArgument,
+            TeamError::Nested { .. } | TeamError::Taken { .. } => Status::Misuse,
+            TeamError::Thread { .. } => Status::NoThread,
+            TeamError::Memory(_) | TeamError::Start { .. } | TeamError::System { .. } => Status::System,
+            TeamError::Failed(_) => Status::MemberFailed,
+            _ => Status::Internal, // no member in C panics
+        };
+        let code = match &error {
+            TeamError::Failed(failure) => failure.exit_code().into(),
+            _ => 0,
+        };
+        Error { code, ..Self::new(status, error.to_string()) }
     }
 }
 
@@ -313,7 +358,7 @@ pub(crate) fn claim<'a, T>(object: &'a Mutex<T>, what: &str) -> Result<MutexGuar
 /// Whether an object may be freed; an error if a call has it. One that a fault has left unusable may.
 pub(crate) fn unused<T>(object: &Mutex<T>, what: &str) -> Result<(), Error> {
     match claim(object, what) {
-        Err(error) if error.status == Status::Misuse => Err(error),
+        Err(error) if error.is_misuse() => Err(error),
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Ordered read-write locks and overlays, signals, barriers and queue locks for C, C++ and Fortran.
+//! Ordered read-write locks and overlays, signals, barriers, queue locks and teams for C, C++ and Fortran.
 //!
 //! The header, `include/syncline.h`, is made from this crate by cbindgen and has all that C needs to know. Locations
 //! here are control only: they have a name and a queue, and the data that they order belong to the C
@@ -10,6 +10,7 @@
 //! * [`overlay`]: tasks, and their check. [`run`]: their run. [`watch`]: drawings, and who waits for whom in a run.
 //! * [`signals`]: numbers that only grow, to wait on. [`barriers`]: nobody goes on before all have arrived.
 //! * [`locks`]: first come, first served.
+//! * [`teams`]: one function in threads or processes, which share memory, barriers and locks.
 //! * [`error`]: a status from every function, and the last failure of a thread in words.
 //!
 //! # What holds for all functions
@@ -28,6 +29,7 @@ pub mod locks;
 pub mod overlay;
 pub mod run;
 pub mod signals;
+pub mod teams;
 pub mod watch;
 
 /// The version of the header: what it was made from. It may be older or newer than the library.

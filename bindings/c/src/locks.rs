@@ -1,7 +1,7 @@
 //! Queue locks: first come, first served.
 //!
 //! # Contract
-//! As for barriers, a lock holds its members, and a call names one by its rank. A guard cannot borrow in C, so a member
+//! As for barriers, a lock holds its members, or a team's the one who made it, and a call names one by its rank. A guard cannot borrow in C, so a member
 //! knows whether it holds the lock:
 //!
 //! ```text
@@ -18,7 +18,8 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
-use syncline_sync::{Deaths, Lock as Queue, LockMember, Mcs, RawLock, Space, SpaceError, Ticket};
+use syncline_fabric::Collective;
+use syncline_sync::{Deaths, Lock as Queue, LockMember, Mcs, Space, SpaceError, Ticket};
 
 use crate::error::{Error, Status, borrow, call, claim, deadline, out, unused};
 
@@ -33,18 +34,23 @@ pub enum LockKind {
 }
 
 impl LockKind {
-    fn of(number: u32) -> Result<Self, Error> {
+    pub(crate) fn of(number: u32) -> Result<Self, Error> {
         let known = [LockKind::Ticket, LockKind::Mcs].into_iter().find(|&kind| kind as u32 == number);
         known.ok_or_else(|| Error::invalid(format!("there is no syncline_lock_kind {number}")))
     }
 }
 
-/// A lock for the threads of a process, with its members: their ranks are 0, 1 and so on. What it guards belongs to the
-/// program.
+/// A lock, with its members: their ranks are 0, 1 and so on. It is for the threads of a process; or one member's part of a
+/// lock of a team. What it guards belongs to the program.
 #[derive(Debug)]
 pub struct Lock {
     seats: Box<[Seat]>,
-    deaths: Deaths,
+    /// The rank of the first seat.
+    first: usize,
+    /// The members that have their seats here or elsewhere.
+    members: usize,
+    /// To declare deaths; a team does that itself.
+    deaths: Option<Deaths>,
 }
 
 /// The member of a rank. Alone on its lines: others go on while this one is at work.
@@ -81,12 +87,65 @@ macro_rules! each {
     };
 }
 
-fn new<R: RawLock>(members: usize, member: fn(LockMember<R>) -> Member) -> Result<Lock, SpaceError> {
-    let lock = Queue::<R, ()>::new(members, ())?;
-    let deaths = Deaths::within(&mut Space::heap(), members)?;
-    let lock = lock.watching(&deaths);
-    let seat = |rank| Ok(Seat(Mutex::new(Use { member: member(lock.member(rank)?), state: State::Idle })));
-    Ok(Lock { seats: (0..members).map(seat).collect::<Result<_, _>>()?, deaths })
+/// A lock of either kind, without its members.
+enum Any {
+    Ticket(Queue<Ticket>),
+    Mcs(Queue<Mcs>),
+}
+
+impl Any {
+    fn within(space: &mut Space, kind: LockKind, members: usize) -> Result<Any, SpaceError> {
+        Ok(match kind {
+            LockKind::Ticket => Any::Ticket(Queue::within(space, members)?),
+            LockKind::Mcs => Any::Mcs(Queue::within(space, members)?),
+        })
+    }
+}
+
+impl Collective for Any {
+    type Seat = Seat;
+
+    fn watched(self, deaths: &Deaths) -> Self {
+        match self {
+            Any::Ticket(lock) => Any::Ticket(lock.watching(deaths)),
+            Any::Mcs(lock) => Any::Mcs(lock.watching(deaths)),
+        }
+    }
+
+    fn seat(&self, rank: usize) -> Result<Seat, SpaceError> {
+        let member = match self {
+            Any::Ticket(lock) => Member::Ticket(lock.member(rank)?),
+            Any::Mcs(lock) => Member::Mcs(lock.member(rank)?),
+        };
+        Ok(Seat(Mutex::new(Use { member, state: State::Idle })))
+    }
+}
+
+impl Lock {
+    fn of_threads(kind: LockKind, members: usize) -> Result<Lock, Error> {
+        let space = &mut Space::heap();
+        let lock = Any::within(space, kind, members)?;
+        let deaths = Deaths::within(space, members)?;
+        let lock = lock.watched(&deaths);
+        let seats = (0..members).map(|rank| lock.seat(rank)).collect::<Result<_, _>>()?;
+        Ok(Lock { seats, first: 0, members, deaths: Some(deaths) })
+    }
+
+    /// The part of a member of a team.
+    pub(crate) fn of_team(me: &mut syncline_fabric::Member, kind: LockKind) -> Result<Lock, Error> {
+        let (first, members) = (me.rank(), me.size());
+        let seat = me.make(|space, members| Any::within(space, kind, members))?;
+        Ok(Lock { seats: Box::new([seat]), first, members, deaths: None })
+    }
+
+    /// Whether one of its ranks holds it, or a call uses it.
+    pub(crate) fn in_use(&self) -> bool {
+        let in_use = |seat: &Seat| match claim(&seat.0, "") {
+            Ok(seat) => seat.state == State::Held,
+            Err(_) => true,
+        };
+        self.seats.iter().any(in_use)
+    }
 }
 
 /// Takes the seat of a rank for a call, if that rank is alive.
@@ -96,9 +155,8 @@ fn new<R: RawLock>(members: usize, member: fn(LockMember<R>) -> Member) -> Resul
 #[inline]
 unsafe fn seat<'a>(lock: *const Lock, rank: usize) -> Result<MutexGuard<'a, Use>, Error> {
     // SAFETY: as the caller vouches.
-    let seats = unsafe { &borrow(lock, "the lock")?.seats };
-    let members = seats.len();
-    let seat = seats.get(rank).ok_or(SpaceError::Rank { rank, members })?;
+    let Lock { seats, first, members, .. } = unsafe { borrow(lock, "the lock") }?;
+    let seat = seats.get(rank.wrapping_sub(*first)).ok_or_else(|| Error::not_here(rank, *members, "lock"))?;
     let seat = claim(&seat.0, "this rank of the lock")?;
     if seat.state == State::Dead {
         return Err(Error::misuse(format!("rank {rank} was declared dead")));
@@ -140,11 +198,7 @@ unsafe fn acquire(lock: *const Lock, rank: usize, until: Option<Instant>) -> Res
 pub unsafe extern "C" fn syncline_lock_new(kind: u32, members: usize, lock: *mut *mut Lock) -> Status {
     call(|| {
         let lock = out(lock, "lock")?;
-        let new = match LockKind::of(kind)? {
-            LockKind::Ticket => new(members, Member::Ticket),
-            LockKind::Mcs => new(members, Member::Mcs),
-        };
-        let new = Box::new(new?);
+        let new = Box::new(Lock::of_threads(LockKind::of(kind)?, members)?);
         // SAFETY: as the caller vouches.
         unsafe { lock.write(Box::into_raw(new)) };
         Ok(())
@@ -163,7 +217,10 @@ pub unsafe extern "C" fn syncline_lock_free(lock: *mut Lock) -> Status {
     }
     call(|| {
         // SAFETY: as the caller vouches.
-        let seats = unsafe { &(*lock).seats };
+        let Lock { seats, deaths, .. } = unsafe { &*lock };
+        if deaths.is_none() {
+            return Err(Error::misuse("the lock is given back when the function of the member returns"));
+        }
         for (rank, seat) in seats.iter().enumerate() {
             unused(&seat.0, "the lock")?;
             if seat.0.try_lock().is_ok_and(|seat| seat.state == State::Held) {
@@ -246,9 +303,11 @@ pub unsafe extern "C" fn syncline_lock_release(lock: *mut Lock, rank: usize) -> 
 pub unsafe extern "C" fn syncline_lock_declare_dead(lock: *mut Lock, rank: usize) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
-        unsafe { seat(lock, rank) }?.state = State::Dead;
-        // SAFETY: as the caller vouches.
-        unsafe { borrow(lock, "the lock") }?.deaths.declare(rank);
+        let (mut seat, lock) = (unsafe { seat(lock, rank) }?, unsafe { borrow(lock, "the lock") }?);
+        let deaths = lock.deaths.as_ref();
+        let deaths = deaths.ok_or_else(|| Error::misuse("a team declares its dead itself"))?;
+        seat.state = State::Dead;
+        deaths.declare(rank);
         Ok(())
     })
 }

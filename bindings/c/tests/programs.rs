@@ -6,7 +6,8 @@ mod tools;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tools::{Tool, libraries, root, succeed};
+use syncline_fabric::Launcher;
+use tools::{Tool, libraries, output, root, succeed};
 
 /// A program, and what it writes.
 struct Program {
@@ -14,7 +15,7 @@ struct Program {
     output: &'static str,
 }
 
-const C: [Program; 7] = [
+const C: [Program; 9] = [
     Program {
         source: "examples/handles.c",
         output: "location 'batch' was not granted before the deadline\nsum 33984000, expected 33984000\n",
@@ -37,7 +38,13 @@ const C: [Program; 7] = [
     Program { source: "tests/programs/faults.c", output: "all faults were told\n" },
     Program { source: "tests/programs/barriers.c", output: "nobody went on too early\n" },
     Program { source: "tests/programs/locks.c", output: "one at a time\n" },
+    Program { source: "tests/programs/teams.c", output: "all of the team were told\n" },
+    TEAM,
 ];
+
+/// It says the same whoever takes part.
+const TEAM: Program =
+    Program { source: "examples/team.c", output: "3149968500000, expected 3149968500000\n" };
 
 const CPP: [Program; 1] =
     [Program { source: "examples/pipeline.cpp", output: "last: 1009, expected 1009\n" }];
@@ -190,4 +197,49 @@ fn an_exception_out_of_a_body_ends_the_program() {
     assert!(!ended.status.success() && ended.status.code().is_none(), "{ended:?}");
     assert_eq!(String::from_utf8_lossy(&ended.stdout), "");
     assert!(String::from_utf8_lossy(&ended.stderr).contains("foreign exception"), "{ended:?}");
+}
+
+/// A program whose members are said by its arguments, and what it has to say: on stdout, then how its stderr begins.
+fn team_of_processes(program: &Program, arguments: &[&str], said: &str) {
+    let Some(tool) = Tool::find("gcc") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for library in [&STATIC, &SHARED] {
+        let executable = build(dir.path(), tool, &["-std=c11"], library, program);
+        let out = output(Command::new(executable).args(arguments));
+        let text = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{}: {text}", out.status);
+        assert_eq!(String::from_utf8_lossy(&out.stdout), program.output, "{text}");
+        assert!(text.contains(said), "{text}");
+    }
+}
+
+#[test]
+fn a_program_starts_the_processes_of_its_team() {
+    team_of_processes(&TEAM, &["3"], "3 members in 3 processes\n");
+    team_of_processes(&TEAM, &["2", "2"], "4 members in 2 processes\n");
+}
+
+#[test]
+fn a_process_that_is_killed_is_told_to_the_others() {
+    let program = Program { source: "tests/programs/teams.c", output: "the killed one was named\n" };
+    team_of_processes(&program, &["killed"], "was killed by signal 9 in the middle of the run");
+}
+
+/// What `syncline launch -n 3` does. What the processes write goes where this test's goes, so each appends it to a file.
+#[test]
+fn a_launcher_starts_the_processes_of_a_program() {
+    let Some(tool) = Tool::find("gcc") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let executable = build(dir.path(), tool, &["-std=c11"], &SHARED, &TEAM);
+    for (processes, threads, who) in
+        [(3, 1, "3 members in 3 processes\n"), (2, 2, "4 members in 2 processes\n")]
+    {
+        let said = dir.path().join(format!("said{threads}"));
+        let script = "exec \"$0\" >>\"$1\" 2>>\"$1\"".as_ref();
+        let launcher =
+            Launcher::new("sh").args(["-c".as_ref(), script, executable.as_os_str(), said.as_os_str()]);
+        launcher.processes(processes).threads(threads).run().unwrap();
+        let said = std::fs::read_to_string(said).unwrap();
+        assert_eq!(said, format!("{who}{}", TEAM.output));
+    }
 }

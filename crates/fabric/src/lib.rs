@@ -66,7 +66,7 @@ use std::io::Write as _;
 pub use error::{Ending, Failure, Part, TeamError};
 pub use launcher::Launcher;
 pub use member::{Collective, Member};
-pub use team::{ProcessTeam, Team, ThreadTeam};
+pub use team::{MEMORY, ProcessTeam, Team, ThreadTeam};
 
 /// A line on standard error, in one piece, as many processes may write there. If nobody reads, that is all right.
 fn say(what: std::fmt::Arguments<'_>) {

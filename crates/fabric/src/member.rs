@@ -115,6 +115,12 @@ impl Member {
         self.shape.threads
     }
 
+    /// On how many cores the team runs, as whoever made it saw it: the same for all members, for `Auto::within`.
+    #[must_use]
+    pub fn cores(&self) -> usize {
+        self.shape.cores
+    }
+
     /// This member's view of the memory that all share.
     ///
     /// # Collective

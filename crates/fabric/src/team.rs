@@ -24,7 +24,7 @@ use crate::member::Member;
 use crate::{inherit, orphan};
 
 /// How much memory the members of a team share unless somebody says otherwise. It takes none before it is used.
-pub(crate) const MEMORY: usize = 256 << 20;
+pub const MEMORY: usize = 256 << 20;
 
 thread_local! {
     /// The rank of the member that this thread is.

@@ -42,7 +42,7 @@ impl Tool {
 }
 
 /// Far beyond what any program here takes, under valgrind too.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs a command to its end; fails, and kills it and what it has started, if it does not come to one.
 pub(crate) fn output(command: &mut Command) -> Output {

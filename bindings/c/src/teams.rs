@@ -1,0 +1,336 @@
+//! Teams: one function in threads, in processes, or in threads of processes.
+//!
+//! # Contract
+//! A member of a team is an object that lives as long as its call of the function. What it makes with the others is its
+//! seat of it, and used like what `..._new` makes, by its own rank alone; the object keeps it, so that a function
+//! which returns early leaves nobody waiting for a seat that was forgotten. A lock that it still holds then can be in no
+//! order: the member is declared dead with it, and the others go on as after any other death.
+//!
+//! ```text
+//! syncline_team_run ──> syncline_fabric::Team ──> rank 0: TeamMember ──> function(me, argument) ──> its seats are given back
+//!                                                 rank 1: ...
+//! ```
+//!
+//! # Costs
+//! Those in Rust, and the flag per seat of barriers and locks.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use syncline_fabric::{Member, Team};
+use syncline_sync::{Array, Shared};
+
+use crate::barriers::{Barrier, Plan};
+use crate::error::{Error, Status, borrow, call, claim, out};
+use crate::locks::{Lock, LockKind};
+
+/// Who takes part in a team. All that is 0 is left to the library.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// So many processes of this program, which the library starts; 0: threads of this process.
+    pub processes: usize,
+    /// How many members each process has, as threads; 0 counts as 1.
+    pub threads: usize,
+    /// How many bytes the members share at most, barriers and locks included; 0 is 256 MiB. They take none before they
+    /// are used.
+    pub memory: usize,
+}
+
+/// One of a team. It lives until its function returns, and is used by one thread at a time.
+#[derive(Debug)]
+pub struct TeamMember<'a> {
+    place: Place,
+    inside: Mutex<Inside<'a>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    rank: usize,
+    size: usize,
+    process: usize,
+    processes: usize,
+    thread: usize,
+    threads: usize,
+}
+
+#[derive(Debug)]
+struct Inside<'a> {
+    member: &'a mut Member,
+    /// What C has pointers into.
+    barriers: Vec<Arc<Barrier>>,
+    locks: Vec<Arc<Lock>>,
+    memory: Vec<Array<Line>>,
+}
+
+/// What members of a team do: it is called once for each, with the argument of the run. 0 is success.
+///
+/// It must return: neither `longjmp` nor the end of its thread may take it away. An exception that leaves it ends the
+/// program. `me` is valid until it returns.
+pub type TeamFunction =
+    Option<unsafe extern "C-unwind" fn(me: *mut TeamMember<'_>, argument: *mut c_void) -> c_int>;
+
+/// The memory of a team in its smallest pieces.
+#[repr(C, align(128))]
+#[derive(Debug, Default)]
+struct Line([AtomicU64; 16]);
+
+// SAFETY: sixteen words, of which all bytes zero are the default. C programs that change them keep others away, or use
+// atomic operations, as `syncline_member_memory` demands.
+unsafe impl Shared for Line {}
+
+/// A C function with its pointer.
+struct Work {
+    function: unsafe extern "C-unwind" fn(*mut TeamMember<'_>, *mut c_void) -> c_int,
+    argument: *mut c_void,
+}
+
+// SAFETY: `syncline_team_run` demands that the function may be called with the pointer by several threads at once.
+unsafe impl Sync for Work {}
+
+impl Work {
+    fn run(&self, member: &mut Member) -> Result<(), Error> {
+        let rank = member.rank();
+        let place = Place {
+            rank,
+            size: member.size(),
+            process: member.process(),
+            processes: member.processes(),
+            thread: member.thread(),
+            threads: member.threads(),
+        };
+        let deaths = member.deaths().clone();
+        let inside = Inside { member, barriers: Vec::new(), locks: Vec::new(), memory: Vec::new() };
+        let me = TeamMember { place, inside: Mutex::new(inside) };
+        // SAFETY: as the caller of `syncline_team_run` vouches; `me` outlives the call, and is read only.
+        let code = unsafe { (self.function)((&raw const me).cast_mut(), self.argument) };
+        let inside = me.inside.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if inside.locks.iter().any(|lock| lock.in_use()) {
+            deaths.declare(rank);
+            return Err(Error::misuse(format!("rank {rank} returned while it held a lock")));
+        }
+        if code == 0 { Ok(()) } else { Err(Error::member(rank, code)) }
+    }
+}
+
+/// # Safety
+/// As `syncline_team_run`.
+unsafe fn run(shape: *const Shape, function: TeamFunction, argument: *mut c_void) -> Result<(), Error> {
+    let function = function.ok_or_else(|| Error::invalid("the function of the team is NULL"))?;
+    let work = Work { function, argument };
+    let work = |member: &mut Member| work.run(member);
+    // SAFETY: as the caller vouches.
+    let results = match unsafe { shape.as_ref() } {
+        None => Team::run(work),
+        Some(&Shape { processes, threads, memory }) => {
+            let memory = if memory == 0 { syncline_fabric::MEMORY } else { memory };
+            let threads = threads.max(1);
+            match processes {
+                0 => Team::threads(threads).memory(memory).run(work),
+                _ => Team::processes(processes).threads(threads).memory(memory).run(work),
+            }
+        }
+    };
+    // Misuse first: what others returned may be because of it.
+    let errors = results?.into_iter().filter_map(Result::err);
+    errors.min_by_key(|error| !error.is_misuse()).map_or(Ok(()), Err)
+}
+
+/// Runs a function in every member of a team, and returns when those of this process have returned.
+///
+/// `shape` says who takes part. `NULL`: the environment says it, that is the processes that `syncline launch` started, or
+/// else threads of this process, as many as `SYNCLINE_THREADS` says or as it has cores. Without `processes`: threads of
+/// this process. With `processes`: this program is started so many times, with the same arguments. There no member is
+/// run, and the call returns when all have ended; in those that were started it is the call in which they take part. If
+/// `syncline launch` has started this process, it takes part in that team, whatever the numbers are. A process that was
+/// started takes part once. The first member of a process runs on the thread that calls this.
+///
+/// A member that returns another number than 0, or a process that does not end well, is
+/// `SYNCLINE_STATUS_MEMBER_FAILED`: `code` is the number, the message has the rank. In a process that was started the
+/// program then should end with another number than 0 itself. A member that returns while it holds a lock is
+/// `SYNCLINE_STATUS_MISUSE`, and to the others it is dead.
+///
+/// # Safety
+/// `shape` is `NULL` or can be read. `function` may be called with `argument` by several threads at the same time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_team_run(
+    shape: *const Shape,
+    function: TeamFunction,
+    argument: *mut c_void,
+) -> Status {
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { run(shape, function, argument) })
+}
+
+/// A number of a member; `SIZE_MAX`, and a failure, if there is no member.
+///
+/// # Safety
+/// `me` is `NULL`, or lives.
+unsafe fn number(me: *const TeamMember<'_>, what: impl FnOnce(&Place) -> usize) -> usize {
+    let mut number = usize::MAX;
+    call(|| {
+        // SAFETY: as the caller vouches.
+        number = what(&unsafe { borrow(me, "the member") }?.place);
+        Ok(())
+    });
+    number
+}
+
+/// Which of the members this is, from 0. Like the others of its kind, `SIZE_MAX` if `me` is `NULL`.
+///
+/// # Safety
+/// `me` is `NULL`, or its function has not returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_member_rank(me: *const TeamMember<'_>) -> usize {
+    // SAFETY: as the caller vouches.
+    unsafe { number(me, |place| place.rank) }
+}
+
+/// How many members there are.
+///
+/// # Safety
+/// As `syncline_member_rank`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_member_size(me: *const TeamMember<'_>) -> usize {
+    // SAFETY: as the caller vouches.
+    unsafe { number(me, |place| place.size) }
+}
+
+/// Which of the processes this member is in, from 0.
+///
+/// # Safety
+/// As `syncline_member_rank`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_member_process(me: *const TeamMember<'_>) -> usize {
+    // SAFETY: as the caller vouches.
+    unsafe { number(me, |place| place.process) }
+}
+
+/// How many processes there are.
+///
+/// # Safety
+/// As `syncline_member_rank`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_member_processes(me: *const TeamMember<'_>) -> usize {
+    // SAFETY: as the caller vouches.
+    unsafe { number(me, |place| place.processes) }
+}
+
+/// Which of its process's members this is, from 0.
+///
+/// # Safety
+/// As `syncline_member_rank`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_member_thread(me: *const TeamMember<'_>) -> usize {
+    // SAFETY: as the caller vouches.
+    unsafe { number(me, |place| place.thread) }
+}
+
+/// How many members each process has.
+///
+/// # Safety
+/// As `syncline_member_rank`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_member_threads(me: *const TeamMember<'_>) -> usize {
+    // SAFETY: as the caller vouches.
+    unsafe { number(me, |place| place.threads) }
+}
+
+/// Takes a member for a call.
+///
+/// # Safety
+/// The member is `NULL`, or lives for `'a`.
+unsafe fn the_member<'a, 'b: 'a>(me: *const TeamMember<'b>) -> Result<MutexGuard<'a, Inside<'b>>, Error> {
+    // SAFETY: as the caller vouches.
+    claim(unsafe { &borrow(me, "the member")?.inside }, "the member")
+}
+
+/// Waits until all members have come here, each as often as the others. One that is dead, or has returned, is
+/// `SYNCLINE_STATUS_GONE`, with its rank in the message; the number of members stands for the launcher.
+///
+/// # Safety
+/// `me` is `NULL`, or its function has not returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_member_wait(me: *mut TeamMember<'_>) -> Status {
+    // SAFETY: as the caller vouches.
+    call(|| Ok(unsafe { the_member(me) }?.member.wait()?))
+}
+
+/// Makes a barrier of all members, and takes this one's seat: `kind` and `radix` are as in `syncline_barrier_new`.
+///
+/// It is used as one from there, each member with its own pointer and its own rank; it is given back when the function
+/// returns, and not by `syncline_barrier_free`. All members make the same things, with the same numbers, in the same
+/// order: barriers, locks and memory. Nobody waits for the others; who returns without its part is dead to them.
+///
+/// # Safety
+/// `me` is `NULL`, or its function has not returned. `*barrier` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_member_barrier(
+    me: *mut TeamMember<'_>,
+    kind: u32,
+    radix: usize,
+    barrier: *mut *mut Barrier,
+) -> Status {
+    call(|| {
+        let (barrier, plan) = (out(barrier, "barrier")?, Plan::of(kind, radix)?);
+        // SAFETY: as the caller vouches.
+        let mut inside = unsafe { the_member(me) }?;
+        let new = Arc::new(Barrier::of_team(inside.member, plan)?);
+        // SAFETY: as the caller vouches.
+        unsafe { barrier.write(Arc::as_ptr(&new).cast_mut()) };
+        inside.barriers.push(new);
+        Ok(())
+    })
+}
+
+/// Makes a lock of all members, and takes this one's seat: `kind` is one of `syncline_lock_kind`. What is said at
+/// `syncline_member_barrier` holds here. Deaths are declared by the team, not by `syncline_lock_declare_dead`.
+///
+/// # Safety
+/// `me` is `NULL`, or its function has not returned. `*lock` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_member_lock(
+    me: *mut TeamMember<'_>,
+    kind: u32,
+    lock: *mut *mut Lock,
+) -> Status {
+    call(|| {
+        let (lock, kind) = (out(lock, "lock")?, LockKind::of(kind)?);
+        // SAFETY: as the caller vouches.
+        let mut inside = unsafe { the_member(me) }?;
+        let new = Arc::new(Lock::of_team(inside.member, kind)?);
+        // SAFETY: as the caller vouches.
+        unsafe { lock.write(Arc::as_ptr(&new).cast_mut()) };
+        inside.locks.push(new);
+        Ok(())
+    })
+}
+
+/// Makes memory that all members share: so many bytes, all zero at first, aligned to 128, the same for all, each of whom
+/// asks for it as at `syncline_member_barrier`. Processes have it at different addresses, so pointers into it mean
+/// nothing to others. `*memory` is valid until the function returns.
+///
+/// # Safety
+/// `me` is `NULL`, or its function has not returned. `*memory` can be written. What is written there while another member
+/// may look is written by atomic operations, such as those of a signal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_member_memory(
+    me: *mut TeamMember<'_>,
+    bytes: usize,
+    memory: *mut *mut c_void,
+) -> Status {
+    call(|| {
+        let memory = out(memory, "memory")?;
+        if bytes == 0 {
+            return Err(Error::invalid("memory of 0 bytes is nothing that could be shared"));
+        }
+        // SAFETY: as the caller vouches.
+        let mut inside = unsafe { the_member(me) }?;
+        let new = inside.member.space().array::<Line>(bytes.div_ceil(size_of::<Line>()))?;
+        // SAFETY: as the caller vouches.
+        unsafe { memory.write(new.as_ptr().cast_mut().cast()) };
+        inside.memory.push(new);
+        Ok(())
+    })
+}

@@ -47,29 +47,34 @@ mod real {
         state
     }
 
-    fn state() -> u8 {
-        match REGISTERED.load(Ordering::Relaxed) {
-            UNKNOWN => register(),
-            known => known,
-        }
-    }
-
     /// The half that is passed often.
     #[inline]
     pub fn light() {
-        if state() == THERE {
+        if REGISTERED.load(Ordering::Relaxed) == THERE {
             compiler_fence(Ordering::SeqCst);
         } else {
-            // SeqCst: with the one in `heavy` the two fences of Dekker's pattern; no weaker one orders a store before
-            // a later load.
-            fence(Ordering::SeqCst);
+            light_at_first();
         }
+    }
+
+    #[cold]
+    fn light_at_first() {
+        if REGISTERED.load(Ordering::Relaxed) == UNKNOWN {
+            register();
+        }
+        // SeqCst: with the one in `heavy` the two fences of Dekker's pattern; no weaker one orders a store before a later
+        // load.
+        fence(Ordering::SeqCst);
     }
 
     /// The half that is passed seldom.
     #[cold]
     pub fn heavy() {
-        if state() != THERE || membarrier(MembarrierCommand::GlobalExpedited).is_err() {
+        let state = match REGISTERED.load(Ordering::Relaxed) {
+            UNKNOWN => register(),
+            known => known,
+        };
+        if state != THERE || membarrier(MembarrierCommand::GlobalExpedited).is_err() {
             // SeqCst: see `light`. A call that is there and fails is not known; then the caller's sleep is bounded.
             fence(Ordering::SeqCst);
         }

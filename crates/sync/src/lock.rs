@@ -55,7 +55,7 @@ pub use self::mcs::Mcs;
 use self::repair::Unrepaired;
 pub use self::ticket::Ticket;
 use crate::error::{LockError, SpaceError};
-use crate::space::{Array, Shared, Space};
+use crate::space::{Array, Element, Shared, Space};
 use crate::vigil::{Deaths, possible};
 
 /// A queue of members, ranked from 0: what is under a [`Lock`].
@@ -74,6 +74,13 @@ pub trait RawLock: Clone + Send + Sync + fmt::Debug + 'static {
     /// An acquire, if it succeeds.
     fn try_acquire(&self, rank: usize) -> bool;
 
+    /// Asks for the lock, or comes back to the place that was given up. `None`: it has it. Otherwise it is in the queue, and
+    /// calls [`wait`](Self::wait) with what this says.
+    ///
+    /// # Memory ordering
+    /// An acquire, if it has it.
+    fn ask(&self, rank: usize) -> Option<u64>;
+
     /// Waits for the lock, in the order of arrival. A member that gives up keeps its place, which is passed over when its
     /// turn comes while it is away, and found again if it is back before.
     ///
@@ -82,7 +89,13 @@ pub trait RawLock: Clone + Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// The deadline passed, or the policy names somebody who is gone. It has not got the lock.
-    fn acquire(&self, rank: usize, policy: &Policy<'_>, deadline: Option<Instant>) -> Result<(), WaitError>;
+    fn wait(
+        &self,
+        rank: usize,
+        asked: u64,
+        policy: &Policy<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<(), WaitError>;
 
     /// Lets go. If a death may have broken the queue, which `gone` tells of deaths that were not repaired, it is left as it
     /// is: all who are in it are told.
@@ -151,7 +164,7 @@ unsafe impl Shared for Marks {}
 pub struct Lock<R, T = ()> {
     raw: R,
     desks: Array<Desk>,
-    marks: Array<Marks>,
+    marks: Element<Marks>,
     data: Data<T>,
     deaths: Option<Deaths>,
 }
@@ -172,7 +185,7 @@ impl<R: RawLock, T: Send> Lock<R, T> {
     ) -> Result<Self, SpaceError> {
         possible(members)?;
         let raw = R::within(space, members)?;
-        let (desks, marks) = (space.array(members)?, space.array(1)?);
+        let (desks, marks) = (space.array(members)?, space.array(1)?.element(0));
         Ok(Lock { raw, desks, marks, data: data(space)?, deaths: None })
     }
 
@@ -199,7 +212,7 @@ impl<R: RawLock, T: Send> Lock<R, T> {
         free.map_err(|_| SpaceError::Taken { rank })?;
         let Policy { pauses, yield_for, .. } = Policy::default();
         let patience = Patience { deaths: self.deaths.clone(), known: 0, pauses, yield_for };
-        Ok(LockMember { lock: self.clone(), rank, patience })
+        Ok(LockMember { lock: self.clone(), rank, desk: self.desks.element(rank), patience })
     }
 
     /// Who holds it, as far as can be told from outside, where it may change at any moment.
@@ -209,7 +222,7 @@ impl<R: RawLock, T: Send> Lock<R, T> {
     }
 
     fn marks(&self) -> &Marks {
-        &self.marks[0]
+        &self.marks
     }
 }
 
@@ -287,6 +300,7 @@ impl Watch for Patience {
 pub struct LockMember<R: RawLock, T: Send = ()> {
     lock: Lock<R, T>,
     rank: usize,
+    desk: Element<Desk>,
     patience: Patience,
 }
 
@@ -323,11 +337,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     /// [`LockError::TimedOut`] when the deadline passes first; others as [`lock`](Self::lock).
     #[inline]
     pub fn lock_deadline(&mut self, deadline: Option<Instant>) -> Result<Guard<'_, R, T>, LockError> {
-        self.enter(deadline)?;
-        if let Err(error) = self.lock.raw.acquire(self.rank, &self.patience.policy(), deadline) {
-            self.desk(IDLE);
-            return Err(self.told(error));
-        }
+        self.acquire(deadline)?;
         self.entered()
     }
 
@@ -361,11 +371,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
             self.patience.known = before;
             return Err(error);
         }
-        self.enter(deadline)?;
-        if let Err(error) = self.lock.raw.acquire(self.rank, &self.patience.policy(), deadline) {
-            self.desk(IDLE);
-            return Err(self.told(error));
-        }
+        self.acquire(deadline)?;
         self.desk(HOLDING);
         // Relaxed: poison is read and written by who holds the lock, or by a repairer when nobody does.
         let poison = self.lock.marks().poison.swap(0, Ordering::Relaxed);
@@ -392,7 +398,24 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     #[inline]
     fn desk(&self, state: u64) {
         // Release: pairs with the Acquire of a repairer: what this member did in the queue is done.
-        self.lock.desks[self.rank].state.store(state, Ordering::Release);
+        self.desk.state.store(state, Ordering::Release);
+    }
+
+    #[inline]
+    fn acquire(&self, deadline: Option<Instant>) -> Result<(), LockError> {
+        self.enter(deadline)?;
+        match self.lock.raw.ask(self.rank) {
+            None => Ok(()),
+            Some(asked) => self.wait(asked, deadline),
+        }
+    }
+
+    #[cold]
+    fn wait(&self, asked: u64, deadline: Option<Instant>) -> Result<(), LockError> {
+        self.lock.raw.wait(self.rank, asked, &self.patience.policy(), deadline).map_err(|error| {
+            self.desk(IDLE);
+            self.told(error)
+        })
     }
 
     /// Marks the desk, unless a repair is on; waits for its end.
@@ -455,7 +478,7 @@ impl<R: RawLock, T: Send> Drop for LockMember<R, T> {
             return;
         }
         // Release: pairs with the Acquire in `Lock::member`.
-        self.lock.desks[self.rank].taken.store(0, Ordering::Release);
+        self.desk.taken.store(0, Ordering::Release);
     }
 }
 

@@ -216,6 +216,50 @@ impl<T> Deref for Array<T> {
     }
 }
 
+impl<T> Array<T> {
+    /// One of the values, by itself: to reach it costs no look at the length.
+    ///
+    /// # Panics
+    /// If there is none with that number.
+    pub(crate) fn element(&self, index: usize) -> Element<T> {
+        Element { at: &raw const self[index], _of: self.clone() }
+    }
+}
+
+/// One value of an [`Array`]. A clone is the same value.
+pub(crate) struct Element<T> {
+    at: *const T,
+    /// What keeps it where it is.
+    _of: Array<T>,
+}
+
+// SAFETY: a shared reference to a value that is `Sync` (`Shared` says so), and the array that keeps it.
+unsafe impl<T: Shared> Send for Element<T> {}
+// SAFETY: as above.
+unsafe impl<T: Shared> Sync for Element<T> {}
+
+impl<T> Deref for Element<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: `at` was a reference into the array, whose values stay where they are as long as it lives.
+        unsafe { &*self.at }
+    }
+}
+
+impl<T> Clone for Element<T> {
+    fn clone(&self) -> Self {
+        Element { at: self.at, _of: self._of.clone() }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Element<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
 impl<T> Clone for Array<T> {
     fn clone(&self) -> Self {
         let home = match &self.home {

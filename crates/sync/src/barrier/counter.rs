@@ -27,7 +27,7 @@ use syncline_signal::{PaddedSignal, Policy, WaitError, plant};
 
 use super::{Barrier, BarrierMember, LedMember, Phased};
 use crate::error::{Fault, SpaceError};
-use crate::space::{Array, Space};
+use crate::space::{Element, Space};
 use crate::vigil::{Deaths, Seats, Vigil};
 
 /// A barrier of one word: the best for few members, and whenever members outnumber cores.
@@ -51,7 +51,7 @@ use crate::vigil::{Deaths, Seats, Vigil};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Counter {
-    word: Array<PaddedSignal>,
+    word: Element<PaddedSignal>,
     seats: Seats,
     deaths: Option<Deaths>,
 }
@@ -60,7 +60,7 @@ pub struct Counter {
 #[derive(Debug)]
 pub struct CounterMember {
     vigil: Vigil,
-    word: Array<PaddedSignal>,
+    word: Element<PaddedSignal>,
     /// The number at which the next episode is complete.
     goal: u64,
     arrived: bool,
@@ -86,7 +86,7 @@ impl Counter {
     /// [`SpaceError::Members`] if there are none or too many, or if the space has no room.
     pub fn within(space: &mut Space, members: usize) -> Result<Counter, SpaceError> {
         let seats = Seats::within(space, members)?;
-        Ok(Counter { word: space.array(1)?, seats, deaths: None })
+        Ok(Counter { word: space.array(1)?.element(0), seats, deaths: None })
     }
 
     /// The same barrier; its members are told of these deaths.
@@ -130,7 +130,7 @@ impl CounterMember {
     fn add(&self) {
         let (goal, led) = (self.goal, self.led);
         let early = u64::from(plant::is("counter: wakes too early"));
-        self.word[0].count(1, |now| now == goal - early || led && now == goal - 1);
+        self.word.count(1, |now| now == goal - early || led && now == goal - 1);
     }
 
     fn complete(&mut self) {
@@ -141,7 +141,7 @@ impl CounterMember {
 
     fn reached(&mut self, number: u64) -> Result<bool, Fault> {
         let short = u64::from(plant::is("counter: one short"));
-        if self.word[0].get() + short >= number {
+        if self.word.get() + short >= number {
             return Ok(true);
         }
         self.vigil.missed().map(|()| false)
@@ -149,7 +149,7 @@ impl CounterMember {
 
     fn wait_for(&self, number: u64, deadline: Option<Instant>) -> Result<(), Fault> {
         let number = number - u64::from(plant::is("counter: one short"));
-        match self.word[0].wait_until(number, &self.vigil.policy(), deadline) {
+        match self.word.wait_until(number, &self.vigil.policy(), deadline) {
             Ok(_) => Ok(()),
             Err(WaitError::TimedOut) => Err(Fault::TimedOut),
             Err(_) => Err(self.vigil.fault().unwrap_or(Fault::TimedOut)),

@@ -39,14 +39,14 @@ use syncline_signal::{Policy, Signal, WaitError, Watch, plant};
 
 use super::RawLock;
 use crate::error::SpaceError;
-use crate::space::{Array, Shared, Space};
+use crate::space::{Array, Element, Shared, Space};
 
 /// The queue lock in which everybody waits on memory of its own: the best with many members.
 ///
 /// See [`Lock`](crate::Lock) for how to use it.
 #[derive(Clone, Debug)]
 pub struct Mcs {
-    tail: Array<Tail>,
+    tail: Element<Tail>,
     nodes: Array<Node>,
 }
 
@@ -84,11 +84,20 @@ fn given_up(number: u64) -> bool {
 
 impl Mcs {
     fn tail(&self) -> &AtomicU64 {
-        &self.tail[0].0
+        &self.tail.0
+    }
+
+    /// A member that gave up is back: to its place; or, if that is being passed over or can be kept no more, to its end.
+    #[cold]
+    fn come_back(node: &Node, number: u64) -> Option<u64> {
+        if number % PHASES < GRANTED - 2 && node.place.raise_to(number + 1) == number {
+            return Some(number + 1);
+        }
+        (node.place.get() % PHASES != UNUSED).then_some(round(number) + GRANTED)
     }
 
     /// Waits in a place that is marked waiting.
-    fn wait(
+    fn stay(
         &self,
         node: &Node,
         waiting: u64,
@@ -145,7 +154,7 @@ impl Mcs {
 
 impl RawLock for Mcs {
     fn within(space: &mut Space, members: usize) -> Result<Self, SpaceError> {
-        Ok(Mcs { tail: space.array(1)?, nodes: space.array(members)? })
+        Ok(Mcs { tail: space.array(1)?.element(0), nodes: space.array(members)? })
     }
 
     #[inline]
@@ -162,18 +171,14 @@ impl RawLock for Mcs {
     }
 
     #[inline]
-    fn acquire(&self, rank: usize, policy: &Policy<'_>, deadline: Option<Instant>) -> Result<(), WaitError> {
+    fn ask(&self, rank: usize) -> Option<u64> {
         let node = &self.nodes[rank];
-        let mut number = node.place.get();
-        if given_up(number) {
-            // Back before its turn; or too often, or taken out.
-            if number % PHASES < GRANTED - 2 && node.place.raise_to(number + 1) == number {
-                return self.wait(node, number + 1, policy, deadline);
-            }
-            number = round(number) + GRANTED;
-        }
-        if number % PHASES == GRANTED {
-            number = node.place.wait_until(number + 1, policy, deadline)?;
+        let number = node.place.get();
+        if number % PHASES != UNUSED
+            && number != 0
+            && let Some(asked) = Self::come_back(node, number)
+        {
+            return Some(asked);
         }
         // Relaxed: nobody knows of this node before the swap.
         node.next.store(0, Ordering::Relaxed);
@@ -181,13 +186,29 @@ impl RawLock for Mcs {
         // that in the swap of who comes next, which links itself to the node.
         let before = self.tail().swap(rank as u64 + 1, Ordering::AcqRel);
         if before == 0 {
-            return Ok(());
+            return None;
         }
-        let waiting = round(number) + PHASES + 1;
+        let waiting = round(node.place.get()) + PHASES + 1;
         node.place.publish(waiting);
         // Release: pairs with the Acquire in `behind`: the place is set up.
         self.nodes[before as usize - 1].next.store(rank as u64 + 1, Ordering::Release);
-        self.wait(node, waiting, policy, deadline)
+        Some(waiting)
+    }
+
+    fn wait(
+        &self,
+        rank: usize,
+        asked: u64,
+        policy: &Policy<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<(), WaitError> {
+        let node = &self.nodes[rank];
+        if asked % PHASES == GRANTED {
+            // Its node is taken out, now or when its turn comes; then it asks anew.
+            node.place.wait_until(asked + 1, policy, deadline)?;
+            return self.ask(rank).map_or(Ok(()), |asked| self.wait(rank, asked, policy, deadline));
+        }
+        self.stay(node, asked, policy, deadline)
     }
 
     #[inline]

@@ -42,14 +42,14 @@ use syncline_signal::{PaddedSignal, Policy, Signal, WaitError, Watch, asymmetric
 
 use super::RawLock;
 use crate::error::SpaceError;
-use crate::space::{Array, Shared, Space};
+use crate::space::{Array, Element, Shared, Space};
 
 /// Tickets: the cheapest lock when it is free, and with few members.
 ///
 /// See [`Lock`](crate::Lock) for how to use it.
 #[derive(Clone, Debug)]
 pub struct Ticket {
-    words: Array<Words>,
+    words: Element<Words>,
     turns: Array<AtomicU64>,
     places: Array<PaddedSignal>,
 }
@@ -68,6 +68,8 @@ unsafe impl Shared for Words {}
 /// Phases of a place; see the table.
 const PHASES: u64 = 64;
 const OVER: u64 = PHASES - 1;
+/// The last in which a place can be given up.
+const LAST: u64 = OVER - 1;
 /// What a turn can hold beside its ticket: 1 + a rank.
 const RANKS: u64 = 1 << 13;
 
@@ -82,11 +84,20 @@ fn given_up(number: u64) -> bool {
 
 impl Ticket {
     fn words(&self) -> &Words {
-        &self.words[0]
+        &self.words
     }
 
     fn turn(&self, ticket: u64) -> &AtomicU64 {
         &self.turns[ticket as usize & (self.turns.len() - 1)]
+    }
+
+    /// A member that gave up is back: to its place, if that has not been passed over.
+    #[cold]
+    fn come_back(&self, rank: usize, number: u64) -> Option<u64> {
+        if number % PHASES == LAST {
+            return Some(number);
+        }
+        (self.places[rank].raise_to(number + 1) == number).then_some(number + 1)
     }
 
     /// Not served soon: says so, and sleeps.
@@ -168,7 +179,7 @@ impl Ticket {
 
 impl RawLock for Ticket {
     fn within(space: &mut Space, members: usize) -> Result<Self, SpaceError> {
-        let words = space.array(1)?;
+        let words = space.array(1)?.element(0);
         let turns = space.array(members.next_power_of_two())?;
         Ok(Ticket { words, turns, places: space.array(members)? })
     }
@@ -187,24 +198,37 @@ impl RawLock for Ticket {
     }
 
     #[inline]
-    fn acquire(&self, rank: usize, policy: &Policy<'_>, deadline: Option<Instant>) -> Result<(), WaitError> {
-        let (words, place) = (self.words(), &self.places[rank]);
-        let number = place.get();
-        if given_up(number) {
-            // Back before its turn, or passed over.
-            let last = number % PHASES == OVER - 1;
-            if last {
-                place.wait_until(number + 1, policy, deadline)?;
-            } else if place.raise_to(number + 1) == number {
-                return self.sleep(rank, number + 1, policy, deadline);
-            }
+    fn ask(&self, rank: usize) -> Option<u64> {
+        let words = self.words();
+        let number = self.places[rank].get();
+        if given_up(number)
+            && let Some(asked) = self.come_back(rank, number)
+        {
+            return Some(asked);
         }
         // Acquire and Release: whoever used this ticket's turn before, a whole table of tickets ago, wrote it before.
         let ticket = words.next.fetch_add(1, Ordering::AcqRel);
-        if words.serving.get() == ticket || words.serving.look_until(ticket, policy, deadline).is_some() {
-            return Ok(());
+        (words.serving.get() != ticket).then(|| place_of(ticket))
+    }
+
+    fn wait(
+        &self,
+        rank: usize,
+        asked: u64,
+        policy: &Policy<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<(), WaitError> {
+        let ticket = asked / PHASES - 1;
+        match asked % PHASES {
+            0 if self.words().serving.look_until(ticket, policy, deadline).is_some() => Ok(()),
+            0 => self.queue_up(rank, ticket, policy, deadline),
+            // Back too often to keep its place for another time: it is passed over, and asks anew.
+            LAST => {
+                self.places[rank].wait_until(asked + 1, policy, deadline)?;
+                self.ask(rank).map_or(Ok(()), |asked| self.wait(rank, asked, policy, deadline))
+            }
+            _ => self.sleep(rank, asked, policy, deadline),
         }
-        self.queue_up(rank, ticket, policy, deadline)
     }
 
     #[inline]

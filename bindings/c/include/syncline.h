@@ -720,7 +720,7 @@ syncline_status syncline_lock_release(syncline_lock *lock, size_t rank);
  * member that is to go on calls `syncline_lock_recover`. A rank that is dead cannot come back.
  *
  * # Safety
- * `lock` was not freed.
+ * `lock` was not freed. Nobody touches what the lock guards as this member any more: others may hold the lock at once.
  */
 syncline_status syncline_lock_declare_dead(syncline_lock *lock,
                                            size_t rank);

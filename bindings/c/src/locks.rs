@@ -298,7 +298,7 @@ pub unsafe extern "C" fn syncline_lock_release(lock: *mut Lock, rank: usize) -> 
 /// member that is to go on calls `syncline_lock_recover`. A rank that is dead cannot come back.
 ///
 /// # Safety
-/// `lock` was not freed.
+/// `lock` was not freed. Nobody touches what the lock guards as this member any more: others may hold the lock at once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_lock_declare_dead(lock: *mut Lock, rank: usize) -> Status {
     call(|| {
@@ -307,7 +307,9 @@ pub unsafe extern "C" fn syncline_lock_declare_dead(lock: *mut Lock, rank: usize
         let deaths = lock.deaths.as_ref();
         let deaths = deaths.ok_or_else(|| Error::misuse("a team declares its dead itself"))?;
         seat.state = State::Dead;
-        deaths.declare(rank);
+        // SAFETY: no call is under way with the member, which the lock holds, and none will begin, as its seat is marked.
+        // What the lock guards belongs to the program, which vouches that the member's thread does not touch it.
+        unsafe { deaths.declare(rank, std::process::id()) };
         Ok(())
     })
 }

@@ -7,17 +7,21 @@
 //!
 //! # Who ends too early
 //! Everything that members make needs all of them. So a member that ends when it has made less than another is missed
-//! for ever by those who wait for it there; it is declared dead. The one who ends and the one who makes both write their
+//! for ever by those who wait for it there; it is given up. The one who ends and the one who makes both write their
 //! word and then look at the others', with a fence in between: at least one of the two sees the other.
 
+use rustix::io::Errno;
+use rustix::process::Pid;
 use syncline_signal::primitive::{AtomicU64, Ordering, fence};
 use syncline_sync::{Array, Deaths, Space, SpaceError};
 
 use crate::error::Part;
 
+/// Of a process's word, its lower half; the upper one is its number in the system, as it sees it itself.
 const NOT_BEGUN: u64 = 0;
 const BEGUN: u64 = 1;
 const DONE: u64 = 2;
+const NUMBER: u32 = 32;
 /// Of a member's word: it has ended.
 const ENDED: u64 = 1 << 63;
 
@@ -39,21 +43,52 @@ impl Control {
 
     /// A process begins its part; false if it has before.
     pub(crate) fn begin(&self, process: usize) -> bool {
+        let begun = u64::from(std::process::id()) << NUMBER | BEGUN;
         // Relaxed, here and below: the word stands for itself. The launcher acts on it when the process has exited.
-        self.parts[process].compare_exchange(NOT_BEGUN, BEGUN, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        self.parts[process].compare_exchange(NOT_BEGUN, begun, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// All members of a process have ended.
     pub(crate) fn finish(&self, process: usize) {
-        self.parts[process].store(DONE, Ordering::Relaxed);
+        let done = u64::from(std::process::id()) << NUMBER | DONE;
+        self.parts[process].store(done, Ordering::Relaxed);
     }
 
     /// How far a process has come.
     pub(crate) fn part(&self, process: usize) -> Part {
-        match self.parts[process].load(Ordering::Relaxed) {
+        match self.parts[process].load(Ordering::Relaxed) & u64::from(u32::MAX) {
             NOT_BEGUN => Part::NotBegun,
             BEGUN => Part::Begun,
             _ => Part::Done,
+        }
+    }
+
+    /// The child that was started for a process has ended and has been collected: its members are dead, unless they have
+    /// done their part. Locks, too, hand on what they held, if the process is surely gone.
+    pub(crate) fn process_ended(&self, process: usize, child: u32, ranks: std::ops::Range<usize>) {
+        let number = (self.parts[process].load(Ordering::Relaxed) >> NUMBER) as u32;
+        // A script may have started the process, and have ended before it.
+        let exists = |number: u32| {
+            let pid = Pid::from_raw(number as i32);
+            pid.is_none_or(|pid| rustix::process::test_kill_process(pid) != Err(Errno::SRCH))
+        };
+        let gone = number == child || !exists(number);
+        let done = self.part(process) == Part::Done;
+        for rank in ranks {
+            // Who has done its part is missed by nobody; but one that was given up may have held a lock to its end.
+            if done && !self.deaths.includes(rank) {
+                continue;
+            }
+            if gone {
+                // SAFETY: the process of this number has ended: it is the child, which the launcher has seen by its pidfd
+                // to end and has collected; or there is none of this number, which one that lives keeps. (A child in a
+                // namespace of its own has another number here: a launched program is not to be put into one.) Handles
+                // that it had taken went with it, in whatever threads or statics they were; those for its ranks
+                // that other processes have taken carry their numbers.
+                unsafe { self.deaths.declare(rank, number) };
+            } else {
+                self.deaths.give_up(rank);
+            }
         }
     }
 
@@ -62,7 +97,7 @@ impl Control {
         self.parts.iter().any(|part| part.load(Ordering::Relaxed) != NOT_BEGUN)
     }
 
-    /// A member has made so many things by now. Those who have ended with fewer are dead.
+    /// A member has made so many things by now. Those who have ended with fewer are given up.
     pub(crate) fn made(&self, rank: usize, things: u64) {
         self.things[rank].store(things, Ordering::Relaxed);
         // SeqCst: with the one in `ended` the two fences of Dekker's pattern; no weaker one orders a store before a
@@ -71,18 +106,18 @@ impl Control {
         for (other, word) in self.things.iter().enumerate() {
             let word = word.load(Ordering::Relaxed);
             if word & ENDED != 0 && word & !ENDED < things {
-                self.deaths.declare(other);
+                self.deaths.give_up(other);
             }
         }
     }
 
-    /// A member ends when it has made so many things. If another has made more, it is dead.
+    /// A member ends when it has made so many things. If another has made more, it is given up.
     pub(crate) fn ended(&self, rank: usize, things: u64) {
         self.things[rank].store(things | ENDED, Ordering::Relaxed);
         // SeqCst: see `made`.
         fence(Ordering::SeqCst);
         if self.things.iter().any(|word| word.load(Ordering::Relaxed) & !ENDED > things) {
-            self.deaths.declare(rank);
+            self.deaths.give_up(rank);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Descriptors and variables that pass from a launcher to its children: all the `unsafe` of the crate.
+//! Descriptors and variables that pass from a launcher to its children: the `unsafe` of the crate, but for the word that somebody is dead (`control`).
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};

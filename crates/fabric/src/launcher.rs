@@ -195,9 +195,7 @@ impl Watch<'_> {
             (None, signal) => Ending::Killed(signal.unwrap_or(0)),
         };
         let (part, ranks) = (self.control.part(process), self.shape.ranks(process));
-        if part != Part::Done {
-            ranks.clone().for_each(|rank| self.control.deaths.declare(rank));
-        }
+        self.control.process_ended(process, pid, ranks.clone());
         let failure = Failure { process, pid, ranks, ending, part };
         match (ending, part) {
             (Ending::Exited(0), Part::Done) => (),

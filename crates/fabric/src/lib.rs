@@ -31,15 +31,16 @@
 //! * A process that is killed, or exits before its members have ended: the launcher sees it by its pidfd, declares its
 //!   ranks dead, and says so on standard error. Waits of the others end with `Fault::Dead` within a second; what they
 //!   do then is up to them. After ten seconds those that are left get SIGTERM, after five more SIGKILL.
-//! * A member that panics: its thread declares it dead. `run` reports it when the others of its process have ended.
+//! * A member that panics: its thread gives it up, which ends the waits for it as a death does. `run` reports it when the others of its process have ended.
 //! * The launcher dies, however: the lifeline is cut. Waits end with `Fault::Dead`, whose rank is the number of members:
 //!   the launcher. Each process that has called `run` exits a second later. (One that has not called it goes on.)
 //! * SIGINT and SIGTERM to the launcher go to all processes; five seconds later those that are left get SIGKILL. From a
 //!   terminal, Ctrl-C reaches them twice: the terminal sends it to all by itself.
 //!
-//! What is declared dead is: a process after its exit, a member after its function has ended. Locks count on it. So a
-//! program that is started by a script of its own is watched as far as that script lives, and should be `exec`ed by it;
-//! and what a member starts and does not wait for must not use its locks.
+//! Locks are taken from the dead only, and dead is a process after its exit. A member that has panicked or ended too early
+//! lets go of its locks as its guards are dropped; a handle that it has passed on to a thread or a static goes on to count
+//! while the process lives. A program that is started by a script of its own is watched as far as that script lives, and
+//! should be `exec`ed by it. A launched program that is put into a namespace of process numbers of its own cannot be known.
 //!
 //! The memory has no name, so nothing is ever left of it. There is one kind of hang that nothing here can see: members
 //! that wait for one that lives and does something else.

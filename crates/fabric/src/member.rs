@@ -227,12 +227,14 @@ impl Member {
         self.control.made(self.rank, self.things);
     }
 
-    /// This member's function has returned, or, if it has not, it is dead.
+    /// This member's function has returned; if it has not, nobody is to wait for it.
     pub(crate) fn end(&self, returned: bool) {
         if returned {
             self.control.ended(self.rank, self.things);
         } else {
-            self.deaths().declare(self.rank);
+            // Its guards are dropped, unless it has leaked them or passed its handles on to other threads, which may be
+            // at work with them. So it is not declared dead while its process lives.
+            self.deaths().give_up(self.rank);
         }
     }
 }

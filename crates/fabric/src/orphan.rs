@@ -22,8 +22,8 @@ pub(crate) fn watch(end: LifelineEnd, place: &Place, control: &Control) -> Resul
         while !end.wait_cut(None).unwrap_or(false) {
             thread::sleep(GRACE); // the kernel had no memory to answer
         }
-        // Not its own members: while they live they may hold locks, which others would take from the dead.
-        deaths.declare(launcher);
+        // Not its own members: they live.
+        deaths.give_up(launcher);
         crate::say(format_args!(
             "process {process} ({}) ends: the launcher of its team is gone",
             Ranks(&ranks)

@@ -279,11 +279,11 @@ where
             };
             match started {
                 Some(thread) => others.push(thread),
-                None => deaths.declare(rank),
+                None => deaths.give_up(rank),
             }
         }
         if let (Some(first), Some(_)) = (&first, &failed) {
-            deaths.declare(first.rank());
+            deaths.give_up(first.rank());
         }
         // Who has started has been told of those who have not, and ends.
         let here = first.filter(|_| failed.is_none()).map(|first| attend(first, f));

@@ -21,12 +21,16 @@
 //!
 //! # Repair
 //! A death leaves a queue that nobody can trust: a place without an owner, a link that was never made. So a *repair* waits
-//! until every living member is idle (those who wait are told of the death, and give up; who holds the lock ends its
+//! until every member that is not known to be gone is idle (those who wait are told of the death, and give up; who holds the lock ends its
 //! section first), empties the queue, and poisons the lock if the dead held it. While it lasts nobody comes in. It begins
 //! when a member calls [`LockMember::recover`]; a repairer that dies is replaced by the next.
 //!
 //! Dekker's pattern keeps the two apart: a member marks its desk and then looks whether a repair is on; a repairer says
 //! so and then looks at the desks. The member's side is passed at every acquisition, so the fence between is asymmetric.
+//!
+//! Handles are foreign to ranks: one for a rank may be used by any thread, and outlive what the program takes for that
+//! member. So a desk notes in which process its handle was taken, and is the dead's only if that process is gone, or if
+//! whoever declared the death in it vouches ([`Deaths::declare`]). Else the repair waits for it.
 //!
 //! # Costs
 //! On top of the queue's own: four stores to a line that the member has for itself, and two loads of one that changes
@@ -112,7 +116,7 @@ pub trait RawLock: Clone + Send + Sync + fmt::Debug + 'static {
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct Desk {
-    /// Whether there is a handle for this rank.
+    /// The process whose handle there is for this rank; 0: there is none.
     taken: AtomicU64,
     state: AtomicU64,
 }
@@ -208,7 +212,8 @@ impl<R: RawLock, T: Send> Lock<R, T> {
     pub fn member(&self, rank: usize) -> Result<LockMember<R, T>, SpaceError> {
         let desk = self.desks.get(rank).ok_or(SpaceError::Rank { rank, members: self.desks.len() })?;
         // Acquire: pairs with the Release in the drop of the handle before: its desk is as that left it.
-        let free = desk.taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+        let process = u64::from(std::process::id());
+        let free = desk.taken.compare_exchange(0, process, Ordering::Acquire, Ordering::Relaxed);
         free.map_err(|_| SpaceError::Taken { rank })?;
         let Policy { pauses, yield_for, .. } = Policy::default();
         let patience = Patience { deaths: self.deaths.clone(), known: 0, pauses, yield_for };
@@ -284,8 +289,8 @@ impl Patience {
         self.deaths.as_ref().map_or(0, Deaths::count)
     }
 
-    fn includes(&self, rank: usize) -> bool {
-        self.deaths.as_ref().is_some_and(|deaths| deaths.includes(rank))
+    fn gone(&self, rank: usize, process: u64) -> bool {
+        self.deaths.as_ref().is_some_and(|deaths| deaths.gone(rank, process as u32))
     }
 }
 

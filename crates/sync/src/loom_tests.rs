@@ -368,7 +368,8 @@ fn repairing<R: RawLock>() {
         // Rank 2 waits for nothing, so it could as well be gone with a section that it had begun.
         let mut dead = lock.member(2).unwrap();
         std::mem::forget(dead.lock().unwrap());
-        deaths.declare(2);
+        // SAFETY: the handle is not touched before the model ends.
+        unsafe { deaths.declare(2, std::process::id()) };
         let other = {
             let (lock, counted) = (lock.clone(), Arc::clone(&counted));
             thread::spawn(move || {

@@ -3,7 +3,7 @@
 //! | who        | does                                                                                   |
 //! |------------|----------------------------------------------------------------------------------------|
 //! | a member   | takes its seat; on leaving writes in how many episodes it has done its part             |
-//! | a watcher  | (a launcher, say) declares a member dead in [`Deaths`], once                             |
+//! | a watcher  | (a launcher, say) declares a member dead in [`Deaths`], or gives it up, once             |
 //! | a waiter   | looks at both, at least ten times a second, and never while what it waits for is there   |
 //!
 //! A seat that was left after `e` episodes ends the waits of those who are in a later one. Those who are still in
@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use syncline_signal::primitive::{AtomicU64, Ordering};
-use syncline_signal::{DeathWord, Policy, Watch};
+use syncline_signal::{Policy, Watch};
 
 use crate::error::{Fault, SpaceError};
 use crate::space::{Array, Space};
@@ -20,19 +20,32 @@ use crate::space::{Array, Space};
 /// How many members a barrier or lock can have.
 pub const MAX_MEMBERS: usize = 4096;
 
-/// The dead of a team, in the order in which they were declared. A clone is the same list.
+/// The dead of a team, in the order in which they were declared, and those who were given up. A clone is the same list.
+///
+/// | told by                      | known of the member                  | waits for it | what it holds of a lock     |
+/// |------------------------------|--------------------------------------|--------------|-----------------------------|
+/// | [`give_up`](Deaths::give_up) | it does not do its part any more      | end          | it keeps until it lets go   |
+/// | [`declare`](Deaths::declare) | nothing of it runs any more           | end          | is taken from it, by repair |
 ///
 /// ```
 /// use syncline_sync::{Deaths, Space};
 ///
 /// let deaths = Deaths::within(&mut Space::heap(), 4)?;
-/// deaths.declare(2);
+/// deaths.give_up(2);
 /// assert_eq!((deaths.count(), deaths.after(0), deaths.includes(2)), (1, Some(2), true));
 /// # Ok::<(), syncline_sync::SpaceError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Deaths {
-    words: Array<DeathWord>,
+    /// 0, or 1 + the rank; in the upper half the process that is gone, or 0 if the member was given up.
+    words: Array<AtomicU64>,
+}
+
+/// Where the process stands in a word of [`Deaths`].
+const PROCESS: u32 = 32;
+
+fn rank_in(word: u64) -> Option<usize> {
+    (word as u32).checked_sub(1).map(|rank| rank as usize)
 }
 
 impl Deaths {
@@ -41,38 +54,68 @@ impl Deaths {
     /// # Errors
     /// If the space has no room.
     pub fn within(space: &mut Space, members: usize) -> Result<Deaths, SpaceError> {
-        Ok(Deaths { words: space.array(members)? })
+        // One may be given up, and then be dead.
+        Ok(Deaths { words: space.array(2 * members)? })
     }
 
-    /// Declares a member dead. Once is enough; more often changes nothing. Everybody who waits for it, and waits with
-    /// this list, is told within a tenth of a second.
-    pub fn declare(&self, rank: usize) {
+    /// Tells that a member does not do its part: everybody who waits for it, and waits with this list, is told within a
+    /// tenth of a second. It may live: what it holds of locks it holds until it lets go, and if it never does, a recovery
+    /// ends at its deadline only. Once is enough; more often changes nothing.
+    pub fn give_up(&self, rank: usize) {
+        self.enter(rank, 0);
+    }
+
+    /// Tells that a member is dead, which is, or was, in the process of that number
+    /// ([`std::process::id`]). As [`give_up`](Self::give_up); and what it held of locks by handles that were taken in this
+    /// process, a repair hands on.
+    ///
+    /// # Safety
+    /// No lock that watches this list is, or will be, asked for or held by a handle for this rank that was taken in this
+    /// process. So it is if the process has ended; or if the handle was passed to `mem::forget`, or is never touched
+    /// again. Otherwise two may hold a lock at once, with two exclusive references to what it guards.
+    pub unsafe fn declare(&self, rank: usize, process: u32) {
+        self.enter(rank, process);
+    }
+
+    fn enter(&self, rank: usize, process: u32) {
+        let entry = u64::from(process) << PROCESS | (rank as u64 + 1);
         for word in &*self.words {
-            if word.who().is_none() {
-                word.declare(rank as u32);
-            }
-            if word.who() == Some(rank as u32) {
-                return;
+            // Release: what was written before (how it ended, say) is seen by whoever reads the word. Pairs with the
+            // Acquire below.
+            match word.compare_exchange(0, entry, Ordering::Release, Ordering::Relaxed) {
+                Err(other) if other != entry && (process != 0 || rank_in(other) != Some(rank)) => (),
+                _ => return,
             }
         }
     }
 
-    /// How many are dead.
+    fn entries(&self) -> impl Iterator<Item = u64> {
+        // Acquire: pairs with the Release in `enter`.
+        self.words.iter().map(|word| word.load(Ordering::Acquire)).take_while(|&word| word != 0)
+    }
+
+    /// How many are dead or given up; one that was given up and died later counts twice.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.words.iter().take_while(|word| word.who().is_some()).count()
+        self.entries().count()
     }
 
-    /// The one who died when `known` were dead already.
+    /// The one who died, or was given up, when `known` had been already.
     #[must_use]
     pub fn after(&self, known: usize) -> Option<usize> {
-        self.words.get(known).and_then(DeathWord::who).map(|rank| rank as usize)
+        // Acquire: as above.
+        self.words.get(known).and_then(|word| rank_in(word.load(Ordering::Acquire)))
     }
 
-    /// Whether a member is dead.
+    /// Whether a member is dead or given up.
     #[must_use]
     pub fn includes(&self, rank: usize) -> bool {
-        self.words.iter().map_while(DeathWord::who).any(|dead| dead as usize == rank)
+        self.entries().any(|word| rank_in(word) == Some(rank))
+    }
+
+    /// Whether the member was declared dead as one of this process.
+    pub(crate) fn gone(&self, rank: usize, process: u32) -> bool {
+        process != 0 && self.entries().any(|word| word == u64::from(process) << PROCESS | (rank as u64 + 1))
     }
 }
 

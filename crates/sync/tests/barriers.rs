@@ -254,7 +254,7 @@ fn the_dead_are_told_to_those_who_wait_or_look() {
                 scope.spawn(move || assert_eq!(member.wait(), Err(Fault::Dead { rank: 2 }), "{kind:?}"));
             }
             std::thread::sleep(Duration::from_millis(5));
-            deaths.declare(2);
+            deaths.give_up(2);
             looking.arrive().unwrap();
             let fault = (0..10_000_000).find_map(|_| looking.done().err());
             assert_eq!(fault, Some(Fault::Dead { rank: 2 }), "{kind:?}");

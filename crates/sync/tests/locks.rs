@@ -42,6 +42,8 @@ both! {
     a_panic_poisons_and_recover_goes_on;
     a_holder_that_dies_is_told_and_its_lock_recovered;
     a_waiter_that_dies_does_not_stay_in_the_way;
+    who_is_given_up_keeps_what_it_holds;
+    the_dead_of_another_process_are_not_ours;
     a_recovery_that_ran_out_of_time_has_recovered_from_nothing;
     deaths_at_any_moment;
     views_of_a_segment_are_one_lock;
@@ -207,6 +209,12 @@ fn mortal<R: RawLock>(members: usize) -> (Lock<R, u64>, Deaths) {
     (Lock::new(members, 0).unwrap().watching(&deaths), deaths)
 }
 
+/// Declares a member of this process dead, whose handle was, or will be, forgotten and not used again.
+fn declare(deaths: &Deaths, rank: usize) {
+    // SAFETY: as the tests see to it.
+    unsafe { deaths.declare(rank, std::process::id()) };
+}
+
 fn a_holder_that_dies_is_told_and_its_lock_recovered<R: RawLock>() {
     let (lock, deaths) = mortal::<R>(4);
     let mut dead = lock.member(3).unwrap();
@@ -222,7 +230,7 @@ fn a_holder_that_dies_is_told_and_its_lock_recovered<R: RawLock>() {
             });
         }
         std::thread::sleep(Duration::from_millis(20));
-        deaths.declare(3);
+        declare(&deaths, 3);
     });
     let mut last = lock.member(0).unwrap();
     assert_eq!(*last.lock().unwrap(), 6);
@@ -246,7 +254,7 @@ fn a_waiter_that_dies_does_not_stay_in_the_way<R: RawLock>() {
         error
     });
     std::thread::sleep(Duration::from_millis(20));
-    deaths.declare(2);
+    declare(&deaths, 2);
     assert_eq!(ghost.join().unwrap(), LockError::Dead { rank: 2 });
     drop(held);
     let mut other = lock.member(1).unwrap();
@@ -259,11 +267,37 @@ fn a_waiter_that_dies_does_not_stay_in_the_way<R: RawLock>() {
     assert_eq!(*other.lock().unwrap(), 2);
 }
 
+fn who_is_given_up_keeps_what_it_holds<R: RawLock>() {
+    let (lock, deaths) = mortal::<R>(2);
+    let [mut holder, mut mine] = [0, 1].map(|rank| lock.member(rank).unwrap());
+    let mut held = holder.lock().unwrap();
+    deaths.give_up(0);
+    assert_eq!(mine.lock().unwrap_err(), LockError::Dead { rank: 0 });
+    assert_eq!(mine.recover(soon(20)).unwrap_err(), LockError::TimedOut);
+    *held += 1;
+    drop(held);
+    let held = mine.recover(soon(60_000)).unwrap();
+    assert_eq!((held.poisoned_by(), *held), (None, 1));
+}
+
+/// A handle for the rank of another process's member, which dies.
+fn the_dead_of_another_process_are_not_ours<R: RawLock>() {
+    let (lock, deaths) = mortal::<R>(2);
+    let [mut holder, mut mine] = [0, 1].map(|rank| lock.member(rank).unwrap());
+    let held = holder.lock().unwrap();
+    // SAFETY: no handle was taken in a process of this number.
+    unsafe { deaths.declare(0, u32::MAX) };
+    assert_eq!(mine.lock().unwrap_err(), LockError::Dead { rank: 0 });
+    assert_eq!(mine.recover(soon(20)).unwrap_err(), LockError::TimedOut);
+    drop(held);
+    drop(mine.recover(soon(60_000)).unwrap());
+}
+
 fn a_recovery_that_ran_out_of_time_has_recovered_from_nothing<R: RawLock>() {
     let (lock, deaths) = mortal::<R>(3);
     let [mut holder, mut mine] = [0, 1].map(|rank| lock.member(rank).unwrap());
     let held = holder.lock().unwrap();
-    deaths.declare(2);
+    deaths.give_up(2);
     // The queue can only be repaired when the holder is out of it.
     assert_eq!(mine.recover(soon(5)).unwrap_err(), LockError::TimedOut);
     // It may stand behind the dead, still.
@@ -309,8 +343,8 @@ fn deaths_at_any_moment<R: RawLock>() {
                         {
                             std::mem::forget(held);
                         }
-                        deaths.declare(rank);
                         std::mem::forget(mine);
+                        declare(deaths, rank);
                     }
                 });
             }

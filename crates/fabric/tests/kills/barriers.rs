@@ -18,7 +18,7 @@ pub(crate) fn play(seed: u64) {
 
 fn barrier(me: &mut Member, kind: u64) -> Box<dyn BarrierMember> {
     let radix = [2, 3, 4, 8][(kind / 64 % 4) as usize];
-    let flags = if kind / 256 % 2 == 0 { Flags::Packed } else { Flags::Padded };
+    let flags = if (kind / 256).is_multiple_of(2) { Flags::Packed } else { Flags::Padded };
     let spread = |space: &mut _, members| Dissemination::within(space, members, radix, flags);
     let tree = |space: &mut _, members| Tournament::within(space, members, flags);
     match kind % 8 {

@@ -201,12 +201,14 @@ impl<'a> Stage<'a> {
                     kill(&self.killed[0], std::process::id());
                 }
             }
-            Killer::Other { rank, after } if rank == self.rank && self.begun.elapsed() >= after => {
-                // Relaxed, here and below: what orders these words is the lock, or time.
-                if self.killed[0].load(Ordering::Relaxed) == 0 {
-                    let victim = self.plan.victims[0].process;
-                    kill(&self.killed[0], self.pids[victim].load(Ordering::Relaxed) as u32);
-                }
+            // Relaxed, here and below: what orders these words is the lock, or time.
+            Killer::Other { rank, after }
+                if rank == self.rank
+                    && self.begun.elapsed() >= after
+                    && self.killed[0].load(Ordering::Relaxed) == 0 =>
+            {
+                let victim = self.plan.victims[0].process;
+                kill(&self.killed[0], self.pids[victim].load(Ordering::Relaxed) as u32);
             }
             _ => (),
         }

@@ -1,9 +1,11 @@
 //! Teams of threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex, mpsc};
+use std::time::{Duration, Instant};
 
 use syncline_fabric::{Team, TeamError};
-use syncline_sync::{BarrierMember, Counter, Fault};
+use syncline_sync::{BarrierMember, Counter, Fault, Lock, LockError, Mcs};
 
 use crate::common::{is_warning, late, play, program};
 use crate::roles::meet;
@@ -48,6 +50,41 @@ fn a_panic_is_told_to_the_others_and_to_the_caller() {
     assert_eq!(*faults.lock().unwrap(), [Err(Fault::Dead { rank: 1 }); 2]);
     let TeamError::Panicked { rank: 1, message } = &error else { panic!("{error}") };
     assert!(message.contains("as it must"), "{message}");
+}
+
+/// A member passes its handle on, and panics while the lock is held by it.
+#[test]
+fn a_lock_that_a_panicked_member_has_passed_on_stays_held() {
+    let (holding, over) = (Barrier::new(2), AtomicUsize::new(0));
+    let (sender, receiver) = mpsc::channel::<()>();
+    let receiver = Mutex::new(Some(receiver));
+    let error = Team::threads(2)
+        .run(|me| {
+            let mut lock = me.make(Lock::<Mcs, u64>::within).unwrap();
+            if me.rank() == 1 {
+                let (receiver, (held, is_held)) = (receiver.lock().unwrap().take().unwrap(), mpsc::channel());
+                std::thread::spawn(move || {
+                    let mut number = lock.lock().unwrap();
+                    held.send(()).unwrap();
+                    receiver.recv().unwrap();
+                    *number += 1;
+                });
+                is_held.recv().unwrap();
+                holding.wait();
+                panic!("as it must");
+            }
+            holding.wait();
+            assert_eq!(lock.lock_deadline(late()).unwrap_err(), LockError::Dead { rank: 1 });
+            let soon = Some(Instant::now() + Duration::from_millis(30));
+            assert_eq!(lock.recover(soon).unwrap_err(), LockError::TimedOut);
+            sender.send(()).unwrap();
+            let held = lock.recover(late()).unwrap();
+            assert_eq!((held.poisoned_by(), *held), (None, 1));
+            over.store(1, Ordering::Relaxed);
+        })
+        .unwrap_err();
+    assert!(matches!(error, TeamError::Panicked { rank: 1, .. }), "{error}");
+    assert_eq!(over.into_inner(), 1);
 }
 
 #[test]

@@ -255,7 +255,7 @@ mod tests {
         let deaths = Deaths::within(&mut Space::heap(), 3).unwrap();
         let lock = Lock::<Mcs, ()>::new(3, ()).unwrap().watching(&deaths);
         let [mut holder, mut other] = [0, 1].map(|rank| lock.member(rank).unwrap());
-        deaths.declare(2);
+        deaths.give_up(2);
         drop(other.recover(None).unwrap());
         let held = holder.lock().unwrap();
         // What `other` would do in `acquire`, with a long time between the swap and the link.

@@ -28,6 +28,13 @@ impl Watch for Unrepaired<'_> {
 }
 
 impl<R: RawLock, T: Send> LockMember<R, T> {
+    /// Whether who has the handle of a rank is known to be gone.
+    fn gone(&self, rank: usize) -> bool {
+        // Relaxed: what the dead did happened before the declaration, an Acquire there; the living change nothing in this,
+        // as their number is another.
+        self.patience.gone(rank, self.lock.desks[rank].taken.load(Ordering::Relaxed))
+    }
+
     /// Sees to it that the queue has been emptied since the deaths that this member knows of.
     pub(super) fn repair(&self, deadline: Option<Instant>) -> Result<(), LockError> {
         let (marks, known) = (self.lock.marks(), self.patience.known as u64);
@@ -37,7 +44,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
             // Acquire and Release: one repairer after the other.
             match marks.repairer.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => (),
-                Err(other) if self.patience.includes(other as usize - 1) => {
+                Err(other) if self.gone(other as usize - 1) => {
                     // It died at its work; whoever takes its place does all of it again.
                     let taken =
                         marks.repairer.compare_exchange(other, me, Ordering::AcqRel, Ordering::Relaxed);
@@ -92,7 +99,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         let quiet = self.until_all_are_idle(deadline);
         if quiet.is_ok() {
             for (rank, desk) in self.lock.desks.iter().enumerate() {
-                if self.patience.includes(rank) && desk.state.load(Ordering::Relaxed) != IDLE {
+                if self.gone(rank) && desk.state.load(Ordering::Relaxed) != IDLE {
                     if desk.state.load(Ordering::Relaxed) == HOLDING {
                         marks.poison.store(rank as u64 + 1, Ordering::Relaxed);
                     }
@@ -107,9 +114,9 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         quiet
     }
 
-    /// Waits until no living member but this one is in the queue.
+    /// Waits until nobody but this member, and those who are gone, is in the queue.
     fn until_all_are_idle(&self, deadline: Option<Instant>) -> Result<(), LockError> {
-        let living = |&(rank, _): &(usize, &Desk)| rank != self.rank && !self.patience.includes(rank);
+        let living = |&(rank, _): &(usize, &Desk)| rank != self.rank && !self.gone(rank);
         for (_, desk) in self.lock.desks.iter().enumerate().filter(living) {
             // Acquire: pairs with the Release in `desk`.
             while desk.state.load(Ordering::Acquire) != IDLE {

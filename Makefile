@@ -60,9 +60,11 @@ lint:
 # Where things go; DESTDIR is put before it, for packages.
 PREFIX ?= /usr/local
 TO = $(DESTDIR)$(PREFIX)
-INSTALLED = bin/syncline lib/libsyncline_c.so lib/libsyncline_c.a lib/libsyncline_preload.so \
+INSTALLED = bin/syncline lib/libsyncline_c.so lib/$(SONAME) lib/libsyncline_c.a lib/libsyncline_preload.so \
 	lib/pkgconfig/syncline.pc include/syncline.h share/syncline/syncline.f90
-VERSION = $$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+# What the library says that it is called: see bindings/c/build.rs. Until 1.0, other minor versions are other interfaces.
+SONAME := libsyncline_c.so.$(shell echo $(VERSION) | sed -e 's/^0\.\([0-9]*\)\..*/0.\1/' -e 's/^\([1-9][0-9]*\)\..*/\1/')
 
 install: install-build install-files
 
@@ -73,7 +75,9 @@ install-build:
 install-files:
 	install -d $(TO)/bin $(TO)/lib/pkgconfig $(TO)/include $(TO)/share/syncline
 	install -m 755 $(BUILT)/syncline $(TO)/bin
-	install -m 755 $(BUILT)/libsyncline_c.so $(BUILT)/libsyncline_preload.so $(TO)/lib
+	install -m 755 $(BUILT)/libsyncline_c.so $(TO)/lib/$(SONAME)
+	ln -sf $(SONAME) $(TO)/lib/libsyncline_c.so
+	install -m 755 $(BUILT)/libsyncline_preload.so $(TO)/lib
 	install -m 644 $(BUILT)/libsyncline_c.a $(TO)/lib
 	install -m 644 bindings/c/include/syncline.h $(TO)/include
 	install -m 644 bindings/c/fortran/syncline.f90 $(TO)/share/syncline

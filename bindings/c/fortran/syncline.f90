@@ -1,4 +1,4 @@
-! Syncline in Fortran: signals, barriers and queue locks, by iso_c_binding.
+! Syncline in Fortran: signals, barriers, queue locks and teams, by iso_c_binding.
 !
 !     gfortran syncline.f90 program.f90 -lsyncline_c -pthread -ldl -lm
 !
@@ -6,7 +6,8 @@
 ! SYNCLINE_STATUS_OK for success; syncline_message() has the words. Ranks are counted from 0, as in C. A test compares
 ! the names, arguments and numbers here with those of the header.
 !
-! Signals, barriers and locks may be used by the threads of an OpenMP region, with omp_get_thread_num() as rank.
+! Signals, barriers and locks may be used by the threads of an OpenMP region, with omp_get_thread_num() as rank. What the
+! members of a team run is a function with bind(C): see examples/team.f90.
 module syncline
     use, intrinsic :: iso_c_binding
     implicit none
@@ -20,6 +21,8 @@ module syncline
     integer(c_int), parameter, public :: SYNCLINE_STATUS_TIMED_OUT = 11
     integer(c_int), parameter, public :: SYNCLINE_STATUS_GONE = 12
     integer(c_int), parameter, public :: SYNCLINE_STATUS_POISONED = 13
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_MEMBER_FAILED = 14
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_SYSTEM = 15
 
     integer(c_int32_t), parameter, public :: SYNCLINE_BARRIER_KIND_COUNTER = 0
     integer(c_int32_t), parameter, public :: SYNCLINE_BARRIER_KIND_TOURNAMENT = 1
@@ -35,6 +38,11 @@ module syncline
         integer(c_int64_t) :: word = 0
     end type
 
+    ! Who takes part in a team: so many processes, or none and so many threads of this one.
+    type, bind(C), public :: syncline_shape
+        integer(c_size_t) :: processes = 0, threads = 0, memory = 0
+    end type
+
     public :: syncline_message
     public :: syncline_signal_get, syncline_signal_raise_to, syncline_signal_add
     public :: syncline_signal_wait, syncline_signal_wait_for
@@ -42,6 +50,10 @@ module syncline
     public :: syncline_barrier_wait, syncline_barrier_wait_for, syncline_barrier_arrive, syncline_barrier_done
     public :: syncline_lock_new, syncline_lock_free, syncline_lock_declare_dead, syncline_lock_recover
     public :: syncline_lock_acquire, syncline_lock_acquire_for, syncline_lock_try, syncline_lock_release
+    public :: syncline_team_run
+    public :: syncline_member_rank, syncline_member_size, syncline_member_process, syncline_member_processes
+    public :: syncline_member_thread, syncline_member_threads, syncline_member_wait
+    public :: syncline_member_barrier, syncline_member_lock, syncline_member_memory
 
     interface
         function syncline_signal_get(signal, number) bind(C) result(status)
@@ -190,6 +202,83 @@ module syncline
             type(c_ptr), value :: lock
             integer(c_size_t), value :: rank
             logical(c_bool), intent(out) :: poisoned
+            integer(c_int) :: status
+        end function
+
+        ! shape: the address of a syncline_shape, or c_null_ptr. function: c_funloc of one with bind(C) and the arguments me
+        ! and argument, two c_ptr by value; its result is an integer(c_int), 0 for success.
+        function syncline_team_run(shape, function, argument) bind(C) result(status)
+            import
+            type(c_ptr), value :: shape
+            type(c_funptr), value :: function
+            type(c_ptr), value :: argument
+            integer(c_int) :: status
+        end function
+
+        function syncline_member_rank(me) bind(C) result(number)
+            import
+            type(c_ptr), value :: me
+            integer(c_size_t) :: number
+        end function
+
+        function syncline_member_size(me) bind(C) result(number)
+            import
+            type(c_ptr), value :: me
+            integer(c_size_t) :: number
+        end function
+
+        function syncline_member_process(me) bind(C) result(number)
+            import
+            type(c_ptr), value :: me
+            integer(c_size_t) :: number
+        end function
+
+        function syncline_member_processes(me) bind(C) result(number)
+            import
+            type(c_ptr), value :: me
+            integer(c_size_t) :: number
+        end function
+
+        function syncline_member_thread(me) bind(C) result(number)
+            import
+            type(c_ptr), value :: me
+            integer(c_size_t) :: number
+        end function
+
+        function syncline_member_threads(me) bind(C) result(number)
+            import
+            type(c_ptr), value :: me
+            integer(c_size_t) :: number
+        end function
+
+        function syncline_member_wait(me) bind(C) result(status)
+            import
+            type(c_ptr), value :: me
+            integer(c_int) :: status
+        end function
+
+        function syncline_member_barrier(me, kind, radix, barrier) bind(C) result(status)
+            import
+            type(c_ptr), value :: me
+            integer(c_int32_t), value :: kind
+            integer(c_size_t), value :: radix
+            type(c_ptr), intent(out) :: barrier
+            integer(c_int) :: status
+        end function
+
+        function syncline_member_lock(me, kind, lock) bind(C) result(status)
+            import
+            type(c_ptr), value :: me
+            integer(c_int32_t), value :: kind
+            type(c_ptr), intent(out) :: lock
+            integer(c_int) :: status
+        end function
+
+        function syncline_member_memory(me, bytes, memory) bind(C) result(status)
+            import
+            type(c_ptr), value :: me
+            integer(c_size_t), value :: bytes
+            type(c_ptr), intent(out) :: memory
             integer(c_int) :: status
         end function
 

@@ -19,7 +19,7 @@
  *     members by rank, too, and is held by one at a time, in the order in which they ask.
  *
  * Teams
- *     syncline_team_run() runs one function in every member of a team: threads, processes, or threads of processes, as
+ *     A team runs one function in every member: threads, processes, or threads of processes, as
  *     the program or whoever starts it says. Members make barriers, locks and memory together. Who is dead, a killed
  *     process for one, is an error for those who wait for it, and not a wait for ever.
  *

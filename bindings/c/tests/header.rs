@@ -85,9 +85,15 @@ fn the_module_for_fortran_says_what_the_header_says() {
             functions += 1;
         }
     }
-    let all = ["signal", "barrier", "lock"]
-        .map(|of| header.matches(&format!("syncline_status syncline_{of}_")).count());
-    assert_eq!(functions, all.iter().sum::<usize>() + 1, "signals, barriers, locks and the last failure");
+    let made = [
+        "syncline_status syncline_signal_",
+        "syncline_status syncline_barrier_",
+        "syncline_status syncline_lock_",
+    ];
+    let team =
+        ["syncline_status syncline_team_", "syncline_status syncline_member_", "size_t syncline_member_"];
+    let all: usize = made.iter().chain(&team).map(|function| header.matches(function).count()).sum();
+    assert_eq!(functions, all + 1, "signals, barriers, locks, teams and the last failure");
     assert!(numbers > 0);
 }
 

@@ -49,11 +49,12 @@ fn make(target: &str, built: &Path, prefix: &Path, destination: &Path) {
     succeed(make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"));
 }
 
-const INSTALLED: [&str; 7] = [
+const INSTALLED: [&str; 8] = [
     "bin/syncline",
     "include/syncline.h",
     "lib/libsyncline_c.a",
     "lib/libsyncline_c.so",
+    "lib/libsyncline_c.so.0.1",
     "lib/libsyncline_preload.so",
     "lib/pkgconfig/syncline.pc",
     "share/syncline/syncline.f90",

@@ -49,6 +49,18 @@ const TEAM: Program =
 const CPP: [Program; 1] =
     [Program { source: "examples/pipeline.cpp", output: "last: 1009, expected 1009\n" }];
 
+const FORTRAN: [Program; 2] = [
+    Program {
+        source: "examples/relax.f90",
+        output: "the bits of the loop\nrank 7 is none of 3 members\nthe deadline passed\n",
+    },
+    Program {
+        source: "examples/team.f90",
+        output: "sum: 500500\nsum: 500500\n\
+                 a team has 1 to 4096 members, not 1 processes x 5000 threads\n",
+    },
+];
+
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
 const STATIC: [&str; 1] = ["-l:libsyncline_c.a"];
 const SHARED: [&str; 1] = ["-l:libsyncline_c.so"];
@@ -61,7 +73,10 @@ fn build(dir: &Path, tool: Tool, flags: &[&str], library: &[&str], program: &Pro
     arguments.push(root().join(program.source).display().to_string());
     arguments.extend(["-g", "-O1", "-ffp-contract=off", "-I"].map(str::to_owned));
     arguments.push(root().join("include").display().to_string());
-    arguments.extend([format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display())]);
+    arguments.extend([format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", dir.display())]);
+    // Under this name the program looks for it.
+    let named = std::os::unix::fs::symlink(folder.join("libsyncline_c.so"), dir.join("libsyncline_c.so.0.1"));
+    assert!(named.is_ok() || dir.join("libsyncline_c.so.0.1").exists());
     arguments.extend(library.iter().map(|&a| a.to_owned()));
     arguments.extend(["-pthread", "-ldl", "-lm", "-o"].map(str::to_owned));
     arguments.push(executable.display().to_string());
@@ -174,15 +189,13 @@ fn programs_in_fortran_run() {
     if !has_openmp(dir.path(), tool, "empty.f90") {
         return;
     }
-    let program = Program {
-        source: "examples/relax.f90",
-        output: "the bits of the loop\nrank 7 is none of 3 members\nthe deadline passed\n",
-    };
     let module = root().join("fortran/syncline.f90");
     let flags = ["-std=f2008", "-fopenmp", "-J", dir.path().to_str().unwrap(), module.to_str().unwrap()];
     for library in [&STATIC, &SHARED] {
-        let executable = build(dir.path(), tool, &flags, library, &program);
-        assert_eq!(succeed(&mut Command::new(executable)), program.output);
+        for program in &FORTRAN {
+            let executable = build(dir.path(), tool, &flags, library, program);
+            assert_eq!(succeed(&mut Command::new(executable)), program.output);
+        }
     }
 }
 

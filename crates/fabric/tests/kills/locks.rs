@@ -108,11 +108,11 @@ impl<R: RawLock> Worker<'_, R> {
         let hasty = self.random.one_in(3);
         let until = if hasty { Some(Instant::now() + self.random.microseconds(800)) } else { late() };
         let shared = self.shared.clone();
-        let dead: Vec<_> =
-            (0..self.lock.shared().members()).map(|rank| shared.deaths.includes(rank)).collect();
-        match self.lock.recover(until) {
+        let recovered = self.lock.recover(until);
+        // It may go on in spite of all these, whether it had the lock in time or not, and not be told of them any more.
+        shared.stage.knows(|rank| shared.deaths.includes(rank));
+        match recovered {
             Ok(mut held) => {
-                shared.stage.knows(|rank| dead[rank]);
                 if let Some(rank) = held.poisoned_by() {
                     shared.stage.victim(rank);
                     // As if it had not come: it counts at the end of a section.

@@ -115,9 +115,9 @@ bench-papers:
 	python3 bench/out_of_core.py papers-slow --rounds 1 --dir target/bench-data
 
 soak: build
-	$(SYNCLINE) verify barrier --members 2 --rounds 10000000
+	$(SYNCLINE) verify barrier --members 2 --rounds 10000000 --in threads,processes
 	$(SYNCLINE) verify barrier --members 5 --rounds 1000000
-	$(SYNCLINE) verify lock --members 2 --rounds 10000000
+	$(SYNCLINE) verify lock --members 2 --rounds 10000000 --in threads,processes
 	$(SYNCLINE) verify lock --members 5 --rounds 1000000
 	PROPTEST_CASES=20000 SYNCLINE_KILLS=300 $(CARGO) test --release --workspace -- --show-output
 	LOOM_MAX_PREEMPTIONS=4 $(MAKE) loom

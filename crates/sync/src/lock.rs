@@ -60,7 +60,7 @@ use self::repair::Unrepaired;
 pub use self::ticket::Ticket;
 use crate::error::{LockError, SpaceError};
 use crate::space::{Array, Element, Shared, Space};
-use crate::vigil::{Deaths, possible};
+use crate::vigil::{Deaths, possible, usual};
 
 /// A queue of members, ranked from 0: what is under a [`Lock`].
 ///
@@ -215,7 +215,7 @@ impl<R: RawLock, T: Send> Lock<R, T> {
         let process = u64::from(std::process::id());
         let free = desk.taken.compare_exchange(0, process, Ordering::Acquire, Ordering::Relaxed);
         free.map_err(|_| SpaceError::Taken { rank })?;
-        let Policy { pauses, yield_for, .. } = Policy::default();
+        let Policy { pauses, yield_for, .. } = usual(self.desks.len());
         let patience = Patience { deaths: self.deaths.clone(), known: 0, pauses, yield_for };
         Ok(LockMember { lock: self.clone(), rank, desk: self.desks.element(rank), patience })
     }
@@ -330,7 +330,9 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     /// # Errors
     /// [`LockError::Dead`] if it would have to wait, and a member has died; [`LockError::Poisoned`] if somebody panicked
     /// or died while holding it. Either way it is not held; [`recover`](Self::recover) goes on.
-    #[inline]
+    // The way of a free lock is some forty instructions, of which a call and its result through memory would make twice as
+    // many: so all of it is always inlined, and what is seldom is cold.
+    #[inline(always)]
     pub fn lock(&mut self) -> Result<Guard<'_, R, T>, LockError> {
         self.lock_deadline(None)
     }
@@ -340,7 +342,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     ///
     /// # Errors
     /// [`LockError::TimedOut`] when the deadline passes first; others as [`lock`](Self::lock).
-    #[inline]
+    #[inline(always)]
     pub fn lock_deadline(&mut self, deadline: Option<Instant>) -> Result<Guard<'_, R, T>, LockError> {
         self.acquire(deadline)?;
         self.entered()
@@ -406,7 +408,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         self.desk.state.store(state, Ordering::Release);
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire(&self, deadline: Option<Instant>) -> Result<(), LockError> {
         self.enter(deadline)?;
         match self.lock.raw.ask(self.rank) {
@@ -424,7 +426,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     }
 
     /// Marks the desk, unless a repair is on; waits for its end.
-    #[inline]
+    #[inline(always)]
     fn enter(&self, deadline: Option<Instant>) -> Result<(), LockError> {
         self.desk(QUEUEING);
         asymmetric::light();
@@ -447,16 +449,21 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     }
 
     /// Holding, unless the lock is poisoned.
-    #[inline]
+    #[inline(always)]
     fn entered(&mut self) -> Result<Guard<'_, R, T>, LockError> {
         self.desk(HOLDING);
         // Relaxed: as in `recover`.
         let poison = self.lock.marks().poison.load(Ordering::Relaxed);
         if poison != 0 {
-            self.leave();
-            return Err(LockError::Poisoned { rank: poison as usize - 1 });
+            return Err(self.poisoned(poison));
         }
         Ok(Guard { member: self, poisoned_by: None, _data: PhantomData })
+    }
+
+    #[cold]
+    fn poisoned(&self, poison: u64) -> LockError {
+        self.leave();
+        LockError::Poisoned { rank: poison as usize - 1 }
     }
 
     #[inline]

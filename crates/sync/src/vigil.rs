@@ -9,6 +9,7 @@
 //! A seat that was left after `e` episodes ends the waits of those who are in a later one. Those who are still in
 //! episode `e` go on: the one who left had done its part.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use syncline_signal::primitive::{AtomicU64, Ordering};
@@ -119,6 +120,15 @@ impl Deaths {
     }
 }
 
+/// How members wait unless told otherwise: as the policy of everything here, but without pauses if they outnumber the cores
+/// of this process. Then whoever is waited for needs the core.
+pub(crate) fn usual(members: usize) -> Policy<'static> {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    let cores = *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let policy = Policy::default();
+    if members > cores { Policy { pauses: 0, ..policy } } else { policy }
+}
+
 /// Between two looks of one who cannot be woken: others take their time.
 pub(crate) fn pause() {
     #[cfg(not(loom))]
@@ -198,7 +208,7 @@ const LOOKS: u32 = 256;
 impl Vigil {
     pub(crate) fn new(seats: &Seats, deaths: Option<&Deaths>, rank: usize) -> Result<Vigil, SpaceError> {
         seats.take(rank)?;
-        let Policy { pauses, yield_for, .. } = Policy::default();
+        let Policy { pauses, yield_for, .. } = usual(seats.members());
         let (seats, deaths) = (seats.clone(), deaths.cloned());
         Ok(Vigil { seats, deaths, rank, episodes: 0, parts: 0, known: 0, pauses, yield_for, misses: 0 })
     }

@@ -34,7 +34,7 @@
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Policy, Signal, plant};
 
-use crate::vigil::pause;
+use crate::vigil::{pause, usual};
 
 /// A barrier for threads that have no ranks, in 24 bytes of any memory, which may be taken back: what
 /// `pthread_barrier_t` promises.
@@ -85,7 +85,8 @@ impl RawCounter {
         let goal = mine.next_multiple_of(members);
         // The last one has its goal: the look is there to see what the others did before they came, as `count` only
         // releases. Without a deadline, and with nobody to be declared dead, a wait ends in no other way.
-        while self.arrivals.wait_until(goal, &Policy::default(), None).is_err() {}
+        let policy = usual(usize::try_from(members).unwrap_or(usize::MAX));
+        while self.arrivals.wait_until(goal, &policy, None).is_err() {}
         if !early {
             // A release, which pairs with the looks in `destroy`. Nobody sleeps there, so it is the last touch: the
             // memory may be gone after it.

@@ -204,7 +204,8 @@ fn place() -> Result<Option<Place>, TeamError> {
 
 /// The memory of a team, with what stands at its beginning.
 pub(crate) fn shared(segment: Segment, shape: Shape) -> Result<(Space, Control), TeamError> {
-    let mut space = Space::segment(Arc::new(segment))?;
+    // SAFETY: it was made for this team, so it was zero, and is used for nothing else; a launcher of another version is refused.
+    let mut space = unsafe { Space::segment(Arc::new(segment)) }?;
     let control = Control::within(&mut space, shape.processes, shape.members())?;
     Ok((space, control))
 }

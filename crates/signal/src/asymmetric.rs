@@ -15,7 +15,8 @@
 //! # Costs
 //! `light`: nothing but that the compiler keeps the order. `heavy`: a system call that interrupts every core on which a
 //! process runs that may be on the other side, 1 to 15 microseconds; who is about to sleep pays more anyway.
-//! Where the kernel has no such call (before Linux 4.16, or forbidden), both are fences.
+//! Where the kernel has no such call (before Linux 4.16, or forbidden), both are fences. Processes that share words all have
+//! it, or all have not: a process of which it is kept, beside others, is not waited for by their light halves.
 //!
 //! # Source
 //! membarrier(2), by M. Desnoyers; the use is that of userspace RCU and of folly's asymmetric fences.

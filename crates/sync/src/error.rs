@@ -13,7 +13,9 @@ pub enum SpaceError {
         left: usize,
     },
     /// The segment has all the allocations that its ledger can hold.
-    #[error("a segment holds at most {most} arrays")]
+    #[error(
+        "a segment holds at most {most} arrays, and a lock is five of them: use one lock for more data, or more segments"
+    )]
     Many {
         /// How many it can hold.
         most: usize,

@@ -42,6 +42,7 @@
 
 mod data;
 mod mcs;
+mod queue;
 mod repair;
 mod ticket;
 
@@ -56,61 +57,19 @@ use syncline_signal::{Policy, Signal, WaitError, Watch, asymmetric};
 
 use self::data::Data;
 pub use self::mcs::Mcs;
+use self::queue::{Inside, Queue};
 use self::repair::Unrepaired;
 pub use self::ticket::Ticket;
 use crate::error::{LockError, SpaceError};
 use crate::space::{Array, Element, Shared, Space};
 use crate::vigil::{Deaths, possible, usual};
 
-/// A queue of members, ranked from 0: what is under a [`Lock`].
-///
-/// Callers keep to its contract: each rank is used by one thread at a time, and asks for nothing that it has.
-pub trait RawLock: Clone + Send + Sync + fmt::Debug + 'static {
-    /// A free lock.
-    ///
-    /// # Errors
-    /// If the space has no room.
-    fn within(space: &mut Space, members: usize) -> Result<Self, SpaceError>;
+/// A queue of members, ranked from 0: what is under a [`Lock`]. [`Ticket`] and [`Mcs`] are all there are, as the data of a
+/// lock rest on them.
+pub trait RawLock: Queue {}
 
-    /// Takes the lock if nobody has it or waits for it.
-    ///
-    /// # Memory ordering
-    /// An acquire, if it succeeds.
-    fn try_acquire(&self, rank: usize) -> bool;
-
-    /// Asks for the lock, or comes back to the place that was given up. `None`: it has it. Otherwise it is in the queue, and
-    /// calls [`wait`](Self::wait) with what this says.
-    ///
-    /// # Memory ordering
-    /// An acquire, if it has it.
-    fn ask(&self, rank: usize) -> Option<u64>;
-
-    /// Waits for the lock, in the order of arrival. A member that gives up keeps its place, which is passed over when its
-    /// turn comes while it is away, and found again if it is back before.
-    ///
-    /// # Memory ordering
-    /// An acquire.
-    ///
-    /// # Errors
-    /// The deadline passed, or the policy names somebody who is gone. It has not got the lock.
-    fn wait(
-        &self,
-        rank: usize,
-        asked: u64,
-        policy: &Policy<'_>,
-        deadline: Option<Instant>,
-    ) -> Result<(), WaitError>;
-
-    /// Lets go. If a death may have broken the queue, which `gone` tells of deaths that were not repaired, it is left as it
-    /// is: all who are in it are told.
-    ///
-    /// # Memory ordering
-    /// A release.
-    fn release(&self, rank: usize, gone: &dyn Watch);
-
-    /// Empties the queue. Nobody is in it but the dead, and those who gave up their places.
-    fn reset(&self);
-}
+impl RawLock for Ticket {}
+impl RawLock for Mcs {}
 
 /// How far a member is, alone on its lines.
 #[derive(Debug, Default)]
@@ -123,6 +82,9 @@ struct Desk {
 
 // SAFETY: two words, for which 0 is free and idle.
 unsafe impl Shared for Desk {}
+
+/// This file, and its repair, keep to the contract of queues.
+const INSIDE: Inside = Inside(());
 
 const IDLE: u64 = 0;
 const QUEUEING: u64 = 1;
@@ -338,7 +300,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     }
 
     /// Waits for the lock until a time. Who gives up keeps its place in the queue, and finds it again if its turn has
-    /// not come before the next call.
+    /// not come before the next call. (Some five hundred times; then the place is lost, and the next call asks anew.)
     ///
     /// # Errors
     /// [`LockError::TimedOut`] when the deadline passes first; others as [`lock`](Self::lock).
@@ -358,7 +320,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
             Err(LockError::TimedOut) => return Ok(None),
             entered => entered?,
         }
-        if self.lock.raw.try_acquire(self.rank) {
+        if self.lock.raw.try_acquire(self.rank, INSIDE) {
             return self.entered().map(Some);
         }
         self.desk(IDLE);
@@ -366,6 +328,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     }
 
     /// Takes the lock in spite of the deaths so far, and of poison: repairs the queue if need be, and waits for the lock.
+    /// It waits for a living member that holds the lock, however long that takes, unless there is a deadline.
     /// From then on this handle's waits end only for deaths to come. [`Guard::poisoned_by`] says whose data these may be.
     ///
     /// # Errors
@@ -385,6 +348,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         Ok(Guard {
             member: self,
             poisoned_by: poison.checked_sub(1).map(|rank| rank as usize),
+            unwinding: std::thread::panicking(),
             _data: PhantomData,
         })
     }
@@ -397,7 +361,8 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     /// Ends a section whose guard was forgotten.
     ///
     /// # Safety
-    /// The last guard of this handle was passed to `mem::forget`, and nothing of it is in use.
+    /// The last guard of this handle was passed to `mem::forget`, nothing of it is in use, and no other function of the
+    /// handle was called since.
     pub unsafe fn unlock(&mut self) {
         self.leave();
     }
@@ -411,7 +376,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     #[inline(always)]
     fn acquire(&self, deadline: Option<Instant>) -> Result<(), LockError> {
         self.enter(deadline)?;
-        match self.lock.raw.ask(self.rank) {
+        match self.lock.raw.ask(self.rank, INSIDE) {
             None => Ok(()),
             Some(asked) => self.wait(asked, deadline),
         }
@@ -419,7 +384,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
 
     #[cold]
     fn wait(&self, asked: u64, deadline: Option<Instant>) -> Result<(), LockError> {
-        self.lock.raw.wait(self.rank, asked, &self.patience.policy(), deadline).map_err(|error| {
+        self.lock.raw.wait(self.rank, asked, &self.patience.policy(), deadline, INSIDE).map_err(|error| {
             self.desk(IDLE);
             self.told(error)
         })
@@ -457,7 +422,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         if poison != 0 {
             return Err(self.poisoned(poison));
         }
-        Ok(Guard { member: self, poisoned_by: None, _data: PhantomData })
+        Ok(Guard { member: self, poisoned_by: None, unwinding: std::thread::panicking(), _data: PhantomData })
     }
 
     #[cold]
@@ -471,7 +436,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         // From here on the data are whole, so a death is no poison.
         self.desk(QUEUEING);
         let gone = Unrepaired { deaths: self.patience.deaths.as_ref(), covered: &self.lock.marks().covered };
-        self.lock.raw.release(self.rank, &gone);
+        self.lock.raw.release(self.rank, &gone, INSIDE);
         self.desk(IDLE);
     }
 
@@ -490,7 +455,10 @@ impl<R: RawLock, T: Send> Drop for LockMember<R, T> {
             return;
         }
         // Release: pairs with the Acquire in `Lock::member`.
-        self.desk.taken.store(0, Ordering::Release);
+        // One whose guard was forgotten has it still, and only the end of its process takes it from it.
+        if self.desk.state.load(Ordering::Relaxed) == IDLE {
+            self.desk.taken.store(0, Ordering::Release);
+        }
     }
 }
 
@@ -502,6 +470,8 @@ impl<R: RawLock, T: Send> Drop for LockMember<R, T> {
 pub struct Guard<'a, R: RawLock, T: Send = ()> {
     member: &'a mut LockMember<R, T>,
     poisoned_by: Option<usize>,
+    /// The thread was panicking already: the section is whole if it ends.
+    unwinding: bool,
     /// Several threads may look at the data through a shared guard if the data allow it.
     _data: PhantomData<&'a mut T>,
 }
@@ -535,7 +505,7 @@ impl<R: RawLock, T: Send> DerefMut for Guard<'_, R, T> {
 impl<R: RawLock, T: Send> Drop for Guard<'_, R, T> {
     #[inline]
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if !self.unwinding && std::thread::panicking() {
             if cfg!(loom) {
                 return; // as above
             }

@@ -57,7 +57,8 @@ const LEDGER: usize = 4096;
 ///
 /// let segment = Arc::new(Segment::shared(1 << 20)?);
 /// // Two views, as two processes have them: the same requests give the same words.
-/// let mut views = [Space::segment(Arc::clone(&segment))?, Space::segment(segment)?];
+/// // SAFETY: the segment is new, so it is zero, and nothing else uses it.
+/// let mut views = unsafe { [Space::segment(Arc::clone(&segment))?, Space::segment(segment)?] };
 /// let [a, b] = views.each_mut().map(|view| Counter::within(view, 2).unwrap());
 /// let (mut one, mut two) = (a.member(0)?, b.member(1)?);
 /// one.arrive()?;
@@ -86,11 +87,15 @@ impl Space {
         Space { region: None }
     }
 
-    /// Arrays one after the other in a segment, which must have been zero when the first view of it was made.
+    /// Arrays one after the other in a segment.
+    ///
+    /// # Safety
+    /// The segment was zero when the first view of it was made, and is used by nothing but views, in programs that have the
+    /// same version of this crate.
     ///
     /// # Errors
     /// [`SpaceError::Full`] if the segment is too small for anything.
-    pub fn segment(segment: Arc<Segment>) -> Result<Space, SpaceError> {
+    pub unsafe fn segment(segment: Arc<Segment>) -> Result<Space, SpaceError> {
         let mut region = Region { segment, cursor: 0, count: 0 };
         region.take(LEDGER * size_of::<AtomicU64>(), ALIGN)?;
         Ok(Space { region: Some(region) })
@@ -106,7 +111,7 @@ impl Space {
     /// something else at this place.
     pub fn array<T: Shared>(&mut self, len: usize) -> Result<Array<T>, SpaceError> {
         let Some(region) = &mut self.region else {
-            return Ok(Array::heap(len));
+            return Array::heap(len);
         };
         region.note::<T>(len)?;
         let bytes = size_of::<T>().checked_mul(len).ok_or(SpaceError::Full { asked: usize::MAX, left: 0 })?;
@@ -184,18 +189,19 @@ struct Line<T> {
 
 impl<T: Shared> Array<T> {
     #[cfg(not(loom))]
-    fn heap(len: usize) -> Self {
+    fn heap(len: usize) -> Result<Self, SpaceError> {
         const { assert!(align_of::<T>() <= ALIGN) };
-        let lines = (len * size_of::<T>()).div_ceil(ALIGN);
+        let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes <= isize::MAX as usize);
+        let lines = bytes.ok_or(SpaceError::Full { asked: usize::MAX, left: 0 })?.div_ceil(ALIGN);
         let line = |_| Line { _words: Default::default(), _of: std::marker::PhantomData };
         let lines: Arc<[Line<T>]> = (0..lines).map(line).collect();
-        Array { first: lines.as_ptr().cast(), len, home: Home::Heap(lines) }
+        Ok(Array { first: lines.as_ptr().cast(), len, home: Home::Heap(lines) })
     }
 
     #[cfg(loom)]
-    fn heap(len: usize) -> Self {
+    fn heap(len: usize) -> Result<Self, SpaceError> {
         let values: Arc<[T]> = (0..len).map(|_| T::default()).collect();
-        Array { first: values.as_ptr(), len, home: Home::Heap(values) }
+        Ok(Array { first: values.as_ptr(), len, home: Home::Heap(values) })
     }
 }
 

@@ -55,6 +55,7 @@ impl Deaths {
     /// # Errors
     /// If the space has no room.
     pub fn within(space: &mut Space, members: usize) -> Result<Deaths, SpaceError> {
+        possible(members)?;
         // One may be given up, and then be dead.
         Ok(Deaths { words: space.array(2 * members)? })
     }

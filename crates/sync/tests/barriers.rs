@@ -138,7 +138,8 @@ fn views_of_a_segment_are_one_barrier() {
             let segment = segment();
             // As processes do it: each makes all of its view, and is one member of it.
             let members = (0..n).map(|rank| {
-                let mut space = Space::segment(segment.clone()).unwrap();
+                // SAFETY: the segment is new, and used by nothing but these views.
+                let mut space = unsafe { Space::segment(segment.clone()) }.unwrap();
                 let deaths = Deaths::within(&mut space, n).unwrap();
                 // Others' seats in this view are not taken: `Kind::members` would take them all.
                 view(kind, &mut space, n, rank, &deaths)
@@ -287,7 +288,8 @@ fn numbers_that_make_no_barrier_are_refused() {
 fn views_that_differ_are_told() {
     use syncline_sync::{Counter, Tournament};
     let segment = segment();
-    let [mut one, mut two] = [0, 1].map(|_| Space::segment(segment.clone()).unwrap());
+    // SAFETY: the segment is new, and used by nothing but these views.
+    let [mut one, mut two] = [0, 1].map(|_| unsafe { Space::segment(segment.clone()) }.unwrap());
     Counter::within(&mut one, 3).unwrap();
     let error = Tournament::within(&mut two, 4, Flags::Packed).unwrap_err();
     assert_eq!(
@@ -295,7 +297,11 @@ fn views_that_differ_are_told() {
         "members do not make the same things in the same order: they differ at allocation 1"
     );
     let small = std::sync::Arc::new(syncline_memory::Segment::shared(4096).unwrap());
-    assert!(matches!(Space::segment(small).unwrap_err(), SpaceError::Full { .. }));
+    // SAFETY: as above.
+    assert!(matches!(unsafe { Space::segment(small) }.unwrap_err(), SpaceError::Full { .. }));
+    let none = Space::heap().array::<AtomicU64>(1 << 61);
+    assert!(matches!(none.unwrap_err(), SpaceError::Full { .. }));
+    assert!(matches!(Deaths::within(&mut Space::heap(), 1 << 60).unwrap_err(), SpaceError::Members { .. }));
 }
 
 #[test]

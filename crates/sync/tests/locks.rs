@@ -40,6 +40,8 @@ both! {
     any_mixture_of_ways_to_ask;
     a_place_may_be_given_up_often;
     a_panic_poisons_and_recover_goes_on;
+    a_section_during_an_unwind_is_whole;
+    who_leaks_a_guard_keeps_its_rank;
     a_holder_that_dies_is_told_and_its_lock_recovered;
     a_waiter_that_dies_does_not_stay_in_the_way;
     who_is_given_up_keeps_what_it_holds;
@@ -138,7 +140,7 @@ fn a_place_may_be_given_up_often<R: RawLock>() {
     let [mut holder, mut other] = [0, 1].map(|rank| lock.member(rank).unwrap());
     for _ in 0..3 {
         let held = holder.lock().unwrap();
-        for _ in 0..100 {
+        for _ in 0..1200 {
             let over = Some(Instant::now());
             assert_eq!(other.lock_deadline(over).unwrap_err(), LockError::TimedOut);
         }
@@ -201,6 +203,31 @@ fn a_panic_poisons_and_recover_goes_on<R: RawLock>() {
     *held = 8;
     drop(held);
     assert_eq!(*mine.lock().unwrap(), 8);
+}
+
+fn a_section_during_an_unwind_is_whole<R: RawLock>() {
+    struct Count<'a, R: RawLock>(&'a Lock<R, u64>);
+
+    impl<R: RawLock> Drop for Count<'_, R> {
+        fn drop(&mut self) {
+            *self.0.member(0).unwrap().lock().unwrap() += 1;
+        }
+    }
+    let lock = Lock::<R, u64>::new(1, 0).unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _count = Count(&lock);
+        std::panic::resume_unwind(Box::new("elsewhere"));
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(*lock.member(0).unwrap().lock().unwrap(), 1);
+}
+
+fn who_leaks_a_guard_keeps_its_rank<R: RawLock>() {
+    let lock = Lock::<R, ()>::new(1, ()).unwrap();
+    let mut mine = lock.member(0).unwrap();
+    std::mem::forget(mine.lock().unwrap());
+    drop(mine);
+    assert_eq!(lock.member(0).unwrap_err(), SpaceError::Taken { rank: 0 });
 }
 
 /// A lock of so many whose members are told of deaths.
@@ -357,7 +384,11 @@ fn deaths_at_any_moment<R: RawLock>() {
 
 fn views_of_a_segment_are_one_lock<R: RawLock>() {
     let segment = Arc::new(Segment::shared(1 << 20).unwrap());
-    let view = || Lock::<R, [u64; 2]>::within(&mut Space::segment(Arc::clone(&segment)).unwrap(), 3).unwrap();
+    let view = || {
+        // SAFETY: the segment is new, and used by nothing but these views.
+        let mut space = unsafe { Space::segment(Arc::clone(&segment)) }.unwrap();
+        Lock::<R, [u64; 2]>::within(&mut space, 3).unwrap()
+    };
     std::thread::scope(|scope| {
         for rank in 0..3 {
             let mut mine = view().member(rank).unwrap();

@@ -35,6 +35,16 @@ pub(crate) struct Children {
     limit: Option<Rlimit>,
 }
 
+/// Whether all can be watched. Asked before the first is started: what has run cannot be undone.
+fn enough_descriptors(processes: usize) -> Result<(), TeamError> {
+    let (needed, most) = (processes as u64 + OTHERS, getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX));
+    if needed <= most {
+        return Ok(());
+    }
+    let why = format!("{processes} processes need {needed} open files, and the limit is {most} (ulimit -Hn)");
+    Err(TeamError::System { what: "watch the processes of the team", source: io::Error::other(why) })
+}
+
 #[derive(Debug)]
 struct Running {
     process: usize,
@@ -49,6 +59,7 @@ impl Children {
         args: &[OsString],
         heritage: &Heritage<'_>,
     ) -> Result<Self, TeamError> {
+        enough_descriptors(heritage.shape.processes)?;
         let mut children = Children { running: Vec::new(), limit: None };
         for process in 0..heritage.shape.processes {
             let child = spawn(program, args, heritage, process).map_err(|source| TeamError::Start {

@@ -75,11 +75,11 @@ fn garbage_in_the_environment_is_named() {
     let cases = [
         ("rubbish".to_owned(), "is \"rubbish\": \"rubbish\" stands where version= is expected"),
         (
-            format!("version=1 segment=900 lifeline=901 {fields}"),
+            format!("version=2 segment=900 lifeline=901 {fields}"),
             "names descriptor 900 as the team's memory, but Bad file",
         ),
         (
-            format!("version=1 segment=1 lifeline=2 {fields}"),
+            format!("version=2 segment=1 lifeline=2 {fields}"),
             "names descriptor 1 as the team's memory, but it is something",
         ),
     ];

@@ -1,7 +1,7 @@
 //! A queue of nodes, each with its owner waiting on it.
 //!
 //! # Contract
-//! See [`RawLock`].
+//! See [`Queue`].
 //!
 //! # Figure
 //! ```text
@@ -12,14 +12,14 @@
 //! Links are ranks, not pointers, so the queue can stand in a segment. To ask is to swap oneself into `tail`, and to tell
 //! the one who was there before.
 //!
-//! The place in a node is a signal: 64 round + phase; a round for each time that its owner has to wait.
+//! The place in a node is a signal: 1024 round + phase; a round for each time that its owner has to wait.
 //!
 //! | phase           | the owner                          | next                                                        |
 //! |-----------------|------------------------------------|-------------------------------------------------------------|
-//! | odd, below 62   | waits                              | 62 by the one before it                                      |
-//! | even, 2 to 60   | gave up, its node is still linked  | + 1 by itself, when it is back; 62 by the one before it      |
-//! | 62              | has the lock; or its node is being taken out, if it had given up | 63, by itself; by who takes it out |
-//! | 63              | uses its node for nothing           | the next round                                               |
+//! | odd, below 1022 | waits                              | 1022 by the one before it                                      |
+//! | even, 2 to 1020 | gave up, its node is still linked  | + 1 by itself, when it is back; 1022 by the one before it      |
+//! | 1022            | has the lock; or its node is being taken out, if it had given up | 1023, by itself; by who takes it out |
+//! | 1023            | uses its node for nothing           | the next round                                               |
 //!
 //! Releaser and owner both use the maximum, and what it returns tells each who was first.
 //!
@@ -37,7 +37,7 @@ use std::time::Instant;
 use syncline_signal::primitive::{AtomicU64, Ordering, fence, hint, yield_now};
 use syncline_signal::{Policy, Signal, WaitError, Watch, plant};
 
-use super::RawLock;
+use super::queue::{Inside, Queue};
 use crate::error::SpaceError;
 use crate::space::{Array, Element, Shared, Space};
 
@@ -69,7 +69,7 @@ unsafe impl Shared for Tail {}
 unsafe impl Shared for Node {}
 
 /// Phases of a place; see the table.
-const PHASES: u64 = 64;
+const PHASES: u64 = 1024;
 const GRANTED: u64 = PHASES - 2;
 const UNUSED: u64 = PHASES - 1;
 
@@ -152,13 +152,13 @@ impl Mcs {
     }
 }
 
-impl RawLock for Mcs {
+impl Queue for Mcs {
     fn within(space: &mut Space, members: usize) -> Result<Self, SpaceError> {
         Ok(Mcs { tail: space.array(1)?.element(0), nodes: space.array(members)? })
     }
 
     #[inline]
-    fn try_acquire(&self, rank: usize) -> bool {
+    fn try_acquire(&self, rank: usize, _: Inside) -> bool {
         let node = &self.nodes[rank];
         let number = node.place.get();
         // Its node is still in the queue, or being taken out.
@@ -171,7 +171,7 @@ impl RawLock for Mcs {
     }
 
     #[inline]
-    fn ask(&self, rank: usize) -> Option<u64> {
+    fn ask(&self, rank: usize, _: Inside) -> Option<u64> {
         let node = &self.nodes[rank];
         let number = node.place.get();
         if number % PHASES != UNUSED
@@ -201,18 +201,21 @@ impl RawLock for Mcs {
         asked: u64,
         policy: &Policy<'_>,
         deadline: Option<Instant>,
+        inside: Inside,
     ) -> Result<(), WaitError> {
         let node = &self.nodes[rank];
         if asked % PHASES == GRANTED {
             // Its node is taken out, now or when its turn comes; then it asks anew.
             node.place.wait_until(asked + 1, policy, deadline)?;
-            return self.ask(rank).map_or(Ok(()), |asked| self.wait(rank, asked, policy, deadline));
+            return self
+                .ask(rank, inside)
+                .map_or(Ok(()), |asked| self.wait(rank, asked, policy, deadline, inside));
         }
         self.stay(node, asked, policy, deadline)
     }
 
     #[inline]
-    fn release(&self, rank: usize, gone: &dyn Watch) {
+    fn release(&self, rank: usize, gone: &dyn Watch, _: Inside) {
         let mut from = rank;
         let mut taken_out = false;
         loop {
@@ -232,7 +235,7 @@ impl RawLock for Mcs {
         }
     }
 
-    fn reset(&self) {
+    fn reset(&self, _: Inside) {
         for node in &*self.nodes {
             node.next.store(0, Ordering::Relaxed);
             node.place.raise_to(round(node.place.get()) + UNUSED);

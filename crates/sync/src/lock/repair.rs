@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{WaitError, Watch, asymmetric, plant};
 
-use super::{Desk, HOLDING, IDLE, LockMember, RawLock};
+use super::{Desk, HOLDING, IDLE, INSIDE, LockMember, RawLock};
 use crate::error::LockError;
 use crate::vigil::{Deaths, pause};
 
@@ -106,7 +106,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
                     desk.state.store(IDLE, Ordering::Relaxed);
                 }
             }
-            self.lock.raw.reset();
+            self.lock.raw.reset(INSIDE);
             // Release: pairs with the Acquire in `repair`.
             marks.covered.store(self.patience.known as u64, Ordering::Release);
         }

@@ -1,7 +1,7 @@
 //! Two numbers: the next ticket, and the one that is being served.
 //!
 //! # Contract
-//! See [`RawLock`]. Tickets are served in the order in which they were drawn.
+//! See [`Queue`]. Tickets are served in the order in which they were drawn.
 //!
 //! # State
 //! ```text
@@ -11,13 +11,13 @@
 //! attention: how many of those who wait are not looking: asleep, or gone for now
 //! turns     | 12 | 13 | ... | whose ticket that is, for those who are not looking: ticket mod size
 //! ```
-//! A place is a signal, and its number says which ticket it is about: 64 (ticket + 1) + phase.
+//! A place is a signal, and its number says which ticket it is about: 1024 (ticket + 1) + phase.
 //!
 //! | phase           | the member                                      | next                                        |
 //! |-----------------|-------------------------------------------------|---------------------------------------------|
-//! | odd, below 63   | is asleep                                       | 63 by the releaser: it has the lock         |
-//! | even, above 0   | gave up, and keeps its ticket                   | + 1 by itself, when it is back; 63 by the releaser: passed over |
-//! | 63              | needs this place no more                        | a later ticket                              |
+//! | odd, below 1023 | is asleep                                       | 1023 by the releaser: it has the lock       |
+//! | even, above 0   | gave up, and keeps its ticket                   | + 1 by itself, when it is back; 1023 by the releaser: passed over |
+//! | 1023            | needs this place no more                        | a later ticket                              |
 //!
 //! Releaser and member both use the maximum, and what it returns tells each who was first. A releaser that comes late finds
 //! a place about a later ticket, and changes nothing.
@@ -40,7 +40,7 @@ use std::time::Instant;
 use syncline_signal::primitive::{AtomicU64, Ordering, fence};
 use syncline_signal::{PaddedSignal, Policy, Signal, WaitError, Watch, asymmetric, plant};
 
-use super::RawLock;
+use super::queue::{Inside, Queue};
 use crate::error::SpaceError;
 use crate::space::{Array, Element, Shared, Space};
 
@@ -66,7 +66,7 @@ struct Words {
 unsafe impl Shared for Words {}
 
 /// Phases of a place; see the table.
-const PHASES: u64 = 64;
+const PHASES: u64 = 1024;
 const OVER: u64 = PHASES - 1;
 /// The last in which a place can be given up.
 const LAST: u64 = OVER - 1;
@@ -177,7 +177,7 @@ impl Ticket {
     }
 }
 
-impl RawLock for Ticket {
+impl Queue for Ticket {
     fn within(space: &mut Space, members: usize) -> Result<Self, SpaceError> {
         let words = space.array(1)?.element(0);
         let turns = space.array(members.next_power_of_two())?;
@@ -185,7 +185,7 @@ impl RawLock for Ticket {
     }
 
     #[inline]
-    fn try_acquire(&self, rank: usize) -> bool {
+    fn try_acquire(&self, rank: usize, _: Inside) -> bool {
         // A place that was given up and not passed over: others are before it.
         if given_up(self.places[rank].get()) {
             return false;
@@ -198,7 +198,7 @@ impl RawLock for Ticket {
     }
 
     #[inline]
-    fn ask(&self, rank: usize) -> Option<u64> {
+    fn ask(&self, rank: usize, _: Inside) -> Option<u64> {
         let words = self.words();
         let number = self.places[rank].get();
         if given_up(number)
@@ -217,6 +217,7 @@ impl RawLock for Ticket {
         asked: u64,
         policy: &Policy<'_>,
         deadline: Option<Instant>,
+        inside: Inside,
     ) -> Result<(), WaitError> {
         let ticket = asked / PHASES - 1;
         match asked % PHASES {
@@ -225,14 +226,15 @@ impl RawLock for Ticket {
             // Back too often to keep its place for another time: it is passed over, and asks anew.
             LAST => {
                 self.places[rank].wait_until(asked + 1, policy, deadline)?;
-                self.ask(rank).map_or(Ok(()), |asked| self.wait(rank, asked, policy, deadline))
+                self.ask(rank, inside)
+                    .map_or(Ok(()), |asked| self.wait(rank, asked, policy, deadline, inside))
             }
             _ => self.sleep(rank, asked, policy, deadline),
         }
     }
 
     #[inline]
-    fn release(&self, _: usize, _: &dyn Watch) {
+    fn release(&self, _: usize, _: &dyn Watch, _: Inside) {
         let words = self.words();
         let next = words.serving.get() + 1;
         words.serving.publish(next);
@@ -242,7 +244,7 @@ impl RawLock for Ticket {
         }
     }
 
-    fn reset(&self) {
+    fn reset(&self, _: Inside) {
         let words = self.words();
         let next = words.next.load(Ordering::Relaxed);
         words.attention.store(0, Ordering::Relaxed);

@@ -33,7 +33,7 @@ demo: build
 	@sh bench/demo.sh $(SYNCLINE)
 
 test: test-deps loom
-	$(CARGO) test --workspace -- --show-output
+	$(CARGO) test --workspace --no-fail-fast -- --show-output
 
 # What tests use beside Rust. Without it they say what they skip; so nothing here fails.
 TEST_DEPS = apt-get install --no-install-recommends -y gcc g++ gfortran clang libomp-dev pkg-config valgrind

@@ -28,7 +28,7 @@ def read(path):
             if kind == "hop":
                 hops.append(record["median_ns"])
             if kind == "cell" and not record["work_ns"]:
-                curves.setdefault(record["way"], {})[record["members"]] = record["median_ns"]
+                curves.setdefault(record["way"], {})[record["members"]] = record["median"]
     return curves, statistics.median(hops) if hops else None, cores
 
 

@@ -2,7 +2,7 @@
 //!
 //! Members lock, add 1 to a plain counter, and unlock, until the time is over, and count how often they did. The clock
 //! starts when each has done so once: of threads that wait for a processor some would begin too late to be in anybody's
-//! way. The counter stands beside the lock and must be the sum in the end. `bench/peers/lock_pthread.c` has the same in
+//! way. The counter stands beside the lock and must be the sum in the end. `bench/peers/lock_pthread.c` does the same in
 //! C: change both.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,21 +25,25 @@ pub(crate) struct Shares {
     pub(crate) pinned: bool,
 }
 
-/// A member, which may begin: how often it had the lock before the clock started, and then.
+/// A member, which may begin: how often it had the lock before the clock started (and once when it had stopped), and then.
 pub(crate) fn compete(phase: &Phase, begun: &AtomicU64, mut once: impl FnMut()) -> (u64, u64) {
-    let (mut before, mut share) = (1, 0);
-    once();
-    // Relaxed: nothing but the number is handed over.
-    begun.fetch_add(1, Ordering::Relaxed);
-    while phase.is_warm_up() {
+    let (mut before, mut share) = (0, 0);
+    loop {
+        // In one place, so that it is inlined, as it is in the loop of a program.
         once();
+        if phase.is_timed() {
+            share += 1;
+            continue;
+        }
         before += 1;
+        if before == 1 {
+            // Relaxed: nothing but the number is handed over.
+            begun.fetch_add(1, Ordering::Relaxed);
+        }
+        if !phase.is_warm_up() && !phase.is_timed() {
+            return (before, share);
+        }
     }
-    while phase.is_timed() {
-        once();
-        share += 1;
-    }
-    (before, share)
 }
 
 impl Bout<'_> {

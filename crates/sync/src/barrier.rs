@@ -15,7 +15,7 @@
 //! |-------------------|-------------------------------|-----------------|-------------------|
 //! | [`Counter`]       | P + 1                         | 1               | yes               |
 //! | [`Tournament`]    | 4 log2 P                      | P (log2 P + 1)  | no                |
-//! | [`Dissemination`] | 2 (r - 1) log_r P             | P (r-1) log_r P | no                |
+//! | [`Dissemination`] | r log_r P                     | P (r-1) log_r P | no                |
 //! | [`Combined`]      | that of both                  | that of both    | no                |
 //!
 //! *Arrives by itself*: between `arrive` and `wait` the others need nothing of the member. In the other barriers what a

@@ -383,11 +383,18 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     }
 
     #[cold]
-    fn wait(&self, asked: u64, deadline: Option<Instant>) -> Result<(), LockError> {
-        self.lock.raw.wait(self.rank, asked, &self.patience.policy(), deadline, INSIDE).map_err(|error| {
+    fn wait(&self, mut asked: u64, deadline: Option<Instant>) -> Result<(), LockError> {
+        let (raw, policy) = (&self.lock.raw, self.patience.policy());
+        while !raw.wait(self.rank, asked, &policy, deadline, INSIDE).map_err(|error| {
             self.desk(IDLE);
             self.told(error)
-        })
+        })? {
+            match raw.ask(self.rank, INSIDE) {
+                Some(again) => asked = again,
+                None => break,
+            }
+        }
+        Ok(())
     }
 
     /// Marks the desk, unless a repair is on; waits for its end.

@@ -201,17 +201,14 @@ impl Queue for Mcs {
         asked: u64,
         policy: &Policy<'_>,
         deadline: Option<Instant>,
-        inside: Inside,
-    ) -> Result<(), WaitError> {
+        _: Inside,
+    ) -> Result<bool, WaitError> {
         let node = &self.nodes[rank];
         if asked % PHASES == GRANTED {
-            // Its node is taken out, now or when its turn comes; then it asks anew.
-            node.place.wait_until(asked + 1, policy, deadline)?;
-            return self
-                .ask(rank, inside)
-                .map_or(Ok(()), |asked| self.wait(rank, asked, policy, deadline, inside));
+            // Its node is taken out, now or when its turn comes.
+            return node.place.wait_until(asked + 1, policy, deadline).map(|_| false);
         }
-        self.stay(node, asked, policy, deadline)
+        self.stay(node, asked, policy, deadline).map(|()| true)
     }
 
     #[inline]

@@ -38,7 +38,8 @@ pub trait Queue: Clone + Send + Sync + fmt::Debug + 'static {
     fn ask(&self, rank: usize, _: Inside) -> Option<u64>;
 
     /// Waits for the lock, in the order of arrival. A member that gives up keeps its place, which is passed over when its
-    /// turn comes while it is away, and found again if it is back before.
+    /// turn comes while it is away, and found again if it is back before. False: it has come back too often to keep it for
+    /// another time, has been passed over, and is to ask anew.
     ///
     /// # Memory ordering
     /// An acquire.
@@ -52,7 +53,7 @@ pub trait Queue: Clone + Send + Sync + fmt::Debug + 'static {
         policy: &Policy<'_>,
         deadline: Option<Instant>,
         _: Inside,
-    ) -> Result<(), WaitError>;
+    ) -> Result<bool, WaitError>;
 
     /// Lets go. If a death may have broken the queue, which `gone` tells of deaths that were not repaired, it is left as it
     /// is: all who are in it are told.

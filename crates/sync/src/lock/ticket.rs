@@ -217,20 +217,16 @@ impl Queue for Ticket {
         asked: u64,
         policy: &Policy<'_>,
         deadline: Option<Instant>,
-        inside: Inside,
-    ) -> Result<(), WaitError> {
+        _: Inside,
+    ) -> Result<bool, WaitError> {
         let ticket = asked / PHASES - 1;
         match asked % PHASES {
-            0 if self.words().serving.look_until(ticket, policy, deadline).is_some() => Ok(()),
-            0 => self.queue_up(rank, ticket, policy, deadline),
-            // Back too often to keep its place for another time: it is passed over, and asks anew.
-            LAST => {
-                self.places[rank].wait_until(asked + 1, policy, deadline)?;
-                self.ask(rank, inside)
-                    .map_or(Ok(()), |asked| self.wait(rank, asked, policy, deadline, inside))
-            }
-            _ => self.sleep(rank, asked, policy, deadline),
+            0 if self.words().serving.look_until(ticket, policy, deadline).is_some() => (),
+            0 => self.queue_up(rank, ticket, policy, deadline)?,
+            LAST => return self.places[rank].wait_until(asked + 1, policy, deadline).map(|_| false),
+            _ => self.sleep(rank, asked, policy, deadline)?,
         }
+        Ok(true)
     }
 
     #[inline]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use syncline_fabric::TeamError;
 use syncline_overlay::{CheckError, Wait};
 use syncline_store::ElementType;
 use syncline_wave::DescribedError;
@@ -24,7 +25,7 @@ pub(crate) enum Error {
     Wave(#[from] syncline_wave::Error),
     /// A team of processes.
     #[error(transparent)]
-    Team(#[from] syncline_fabric::TeamError),
+    Team(#[from] TeamError),
     /// A description of a kernel that makes no sense.
     #[error("{}, {}", path.display(), in_one_line(why))]
     Description {
@@ -211,6 +212,7 @@ impl Error {
         match self {
             Self::Usage(_) | Self::Unchecked(_) => 2,
             Self::Interrupted { signal, .. } => 128 + signal,
+            Self::Team(TeamError::Members { .. }) => 2,
             Self::Team(error) => error.exit_code(),
             _ => 1,
         }

@@ -1009,7 +1009,7 @@ size_t syncline_member_threads(const syncline_member *me);
 
 /**
  * Waits until all members have come here, each as often as the others. One that is dead, or has returned, is
- * `SYNCLINE_STATUS_GONE`, with its rank in the message; the number of members stands for the launcher.
+ * `SYNCLINE_STATUS_GONE`, with its rank in the message; so is the end of the launcher.
  *
  * # Safety
  * `me` is `NULL`, or its function has not returned.

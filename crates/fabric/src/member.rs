@@ -130,7 +130,7 @@ impl Member {
         &mut self.space
     }
 
-    /// The members that are dead; [`size`](Self::size) stands for the launcher.
+    /// The members that are dead; [`LAUNCHER`](syncline_sync::LAUNCHER) stands for the launcher.
     #[must_use]
     pub fn deaths(&self) -> &Deaths {
         &self.control.deaths
@@ -156,7 +156,7 @@ impl Member {
     ///
     /// # Collective
     /// All members make the same things in the same order. Nobody waits for the others. A member that ends when it has
-    /// made less than another is declared dead, so that nobody waits for its part.
+    /// made less than another is given up, so that nobody waits for its part.
     ///
     /// # Errors
     /// What `make` says; [`SpaceError::Mismatch`] if this member and another do not make the same things.

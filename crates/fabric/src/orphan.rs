@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use syncline_memory::LifelineEnd;
+use syncline_sync::LAUNCHER;
 
 use crate::control::Control;
 use crate::environment::Place;
@@ -17,13 +18,13 @@ const CODE: i32 = 1;
 /// Watches the launcher for as long as this process lives.
 pub(crate) fn watch(end: LifelineEnd, place: &Place, control: &Control) -> Result<(), TeamError> {
     let (process, ranks) = (place.process, place.shape.ranks(place.process));
-    let (launcher, deaths) = (place.shape.members(), control.deaths.clone());
+    let deaths = control.deaths.clone();
     let watcher = move || {
         while !end.wait_cut(None).unwrap_or(false) {
             thread::sleep(GRACE); // the kernel had no memory to answer
         }
         // Not its own members: they live.
-        deaths.give_up(launcher);
+        deaths.give_up(LAUNCHER);
         crate::say(format_args!(
             "process {process} ({}) ends: the launcher of its team is gone",
             Ranks(&ranks)

@@ -1,5 +1,9 @@
 //! Why something could not be made, and why a wait ended without what it waited for.
 
+use std::fmt;
+
+use crate::vigil::LAUNCHER;
+
 /// Why the memory of a barrier or lock could not be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -64,9 +68,9 @@ pub enum Fault {
     #[error("the deadline passed")]
     TimedOut,
     /// A member's process was killed or has exited, or its thread has panicked.
-    #[error("member {rank} is dead")]
+    #[error("{} is dead", Who(*rank))]
     Dead {
-        /// Its rank.
+        /// Its rank, or [`LAUNCHER`].
         rank: usize,
     },
     /// A member gave its part up, and the others wait for it in vain.
@@ -85,9 +89,9 @@ pub enum LockError {
     #[error("the lock was not free before the deadline")]
     TimedOut,
     /// A member has died, and the lock or the queue may be with it.
-    #[error("member {rank} is dead, and may have held or waited for the lock")]
+    #[error("{} is dead, and the lock may never be free again", Who(*rank))]
     Dead {
-        /// Its rank.
+        /// Its rank, or [`LAUNCHER`].
         rank: usize,
     },
     /// A member panicked or died while it held the lock.
@@ -96,4 +100,29 @@ pub enum LockError {
         /// Its rank.
         rank: usize,
     },
+}
+
+/// Of whom something is told.
+struct Who(usize);
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            LAUNCHER => f.write_str("the launcher"),
+            rank => write!(f, "member {rank}"),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_launcher_is_called_by_its_name() {
+        assert_eq!(Fault::Dead { rank: 4 }.to_string(), "member 4 is dead");
+        assert_eq!(Fault::Dead { rank: LAUNCHER }.to_string(), "the launcher is dead");
+        let lock = LockError::Dead { rank: LAUNCHER }.to_string();
+        assert_eq!(lock, "the launcher is dead, and the lock may never be free again");
+    }
 }

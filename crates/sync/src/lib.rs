@@ -43,4 +43,4 @@ pub use board::{Flags, MemoryBoard, SignalBoard};
 pub use error::{Fault, LockError, SpaceError};
 pub use lock::{Guard, Lock, LockMember, Mcs, RawLock, Ticket};
 pub use space::{Array, Shared, Space};
-pub use vigil::{Deaths, MAX_MEMBERS};
+pub use vigil::{Deaths, LAUNCHER, MAX_MEMBERS};

@@ -21,6 +21,9 @@ use crate::space::{Array, Space};
 /// How many members a barrier or lock can have.
 pub const MAX_MEMBERS: usize = 4096;
 
+/// Stands in [`Deaths`], where ranks of members do, for whoever has started them and watches them.
+pub const LAUNCHER: usize = MAX_MEMBERS;
+
 /// The dead of a team, in the order in which they were declared, and those who were given up. A clone is the same list.
 ///
 /// | told by                      | known of the member                  | waits for it | what it holds of a lock     |
@@ -60,8 +63,8 @@ impl Deaths {
         Ok(Deaths { words: space.array(2 * members)? })
     }
 
-    /// Tells that a member does not do its part: everybody who waits for it, and waits with this list, is told within a
-    /// tenth of a second. It may live: what it holds of locks it holds until it lets go, and if it never does, a recovery
+    /// Tells that a member, or [`LAUNCHER`], does not do its part: everybody who waits for it, and waits with this list, is
+    /// told within a fifth of a second. It may live: what it holds of locks it holds until it lets go, and if it never does, a recovery
     /// ends at its deadline only. Once is enough; more often changes nothing.
     pub fn give_up(&self, rank: usize) {
         self.enter(rank, 0);

@@ -117,7 +117,7 @@ fn what_cannot_be_launched_is_one_line() {
         error.starts_with("cannot start ./no-such-program as process 0 of the team: No such file"),
         "{error}"
     );
-    let error = fails_with(1, folder.path(), "launch -n 64 --threads 65 -- true");
+    let error = fails_with(2, folder.path(), "launch -n 64 --threads 65 -- true");
     assert_eq!(error, "a team has 1 to 4096 members, not 64 processes x 65 threads");
     let error = fails_with(1, folder.path(), "launch -n 2 --memory 1K -- true");
     assert!(error.starts_with("the team's shared memory: no room"), "{error}");

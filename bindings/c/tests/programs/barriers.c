@@ -1,24 +1,13 @@
 /* Barriers of all kinds, and a signal in memory that two processes share. Run by tests/programs.rs. */
 #define _DEFAULT_SOURCE
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "syncline.h"
+#include "expect.h"
 
 enum { MOST = 8, EPISODES = 300 };
-
-static void fail(int line) {
-    const syncline_failure *last = syncline_last_failure();
-    fprintf(stderr, "line %d (last failure: %s)\n", line, last ? last->message : "none");
-    exit(1);
-}
-
-#define EXPECT(condition) ((condition) ? (void)0 : fail(__LINE__))
-#define OK(call) EXPECT((call) == SYNCLINE_STATUS_OK)
 
 static syncline_barrier *barrier;
 static size_t members;

@@ -1,27 +1,9 @@
 /* What goes wrong is an error that names it, and changes nothing. Run by tests/programs.rs. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include "syncline.h"
-
-static void fail(int line, const char *what) {
-    const syncline_failure *last = syncline_last_failure();
-    fprintf(stderr, "line %d: %s (last failure: %s)\n", line, what, last ? last->message : "none");
-    exit(1);
-}
-
-#define EXPECT(condition) ((condition) ? (void)0 : fail(__LINE__, #condition))
-#define OK(call) EXPECT((call) == SYNCLINE_STATUS_OK)
-#define FAILS(call, what, words)                                                                                \
-    do {                                                                                                        \
-        EXPECT((call) == SYNCLINE_STATUS_##what);                                                               \
-        EXPECT(syncline_last_failure()->status == SYNCLINE_STATUS_##what);                                      \
-        EXPECT(strcmp(syncline_last_failure()->message, words) == 0);                                           \
-    } while (0)
+#include "expect.h"
 
 static syncline_location *location(const char *name) {
     syncline_location *made;

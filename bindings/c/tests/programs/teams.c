@@ -3,26 +3,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "syncline.h"
-
-static void fail(int line) {
-    const syncline_failure *last = syncline_last_failure();
-    fprintf(stderr, "line %d (last failure: %s)\n", line, last ? last->message : "none");
-    exit(1);
-}
-
-#define EXPECT(condition) ((condition) ? (void)0 : fail(__LINE__))
-#define OK(call) EXPECT((call) == SYNCLINE_STATUS_OK)
-#define FAILS(call, what, words)                                                                                \
-    do {                                                                                                        \
-        EXPECT((call) == SYNCLINE_STATUS_##what);                                                               \
-        EXPECT(syncline_last_failure()->status == SYNCLINE_STATUS_##what);                                      \
-        EXPECT(strcmp(syncline_last_failure()->message, words) == 0);                                           \
-    } while (0)
+#include "expect.h"
 
 static const syncline_shape two = {0, 2, 1 << 20};
 
@@ -132,7 +114,7 @@ static int with_the_lock(syncline_member *me, void *argument) {
         return 0;
     }
     OK(syncline_member_wait(me));
-    FAILS(syncline_lock_acquire(lock, 0), GONE, "member 1 is dead, and may have held or waited for the lock");
+    FAILS(syncline_lock_acquire(lock, 0), GONE, "member 1 is dead, and the lock may never be free again");
     OK(syncline_lock_recover(lock, 0, &poisoned));
     EXPECT(poisoned);
     OK(syncline_lock_release(lock, 0));
@@ -174,7 +156,7 @@ static int killed(syncline_member *me, void *argument) {
     FAILS(syncline_barrier_wait(barrier, rank), GONE, "member 1 is dead");
     FAILS(syncline_member_wait(me), GONE, "member 1 is dead");
     if (rank == 0) {
-        FAILS(syncline_lock_acquire(lock, 0), GONE, "member 1 is dead, and may have held or waited for the lock");
+        FAILS(syncline_lock_acquire(lock, 0), GONE, "member 1 is dead, and the lock may never be free again");
         OK(syncline_lock_recover(lock, 0, &poisoned));
         EXPECT(poisoned);
         OK(syncline_lock_release(lock, 0));

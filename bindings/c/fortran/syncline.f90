@@ -52,7 +52,7 @@ module syncline
     public :: syncline_lock_acquire, syncline_lock_acquire_for, syncline_lock_try, syncline_lock_release
     public :: syncline_team_run
     public :: syncline_member_rank, syncline_member_size, syncline_member_process, syncline_member_processes
-    public :: syncline_member_thread, syncline_member_threads, syncline_member_wait
+    public :: syncline_member_thread, syncline_member_threads, syncline_member_wait, syncline_member_await
     public :: syncline_member_barrier, syncline_member_lock, syncline_member_memory
 
     interface
@@ -254,6 +254,14 @@ module syncline
         function syncline_member_wait(me) bind(C) result(status)
             import
             type(c_ptr), value :: me
+            integer(c_int) :: status
+        end function
+
+        function syncline_member_await(me, signal, number, nanoseconds) bind(C) result(status)
+            import
+            type(c_ptr), value :: me
+            type(syncline_signal), intent(in) :: signal
+            integer(c_int64_t), value :: number, nanoseconds
             integer(c_int) :: status
         end function
 

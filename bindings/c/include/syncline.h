@@ -920,12 +920,14 @@ syncline_status syncline_signal_add(syncline_signal *signal,
                                     uint64_t *now);
 
 /**
- * Waits until a signal is at least `number`.
+ * Waits until a signal is at least `number`, however long that takes: where a member of a team may die that is to raise
+ * it, use `syncline_member_await`.
  *
  * # Safety
  * `signal` points to a signal, which stays where it is until this call returns.
  */
-syncline_status syncline_signal_wait(const syncline_signal *signal, uint64_t number);
+syncline_status syncline_signal_wait(const syncline_signal *signal,
+                                     uint64_t number);
 
 /**
  * Like `syncline_signal_wait`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then.
@@ -1015,6 +1017,19 @@ size_t syncline_member_threads(const syncline_member *me);
  * `me` is `NULL`, or its function has not returned.
  */
 syncline_status syncline_member_wait(syncline_member *me);
+
+/**
+ * Waits until a signal is at least `number`, for `nanoseconds` at most (`UINT64_MAX`: for ever), and ends with
+ * `SYNCLINE_STATUS_GONE` as soon as any member of the team is dead, with its rank in the message.
+ *
+ * # Safety
+ * `me` is `NULL`, or its function has not returned. `signal` points to a signal, which stays where it is until this call
+ * returns.
+ */
+syncline_status syncline_member_await(syncline_member *me,
+                                      const syncline_signal *signal,
+                                      uint64_t number,
+                                      uint64_t nanoseconds);
 
 /**
  * Makes a barrier of all members, and takes this one's seat: `kind` and `radix` are as in `syncline_barrier_new`.

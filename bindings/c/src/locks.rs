@@ -1,8 +1,8 @@
 //! Queue locks: first come, first served.
 //!
 //! # Contract
-//! As for barriers, a lock holds its members, or a team's the one who made it, and a call names one by its rank. A guard cannot borrow in C, so a member
-//! knows whether it holds the lock:
+//! As for barriers, a lock holds its members, or a team's the one who made it, and a call names one by its rank. A guard
+//! cannot borrow in C, so a member knows whether it holds the lock:
 //!
 //! ```text
 //!         acquire, try, acquire_for, recover

@@ -30,7 +30,7 @@ const _: () =
 ///
 /// # Safety
 /// The pointer is `NULL`, or points to 8 bytes that live for `'a`, and that are written as a signal only.
-unsafe fn the_signal<'a>(signal: *const Signal) -> Result<&'a Number, Error> {
+pub(crate) unsafe fn the_signal<'a>(signal: *const Signal) -> Result<&'a Number, Error> {
     if !signal.is_aligned() {
         return Err(Error::invalid("the signal is not aligned to 8 bytes"));
     }
@@ -39,7 +39,7 @@ unsafe fn the_signal<'a>(signal: *const Signal) -> Result<&'a Number, Error> {
 }
 
 /// What a signal can hold, or an error.
-fn number(number: u64) -> Result<u64, Error> {
+pub(crate) fn number(number: u64) -> Result<u64, Error> {
     if number > Number::MAX {
         return Err(Error::invalid(format!("{number} is more than a signal can hold, {}", Number::MAX)));
     }
@@ -106,7 +106,8 @@ pub unsafe extern "C" fn syncline_signal_add(signal: *mut Signal, n: u64, now: *
     })
 }
 
-/// Waits until a signal is at least `number`.
+/// Waits until a signal is at least `number`, however long that takes: where a member of a team may die that is to raise
+/// it, use `syncline_member_await`.
 ///
 /// # Safety
 /// `signal` points to a signal, which stays where it is until this call returns.

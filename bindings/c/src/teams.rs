@@ -19,11 +19,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use syncline_fabric::{Member, Team};
-use syncline_sync::{Array, Shared};
+use syncline_signal::{Policy, WaitError};
+use syncline_sync::{Array, Fault, Shared};
 
 use crate::barriers::{Barrier, Plan};
-use crate::error::{Error, Status, borrow, call, claim, out};
+use crate::error::{Error, Status, borrow, call, claim, deadline, out};
 use crate::locks::{Lock, LockKind};
+use crate::signals::{self, Signal};
 
 /// Who takes part in a team. All that is 0 is left to the library.
 #[repr(C)]
@@ -257,6 +259,30 @@ unsafe fn the_member<'a, 'b: 'a>(me: *const TeamMember<'b>) -> Result<MutexGuard
 pub unsafe extern "C" fn syncline_member_wait(me: *mut TeamMember<'_>) -> Status {
     // SAFETY: as the caller vouches.
     call(|| Ok(unsafe { the_member(me) }?.member.wait()?))
+}
+
+/// Waits until a signal is at least `number`, for `nanoseconds` at most (`UINT64_MAX`: for ever), and ends with
+/// `SYNCLINE_STATUS_GONE` as soon as any member of the team is dead, with its rank in the message.
+///
+/// # Safety
+/// `me` is `NULL`, or its function has not returned. `signal` points to a signal, which stays where it is until this call
+/// returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_member_await(
+    me: *mut TeamMember<'_>,
+    signal: *const Signal,
+    number: u64,
+    nanoseconds: u64,
+) -> Status {
+    call(|| {
+        // SAFETY: as the caller vouches.
+        let (signal, inside) = unsafe { (signals::the_signal(signal)?, the_member(me)?) };
+        let policy = Policy::default().watching(inside.member.deaths());
+        match signal.wait_until(signals::number(number)?, &policy, deadline(nanoseconds)) {
+            Err(WaitError::Dead { who }) => Err(Fault::Dead { rank: who as usize }.into()),
+            waited => Ok(waited.map(|_| ())?),
+        }
+    })
 }
 
 /// Makes a barrier of all members, and takes this one's seat: `kind` and `radix` are as in `syncline_barrier_new`.

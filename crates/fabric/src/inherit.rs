@@ -1,4 +1,5 @@
-//! Descriptors and variables that pass from a launcher to its children: the `unsafe` of the crate, but for the word that somebody is dead (`control`).
+//! Descriptors and variables that pass from a launcher to its children: the `unsafe` of the crate, but for the word that
+//! somebody is dead (`control`).
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};

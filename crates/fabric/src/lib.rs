@@ -31,9 +31,11 @@
 //! * A process that is killed, or exits before its members have ended: the launcher sees it by its pidfd, declares its
 //!   ranks dead, and says so on standard error. Waits of the others end with `Fault::Dead` within a second; what they
 //!   do then is up to them. After ten seconds those that are left get SIGTERM, after five more SIGKILL.
-//! * A member that panics: its thread gives it up, which ends the waits for it as a death does. `run` reports it when the others of its process have ended.
+//! * A member that panics: its thread gives it up, which ends the waits for it as a death does. `run`
+//!   reports it when the others of its process have ended.
 //! * The launcher dies, however: the lifeline is cut. Waits end with `Fault::Dead`, whose rank is
-//!   [`LAUNCHER`](syncline_sync::LAUNCHER). Each process that has called `run` exits a second later. (One that has not called it goes on.)
+//!   [`LAUNCHER`](syncline_sync::LAUNCHER). Each process that has called `run` exits a second later. (One that has not
+//!   called it goes on.)
 //! * SIGINT and SIGTERM to the launcher go to all processes; five seconds later those that are left get SIGKILL. From a
 //!   terminal, Ctrl-C reaches them twice: the terminal sends it to all by itself.
 //!

@@ -131,6 +131,7 @@ impl Member {
     }
 
     /// The members that are dead; [`LAUNCHER`](syncline_sync::LAUNCHER) stands for the launcher.
+    /// Waits for signals that stand in [`space`](Self::space) end for them by `Policy::watching`.
     #[must_use]
     pub fn deaths(&self) -> &Deaths {
         &self.control.deaths

@@ -21,9 +21,9 @@
 //!
 //! # Repair
 //! A death leaves a queue that nobody can trust: a place without an owner, a link that was never made. So a *repair* waits
-//! until every member that is not known to be gone is idle (those who wait are told of the death, and give up; who holds the
-//! lock ends its section first), empties the queue, and poisons the lock if the dead held it. While it lasts nobody comes in. It begins
-//! when a member calls [`LockMember::recover`]; a repairer that dies is replaced by the next.
+//! until every member that is not known to be gone is idle (those who wait are told of the death, and give up; who holds
+//! the lock ends its section first), empties the queue, and poisons the lock if the dead held it. While it lasts nobody
+//! comes in. It begins when a member calls [`LockMember::recover`]; a repairer that dies is replaced by the next.
 //!
 //! Dekker's pattern keeps the two apart: a member marks its desk and then looks whether a repair is on; a repairer says
 //! so and then looks at the desks. The member's side is passed at every acquisition, so the fence between is asymmetric.

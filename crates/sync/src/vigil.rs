@@ -45,6 +45,25 @@ pub struct Deaths {
     words: Array<AtomicU64>,
 }
 
+/// A wait for anything else, such as a [`Signal`](syncline_signal::Signal) that stands in the team's memory, ends when
+/// anybody is dead or given up, of whom it names the first.
+///
+/// ```
+/// use syncline_signal::{Policy, Signal, WaitError};
+/// use syncline_sync::{Deaths, Space};
+///
+/// let deaths = Deaths::within(&mut Space::heap(), 4)?;
+/// deaths.give_up(2);
+/// let waited = Signal::new(0).wait_until(1, &Policy::default().watching(&deaths), None);
+/// assert_eq!(waited, Err(WaitError::Dead { who: 2 }));
+/// # Ok::<(), syncline_sync::SpaceError>(())
+/// ```
+impl Watch for Deaths {
+    fn who(&self) -> Option<u32> {
+        self.after(0).map(|rank| rank as u32)
+    }
+}
+
 /// Where the process stands in a word of [`Deaths`].
 const PROCESS: u32 = 32;
 
@@ -63,9 +82,9 @@ impl Deaths {
         Ok(Deaths { words: space.array(2 * members)? })
     }
 
-    /// Tells that a member, or [`LAUNCHER`], does not do its part: everybody who waits for it, and waits with this list, is
-    /// told within a fifth of a second. It may live: what it holds of locks it holds until it lets go, and if it never does, a recovery
-    /// ends at its deadline only. Once is enough; more often changes nothing.
+    /// Tells that a member, or [`LAUNCHER`], does not do its part: everybody who waits for it, and waits with this list,
+    /// is told within a fifth of a second. It may live: what it holds of locks it holds until it lets go, and if it never
+    /// does, a recovery ends at its deadline only. Once is enough; more often changes nothing.
     pub fn give_up(&self, rank: usize) {
         self.enter(rank, 0);
     }

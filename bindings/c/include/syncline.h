@@ -952,7 +952,7 @@ syncline_status syncline_signal_wait_for(const syncline_signal *signal,
  * A member that returns another number than 0, or a process that does not end well, is
  * `SYNCLINE_STATUS_MEMBER_FAILED`: `code` is the number, the message has the rank. In a process that was started the
  * program then should end with another number than 0 itself. A member that returns while it holds a lock is
- * `SYNCLINE_STATUS_MISUSE`, and to the others it is dead.
+ * `SYNCLINE_STATUS_MISUSE`, and to the others the lock is poisoned.
  *
  * # Safety
  * `shape` is `NULL` or can be read. `function` may be called with `argument` by several threads at the same time.

@@ -3,8 +3,8 @@
 //! # Contract
 //! A member of a team is an object that lives as long as its call of the function. What it makes with the others is its
 //! seat of it, and used like what `..._new` makes, by its own rank alone; the object keeps it, so that a function
-//! which returns early leaves nobody waiting for a seat that was forgotten. A lock that it still holds then can be in no
-//! order: the member is declared dead with it, and the others go on as after any other death.
+//! which returns early leaves nobody waiting for a seat that was forgotten. A lock that it still holds then is let go, and
+//! poisoned: what it guards can be in no order.
 //!
 //! ```text
 //! syncline_team_run ──> syncline_fabric::Team ──> rank 0: TeamMember ──> function(me, argument) ──> its seats are given back
@@ -102,16 +102,12 @@ impl Work {
             thread: member.thread(),
             threads: member.threads(),
         };
-        let deaths = member.deaths().clone();
         let inside = Inside { member, barriers: Vec::new(), locks: Vec::new(), memory: Vec::new() };
         let me = TeamMember { place, inside: Mutex::new(inside) };
         // SAFETY: as the caller of `syncline_team_run` vouches; `me` outlives the call, and is read only.
         let code = unsafe { (self.function)((&raw const me).cast_mut(), self.argument) };
         let inside = me.inside.into_inner().unwrap_or_else(PoisonError::into_inner);
         if inside.locks.iter().any(|lock| lock.in_use()) {
-            // SAFETY: the member's function has returned, and the seats that it had taken of locks of the team have been taken
-            // back: nobody uses them any more. The data belong to the program, whose member does not touch them either.
-            unsafe { deaths.declare(rank, std::process::id()) };
             return Err(Error::misuse(format!("rank {rank} returned while it held a lock")));
         }
         if code == 0 { Ok(()) } else { Err(Error::member(rank, code)) }
@@ -153,7 +149,7 @@ unsafe fn run(shape: *const Shape, function: TeamFunction, argument: *mut c_void
 /// A member that returns another number than 0, or a process that does not end well, is
 /// `SYNCLINE_STATUS_MEMBER_FAILED`: `code` is the number, the message has the rank. In a process that was started the
 /// program then should end with another number than 0 itself. A member that returns while it holds a lock is
-/// `SYNCLINE_STATUS_MISUSE`, and to the others it is dead.
+/// `SYNCLINE_STATUS_MISUSE`, and to the others the lock is poisoned.
 ///
 /// # Safety
 /// `shape` is `NULL` or can be read. `function` may be called with `argument` by several threads at the same time.

@@ -233,7 +233,7 @@ impl Member {
         if returned {
             self.control.ended(self.rank, self.things);
         } else {
-            // Its guards are dropped, unless it has leaked them or passed its handles on to other threads, which may be
+            // Its guards and handles are dropped, unless it has passed them on to other threads, which may be
             // at work with them. So it is not declared dead while its process lives.
             self.deaths().give_up(self.rank);
         }

@@ -438,6 +438,12 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         LockError::Poisoned { rank: poison as usize - 1 }
     }
 
+    /// What the lock guards, which this member holds, is half changed.
+    fn poison(&self) {
+        // Relaxed: as in `recover`.
+        self.lock.marks().poison.store(self.rank as u64 + 1, Ordering::Relaxed);
+    }
+
     #[inline]
     fn leave(&self) {
         // From here on the data are whole, so a death is no poison.
@@ -461,17 +467,24 @@ impl<R: RawLock, T: Send> Drop for LockMember<R, T> {
         if cfg!(loom) && std::thread::panicking() {
             return;
         }
-        // Release: pairs with the Acquire in `Lock::member`.
-        // One whose guard was forgotten has it still, and only the end of its process takes it from it.
-        if self.desk.state.load(Ordering::Relaxed) == IDLE {
-            self.desk.taken.store(0, Ordering::Release);
+        // A copy that a fork has made is no handle. Relaxed, here and below: the words of this member.
+        if self.desk.taken.load(Ordering::Relaxed) != u64::from(std::process::id()) {
+            return;
         }
+        if self.desk.state.load(Ordering::Relaxed) == HOLDING {
+            // Its guard was leaked. Nothing that was borrowed from that is left, as it had borrowed this.
+            self.poison();
+            self.leave();
+        }
+        // Release: pairs with the Acquire in `Lock::member`.
+        self.desk.taken.store(0, Ordering::Release);
     }
 }
 
 /// The lock is held as long as this lives.
 ///
-/// Dropped by a panic it leaves the lock poisoned.
+/// Dropped by a panic it leaves the lock poisoned. One that is leaked (`mem::forget`) holds it until the member's handle
+/// is dropped, which poisons the lock as well.
 #[derive(Debug)]
 #[must_use = "the lock is free again as soon as this is dropped"]
 pub struct Guard<'a, R: RawLock, T: Send = ()> {
@@ -516,8 +529,7 @@ impl<R: RawLock, T: Send> Drop for Guard<'_, R, T> {
             if cfg!(loom) {
                 return; // as above
             }
-            // Relaxed: as in `recover`.
-            self.member.lock.marks().poison.store(self.member.rank as u64 + 1, Ordering::Relaxed);
+            self.member.poison();
         }
         self.member.leave();
     }

@@ -95,8 +95,8 @@ impl Deaths {
     ///
     /// # Safety
     /// No lock that watches this list is, or will be, asked for or held by a handle for this rank that was taken in this
-    /// process. So it is if the process has ended; or if the handle was passed to `mem::forget`, or is never touched
-    /// again. Otherwise two may hold a lock at once, with two exclusive references to what it guards.
+    /// process, or dropped there. So it is if the process has ended; or if the handle was passed to `mem::forget`, or is
+    /// never touched again. Otherwise two may hold a lock at once, with two exclusive references to what it guards.
     pub unsafe fn declare(&self, rank: usize, process: u32) {
         self.enter(rank, process);
     }

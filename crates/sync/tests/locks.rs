@@ -41,7 +41,7 @@ both! {
     a_place_may_be_given_up_often;
     a_panic_poisons_and_recover_goes_on;
     a_section_during_an_unwind_is_whole;
-    who_leaks_a_guard_keeps_its_rank;
+    a_leaked_guard_ends_with_its_handle;
     a_holder_that_dies_is_told_and_its_lock_recovered;
     a_waiter_that_dies_does_not_stay_in_the_way;
     who_is_given_up_keeps_what_it_holds;
@@ -222,12 +222,22 @@ fn a_section_during_an_unwind_is_whole<R: RawLock>() {
     assert_eq!(*lock.member(0).unwrap().lock().unwrap(), 1);
 }
 
-fn who_leaks_a_guard_keeps_its_rank<R: RawLock>() {
-    let lock = Lock::<R, ()>::new(1, ()).unwrap();
-    let mut mine = lock.member(0).unwrap();
-    std::mem::forget(mine.lock().unwrap());
-    drop(mine);
-    assert_eq!(lock.member(0).unwrap_err(), SpaceError::Taken { rank: 0 });
+fn a_leaked_guard_ends_with_its_handle<R: RawLock>() {
+    let lock = Lock::<R, u64>::new(2, 7).unwrap();
+    let [mut leaks, mut waits] = [0, 1].map(|rank| lock.member(rank).unwrap());
+    std::mem::forget(leaks.lock().unwrap());
+    std::thread::scope(|scope| {
+        let other = scope.spawn(move || {
+            assert_eq!(waits.lock().unwrap_err(), LockError::Poisoned { rank: 0 });
+            let held = waits.recover(None).unwrap();
+            (held.poisoned_by(), *held)
+        });
+        assert_eq!(lock.member(0).unwrap_err(), SpaceError::Taken { rank: 0 });
+        std::thread::sleep(Duration::from_millis(5));
+        drop(leaks);
+        assert_eq!(other.join().unwrap(), (Some(0), 7));
+    });
+    drop(lock.member(0).unwrap().lock().unwrap());
 }
 
 /// A lock of so many whose members are told of deaths.

@@ -109,7 +109,7 @@ static int different(syncline_member *me, void *argument) {
     return status == SYNCLINE_STATUS_OK ? 0 : 3;
 }
 
-/* Rank 1 ends with the lock: to the other it is dead, and what the lock guards may be half changed. */
+/* Rank 1 ends with the lock: the other gets it, and is told that what it guards may be half changed. */
 static int with_the_lock(syncline_member *me, void *argument) {
     (void)argument;
     size_t rank = syncline_member_rank(me);
@@ -122,7 +122,7 @@ static int with_the_lock(syncline_member *me, void *argument) {
         return 0;
     }
     OK(syncline_member_wait(me));
-    FAILS(syncline_lock_acquire(lock, 0), GONE, "member 1 is dead, and the lock may never be free again");
+    FAILS(syncline_lock_acquire(lock, 0), POISONED, "member 1 left what the lock guards half changed");
     OK(syncline_lock_recover(lock, 0, &poisoned));
     EXPECT(poisoned);
     OK(syncline_lock_release(lock, 0));

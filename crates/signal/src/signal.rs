@@ -103,6 +103,9 @@ impl std::fmt::Display for WaitError {
 
 impl std::error::Error for WaitError {}
 
+/// So many pauses are a millisecond or some.
+const MANY: u32 = 1 << 16;
+
 impl Signal {
     /// The largest number that a signal can hold.
     pub const MAX: u64 = u64::MAX >> 1;
@@ -255,7 +258,7 @@ impl Signal {
     }
 
     /// Looks, with the pauses and yields of `policy` in between, until the number is at least `number`; `None` when these
-    /// are over, or the deadline has passed. It never sleeps.
+    /// are over, the deadline has passed, or `policy` names somebody who is gone. It never sleeps.
     pub fn look_until(&self, number: u64, policy: &Policy<'_>, deadline: Option<Instant>) -> Option<u64> {
         // A model would explore every number of looks.
         if cfg!(loom) {
@@ -263,18 +266,33 @@ impl Signal {
         }
         // The clock is asked before the first yield, not in the pauses: they are over in less than a microsecond.
         let found = || Some(self.get()).filter(|&n| n >= number);
-        for _ in 0..policy.pauses {
+        let in_vain = || policy.death.is_some_and(|death| death.who().is_some());
+        for pause in 1..=policy.pauses {
             hint::spin_loop();
             if let Some(n) = found() {
                 return Some(n);
             }
+            // Few have so many.
+            if pause % MANY == 0 && (in_vain() || deadline.is_some_and(|d| d <= Instant::now())) {
+                return None;
+            }
         }
-        let until = Instant::now() + policy.yield_for;
-        let until = deadline.map_or(until, |d| d.min(until));
-        while Instant::now() < until {
+        let mut now = Instant::now();
+        // None if that is beyond the clock.
+        let until = now.checked_add(policy.yield_for);
+        let until = deadline.map_or(until, |d| Some(until.map_or(d, |until| d.min(until))));
+        let mut check = now + Policy::DEATH_CHECK;
+        while until.is_none_or(|until| now < until) {
             yield_now();
             if let Some(n) = found() {
                 return Some(n);
+            }
+            now = Instant::now();
+            if now >= check {
+                if in_vain() {
+                    return None;
+                }
+                check = now + Policy::DEATH_CHECK;
             }
         }
         None
@@ -350,6 +368,21 @@ mod tests {
                     b.wait_until(3 * r, &sleepy, deadline).unwrap();
                 }
             });
+        }
+    }
+
+    /// A policy that never comes to its sleep.
+    #[test]
+    fn whoever_looks_for_ever_is_told_as_well() {
+        let death = DeathWord::new();
+        death.declare(3);
+        let pauses = Policy { pauses: u32::MAX, yield_for: Duration::ZERO, death: Some(&death) };
+        let yields = Policy { pauses: 0, yield_for: Duration::MAX, death: Some(&death) };
+        for policy in [pauses, yields] {
+            assert_eq!(Signal::new(0).wait_until(1, &policy, None), Err(WaitError::Dead { who: 3 }));
+            let patient = Policy { death: None, ..policy };
+            let soon = Some(Instant::now() + Duration::from_millis(5));
+            assert_eq!(Signal::new(0).wait_until(1, &patient, soon), Err(WaitError::TimedOut));
         }
     }
 

@@ -221,6 +221,39 @@ fn who_leaves_is_told_to_those_who_wait() {
     }
 }
 
+/// Leaders and members that were told keep their handles.
+#[test]
+fn in_two_levels_one_who_leaves_is_told_to_all_groups() {
+    for kind in [Kind::CounterWithin(2), Kind::TournamentWithin(2)] {
+        let mut members = kind.heap(6);
+        drop(members.remove(1));
+        std::thread::scope(|scope| {
+            for mut member in members {
+                scope.spawn(move || {
+                    let fault = member.wait_deadline(Some(Instant::now() + Duration::from_secs(60)));
+                    let named = match member.rank() {
+                        0 => 1,
+                        leader if leader.is_multiple_of(2) => 0,
+                        other => other - 1,
+                    };
+                    assert_eq!(fault, Err(Fault::Left { rank: named }), "{kind:?}, {}", member.rank());
+                    assert_eq!(member.wait(), fault, "it stays so");
+                    std::thread::sleep(Duration::from_millis(300));
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_group_that_there_is_not_takes_no_seats() {
+    use syncline_sync::{Combined, Counter};
+    let (inner, outer) = (Counter::new(2).unwrap(), Counter::new(2).unwrap());
+    let refused = Combined::new(2, inner.clone(), outer.clone()).member(0).unwrap_err();
+    assert_eq!(refused, SpaceError::Rank { rank: 2, members: 2 });
+    Combined::new(1, inner, outer).member(0).unwrap();
+}
+
 #[test]
 fn in_two_levels_who_has_left_is_named_among_all() {
     for kind in [Kind::CounterWithin(3), Kind::TournamentWithin(3)] {

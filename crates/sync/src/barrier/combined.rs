@@ -13,8 +13,10 @@
 //! ```
 //!
 //! # Who is gone
-//! Inner and outer barrier each tell of one who has left by its rank there; here that becomes the rank among all members, of
-//! the outer barrier that of the group's leader. The dead are named by lists that have ranks among all members anyway.
+//! One who has left is missed by its own group, and its leader with it, who then leaves the outer barrier; so the other
+//! leaders are told, each of whom then leaves its own group. Inner and outer barrier tell of one who has left by its rank
+//! there; here that becomes the rank among all members. So in another group the one who is named is the leader of the group
+//! that cannot go on, or one's own. The dead are named by lists that have ranks among all members anyway.
 //!
 //! # Costs
 //! Those of the inner barrier and of the outer one, one after the other. It pays where a message of the outer barrier
@@ -58,15 +60,22 @@ pub struct Combined<Inner, Outer> {
 /// A member of a [`Combined`] barrier.
 #[derive(Debug)]
 pub struct CombinedMember<Inner, Outer> {
-    inner: Inner,
+    rank: usize,
+    members: usize,
+    episodes: u64,
+    /// Ranks of earlier groups, and how many members a group has.
+    before: usize,
+    size: usize,
+    /// Until the other barrier ends this one's part in it.
+    inner: Option<Inner>,
     /// The leader's part in the outer barrier.
     outer: Option<Outer>,
-    /// Ranks of earlier groups.
-    before: usize,
-    members: usize,
+    leads: bool,
     arrived: bool,
     /// The leader has arrived at the outer barrier.
     outside: bool,
+    /// Who has left: there are no more episodes.
+    left: Option<Fault>,
 }
 
 impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
@@ -83,54 +92,81 @@ impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
     /// Takes the seat `rank` of this group; its rank among all members is that of earlier groups more.
     ///
     /// # Errors
-    /// As [`Barrier::member`].
+    /// As [`Barrier::member`]; [`SpaceError::Rank`], too, if there is no such group.
     pub fn member(&self, rank: usize) -> Result<CombinedMember<Inner::Led, Outer::Member>, SpaceError> {
-        let inner = self.inner.led(rank)?;
-        let outer = if rank == 0 { Some(self.outer.member(self.group)?) } else { None };
-        let before = self.group * self.inner.members();
-        Ok(CombinedMember { inner, outer, before, members: self.members(), arrived: false, outside: false })
+        let (group, groups, size) = (self.group, self.outer.members(), self.inner.members());
+        if group >= groups {
+            return Err(SpaceError::Rank { rank: group, members: groups });
+        }
+        let (before, leads) = (group * size, rank == 0);
+        Ok(CombinedMember {
+            rank: before + rank,
+            members: self.members(),
+            episodes: 0,
+            before,
+            size,
+            inner: Some(self.inner.led(rank)?),
+            outer: if leads { Some(self.outer.member(group)?) } else { None },
+            leads,
+            arrived: false,
+            outside: false,
+            left: None,
+        })
     }
 }
 
 impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
+    /// Does something in the inner barrier.
+    #[inline]
+    fn within<T>(&mut self, call: impl FnOnce(&mut Inner) -> Result<T, Fault>) -> Result<T, Fault> {
+        let called = match (&mut self.inner, self.left) {
+            (Some(inner), None) => call(inner),
+            (_, left) => return Err(left.unwrap_or(Fault::TimedOut)),
+        };
+        called.map_err(|fault| match fault {
+            Fault::Left { rank } => {
+                self.outer = None;
+                *self.left.insert(Fault::Left { rank: self.before + rank })
+            }
+            other => other,
+        })
+    }
+
+    /// Does something in the outer barrier, which the leader has.
+    #[inline]
+    fn without<T>(&mut self, call: impl FnOnce(&mut Outer) -> Result<T, Fault>) -> Result<T, Fault> {
+        let called = match (&mut self.outer, self.left) {
+            (Some(outer), None) => call(outer),
+            (_, left) => return Err(left.unwrap_or(Fault::TimedOut)),
+        };
+        called.map_err(|fault| match fault {
+            Fault::Left { rank } => {
+                self.inner = None;
+                *self.left.insert(Fault::Left { rank: rank * self.size })
+            }
+            other => other,
+        })
+    }
+
     /// The leader's way out, once its group has gathered; whether it is there.
     #[inline]
     fn go_out(&mut self) -> Result<bool, Fault> {
-        let (inside, among_leaders) = (Self::inside(self.before), Self::among_leaders(self.inner.members()));
-        if let Some(outer) = &mut self.outer
-            && !self.outside
-            && self.inner.gathered().map_err(inside)?
-        {
+        if self.leads && !self.outside && self.within(Inner::gathered)? {
             self.outside = true;
-            outer.arrive().map_err(among_leaders)?;
+            self.without(Outer::arrive)?;
         }
         Ok(self.outside)
     }
 
-    /// What the inner barrier says, with ranks among all members.
-    fn inside(before: usize) -> impl Fn(Fault) -> Fault {
-        move |fault| match fault {
-            Fault::Left { rank } => Fault::Left { rank: before + rank },
-            other => other,
-        }
-    }
-
-    /// What the outer barrier says, with the rank of a group's leader in place of the group's.
-    fn among_leaders(size: usize) -> impl Fn(Fault) -> Fault {
-        move |fault| match fault {
-            Fault::Left { rank } => Fault::Left { rank: rank * size },
-            other => other,
-        }
-    }
-
     fn finish(&mut self) {
+        self.episodes += 1;
         (self.arrived, self.outside) = (false, false);
     }
 }
 
 impl<Inner: LedMember, Outer: BarrierMember> BarrierMember for CombinedMember<Inner, Outer> {
     fn rank(&self) -> usize {
-        self.before + self.inner.rank()
+        self.rank
     }
 
     fn members(&self) -> usize {
@@ -138,14 +174,14 @@ impl<Inner: LedMember, Outer: BarrierMember> BarrierMember for CombinedMember<In
     }
 
     fn episodes(&self) -> u64 {
-        self.inner.episodes()
+        self.episodes
     }
 
     #[inline]
     fn arrive(&mut self) -> Result<(), Fault> {
         if !self.arrived {
             self.arrived = true;
-            self.inner.arrive().map_err(Self::inside(self.before))?;
+            self.within(Inner::arrive)?;
             self.go_out()?;
         }
         Ok(())
@@ -156,18 +192,13 @@ impl<Inner: LedMember, Outer: BarrierMember> BarrierMember for CombinedMember<In
         if !self.arrived {
             return Ok(true);
         }
-        if self.outer.is_some() && !self.go_out()? {
+        if self.leads {
+            if !self.go_out()? || !self.without(Outer::done)? {
+                return Ok(false);
+            }
+            self.within(Inner::release)?;
+        } else if !self.within(Inner::done)? {
             return Ok(false);
-        }
-        let done = match &mut self.outer {
-            None => self.inner.done().map_err(Self::inside(self.before))?,
-            Some(outer) => outer.done().map_err(Self::among_leaders(self.inner.members()))?,
-        };
-        if !done {
-            return Ok(false);
-        }
-        if self.outer.is_some() {
-            self.inner.release().map_err(Self::inside(self.before))?;
         }
         self.finish();
         Ok(true)
@@ -177,28 +208,28 @@ impl<Inner: LedMember, Outer: BarrierMember> BarrierMember for CombinedMember<In
     fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
         if !self.arrived {
             self.arrived = true;
-            self.inner.arrive().map_err(Self::inside(self.before))?;
+            self.within(Inner::arrive)?;
         }
-        let (inside, among_leaders) = (Self::inside(self.before), Self::among_leaders(self.inner.members()));
-        match &mut self.outer {
-            None => self.inner.wait_deadline(deadline).map_err(inside)?,
-            Some(outer) => {
-                if !self.outside {
-                    self.inner.wait_gathered(deadline).map_err(&inside)?;
-                    self.outside = true;
-                }
-                if !plant::is("combined: no outer barrier") {
-                    outer.wait_deadline(deadline).map_err(among_leaders)?;
-                }
-                self.inner.release().map_err(inside)?;
+        if self.leads {
+            if !self.outside {
+                self.within(|inner| inner.wait_gathered(deadline))?;
+                self.outside = true;
             }
+            if !plant::is("combined: no outer barrier") {
+                self.without(|outer| outer.wait_deadline(deadline))?;
+            }
+            self.within(Inner::release)?;
+        } else {
+            self.within(|inner| inner.wait_deadline(deadline))?;
         }
         self.finish();
         Ok(())
     }
 
     fn set_policy(&mut self, policy: &Policy<'_>) {
-        self.inner.set_policy(policy);
+        if let Some(inner) = &mut self.inner {
+            inner.set_policy(policy);
+        }
         if let Some(outer) = &mut self.outer {
             outer.set_policy(policy);
         }

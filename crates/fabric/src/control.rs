@@ -37,8 +37,7 @@ impl Control {
     /// The first things in a space.
     pub(crate) fn within(space: &mut Space, processes: usize, members: usize) -> Result<Control, SpaceError> {
         let (parts, things) = (space.array(processes)?, space.array(members)?);
-        // One more for the launcher.
-        Ok(Control { parts, things, deaths: Deaths::within(space, members + 1)? })
+        Ok(Control { parts, things, deaths: Deaths::within(space, members)? })
     }
 
     /// A process begins its part; false if it has before.
@@ -64,7 +63,7 @@ impl Control {
     }
 
     /// The child that was started for a process has ended and has been collected: its members are dead, unless they have
-    /// done their part. Locks, too, hand on what they held, if the process is surely gone.
+    /// done their part. Locks hand on what it held, if the process is surely gone.
     pub(crate) fn process_ended(&self, process: usize, child: u32, ranks: std::ops::Range<usize>) {
         let number = (self.parts[process].load(Ordering::Relaxed) >> NUMBER) as u32;
         // A script may have started the process, and have ended before it.
@@ -73,22 +72,16 @@ impl Control {
             pid.is_none_or(|pid| rustix::process::test_kill_process(pid) != Err(Errno::SRCH))
         };
         let gone = number == child || !exists(number);
-        let done = self.part(process) == Part::Done;
-        for rank in ranks {
-            // Who has done its part is missed by nobody; but one that was given up may have held a lock to its end.
-            if done && !self.deaths.includes(rank) {
-                continue;
-            }
-            if gone {
-                // SAFETY: the process of this number has ended: it is the child, which the launcher has seen by its pidfd
-                // to end and has collected; or there is none of this number, which one that lives keeps. (A child in a
-                // namespace of its own has another number here: a launched program is not to be put into one.) Handles
-                // that it had taken went with it, in whatever threads or statics they were; those for its ranks
-                // that other processes have taken carry their numbers.
-                unsafe { self.deaths.declare(rank, number) };
-            } else {
-                self.deaths.give_up(rank);
-            }
+        // Who has done its part is missed only where it has left something behind.
+        let missed = if self.part(process) == Part::Done { 0..0 } else { ranks };
+        if gone {
+            // SAFETY: the process of this number has ended: it is the child, which the launcher has seen by its pidfd to
+            // end and has collected; or there is none of this number, which one that lives keeps. (A child in a namespace
+            // of its own has another number here: a launched program is not to be put into one.) Handles that it had
+            // taken went with it, in whatever threads or statics they were.
+            unsafe { self.deaths.ended(number, missed) };
+        } else {
+            missed.for_each(|rank| self.deaths.give_up(rank));
         }
     }
 
@@ -119,5 +112,19 @@ impl Control {
         if self.things.iter().any(|word| word.load(Ordering::Relaxed) & !ENDED > things) {
             self.deaths.give_up(rank);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_team_has_room_for_its_words() {
+        let members = syncline_sync::MAX_MEMBERS;
+        let control = Control::within(&mut Space::heap(), members, members).unwrap();
+        (0..members).for_each(|rank| control.deaths.give_up(rank));
+        control.deaths.give_up(syncline_sync::LAUNCHER);
+        assert_eq!(control.deaths.count(), members + 1);
     }
 }

@@ -18,7 +18,7 @@ const THREADS: &str = "SYNCLINE_THREADS";
 const QUIET: &str = "SYNCLINE_QUIET";
 /// What `SYNCLINE_TEAM` begins with: launcher and program must be of one kind. To be raised with any change of what
 /// stands in the memory of a team.
-const VERSION: &str = "2";
+const VERSION: &str = "3";
 
 /// The shape of a team: every process has as many threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl Place {
 mod tests {
     use super::*;
 
-    const GOOD: &str = "version=2 segment=5 lifeline=6 process=3 processes=4 threads=2 cores=8";
+    const GOOD: &str = "version=3 segment=5 lifeline=6 process=3 processes=4 threads=2 cores=8";
 
     #[test]
     fn a_place_is_read_as_it_was_written() {
@@ -165,7 +165,7 @@ mod tests {
     fn garbage_is_named() {
         let cases = [
             ("", "", "version is missing"),
-            ("version=2", "version=7", "the launcher is of version 7, this program of version 2"),
+            ("version=3", "version=7", "the launcher is of version 7, this program of version 3"),
             ("segment=5", "fragment=5", "\"fragment=5\" stands where segment= is expected"),
             ("segment=5", "segment=-1", "segment is \"-1\", not a number"),
             ("process=3", "process=4", "process 4 is none of 4 processes"),

@@ -26,7 +26,7 @@ use syncline_memory::{Lifeline, Segment};
 use crate::control::Control;
 use crate::environment::Shape;
 use crate::error::{Ending, Failure, Part, TeamError};
-use crate::signals::Signals;
+use crate::signals::{Signals, children_can_be_watched};
 use crate::team::{MEMORY, shared};
 use children::{Children, Heritage};
 
@@ -105,11 +105,12 @@ impl Launcher {
     /// refuses.
     pub fn run(&self) -> Result<(), TeamError> {
         let shape = Shape::here(self.processes, self.threads)?;
+        let failed = |what| move |source| TeamError::System { what, source };
+        children_can_be_watched().map_err(failed("watch the processes of the team"))?;
         let segment = Segment::shared(self.memory)?;
         let memory = segment.fd().map(|fd| fd.try_clone_to_owned());
         let (_, control) = shared(segment, shape)?;
         let (_keeper, end) = Lifeline::pair()?;
-        let failed = |what| move |source| TeamError::System { what, source };
         let signals = Signals::catch().map_err(failed("catch signals"))?;
         let memory = memory.unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into()));
         let memory = memory.map_err(failed("hand down the team's memory"))?;

@@ -157,7 +157,8 @@ impl Member {
     ///
     /// # Collective
     /// All members make the same things in the same order. Nobody waits for the others. A member that ends when it has
-    /// made less than another is given up, so that nobody waits for its part.
+    /// made less than another is given up, so that nobody waits for its part. So is one that ends because it got an error
+    /// here: what is made has a seat for every member.
     ///
     /// # Errors
     /// What `make` says; [`SpaceError::Mismatch`] if this member and another do not make the same things.

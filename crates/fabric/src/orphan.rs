@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::{Signal, getpid, kill_process};
 use syncline_memory::LifelineEnd;
 use syncline_sync::LAUNCHER;
 
@@ -10,7 +11,7 @@ use crate::control::Control;
 use crate::environment::Place;
 use crate::error::{Ranks, TeamError};
 
-/// How long a process goes on without its launcher.
+/// How long a process goes on without its launcher, and how long its exit may take.
 const GRACE: Duration = Duration::from_secs(1);
 /// Its exit code then.
 const CODE: i32 = 1;
@@ -30,6 +31,11 @@ pub(crate) fn watch(end: LifelineEnd, place: &Place, control: &Control) -> Resul
             Ranks(&ranks)
         ));
         thread::sleep(GRACE);
+        // What a program does at its exit may wait for what another thread has: not for ever.
+        let _ = thread::Builder::new().spawn(|| {
+            thread::sleep(GRACE);
+            let _ = kill_process(getpid(), Signal::KILL);
+        });
         std::process::exit(CODE);
     };
     let started = thread::Builder::new().name("syncline lifeline".to_owned()).spawn(watcher);

@@ -32,6 +32,17 @@ static LAUNCHERS: Mutex<usize> = Mutex::new(0);
 /// Whether none does: then signals have their default effect, where they had it before.
 static NONE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
+/// If a process ignores SIGCHLD, nobody is told how its children end.
+pub(crate) fn children_can_be_watched() -> io::Result<()> {
+    match disposition(Signal::CHILD.as_raw()) {
+        Disposition::Ignored => Err(io::Error::other(
+            "this process ignores SIGCHLD, so it is not told how they end; give that signal its default (from a shell: \
+             env --default-signal=CHLD ...)",
+        )),
+        _ => Ok(()),
+    }
+}
+
 impl Signals {
     pub(crate) fn catch() -> io::Result<Signals> {
         count(|launchers| launchers + 1);

@@ -309,6 +309,8 @@ fn attend<R>(mut member: Member, f: impl Fn(&mut Member) -> R) -> Result<R, Team
     result.map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let message = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(not a text)").to_owned();
+        // Its own end might panic.
+        std::mem::forget(panic);
         TeamError::Panicked { rank, message }
     })
 }

@@ -66,10 +66,11 @@ pub trait Barrier: Send + Sync {
 /// A member of a barrier.
 ///
 /// # Errors
-/// Every function tells of a member that is dead ([`Fault::Dead`]) or has left ([`Fault::Left`]) if the episode cannot
-/// be complete without it: the waits within a fifth of a second, `done` after some hundreds of looks. Then the barrier is of
-/// no use any more. A death is told even if the dead had done its part in the episode; so the same call, made again, may
-/// still find this episode complete, and the next; never a third.
+/// Every function tells of a member that is dead ([`Fault::Dead`]), or that has left ([`Fault::Left`]) before it had
+/// seen the episode complete (a [`Counter`]: before it had arrived): the waits within a fifth of a second, `done` after some
+/// hundreds of looks. Then the barrier is of no use any more. One whose process has ended has left. A death is told even
+/// if the dead had done its part in the episode; so the same call, made again, may still find this episode complete, and
+/// the next; never a third.
 pub trait BarrierMember: Send {
     /// Its rank.
     fn rank(&self) -> usize;

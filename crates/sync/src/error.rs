@@ -18,7 +18,7 @@ pub enum SpaceError {
     },
     /// The segment has all the allocations that its ledger can hold.
     #[error(
-        "a segment holds at most {most} arrays, and a lock is five of them: use one lock for more data, or more segments"
+        "a segment holds at most {most} arrays, and a lock is five or six of them: use one lock for more data, or more segments"
     )]
     Many {
         /// How many it can hold.

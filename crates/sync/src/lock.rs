@@ -58,7 +58,7 @@ use syncline_signal::{Policy, Signal, WaitError, Watch, asymmetric};
 use self::data::Data;
 pub use self::mcs::Mcs;
 use self::queue::{Inside, Queue};
-use self::repair::Unrepaired;
+use self::repair::{Unrepaired, stuck};
 pub use self::ticket::Ticket;
 use crate::error::{LockError, SpaceError};
 use crate::space::{Array, Element, Shared, Space};
@@ -178,7 +178,8 @@ impl<R: RawLock, T: Send> Lock<R, T> {
         let free = desk.taken.compare_exchange(0, process, Ordering::Acquire, Ordering::Relaxed);
         free.map_err(|_| SpaceError::Taken { rank })?;
         let Policy { pauses, yield_for, .. } = usual(self.desks.len());
-        let patience = Patience { deaths: self.deaths.clone(), known: 0, pauses, yield_for };
+        let (deaths, desks) = (self.deaths.clone(), self.desks.clone());
+        let patience = Patience { deaths, desks, known: 0, pauses, yield_for };
         Ok(LockMember { lock: self.clone(), rank, desk: self.desks.element(rank), patience })
     }
 
@@ -231,6 +232,7 @@ impl<R: fmt::Debug, T> fmt::Debug for Lock<R, T> {
 #[derive(Debug)]
 struct Patience {
     deaths: Option<Deaths>,
+    desks: Array<Desk>,
     /// How many deaths it goes on in spite of.
     known: usize,
     pauses: u32,
@@ -243,8 +245,10 @@ impl Patience {
         Policy { pauses: self.pauses, yield_for: self.yield_for, death }
     }
 
+    /// Who ends the waits of this member, which does not know of it.
     fn dead(&self) -> Option<usize> {
-        self.deaths.as_ref().and_then(|deaths| deaths.after(self.known))
+        let stuck = |process| stuck(&self.desks, process);
+        self.deaths.as_ref().and_then(|deaths| deaths.missing(self.known, stuck))
     }
 
     fn count(&self) -> usize {
@@ -448,8 +452,9 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     fn leave(&self) {
         // From here on the data are whole, so a death is no poison.
         self.desk(QUEUEING);
-        let gone = Unrepaired { deaths: self.patience.deaths.as_ref(), covered: &self.lock.marks().covered };
-        self.lock.raw.release(self.rank, &gone, INSIDE);
+        let Lock { raw, desks, marks, .. } = &self.lock;
+        let gone = Unrepaired { deaths: self.patience.deaths.as_ref(), desks, covered: &marks.covered };
+        raw.release(self.rank, &gone, INSIDE);
         self.desk(IDLE);
     }
 

@@ -45,7 +45,7 @@ unsafe impl Shared for AtomicU64 {}
 /// Arrays are aligned to this, so that no two share a line, nor a pair of lines that are fetched together.
 const ALIGN: usize = 128;
 /// How many allocations a segment can have.
-const LEDGER: usize = 4096;
+const LEDGER: usize = 16384;
 
 /// A source of zeroed words for barriers and locks.
 ///
@@ -114,7 +114,8 @@ impl Space {
             return Array::heap(len);
         };
         region.note::<T>(len)?;
-        let bytes = size_of::<T>().checked_mul(len).ok_or(SpaceError::Full { asked: usize::MAX, left: 0 })?;
+        let left = region.segment.len() - region.cursor;
+        let bytes = size_of::<T>().checked_mul(len).ok_or(SpaceError::Full { asked: usize::MAX, left })?;
         let offset = region.take(bytes, align_of::<T>())?;
         let first = region.segment.as_ptr().wrapping_add(offset).cast::<T>().cast_const();
         Ok(Array { first, len, home: Home::Segment(Arc::clone(&region.segment)) })

@@ -3,12 +3,15 @@
 //! | who        | does                                                                                   |
 //! |------------|----------------------------------------------------------------------------------------|
 //! | a member   | takes its seat; on leaving writes in how many episodes it has done its part             |
-//! | a watcher  | (a launcher, say) declares a member dead in [`Deaths`], or gives it up, once             |
+//! | a watcher  | (a launcher, say) declares a member dead in [`Deaths`], or gives it up, once; and tells of |
+//! |            | processes that have ended, whose members may have taken seats and not left them         |
 //! | a waiter   | looks at both, at least ten times a second, and never while what it waits for is there   |
 //!
 //! A seat that was left after `e` episodes ends the waits of those who are in a later one. Those who are still in
-//! episode `e` go on: the one who left had done its part.
+//! episode `e` go on: the one who left had done its part. (Where it passes on what others have told it, that is when it
+//! has seen the episode complete.)
 
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -16,7 +19,7 @@ use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Policy, Watch};
 
 use crate::error::{Fault, SpaceError};
-use crate::space::{Array, Space};
+use crate::space::{Array, Shared, Space};
 
 /// How many members a barrier or lock can have.
 pub const MAX_MEMBERS: usize = 4096;
@@ -26,10 +29,11 @@ pub const LAUNCHER: usize = MAX_MEMBERS;
 
 /// The dead of a team, in the order in which they were declared, and those who were given up. A clone is the same list.
 ///
-/// | told by                      | known of the member                  | waits for it | what it holds of a lock     |
-/// |------------------------------|--------------------------------------|--------------|-----------------------------|
-/// | [`give_up`](Deaths::give_up) | it does not do its part any more      | end          | it keeps until it lets go   |
-/// | [`declare`](Deaths::declare) | nothing of it runs any more           | end          | is taken from it, by repair |
+/// | told by                      | known                            | waits with the list end       | what it holds of a lock      |
+/// |------------------------------|----------------------------------|-------------------------------|------------------------------|
+/// | [`give_up`](Deaths::give_up) | a member does not do its part     | all                           | it keeps until it lets go    |
+/// | [`declare`](Deaths::declare) | nothing of a member runs any more | all                           | is taken from it, by repair  |
+/// | [`ended`](Deaths::ended)     | a process has ended               | where it has a part still      | is taken from it, by repair  |
 ///
 /// ```
 /// use syncline_sync::{Deaths, Space};
@@ -41,9 +45,19 @@ pub const LAUNCHER: usize = MAX_MEMBERS;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Deaths {
-    /// 0, or 1 + the rank; in the upper half the process that is gone, or 0 if the member was given up.
-    words: Array<AtomicU64>,
+    entries: Array<Entry>,
+    members: usize,
 }
+
+/// 0, or 1 + the rank, if a member is meant; and in the upper half the process, if one is.
+///
+/// A type of its own: nobody else can have an array of these, at whatever place.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+struct Entry(AtomicU64);
+
+// SAFETY: a word; 0 is nobody.
+unsafe impl Shared for Entry {}
 
 /// A wait for anything else, such as a [`Signal`](syncline_signal::Signal) that stands in the team's memory, ends when
 /// anybody is dead or given up, of whom it names the first.
@@ -66,9 +80,11 @@ impl Watch for Deaths {
 
 /// Where the process stands in a word of [`Deaths`].
 const PROCESS: u32 = 32;
+/// Of a word of [`Deaths`]: all of the process has ended.
+const ENDED: u64 = 1 << 31;
 
 fn rank_in(word: u64) -> Option<usize> {
-    (word as u32).checked_sub(1).map(|rank| rank as usize)
+    ((word & (ENDED - 1)) as usize).checked_sub(1)
 }
 
 impl Deaths {
@@ -78,15 +94,16 @@ impl Deaths {
     /// If the space has no room.
     pub fn within(space: &mut Space, members: usize) -> Result<Deaths, SpaceError> {
         possible(members)?;
-        // One may be given up, and then be dead.
-        Ok(Deaths { words: space.array(2 * members)? })
+        // One may be given up, and then be dead, and its process have ended; and there is the launcher.
+        Ok(Deaths { entries: space.array(3 * members + 1)?, members })
     }
 
     /// Tells that a member, or [`LAUNCHER`], does not do its part: everybody who waits for it, and waits with this list,
     /// is told within a fifth of a second. It may live: what it holds of locks it holds until it lets go, and if it never
-    /// does, a recovery ends at its deadline only. Once is enough; more often changes nothing.
+    /// does, a recovery ends at its deadline only. Once is enough; more often changes nothing, nor does a rank that is
+    /// none of the members.
     pub fn give_up(&self, rank: usize) {
-        self.enter(rank, 0);
+        self.enter(Some(rank), 0);
     }
 
     /// Tells that a member is dead, which is, or was, in the process of that number
@@ -98,16 +115,33 @@ impl Deaths {
     /// process, or dropped there. So it is if the process has ended; or if the handle was passed to `mem::forget`, or is
     /// never touched again. Otherwise two may hold a lock at once, with two exclusive references to what it guards.
     pub unsafe fn declare(&self, rank: usize, process: u32) {
-        self.enter(rank, process);
+        self.enter(Some(rank), u64::from(process) << PROCESS);
     }
 
-    fn enter(&self, rank: usize, process: u32) {
-        let entry = u64::from(process) << PROCESS | (rank as u64 + 1);
-        for word in &*self.words {
+    /// Tells that a process has ended, and members of these ranks with it that are missed, as by
+    /// [`declare`](Self::declare). Other waits end only where the process has taken a part of a barrier, for whatever rank,
+    /// and not dropped it, or is in the queue of a lock, which a repair takes it out of.
+    ///
+    /// # Safety
+    /// As `declare`, for every rank.
+    pub unsafe fn ended(&self, process: u32, missed: Range<usize>) {
+        let of = u64::from(process) << PROCESS | ENDED;
+        if missed.is_empty() {
+            self.enter(None, of);
+        }
+        missed.for_each(|rank| self.enter(Some(rank), of));
+    }
+
+    fn enter(&self, rank: Option<usize>, of: u64) {
+        if rank.is_some_and(|rank| rank >= self.members && rank != LAUNCHER) {
+            return;
+        }
+        let entry = of | rank.map_or(0, |rank| rank as u64 + 1);
+        for Entry(word) in &*self.entries {
             // Release: what was written before (how it ended, say) is seen by whoever reads the word. Pairs with the
             // Acquire below.
             match word.compare_exchange(0, entry, Ordering::Release, Ordering::Relaxed) {
-                Err(other) if other != entry && (process != 0 || rank_in(other) != Some(rank)) => (),
+                Err(other) if other != entry && (of != 0 || rank_in(other) != rank) => (),
                 _ => return,
             }
         }
@@ -115,20 +149,24 @@ impl Deaths {
 
     fn entries(&self) -> impl Iterator<Item = u64> {
         // Acquire: pairs with the Release in `enter`.
-        self.words.iter().map(|word| word.load(Ordering::Acquire)).take_while(|&word| word != 0)
+        self.entries.iter().map(|Entry(word)| word.load(Ordering::Acquire)).take_while(|&word| word != 0)
     }
 
-    /// How many are dead or given up; one that was given up and died later counts twice.
+    /// How many entries there are: a member that was given up and died later has two, and a process that has ended one.
     #[must_use]
     pub fn count(&self) -> usize {
         self.entries().count()
     }
 
-    /// The one who died, or was given up, when `known` had been already.
+    /// The one who died, or was given up, when there were `known` entries already.
     #[must_use]
     pub fn after(&self, known: usize) -> Option<usize> {
-        // Acquire: as above.
-        self.words.get(known).and_then(|word| rank_in(word.load(Ordering::Acquire)))
+        self.missing(known, |_| None)
+    }
+
+    /// The same; or one whom a process that has ended was, as `part` tells of it.
+    pub(crate) fn missing(&self, known: usize, part: impl Fn(u32) -> Option<usize>) -> Option<usize> {
+        self.entries().skip(known).find_map(|word| rank_in(word).or_else(|| part((word >> PROCESS) as u32)))
     }
 
     /// Whether a member is dead or given up.
@@ -137,9 +175,10 @@ impl Deaths {
         self.entries().any(|word| rank_in(word) == Some(rank))
     }
 
-    /// Whether the member was declared dead as one of this process.
+    /// Whether what was taken for a rank in this process can be handed on.
     pub(crate) fn gone(&self, rank: usize, process: u32) -> bool {
-        process != 0 && self.entries().any(|word| word == u64::from(process) << PROCESS | (rank as u64 + 1))
+        let dead = |word: u64| word & ENDED != 0 || rank_in(word) == Some(rank);
+        process != 0 && self.entries().any(|word| word >> PROCESS == u64::from(process) && dead(word))
     }
 }
 
@@ -162,15 +201,14 @@ pub(crate) fn pause() {
 
 /// The seats of a barrier or lock: a word for each member.
 ///
-/// 0: free; 1: taken; 2 + e: left when it had done its part in e episodes.
+/// 0: free; a number: taken by that process; `LEFT` + e: left when it had done its part in e episodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Seats {
     words: Array<AtomicU64>,
 }
 
 const FREE: u64 = 0;
-const TAKEN: u64 = 1;
-const LEFT: u64 = 2;
+const LEFT: u64 = 1 << 63;
 
 /// Whether there can be so many members: to be asked before anything is computed from the number.
 pub(crate) fn possible(members: usize) -> Result<(), SpaceError> {
@@ -193,7 +231,8 @@ impl Seats {
     fn take(&self, rank: usize) -> Result<(), SpaceError> {
         let word = self.words.get(rank).ok_or(SpaceError::Rank { rank, members: self.words.len() })?;
         // Relaxed, here and below: a seat stands for itself; what members tell one another goes by other words.
-        word.compare_exchange(FREE, TAKEN, Ordering::Relaxed, Ordering::Relaxed)
+        let process = u64::from(std::process::id());
+        word.compare_exchange(FREE, process, Ordering::Relaxed, Ordering::Relaxed)
             .map(|_| ())
             .map_err(|_| SpaceError::Taken { rank })
     }
@@ -204,6 +243,11 @@ impl Seats {
             let state = word.load(Ordering::Relaxed);
             state >= LEFT && state - LEFT < episodes
         })
+    }
+
+    /// A member whose seat was taken in this process, and not left.
+    fn taken_by(&self, process: u32) -> Option<usize> {
+        self.words.iter().position(|word| word.load(Ordering::Relaxed) == u64::from(process))
     }
 }
 
@@ -217,8 +261,6 @@ pub(crate) struct Vigil {
     pub(crate) episodes: u64,
     /// Episodes for which the others need nothing of this member any more.
     pub(crate) parts: u64,
-    /// How many deaths this member knows of and goes on in spite of.
-    pub(crate) known: usize,
     pauses: u32,
     yield_for: Duration,
     /// Looks that found nothing, since the last question who is gone.
@@ -233,7 +275,7 @@ impl Vigil {
         seats.take(rank)?;
         let Policy { pauses, yield_for, .. } = usual(seats.members());
         let (seats, deaths) = (seats.clone(), deaths.cloned());
-        Ok(Vigil { seats, deaths, rank, episodes: 0, parts: 0, known: 0, pauses, yield_for, misses: 0 })
+        Ok(Vigil { seats, deaths, rank, episodes: 0, parts: 0, pauses, yield_for, misses: 0 })
     }
 
     pub(crate) fn members(&self) -> usize {
@@ -253,9 +295,15 @@ impl Vigil {
 
     /// Who ends a wait in the episode after those that are complete.
     pub(crate) fn fault(&self) -> Option<Fault> {
-        let dead = self.deaths.as_ref().and_then(|deaths| deaths.after(self.known));
-        let left = || self.seats.left_before(self.episodes + 1).map(|rank| Fault::Left { rank });
-        dead.map(|rank| Fault::Dead { rank }).or_else(left)
+        let deaths = self.deaths.as_ref();
+        let dead = deaths.and_then(|deaths| deaths.after(0));
+        let left = || {
+            let left = self.seats.left_before(self.episodes + 1);
+            left.or_else(|| {
+                deaths.and_then(|deaths| deaths.missing(0, |process| self.seats.taken_by(process)))
+            })
+        };
+        dead.map(|rank| Fault::Dead { rank }).or_else(|| left().map(|rank| Fault::Left { rank }))
     }
 
     /// After a look that found nothing: now and then, who is gone.
@@ -284,6 +332,45 @@ impl Drop for Vigil {
         if cfg!(loom) && std::thread::panicking() {
             return;
         }
-        self.seats.words[self.rank].store(LEFT + self.parts.max(self.episodes), Ordering::Relaxed);
+        let left = LEFT + self.parts.max(self.episodes);
+        // A copy that a fork has made has no seat.
+        let process = u64::from(std::process::id());
+        let _ =
+            self.seats.words[self.rank].compare_exchange(process, left, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deaths_tell_of_members_and_of_processes() {
+        let deaths = Deaths::within(&mut Space::heap(), 4).unwrap();
+        // None of the members, and none that could be taken for one and a process.
+        for rank in [4, LAUNCHER + 1, 7 << PROCESS | 1, usize::MAX] {
+            deaths.give_up(rank);
+        }
+        assert_eq!((deaths.count(), deaths.after(0)), (0, None));
+        // SAFETY: here as below, no handle was taken in a process of this number.
+        unsafe { deaths.ended(u32::MAX, 0..0) };
+        assert_eq!((deaths.count(), deaths.after(0)), (1, None), "nobody is missed");
+        let part = |process| (process == u32::MAX).then_some(3);
+        assert_eq!((deaths.missing(0, part), deaths.missing(1, part)), (Some(3), None));
+        // SAFETY: as above.
+        unsafe { deaths.ended(u32::MAX - 1, 1..3) };
+        assert_eq!((deaths.count(), deaths.after(1), deaths.after(2)), (3, Some(1), Some(2)));
+        for rank in 0..4 {
+            let gone = [u32::MAX, u32::MAX - 1, u32::MAX - 2, 0].map(|process| deaths.gone(rank, process));
+            assert_eq!(gone, [true, true, false, false], "{rank}");
+        }
+        // SAFETY: as above.
+        unsafe { deaths.declare(0, u32::MAX - 2) };
+        assert_eq!([0, 1].map(|rank| deaths.gone(rank, u32::MAX - 2)), [true, false]);
+        for _ in 0..2 {
+            (0..4).chain([LAUNCHER]).for_each(|rank| deaths.give_up(rank));
+        }
+        assert_eq!(deaths.count(), 6, "who is dead already is not given up");
+        assert!(deaths.includes(3) && deaths.includes(LAUNCHER));
     }
 }

@@ -123,7 +123,13 @@ impl Children {
 impl Drop for Children {
     fn drop(&mut self) {
         for running in &mut self.running {
-            let _ = running.child.kill();
+            // By the number only where nothing better is there: if somebody else has collected it, it may be another's.
+            let _ = match &running.watch {
+                Some(watch) => {
+                    rustix::process::pidfd_send_signal(watch, Signal::KILL).map_err(io::Error::from)
+                }
+                None => running.child.kill(),
+            };
         }
         for running in &mut self.running {
             let _ = running.child.wait();

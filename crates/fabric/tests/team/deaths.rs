@@ -51,6 +51,18 @@ fn survivors_are_told_of_one_that_stays_away() {
 }
 
 #[test]
+fn what_a_process_leaves_behind_that_has_ended_well_is_told() {
+    let played = play(&mut program("leaves things behind"));
+    assert_eq!((played.code, played.news()), (Some(0), Vec::new()), "{played:?}");
+    for (rank, line) in [0, 2].iter().zip(&played.said) {
+        let start = format!("rank {rank}: member 1 has left the barrier, ");
+        assert!(line.starts_with(&start) && line.ends_with(", true"), "{played:?}");
+    }
+    let dead = "member 1 is dead, and the lock may never be free again";
+    assert!(played.said.len() == 2 && played.said.iter().any(|line| line.contains(dead)), "{played:?}");
+}
+
+#[test]
 fn survivors_are_told_of_one_that_panics() {
     let played = play(&mut program("panics"));
     assert_eq!(played.code, Some(1), "{played:?}");

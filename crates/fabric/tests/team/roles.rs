@@ -42,6 +42,7 @@ pub(crate) fn play() {
             assert_ne!(me.rank(), 2, "as it must");
             say(format!("rank {}: {:?}", me.rank(), me.barrier().wait_deadline(late())));
         })),
+        "leaves things behind" => end(three.run(leave_behind)),
         "waits for ever" => end(three.run(|me| {
             say(format!("pid {}", std::process::id()));
             me.wait().unwrap();
@@ -118,6 +119,27 @@ pub(crate) fn meet(me: &mut Member) {
     let place = (me.process(), me.thread(), me.processes(), me.threads());
     say(format!("rank {} of {}: {place:?} {ended:?}", me.rank(), me.size()));
     ended.unwrap();
+}
+
+/// Rank 1 ends well, but for parts that it never gives back; others use them when its process has ended.
+fn leave_behind(me: &mut Member) {
+    let mut barrier = me.make(Counter::within).unwrap();
+    let mut held = me.make(Lock::<Mcs, u64>::within).unwrap();
+    let mut free = me.make(Lock::<Mcs, u64>::within).unwrap();
+    if me.rank() == 1 {
+        std::mem::forget(held.lock().unwrap());
+        me.wait().unwrap();
+        std::mem::forget((barrier, held));
+        return;
+    }
+    me.wait().unwrap();
+    let fault = barrier.wait_deadline(late()).unwrap_err();
+    // Who comes second finds it repaired.
+    let locked = held.lock_deadline(late()).map_or_else(|error| error.to_string(), |_| "free".to_owned());
+    let poisoned_by = held.recover(late()).unwrap().poisoned_by();
+    *free.lock_deadline(late()).unwrap() += 1;
+    assert_eq!(me.deaths().after(0), None, "nobody was missed");
+    say(format!("rank {}: {fault}, {locked}, {}", me.rank(), poisoned_by.is_none_or(|rank| rank == 1)));
 }
 
 /// Rank 0 makes one thing, then rank 1 another.

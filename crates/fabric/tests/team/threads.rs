@@ -52,6 +52,19 @@ fn a_panic_is_told_to_the_others_and_to_the_caller() {
     assert!(message.contains("as it must"), "{message}");
 }
 
+#[test]
+fn a_panic_with_something_that_panics_again_is_told() {
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("again");
+        }
+    }
+    let error = Team::threads(1).run(|_| std::panic::panic_any(Bomb)).unwrap_err();
+    assert_eq!(error.to_string(), "rank 0 panicked: (not a text)");
+}
+
 /// A member passes its handle on, and panics while the lock is held by it.
 #[test]
 fn a_lock_that_a_panicked_member_has_passed_on_stays_held() {

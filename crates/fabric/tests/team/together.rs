@@ -1,5 +1,7 @@
 //! Teams of processes that end well, or were never to begin.
 
+use std::process::{Command, Stdio};
+
 use crate::common::{is_warning, play, program};
 
 #[test]
@@ -70,16 +72,32 @@ fn a_program_that_is_not_there_is_named() {
 }
 
 #[test]
+fn a_launcher_that_would_not_be_told_of_deaths_refuses() {
+    let there = program("meet");
+    let mut command = Command::new("env");
+    command.arg("--ignore-signal=CHLD").arg(there.get_program()).args(there.get_args());
+    for (name, value) in there.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let played = play(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    assert_eq!((played.code, played.said.len()), (Some(1), 1), "{played:?}");
+    assert!(played.said[0].contains("this process ignores SIGCHLD"), "{played:?}");
+}
+
+#[test]
 fn garbage_in_the_environment_is_named() {
     let fields = "process=0 processes=2 threads=1 cores=2";
     let cases = [
         ("rubbish".to_owned(), "is \"rubbish\": \"rubbish\" stands where version= is expected"),
         (
-            format!("version=2 segment=900 lifeline=901 {fields}"),
+            format!("version=3 segment=900 lifeline=901 {fields}"),
             "names descriptor 900 as the team's memory, but Bad file",
         ),
         (
-            format!("version=2 segment=1 lifeline=2 {fields}"),
+            format!("version=3 segment=1 lifeline=2 {fields}"),
             "names descriptor 1 as the team's memory, but it is something",
         ),
     ];

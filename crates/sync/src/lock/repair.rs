@@ -16,6 +16,7 @@ use crate::vigil::{Deaths, pause};
 #[derive(Debug)]
 pub(super) struct Unrepaired<'a> {
     pub(super) deaths: Option<&'a Deaths>,
+    pub(super) desks: &'a [Desk],
     pub(super) covered: &'a AtomicU64,
 }
 
@@ -23,8 +24,18 @@ impl Watch for Unrepaired<'_> {
     fn who(&self) -> Option<u32> {
         // Relaxed: while one who asks is in the queue no repair ends.
         let covered = self.covered.load(Ordering::Relaxed) as usize;
-        self.deaths.and_then(|deaths| deaths.after(covered)).map(|rank| rank as u32)
+        let stuck = |process| stuck(self.desks, process);
+        self.deaths.and_then(|deaths| deaths.missing(covered, stuck)).map(|rank| rank as u32)
     }
+}
+
+/// One who is in the queue by a handle that was taken in this process.
+pub(super) fn stuck(desks: &[Desk], process: u32) -> Option<usize> {
+    // Relaxed: what a process did that has ended happened before that was told, an Acquire of whoever knows it.
+    let of = |desk: &Desk| {
+        desk.taken.load(Ordering::Relaxed) == u64::from(process) && desk.state.load(Ordering::Relaxed) != IDLE
+    };
+    desks.iter().position(of)
 }
 
 impl<R: RawLock, T: Send> LockMember<R, T> {

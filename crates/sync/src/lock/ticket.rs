@@ -38,7 +38,7 @@
 use std::time::Instant;
 
 use syncline_signal::primitive::{AtomicU64, Ordering, fence};
-use syncline_signal::{PaddedSignal, Policy, Signal, WaitError, Watch, asymmetric, plant};
+use syncline_signal::{Policy, Signal, WaitError, Watch, asymmetric, plant};
 
 use super::queue::{Inside, Queue};
 use crate::error::SpaceError;
@@ -50,9 +50,23 @@ use crate::space::{Array, Element, Shared, Space};
 #[derive(Clone, Debug)]
 pub struct Ticket {
     words: Element<Words>,
-    turns: Array<AtomicU64>,
-    places: Array<PaddedSignal>,
+    turns: Array<Turn>,
+    places: Array<Place>,
 }
+
+/// Types of their own: nobody else can have an array of them, at whatever place.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+struct Turn(AtomicU64);
+
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+struct Place(Signal);
+
+// SAFETY: a word; 0 is about no ticket.
+unsafe impl Shared for Turn {}
+// SAFETY: a word; 0 is about no ticket.
+unsafe impl Shared for Place {}
 
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
@@ -88,7 +102,11 @@ impl Ticket {
     }
 
     fn turn(&self, ticket: u64) -> &AtomicU64 {
-        &self.turns[ticket as usize & (self.turns.len() - 1)]
+        &self.turns[ticket as usize & (self.turns.len() - 1)].0
+    }
+
+    fn place(&self, rank: usize) -> &Signal {
+        &self.places[rank].0
     }
 
     /// A member that gave up is back: to its place, if that has not been passed over.
@@ -97,7 +115,7 @@ impl Ticket {
         if number % PHASES == LAST {
             return Some(number);
         }
-        (self.places[rank].raise_to(number + 1) == number).then_some(number + 1)
+        (self.place(rank).raise_to(number + 1) == number).then_some(number + 1)
     }
 
     /// Not served soon: says so, and sleeps.
@@ -108,7 +126,7 @@ impl Ticket {
         policy: &Policy<'_>,
         deadline: Option<Instant>,
     ) -> Result<(), WaitError> {
-        let (words, place) = (self.words(), &self.places[rank]);
+        let (words, place) = (self.words(), self.place(rank));
         // Relaxed: published by the addition to `attention`.
         self.turn(ticket).store(ticket * RANKS + rank as u64 + 1, Ordering::Relaxed);
         let asleep = place_of(ticket) + 1;
@@ -131,7 +149,7 @@ impl Ticket {
         policy: &Policy<'_>,
         deadline: Option<Instant>,
     ) -> Result<(), WaitError> {
-        let place = &self.places[rank];
+        let place = self.place(rank);
         let over = asleep / PHASES * PHASES + OVER;
         let Err(error) = place.wait_until(over, policy, deadline) else {
             self.satisfied();
@@ -163,7 +181,7 @@ impl Ticket {
             if of != ticket || rank == 0 {
                 return; // it looks itself, or will; or has not been drawn
             }
-            let (place, over) = (&self.places[rank as usize - 1], place_of(ticket) + OVER);
+            let (place, over) = (self.place(rank as usize - 1), place_of(ticket) + OVER);
             let before = place.raise_to(over);
             let gave_up = before < over && before > place_of(ticket) && given_up(before);
             if !gave_up || plant::is("ticket: grants who gave up") {
@@ -187,7 +205,7 @@ impl Queue for Ticket {
     #[inline]
     fn try_acquire(&self, rank: usize, _: Inside) -> bool {
         // A place that was given up and not passed over: others are before it.
-        if given_up(self.places[rank].get()) {
+        if given_up(self.place(rank).get()) {
             return false;
         }
         let words = self.words();
@@ -200,7 +218,7 @@ impl Queue for Ticket {
     #[inline]
     fn ask(&self, rank: usize, _: Inside) -> Option<u64> {
         let words = self.words();
-        let number = self.places[rank].get();
+        let number = self.place(rank).get();
         if given_up(number)
             && let Some(asked) = self.come_back(rank, number)
         {
@@ -223,7 +241,7 @@ impl Queue for Ticket {
         match asked % PHASES {
             0 if self.words().serving.look_until(ticket, policy, deadline).is_some() => (),
             0 => self.queue_up(rank, ticket, policy, deadline)?,
-            LAST => return self.places[rank].wait_until(asked + 1, policy, deadline).map(|_| false),
+            LAST => return self.place(rank).wait_until(asked + 1, policy, deadline).map(|_| false),
             _ => self.sleep(rank, asked, policy, deadline)?,
         }
         Ok(true)
@@ -244,7 +262,7 @@ impl Queue for Ticket {
         let words = self.words();
         let next = words.next.load(Ordering::Relaxed);
         words.attention.store(0, Ordering::Relaxed);
-        for place in &*self.places {
+        for Place(place) in &*self.places {
             place.raise_to(next * PHASES + OVER);
         }
         words.serving.publish(next);

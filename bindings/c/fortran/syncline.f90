@@ -48,7 +48,8 @@ module syncline
     public :: syncline_signal_wait, syncline_signal_wait_for
     public :: syncline_barrier_new, syncline_barrier_free, syncline_barrier_leave
     public :: syncline_barrier_wait, syncline_barrier_wait_for, syncline_barrier_arrive, syncline_barrier_done
-    public :: syncline_lock_new, syncline_lock_free, syncline_lock_declare_dead, syncline_lock_recover
+    public :: syncline_lock_new, syncline_lock_free, syncline_lock_declare_dead
+    public :: syncline_lock_recover, syncline_lock_recover_for
     public :: syncline_lock_acquire, syncline_lock_acquire_for, syncline_lock_try, syncline_lock_release
     public :: syncline_team_run
     public :: syncline_member_rank, syncline_member_size, syncline_member_process, syncline_member_processes
@@ -201,6 +202,15 @@ module syncline
             import
             type(c_ptr), value :: lock
             integer(c_size_t), value :: rank
+            logical(c_bool), intent(out) :: poisoned
+            integer(c_int) :: status
+        end function
+
+        function syncline_lock_recover_for(lock, rank, nanoseconds, poisoned) bind(C) result(status)
+            import
+            type(c_ptr), value :: lock
+            integer(c_size_t), value :: rank
+            integer(c_int64_t), value :: nanoseconds
             logical(c_bool), intent(out) :: poisoned
             integer(c_int) :: status
         end function

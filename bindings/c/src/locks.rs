@@ -5,7 +5,7 @@
 //! cannot borrow in C, so a member knows whether it holds the lock:
 //!
 //! ```text
-//!         acquire, try, acquire_for, recover
+//!         acquire, try, acquire_for, recover, recover_for
 //!   idle ────────────────────────────────────> held
 //!    ^                                          │ │
 //!    └───────────────── release ────────────────┘ └── declare_dead ──> dead; the others recover
@@ -314,6 +314,30 @@ pub unsafe extern "C" fn syncline_lock_declare_dead(lock: *mut Lock, rank: usize
     })
 }
 
+/// # Safety
+/// As `syncline_lock_recover`.
+unsafe fn recover(
+    lock: *const Lock,
+    rank: usize,
+    poisoned: *mut bool,
+    until: impl FnOnce() -> Option<Instant>,
+) -> Result<(), Error> {
+    let poisoned = out(poisoned, "poisoned")?;
+    // SAFETY: as the caller vouches.
+    let mut seat = unsafe { idle(lock, rank) }?;
+    let half_changed = each!(&mut seat.member, member => {
+        let guard = member.recover(until())?;
+        let by = guard.poisoned_by();
+        // The member goes on to hold the lock; see above.
+        std::mem::forget(guard);
+        by.is_some()
+    });
+    seat.state = State::Held;
+    // SAFETY: as the caller vouches.
+    unsafe { poisoned.write(half_changed) };
+    Ok(())
+}
+
 /// Takes the lock, as the member `rank`, in spite of the deaths so far: repairs the queue when all others are out of it,
 /// and waits for the lock. `*poisoned` tells whether a member died that held it, and what it guards may be half changed.
 ///
@@ -321,20 +345,22 @@ pub unsafe extern "C" fn syncline_lock_declare_dead(lock: *mut Lock, rank: usize
 /// `lock` was not freed. `*poisoned` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_lock_recover(lock: *mut Lock, rank: usize, poisoned: *mut bool) -> Status {
-    call(|| {
-        let poisoned = out(poisoned, "poisoned")?;
-        // SAFETY: as the caller vouches.
-        let mut seat = unsafe { idle(lock, rank) }?;
-        let half_changed = each!(&mut seat.member, member => {
-            let guard = member.recover(None)?;
-            let by = guard.poisoned_by();
-            // The member goes on to hold the lock; see above.
-            std::mem::forget(guard);
-            by.is_some()
-        });
-        seat.state = State::Held;
-        // SAFETY: as the caller vouches.
-        unsafe { poisoned.write(half_changed) };
-        Ok(())
-    })
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { recover(lock, rank, poisoned, || None) })
+}
+
+/// Like `syncline_lock_recover`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: somebody
+/// who lives holds the lock still.
+///
+/// # Safety
+/// As `syncline_lock_recover`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_lock_recover_for(
+    lock: *mut Lock,
+    rank: usize,
+    nanoseconds: u64,
+    poisoned: *mut bool,
+) -> Status {
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { recover(lock, rank, poisoned, || deadline(nanoseconds)) })
 }

@@ -143,8 +143,9 @@ unsafe fn run(shape: *const Shape, function: TeamFunction, argument: *mut c_void
 /// else threads of this process, as many as `SYNCLINE_THREADS` says or as it has cores. Without `processes`: threads of
 /// this process. With `processes`: this program is started so many times, with the same arguments. There no member is
 /// run, and the call returns when all have ended; in those that were started it is the call in which they take part. If
-/// `syncline launch` has started this process, it takes part in that team, whatever the numbers are. A process that was
-/// started takes part once. The first member of a process runs on the thread that calls this.
+/// `syncline launch` has started this process, it takes part in that team, whatever the numbers are; but without
+/// `processes` it has a team of threads for itself. A process that was started takes part once. The first member of a
+/// process runs on the thread that calls this.
 ///
 /// A member that returns another number than 0, or a process that does not end well, is
 /// `SYNCLINE_STATUS_MEMBER_FAILED`: `code` is the number, the message has the rank. In a process that was started the

@@ -6,14 +6,14 @@
 //! be destroyed, and its memory used for something else, as soon as one thread has come back from its wait: `destroy`
 //! waits until the others have left. Processes may share a barrier, whether or not its attributes say so, if all of
 //! them are preloaded. A barrier that somebody else has initialised goes to the next library: none of its bytes are
-//! touched. What is seen to be wrong is an error: a count of 0 or of more than 2^31 - 1 (`EINVAL`), a destruction while
-//! somebody waits (`EBUSY`).
+//! touched. What is seen to be wrong is an error: a count of 0 or of more than 2^31 - 1, and whatever is done with a
+//! barrier that was destroyed (`EINVAL`), a destruction while somebody waits (`EBUSY`).
 //!
 //! With `SYNCLINE_PRELOAD_VERBOSE=1` the program says on stderr at its end how many barriers were taken over.
 //!
 //! # State: the 32 bytes of a `pthread_barrier_t`
 //! ```text
-//! magic      a barrier of ours; the last thing that init writes, and that destroy clears
+//! magic      a barrier of ours, the last thing that init writes; or one that was, the last that destroy writes
 //! counter    a `syncline_sync::RawCounter`, which has the protocol, its costs and its source
 //! ```
 //!
@@ -43,21 +43,38 @@ const _: () = assert!(align_of::<State>() <= align_of::<pthread_barrier_t>());
 /// upper half), which are never more.
 const MAGIC: u64 = 0xF5E5_CB01_53C1_11E3;
 const _: () = assert!(MAGIC >> 32 > MAGIC & 0xFFFF_FFFF);
+/// Of a barrier of ours that was destroyed.
+const DESTROYED: u64 = MAGIC - (1 << 32);
+const _: () = assert!(DESTROYED >> 32 > DESTROYED & 0xFFFF_FFFF);
 
 /// How many barriers were initialised in this process.
 static TAKEN_OVER: AtomicU64 = AtomicU64::new(0);
 
+/// Whose a barrier is.
+enum Whose<'a> {
+    /// Ours.
+    Ours(&'a State),
+    /// Nobody's: it was ours, and was destroyed.
+    Nobodys,
+    /// The next library's.
+    Others,
+}
+
 impl State {
-    /// The state of a barrier of ours.
+    /// Whose a barrier is.
     ///
     /// # Safety
     /// The pointer is `NULL`, or points to the bytes of a `pthread_barrier_t` that live for `'a`, written meanwhile by
     /// the functions of pthread only.
-    unsafe fn of<'a>(barrier: *mut pthread_barrier_t) -> Option<&'a State> {
+    unsafe fn of<'a>(barrier: *mut pthread_barrier_t) -> Whose<'a> {
         // SAFETY: as the caller vouches; large enough and aligned, see above; any bytes are a `State`.
-        let state = unsafe { barrier.cast::<State>().as_ref() }?;
+        let Some(state) = (unsafe { barrier.cast::<State>().as_ref() }) else { return Whose::Others };
         // Acquire: pairs with the Release in `init`.
-        (state.magic.load(Ordering::Acquire) == MAGIC).then_some(state)
+        match state.magic.load(Ordering::Acquire) {
+            MAGIC => Whose::Ours(state),
+            DESTROYED => Whose::Nobodys,
+            _ => Whose::Others,
+        }
     }
 
     fn wait(&self) -> c_int {
@@ -68,7 +85,7 @@ impl State {
         if !self.counter.destroy() {
             return EBUSY;
         }
-        self.magic.store(0, Ordering::Relaxed); // nobody else is here
+        self.magic.store(DESTROYED, Ordering::Relaxed); // nobody else is here
         0
     }
 }
@@ -105,9 +122,10 @@ pub unsafe extern "C" fn pthread_barrier_init(
 pub unsafe extern "C" fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -> c_int {
     // SAFETY: as the caller vouches.
     match unsafe { State::of(barrier) } {
-        Some(state) => state.wait(),
+        Whose::Ours(state) => state.wait(),
+        Whose::Nobodys => EINVAL,
         // SAFETY: as the caller vouches.
-        None => unsafe { WAIT.call(barrier) },
+        Whose::Others => unsafe { WAIT.call(barrier) },
     }
 }
 
@@ -119,9 +137,10 @@ pub unsafe extern "C" fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -
 pub unsafe extern "C" fn pthread_barrier_destroy(barrier: *mut pthread_barrier_t) -> c_int {
     // SAFETY: as the caller vouches.
     match unsafe { State::of(barrier) } {
-        Some(state) => state.destroy(),
+        Whose::Ours(state) => state.destroy(),
+        Whose::Nobodys => EINVAL,
         // SAFETY: as the caller vouches.
-        None => unsafe { DESTROY.call(barrier) },
+        Whose::Others => unsafe { DESTROY.call(barrier) },
     }
 }
 

@@ -79,6 +79,8 @@ int main(void) {
     wait_once(&barrier);
     pthread_join(other, NULL);
     EXPECT(pthread_barrier_destroy(&barrier) == 0);
+    EXPECT(pthread_barrier_destroy(&barrier) == EINVAL);
+    EXPECT(pthread_barrier_wait(&barrier) == EINVAL);
     puts("each has its own");
     return 0;
 }

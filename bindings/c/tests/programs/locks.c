@@ -84,7 +84,13 @@ static void a_death(uint32_t kind) {
     EXPECT((poisoned[0] == NULL) != (poisoned[1] == NULL));
     FAILS(syncline_lock_acquire(lock, 0), MISUSE, "rank 0 was declared dead");
     OK(syncline_lock_acquire(lock, 1));
-    OK(syncline_lock_release(lock, 1));
+    /* Another, with the lock in hand. */
+    bool half_changed;
+    OK(syncline_lock_declare_dead(lock, 1));
+    FAILS(syncline_lock_acquire(lock, 2), GONE, "member 1 is dead, and the lock may never be free again");
+    OK(syncline_lock_recover_for(lock, 2, 60000000000, &half_changed));
+    EXPECT(half_changed);
+    OK(syncline_lock_release(lock, 2));
     OK(syncline_lock_free(lock));
 }
 
@@ -99,12 +105,14 @@ static void faults(uint32_t kind) {
     FAILS(syncline_lock_try(lock, 2), INVALID_ARGUMENT, "rank 2 is none of 2 members");
     FAILS(syncline_lock_release(lock, 0), MISUSE, "rank 0 does not hold the lock");
     FAILS(syncline_lock_recover(lock, 0, NULL), INVALID_ARGUMENT, "poisoned is NULL");
+    FAILS(syncline_lock_recover_for(lock, 0, 1000, NULL), INVALID_ARGUMENT, "poisoned is NULL");
     OK(syncline_lock_acquire(lock, 0));
     FAILS(syncline_lock_acquire(lock, 0), MISUSE, "rank 0 holds the lock already");
     FAILS(syncline_lock_recover(lock, 0, &poisoned), MISUSE, "rank 0 holds the lock already");
     FAILS(syncline_lock_release(lock, 1), MISUSE, "rank 1 does not hold the lock");
     FAILS(syncline_lock_try(lock, 1), NOT_GRANTED, "the lock is not free");
     FAILS(syncline_lock_acquire_for(lock, 1, 1000), TIMED_OUT, "the lock was not free before the deadline");
+    FAILS(syncline_lock_recover_for(lock, 1, 1000, &poisoned), TIMED_OUT, "the lock was not free before the deadline");
     FAILS(syncline_lock_free(lock), MISUSE, "rank 0 holds the lock");
     OK(syncline_lock_release(lock, 0));
     OK(syncline_lock_recover(lock, 1, &poisoned)); /* nobody has died: as acquire */

@@ -15,8 +15,9 @@
 //! # Who is gone
 //! One who has left is missed by its own group, and its leader with it, who then leaves the outer barrier; so the other
 //! leaders are told, each of whom then leaves its own group. Inner and outer barrier tell of one who has left by its rank
-//! there; here that becomes the rank among all members. So in another group the one who is named is the leader of the group
-//! that cannot go on, or one's own. The dead are named by lists that have ranks among all members anyway.
+//! there; here that becomes the rank among all members. So in another group the one who is named is the leader of the
+//! group that cannot go on, or one's own; and each of the three steps takes as long as in other barriers all of it. The
+//! dead are named by lists that have ranks among all members anyway.
 //!
 //! # Costs
 //! Those of the inner barrier and of the outer one, one after the other. It pays where a message of the outer barrier

@@ -124,7 +124,7 @@ typedef enum {
    */
   SYNCLINE_STATUS_GONE = 12,
   /**
-   * A member died while it held the lock, and what the lock guards may be half changed; the message names it.
+   * A member died or returned while it held the lock, and what the lock guards may be half changed; the message names it.
    */
   SYNCLINE_STATUS_POISONED = 13,
   /**
@@ -678,8 +678,9 @@ syncline_status syncline_lock_free(syncline_lock *lock);
 /**
  * Waits, as the member `rank`, for the lock, in the order in which members ask.
  *
- * What was done under the lock before is seen. It is `SYNCLINE_STATUS_GONE` if it would have to wait and a member was
- * declared dead, and `SYNCLINE_STATUS_POISONED` if one died that held it: then `syncline_lock_recover` goes on.
+ * What was done under the lock before is seen. It is `SYNCLINE_STATUS_GONE` if it would have to wait and a member is
+ * dead, and `SYNCLINE_STATUS_POISONED` if one died that held it, or returned from its team with it: then
+ * `syncline_lock_recover` goes on.
  *
  * # Safety
  * `lock` was not freed.
@@ -727,7 +728,8 @@ syncline_status syncline_lock_declare_dead(syncline_lock *lock,
 
 /**
  * Takes the lock, as the member `rank`, in spite of the deaths so far: repairs the queue when all others are out of it,
- * and waits for the lock. `*poisoned` tells whether a member died that held it, and what it guards may be half changed.
+ * and waits for the lock. `*poisoned` tells whether a member died or returned that held it, and what it
+ * guards may be half changed.
  *
  * # Safety
  * `lock` was not freed. `*poisoned` can be written.
@@ -738,7 +740,7 @@ syncline_status syncline_lock_recover(syncline_lock *lock,
 
 /**
  * Like `syncline_lock_recover`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: somebody
- * who lives holds the lock still.
+ * who lives holds the lock, or waits for it, or repairs it.
  *
  * # Safety
  * As `syncline_lock_recover`.

@@ -50,7 +50,7 @@ pub enum Status {
     TimedOut = 11,
     /// A member is gone (it has left, or is dead), so that the others would wait for ever; the message names it.
     Gone = 12,
-    /// A member died while it held the lock, and what the lock guards may be half changed; the message names it.
+    /// A member died or returned while it held the lock, and what the lock guards may be half changed; the message names it.
     Poisoned = 13,
     /// A member of a team returned another number than 0, or a process of it did not end well; the message names it, and
     /// `code` is the number, or the exit code.

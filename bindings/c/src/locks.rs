@@ -49,8 +49,8 @@ pub struct Lock {
     first: usize,
     /// The members that have their seats here or elsewhere.
     members: usize,
-    /// To declare deaths; a team does that itself.
-    deaths: Option<Deaths>,
+    /// To declare deaths, in the process that took the seats; a team does that itself.
+    deaths: Option<(Deaths, u32)>,
 }
 
 /// The member of a rank. Alone on its lines: others go on while this one is at work.
@@ -128,7 +128,7 @@ impl Lock {
         let deaths = Deaths::within(space, members)?;
         let lock = lock.watched(&deaths);
         let seats = (0..members).map(|rank| lock.seat(rank)).collect::<Result<_, _>>()?;
-        Ok(Lock { seats, first: 0, members, deaths: Some(deaths) })
+        Ok(Lock { seats, first: 0, members, deaths: Some((deaths, std::process::id())) })
     }
 
     /// The part of a member of a team.
@@ -235,8 +235,9 @@ pub unsafe extern "C" fn syncline_lock_free(lock: *mut Lock) -> Status {
 
 /// Waits, as the member `rank`, for the lock, in the order in which members ask.
 ///
-/// What was done under the lock before is seen. It is `SYNCLINE_STATUS_GONE` if it would have to wait and a member was
-/// declared dead, and `SYNCLINE_STATUS_POISONED` if one died that held it: then `syncline_lock_recover` goes on.
+/// What was done under the lock before is seen. It is `SYNCLINE_STATUS_GONE` if it would have to wait and a member is
+/// dead, and `SYNCLINE_STATUS_POISONED` if one died that held it, or returned from its team with it: then
+/// `syncline_lock_recover` goes on.
 ///
 /// # Safety
 /// `lock` was not freed.
@@ -305,11 +306,12 @@ pub unsafe extern "C" fn syncline_lock_declare_dead(lock: *mut Lock, rank: usize
         // SAFETY: as the caller vouches.
         let (mut seat, lock) = (unsafe { seat(lock, rank) }?, unsafe { borrow(lock, "the lock") }?);
         let deaths = lock.deaths.as_ref();
-        let deaths = deaths.ok_or_else(|| Error::misuse("a team declares its dead itself"))?;
+        let (deaths, process) = deaths.ok_or_else(|| Error::misuse("a team declares its dead itself"))?;
         seat.state = State::Dead;
         // SAFETY: no call is under way with the member, which the lock holds, and none will begin, as its seat is marked.
-        // What the lock guards belongs to the program, which vouches that the member's thread does not touch it.
-        unsafe { deaths.declare(rank, std::process::id()) };
+        // It is dropped with all others only, by `syncline_lock_free`. What the lock guards belongs to the program, which
+        // vouches that the member's thread does not touch it.
+        unsafe { deaths.declare(rank, *process) };
         Ok(())
     })
 }
@@ -339,7 +341,8 @@ unsafe fn recover(
 }
 
 /// Takes the lock, as the member `rank`, in spite of the deaths so far: repairs the queue when all others are out of it,
-/// and waits for the lock. `*poisoned` tells whether a member died that held it, and what it guards may be half changed.
+/// and waits for the lock. `*poisoned` tells whether a member died or returned that held it, and what it
+/// guards may be half changed.
 ///
 /// # Safety
 /// `lock` was not freed. `*poisoned` can be written.
@@ -350,7 +353,7 @@ pub unsafe extern "C" fn syncline_lock_recover(lock: *mut Lock, rank: usize, poi
 }
 
 /// Like `syncline_lock_recover`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: somebody
-/// who lives holds the lock still.
+/// who lives holds the lock, or waits for it, or repairs it.
 ///
 /// # Safety
 /// As `syncline_lock_recover`.

@@ -40,6 +40,12 @@ impl Control {
         Ok(Control { parts, things, deaths: Deaths::within(space, members)? })
     }
 
+    /// Whether this process may begin: if it has the number of one that has ended, all that it takes would be taken for
+    /// what that one has left.
+    pub(crate) fn is_new(&self) -> bool {
+        !self.deaths.has_ended(std::process::id())
+    }
+
     /// A process begins its part; false if it has before.
     pub(crate) fn begin(&self, process: usize) -> bool {
         let begun = u64::from(std::process::id()) << NUMBER | BEGUN;

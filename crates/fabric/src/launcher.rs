@@ -3,7 +3,7 @@
 //! ```text
 //! poll: a pidfd of each process, a pipe for SIGINT, one for SIGTERM, a deadline
 //!
-//!   a process ends, its part done, with 0          nothing
+//!   a process ends, its part done, with 0          told: only what it has left behind is missed
 //!   ... killed, or before its part was done        its ranks are declared dead
 //!   ... that, or not with 0: it has failed         10 s until the rest get SIGTERM ── 5 s ──> SIGKILL
 //!   SIGINT, SIGTERM                                passed on to all              ── 5 s ──> SIGKILL

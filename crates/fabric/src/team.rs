@@ -8,6 +8,7 @@
 
 use std::cell::Cell;
 use std::ffi::OsString;
+use std::io;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -218,6 +219,12 @@ where
 {
     let (segment, end) = (attach(place.segment)?, lifeline(place.lifeline)?);
     let (space, control) = shared(segment, place.shape)?;
+    if !control.is_new() {
+        let source = io::Error::other(
+            "the number of this process was that of another, which has ended: start it again",
+        );
+        return Err(TeamError::System { what: "take part in the team", source });
+    }
     if JOINED.set(place.process).is_err() || !control.begin(place.process) {
         return Err(TeamError::Taken { process: place.process });
     }

@@ -56,7 +56,8 @@ pub trait Barrier: Send + Sync {
     ///
     /// # One-sided
     /// Each member is made once, by whoever is going to be it, or on its behalf. To drop it is to leave the barrier:
-    /// those who wait for it then are told.
+    /// those who wait for it then are told. Of one in shared memory of which `fork` has made a copy, one is used and
+    /// dropped, and the other is not.
     ///
     /// # Errors
     /// [`SpaceError::Rank`] if there is no such rank; [`SpaceError::Taken`] if somebody has or had it.
@@ -68,7 +69,7 @@ pub trait Barrier: Send + Sync {
 /// # Errors
 /// Every function tells of a member that is dead ([`Fault::Dead`]), or that has left ([`Fault::Left`]) before it had
 /// seen the episode complete (a [`Counter`]: before it had arrived): the waits within a fifth of a second, `done` after some
-/// hundreds of looks. Then the barrier is of no use any more. One whose process has ended has left. A death is told even
+/// hundreds of looks. Then the barrier is of no use any more. One whose process has ended has left, whatever it had done. A death is told even
 /// if the dead had done its part in the episode; so the same call, made again, may still find this episode complete, and
 /// the next; never a third.
 pub trait BarrierMember: Send {

@@ -21,8 +21,8 @@
 //!
 //! # Repair
 //! A death leaves a queue that nobody can trust: a place without an owner, a link that was never made. So a *repair* waits
-//! until every member that is not known to be gone is idle (those who wait are told of the death, and give up; who holds
-//! the lock ends its section first), empties the queue, and poisons the lock if the dead held it. While it lasts nobody
+//! until every member that is not known to be gone is idle (those who wait are told of the death, and give up, or get the
+//! lock in their turn; who holds it ends its section first), empties the queue, and poisons the lock if the dead held it. While it lasts nobody
 //! comes in. It begins when a member calls [`LockMember::recover`]; a repairer that dies is replaced by the next.
 //!
 //! Dekker's pattern keeps the two apart: a member marks its desk and then looks whether a repair is on; a repairer says
@@ -169,6 +169,9 @@ impl<R: RawLock, T: Send> Lock<R, T> {
 
     /// The handle of the member `rank`. When it is dropped, another may be made.
     ///
+    /// It belongs to the process that calls this. Of a handle in shared memory of which `fork` has made a copy, one is used
+    /// and dropped, and the other is not.
+    ///
     /// # Errors
     /// [`SpaceError::Rank`] if there is no such rank; [`SpaceError::Taken`] if somebody has its handle.
     pub fn member(&self, rank: usize) -> Result<LockMember<R, T>, SpaceError> {
@@ -178,8 +181,8 @@ impl<R: RawLock, T: Send> Lock<R, T> {
         let free = desk.taken.compare_exchange(0, process, Ordering::Acquire, Ordering::Relaxed);
         free.map_err(|_| SpaceError::Taken { rank })?;
         let Policy { pauses, yield_for, .. } = usual(self.desks.len());
-        let (deaths, desks) = (self.deaths.clone(), self.desks.clone());
-        let patience = Patience { deaths, desks, known: 0, pauses, yield_for };
+        let (deaths, desks, marks) = (self.deaths.clone(), self.desks.clone(), self.marks.clone());
+        let patience = Patience { deaths, desks, marks, known: 0, pauses, yield_for };
         Ok(LockMember { lock: self.clone(), rank, desk: self.desks.element(rank), patience })
     }
 
@@ -233,6 +236,7 @@ impl<R: fmt::Debug, T> fmt::Debug for Lock<R, T> {
 struct Patience {
     deaths: Option<Deaths>,
     desks: Array<Desk>,
+    marks: Element<Marks>,
     /// How many deaths it goes on in spite of.
     known: usize,
     pauses: u32,
@@ -247,7 +251,7 @@ impl Patience {
 
     /// Who ends the waits of this member, which does not know of it.
     fn dead(&self) -> Option<usize> {
-        let stuck = |process| stuck(&self.desks, process);
+        let stuck = |process| stuck(&self.desks, &self.marks, process);
         self.deaths.as_ref().and_then(|deaths| deaths.missing(self.known, stuck))
     }
 
@@ -338,6 +342,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     /// # Errors
     /// [`LockError::TimedOut`] when the deadline passes first; [`LockError::Dead`] if another member dies meanwhile.
     pub fn recover(&mut self, deadline: Option<Instant>) -> Result<Guard<'_, R, T>, LockError> {
+        self.end_leaked();
         // Known only when the queue has been repaired: before that, waits have to end for them.
         let before = self.patience.known;
         self.patience.known = self.patience.count();
@@ -404,9 +409,27 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     /// Marks the desk, unless a repair is on; waits for its end.
     #[inline(always)]
     fn enter(&self, deadline: Option<Instant>) -> Result<(), LockError> {
+        self.end_leaked();
         self.desk(QUEUEING);
         asymmetric::light();
         if self.lock.marks().repair.get().is_multiple_of(2) { Ok(()) } else { self.enter_slowly(deadline) }
+    }
+
+    /// If the last guard was leaked, its section ends here. Nothing that was borrowed from it is left, as it had borrowed
+    /// this handle.
+    #[inline(always)]
+    fn end_leaked(&self) {
+        // Relaxed: its own word.
+        if self.desk.state.load(Ordering::Relaxed) == HOLDING {
+            self.leave_poisoned();
+        }
+    }
+
+    #[cold]
+    fn leave_poisoned(&self) {
+        // Relaxed: as in `recover`.
+        self.lock.marks().poison.store(self.rank as u64 + 1, Ordering::Relaxed);
+        self.leave();
     }
 
     #[cold]
@@ -442,18 +465,12 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         LockError::Poisoned { rank: poison as usize - 1 }
     }
 
-    /// What the lock guards, which this member holds, is half changed.
-    fn poison(&self) {
-        // Relaxed: as in `recover`.
-        self.lock.marks().poison.store(self.rank as u64 + 1, Ordering::Relaxed);
-    }
-
     #[inline]
     fn leave(&self) {
         // From here on the data are whole, so a death is no poison.
         self.desk(QUEUEING);
         let Lock { raw, desks, marks, .. } = &self.lock;
-        let gone = Unrepaired { deaths: self.patience.deaths.as_ref(), desks, covered: &marks.covered };
+        let gone = Unrepaired { deaths: self.patience.deaths.as_ref(), desks, marks };
         raw.release(self.rank, &gone, INSIDE);
         self.desk(IDLE);
     }
@@ -472,15 +489,7 @@ impl<R: RawLock, T: Send> Drop for LockMember<R, T> {
         if cfg!(loom) && std::thread::panicking() {
             return;
         }
-        // A copy that a fork has made is no handle. Relaxed, here and below: the words of this member.
-        if self.desk.taken.load(Ordering::Relaxed) != u64::from(std::process::id()) {
-            return;
-        }
-        if self.desk.state.load(Ordering::Relaxed) == HOLDING {
-            // Its guard was leaked. Nothing that was borrowed from that is left, as it had borrowed this.
-            self.poison();
-            self.leave();
-        }
+        self.end_leaked();
         // Release: pairs with the Acquire in `Lock::member`.
         self.desk.taken.store(0, Ordering::Release);
     }
@@ -489,7 +498,7 @@ impl<R: RawLock, T: Send> Drop for LockMember<R, T> {
 /// The lock is held as long as this lives.
 ///
 /// Dropped by a panic it leaves the lock poisoned. One that is leaked (`mem::forget`) holds it until the member's handle
-/// is dropped, which poisons the lock as well.
+/// is used again or dropped, which poisons the lock as well.
 #[derive(Debug)]
 #[must_use = "the lock is free again as soon as this is dropped"]
 pub struct Guard<'a, R: RawLock, T: Send = ()> {
@@ -534,7 +543,7 @@ impl<R: RawLock, T: Send> Drop for Guard<'_, R, T> {
             if cfg!(loom) {
                 return; // as above
             }
-            self.member.poison();
+            return self.member.leave_poisoned();
         }
         self.member.leave();
     }

@@ -35,6 +35,8 @@ pub const LAUNCHER: usize = MAX_MEMBERS;
 /// | [`declare`](Deaths::declare) | nothing of a member runs any more | all                           | is taken from it, by repair  |
 /// | [`ended`](Deaths::ended)     | a process has ended               | where it has a part still      | is taken from it, by repair  |
 ///
+/// It has room for three entries a member; more are lost.
+///
 /// ```
 /// use syncline_sync::{Deaths, Space};
 ///
@@ -120,7 +122,7 @@ impl Deaths {
 
     /// Tells that a process has ended, and members of these ranks with it that are missed, as by
     /// [`declare`](Self::declare). Other waits end only where the process has taken a part of a barrier, for whatever rank,
-    /// and not dropped it, or is in the queue of a lock, which a repair takes it out of.
+    /// and not dropped it, whatever it had done there, or is in the queue of a lock, which a repair takes it out of.
     ///
     /// # Safety
     /// As `declare`, for every rank.
@@ -167,6 +169,12 @@ impl Deaths {
     /// The same; or one whom a process that has ended was, as `part` tells of it.
     pub(crate) fn missing(&self, known: usize, part: impl Fn(u32) -> Option<usize>) -> Option<usize> {
         self.entries().skip(known).find_map(|word| rank_in(word).or_else(|| part((word >> PROCESS) as u32)))
+    }
+
+    /// Whether a process has ended.
+    #[must_use]
+    pub fn has_ended(&self, process: u32) -> bool {
+        self.entries().any(|word| word & ENDED != 0 && word >> PROCESS == u64::from(process))
     }
 
     /// Whether a member is dead or given up.
@@ -332,11 +340,7 @@ impl Drop for Vigil {
         if cfg!(loom) && std::thread::panicking() {
             return;
         }
-        let left = LEFT + self.parts.max(self.episodes);
-        // A copy that a fork has made has no seat.
-        let process = u64::from(std::process::id());
-        let _ =
-            self.seats.words[self.rank].compare_exchange(process, left, Ordering::Relaxed, Ordering::Relaxed);
+        self.seats.words[self.rank].store(LEFT + self.parts.max(self.episodes), Ordering::Relaxed);
     }
 }
 

@@ -238,6 +238,20 @@ fn a_leaked_guard_ends_with_its_handle<R: RawLock>() {
         assert_eq!(other.join().unwrap(), (Some(0), 7));
     });
     drop(lock.member(0).unwrap().lock().unwrap());
+    // Or when the handle is used again, in whatever way.
+    type Again<R> = fn(&mut LockMember<R, u64>) -> Result<(), LockError>;
+    let ways: [Again<R>; 3] = [
+        |mine| mine.try_lock().map(|held| assert!(held.is_none())),
+        |mine| mine.lock_deadline(Some(Instant::now())).map(|_| ()),
+        |mine| mine.recover(soon(60_000)).map(|held| assert_eq!(held.poisoned_by(), Some(0))),
+    ];
+    let [mut leaks, mut waits] = [0, 1].map(|rank| lock.member(rank).unwrap());
+    for (way, told) in ways.into_iter().zip([Err(0), Err(0), Ok(())]) {
+        std::mem::forget(leaks.lock().unwrap());
+        let told = told.map_err(|rank| LockError::Poisoned { rank });
+        assert_eq!(way(&mut leaks), told);
+        drop(waits.recover(soon(60_000)).unwrap());
+    }
 }
 
 /// A lock of so many whose members are told of deaths.

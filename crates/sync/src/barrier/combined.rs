@@ -100,6 +100,8 @@ impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
             return Err(SpaceError::Rank { rank: group, members: groups });
         }
         let (before, leads) = (group * size, rank == 0);
+        // First, as it may be another group's.
+        let outer = if leads { Some(self.outer.member(group)?) } else { None };
         Ok(CombinedMember {
             rank: before + rank,
             members: self.members(),
@@ -107,7 +109,7 @@ impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
             before,
             size,
             inner: Some(self.inner.led(rank)?),
-            outer: if leads { Some(self.outer.member(group)?) } else { None },
+            outer,
             leads,
             arrived: false,
             outside: false,

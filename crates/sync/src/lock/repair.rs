@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use syncline_signal::primitive::{AtomicU64, Ordering};
+use syncline_signal::primitive::Ordering;
 use syncline_signal::{WaitError, Watch, asymmetric, plant};
 
-use super::{Desk, HOLDING, IDLE, INSIDE, LockMember, RawLock};
+use super::{Desk, HOLDING, IDLE, INSIDE, Lock, LockMember, Marks, RawLock};
 use crate::error::LockError;
 use crate::vigil::{Deaths, pause};
 
@@ -17,25 +17,25 @@ use crate::vigil::{Deaths, pause};
 pub(super) struct Unrepaired<'a> {
     pub(super) deaths: Option<&'a Deaths>,
     pub(super) desks: &'a [Desk],
-    pub(super) covered: &'a AtomicU64,
+    pub(super) marks: &'a Marks,
 }
 
 impl Watch for Unrepaired<'_> {
     fn who(&self) -> Option<u32> {
         // Relaxed: while one who asks is in the queue no repair ends.
-        let covered = self.covered.load(Ordering::Relaxed) as usize;
-        let stuck = |process| stuck(self.desks, process);
+        let covered = self.marks.covered.load(Ordering::Relaxed) as usize;
+        let stuck = |process| stuck(self.desks, self.marks, process);
         self.deaths.and_then(|deaths| deaths.missing(covered, stuck)).map(|rank| rank as u32)
     }
 }
 
-/// One who is in the queue by a handle that was taken in this process.
-pub(super) fn stuck(desks: &[Desk], process: u32) -> Option<usize> {
+/// One who is in the queue, or at a repair, by a handle that was taken in this process.
+pub(super) fn stuck(desks: &[Desk], marks: &Marks, process: u32) -> Option<usize> {
     // Relaxed: what a process did that has ended happened before that was told, an Acquire of whoever knows it.
-    let of = |desk: &Desk| {
-        desk.taken.load(Ordering::Relaxed) == u64::from(process) && desk.state.load(Ordering::Relaxed) != IDLE
-    };
-    desks.iter().position(of)
+    let taken = |desk: &Desk| desk.taken.load(Ordering::Relaxed) == u64::from(process);
+    let queueing = |desk: &Desk| taken(desk) && desk.state.load(Ordering::Relaxed) != IDLE;
+    let repairer = || (marks.repairer.load(Ordering::Relaxed) as usize).checked_sub(1);
+    desks.iter().position(queueing).or_else(|| repairer().filter(|&rank| taken(&desks[rank])))
 }
 
 impl<R: RawLock, T: Send> LockMember<R, T> {
@@ -70,8 +70,16 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
             }
             // Another may have done it since the look above, for more deaths than this member knows of: `covered` is not
             // to go back. Relaxed: one repairer after the other.
-            let needed = marks.covered.load(Ordering::Relaxed) < known;
-            let done = if needed { self.repair_alone(deadline) } else { Ok(()) };
+            let covered = marks.covered.load(Ordering::Relaxed);
+            let mut done = Ok(());
+            if covered < known {
+                // One who died at it may have left a repair on.
+                if self.left_anything(covered) || !marks.repair.get().is_multiple_of(2) {
+                    done = self.repair_alone(deadline);
+                } else {
+                    self.cover();
+                }
+            }
             // Release: pairs with the Acquire of the next repairer.
             marks.repairer.store(0, Ordering::Release);
             done?;
@@ -99,6 +107,21 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         }
     }
 
+    /// Whether anything may be left of those who are gone since then: of members, always; of processes that have ended
+    /// when they had done their part, if they are in the queue.
+    fn left_anything(&self, covered: u64) -> bool {
+        let (deaths, Lock { desks, marks, .. }) = (self.patience.deaths.as_ref(), &self.lock);
+        let missing =
+            |deaths: &Deaths| deaths.missing(covered as usize, |process| stuck(desks, marks, process));
+        deaths.and_then(missing).is_some()
+    }
+
+    /// Nothing is left of those who are gone that this member knows of.
+    fn cover(&self) {
+        // Release: pairs with the Acquire in `repair`.
+        self.lock.marks().covered.store(self.patience.known as u64, Ordering::Release);
+    }
+
     fn repair_alone(&self, deadline: Option<Instant>) -> Result<(), LockError> {
         let marks = self.lock.marks();
         let now = marks.repair.get();
@@ -118,8 +141,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
                 }
             }
             self.lock.raw.reset(INSIDE);
-            // Release: pairs with the Acquire in `repair`.
-            marks.covered.store(self.patience.known as u64, Ordering::Release);
+            self.cover();
         }
         marks.repair.raise_to(on + 1);
         quiet
@@ -141,5 +163,57 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::{Mcs, Ticket};
+    use super::*;
+    use crate::space::Space;
+
+    /// The number of a process that there is not.
+    const NOBODY: u32 = u32::MAX;
+
+    fn soon() -> Option<Instant> {
+        Some(Instant::now() + Duration::from_secs(60))
+    }
+
+    fn a_process_ends_at_its_repair<R: RawLock>() {
+        let deaths = Deaths::within(&mut Space::heap(), 3).unwrap();
+        let lock = Lock::<R, ()>::new(3, ()).unwrap().watching(&deaths);
+        let [mut mine, mut other] = [0, 1].map(|rank| lock.member(rank).unwrap());
+        // As a member of that process would have left it.
+        lock.desks[2].taken.store(NOBODY.into(), Ordering::Relaxed);
+        lock.marks().repairer.store(3, Ordering::Relaxed);
+        lock.marks().repair.raise_to(1);
+        // SAFETY: no handle was taken in it.
+        unsafe { deaths.ended(NOBODY, 0..0) };
+        assert_eq!(mine.lock_deadline(soon()).unwrap_err(), LockError::Dead { rank: 2 });
+        drop(mine.recover(soon()).unwrap());
+        drop(other.lock_deadline(soon()).unwrap());
+        assert_eq!(lock.marks().repair.get(), 2);
+    }
+
+    #[test]
+    fn who_ends_at_a_repair_is_replaced() {
+        a_process_ends_at_its_repair::<Ticket>();
+        a_process_ends_at_its_repair::<Mcs>();
+    }
+
+    #[test]
+    fn a_process_that_left_nothing_needs_no_repair() {
+        let deaths = Deaths::within(&mut Space::heap(), 2).unwrap();
+        let lock = Lock::<Ticket, ()>::new(2, ()).unwrap().watching(&deaths);
+        let [mut mine, mut other] = [0, 1].map(|rank| lock.member(rank).unwrap());
+        // SAFETY: no handle was taken in it.
+        unsafe { deaths.ended(NOBODY, 0..0) };
+        let held = other.lock().unwrap();
+        // It only waits for its turn.
+        assert_eq!(mine.recover(Some(Instant::now())).unwrap_err(), LockError::TimedOut);
+        let Marks { repair, covered, .. } = lock.marks();
+        assert_eq!((repair.get(), covered.load(Ordering::Relaxed)), (0, 1));
+        drop(held);
+        drop(mine.lock_deadline(soon()).unwrap());
     }
 }

@@ -34,10 +34,12 @@
 //! * A member that panics: its thread gives it up, which ends the waits for it as a death does. `run`
 //!   reports it when the others of its process have ended.
 //! * The launcher dies, however: the lifeline is cut. Waits end with `Fault::Dead`, whose rank is
-//!   [`LAUNCHER`](syncline_sync::LAUNCHER). Each process that has called `run` exits a second later. (One that has not
-//!   called it goes on.)
+//!   [`LAUNCHER`](syncline_sync::LAUNCHER). Each process that has called `run` exits a second later, and is killed
+//!   another second later if its exit hangs. (One that has not called it goes on.)
 //! * SIGINT and SIGTERM to the launcher go to all processes; five seconds later those that are left get SIGKILL. From a
 //!   terminal, Ctrl-C reaches them twice: the terminal sends it to all by itself.
+//!
+//! A process that ends when its part was done is missed only where it has left a seat of a barrier or a lock behind.
 //!
 //! Locks are taken from the dead only, and dead is a process after its exit. A member that has panicked or ended too early
 //! lets go of its locks as its guards are dropped; a handle that it has passed on to a thread or a static goes on to count

@@ -91,6 +91,11 @@ impl Control {
         }
     }
 
+    /// How many things a member of this process has made.
+    pub(crate) fn things(&self, rank: usize) -> u64 {
+        self.things[rank].load(Ordering::Relaxed) & !ENDED
+    }
+
     /// Whether any process has begun.
     pub(crate) fn any_begun(&self) -> bool {
         self.parts.iter().any(|part| part.load(Ordering::Relaxed) != NOT_BEGUN)

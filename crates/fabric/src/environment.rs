@@ -5,8 +5,10 @@
 //! | `SYNCLINE_TEAM`    | launchers  | the descriptors of a team, and this process's place in it               |
 //! | `SYNCLINE_THREADS` | people     | how many threads a team has when nobody launched it                    |
 //! | `SYNCLINE_QUIET`   | people     | `1`: no warning when members outnumber cores                           |
+//! | `SYNCLINE_TIMEOUT` | people     | after how many milliseconds of silence a host is dead                  |
 
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 use syncline_sync::MAX_MEMBERS;
 
@@ -16,6 +18,7 @@ use crate::error::TeamError;
 pub(crate) const TEAM: &str = "SYNCLINE_TEAM";
 const THREADS: &str = "SYNCLINE_THREADS";
 const QUIET: &str = "SYNCLINE_QUIET";
+const TIMEOUT: &str = "SYNCLINE_TIMEOUT";
 /// What `SYNCLINE_TEAM` begins with: launcher and program must be of one kind. To be raised with any change of what
 /// stands in the memory of a team.
 const VERSION: &str = "3";
@@ -74,6 +77,19 @@ pub(crate) fn threads() -> Result<usize, TeamError> {
         _ => {
             let why = format!("expected a number of threads from 1 to {MAX_MEMBERS}");
             Err(TeamError::Variable { variable: THREADS, value, why })
+        }
+    }
+}
+
+/// After how long a silence another host is dead.
+pub(crate) fn timeout() -> Result<Duration, TeamError> {
+    let Some(value) = std::env::var_os(TIMEOUT) else { return Ok(Duration::from_millis(800)) };
+    let value = value.to_string_lossy().into_owned();
+    match value.trim().parse() {
+        Ok(milliseconds @ 50..=86_400_000) => Ok(Duration::from_millis(milliseconds)),
+        _ => {
+            let why = "expected milliseconds, from 50 to a day".to_owned();
+            Err(TeamError::Variable { variable: TIMEOUT, value, why })
         }
     }
 }

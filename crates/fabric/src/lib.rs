@@ -56,22 +56,31 @@
 //! case. A program that starts others, which call `run` as well, from several threads removes it from them by
 //! `Command::env_remove`.
 
+mod board;
 mod control;
+pub mod endpoint;
 mod environment;
 mod error;
+mod heart;
+mod hosts;
 mod inherit;
 mod launcher;
 mod member;
+mod node;
 mod orphan;
 mod signals;
 mod team;
+pub mod wire;
 
 use std::io::Write as _;
 
+pub use board::TeamBoard;
+pub use endpoint::Endpoint;
 pub use error::{Ending, Failure, Part, TeamError};
+pub use hosts::Hosts;
 pub use launcher::Launcher;
-pub use member::{Collective, Member};
-pub use team::{MEMORY, ProcessTeam, Team, ThreadTeam};
+pub use member::{Collective, Member, TeamBarrier};
+pub use team::{HostTeam, MEMORY, ProcessTeam, Team, ThreadTeam};
 
 /// A line on standard error, in one piece, as many processes may write there. If nobody reads, that is all right.
 fn say(what: std::fmt::Arguments<'_>) {

@@ -1,12 +1,20 @@
 //! One of a team.
 
+use std::sync::Arc;
+use std::time::Instant;
+
+use syncline_signal::Policy;
 use syncline_sync::{
-    Auto, AutoMember, Barrier, BarrierMember, Combined, CombinedMember, Counter, Deaths, Dissemination,
-    Fault, Lock, LockMember, Phased, RawLock, Space, SpaceError, Tournament,
+    Auto, AutoMember, Barrier, BarrierMember, Combined, CombinedMember, Counter, CounterMember, Deaths,
+    Dissemination, DisseminationMember, Fault, Lock, LockMember, MemoryFlags, Phased, RawLock, Space,
+    SpaceError, Tournament, TournamentMember,
 };
 
-use crate::control::Control;
+use crate::board::{self, Outer, TeamBoard};
+use crate::endpoint::{Endpoint, Service};
 use crate::environment::Shape;
+use crate::hosts::Hosts;
+use crate::node::Node;
 
 /// What a [`Member`] can make together with all others: see [`Member::make`].
 pub trait Collective: Sized {
@@ -59,24 +67,43 @@ impl<R: RawLock, T: Send> Collective for Lock<R, T> {
 /// Rank `r` is thread `r % threads` of process `r / threads`.
 #[derive(Debug)]
 pub struct Member {
-    shape: Shape,
+    node: Arc<Node>,
     rank: usize,
     space: Space,
-    control: Control,
-    barrier: AutoMember,
+    barrier: TeamBarrier,
     /// How many things it has made with the others.
     things: u64,
+    /// How many services it has attached with the others.
+    services: u32,
 }
 
+/// The barrier of all members of a team.
+#[derive(Debug)]
+pub struct TeamBarrier(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Host(AutoMember),
+    Hosts(Box<Levels>),
+}
+
+/// A counter within each host, a dissemination barrier of the hosts.
+type Levels = CombinedMember<CounterMember, DisseminationMember<TeamBoard>>;
+
 impl Member {
+    /// What all members of a process need to be made: the barrier, where there is one host.
     pub(crate) fn new(
-        shape: Shape,
+        node: &Arc<Node>,
         rank: usize,
-        space: Space,
-        control: Control,
-        barrier: &Auto,
+        space: &Space,
+        barrier: Option<&Auto>,
     ) -> Result<Self, SpaceError> {
-        Ok(Member { shape, rank, space, control, barrier: barrier.member(rank)?, things: 0 })
+        let (node, mut space, mut services) = (Arc::clone(node), space.clone(), 0);
+        let kind = match barrier {
+            Some(barrier) => Kind::Host(barrier.member(rank)?),
+            None => Kind::Hosts(Box::new(levels(&node, rank, &mut space, &mut services, 0)?)),
+        };
+        Ok(Member { node, rank, space, barrier: TeamBarrier(kind), things: 0, services })
     }
 
     /// Which of the members this is, counted from 0.
@@ -88,37 +115,75 @@ impl Member {
     /// How many members there are.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.shape.members()
+        self.node.shape.members()
     }
 
     /// Which of the processes this member is in.
     #[must_use]
     pub fn process(&self) -> usize {
-        self.rank / self.shape.threads
+        self.node.process
     }
 
     /// How many processes there are.
     #[must_use]
     pub fn processes(&self) -> usize {
-        self.shape.processes
+        self.node.shape.processes
     }
 
     /// Which of its process's members this is.
     #[must_use]
     pub fn thread(&self) -> usize {
-        self.rank % self.shape.threads
+        self.rank % self.node.shape.threads
     }
 
     /// How many members each process has.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.shape.threads
+        self.node.shape.threads
+    }
+
+    /// Which of the hosts this member is on: groups of processes that have memory in common.
+    #[must_use]
+    pub fn host(&self) -> usize {
+        self.node.hosts.of(self.node.process)
+    }
+
+    /// Which processes are on which hosts.
+    #[must_use]
+    pub fn hosts(&self) -> &Hosts {
+        &self.node.hosts
+    }
+
+    /// The ranks of the members on a host, in ascending order.
+    #[must_use]
+    pub fn ranks_on(&self, host: usize) -> Vec<usize> {
+        self.node.ranks_on(host)
+    }
+
+    /// What carries messages to members on other hosts, if there are any.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<&Arc<Endpoint>> {
+        self.node.endpoint.as_ref()
+    }
+
+    /// Attaches a service to the endpoint of this process, and returns its number; the members of a process share it.
+    /// `None` where there are no other hosts.
+    ///
+    /// # Collective
+    /// All members attach the same services in the same order.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub fn attach<S: Service>(&mut self, make: impl FnOnce() -> S) -> Option<(u32, Arc<S>)> {
+        self.services += 1;
+        let service = self.services;
+        self.endpoint().map(|endpoint| (service, endpoint.attach(service, make)))
     }
 
     /// On how many cores the team runs, as whoever made it saw it: the same for all members, for `Auto::within`.
     #[must_use]
     pub fn cores(&self) -> usize {
-        self.shape.cores
+        self.node.shape.cores
     }
 
     /// This member's view of the memory that all share.
@@ -134,11 +199,11 @@ impl Member {
     /// Waits for signals that stand in [`space`](Self::space) end for them by `Policy::watching`.
     #[must_use]
     pub fn deaths(&self) -> &Deaths {
-        &self.control.deaths
+        &self.node.control.deaths
     }
 
     /// The barrier of all members, to arrive at it now and wait later.
-    pub fn barrier(&mut self) -> &mut AutoMember {
+    pub fn barrier(&mut self) -> &mut TeamBarrier {
         &mut self.barrier
     }
 
@@ -182,6 +247,7 @@ impl Member {
         &mut self,
         make: impl FnOnce(&mut Space, usize) -> Result<C, SpaceError>,
     ) -> Result<C::Seat, SpaceError> {
+        self.one_host()?;
         let size = self.size();
         let seat = make(&mut self.space, size)?.watched(self.deaths()).seat(self.rank)?;
         self.made();
@@ -214,7 +280,8 @@ impl Member {
         inner: impl Fn(&mut Space, usize) -> Result<Inner, SpaceError>,
         outer: impl FnOnce(&mut Space, usize) -> Result<Outer, SpaceError>,
     ) -> Result<CombinedMember<Inner::Led, <Outer as Barrier>::Member>, SpaceError> {
-        let Shape { processes, threads, .. } = self.shape;
+        self.one_host()?;
+        let Shape { processes, threads, .. } = self.node.shape;
         let inners = (0..processes).map(|_| inner(&mut self.space, threads)).collect::<Result<Vec<_>, _>>();
         let inner = inners?.swap_remove(self.process());
         let outer = outer(&mut self.space, processes)?.watched(self.deaths());
@@ -224,19 +291,187 @@ impl Member {
         Ok(seat)
     }
 
+    fn one_host(&self) -> Result<(), SpaceError> {
+        match self.node.hosts.count() {
+            1 => Ok(()),
+            hosts => Err(SpaceError::Hosts { hosts }),
+        }
+    }
+
+    /// Makes a tournament barrier of all members, on whatever hosts they are.
+    ///
+    /// # Collective
+    /// As [`make`](Self::make).
+    ///
+    /// # Errors
+    /// As [`make`](Self::make).
+    pub fn tournament(&mut self) -> Result<TournamentMember<TeamBoard>, SpaceError> {
+        let board = self.board(TournamentMember::<TeamBoard>::slots(self.size()))?;
+        Ok(TournamentMember::new(board))
+    }
+
+    /// Makes a dissemination barrier of all members, on whatever hosts they are, with that radix.
+    ///
+    /// # Collective
+    /// As [`make`](Self::make).
+    ///
+    /// # Errors
+    /// As [`make`](Self::make); [`SpaceError::Radix`].
+    ///
+    /// # Examples
+    /// ```
+    /// use syncline_fabric::Team;
+    /// use syncline_sync::BarrierMember;
+    ///
+    /// // Two hosts, as far as the members can tell, of two members each.
+    /// Team::hosts(2).threads(2).run(|me| {
+    ///     let mut barrier = me.dissemination(2)?;
+    ///     barrier.wait()?;
+    ///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+    /// })?;
+    /// # Ok::<(), syncline_fabric::TeamError>(())
+    /// ```
+    pub fn dissemination(&mut self, radix: usize) -> Result<DisseminationMember<TeamBoard>, SpaceError> {
+        if radix < 2 {
+            return Err(SpaceError::Radix { radix });
+        }
+        let radix = radix.min(self.size().max(2));
+        let board = self.board(DisseminationMember::<TeamBoard>::slots(self.size(), radix))?;
+        Ok(DisseminationMember::new(board, radix))
+    }
+
+    /// Makes a barrier in two levels: a counter of the members of each host, and a dissemination barrier of the hosts, with
+    /// that radix (0: the one that fits).
+    ///
+    /// # Collective
+    /// As [`make`](Self::make).
+    ///
+    /// # Errors
+    /// As [`make`](Self::make).
+    pub fn combined(&mut self, radix: usize) -> Result<TeamBarrier, SpaceError> {
+        let barrier = levels(&self.node, self.rank, &mut self.space, &mut self.services, radix)?;
+        self.made();
+        Ok(TeamBarrier(Kind::Hosts(Box::new(barrier))))
+    }
+
+    /// A board of all members.
+    fn board(&mut self, slots: usize) -> Result<TeamBoard, SpaceError> {
+        let size = self.size();
+        let board = match self.node.endpoint.clone() {
+            None => {
+                let flags = MemoryFlags::within(&mut self.space, size, slots, syncline_sync::Flags::Packed)?;
+                TeamBoard::memory(flags.watching(self.deaths()).board(self.rank)?)
+            }
+            Some(endpoint) => {
+                let processes = (0..size).map(|rank| rank / self.threads()).collect();
+                let flags = board::Flags::within(&mut self.space, processes, slots)?;
+                self.services += 1;
+                TeamBoard::across(&endpoint, self.services, flags, self.rank)
+            }
+        };
+        self.made();
+        Ok(board)
+    }
+
     fn made(&mut self) {
         self.things += 1;
-        self.control.made(self.rank, self.things);
+        self.node.control.made(self.rank, self.things);
     }
 
     /// This member's function has returned; if it has not, nobody is to wait for it.
     pub(crate) fn end(&self, returned: bool) {
         if returned {
-            self.control.ended(self.rank, self.things);
+            self.node.control.ended(self.rank, self.things);
         } else {
             // Its guards and handles are dropped, unless it has passed them on to other threads, which may be
             // at work with them. So it is not declared dead while its process lives.
             self.deaths().give_up(self.rank);
+        }
+    }
+}
+
+/// A member's part of a barrier in two levels: hosts, and the members of each.
+fn levels(
+    node: &Arc<Node>,
+    rank: usize,
+    space: &mut Space,
+    services: &mut u32,
+    radix: usize,
+) -> Result<Levels, SpaceError> {
+    let count = node.hosts.count();
+    let ranks: Arc<[Vec<usize>]> = (0..count).map(|host| node.ranks_on(host)).collect();
+    let host = node.hosts.of(node.process);
+    let seat = ranks[host].iter().position(|&other| other == rank).expect("a member is on its host");
+    let inner = Counter::within(space, ranks[host].len())?.watching(&node.control.deaths);
+    let radix = if radix < 2 { syncline_sync::cost::best_radix(count) } else { radix.min(count.max(2)) };
+    let slots = DisseminationMember::<TeamBoard>::slots(count, radix);
+    let board = match &node.endpoint {
+        None => {
+            let flags = MemoryFlags::within(space, count, slots, syncline_sync::Flags::Packed)?;
+            let flags = flags.watching(&node.control.deaths);
+            if seat == 0 { Some(TeamBoard::memory(flags.board(host)?)) } else { None }
+        }
+        Some(endpoint) => {
+            let processes = (0..count).map(|host| node.hosts.server(host)).collect();
+            let flags = board::Flags::within(space, processes, slots)?;
+            *services += 1;
+            // Attached by all, as it is by process that services are counted.
+            (seat == 0).then(|| TeamBoard::across(endpoint, *services, flags, host))
+        }
+    };
+    Combined::new(host, inner, Outer::new(count, radix, board)).ranked(ranks).member(seat)
+}
+
+impl BarrierMember for TeamBarrier {
+    fn rank(&self) -> usize {
+        match &self.0 {
+            Kind::Host(barrier) => barrier.rank(),
+            Kind::Hosts(barrier) => barrier.rank(),
+        }
+    }
+
+    fn members(&self) -> usize {
+        match &self.0 {
+            Kind::Host(barrier) => barrier.members(),
+            Kind::Hosts(barrier) => barrier.members(),
+        }
+    }
+
+    fn episodes(&self) -> u64 {
+        match &self.0 {
+            Kind::Host(barrier) => barrier.episodes(),
+            Kind::Hosts(barrier) => barrier.episodes(),
+        }
+    }
+
+    #[inline]
+    fn arrive(&mut self) -> Result<(), Fault> {
+        match &mut self.0 {
+            Kind::Host(barrier) => barrier.arrive(),
+            Kind::Hosts(barrier) => barrier.arrive(),
+        }
+    }
+
+    #[inline]
+    fn done(&mut self) -> Result<bool, Fault> {
+        match &mut self.0 {
+            Kind::Host(barrier) => barrier.done(),
+            Kind::Hosts(barrier) => barrier.done(),
+        }
+    }
+
+    #[inline]
+    fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
+        match &mut self.0 {
+            Kind::Host(barrier) => barrier.wait_deadline(deadline),
+            Kind::Hosts(barrier) => barrier.wait_deadline(deadline),
+        }
+    }
+
+    fn set_policy(&mut self, policy: &Policy<'_>) {
+        match &mut self.0 {
+            Kind::Host(barrier) => barrier.set_policy(policy),
+            Kind::Hosts(barrier) => barrier.set_policy(policy),
         }
     }
 }

@@ -13,15 +13,19 @@ use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use syncline_memory::{LifelineEnd, Pages, Segment};
-use syncline_sync::{Auto, Space};
+use syncline_sync::Space;
 
 use crate::control::Control;
 use crate::environment::{self, Place, Shape};
 use crate::error::TeamError;
+use crate::hosts::Hosts;
 use crate::launcher::Launcher;
 use crate::member::Member;
+use crate::node::Node;
+use crate::wire::channel::{Conditions, Network};
 use crate::{inherit, orphan};
 
 /// How much memory the members of a team share unless somebody says otherwise. It takes none before it is used.
@@ -81,6 +85,23 @@ impl Team {
         ThreadTeam { threads, memory: MEMORY, quiet: false }
     }
 
+    /// A team whose hosts are groups of threads of this process: they have memory in common within a host only, and
+    /// exchange messages between hosts, as members on several machines do. For tests of programs that are to run there,
+    /// and to see what they send.
+    #[must_use]
+    pub fn hosts(hosts: usize) -> HostTeam {
+        let network = Conditions::default();
+        HostTeam {
+            hosts,
+            processes: 1,
+            threads: 1,
+            memory: MEMORY,
+            conditions: network,
+            timeout: None,
+            quiet: false,
+        }
+    }
+
     /// A team of processes that run this program. The process that makes it only launches and watches them.
     #[must_use]
     pub fn processes(processes: usize) -> ProcessTeam {
@@ -125,7 +146,115 @@ impl ThreadTeam {
         if !self.quiet {
             shape.warn();
         }
-        members(shape, 0, space, &control, &f)
+        Node::alone(shape, 0, control).run(space, &f)
+    }
+}
+
+/// A team of hosts that are groups of threads: see [`Team::hosts`].
+#[derive(Clone, Debug)]
+pub struct HostTeam {
+    hosts: usize,
+    processes: usize,
+    threads: usize,
+    memory: usize,
+    conditions: Conditions,
+    timeout: Option<Duration>,
+    quiet: bool,
+}
+
+impl HostTeam {
+    /// How many processes each host has [default: 1]: groups of its threads, which receive messages on their own.
+    #[must_use]
+    pub fn processes(self, processes: usize) -> Self {
+        HostTeam { processes, ..self }
+    }
+
+    /// How many members each process has, as threads [default: 1].
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        HostTeam { threads, ..self }
+    }
+
+    /// How many bytes the members of a host share at most: see [`ThreadTeam::memory`].
+    #[must_use]
+    pub fn memory(self, memory: usize) -> Self {
+        HostTeam { memory, ..self }
+    }
+
+    /// How long messages between hosts take [default: no longer than they must].
+    #[must_use]
+    pub fn conditions(self, conditions: Conditions) -> Self {
+        HostTeam { conditions, ..self }
+    }
+
+    /// After how long a silence a host is dead [default: 800 ms, or as `SYNCLINE_TIMEOUT` says].
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        HostTeam { timeout: Some(timeout), ..self }
+    }
+
+    /// Without the warning when members outnumber cores.
+    #[must_use]
+    pub fn quiet(self) -> Self {
+        HostTeam { quiet: true, ..self }
+    }
+
+    /// Runs a function in every member, and returns their results by rank.
+    ///
+    /// # Errors
+    /// As [`Team::run`].
+    pub fn run<R, F>(&self, f: F) -> Result<Vec<R>, TeamError>
+    where
+        R: Send,
+        F: Fn(&mut Member) -> R + Sync,
+    {
+        self.run_on(|_| (), f)
+    }
+
+    /// The same; `network` is given what connects the hosts, before anybody runs: to count messages, to cut hosts off.
+    ///
+    /// # Errors
+    /// As [`Team::run`].
+    pub fn run_on<R, F>(&self, network: impl FnOnce(&Network), f: F) -> Result<Vec<R>, TeamError>
+    where
+        R: Send,
+        F: Fn(&mut Member) -> R + Sync,
+    {
+        let HostTeam { hosts, processes, threads, .. } = *self;
+        let wrong = TeamError::Members { processes: hosts.saturating_mul(processes), threads };
+        let all = hosts.checked_mul(processes).ok_or(wrong)?;
+        let shape = Shape::here(all, threads)?;
+        if !self.quiet {
+            shape.warn();
+        }
+        let timeout = self.timeout.map_or_else(environment::timeout, Ok)?;
+        let wires = Network::new(all, self.conditions);
+        network(&wires);
+        let named = Hosts::new(&(0..all).map(|process| process / processes).collect::<Vec<_>>());
+        let mut nodes = Vec::new();
+        for host in 0..hosts {
+            let (space, control) = shared(Segment::heap(self.memory, Pages::Small)?, shape)?;
+            for process in host * processes..(host + 1) * processes {
+                let (mut space, control) = (space.clone(), control.clone());
+                let wire = Box::new(wires.wire(process));
+                let node = Node::connected(shape, named.clone(), wire, &mut space, control, timeout)?;
+                nodes.push((node, space));
+            }
+        }
+        let f = &f;
+        let results = thread::scope(|scope| {
+            let run = |(node, space): (Node, Space)| {
+                let thread = thread::Builder::new().name(format!("process {}", node.process));
+                thread.spawn_scoped(scope, move || node.run(space, f))
+            };
+            let started = nodes.into_iter().map(run).collect::<Vec<_>>();
+            let ended = started.into_iter().map(|thread| match thread {
+                Ok(thread) => thread.join().expect("a member's panic is caught"),
+                Err(source) => Err(TeamError::System { what: "start a thread for a process", source }),
+            });
+            ended.collect::<Vec<_>>()
+        });
+        Ok(results.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 }
 
@@ -234,7 +363,7 @@ where
     }
     inherit::forget_variable(environment::TEAM);
     orphan::watch(end, place, &control)?;
-    let results = members(place.shape, place.process, space, &control, f);
+    let results = Node::alone(place.shape, place.process, control.clone()).run(space, f);
     control.finish(place.process);
     results
 }
@@ -254,59 +383,8 @@ fn lifeline(descriptor: RawFd) -> Result<LifelineEnd, TeamError> {
     LifelineEnd::from_fd(fd).map_err(|_| wrong("it is something else".to_owned()))
 }
 
-/// Runs the function in every member of a process.
-fn members<R, F>(
-    shape: Shape,
-    process: usize,
-    mut space: Space,
-    control: &Control,
-    f: &F,
-) -> Result<Vec<R>, TeamError>
-where
-    R: Send,
-    F: Fn(&mut Member) -> R + Sync,
-{
-    let deaths = &control.deaths;
-    let barrier = Auto::within(&mut space, shape.members(), shape.cores)?.watching(deaths);
-    let member = |rank| Member::new(shape, rank, space.clone(), control.clone(), &barrier);
-    let members = shape.ranks(process).map(member).collect::<Result<Vec<_>, _>>()?;
-    thread::scope(|scope| {
-        let mut members = members.into_iter();
-        let first = members.next();
-        let mut failed = None;
-        let mut others = Vec::new();
-        for member in members {
-            let rank = member.rank();
-            let started = match failed {
-                Some(_) => None,
-                None => {
-                    let thread = thread::Builder::new().name(format!("rank {rank}"));
-                    let started = thread.spawn_scoped(scope, move || attend(member, f));
-                    started.map_err(|source| failed = Some(TeamError::Thread { rank, source })).ok()
-                }
-            };
-            match started {
-                Some(thread) => others.push(thread),
-                None => deaths.give_up(rank),
-            }
-        }
-        if let (Some(first), Some(_)) = (&first, &failed) {
-            deaths.give_up(first.rank());
-        }
-        // Who has started has been told of those who have not, and ends.
-        let here = first.filter(|_| failed.is_none()).map(|first| attend(first, f));
-        // A thread of a member returns even if the member panics.
-        let there = others.into_iter().map(|thread| thread.join().expect("a member's panic is caught"));
-        let results = here.into_iter().chain(there).collect::<Vec<_>>();
-        match failed {
-            Some(error) => Err(error),
-            None => results.into_iter().collect(),
-        }
-    })
-}
-
 /// A member's run. If it panics, it is dead to the others from then on.
-fn attend<R>(mut member: Member, f: impl Fn(&mut Member) -> R) -> Result<R, TeamError> {
+pub(crate) fn attend<R>(mut member: Member, f: impl Fn(&mut Member) -> R) -> Result<R, TeamError> {
     let rank = member.rank();
     let outer = MEMBER.replace(Some(rank));
     // What the function leaves behind is the caller's, who is told by an error; the member itself is dropped.

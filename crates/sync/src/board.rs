@@ -77,7 +77,7 @@ pub enum Flags {
 
 /// The shared part of a board in memory. A clone is the same board.
 #[derive(Clone, Debug)]
-pub(crate) struct MemoryFlags {
+pub struct MemoryFlags {
     cells: Cells,
     seats: Seats,
     deaths: Option<Deaths>,
@@ -90,7 +90,14 @@ enum Cells {
 }
 
 impl MemoryFlags {
-    pub(crate) fn within(
+    /// The flags of a board of `slots` slots for `members`.
+    ///
+    /// # Collective
+    /// See [`Space::array`].
+    ///
+    /// # Errors
+    /// [`SpaceError::Members`] if there are none or too many, or if the space has no room.
+    pub fn within(
         space: &mut Space,
         members: usize,
         slots: usize,
@@ -104,7 +111,9 @@ impl MemoryFlags {
         Ok(MemoryFlags { cells, seats, deaths: None })
     }
 
-    pub(crate) fn watching(self, deaths: &Deaths) -> Self {
+    /// The same flags; who waits for one is told of these deaths.
+    #[must_use]
+    pub fn watching(self, deaths: &Deaths) -> Self {
         MemoryFlags { deaths: Some(deaths.clone()), ..self }
     }
 
@@ -112,7 +121,11 @@ impl MemoryFlags {
         self.seats.members()
     }
 
-    pub(crate) fn board(&self, rank: usize) -> Result<MemoryBoard, SpaceError> {
+    /// The handle of the member `rank`.
+    ///
+    /// # Errors
+    /// [`SpaceError::Rank`] if there is no such rank; [`SpaceError::Taken`] if somebody has or had it.
+    pub fn board(&self, rank: usize) -> Result<MemoryBoard, SpaceError> {
         let vigil = Vigil::new(&self.seats, self.deaths.as_ref(), rank)?;
         Ok(MemoryBoard { vigil, cells: self.cells.clone() })
     }

@@ -52,6 +52,15 @@ pub enum SpaceError {
         /// How many members there are.
         members: usize,
     },
+    /// The members have no memory in common.
+    #[error(
+        "the members are on {hosts} hosts, which have no memory in common: a team makes its barriers over messages by \
+         itself (Member::tournament, dissemination, combined)"
+    )]
+    Hosts {
+        /// How many hosts there are.
+        hosts: usize,
+    },
     /// The rank has, or had, another holder.
     #[error("rank {rank} is taken: each member takes part once")]
     Taken {

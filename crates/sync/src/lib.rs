@@ -39,7 +39,7 @@ pub use barrier::{
     Dissemination, DisseminationMember, LedMember, Phased, RawCounter, Role, Tournament, TournamentMember,
     roles,
 };
-pub use board::{Flags, MemoryBoard, SignalBoard};
+pub use board::{Flags, MemoryBoard, MemoryFlags, SignalBoard};
 pub use error::{Fault, LockError, SpaceError};
 pub use lock::{Guard, Lock, LockMember, Mcs, RawLock, Ticket};
 pub use space::{Array, Shared, Space};

@@ -5,6 +5,7 @@
 
 mod common;
 mod deaths;
+mod hosts;
 mod roles;
 mod threads;
 mod together;

@@ -27,6 +27,7 @@
 //! Kadur and Kochar's combined barrier (tournament within, dissemination without). Changed: any two barriers, of which the
 //! inner one can be led; split-phase.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_signal::{Policy, plant};
@@ -56,6 +57,8 @@ pub struct Combined<Inner, Outer> {
     group: usize,
     inner: Inner,
     outer: Outer,
+    /// The ranks among all members, by group, unless they are as `new` says.
+    ranks: Option<Arc<[Vec<usize>]>>,
 }
 
 /// A member of a [`Combined`] barrier.
@@ -64,9 +67,11 @@ pub struct CombinedMember<Inner, Outer> {
     rank: usize,
     members: usize,
     episodes: u64,
-    /// Ranks of earlier groups, and how many members a group has.
-    before: usize,
+    group: usize,
+    /// How many members a group has.
     size: usize,
+    /// The ranks among all members, unless groups are of one size, and follow one another.
+    ranks: Option<Arc<[Vec<usize>]>>,
     /// Until the other barrier ends this one's part in it.
     inner: Option<Inner>,
     /// The leader's part in the outer barrier.
@@ -80,17 +85,27 @@ pub struct CombinedMember<Inner, Outer> {
 }
 
 impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
-    /// The group `group`, counted from 0, of as many as `outer` has members. All groups are of one size.
+    /// The group `group`, counted from 0, of as many as `outer` has members. All groups are of one size, and ranks among
+    /// all members are those of earlier groups more.
     pub fn new(group: usize, inner: Inner, outer: Outer) -> Self {
-        Combined { group, inner, outer }
+        Combined { group, inner, outer, ranks: None }
+    }
+
+    /// The same, of groups whose members have these ranks among all, by group.
+    #[must_use]
+    pub fn ranked(self, ranks: Arc<[Vec<usize>]>) -> Self {
+        Combined { ranks: Some(ranks), ..self }
     }
 
     /// How many members all groups have.
     pub fn members(&self) -> usize {
-        self.inner.members() * self.outer.members()
+        match &self.ranks {
+            Some(ranks) => ranks.iter().map(Vec::len).sum(),
+            None => self.inner.members() * self.outer.members(),
+        }
     }
 
-    /// Takes the seat `rank` of this group; its rank among all members is that of earlier groups more.
+    /// Takes the seat `rank` of this group.
     ///
     /// # Errors
     /// As [`Barrier::member`]; [`SpaceError::Rank`], too, if there is no such group.
@@ -99,15 +114,20 @@ impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
         if group >= groups {
             return Err(SpaceError::Rank { rank: group, members: groups });
         }
-        let (before, leads) = (group * size, rank == 0);
+        let leads = rank == 0;
+        let named = self.ranks.as_ref().map_or(Some(group * size + rank), |ranks| {
+            ranks.get(group).and_then(|group| group.get(rank)).copied()
+        });
+        let named = named.ok_or(SpaceError::Rank { rank, members: size })?;
         // First, as it may be another group's.
         let outer = if leads { Some(self.outer.member(group)?) } else { None };
         Ok(CombinedMember {
-            rank: before + rank,
+            rank: named,
             members: self.members(),
             episodes: 0,
-            before,
+            group,
             size,
+            ranks: self.ranks.clone(),
             inner: Some(self.inner.led(rank)?),
             outer,
             leads,
@@ -129,10 +149,17 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
         called.map_err(|fault| match fault {
             Fault::Left { rank } => {
                 self.outer = None;
-                *self.left.insert(Fault::Left { rank: self.before + rank })
+                let rank = self.named(self.group, rank);
+                *self.left.insert(Fault::Left { rank })
             }
             other => other,
         })
+    }
+
+    /// The rank among all members of one of a group.
+    fn named(&self, group: usize, rank: usize) -> usize {
+        let known = self.ranks.as_ref().and_then(|ranks| ranks.get(group)).and_then(|group| group.get(rank));
+        known.copied().unwrap_or(group * self.size + rank)
     }
 
     /// Does something in the outer barrier, which the leader has.
@@ -145,7 +172,8 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
         called.map_err(|fault| match fault {
             Fault::Left { rank } => {
                 self.inner = None;
-                *self.left.insert(Fault::Left { rank: rank * self.size })
+                let rank = self.named(rank, 0);
+                *self.left.insert(Fault::Left { rank })
             }
             other => other,
         })

@@ -1,0 +1,266 @@
+//! A board for the members of a team, on whatever hosts they are: flags in memory within a host, messages between hosts.
+//!
+//! # Contract
+//! That of [`SignalBoard`]. A flag stands in the memory of the host of its member. Who is on that host raises it there; who
+//! is not sends *raise (slot, episode)* to the member's own process, which raises it as soon as it drives, and the member
+//! drives while it waits. Flags are numbers of episodes, so neither order nor tags of messages matter.
+//!
+//! ```text
+//!  host 0: member 0 ── raise(1, s, e) ──> flag (1, s)            a store and two line transfers
+//!     └── raise(2, s, e) ── message ──> host 1: process of member 2 ──> flag (2, s)
+//! ```
+//!
+//! # Costs
+//! One message per raise between hosts, of 24 bytes. To leave is one message to every process of another host.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use syncline_signal::primitive::{AtomicU64, Ordering};
+use syncline_signal::{Policy, Signal};
+use syncline_sync::{
+    Array, Barrier, DisseminationMember, Fault, MemoryBoard, SignalBoard, Space, SpaceError,
+};
+
+use crate::endpoint::{Endpoint, Out, Service};
+
+/// A member's handle to a board of its team.
+#[derive(Debug)]
+pub struct TeamBoard(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Memory(MemoryBoard),
+    Hosts(Box<Across>),
+}
+
+/// A handle to a board whose members are on several hosts.
+#[derive(Debug)]
+struct Across {
+    endpoint: Arc<Endpoint>,
+    service: u32,
+    flags: Arc<Flags>,
+    member: usize,
+    episodes: u64,
+}
+
+/// What the members of a host share of such a board.
+#[derive(Clone, Debug)]
+pub(crate) struct Flags {
+    /// By slot, by member. Those of members on other hosts are not used.
+    cells: Array<Signal>,
+    /// By member: 0, or `LEFT` and how many episodes it had completed.
+    left: Array<AtomicU64>,
+    /// By member.
+    processes: Arc<[usize]>,
+}
+
+const LEFT: u64 = 1 << 63;
+const RAISE: u64 = 1;
+const LEAVE: u64 = 2;
+
+impl TeamBoard {
+    pub(crate) fn memory(board: MemoryBoard) -> TeamBoard {
+        TeamBoard(Kind::Memory(board))
+    }
+
+    /// The handle of `member`, of a board whose flags are `flags`.
+    pub(crate) fn across(endpoint: &Arc<Endpoint>, service: u32, flags: Flags, member: usize) -> TeamBoard {
+        let flags = endpoint.attach(service, || flags);
+        let endpoint = Arc::clone(endpoint);
+        TeamBoard(Kind::Hosts(Box::new(Across { endpoint, service, flags, member, episodes: 0 })))
+    }
+}
+
+impl Flags {
+    /// The flags of members that are in these processes.
+    pub(crate) fn within(
+        space: &mut Space,
+        processes: Arc<[usize]>,
+        slots: usize,
+    ) -> Result<Flags, SpaceError> {
+        let members = processes.len();
+        Ok(Flags { cells: space.array(members * slots)?, left: space.array(members)?, processes })
+    }
+
+    fn cell(&self, of: usize, slot: usize) -> Option<&Signal> {
+        self.cells.get(slot * self.processes.len() + of).filter(|_| of < self.processes.len())
+    }
+
+    /// A member who left before it had completed `episodes`.
+    fn left_before(&self, episodes: u64) -> Option<usize> {
+        // Relaxed: the word stands for itself.
+        let left = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        self.left.iter().position(|word| left(word) >= LEFT && left(word) - LEFT < episodes)
+    }
+}
+
+impl Service for Flags {
+    fn receive(&self, _from: usize, body: &[u8], _out: &mut Out<'_>) {
+        let word = |at: usize| {
+            let bytes = body.get(8 * at..8 * at + 8).and_then(|bytes| bytes.try_into().ok());
+            u64::from_le_bytes(bytes.unwrap_or_default())
+        };
+        let (member, slot, episode) = (word(1) as u32 as usize, (word(1) >> 32) as usize, word(2));
+        match word(0) {
+            RAISE => {
+                if let Some(cell) = self.cell(member, slot) {
+                    cell.raise_to(episode.min(Signal::MAX));
+                }
+            }
+            LEAVE => {
+                if let Some(left) = self.left.get(member) {
+                    left.store(LEFT | episode, Ordering::Relaxed);
+                }
+            }
+            _ => (),
+        }
+    }
+}
+
+impl Across {
+    fn tell(&self, to: usize, words: [u64; 3]) {
+        self.endpoint.enter(self.service, |out| {
+            let mut message = out.message();
+            words.iter().for_each(|word| message.extend_from_slice(&word.to_le_bytes()));
+            out.send(to, message);
+        });
+    }
+
+    fn flag(&self, slot: usize) -> &Signal {
+        self.flags.cell(self.member, slot).expect("a slot of the board")
+    }
+}
+
+impl SignalBoard for TeamBoard {
+    fn rank(&self) -> usize {
+        match &self.0 {
+            Kind::Memory(board) => board.rank(),
+            Kind::Hosts(board) => board.member,
+        }
+    }
+
+    fn members(&self) -> usize {
+        match &self.0 {
+            Kind::Memory(board) => board.members(),
+            Kind::Hosts(board) => board.flags.processes.len(),
+        }
+    }
+
+    #[inline]
+    fn raise(&mut self, to: usize, slot: usize, epoch: u64) -> Result<(), Fault> {
+        let board = match &mut self.0 {
+            Kind::Memory(board) => return board.raise(to, slot, epoch),
+            Kind::Hosts(board) => board,
+        };
+        let (process, hosts) = (board.flags.processes[to], board.endpoint.hosts());
+        if hosts.of(process) == hosts.of(board.endpoint.process()) {
+            board.flags.cell(to, slot).expect("a slot of the board").raise_to(epoch);
+        } else {
+            board.tell(process, [RAISE, to as u64 | (slot as u64) << 32, epoch]);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn poll(&mut self, slot: usize, epoch: u64) -> Result<bool, Fault> {
+        let board = match &mut self.0 {
+            Kind::Memory(board) => return board.poll(slot, epoch),
+            Kind::Hosts(board) => board,
+        };
+        if board.flag(slot).get() >= epoch {
+            return Ok(true);
+        }
+        board.endpoint.drive();
+        if board.flag(slot).get() >= epoch {
+            return Ok(true);
+        }
+        match board.endpoint.dead().or_else(|| board.left()) {
+            Some(fault) => Err(fault),
+            None => Ok(false),
+        }
+    }
+
+    #[inline]
+    fn wait(&mut self, slot: usize, epoch: u64, deadline: Option<Instant>) -> Result<(), Fault> {
+        let board = match &mut self.0 {
+            Kind::Memory(board) => return board.wait(slot, epoch, deadline),
+            Kind::Hosts(board) => board,
+        };
+        let flag = board.flag(slot);
+        board.endpoint.wait(deadline, || flag.get() >= epoch || board.left().is_some())?;
+        if flag.get() >= epoch { Ok(()) } else { board.left().map_or(Ok(()), Err) }
+    }
+
+    fn complete(&mut self) {
+        match &mut self.0 {
+            Kind::Memory(board) => board.complete(),
+            Kind::Hosts(board) => board.episodes += 1,
+        }
+    }
+
+    fn episodes(&self) -> u64 {
+        match &self.0 {
+            Kind::Memory(board) => board.episodes(),
+            Kind::Hosts(board) => board.episodes,
+        }
+    }
+
+    fn set_policy(&mut self, policy: &Policy<'_>) {
+        // Between hosts one waits as messages demand.
+        if let Kind::Memory(board) = &mut self.0 {
+            board.set_policy(policy);
+        }
+    }
+}
+
+impl Across {
+    fn left(&self) -> Option<Fault> {
+        self.flags.left_before(self.episodes + 1).map(|rank| Fault::Left { rank })
+    }
+}
+
+impl Drop for Across {
+    fn drop(&mut self) {
+        self.flags.left[self.member].store(LEFT | self.episodes, Ordering::Relaxed);
+        if self.endpoint.dead().is_some() {
+            // Who waits is told of that one, and not of those who leave because of it.
+            return;
+        }
+        let hosts = self.endpoint.hosts();
+        let here = hosts.of(self.endpoint.process());
+        for host in (0..hosts.count()).filter(|&host| host != here) {
+            for &process in hosts.processes(host) {
+                self.tell(process, [LEAVE, self.member as u64, self.episodes]);
+            }
+        }
+    }
+}
+
+/// A dissemination barrier over boards that members bring along: for [`Combined`](syncline_sync::Combined), whose outer
+/// barrier it is.
+#[derive(Debug)]
+pub(crate) struct Outer {
+    members: usize,
+    radix: usize,
+    board: std::sync::Mutex<Option<TeamBoard>>,
+}
+
+impl Outer {
+    pub(crate) fn new(members: usize, radix: usize, board: Option<TeamBoard>) -> Outer {
+        Outer { members, radix, board: board.into() }
+    }
+}
+
+impl Barrier for Outer {
+    type Member = DisseminationMember<TeamBoard>;
+
+    fn members(&self) -> usize {
+        self.members
+    }
+
+    fn member(&self, rank: usize) -> Result<Self::Member, SpaceError> {
+        let board = self.board.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        Ok(DisseminationMember::new(board.ok_or(SpaceError::Taken { rank })?, self.radix))
+    }
+}

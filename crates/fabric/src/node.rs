@@ -1,0 +1,138 @@
+//! What the members of a process have in common, and their run.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use syncline_sync::{Auto, Space};
+
+use crate::control::Control;
+use crate::endpoint::{self, Endpoint};
+use crate::environment::Shape;
+use crate::error::TeamError;
+use crate::hosts::Hosts;
+use crate::member::Member;
+use crate::team::attend;
+use crate::wire::Wire;
+
+/// A process of a team; of a team whose hosts are groups of threads, what stands for one.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) shape: Shape,
+    pub(crate) process: usize,
+    pub(crate) control: Control,
+    pub(crate) hosts: Hosts,
+    /// Where there are other hosts.
+    pub(crate) endpoint: Option<Arc<Endpoint>>,
+}
+
+impl Node {
+    /// A process all of whose team is on one host.
+    pub(crate) fn alone(shape: Shape, process: usize, control: Control) -> Node {
+        Node { shape, process, control, hosts: Hosts::one(shape.processes), endpoint: None }
+    }
+
+    /// A process whose team is on several hosts, which `wire` connects.
+    pub(crate) fn connected(
+        shape: Shape,
+        hosts: Hosts,
+        wire: Box<dyn Wire>,
+        space: &mut Space,
+        control: Control,
+        timeout: Duration,
+    ) -> Result<Node, TeamError> {
+        let process = wire.process();
+        let endpoint = Endpoint::new(wire, hosts.clone(), space, &control, shape, timeout)?;
+        Ok(Node { shape, process, control, hosts, endpoint: Some(endpoint) })
+    }
+
+    /// The ranks of the members on a host, in ascending order.
+    pub(crate) fn ranks_on(&self, host: usize) -> Vec<usize> {
+        self.hosts.processes(host).iter().flat_map(|&process| self.shape.ranks(process)).collect()
+    }
+
+    /// Runs the function in every member of the process.
+    pub(crate) fn run<R, F>(self, mut space: Space, f: &F) -> Result<Vec<R>, TeamError>
+    where
+        R: Send,
+        F: Fn(&mut Member) -> R + Sync,
+    {
+        let node = Arc::new(self);
+        let Node { shape, process, ref control, ref endpoint, .. } = *node;
+        let barrier = match endpoint {
+            Some(_) => None,
+            None => {
+                let barrier = Auto::within(&mut space, shape.members(), shape.cores)?;
+                Some(barrier.watching(&control.deaths))
+            }
+        };
+        let member = |rank| Member::new(&node, rank, &space, barrier.as_ref());
+        let members = shape.ranks(process).map(member).collect::<Result<Vec<_>, _>>()?;
+        let server = match endpoint.as_ref().filter(|_| node.hosts.server(node.hosts.of(process)) == process)
+        {
+            Some(endpoint) => Some(endpoint.serve().map_err(|source| {
+                shape.ranks(process).for_each(|rank| control.deaths.give_up(rank));
+                TeamError::System { what: "start the thread that serves a host", source }
+            })?),
+            None => None,
+        };
+        let results = run_all(&node, members, f);
+        if let Some(endpoint) = endpoint {
+            endpoint.finish(&shape.ranks(process).map(|rank| control.things(rank)).collect::<Vec<_>>());
+        }
+        if let Some(server) = server {
+            // It returns even if a service panics: the lock is not poisoned for it.
+            let _ = server.join();
+        }
+        results
+    }
+}
+
+/// One thread a member; the first is the one that calls this.
+fn run_all<R, F>(node: &Node, members: Vec<Member>, f: &F) -> Result<Vec<R>, TeamError>
+where
+    R: Send,
+    F: Fn(&mut Member) -> R + Sync,
+{
+    let deaths = &node.control.deaths;
+    let messages = node.endpoint.is_some();
+    let attend = move |member: Member| {
+        if messages {
+            endpoint::exact_sleeps();
+        }
+        attend(member, f)
+    };
+    thread::scope(|scope| {
+        let mut members = members.into_iter();
+        let first = members.next();
+        let mut failed = None;
+        let mut others = Vec::new();
+        for member in members {
+            let rank = member.rank();
+            let started = match failed {
+                Some(_) => None,
+                None => {
+                    let thread = thread::Builder::new().name(format!("rank {rank}"));
+                    let started = thread.spawn_scoped(scope, move || attend(member));
+                    started.map_err(|source| failed = Some(TeamError::Thread { rank, source })).ok()
+                }
+            };
+            match started {
+                Some(thread) => others.push(thread),
+                None => deaths.give_up(rank),
+            }
+        }
+        if let (Some(first), Some(_)) = (&first, &failed) {
+            deaths.give_up(first.rank());
+        }
+        // Who has started has been told of those who have not, and ends.
+        let here = first.filter(|_| failed.is_none()).map(attend);
+        // A thread of a member returns even if the member panics.
+        let there = others.into_iter().map(|thread| thread.join().expect("a member's panic is caught"));
+        let results = here.into_iter().chain(there).collect::<Vec<_>>();
+        match failed {
+            Some(error) => Err(error),
+            None => results.into_iter().collect(),
+        }
+    })
+}

@@ -1,0 +1,225 @@
+//! A wire within a process: queues in memory, with a latency if one is wanted.
+//!
+//! # Contract
+//! As [`Wire`] demands, and no more: with a jitter, messages of different senders overtake one another at random. So what
+//! works over it does not depend on what a network happens to do.
+//!
+//! ```text
+//!  send(to) ──> due = now + latency + random up to jitter, not before the last of this pair ──> queue of `to`
+//!                                                          receive(): the earliest, if its time has come
+//! ```
+//! # Costs
+//! A lock and a push into a heap per message. Not meant to be fast: members in one process have memory in common.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{Wire, WireError};
+
+/// How messages travel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Conditions {
+    /// How long every message takes, at least.
+    pub latency: Duration,
+    /// How much longer, at most, and at random.
+    pub jitter: Duration,
+    /// What the randomness begins with.
+    pub seed: u64,
+}
+
+/// What connects processes in memory. A clone is the same network.
+#[derive(Clone, Debug)]
+pub struct Network {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    conditions: Conditions,
+    inboxes: Vec<Mutex<BinaryHeap<Reverse<Letter>>>>,
+    cut: Vec<AtomicBool>,
+    /// Messages and bytes that were sent.
+    messages: AtomicU64,
+    bytes: AtomicU64,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Letter {
+    due: Instant,
+    number: u64,
+    from: usize,
+    message: Vec<u8>,
+}
+
+impl Network {
+    /// A network of so many processes.
+    #[must_use]
+    pub fn new(processes: usize, conditions: Conditions) -> Network {
+        let shared = Shared {
+            conditions,
+            inboxes: (0..processes).map(|_| Mutex::default()).collect(),
+            cut: (0..processes).map(|_| AtomicBool::new(false)).collect(),
+            messages: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        };
+        Network { shared: Arc::new(shared) }
+    }
+
+    /// The end of a process. Each is taken once.
+    #[must_use]
+    pub fn wire(&self, process: usize) -> Channel {
+        let processes = self.shared.inboxes.len();
+        Channel {
+            shared: Arc::clone(&self.shared),
+            process,
+            last: vec![None; processes],
+            number: 0,
+            random: self.shared.conditions.seed ^ (process as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Cuts a process off: from now on nothing leaves it, and nothing comes in.
+    pub fn cut(&self, process: usize) {
+        // Relaxed: a flag that stands for itself, as all here; messages go by locks.
+        self.shared.cut[process].store(true, Ordering::Relaxed);
+    }
+
+    /// How many messages, and bytes in them, have been sent so far.
+    #[must_use]
+    pub fn traffic(&self) -> (u64, u64) {
+        (self.shared.messages.load(Ordering::Relaxed), self.shared.bytes.load(Ordering::Relaxed))
+    }
+}
+
+/// One process's end of a [`Network`].
+#[derive(Debug)]
+pub struct Channel {
+    shared: Arc<Shared>,
+    process: usize,
+    /// When the last message to each process is due.
+    last: Vec<Option<Instant>>,
+    number: u64,
+    random: u64,
+    spare: Vec<Vec<u8>>,
+}
+
+/// So many buffers are kept.
+const SPARE: usize = 64;
+
+impl Channel {
+    /// xorshift64*: any will do.
+    fn random(&mut self) -> u64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
+    }
+
+    fn is_cut(&self, process: usize) -> bool {
+        self.shared.cut[process].load(Ordering::Relaxed)
+    }
+}
+
+impl Wire for Channel {
+    fn process(&self) -> usize {
+        self.process
+    }
+
+    fn processes(&self) -> usize {
+        self.last.len()
+    }
+
+    fn describe(&self) -> String {
+        "queues within a process".to_owned()
+    }
+
+    fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < SPARE {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
+    fn send(&mut self, to: usize, message: Vec<u8>) -> Result<(), WireError> {
+        self.shared.messages.fetch_add(1, Ordering::Relaxed);
+        self.shared.bytes.fetch_add(message.len() as u64, Ordering::Relaxed);
+        if self.is_cut(self.process) || self.is_cut(to) {
+            return Ok(());
+        }
+        let Conditions { latency, jitter, .. } = self.shared.conditions;
+        let more = match jitter.as_nanos() as u64 {
+            0 => 0,
+            jitter => self.random() % (jitter + 1),
+        };
+        let due = Instant::now() + latency + Duration::from_nanos(more);
+        let due = self.last[to].map_or(due, |last| due.max(last));
+        self.last[to] = Some(due);
+        self.number += 1;
+        let letter = Letter { due, number: self.number, from: self.process, message };
+        self.shared.inboxes[to].lock().unwrap_or_else(PoisonError::into_inner).push(Reverse(letter));
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, WireError> {
+        if self.is_cut(self.process) {
+            return Ok(None);
+        }
+        let mut inbox = self.shared.inboxes[self.process].lock().unwrap_or_else(PoisonError::into_inner);
+        match inbox.peek() {
+            Some(Reverse(letter)) if letter.due <= Instant::now() => {
+                Ok(inbox.pop().map(|Reverse(letter)| (letter.from, letter.message)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn unsent(&self) -> usize {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_a_pair_is_kept_and_nothing_is_lost() {
+        let conditions =
+            Conditions { latency: Duration::from_micros(5), jitter: Duration::from_micros(50), seed: 3 };
+        let network = Network::new(3, conditions);
+        let (mut a, mut b, mut c) = (network.wire(0), network.wire(1), network.wire(2));
+        for n in 0..200_u8 {
+            a.send(2, vec![n]).unwrap();
+            b.send(2, vec![n]).unwrap();
+        }
+        let (mut next, mut order) = ([0, 0], Vec::new());
+        while next != [200, 200] {
+            if let Some((from, message)) = c.receive().unwrap() {
+                assert_eq!(message, [next[from]]);
+                next[from] += 1;
+                order.push(from);
+                c.recycle(message);
+            }
+        }
+        assert!(order.windows(2).any(|pair| pair[0] > pair[1]), "they mix");
+        assert_eq!((c.receive(), network.traffic()), (Ok(None), (400, 400)));
+    }
+
+    #[test]
+    fn nothing_passes_a_cut() {
+        let network = Network::new(2, Conditions::default());
+        let (mut a, mut b) = (network.wire(0), network.wire(1));
+        network.cut(0);
+        a.send(1, vec![1]).unwrap();
+        b.send(0, vec![2]).unwrap();
+        assert_eq!((a.receive(), b.receive()), (Ok(None), Ok(None)));
+    }
+}

@@ -1,0 +1,115 @@
+//! Teams on several hosts, which are groups of threads here.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use syncline_fabric::wire::channel::Conditions;
+use syncline_fabric::{Member, Team, TeamError};
+use syncline_sync::{BarrierMember, Counter, Fault, SpaceError};
+
+fn late() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_secs(60))
+}
+
+/// Nobody leaves an episode before all have arrived.
+fn check(barrier: &mut impl BarrierMember, arrived: &AtomicUsize, rounds: usize) {
+    let members = barrier.members();
+    for round in 1..=rounds {
+        arrived.fetch_add(1, Ordering::SeqCst);
+        if round % 3 == 0 {
+            barrier.arrive().unwrap();
+            while !barrier.done().unwrap() {
+                std::thread::yield_now();
+            }
+        } else {
+            barrier.wait_deadline(late()).unwrap();
+        }
+        assert!(arrived.load(Ordering::SeqCst) >= members * round, "round {round}");
+    }
+}
+
+#[test]
+fn every_barrier_holds_on_any_number_of_hosts() {
+    let conditions = Conditions { jitter: Duration::from_micros(30), seed: 5, ..Conditions::default() };
+    for (hosts, processes, threads) in
+        [(1, 1, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1), (2, 1, 2), (3, 2, 2), (5, 1, 1)]
+    {
+        let counts = [(); 6].map(|()| AtomicUsize::new(0));
+        let team = Team::hosts(hosts).processes(processes).threads(threads).quiet().conditions(conditions);
+        let ranks = team.run(|me| {
+            assert_eq!((me.hosts().count(), me.host()), (hosts, me.rank() / (processes * threads)));
+            assert_eq!(me.ranks_on(me.host()).len(), processes * threads);
+            check(me.barrier(), &counts[0], 40);
+            check(&mut me.tournament().unwrap(), &counts[1], 40);
+            for (radix, count) in [(2, &counts[2]), (3, &counts[3]), (64, &counts[4])] {
+                check(&mut me.dissemination(radix).unwrap(), count, 30);
+            }
+            check(&mut me.combined(0).unwrap(), &counts[5], 40);
+            me.rank()
+        });
+        assert_eq!(ranks.unwrap(), (0..hosts * processes * threads).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn threads_take_the_same_barriers() {
+    let counts = [(); 3].map(|()| AtomicUsize::new(0));
+    let run = |me: &mut Member| {
+        check(&mut me.tournament().unwrap(), &counts[0], 100);
+        check(&mut me.dissemination(2).unwrap(), &counts[1], 100);
+        check(&mut me.combined(2).unwrap(), &counts[2], 100);
+    };
+    Team::threads(3).quiet().run(run).unwrap();
+}
+
+#[test]
+fn a_host_that_is_cut_off_is_named_to_the_others() {
+    let network = Mutex::new(None);
+    let team = Team::hosts(3).quiet().timeout(Duration::from_millis(400));
+    let found = team.run_on(
+        |wires| *network.lock().unwrap() = Some(wires.clone()),
+        |me| {
+            me.wait().unwrap();
+            if me.rank() == 1 {
+                network.lock().unwrap().as_ref().unwrap().cut(1);
+            }
+            let begun = Instant::now();
+            (me.barrier().wait_deadline(late()), begun.elapsed() < Duration::from_secs(30))
+        },
+    );
+    let found = found.unwrap();
+    for rank in [0, 2] {
+        assert_eq!(found[rank], (Err(Fault::Dead { rank: 1 }), true));
+    }
+    assert!(matches!(found[1], (Err(Fault::Dead { .. }), true)));
+}
+
+#[test]
+fn a_panic_and_an_early_end_are_told_on_other_hosts() {
+    let faults = Mutex::new(Vec::new());
+    let error = Team::hosts(3).quiet().run(|me| {
+        assert_ne!(me.rank(), 2, "on purpose");
+        let fault = me.barrier().wait_deadline(late());
+        faults.lock().unwrap().push(fault);
+    });
+    assert!(matches!(error, Err(TeamError::Panicked { rank: 2, .. })), "{error:?}");
+    for fault in faults.into_inner().unwrap() {
+        assert!(matches!(fault, Err(Fault::Dead { rank: 2 } | Fault::Left { rank: 2 })), "{fault:?}");
+    }
+    let faults = Team::hosts(2).quiet().run(|me| {
+        if me.rank() == 1 {
+            return Ok(());
+        }
+        me.combined(0).unwrap().wait_deadline(late())
+    });
+    let faults = faults.unwrap();
+    assert!(matches!(faults[0], Err(Fault::Dead { rank: 1 } | Fault::Left { rank: 1 })), "{faults:?}");
+}
+
+#[test]
+fn what_needs_common_memory_says_so() {
+    let errors = Team::hosts(2).quiet().run(|me| me.make(Counter::within).map(|_| ())).unwrap();
+    assert_eq!(errors, [Err(SpaceError::Hosts { hosts: 2 }); 2]);
+    assert!(errors[0].unwrap_err().to_string().contains("2 hosts"));
+}

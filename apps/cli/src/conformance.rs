@@ -15,11 +15,13 @@
 
 mod barrier;
 mod lock;
+mod rma;
 mod scene;
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use syncline_fabric::wire::channel::Conditions;
 use syncline_fabric::{Member, Team};
 
 use crate::args::{Places, VerifyArgs};
@@ -31,6 +33,7 @@ use crate::watch::{self, Signals};
 pub(crate) enum Subject {
     Barrier,
     Lock,
+    Rma,
 }
 
 /// What a session verifies.
@@ -53,6 +56,7 @@ impl Subject {
         match self {
             Self::Barrier => barrier::ALGORITHMS.iter().map(|&(name, _)| name).collect(),
             Self::Lock => lock::ALGORITHMS.iter().map(|&(name, _)| name).collect(),
+            Self::Rma => rma::PARTS.iter().map(|&(name, _)| name).collect(),
         }
     }
 
@@ -60,6 +64,7 @@ impl Subject {
         match self {
             Self::Barrier => "barrier",
             Self::Lock => "lock",
+            Self::Rma => "rma",
         }
     }
 }
@@ -78,15 +83,22 @@ impl Plan {
         match self.subject {
             Subject::Barrier => barrier::session(me, self),
             Subject::Lock => lock::session(me, self),
+            Subject::Rma => rma::session(me, self),
         }
     }
 }
 
 impl Places {
-    const ALL: [Places; 3] = [Places::Threads, Places::Processes, Places::Both];
+    /// Where a subject is verified unless somebody says otherwise.
+    fn all(subject: Subject) -> Vec<Places> {
+        let mut all = vec![Places::Threads, Places::Processes, Places::Both];
+        all.extend((subject == Subject::Rma).then_some(Places::Hosts));
+        all
+    }
 
     fn word(self) -> &'static str {
         match self {
+            Places::Hosts => "hosts",
             Places::Threads => "threads",
             Places::Processes => "processes",
             Places::Both => "both",
@@ -99,7 +111,7 @@ impl Places {
             Places::Threads => (0, members),
             Places::Processes => (members, 1),
             // As square as may be, and not fewer threads than processes; a prime number is one process.
-            Places::Both => {
+            Places::Both | Places::Hosts => {
                 let divides = |&processes: &usize| members.is_multiple_of(processes);
                 let processes = (1..=members.isqrt()).rev().find(divides).unwrap_or(1);
                 (processes, members / processes)
@@ -121,7 +133,7 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
         refuted(Team::run(|me| plan.session(me))?)?;
         return Ok(String::new());
     }
-    let places = if args.places.is_empty() { Places::ALL.to_vec() } else { args.places.clone() };
+    let places = if args.places.is_empty() { Places::all(subject) } else { args.places.clone() };
     let counts = args.members.0.clone();
     let bar = watch::bar("{msg} [{wide_bar}] {pos} of {len} teams");
     bar.set_message(format!("verifying {}s", subject.word()));
@@ -143,6 +155,15 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
 /// All algorithms in one team.
 fn team(plan: &Plan, place: Places, members: usize) -> Result<()> {
     let (processes, threads) = place.shape(members);
+    if place == Places::Hosts {
+        // A prime number of members is a host each; else some hosts of several members, in two processes if may be.
+        let (hosts, each) = if processes == 1 { (members, 1) } else { (threads, processes) };
+        let (processes, threads) = if each % 2 == 0 { (2, each / 2) } else { (1, each) };
+        let latency =
+            Conditions { jitter: Duration::from_micros(20), seed: members as u64, ..Conditions::default() };
+        let team = Team::hosts(hosts).processes(processes).threads(threads).quiet().conditions(latency);
+        return refuted(team.run(|me| plan.session(me))?);
+    }
     if processes == 0 {
         return refuted(Team::threads(threads).quiet().run(|me| plan.session(me))?);
     }
@@ -178,6 +199,9 @@ fn table(plan: &Plan, places: &[Places], counts: &[usize], took: Duration) -> St
         }
         Subject::Lock => {
             "One at a time held each lock, no change was lost, and all got it in the order in which they asked."
+        }
+        Subject::Rma => {
+            "Memory was as simulated, nobody read what was stale, and nothing was done twice or not at all."
         }
     };
     let _ = write!(

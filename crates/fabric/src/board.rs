@@ -64,6 +64,16 @@ impl TeamBoard {
         TeamBoard(Kind::Memory(board))
     }
 
+    /// A member that has left before the episodes complete of which this one has, or that is dead. Where the board is in
+    /// memory, that is asked for at every wait anyway.
+    #[must_use]
+    pub fn missing(&self) -> Option<Fault> {
+        match &self.0 {
+            Kind::Memory(_) => None,
+            Kind::Hosts(board) => board.endpoint.dead().or_else(|| board.left()),
+        }
+    }
+
     /// The handle of `member`, of a board whose flags are `flags`.
     pub(crate) fn across(endpoint: &Arc<Endpoint>, service: u32, flags: Flags, member: usize) -> TeamBoard {
         let flags = endpoint.attach(service, || flags);

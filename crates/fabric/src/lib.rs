@@ -61,6 +61,7 @@ mod control;
 pub mod endpoint;
 mod environment;
 mod error;
+mod gather;
 mod heart;
 mod hosts;
 mod inherit;

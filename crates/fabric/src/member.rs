@@ -13,6 +13,7 @@ use syncline_sync::{
 use crate::board::{self, Outer, TeamBoard};
 use crate::endpoint::{Endpoint, Service};
 use crate::environment::Shape;
+use crate::gather::Gathering;
 use crate::hosts::Hosts;
 use crate::node::Node;
 
@@ -75,6 +76,9 @@ pub struct Member {
     things: u64,
     /// How many services it has attached with the others.
     services: u32,
+    gathering: Gathering,
+    /// How often it has gathered, and as which service.
+    gathered: (u64, u32),
 }
 
 /// The barrier of all members of a team.
@@ -103,7 +107,13 @@ impl Member {
             Some(barrier) => Kind::Host(barrier.member(rank)?),
             None => Kind::Hosts(Box::new(levels(&node, rank, &mut space, &mut services, 0)?)),
         };
-        Ok(Member { node, rank, space, barrier: TeamBarrier(kind), things: 0, services })
+        let gathering = Gathering::within(&mut space, node.shape.members())?;
+        services += 1;
+        if let Some(endpoint) = &node.endpoint {
+            endpoint.attach(services, || gathering.clone());
+        }
+        let (barrier, gathered) = (TeamBarrier(kind), (0, services));
+        Ok(Member { node, rank, space, barrier, things: 0, services, gathering, gathered })
     }
 
     /// Which of the members this is, counted from 0.
@@ -216,6 +226,28 @@ impl Member {
     /// [`Fault::Dead`], [`Fault::Left`]: a member without which it never ends.
     pub fn wait(&mut self) -> Result<(), Fault> {
         self.barrier.wait()
+    }
+
+    /// Gives a word, and gets those of all members, by rank.
+    ///
+    /// # Collective
+    /// All members call it, each as often as the others. It counts as something [made](Self::make).
+    ///
+    /// # Errors
+    /// [`Fault::Dead`]: a member without which it never ends.
+    ///
+    /// # Examples
+    /// ```
+    /// let words = syncline_fabric::Team::threads(3).run(|me| me.gather(10 + me.rank() as u64))?;
+    /// assert_eq!(words, vec![Ok(vec![10, 11, 12]); 3]);
+    /// # Ok::<(), syncline_fabric::TeamError>(())
+    /// ```
+    pub fn gather(&mut self, value: u64) -> Result<Vec<u64>, Fault> {
+        self.made();
+        let (time, service) = self.gathered;
+        self.gathered.0 += 1;
+        let endpoint = self.endpoint().map(|endpoint| (endpoint, service));
+        self.gathering.gather(endpoint, self.deaths(), self.rank, time, value)
     }
 
     /// Makes a barrier or lock with all others, and takes this member's part of it.
@@ -354,8 +386,14 @@ impl Member {
         Ok(TeamBarrier(Kind::Hosts(Box::new(barrier))))
     }
 
-    /// A board of all members.
-    fn board(&mut self, slots: usize) -> Result<TeamBoard, SpaceError> {
+    /// Makes a board of all members, on whatever hosts they are, with so many slots for each.
+    ///
+    /// # Collective
+    /// As [`make`](Self::make).
+    ///
+    /// # Errors
+    /// As [`make`](Self::make).
+    pub fn board(&mut self, slots: usize) -> Result<TeamBoard, SpaceError> {
         let size = self.size();
         let board = match self.node.endpoint.clone() {
             None => {

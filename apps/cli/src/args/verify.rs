@@ -32,6 +32,19 @@ Examples:
 
 Exit codes: 0 all hold; 1 one does not, which is named on standard error with the round and the members.")]
     Lock(VerifyArgs),
+    /// Verifies one-sided memory: put, get, accumulate, fence, sync, and barriers over messages
+    ///
+    /// Members do random operations of every kind on one another's memory, in every shape and type, and compare it with a
+    /// memory that each of them simulates; they look for what is stale after every way to complete operations, at third
+    /// members, too.
+    #[command(after_long_help = "\
+Examples:
+  syncline verify rma --quick
+  syncline verify rma --members 2-5 --in hosts --only syncs --rounds 100000
+
+`hosts` are groups of threads that exchange messages, as members on several machines do.
+Exit codes: 0 all hold; 1 something does not, which is named on standard error with the round and the members.")]
+    Rma(VerifyArgs),
 }
 
 /// How much is verified.
@@ -66,6 +79,8 @@ pub(crate) enum Places {
     Processes,
     /// Several threads in each of several processes
     Both,
+    /// On several hosts, which are groups of threads here
+    Hosts,
 }
 
 /// Numbers of members, in the order in which they were given.

@@ -64,6 +64,22 @@ fn threads_take_the_same_barriers() {
 }
 
 #[test]
+fn words_are_gathered_from_all_hosts() {
+    let conditions = Conditions { jitter: Duration::from_micros(30), seed: 9, ..Conditions::default() };
+    for (hosts, processes, threads) in [(1, 1, 2), (2, 1, 1), (3, 1, 2), (2, 2, 1)] {
+        let team = Team::hosts(hosts).processes(processes).threads(threads).quiet().conditions(conditions);
+        let all = team.run(|me| {
+            for time in 0..50 {
+                let words = me.gather(100 * time + me.rank() as u64).unwrap();
+                let expected = (0..me.size() as u64).map(|rank| 100 * time + rank).collect::<Vec<_>>();
+                assert_eq!(words, expected);
+            }
+        });
+        all.unwrap();
+    }
+}
+
+#[test]
 fn a_host_that_is_cut_off_is_named_to_the_others() {
     let network = Mutex::new(None);
     let team = Team::hosts(3).quiet().timeout(Duration::from_millis(400));

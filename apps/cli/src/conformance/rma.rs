@@ -1,0 +1,569 @@
+//! A session of one-sided memory.
+//!
+//! | part       | what is verified                                                                            |
+//! |------------|---------------------------------------------------------------------------------------------|
+//! | `memory`   | every operation, in every shape and on every type, against a memory that is simulated        |
+//! | `syncs`    | whoever comes out of a sync sees what anybody had put before it, wherever; nothing after it   |
+//! | `fences`   | put, fence, flag: whoever sees the flag sees what was put, wherever                          |
+//! | `words`    | no two get the same ticket; a word that is swapped is in one hand; pairs are never torn       |
+//! | `barriers` | nobody leaves a barrier over messages before all have come                                   |
+//!
+//! # The simulated memory
+//! Every member knows from the number of the round what all members do in it: the operations are drawn from it. The part of
+//! each member has three sections: one to which one member puts, in order; one to which all add; one of words that all add
+//! to. So what stands there after a sync does not depend on the order, and every member computes it for itself.
+
+use std::time::{Duration, Instant};
+
+use syncline_fabric::Member;
+use syncline_rma::{Complex, Element, Global, Number, Rma, RmaError, Strided, Window};
+use syncline_sync::BarrierMember;
+
+use super::scene::hash;
+use super::{PATIENCE, Plan, deadline, finding};
+
+/// Verifies one part.
+pub(super) type Part = fn(&mut Member, &mut Rma, u64) -> Result<(), Wrong>;
+
+/// All parts.
+pub(super) const PARTS: [(&str, Part); 5] =
+    [("memory", memory), ("syncs", syncs), ("fences", fences), ("words", words), ("barriers", barriers)];
+
+/// The round, and what is wrong.
+pub(super) struct Wrong(u64, String);
+
+impl From<RmaError> for Wrong {
+    fn from(error: RmaError) -> Self {
+        Wrong(0, error.to_string())
+    }
+}
+
+impl From<syncline_sync::Fault> for Wrong {
+    fn from(fault: syncline_sync::Fault) -> Self {
+        Wrong(0, fault.to_string())
+    }
+}
+
+impl From<syncline_sync::SpaceError> for Wrong {
+    fn from(error: syncline_sync::SpaceError) -> Self {
+        Wrong(0, error.to_string())
+    }
+}
+
+pub(super) fn session(me: &mut Member, plan: &Plan) -> Result<(), String> {
+    // A radix of 2 has as many rounds as there can be; the other is what there is by itself.
+    for radix in [None, Some(2)] {
+        let rma = match radix {
+            None => Rma::new(me),
+            Some(radix) => Rma::with_radix(me, radix),
+        };
+        let mut rma = rma.map_err(|error| finding(me, "rma", 0, format_args!("{error}")))?;
+        for (name, part) in PARTS.iter().filter(|(name, _)| plan.includes(name)) {
+            let hosts = me.hosts().count();
+            part(me, &mut rma, plan.rounds).map_err(|Wrong(round, what)| {
+                finding(me, name, round, format_args!("on {hosts} hosts: {what}"))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Numbers that look random, the same for the same beginning.
+struct Random(u64, u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.1 += 1;
+        (hash(self.0, self.1) % n.max(1) as u64) as usize
+    }
+}
+
+/// A number as operations of this file need it: exact as long as it is small.
+trait Value: Number + PartialEq + std::fmt::Debug {
+    fn new(n: usize) -> Self;
+}
+
+macro_rules! values {
+    ($($value:ty, $new:expr);*) => {$(
+        impl Value for $value {
+            fn new(n: usize) -> Self {
+                let small = (n % 32) as i32 - 16;
+                $new(small)
+            }
+        }
+    )*};
+}
+
+values! {
+    i32, |n: i32| n; i64, i64::from; f32, |n: i32| n as f32; f64, f64::from;
+    Complex<f32>, |n: i32| Complex::new(n as f32, (n + 1) as f32);
+    Complex<f64>, |n: i32| Complex::new(n.into(), (n - 1).into())
+}
+
+/// Elements of a section, and of a part: one section is put to, one added to.
+const SECTION: usize = 3000;
+const ROUNDS_OF_A_TYPE: u64 = 8;
+
+fn memory(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
+    let rounds = rounds.div_ceil(ROUNDS_OF_A_TYPE).max(6);
+    for turn in 0..rounds {
+        match turn % 6 {
+            0 => typed::<i64>(me, rma, turn),
+            1 => typed::<f64>(me, rma, turn),
+            2 => typed::<i32>(me, rma, turn),
+            3 => typed::<Complex<f64>>(me, rma, turn),
+            4 => typed::<f32>(me, rma, turn),
+            _ => typed::<Complex<f32>>(me, rma, turn),
+        }?;
+    }
+    Ok(())
+}
+
+/// What one member does in a round: to whom, where, in which shape, with what.
+struct Step {
+    target: usize,
+    offset: usize,
+    counts: Vec<usize>,
+    there: Vec<usize>,
+    here: Vec<usize>,
+    first: usize,
+    adds: bool,
+    how: usize,
+    seed: usize,
+}
+
+/// The steps of a member in a round. Of each part, one member puts to the first section.
+fn steps(round: u64, rank: usize, size: usize) -> Vec<Step> {
+    let mut random = Random(hash(round, rank as u64), 0);
+    let owner = |target: usize| (target + round as usize) % size;
+    let count = 1 + random.below(5);
+    let step = |_| {
+        let target = random.below(size);
+        let adds = owner(target) != rank || random.below(2) == 0;
+        let levels = random.below(4);
+        // From the innermost level out, each beside what is in it.
+        let mut counts = vec![1 + random.below(if levels == 0 { SECTION } else { 12 })];
+        let (mut there, mut here, mut extents) = (Vec::new(), Vec::new(), [counts[0]; 2]);
+        for _ in 0..levels {
+            let count = 1 + random.below(5);
+            let strides = extents.map(|extent| extent + random.below(4));
+            if strides.iter().zip(extents).any(|(stride, extent)| stride * (count - 1) + extent > SECTION) {
+                break;
+            }
+            extents = [0, 1].map(|side| strides[side] * (count - 1) + extents[side]);
+            counts.push(count);
+            there.push(strides[0]);
+            here.push(strides[1]);
+        }
+        let offset = usize::from(adds) * SECTION + random.below(SECTION + 1 - extents[0]);
+        let first = random.below(SECTION + 1 - extents[1]);
+        Step {
+            target,
+            offset,
+            counts,
+            there,
+            here,
+            first,
+            adds,
+            how: random.below(4),
+            seed: random.below(1 << 20),
+        }
+    };
+    (0..count).map(step).collect()
+}
+
+impl Step {
+    /// Every element: where there, where here.
+    fn each(&self, mut visit: impl FnMut(usize, usize)) {
+        let all: usize = self.counts[1..].iter().product();
+        for group in 0..all {
+            let (mut rest, mut there, mut here) = (group, self.offset, self.first);
+            for (level, &count) in self.counts[1..].iter().enumerate() {
+                there += rest % count * self.there[level];
+                here += rest % count * self.here[level];
+                rest /= count;
+            }
+            (0..self.counts[0]).for_each(|n| visit(there + n, here + n));
+        }
+    }
+
+    fn values<T: Value>(&self) -> Vec<T> {
+        (0..SECTION).map(|n| T::new(hash(self.seed as u64, n as u64) as usize)).collect()
+    }
+
+    fn factor<T: Value>(&self) -> T {
+        T::new(self.seed % 7 + 13)
+    }
+
+    /// The runs, as a list.
+    fn list(&self) -> Vec<(usize, usize, usize)> {
+        let mut list = Vec::new();
+        let mut last = 0;
+        self.each(|there, here| {
+            last += 1;
+            if last % self.counts[0] == 1 % self.counts[0] {
+                list.push((there, here, self.counts[0]));
+            }
+        });
+        list
+    }
+
+    fn is_plain(&self) -> bool {
+        self.counts.len() == 1
+    }
+
+    /// Does it.
+    fn perform<T: Value>(&self, rma: &mut Rma, memory: &Global<T>) -> Result<(), RmaError> {
+        let (target, values, factor) = (self.target, self.values::<T>(), self.factor::<T>());
+        let shape = Strided { counts: &self.counts, strides: &self.there };
+        let plain = || &values[self.first..self.first + self.counts[0]];
+        match (self.adds, self.how) {
+            (false, 0) => rma.put_list(memory, target, &self.list(), &values),
+            (true, 0) => rma.accumulate_list(memory, target, &self.list(), factor, &values),
+            (false, 1) if self.is_plain() => rma.put(memory, target, self.offset, plain()),
+            (true, 1) if self.is_plain() => rma.accumulate(memory, target, self.offset, factor, plain()),
+            (false, 2) if self.is_plain() => {
+                let handle = rma.start_put(memory, target, self.offset, plain())?;
+                rma.wait(handle)
+            }
+            (true, 2) if self.is_plain() => {
+                let mut handle = rma.start_accumulate(memory, target, self.offset, factor, plain())?;
+                let late = Instant::now() + PATIENCE;
+                while !rma.test(&mut handle)? && Instant::now() < late {
+                    std::thread::yield_now();
+                }
+                Ok(())
+            }
+            (false, _) => {
+                rma.put_strided(memory, target, self.offset, shape, &values, self.first, &self.here)
+            }
+            (true, _) => {
+                let (offset, first) = (self.offset, self.first);
+                rma.accumulate_strided(memory, target, offset, shape, factor, &values, first, &self.here)
+            }
+        }
+    }
+
+    /// What it does to the simulated memory.
+    fn simulate<T: Value>(&self, part: &mut [T], sum: impl Fn(T, T) -> T) {
+        let (values, factor) = (self.values::<T>(), self.factor::<T>());
+        self.each(|there, here| {
+            part[there] = if self.adds { sum(part[there], values[here] * factor) } else { values[here] };
+        });
+    }
+
+    /// Reads what the step would have written, in one of the ways there are.
+    fn read<T: Value>(&self, rma: &mut Rma, memory: &Global<T>) -> Result<Vec<T>, RmaError> {
+        let mut values = vec![T::new(3); SECTION];
+        let shape = Strided { counts: &self.counts, strides: &self.there };
+        let (target, offset, first) = (self.target, self.offset, self.first);
+        let plain = first..first + self.counts[0];
+        match self.how {
+            0 => rma.get_list(memory, target, &self.list(), &mut values)?,
+            1 if self.is_plain() => rma.get(memory, target, offset, &mut values[plain])?,
+            2 if self.is_plain() => {
+                let handle = rma.start_get(memory, target, offset, vec![T::new(0); self.counts[0]])?;
+                values[plain].copy_from_slice(&rma.wait(handle)?);
+            }
+            3 if self.is_plain() => {
+                let (head, tail) = values[plain].split_at_mut(self.counts[0] / 2);
+                let middle = offset + head.len();
+                rma.batch(|batch| {
+                    batch.get(memory, target, offset, head)?;
+                    batch.get(memory, target, middle, tail)
+                })?;
+            }
+            _ => rma.get_strided(memory, target, offset, shape, &mut values, first, &self.here)?,
+        }
+        Ok(values)
+    }
+}
+
+/// A few rounds with numbers of one type.
+fn typed<T: Value + std::ops::Add<Output = T>>(
+    me: &mut Member,
+    rma: &mut Rma,
+    turn: u64,
+) -> Result<(), Wrong> {
+    let (rank, size) = (me.rank(), me.size());
+    let memory = if turn % 2 == 0 {
+        rma.allocate::<T>(me, 2 * SECTION)?
+    } else {
+        rma.allocate::<u8>(me, 2 * SECTION * size_of::<T>())?.view::<T>()?
+    };
+    let mut simulated = vec![vec![zero::<T>(); 2 * SECTION]; size];
+    for round in turn * ROUNDS_OF_A_TYPE..(turn + 1) * ROUNDS_OF_A_TYPE {
+        let wrong = |error: RmaError| Wrong(round, error.to_string());
+        for step in steps(round, rank, size) {
+            step.perform(rma, &memory).map_err(wrong)?;
+        }
+        sync(rma, hash(round, 77)).map_err(wrong)?;
+        for step in (0..size).flat_map(|rank| steps(round, rank, size)) {
+            step.simulate(&mut simulated[step.target], |a, b| a + b);
+        }
+        // Steps of the next round, as shapes to read.
+        for step in steps(round + 1, rank, size) {
+            let found = step.read(rma, &memory).map_err(wrong)?;
+            let mut different = None;
+            step.each(|there, here| {
+                let expected = simulated[step.target][there];
+                if found[here] != expected {
+                    different.get_or_insert((there, found[here], expected));
+                }
+            });
+            if let Some((at, found, expected)) = different {
+                let what = format!("element {at} of member {} is {found:?}, not {expected:?}", step.target);
+                return Err(Wrong(round, what));
+            }
+        }
+        sync(rma, hash(round, 78)).map_err(wrong)?;
+    }
+    Ok(rma.free(me, memory)?)
+}
+
+fn zero<T: Element>() -> T {
+    T::zeroed()
+}
+
+/// One of the ways to complete everything and meet. All members choose the same.
+fn sync(rma: &mut Rma, choice: u64) -> Result<(), RmaError> {
+    match choice % 6 {
+        0 => rma.sync_global(),
+        1 => {
+            rma.sync_start()?;
+            let late = Instant::now() + PATIENCE;
+            while !rma.sync_done()? {
+                if Instant::now() > late {
+                    return Err(syncline_sync::Fault::TimedOut.into());
+                }
+                std::thread::yield_now();
+            }
+            Ok(())
+        }
+        2 => {
+            rma.fence_all()?;
+            rma.sync()
+        }
+        3 => {
+            let random = choice % 2 == 0;
+            rma.fence_all_asking(Window { k: 1 + (choice >> 8) as usize % 3, random })?;
+            rma.sync_start()?;
+            rma.sync_wait(deadline())
+        }
+        _ => rma.sync(),
+    }
+}
+
+/// In each round every member puts the round's number to somebody, and reads what somebody else was given, by a third.
+fn syncs(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
+    let (rank, size) = (me.rank(), me.size());
+    // Early: before the sync begins. Late: while it is under way, so of the next one.
+    let early = rma.allocate::<u64>(me, size)?;
+    let late = rma.allocate::<u64>(me, size)?;
+    for round in 1..=rounds {
+        let mut random = Random(hash(round, rank as u64), 0);
+        let wrong = |error: RmaError| Wrong(round, error.to_string());
+        let all = (1..size).map(|n| (rank + n) % size).chain([rank]);
+        for target in all.filter(|_| random.below(4) > 0) {
+            rma.put(&early, target, rank, &[round]).map_err(wrong)?;
+        }
+        // A draw that all make alike says which of these were put.
+        let drawn = |from: usize, target: usize| {
+            let mut random = Random(hash(round, from as u64), 0);
+            let position = (target + size - from - 1) % size;
+            (0..position).for_each(|_| _ = random.below(4));
+            random.below(4) > 0
+        };
+        let split = hash(round, 1) % 2 == 0;
+        if split {
+            rma.sync_start().map_err(wrong)?;
+            rma.put(&late, (rank + round as usize) % size, rank, &[round]).map_err(wrong)?;
+            rma.sync_wait(deadline()).map_err(wrong)?;
+        } else {
+            rma.sync().map_err(wrong)?;
+        }
+        for _ in 0..3 {
+            let (target, from) = (random.below(size), random.below(size));
+            let mut found = [0];
+            rma.get(&early, target, from, &mut found).map_err(wrong)?;
+            let next = if drawn(from, target) { round } else { 0 };
+            if found[0] < next {
+                let what =
+                    format!("member {target} has {} from member {from}, not {next}: it is stale", found[0]);
+                return Err(Wrong(round, what));
+            }
+            if found[0] > round + 1 {
+                return Err(Wrong(round, format!("member {target} has {} from the future", found[0])));
+            }
+        }
+        if split {
+            rma.sync().map_err(wrong)?;
+            let (target, mut found) = (random.below(size), [0]);
+            let from = (target + size * round as usize - round as usize) % size;
+            rma.get(&late, target, from, &mut found).map_err(wrong)?;
+            if found[0] < round {
+                return Err(Wrong(
+                    round,
+                    format!("a put during a sync is not there after the next: {}", found[0]),
+                ));
+            }
+            rma.sync().map_err(wrong)?;
+        }
+    }
+    rma.free(me, early)?;
+    Ok(rma.free(me, late)?)
+}
+
+/// Put, fence, flag; whoever waits for the flag reads what was put, perhaps at a third member.
+fn fences(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
+    let (rank, size) = (me.rank(), me.size());
+    let data = rma.allocate::<u64>(me, 64 * size)?;
+    let flags = rma.allocate::<u64>(me, 8 * size)?;
+    for round in 1..=rounds {
+        let wrong = |error: RmaError| Wrong(round, error.to_string());
+        // Rank writes at `holder`, tells `right`; so this member is told by `left`.
+        let right = (rank + 1) % size;
+        let holder = |from: usize| (from + round as usize) % size;
+        rma.put(&data, holder(rank), 64 * rank, &[round; 64]).map_err(wrong)?;
+        match round % 3 {
+            0 => rma.fence(holder(rank)).map_err(wrong)?,
+            1 => rma.fence_all().map_err(wrong)?,
+            _ => rma.fence_all_asking(Window { k: 2, random: true }).map_err(wrong)?,
+        }
+        rma.put(&flags, right, 8 * rank, &[round]).map_err(wrong)?;
+        let left = (rank + size - 1) % size;
+        let late = Instant::now() + PATIENCE;
+        let mut flag = [0];
+        while flag[0] < round {
+            rma.get(&flags, rank, 8 * left, &mut flag).map_err(wrong)?;
+            if Instant::now() > late {
+                return Err(Wrong(round, "nobody goes on any more".to_owned()));
+            }
+            std::thread::yield_now();
+            if let Some(dead) = me.deaths().after(0) {
+                return Err(Wrong(round, format!("member {dead} is dead")));
+            }
+        }
+        let mut found = [0; 64];
+        rma.get(&data, holder(left), 64 * left, &mut found).map_err(wrong)?;
+        if found.iter().any(|&word| word < round) {
+            return Err(Wrong(round, format!("after the flag of member {left}, {found:?} is not all there")));
+        }
+    }
+    rma.sync()?;
+    rma.free(me, data)?;
+    Ok(rma.free(me, flags)?)
+}
+
+/// Tickets, a lock of swaps, pairs.
+fn words(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
+    use syncline_rma::Pair;
+
+    let (rank, size) = (me.rank(), me.size());
+    let rounds = rounds.min(2000);
+    let tickets = rma.allocate::<i64>(me, 2)?;
+    let pairs = rma.allocate::<Pair>(me, 1)?;
+    let small = rma.allocate::<i32>(me, 2)?;
+    let mine = rma.allocate::<u64>(me, rounds as usize)?;
+    let home = size - 1;
+    let mut last = -1;
+    for round in 0..rounds {
+        let wrong = |error: RmaError| Wrong(round, error.to_string());
+        let ticket = rma.fetch_add(&tickets, home, 0, 1).map_err(wrong)?;
+        if ticket <= last {
+            return Err(Wrong(round, format!("ticket {ticket} after {last}")));
+        }
+        last = ticket;
+        rma.put(&mine, rank, round as usize, &[ticket as u64]).map_err(wrong)?;
+        let handle = rma.start_fetch_add(&small, home, 1, -2).map_err(wrong)?;
+        // A lock: 0 is free.
+        let late = Instant::now() + PATIENCE;
+        while rma.compare_swap(&tickets, home, 1, 0, 1 + rank as i64).map_err(wrong)? != 0 {
+            if Instant::now() > late {
+                return Err(Wrong(round, "nobody lets go of the word any more".to_owned()));
+            }
+            std::thread::yield_now();
+        }
+        let mut sum = [0];
+        rma.get(&small, home, 0, &mut sum).map_err(wrong)?;
+        rma.put(&small, home, 0, &[sum[0] + 1]).map_err(wrong)?;
+        rma.fence(home).map_err(wrong)?;
+        let holder = rma.swap(&tickets, home, 1, 0).map_err(wrong)?;
+        if holder != 1 + rank as i64 {
+            return Err(Wrong(round, format!("the word was {holder}'s, not {}'s", 1 + rank)));
+        }
+        rma.wait(handle).map_err(wrong)?;
+        // Both halves of a pair are always of one member and round.
+        let pair = Pair(rank as u64, hash(rank as u64, 5));
+        let before = if round % 2 == 0 {
+            rma.swap(&pairs, home, 0, pair).map_err(wrong)?
+        } else {
+            let seen = rma.compare_swap(&pairs, home, 0, Pair(0, 0), Pair(0, 0)).map_err(wrong)?;
+            rma.compare_swap(&pairs, home, 0, seen, pair).map_err(wrong)?
+        };
+        if before != Pair(0, 0) && before.1 != hash(before.0, 5) {
+            return Err(Wrong(round, format!("a pair is torn: {before:?}")));
+        }
+    }
+    rma.sync()?;
+    let all = size as u64 * rounds;
+    let mut taken = Vec::new();
+    for member in 0..size {
+        let mut of = vec![0; rounds as usize];
+        rma.get(&mine, member, 0, &mut of)?;
+        taken.extend(of);
+    }
+    taken.sort_unstable();
+    if taken != (0..all).collect::<Vec<_>>() {
+        return Err(Wrong(rounds, "tickets were given twice, or not at all".to_owned()));
+    }
+    let mut sums = [0; 2];
+    rma.get(&small, home, 0, &mut sums)?;
+    if sums != [all as i32, -2 * all as i32] {
+        return Err(Wrong(rounds, format!("{all} additions in the word's hand made {sums:?}")));
+    }
+    rma.sync()?;
+    rma.free(me, tickets)?;
+    rma.free(me, pairs)?;
+    rma.free(me, small)?;
+    Ok(rma.free(me, mine)?)
+}
+
+/// Every barrier of the team: each member writes its round before, and reads all others' after.
+fn barriers(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
+    let rounds = rounds.min(200);
+    barrier(me, rma, rounds, |me| Ok(me.tournament()?))?;
+    for radix in [2, 3, 64] {
+        barrier(me, rma, rounds, |me| Ok(me.dissemination(radix)?))?;
+    }
+    barrier(me, rma, rounds, |me| Ok(me.combined(0)?))
+}
+
+fn barrier<B: BarrierMember>(
+    me: &mut Member,
+    rma: &mut Rma,
+    rounds: u64,
+    make: impl FnOnce(&mut Member) -> Result<B, Wrong>,
+) -> Result<(), Wrong> {
+    let (rank, size) = (me.rank(), me.size());
+    let mut barrier = make(me)?;
+    let rows = rma.allocate::<u64>(me, 8 * size)?;
+    for round in 1..=rounds {
+        let wrong = |error: RmaError| Wrong(round, error.to_string());
+        let to = (rank + 1) % size;
+        rma.put(&rows, to, 8 * rank, &[round]).map_err(wrong)?;
+        rma.fence_all().map_err(wrong)?;
+        if round % 3 == 0 {
+            barrier.arrive().map_err(|fault| Wrong(round, fault.to_string()))?;
+            std::thread::sleep(Duration::from_micros(hash(round, rank as u64) % 50));
+        }
+        barrier.wait_deadline(deadline()).map_err(|fault| Wrong(round, fault.to_string()))?;
+        let (from, mut found) = ((rank + hash(round, 3) as usize) % size, [0]);
+        rma.get(&rows, (from + 1) % size, 8 * from, &mut found).map_err(wrong)?;
+        if found[0] < round || found[0] > round + 1 {
+            return Err(Wrong(round, format!("member {from} had come to round {} only", found[0])));
+        }
+    }
+    rma.sync()?;
+    Ok(rma.free(me, rows)?)
+}

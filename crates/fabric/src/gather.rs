@@ -1,0 +1,103 @@
+//! A word of every member, for every member.
+//!
+//! # Contract
+//! All members give a word, and get those of all, by rank. What is gathered stands in the memory of each host twice, by
+//! turns: whoever gives its word for the next time but one has had all words of the next, for which all others had to have
+//! those of this one.
+//!
+//! ```text
+//!  rank 2: value ──> values[turn][2] on its own host, count[turn] + 1
+//!             └── message to the server of every other host, which does the same there
+//!  all: wait until count[turn] = members x (times of this turn), then read
+//! ```
+//! # Costs
+//! A message for each member and each other host: for what is done seldom, such as making things.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use syncline_signal::primitive::{AtomicU64, Ordering};
+use syncline_signal::{Policy, Signal, WaitError};
+use syncline_sync::{Array, Deaths, Fault, Space, SpaceError};
+
+use crate::endpoint::{Endpoint, Out, Service};
+
+/// The words of a host.
+#[derive(Clone, Debug)]
+pub(crate) struct Gathering {
+    values: Array<AtomicU64>,
+    counts: Array<Signal>,
+}
+
+impl Gathering {
+    pub(crate) fn within(space: &mut Space, members: usize) -> Result<Gathering, SpaceError> {
+        Ok(Gathering { values: space.array(2 * members)?, counts: space.array(2)? })
+    }
+
+    fn members(&self) -> usize {
+        self.values.len() / 2
+    }
+
+    fn put(&self, turn: usize, rank: usize, value: u64) {
+        let turn = turn % 2;
+        if let Some(word) = self.values.get(turn * self.members() + rank).filter(|_| rank < self.members()) {
+            // Relaxed: ordered by the count, which is a release.
+            word.store(value, Ordering::Relaxed);
+            self.counts[turn].add(1);
+        }
+    }
+
+    /// Gives the word of a member for the `time`-th time, counted from 0, and waits for all.
+    pub(crate) fn gather(
+        &self,
+        endpoint: Option<(&Arc<Endpoint>, u32)>,
+        deaths: &Deaths,
+        rank: usize,
+        time: u64,
+        value: u64,
+    ) -> Result<Vec<u64>, Fault> {
+        let turn = (time % 2) as usize;
+        self.put(turn, rank, value);
+        let enough = self.members() as u64 * (time / 2 + 1);
+        let deadline: Option<Instant> = None;
+        match endpoint {
+            None => {
+                let waited =
+                    self.counts[turn].wait_until(enough, &Policy::default().watching(deaths), deadline);
+                waited.map_err(|error| match error {
+                    WaitError::Dead { who } => Fault::Dead { rank: who as usize },
+                    _ => Fault::TimedOut,
+                })?;
+            }
+            Some((endpoint, service)) => {
+                let hosts = endpoint.hosts();
+                let here = hosts.of(endpoint.process());
+                endpoint.enter(service, |out| {
+                    for host in (0..hosts.count()).filter(|&host| host != here) {
+                        let mut message = out.message();
+                        for word in [turn as u64, rank as u64, value] {
+                            message.extend_from_slice(&word.to_le_bytes());
+                        }
+                        out.send(hosts.server(host), message);
+                    }
+                });
+                endpoint.wait(deadline, || self.counts[turn].get() >= enough)?;
+            }
+        }
+        let first = turn * self.members();
+        Ok(self.values[first..first + self.members()]
+            .iter()
+            .map(|word| word.load(Ordering::Relaxed))
+            .collect())
+    }
+}
+
+impl Service for Gathering {
+    fn receive(&self, _from: usize, body: &[u8], _out: &mut Out<'_>) {
+        let mut words =
+            body.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
+        if let (Some(turn), Some(rank), Some(value)) = (words.next(), words.next(), words.next()) {
+            self.put(turn as usize, rank as usize, value);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What global memory is made of.
+
+use bytemuck::Pod;
+use num_complex::Complex;
+
+use crate::copy;
+
+/// A plain value: any bytes are one, and it has no padding.
+pub trait Element: Pod + Send + Sync {}
+
+impl<T: Pod + Send + Sync> Element for T {}
+
+/// A number that can be added to another in place: `i32`, `i64`, `f32`, `f64`, and complex numbers of the last two.
+///
+/// Integers wrap around. Sums of floating-point numbers depend on the order, which is not determined.
+pub trait Number: Element + std::ops::Mul<Output = Self> + sealed::Sealed {
+    /// Which one: what is sent between hosts.
+    #[doc(hidden)]
+    const KIND: Kind;
+
+    /// 1.
+    #[doc(hidden)]
+    const ONE: Self;
+
+    /// The product; of integers, what of it has room.
+    #[doc(hidden)]
+    #[must_use]
+    fn times(self, factor: Self) -> Self {
+        self * factor
+    }
+
+    /// Adds to a number that others may change at the same time.
+    ///
+    /// # Safety
+    /// As [`copy::add_u64`].
+    #[doc(hidden)]
+    unsafe fn add_to(self, at: *mut Self);
+}
+
+/// The types of numbers, as they are sent.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// `i32`.
+    I32,
+    /// `i64`.
+    I64,
+    /// `f32`.
+    F32,
+    /// `f64`.
+    F64,
+    /// `Complex<f32>`.
+    C32,
+    /// `Complex<f64>`.
+    C64,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 6] = [Kind::I32, Kind::I64, Kind::F32, Kind::F64, Kind::C32, Kind::C64];
+
+    /// Adds the numbers of `bytes` to those from `at` on.
+    ///
+    /// # Safety
+    /// From `at` on there are as many bytes of shared memory, and `at` is aligned for the type.
+    pub(crate) unsafe fn add(self, at: *mut u8, bytes: &[u8]) {
+        // SAFETY: handed on.
+        unsafe {
+            match self {
+                Kind::I32 => add_all::<i32>(at, bytes),
+                Kind::I64 => add_all::<i64>(at, bytes),
+                Kind::F32 | Kind::C32 => add_all::<f32>(at, bytes),
+                Kind::F64 | Kind::C64 => add_all::<f64>(at, bytes),
+            }
+        }
+    }
+
+    /// Bytes of one, and what its address must be a multiple of.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Kind::I32 | Kind::F32 => 4,
+            Kind::I64 | Kind::F64 | Kind::C32 => 8,
+            Kind::C64 => 16,
+        }
+    }
+}
+
+/// # Safety
+/// As [`Kind::add`].
+unsafe fn add_all<T: Number>(at: *mut u8, bytes: &[u8]) {
+    for (index, value) in bytes.chunks_exact(size_of::<T>()).enumerate() {
+        let value: T = bytemuck::pod_read_unaligned(value);
+        // SAFETY: inside the bytes that the caller vouches for, and aligned as the first one is.
+        unsafe { value.add_to(at.cast::<T>().add(index)) };
+    }
+}
+
+macro_rules! number {
+    ($($number:ty, $kind:ident, $word:ty, $bits:path, $add:expr);*) => {$(
+        impl sealed::Sealed for $number {}
+
+        impl Number for $number {
+            const KIND: Kind = Kind::$kind;
+            const ONE: Self = 1 as $number;
+
+            #[inline]
+            unsafe fn add_to(self, at: *mut Self) {
+                // SAFETY: the caller's word.
+                unsafe { $bits(at.cast(), |word| $add(word as $word, self)) }
+            }
+        }
+    )*};
+}
+
+fn sum_f64(word: u64, value: f64) -> u64 {
+    (f64::from_bits(word) + value).to_bits()
+}
+
+fn sum_f32(word: u32, value: f32) -> u32 {
+    (f32::from_bits(word) + value).to_bits()
+}
+
+number! {
+    f64, F64, u64, copy::update_u64, sum_f64;
+    f32, F32, u32, copy::update_u32, sum_f32
+}
+
+impl sealed::Sealed for i64 {}
+
+impl Number for i64 {
+    const KIND: Kind = Kind::I64;
+    const ONE: Self = 1;
+
+    #[inline]
+    fn times(self, factor: Self) -> Self {
+        self.wrapping_mul(factor)
+    }
+
+    #[inline]
+    unsafe fn add_to(self, at: *mut Self) {
+        // SAFETY: the caller's word.
+        unsafe { copy::add_u64(at.cast(), self as u64) };
+    }
+}
+
+impl sealed::Sealed for i32 {}
+
+impl Number for i32 {
+    const KIND: Kind = Kind::I32;
+    const ONE: Self = 1;
+
+    #[inline]
+    fn times(self, factor: Self) -> Self {
+        self.wrapping_mul(factor)
+    }
+
+    #[inline]
+    unsafe fn add_to(self, at: *mut Self) {
+        // SAFETY: the caller's word.
+        unsafe { copy::add_u32(at.cast(), self as u32) };
+    }
+}
+
+macro_rules! complex {
+    ($($part:ty, $kind:ident);*) => {$(
+        impl sealed::Sealed for Complex<$part> {}
+
+        impl Number for Complex<$part> {
+            const KIND: Kind = Kind::$kind;
+            const ONE: Self = Complex { re: 1.0, im: 0.0 };
+
+            #[inline]
+            unsafe fn add_to(self, at: *mut Self) {
+                let parts = at.cast::<$part>();
+                // SAFETY: the caller's word: a complex number is its two parts, each of which is added by itself.
+                unsafe {
+                    self.re.add_to(parts);
+                    self.im.add_to(parts.add(1));
+                }
+            }
+        }
+    )*};
+}
+
+complex!(f32, C32; f64, C64);
+
+mod sealed {
+    /// Nobody else has numbers: both ends of a message must know them.
+    pub trait Sealed {}
+}

@@ -1,0 +1,638 @@
+//! A process's part in global memory that other hosts have: what it asks of them, and what they ask of its host.
+//!
+//! # Contract
+//! *Requests* go to the server of the host that has the memory, and are done there in the order of each asking process. They
+//! are acknowledged in batches, by the number of those that have been done: when half of the *window* is, or when nothing
+//! more has come. A process has no more requests under way to a host than the window allows, so the server never holds more
+//! than that of it, whatever happens; and a fence is a look whether all are acknowledged.
+//!
+//! ```text
+//!   process A                               server of host B
+//!   sent: 5 ── put put get put add ──>  [held, in order] ──gate──> done: 4 ──> memory of host B
+//!   acked: 2 <── ack 2 ────────────────  told: 2
+//! ```
+//!
+//! *The gate.* A request carries the number of syncs that its sender's host has left; a server that has not completed as many
+//! holds it back, and all that follow it from the same process. What the gate waits for is under way already. So nobody
+//! sees memory as it is between two syncs in which they are not.
+//!
+//! *The counts.* A request that changes memory is counted twice, where it is sent and where it is done, by the parity of the
+//! number of syncs that its sender has begun. Two sums suffice: what was sent before the sync before the last has been done
+//! everywhere, and what is sent after the next has begun is behind the gate. They only grow.
+//!
+//! # Costs
+//! A put between hosts is one message; its acknowledgement is a share of one. A get or a read-modify-write is two.
+//!
+//! # Source
+//! The client and server of ARMCI, and the counters of Saify's thesis (2002), there one array of counts and a barrier of two
+//! exchanges. Changed: see `exchange`; the gate; windows instead of buffers that may run out; acknowledgements that nobody
+//! asks for.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use syncline_fabric::Hosts;
+use syncline_fabric::endpoint::{Endpoint, Out, Service};
+use syncline_signal::PaddedSignal;
+use syncline_signal::primitive::AtomicU64 as SharedU64;
+use syncline_sync::{Array, Fault, Space, SpaceError};
+
+use crate::copy;
+use crate::element;
+use crate::error::RmaError;
+use crate::exchange::{Exchange, Told};
+use crate::memory::{Part, Table};
+use crate::message::{self, Head, Kind};
+use crate::rmw::Rmw;
+use crate::shape::Piece;
+
+/// So many requests, and so many bytes of them and their answers, may be under way from a process to a host.
+pub(crate) const WINDOW: u64 = 1024;
+pub(crate) const WINDOW_BYTES: u64 = 2 << 20;
+/// The data of a message: more is sent as several.
+pub(crate) const MOST: usize = 32 << 10;
+
+/// What the members of a host share.
+#[derive(Clone, Debug)]
+pub(crate) struct HostWords {
+    /// Arrivals of members at syncs, and syncs that this host has completed.
+    signals: Array<PaddedSignal>,
+    /// By parity: requests that were done here.
+    done: Array<SharedU64>,
+    /// By parity and host: requests that were sent there. The last: requests under way.
+    sent: Array<SharedU64>,
+    hosts: usize,
+}
+
+impl HostWords {
+    pub(crate) fn within(space: &mut Space, hosts: usize) -> Result<HostWords, SpaceError> {
+        Ok(HostWords {
+            signals: space.array(3)?,
+            done: space.array(2)?,
+            sent: space.array(2 * hosts + 1)?,
+            hosts,
+        })
+    }
+
+    pub(crate) fn arrived(&self) -> &PaddedSignal {
+        &self.signals[0]
+    }
+
+    pub(crate) fn completed(&self) -> &PaddedSignal {
+        &self.signals[1]
+    }
+
+    /// The last sync that everybody began knowing that everything of theirs was done.
+    pub(crate) fn known(&self) -> &PaddedSignal {
+        &self.signals[2]
+    }
+
+    fn sent(&self, parity: u8, host: usize) -> &SharedU64 {
+        &self.sent[usize::from(parity) * self.hosts + host]
+    }
+
+    fn under_way(&self) -> &SharedU64 {
+        &self.sent[2 * self.hosts]
+    }
+}
+
+/// What a process asks for, and who waits for the answer.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Answers that are still to come.
+    left: usize,
+    /// Where their data go, in the order in which they come.
+    into: VecDeque<Vec<Place>>,
+    value: u128,
+}
+
+/// A piece of private memory that an answer goes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) at: *mut u8,
+    pub(crate) len: usize,
+}
+
+// SAFETY: a place is written by one thread at a time, under the engine's lock, as long as whoever asked waits for it or
+// owns it: see `Engine::ask`.
+unsafe impl Send for Place {}
+
+/// What is held of one process.
+#[derive(Debug, Default)]
+struct Queue {
+    held: VecDeque<Vec<u8>>,
+    done: u64,
+    told: u64,
+}
+
+#[derive(Debug)]
+struct State {
+    /// By host: bytes of each request that is not acknowledged.
+    sizes: Vec<VecDeque<u32>>,
+    asked: HashMap<u64, Asked>,
+    tickets: u64,
+    /// By process.
+    queues: Vec<Queue>,
+    /// Processes that are to be told of what has been done.
+    owed: Vec<usize>,
+    tables: HashMap<u32, Arc<Table>>,
+    exchange: Exchange,
+    /// The sync of which the exchange is over, and what this host has to wait for still.
+    awaited: Option<(u64, u64)>,
+    /// Mutexes of the server: who holds each, and who waits for it.
+    locks: HashMap<(u32, u32, u64), VecDeque<(usize, u64)>>,
+    refused: Option<RmaError>,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Engine {
+    process: usize,
+    hosts: Hosts,
+    here: usize,
+    /// Members on this host.
+    members: u64,
+    pub(crate) words: HostWords,
+    /// By host: requests sent and acknowledged; bytes under way.
+    sent: Box<[AtomicU64]>,
+    acked: Box<[AtomicU64]>,
+    bytes: Box<[AtomicU64]>,
+    state: Mutex<State>,
+}
+
+/// What a request says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) detail: u8,
+    pub(crate) parity: u8,
+    pub(crate) allocation: u32,
+    pub(crate) rank: usize,
+    pub(crate) ticket: u64,
+    pub(crate) pieces: &'a [Piece],
+    /// Bytes of the answer.
+    pub(crate) answer: usize,
+}
+
+impl Engine {
+    pub(crate) fn new(endpoint: &Endpoint, members: usize, words: HostWords, radix: usize) -> Engine {
+        let (hosts, process) = (endpoint.hosts().clone(), endpoint.process());
+        let (count, here) = (hosts.count(), hosts.of(process));
+        let processes: usize = (0..count).map(|host| hosts.processes(host).len()).sum();
+        let counters = || (0..count).map(|_| AtomicU64::new(0)).collect();
+        let state = State {
+            sizes: vec![VecDeque::new(); count],
+            asked: HashMap::new(),
+            tickets: 0,
+            queues: (0..processes).map(|_| Queue::default()).collect(),
+            owed: Vec::new(),
+            tables: HashMap::new(),
+            exchange: Exchange::new(count, here, radix),
+            awaited: None,
+            locks: HashMap::new(),
+            refused: None,
+        };
+        Engine {
+            process,
+            here,
+            members: members as u64,
+            words,
+            sent: counters(),
+            acked: counters(),
+            bytes: counters(),
+            state: Mutex::new(state),
+            hosts,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many members are on this host.
+    pub(crate) fn members(&self) -> u64 {
+        self.members
+    }
+
+    fn serves(&self) -> bool {
+        self.hosts.server(self.here) == self.process
+    }
+
+    /// The allocation is known from now on.
+    pub(crate) fn know(&self, table: &Arc<Table>) {
+        self.state().tables.insert(table.id, Arc::clone(table));
+    }
+
+    pub(crate) fn forget(&self, id: u32) {
+        self.state().tables.remove(&id);
+    }
+
+    /// What another host has refused since the last time this was asked.
+    pub(crate) fn refused(&self) -> Option<RmaError> {
+        self.state().refused.take()
+    }
+
+    /// How many requests this process has sent to a host.
+    pub(crate) fn sent(&self, host: usize) -> u64 {
+        // Relaxed: a member asks for what it has sent itself.
+        self.sent[host].load(Ordering::Relaxed)
+    }
+
+    /// Whether so many requests to a host are acknowledged.
+    pub(crate) fn acked(&self, host: usize, requests: u64) -> bool {
+        // Acquire: pairs with the Release where the acknowledgement came in, and so with what the server did before.
+        self.acked[host].load(Ordering::Acquire) >= requests
+    }
+
+    fn room(&self, host: usize, cost: u64) -> bool {
+        let under_way = self.sent[host].load(Ordering::Relaxed) - self.acked[host].load(Ordering::Relaxed);
+        let bytes = self.bytes[host].load(Ordering::Relaxed);
+        under_way == 0 || (under_way < WINDOW && bytes + cost <= WINDOW_BYTES)
+    }
+
+    /// Sends a request, when the window has room for it. `data` writes what is behind the pieces.
+    pub(crate) fn request(
+        &self,
+        endpoint: &Endpoint,
+        service: u32,
+        request: Request<'_>,
+        host: usize,
+        size: usize,
+        data: impl Fn(&mut Vec<u8>),
+    ) -> Result<(), Fault> {
+        let cost =
+            (message::HEAD + 8 * Piece::WORDS * request.pieces.len() + size.max(request.answer)) as u64;
+        loop {
+            endpoint.wait(None, || self.room(host, cost))?;
+            let sent = endpoint.enter(service, |out| {
+                // Another thread may have been faster.
+                let room = self.room(host, cost);
+                if room {
+                    self.send(out, &request, host, cost, &data);
+                }
+                room
+            });
+            if sent {
+                return Ok(());
+            }
+        }
+    }
+
+    fn send(
+        &self,
+        out: &mut Out<'_>,
+        request: &Request<'_>,
+        host: usize,
+        cost: u64,
+        data: impl Fn(&mut Vec<u8>),
+    ) {
+        let Request { kind, detail, parity, allocation, rank, ticket, pieces, .. } = *request;
+        let (pieces_sent, rank) = (pieces.len() as u32, rank as u32);
+        // Under the lock of the endpoint: so that numbers do not fall from one message to the next.
+        let epoch = self.words.completed().get();
+        let head = Head { kind, detail, parity, pieces: pieces_sent, epoch, allocation, rank, ticket };
+        let mut message = out.message();
+        head.write(&mut message);
+        pieces.iter().for_each(|&piece| message::push_piece(&mut message, piece));
+        data(&mut message);
+        let mut state = self.state();
+        state.sizes[host].push_back(cost as u32);
+        // Relaxed: who begins the sync has synchronised with this member's arrival, which comes after this.
+        if kind.changes() {
+            self.words.sent(parity, host).fetch_add(1, Ordering::Relaxed);
+        }
+        self.words.under_way().fetch_add(1, Ordering::Relaxed);
+        self.bytes[host].fetch_add(cost, Ordering::Relaxed);
+        self.sent[host].fetch_add(1, Ordering::Relaxed);
+        out.send(self.hosts.server(host), message);
+    }
+
+    /// Prepares for answers whose data go into these places, one list for each. The places are there, and nobody else's,
+    /// until all has come or [`give_up`](Self::give_up) has been called.
+    pub(crate) fn ask(&self, into: VecDeque<Vec<Place>>) -> u64 {
+        let mut state = self.state();
+        state.tickets += 1;
+        let ticket = state.tickets;
+        state.asked.insert(ticket, Asked { left: into.len(), into, value: 0 });
+        ticket
+    }
+
+    /// Whether all answers have come. Then they are forgotten, and the value of the last is returned.
+    pub(crate) fn answered(&self, ticket: u64) -> Option<u128> {
+        let mut state = self.state();
+        match state.asked.get(&ticket) {
+            Some(asked) if asked.left > 0 => None,
+            _ => Some(state.asked.remove(&ticket).map_or(0, |asked| asked.value)),
+        }
+    }
+
+    /// What comes still is not written any more.
+    pub(crate) fn give_up(&self, ticket: u64) {
+        self.state().asked.remove(&ticket);
+    }
+
+    /// A member of this host has arrived at a sync: if all have, it begins between hosts.
+    pub(crate) fn arrived(&self, out: &mut Out<'_>) {
+        if self.serves() {
+            self.go_on(&mut self.state(), out);
+        }
+    }
+
+    /// Goes on with the syncs as far as possible.
+    fn go_on(&self, state: &mut State, out: &mut Out<'_>) {
+        if !self.serves() {
+            return;
+        }
+        let completed = self.words.completed();
+        loop {
+            let epoch = completed.get() + 1;
+            let parity = ((epoch - 1) % 2) as u8;
+            let mut send = |told: Told| {
+                let Told { to, epoch, stride, step, counts, known } = told;
+                let mut message = out.message();
+                let place = (stride as u32, step as u32);
+                let head = Head {
+                    epoch,
+                    allocation: place.0,
+                    rank: place.1,
+                    detail: known.into(),
+                    ..Head::new(Kind::Sync)
+                };
+                head.write(&mut message);
+                counts.into_iter().for_each(|count| message::push(&mut message, count));
+                out.send(self.hosts.server(to), message);
+            };
+            if state.awaited.is_none() && state.exchange.is_idle() {
+                // Acquire, in `get`: what members of this host did before they arrived has happened.
+                if self.words.arrived().get() < epoch * self.members {
+                    return;
+                }
+                let known = self.words.under_way().load(Ordering::Relaxed) == 0;
+                let count = |ahead| {
+                    let host = (self.here + ahead) % self.hosts.count();
+                    self.words.sent(parity, host).load(Ordering::Relaxed)
+                };
+                state.exchange.start(epoch, count, known, &mut send);
+            }
+            if state.awaited.is_none() {
+                let Some((count, known)) = state.exchange.advance(&mut send) else { return };
+                if known {
+                    self.words.known().raise_to(epoch);
+                }
+                state.awaited = Some((epoch, count));
+            }
+            // Relaxed: under the endpoint's lock, like the additions.
+            let done = self.words.done[usize::from(parity)].load(Ordering::Relaxed);
+            if state.awaited.is_none_or(|(_, count)| done < count) {
+                return;
+            }
+            state.awaited = None;
+            // A release: what the server has done is seen by those who see the sync complete.
+            completed.raise_to(epoch);
+            for from in 0..state.queues.len() {
+                self.let_through(state, from, out);
+            }
+        }
+    }
+
+    /// Does what is held of a process, as far as the gate allows.
+    fn let_through(&self, state: &mut State, from: usize, out: &mut Out<'_>) {
+        while let Some(message) = state.queues[from].held.front() {
+            let Some((head, _)) = Head::read(message) else { break };
+            if head.epoch > self.words.completed().get() {
+                break;
+            }
+            let message = state.queues[from].held.pop_front().unwrap_or_default();
+            if let Some((head, rest)) = Head::read(&message) {
+                self.perform(state, from, head, rest, out);
+            }
+        }
+    }
+
+    /// Does a request.
+    fn perform(&self, state: &mut State, from: usize, head: Head, rest: &[u8], out: &mut Out<'_>) {
+        let refused = match head.kind {
+            Kind::Put | Kind::Add | Kind::Rmw | Kind::Get => self.touch(state, from, head, rest, out).err(),
+            Kind::Fence => {
+                self.reply(state, from, head.ticket, out, |_| ());
+                None
+            }
+            Kind::Lock => {
+                let waiting = state.locks.entry((head.allocation, head.rank, first(rest))).or_default();
+                waiting.push_back((from, head.ticket));
+                if waiting.len() == 1 {
+                    self.reply(state, from, head.ticket, out, |_| ());
+                }
+                None
+            }
+            Kind::Unlock => {
+                let place = (head.allocation, head.rank, first(rest));
+                let waiting = state.locks.entry(place).or_default();
+                waiting.pop_front();
+                if let Some(&(next, ticket)) = waiting.front() {
+                    self.reply(state, next, ticket, out, |_| ());
+                }
+                None
+            }
+            _ => Some("it is none that this version knows"),
+        };
+        if let Some(why) = refused {
+            let code = REFUSALS.iter().position(|&known| known == why).unwrap_or_default();
+            let mut message = out.message();
+            let head = Head { detail: code as u8, ticket: head.ticket, ..Head::new(Kind::Refused) };
+            head.write(&mut message);
+            out.send(from, message);
+        }
+        if head.kind.changes() {
+            self.words.done[usize::from(head.parity)].fetch_add(1, Ordering::Relaxed);
+        }
+        let queue = &mut state.queues[from];
+        queue.done += 1;
+        if queue.done - queue.told == 1 {
+            state.owed.push(from);
+        } else if queue.done - queue.told >= WINDOW / 2 {
+            self.acknowledge(state, from, out);
+        }
+    }
+
+    /// Does a request that is about memory.
+    fn touch(
+        &self,
+        state: &mut State,
+        from: usize,
+        head: Head,
+        rest: &[u8],
+        out: &mut Out<'_>,
+    ) -> Result<(), &'static str> {
+        let (pieces, mut data) = message::pieces(head, rest).ok_or(REFUSALS[0])?;
+        let table = state.tables.get(&head.allocation).ok_or(REFUSALS[1])?;
+        let Part { address, bytes } = *table.parts.get(head.rank as usize).ok_or(REFUSALS[2])?;
+        if address.is_null() {
+            return Err(REFUSALS[2]);
+        }
+        let (mut all, mut ends) = (0_u64, 0);
+        for piece in pieces.clone() {
+            all = all.checked_add(piece.bytes()).ok_or(REFUSALS[3])?;
+            ends = ends.max(piece.end().ok_or(REFUSALS[3])?);
+        }
+        if ends > bytes as u64 || all > MOST as u64 {
+            return Err(REFUSALS[3]);
+        }
+        let run = |piece: Piece| piece.offsets().map(move |at| (at as usize, piece.len as usize));
+        let mut runs = pieces.flat_map(run);
+        match head.kind {
+            Kind::Put | Kind::Add => {
+                let number = element::Kind::ALL.get(usize::from(head.detail)).copied();
+                if data.len() as u64 != all {
+                    return Err(REFUSALS[0]);
+                }
+                for (at, len) in runs {
+                    let (run, others) = data.split_at(len);
+                    data = others;
+                    let to = address.wrapping_add(at);
+                    match (head.kind, number) {
+                        // SAFETY: the run is inside the part, as its end is; parts are shared memory.
+                        (Kind::Put, _) => unsafe { copy::write(to, run) },
+                        (_, Some(kind)) if at % kind.size() == 0 => {
+                            // SAFETY: as above; parts are aligned for all numbers, and so is the run.
+                            unsafe { kind.add(to, run) }
+                        }
+                        _ => return Err(REFUSALS[0]),
+                    }
+                }
+            }
+            Kind::Rmw => {
+                let mut words = message::words(data);
+                let operands = [(); 4].map(|()| words.next().unwrap_or_default());
+                let rmw = Rmw::from_words(head.detail, operands).ok_or(REFUSALS[0])?;
+                let (at, len) = runs.next().ok_or(REFUSALS[0])?;
+                if len != rmw.size() || at % len != 0 {
+                    return Err(REFUSALS[0]);
+                }
+                // SAFETY: a word of that size inside the part, aligned, as parts are.
+                let before = unsafe { rmw.apply(address.add(at)) };
+                self.reply(state, from, head.ticket, out, |message| {
+                    message.extend_from_slice(&before.to_le_bytes());
+                });
+            }
+            _ => {
+                let runs = runs.collect::<Vec<_>>();
+                self.reply(state, from, head.ticket, out, |message| {
+                    for (at, len) in runs {
+                        let start = message.len();
+                        message.resize(start + len, 0);
+                        // SAFETY: the run is inside the part, as its end is; the message has as many bytes.
+                        unsafe { copy::read(address.add(at), message[start..].as_mut_ptr(), len) };
+                    }
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers a request. It says how many have been done, too; the one that is answered is not among them yet.
+    fn reply(
+        &self,
+        state: &State,
+        to: usize,
+        ticket: u64,
+        out: &mut Out<'_>,
+        data: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let mut message = out.message();
+        let epoch = state.queues[to].done;
+        Head { epoch, ticket, ..Head::new(Kind::Reply) }.write(&mut message);
+        data(&mut message);
+        out.send(to, message);
+    }
+
+    fn acknowledge(&self, state: &mut State, to: usize, out: &mut Out<'_>) {
+        let queue = &mut state.queues[to];
+        if queue.done > queue.told {
+            queue.told = queue.done;
+            let mut message = out.message();
+            Head { epoch: queue.done, ..Head::new(Kind::Ack) }.write(&mut message);
+            out.send(to, message);
+        }
+    }
+
+    /// So many requests to a host have been done.
+    fn acknowledged(&self, state: &mut State, host: usize, done: u64) {
+        let acked = self.acked[host].load(Ordering::Relaxed);
+        let more = done.saturating_sub(acked).min(state.sizes[host].len() as u64);
+        let bytes: u64 = state.sizes[host].drain(..more as usize).map(u64::from).sum();
+        self.bytes[host].fetch_sub(bytes, Ordering::Relaxed);
+        self.words.under_way().fetch_sub(more, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `acked`.
+        self.acked[host].fetch_add(more, Ordering::Release);
+    }
+}
+
+/// Why requests are refused, by the number that is sent.
+const REFUSALS: [&str; 4] = [
+    "it makes no sense",
+    "its allocation is freed, or was never made there",
+    "that member is not on this host",
+    "it is not inside the allocation",
+];
+
+fn first(body: &[u8]) -> u64 {
+    message::words(body).next().unwrap_or_default()
+}
+
+impl Service for Engine {
+    fn receive(&self, from: usize, body: &[u8], out: &mut Out<'_>) {
+        let Some((head, rest)) = Head::read(body) else { return };
+        let state = &mut *self.state();
+        let host = self.hosts.of(from);
+        match head.kind {
+            Kind::Reply => {
+                self.acknowledged(state, host, head.epoch);
+                if let Some(asked) = state.asked.get_mut(&head.ticket) {
+                    asked.left = asked.left.saturating_sub(1);
+                    let mut value = [0; 16];
+                    let len = rest.len().min(16);
+                    value[..len].copy_from_slice(&rest[..len]);
+                    asked.value = u128::from_le_bytes(value);
+                    let mut rest = rest;
+                    for Place { at, len } in asked.into.pop_front().unwrap_or_default() {
+                        let (data, others) = rest.split_at(len.min(rest.len()));
+                        rest = others;
+                        // SAFETY: `ask` was given places of these lengths, which are there while it is known.
+                        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), at, data.len()) };
+                    }
+                }
+            }
+            Kind::Ack => self.acknowledged(state, host, head.epoch),
+            Kind::Refused => {
+                state.asked.remove(&head.ticket);
+                let why = REFUSALS.get(usize::from(head.detail)).copied().unwrap_or(REFUSALS[0]);
+                state.refused.get_or_insert(RmaError::Refused { host, why });
+            }
+            Kind::Sync => {
+                let (stride, step) = (head.allocation as usize, head.rank as usize);
+                let counts = message::words(rest).collect();
+                state.exchange.receive(head.epoch, stride, step, counts, head.detail != 0);
+                self.go_on(state, out);
+            }
+            _ => {
+                let queue = &mut state.queues[from];
+                if queue.held.is_empty() && head.epoch <= self.words.completed().get() {
+                    self.perform(state, from, head, rest, out);
+                } else {
+                    queue.held.push_back(body.to_vec());
+                }
+                self.go_on(state, out);
+            }
+        }
+    }
+
+    fn idle(&self, out: &mut Out<'_>) {
+        let state = &mut *self.state();
+        for to in std::mem::take(&mut state.owed) {
+            self.acknowledge(state, to, out);
+        }
+        self.go_on(state, out);
+    }
+}

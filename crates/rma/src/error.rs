@@ -1,0 +1,87 @@
+//! What can go wrong.
+
+use syncline_sync::{Fault, SpaceError};
+
+/// Why an operation on global memory was not done, or is not known to be done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RmaError {
+    /// A member without which it cannot be done is gone, or a deadline passed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// The members' memory has no room, or members do not make the same things.
+    #[error("the team's memory: {0} (a team is given more by `memory`, or `syncline launch --memory`)")]
+    Space(#[from] SpaceError),
+    /// There is no such member.
+    #[error("rank {rank} is none of {size} members")]
+    Rank {
+        /// The rank asked for.
+        rank: usize,
+        /// How many members there are.
+        size: usize,
+    },
+    /// Elements that are not in the allocation.
+    #[error("elements {from} to {to} are not all among the {len} that rank {rank} has in this allocation")]
+    Bounds {
+        /// The member.
+        rank: usize,
+        /// The first element asked for.
+        from: usize,
+        /// The element after the last one asked for.
+        to: usize,
+        /// How many it has.
+        len: usize,
+    },
+    /// Elements that are not in the caller's own buffer.
+    #[error("elements {from} to {to} are not all among the {len} of the buffer")]
+    Buffer {
+        /// The first element asked for.
+        from: usize,
+        /// The element after the last one asked for.
+        to: usize,
+        /// How many it has.
+        len: usize,
+    },
+    /// A shape that makes no sense.
+    #[error("this shape cannot be: {why}")]
+    Shape {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// An element that is not where its type may stand.
+    #[error("an allocation of {len} bytes cannot be seen as elements of {size}")]
+    View {
+        /// How many bytes it has.
+        len: usize,
+        /// Bytes of an element.
+        size: usize,
+    },
+    /// Members called different collective functions, or with other arguments where they must be the same.
+    #[error("rank {rank} did not call the same as rank {other}: all members {what}")]
+    Mismatch {
+        /// A member.
+        rank: usize,
+        /// Another.
+        other: usize,
+        /// What all have to do.
+        what: &'static str,
+    },
+    /// Another host refused an operation that had left already.
+    #[error("host {host} refused an operation: {why}")]
+    Refused {
+        /// The host.
+        host: usize,
+        /// Why.
+        why: &'static str,
+    },
+    /// There is no such mutex.
+    #[error("mutex {index} of rank {rank} is none of {count}")]
+    Mutex {
+        /// The member that was to have it.
+        rank: usize,
+        /// Its number.
+        index: usize,
+        /// How many it has.
+        count: usize,
+    },
+}

@@ -1,0 +1,314 @@
+//! Operations that are under way, and waits for them.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Instant;
+
+use syncline_sync::Fault;
+
+use crate::element::{Element, Number};
+use crate::engine::Engine;
+use crate::error::RmaError;
+use crate::memory::Global;
+use crate::rma::{Rma, Run, Syncs};
+use crate::word::Counter;
+
+/// An operation that is under way. [`Rma::wait`] waits for it, [`Rma::test`] looks.
+///
+/// Dropped, nobody waits: of a get the data are lost; all else is done nevertheless, and a fence or sync still waits for it.
+#[derive(Debug)]
+#[must_use = "an operation is waited for, or not known to be done"]
+pub struct Handle<R> {
+    pub(crate) state: State,
+    pub(crate) result: Option<R>,
+    pub(crate) engine: Option<Arc<Engine>>,
+    pub(crate) finish: fn(&mut Option<R>, u128),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum State {
+    Done,
+    /// An answer is to come.
+    Asked(u64),
+    /// So many requests to the host are to be acknowledged.
+    Sent(usize, u64),
+}
+
+impl<R> Handle<R> {
+    pub(crate) fn done(result: R) -> Self {
+        Handle { state: State::Done, result: Some(result), engine: None, finish: |_, _| () }
+    }
+}
+
+impl<R> Drop for Handle<R> {
+    fn drop(&mut self) {
+        // Before the buffer goes that the answer was for.
+        if let (State::Asked(ticket), Some(engine)) = (self.state, &self.engine) {
+            engine.give_up(ticket);
+        }
+    }
+}
+
+impl Rma {
+    /// Starts to write elements: the handle is done when they are there for all to see.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn start_put<T: Element>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        offset: usize,
+        values: &[T],
+    ) -> Result<Handle<()>, RmaError> {
+        self.put(memory, rank, offset, values)?;
+        Ok(self.sent(rank))
+    }
+
+    /// Starts to add to elements: as [`start_put`](Self::start_put).
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn start_accumulate<T: Number>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        offset: usize,
+        factor: T,
+        values: &[T],
+    ) -> Result<Handle<()>, RmaError> {
+        self.accumulate(memory, rank, offset, factor, values)?;
+        Ok(self.sent(rank))
+    }
+
+    /// Starts to read elements into a buffer, whose length says how many; the handle gives it back.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    ///
+    /// # Examples
+    /// ```
+    /// use syncline_fabric::Team;
+    /// use syncline_rma::{Rma, RmaError};
+    ///
+    /// Team::hosts(2).run(|me| {
+    ///     let mut rma = Rma::new(me)?;
+    ///     let memory = rma.allocate::<u64>(me, 100)?;
+    ///     let reading = rma.start_get(&memory, 1 - me.rank(), 0, vec![1; 100])?;
+    ///     let sum: u64 = (0..1000).sum(); // meanwhile
+    ///     assert_eq!((rma.wait(reading)?, sum), (vec![0; 100], 499_500));
+    ///     rma.sync()
+    /// })?.into_iter().collect::<Result<(), _>>()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start_get<T: Element>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        offset: usize,
+        mut buffer: Vec<T>,
+    ) -> Result<Handle<Vec<T>>, RmaError> {
+        let (part, at) = self.part(memory, rank, offset, buffer.len())?;
+        if !part.address.is_null() {
+            self.get(memory, rank, offset, &mut buffer)?;
+            return Ok(Handle::done(buffer));
+        }
+        let run = Run { there: at, here: 0, len: size_of_val(&*buffer) };
+        let to = buffer.as_mut_ptr().cast();
+        let engine = Some(Arc::clone(&self.far().engine));
+        // The handle has the buffer from now on, and gives the request up before the buffer goes.
+        let mut handle = Handle { state: State::Done, result: Some(buffer), engine, finish: |_, _| () };
+        // SAFETY: the buffer stays where it is while the handle has it; a handle that is leaked keeps it for ever.
+        let ticket = unsafe { self.ask_far(memory, rank, &[run], to) }?;
+        handle.state = State::Asked(ticket);
+        Ok(handle)
+    }
+
+    /// Starts to add to a word: as [`fetch_add`](Self::fetch_add).
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn start_fetch_add<T: Counter>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        index: usize,
+        value: T,
+    ) -> Result<Handle<T>, RmaError> {
+        self.step(memory, rank, index, value.add_of())
+    }
+
+    /// Waits for an operation, and returns its result.
+    ///
+    /// # Errors
+    /// [`RmaError::Fault`] if somebody is dead; [`RmaError::Refused`].
+    pub fn wait<R>(&mut self, mut handle: Handle<R>) -> Result<R, RmaError> {
+        match (handle.state, &mut self.sync) {
+            (State::Asked(ticket), Syncs::Hosts(far)) => {
+                let value = far.answer(ticket);
+                handle.state = State::Done;
+                (handle.finish)(&mut handle.result, value?);
+            }
+            (State::Sent(host, mark), Syncs::Hosts(far)) => {
+                far.endpoint.wait(None, || far.engine.acked(host, mark))?;
+                far.refusals()?;
+            }
+            _ => (),
+        }
+        Ok(handle.result.take().expect("a handle is waited for once"))
+    }
+
+    /// Whether an operation is done. Does not block.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn test<R>(&mut self, handle: &mut Handle<R>) -> Result<bool, RmaError> {
+        let Syncs::Hosts(far) = &mut self.sync else { return Ok(true) };
+        let now = Some(Instant::now());
+        let mut value = None;
+        let state = handle.state;
+        let looked = far.endpoint.wait(now, || match state {
+            State::Done => true,
+            State::Sent(host, mark) => far.engine.acked(host, mark),
+            State::Asked(ticket) => {
+                value = value.or_else(|| far.engine.answered(ticket));
+                value.is_some()
+            }
+        });
+        match looked {
+            Ok(()) => {
+                if let Some(value) = value {
+                    (handle.finish)(&mut handle.result, value);
+                }
+                handle.state = State::Done;
+                far.refusals().map(|()| true)
+            }
+            Err(Fault::TimedOut) => Ok(false),
+            Err(fault) => Err(fault.into()),
+        }
+    }
+
+    /// Starts many operations, whose buffers are borrowed, and waits for all of them at the end: the implicit handle.
+    ///
+    /// # Errors
+    /// What `work` says, or what a wait for the operations that it has started says.
+    ///
+    /// # Examples
+    /// ```
+    /// use syncline_fabric::Team;
+    /// use syncline_rma::{Rma, RmaError};
+    ///
+    /// Team::hosts(4).run(|me| {
+    ///     let mut rma = Rma::new(me)?;
+    ///     let memory = rma.allocate::<u64>(me, 1)?;
+    ///     rma.put(&memory, me.rank(), 0, &[me.rank() as u64])?;
+    ///     rma.sync()?;
+    ///     let mut all = [0; 4];
+    ///     rma.batch(|batch| {
+    ///         let words = all.chunks_mut(1).enumerate();
+    ///         words.into_iter().try_for_each(|(rank, word)| batch.get(&memory, rank, 0, word))
+    ///     })?; // four requests, one wait
+    ///     assert_eq!(all, [0, 1, 2, 3]);
+    ///     rma.sync()
+    /// })?.into_iter().collect::<Result<(), _>>()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn batch<'env, R>(
+        &mut self,
+        work: impl FnOnce(&mut Batch<'_, 'env>) -> Result<R, RmaError>,
+    ) -> Result<R, RmaError> {
+        let mut batch = Batch { rma: self, tickets: Vec::new(), env: PhantomData };
+        let result = work(&mut batch)?;
+        while let Some(&ticket) = batch.tickets.last() {
+            if let Syncs::Hosts(far) = &batch.rma.sync {
+                far.answer(ticket)?;
+            }
+            batch.tickets.pop();
+        }
+        Ok(result)
+    }
+
+    /// A handle for what has been sent to the host of `rank`.
+    fn sent(&mut self, rank: usize) -> Handle<()> {
+        let host = self.host_of(rank);
+        match &self.sync {
+            Syncs::Hosts(far) if far.marks[host] > 0 => {
+                let state = State::Sent(host, far.marks[host]);
+                Handle { state, result: Some(()), engine: None, finish: |_, _| () }
+            }
+            _ => Handle::done(()),
+        }
+    }
+}
+/// Operations that are waited for together: see [`Rma::batch`].
+#[derive(Debug)]
+pub struct Batch<'rma, 'env> {
+    rma: &'rma mut Rma,
+    tickets: Vec<u64>,
+    /// The buffers outlive the batch.
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl<'env> Batch<'_, 'env> {
+    /// As [`Rma::get`]; the values are there when the batch ends.
+    ///
+    /// # Errors
+    /// As [`Rma::get`].
+    pub fn get<T: Element>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        offset: usize,
+        values: &'env mut [T],
+    ) -> Result<(), RmaError> {
+        let (part, at) = self.rma.part(memory, rank, offset, values.len())?;
+        if !part.address.is_null() {
+            return self.rma.get(memory, rank, offset, values);
+        }
+        let run = Run { there: at, here: 0, len: size_of_val(values) };
+        // SAFETY: `values` is borrowed for 'env, which outlives `Rma::batch`; before that returns, all has come or the
+        // ticket is given up, by the drop of this batch at the latest.
+        let ticket = unsafe { self.rma.ask_far(memory, rank, &[run], values.as_mut_ptr().cast()) }?;
+        self.tickets.push(ticket);
+        Ok(())
+    }
+
+    /// As [`Rma::put`]: it is local to this member what it takes, and not waited for.
+    ///
+    /// # Errors
+    /// As [`Rma::put`].
+    pub fn put<T: Element>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        offset: usize,
+        values: &[T],
+    ) -> Result<(), RmaError> {
+        self.rma.put(memory, rank, offset, values)
+    }
+
+    /// As [`Rma::accumulate`].
+    ///
+    /// # Errors
+    /// As [`Rma::accumulate`].
+    pub fn accumulate<T: Number>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        offset: usize,
+        factor: T,
+        values: &[T],
+    ) -> Result<(), RmaError> {
+        self.rma.accumulate(memory, rank, offset, factor, values)
+    }
+}
+
+impl Drop for Batch<'_, '_> {
+    fn drop(&mut self) {
+        for ticket in self.tickets.drain(..) {
+            if let Syncs::Hosts(far) = &self.rma.sync {
+                far.engine.give_up(ticket);
+            }
+        }
+    }
+}

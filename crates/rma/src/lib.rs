@@ -1,0 +1,65 @@
+//! One-sided memory on a team: any member reads, writes and adds to memory of any other, which does nothing for it.
+//!
+//! * [`Rma::new`], [`Rma::allocate`]: memory of which every member has a part, with all others.
+//! * `put`, `get`, `accumulate`, `fetch_add`, `swap`, `compare_swap`: operations on one member's part ([`ops`]).
+//! * [`Rma::fence`], [`Rma::fence_all`]: what this member has written is there.
+//! * [`Rma::sync`]: what all have written is there, and all are here: in one exchange between hosts.
+//!
+//! ```
+//! use syncline_fabric::Team;
+//! use syncline_rma::{Rma, RmaError};
+//!
+//! // A histogram whose bins are spread over the members.
+//! Team::threads(2).run(|me| {
+//!     let mut rma = Rma::new(me)?;
+//!     let bins = rma.allocate::<i64>(me, 50)?;
+//!     for n in 0..1000_usize {
+//!         let bin = (n * n + me.rank()) % 100;
+//!         rma.accumulate(&bins, bin / 50, bin % 50, 1, &[1])?;
+//!     }
+//!     rma.sync()?;
+//!     let mut all = [0; 100];
+//!     for rank in 0..2 {
+//!         rma.get(&bins, rank, 0, &mut all[50 * rank..][..50])?;
+//!     }
+//!     assert_eq!(all.iter().sum::<i64>(), 2000);
+//!     rma.sync()
+//! })?.into_iter().collect::<Result<(), _>>()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is done when
+//! | after                        | who sees what this member has put                                            |
+//! |------------------------------|------------------------------------------------------------------------------|
+//! | `put`                        | nobody need; its buffer is free                                              |
+//! | `put`, `fence(rank)`         | everybody who looks there                                                    |
+//! | `put`, `fence_all()`         | everybody, wherever it was put                                               |
+//! | `put`, `sync()`              | everybody who has come out of that sync, too                                 |
+//! | `put`, unlock of a mutex     | whoever locks it next                                                        |
+//!
+//! # Source
+//! ARMCI (Nieplocha and Carpenter 1999) and Saify's thesis on its collective operations (2002), with which each file
+//! compares itself.
+
+mod copy;
+mod element;
+mod engine;
+mod error;
+pub mod exchange;
+mod handle;
+mod memory;
+mod message;
+pub mod ops;
+mod rma;
+mod rmw;
+mod shape;
+mod word;
+
+pub use element::{Element, Number};
+pub use error::RmaError;
+pub use handle::{Batch, Handle};
+pub use memory::Global;
+pub use num_complex::Complex;
+pub use rma::{Rma, Window};
+pub use shape::Strided;
+pub use word::{Counter, Pair, Word};

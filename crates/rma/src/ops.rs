@@ -1,0 +1,474 @@
+//! Put, get, accumulate, and the read-modify-writes of one word.
+//!
+//! | operation                  | moves                                          | returns when                               |
+//! |----------------------------|------------------------------------------------|--------------------------------------------|
+//! | `put`, `put_strided`, `put_list` | from a buffer into a member's part         | the buffer may be used again               |
+//! | `accumulate`, ...          | adds a factor times a buffer                   | the same                                   |
+//! | `get`, `get_strided`, `get_list` | from a member's part into a buffer          | the data are there                         |
+//! | `fetch_add`, `swap`, `compare_swap` | a word, or a pair                      | it is done                                 |
+//! | `start_get`, ...           | the same                                       | at once: a [`Handle`] is waited for        |
+//!
+//! # Memory within a host
+//! is read and written in place, by the member itself: a put is a store. Order there is that of the memory of the machine:
+//! what is put first is seen first only after a fence in between.
+//!
+//! # Memory of other hosts
+//! is reached by messages to the host's server. Operations of one member on one host are done there in the order in which
+//! they were called. Data go in pieces of up to 32 KiB, one behind the other; of regular shapes, rows are described by three
+//! words together.
+
+use crate::copy;
+use crate::element::{Element, Number};
+use crate::engine::Request;
+use crate::error::RmaError;
+use crate::memory::{Global, Part};
+use crate::message::Kind;
+use crate::rma::{Rma, Run, batches, check_freed, places};
+use crate::shape::Strided;
+
+/// The bytes of elements.
+fn bytes<T: Element>(values: &[T]) -> &[u8] {
+    bytemuck::cast_slice(values)
+}
+
+impl Rma {
+    /// Writes elements into the part of a member.
+    ///
+    /// It returns at *local* completion: the values may be changed, but are seen by others after a fence, or a sync, only.
+    ///
+    /// # One-sided
+    /// The member itself calls it, and nobody else has to do anything.
+    ///
+    /// # Errors
+    /// [`RmaError::Rank`], [`RmaError::Bounds`]: nothing is written. [`RmaError::Fault`] if somebody is dead.
+    ///
+    /// # Examples
+    /// ```
+    /// use syncline_fabric::Team;
+    /// use syncline_rma::{Rma, RmaError};
+    ///
+    /// // The same on Team::threads(3), Team::processes(3), or Team::run under mpirun.
+    /// Team::hosts(3).run(|me| {
+    ///     let mut rma = Rma::new(me)?;
+    ///     let ring = rma.allocate::<f64>(me, 2)?;
+    ///     let right = (me.rank() + 1) % me.size();
+    ///     rma.put(&ring, right, 0, &[me.rank() as f64, 0.5])?;
+    ///     rma.sync()?;
+    ///     let mut mine = [0.0; 2];
+    ///     rma.get(&ring, me.rank(), 0, &mut mine)?;
+    ///     assert_eq!(mine, [((me.rank() + 2) % 3) as f64, 0.5]);
+    ///     Ok::<_, RmaError>(())
+    /// })?.into_iter().collect::<Result<(), _>>()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn put<T: Element>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        offset: usize,
+        values: &[T],
+    ) -> Result<(), RmaError> {
+        let (part, at) = self.part(memory, rank, offset, values.len())?;
+        if !part.address.is_null() {
+            self.stored = true;
+            // SAFETY: the elements are inside the part, which is shared memory.
+            unsafe { copy::write(part.address.add(at), bytes(values)) };
+            return Ok(());
+        }
+        let run = Run { there: at, here: 0, len: size_of_val(values) };
+        self.write_far(memory, rank, &[run], bytes(values))
+    }
+
+    /// Reads elements of the part of a member.
+    ///
+    /// # One-sided
+    /// As [`put`](Self::put).
+    ///
+    /// # Memory ordering
+    /// What was put before a sync, or before a fence of which the reader knows, is read.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); what is in `values` then may be anything.
+    #[inline]
+    pub fn get<T: Element>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        offset: usize,
+        values: &mut [T],
+    ) -> Result<(), RmaError> {
+        let (part, at) = self.part(memory, rank, offset, values.len())?;
+        let (to, len) = (values.as_mut_ptr().cast::<u8>(), size_of_val(values));
+        if !part.address.is_null() {
+            // SAFETY: the elements are inside the part, which is shared memory; `values` is the caller's own.
+            unsafe { copy::read(part.address.add(at), to, len) };
+            return Ok(());
+        }
+        // SAFETY: `values` is borrowed until this returns, which is when nothing is on its way into it any more.
+        unsafe { self.read_far(memory, rank, &[Run { there: at, here: 0, len }], to) }
+    }
+
+    /// Adds `factor` times the values to elements of the part of a member: each element in one step.
+    ///
+    /// Accumulates of several members to the same elements all count, in whatever order.
+    ///
+    /// # One-sided
+    /// As [`put`](Self::put).
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn accumulate<T: Number>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        offset: usize,
+        factor: T,
+        values: &[T],
+    ) -> Result<(), RmaError> {
+        let (part, at) = self.part(memory, rank, offset, values.len())?;
+        let run = Run { there: at, here: 0, len: size_of_val(values) };
+        self.add(memory, rank, part, &[run], factor, values)
+    }
+
+    /// Writes elements of a buffer, from `first` on and with those strides, to elements of the part of a member from
+    /// `offset` on, in the shape of `there`.
+    ///
+    /// # One-sided
+    /// As [`put`](Self::put).
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`RmaError::Shape`] if runs overlap where they are written, or the strides are too few or many;
+    /// [`RmaError::Buffer`].
+    ///
+    /// # Examples
+    /// ```
+    /// use syncline_fabric::Team;
+    /// use syncline_rma::{Rma, RmaError, Strided};
+    ///
+    /// Team::threads(2).run(|me| {
+    ///     let mut rma = Rma::new(me)?;
+    ///     let matrix = rma.allocate::<f64>(me, 4 * 4)?;
+    ///     if me.rank() == 0 {
+    ///         // Three numbers as a column of rank 1's matrix of 4 x 4.
+    ///         let column = Strided { counts: &[1, 3], strides: &[4] };
+    ///         rma.put_strided(&matrix, 1, 2, column, &[1.0, 2.0, 3.0], 0, &[1])?;
+    ///     }
+    ///     rma.sync()?;
+    ///     if me.rank() == 1 {
+    ///         let mut all = [0.0; 16];
+    ///         rma.get(&matrix, 1, 0, &mut all)?;
+    ///         assert_eq!([all[2], all[6], all[10], all[14]], [1.0, 2.0, 3.0, 0.0]);
+    ///     }
+    ///     Ok::<_, RmaError>(())
+    /// })?.into_iter().collect::<Result<(), _>>()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[expect(clippy::too_many_arguments, reason = "two places, and the shape that they have in common")]
+    pub fn put_strided<T: Element>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        offset: usize,
+        there: Strided<'_>,
+        values: &[T],
+        first: usize,
+        strides: &[usize],
+    ) -> Result<(), RmaError> {
+        let here = Strided { counts: there.counts, strides };
+        let (runs, part) =
+            self.strided(memory, rank, (offset, there, true), (first, here, false), values.len())?;
+        self.write(memory, rank, part, &runs, bytes(values))
+    }
+
+    /// Reads elements of the part of a member, in the shape of `there` from `offset` on, into a buffer.
+    ///
+    /// # One-sided
+    /// As [`put`](Self::put).
+    ///
+    /// # Errors
+    /// As [`put_strided`](Self::put_strided).
+    #[expect(clippy::too_many_arguments, reason = "as put_strided")]
+    pub fn get_strided<T: Element>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        offset: usize,
+        there: Strided<'_>,
+        values: &mut [T],
+        first: usize,
+        strides: &[usize],
+    ) -> Result<(), RmaError> {
+        let here = Strided { counts: there.counts, strides };
+        let (runs, part) =
+            self.strided(memory, rank, (offset, there, false), (first, here, true), values.len())?;
+        // SAFETY: as in `get`; the runs are inside both.
+        unsafe { self.read(memory, rank, part, &runs, values.as_mut_ptr().cast()) }
+    }
+
+    /// Adds `factor` times elements of a buffer to elements of the part of a member, in the shape of `there`.
+    ///
+    /// # One-sided
+    /// As [`put`](Self::put).
+    ///
+    /// # Errors
+    /// As [`put_strided`](Self::put_strided).
+    #[expect(clippy::too_many_arguments, reason = "as put_strided")]
+    pub fn accumulate_strided<T: Number>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        offset: usize,
+        there: Strided<'_>,
+        factor: T,
+        values: &[T],
+        first: usize,
+        strides: &[usize],
+    ) -> Result<(), RmaError> {
+        let here = Strided { counts: there.counts, strides };
+        let (runs, part) =
+            self.strided(memory, rank, (offset, there, true), (first, here, false), values.len())?;
+        self.add(memory, rank, part, &runs, factor, values)
+    }
+
+    /// Writes lists of elements: of each `(offset, first, len)`, `len` from `first` on of the buffer, to `offset`.
+    ///
+    /// # One-sided
+    /// As [`put`](Self::put).
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`RmaError::Buffer`].
+    pub fn put_list<T: Element>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        list: &[(usize, usize, usize)],
+        values: &[T],
+    ) -> Result<(), RmaError> {
+        let (runs, part) = self.list(memory, rank, list, values.len())?;
+        self.write(memory, rank, part, &runs, bytes(values))
+    }
+
+    /// Reads lists of elements: see [`put_list`](Self::put_list).
+    ///
+    /// # Errors
+    /// As [`put_list`](Self::put_list).
+    pub fn get_list<T: Element>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        list: &[(usize, usize, usize)],
+        values: &mut [T],
+    ) -> Result<(), RmaError> {
+        let (runs, part) = self.list(memory, rank, list, values.len())?;
+        // SAFETY: as in `get`; the runs are inside both.
+        unsafe { self.read(memory, rank, part, &runs, values.as_mut_ptr().cast()) }
+    }
+
+    /// Adds `factor` times lists of elements: see [`put_list`](Self::put_list).
+    ///
+    /// # Errors
+    /// As [`put_list`](Self::put_list).
+    pub fn accumulate_list<T: Number>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        list: &[(usize, usize, usize)],
+        factor: T,
+        values: &[T],
+    ) -> Result<(), RmaError> {
+        let (runs, part) = self.list(memory, rank, list, values.len())?;
+        self.add(memory, rank, part, &runs, factor, values)
+    }
+
+    /// The runs of a shape, in bytes; and the part that they are in. Each place: its first element, shape, and whether it is
+    /// written.
+    fn strided<T: Element>(
+        &self,
+        memory: &Global<T>,
+        rank: usize,
+        (offset, there, write_there): (usize, Strided<'_>, bool),
+        (first, here, write_here): (usize, Strided<'_>, bool),
+        len: usize,
+    ) -> Result<(Vec<Run>, Part), RmaError> {
+        let (part, _) = self.part(memory, rank, offset, there.extent(write_there)?)?;
+        let extent = here.extent(write_here)?;
+        let to = first.saturating_add(extent);
+        if to > len {
+            return Err(RmaError::Buffer { from: first, to, len });
+        }
+        let size = size_of::<T>();
+        let mut runs: Vec<Run> = Vec::new();
+        there.runs(here.strides, |there, here, len| {
+            let (there, here, len) = ((offset + there) * size, (first + here) * size, len * size);
+            match runs.last_mut() {
+                Some(last) if last.there + last.len == there && last.here + last.len == here => {
+                    last.len += len
+                }
+                _ => runs.push(Run { there, here, len }),
+            }
+        });
+        Ok((runs, part))
+    }
+
+    /// The runs of a list, in bytes.
+    fn list<T: Element>(
+        &self,
+        memory: &Global<T>,
+        rank: usize,
+        list: &[(usize, usize, usize)],
+        room: usize,
+    ) -> Result<(Vec<Run>, Part), RmaError> {
+        let (part, _) = self.part(memory, rank, 0, 0)?;
+        let size = size_of::<T>();
+        let run = |&(offset, first, len): &(usize, usize, usize)| {
+            let (_, there) = self.part(memory, rank, offset, len)?;
+            let to = first.saturating_add(len);
+            if to > room {
+                return Err(RmaError::Buffer { from: first, to, len: room });
+            }
+            Ok(Run { there, here: first * size, len: len * size })
+        };
+        Ok((list.iter().map(run).collect::<Result<_, _>>()?, part))
+    }
+
+    fn write<T>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        part: Part,
+        runs: &[Run],
+        from: &[u8],
+    ) -> Result<(), RmaError> {
+        if part.address.is_null() {
+            return self.write_far(memory, rank, runs, from);
+        }
+        self.stored = true;
+        for &Run { there, here, len } in runs {
+            // SAFETY: the runs are inside the part, which is shared memory.
+            unsafe { copy::write(part.address.add(there), &from[here..here + len]) };
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// The runs are inside the part, and inside the memory at `to`, which is the caller's own until this returns.
+    unsafe fn read<T>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        part: Part,
+        runs: &[Run],
+        to: *mut u8,
+    ) -> Result<(), RmaError> {
+        if part.address.is_null() {
+            // SAFETY: handed on.
+            return unsafe { self.read_far(memory, rank, runs, to) };
+        }
+        for &Run { there, here, len } in runs {
+            // SAFETY: the caller vouches for the runs; parts are shared memory.
+            unsafe { copy::read(part.address.add(there), to.add(here), len) };
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn write_far<T>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        runs: &[Run],
+        from: &[u8],
+    ) -> Result<(), RmaError> {
+        check_freed(&memory.table)?;
+        let (host, allocation) = (self.host_of(rank), memory.table.id);
+        for (pieces, runs) in batches(runs) {
+            let request = Request { allocation, rank, pieces: &pieces, ..Request::new(Kind::Put) };
+            let size = runs.iter().map(|run| run.len).sum();
+            self.far().request(host, request, size, |message| {
+                runs.iter().for_each(|run| message.extend_from_slice(&from[run.here..run.here + run.len]));
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Adds what is in the runs of `values`, here or elsewhere.
+    fn add<T: Number>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        part: Part,
+        runs: &[Run],
+        factor: T,
+        values: &[T],
+    ) -> Result<(), RmaError> {
+        let size = size_of::<T>();
+        let of = |run: &Run| &values[run.here / size..(run.here + run.len) / size];
+        if !part.address.is_null() {
+            self.stored = true;
+            for run in runs {
+                let at = part.address.wrapping_add(run.there).cast::<T>();
+                for (index, &value) in of(run).iter().enumerate() {
+                    // SAFETY: the run is inside the part, and elements are aligned in it.
+                    unsafe { value.times(factor).add_to(at.add(index)) };
+                }
+            }
+            return Ok(());
+        }
+        check_freed(&memory.table)?;
+        let (host, allocation) = (self.host_of(rank), memory.table.id);
+        for (pieces, runs) in batches(runs) {
+            let detail = T::KIND as u8;
+            let request = Request { detail, allocation, rank, pieces: &pieces, ..Request::new(Kind::Add) };
+            let size = runs.iter().map(|run| run.len).sum();
+            self.far().request(host, request, size, |message| {
+                for value in runs.iter().flat_map(of) {
+                    message.extend_from_slice(bytemuck::bytes_of(&value.times(factor)));
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Asks for runs of another host's memory.
+    ///
+    /// # Safety
+    /// The runs are inside the memory at `to`, which is nobody else's until all has come or the ticket is given up.
+    pub(crate) unsafe fn ask_far<T>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        runs: &[Run],
+        to: *mut u8,
+    ) -> Result<u64, RmaError> {
+        check_freed(&memory.table)?;
+        let (host, allocation) = (self.host_of(rank), memory.table.id);
+        let batches = batches(runs);
+        let ticket = self.far().engine.ask(places(&batches, to));
+        for (pieces, runs) in batches {
+            let answer = runs.iter().map(|run| run.len).sum();
+            let request =
+                Request { allocation, rank, ticket, pieces: &pieces, answer, ..Request::new(Kind::Get) };
+            if let Err(fault) = self.far().request(host, request, 0, |_| ()) {
+                self.far().engine.give_up(ticket);
+                return Err(fault.into());
+            }
+        }
+        Ok(ticket)
+    }
+
+    /// # Safety
+    /// As [`read`](Self::read).
+    #[cold]
+    unsafe fn read_far<T>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        runs: &[Run],
+        to: *mut u8,
+    ) -> Result<(), RmaError> {
+        // SAFETY: handed on; `answer` returns when all has come or the ticket is given up.
+        let ticket = unsafe { self.ask_far(memory, rank, runs, to) }?;
+        self.far().answer(ticket).map(|_| ())
+    }
+}

@@ -1,0 +1,132 @@
+//! One word read and changed in one step.
+//!
+//! # Contract
+//! Each is one step with respect to all others of this module and to accumulates, whoever does them, on whatever host.
+//! Words are aligned. A pair is two words of 8 bytes, at a multiple of 16.
+//!
+//! # Memory ordering
+//! Acquire and release: what the one before wrote before its step is seen after this one, on one host. Between hosts, what
+//! was put before by others is seen after a fence of theirs.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use portable_atomic::AtomicU128;
+
+/// What is done to a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rmw {
+    Add32(u32),
+    Add64(u64),
+    Swap32(u32),
+    Swap64(u64),
+    SwapPair(u128),
+    CompareSwap32(u32, u32),
+    CompareSwap64(u64, u64),
+    CompareSwapPair(u128, u128),
+}
+
+impl Rmw {
+    /// Bytes of the word.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Rmw::Add32(_) | Rmw::Swap32(_) | Rmw::CompareSwap32(..) => 4,
+            Rmw::Add64(_) | Rmw::Swap64(_) | Rmw::CompareSwap64(..) => 8,
+            Rmw::SwapPair(_) | Rmw::CompareSwapPair(..) => 16,
+        }
+    }
+
+    /// Does it, and returns what was there.
+    ///
+    /// # Safety
+    /// `at` is a word of that size, aligned to it, in shared memory.
+    pub(crate) unsafe fn apply(self, at: *mut u8) -> u128 {
+        use Ordering::{AcqRel, Acquire};
+        // SAFETY: the caller's word; acquire and release pair with those of the steps of others.
+        unsafe {
+            match self {
+                Rmw::Add32(value) => AtomicU32::from_ptr(at.cast()).fetch_add(value, AcqRel).into(),
+                Rmw::Add64(value) => AtomicU64::from_ptr(at.cast()).fetch_add(value, AcqRel).into(),
+                Rmw::Swap32(value) => AtomicU32::from_ptr(at.cast()).swap(value, AcqRel).into(),
+                Rmw::Swap64(value) => AtomicU64::from_ptr(at.cast()).swap(value, AcqRel).into(),
+                Rmw::SwapPair(value) => AtomicU128::from_ptr(at.cast()).swap(value, AcqRel),
+                Rmw::CompareSwap32(old, new) => {
+                    found(AtomicU32::from_ptr(at.cast()).compare_exchange(old, new, AcqRel, Acquire)).into()
+                }
+                Rmw::CompareSwap64(old, new) => {
+                    found(AtomicU64::from_ptr(at.cast()).compare_exchange(old, new, AcqRel, Acquire)).into()
+                }
+                Rmw::CompareSwapPair(old, new) => {
+                    found(AtomicU128::from_ptr(at.cast()).compare_exchange(old, new, AcqRel, Acquire))
+                }
+            }
+        }
+    }
+
+    /// As it is sent: which, and its operands.
+    pub(crate) fn words(self) -> (u8, [u64; 4]) {
+        let (which, a, b): (u8, u128, u128) = match self {
+            Rmw::Add32(value) => (0, value.into(), 0),
+            Rmw::Add64(value) => (1, value.into(), 0),
+            Rmw::Swap32(value) => (2, value.into(), 0),
+            Rmw::Swap64(value) => (3, value.into(), 0),
+            Rmw::SwapPair(value) => (4, value, 0),
+            Rmw::CompareSwap32(old, new) => (5, old.into(), new.into()),
+            Rmw::CompareSwap64(old, new) => (6, old.into(), new.into()),
+            Rmw::CompareSwapPair(old, new) => (7, old, new),
+        };
+        (which, [a as u64, (a >> 64) as u64, b as u64, (b >> 64) as u64])
+    }
+
+    pub(crate) fn from_words(which: u8, words: [u64; 4]) -> Option<Rmw> {
+        let [a, a_high, b, b_high] = words;
+        let (pair, other) =
+            (u128::from(a) | u128::from(a_high) << 64, u128::from(b) | u128::from(b_high) << 64);
+        Some(match which {
+            0 => Rmw::Add32(a as u32),
+            1 => Rmw::Add64(a),
+            2 => Rmw::Swap32(a as u32),
+            3 => Rmw::Swap64(a),
+            4 => Rmw::SwapPair(pair),
+            5 => Rmw::CompareSwap32(a as u32, b as u32),
+            6 => Rmw::CompareSwap64(a, b),
+            7 => Rmw::CompareSwapPair(pair, other),
+            _ => return None,
+        })
+    }
+}
+
+fn found<T>(outcome: Result<T, T>) -> T {
+    outcome.unwrap_or_else(|other| other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_does_what_it_says_and_travels() {
+        #[repr(align(16))]
+        struct Words([u64; 2]);
+        let (low, pair) = (5_u64, 5 | 9 << 64);
+        let cases = [
+            (Rmw::Add32(3), 5, [8, 9]),
+            (Rmw::Add64(u64::MAX), 5, [4, 9]),
+            (Rmw::Swap32(7), 5, [7, 9]),
+            (Rmw::Swap64(7), 5, [7, 9]),
+            (Rmw::SwapPair(1 << 64), pair, [0, 1]),
+            (Rmw::CompareSwap32(5, 6), 5, [6, 9]),
+            (Rmw::CompareSwap64(4, 6), 5, [5, 9]),
+            (Rmw::CompareSwapPair(pair, 3), pair, [3, 0]),
+            (Rmw::CompareSwapPair(low.into(), 3), pair, [5, 9]),
+        ];
+        for (rmw, before, after) in cases {
+            let mut words = Words([5, 9]);
+            // SAFETY: aligned words that nobody else has.
+            assert_eq!(unsafe { rmw.apply(words.0.as_mut_ptr().cast()) }, before, "{rmw:?}");
+            assert_eq!(words.0, after, "{rmw:?}");
+            let (which, words) = rmw.words();
+            assert_eq!(Rmw::from_words(which, words), Some(rmw));
+        }
+        assert_eq!(Rmw::from_words(8, [0; 4]), None);
+    }
+}

@@ -1,0 +1,229 @@
+//! Which elements an operation moves: one run of them, runs at regular distances in any number of levels, or a list of runs.
+//!
+//! ```text
+//!  contiguous   ■■■■■■                      strided, counts [3, 2, 2], strides [5, 20]
+//!  list         ■■  ■■■      ■              ■■■··■■■············■■■··■■■
+//!                                           └ 3 elements, 2 times 5 apart, that 2 times 20 apart
+//! ```
+//! All become the same: runs `(there, here, length)`, in order. Between hosts they travel as [`Piece`]s, each of which is a
+//! number of equal runs at equal distances; so a matrix section takes three words for all its rows.
+
+use crate::error::RmaError;
+
+/// A number of runs of elements at regular distances, and a number of such groups at regular distances, and so on.
+///
+/// `counts[0]` elements stand side by side; `counts[1]` of such runs are `strides[0]` elements apart, from beginning to
+/// beginning; `counts[2]` of such groups are `strides[1]` apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strided<'a> {
+    /// How many, level by level: at least one level.
+    pub counts: &'a [usize],
+    /// The distances, one fewer.
+    pub strides: &'a [usize],
+}
+
+impl Strided<'_> {
+    /// From the first element to behind the last one. `written`: no element may be there twice.
+    pub(crate) fn extent(&self, written: bool) -> Result<usize, RmaError> {
+        let wrong = |why: String| Err(RmaError::Shape { why });
+        let [first, counts @ ..] = self.counts else {
+            return wrong("it has no level".to_owned());
+        };
+        if counts.len() != self.strides.len() {
+            let why = format!(
+                "{} counts need {} strides, not {}",
+                counts.len() + 1,
+                counts.len(),
+                self.strides.len()
+            );
+            return wrong(why);
+        }
+        if self.counts.contains(&0) {
+            return Ok(0);
+        }
+        let mut extent = *first;
+        let mut levels = self.strides.iter().copied().zip(counts.iter().copied()).collect::<Vec<_>>();
+        // In the order of their distances, each level must be beside what is below it.
+        levels.sort_unstable();
+        for (stride, count) in levels.into_iter().filter(|&(_, count)| count > 1) {
+            if written && stride < extent {
+                return wrong(format!("runs overlap: a stride of {stride} elements, over {extent}"));
+            }
+            let more = stride.checked_mul(count - 1).and_then(|more| more.checked_add(extent));
+            match more {
+                Some(more) => extent = more,
+                None => {
+                    return wrong(format!(
+                        "{count} times a stride of {stride} elements is beyond all memory"
+                    ));
+                }
+            }
+        }
+        Ok(extent)
+    }
+
+    /// Every run of this shape beside that of `other`, which has the same counts.
+    pub(crate) fn runs(&self, other: &[usize], mut each: impl FnMut(usize, usize, usize)) {
+        let [first, counts @ ..] = self.counts else { return };
+        if self.counts.contains(&0) {
+            return;
+        }
+        let mut at = vec![0; counts.len()];
+        let (mut there, mut here) = (0, 0);
+        loop {
+            each(there, here, *first);
+            let mut level = 0;
+            loop {
+                let Some(index) = at.get_mut(level) else { return };
+                *index += 1;
+                there += self.strides[level];
+                here += other[level];
+                if *index < counts[level] {
+                    break;
+                }
+                there -= self.strides[level] * counts[level];
+                here -= other[level] * counts[level];
+                *index = 0;
+                level += 1;
+            }
+        }
+    }
+}
+
+/// A number of equal runs of bytes at equal distances, as it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) offset: u64,
+    pub(crate) len: u32,
+    pub(crate) count: u32,
+    pub(crate) stride: u64,
+}
+
+impl Piece {
+    /// Words on the way.
+    pub(crate) const WORDS: usize = 3;
+
+    pub(crate) fn words(self) -> [u64; Piece::WORDS] {
+        [self.offset, u64::from(self.len) | u64::from(self.count) << 32, self.stride]
+    }
+
+    pub(crate) fn from_words(words: [u64; Piece::WORDS]) -> Piece {
+        let [offset, sizes, stride] = words;
+        Piece { offset, len: sizes as u32, count: (sizes >> 32) as u32, stride }
+    }
+
+    /// The same runs and one more, if it continues them.
+    pub(crate) fn and(self, offset: u64, len: u32) -> Option<Piece> {
+        let Piece { offset: first, len: each, count, stride } = self;
+        if count == 1 && first + u64::from(each) == offset {
+            return each.checked_add(len).map(|len| Piece { len, ..self });
+        }
+        let apart = offset.checked_sub(first)?;
+        let next = if count == 1 { apart } else { stride };
+        let fits = len == each && apart == next * u64::from(count) && count < u32::MAX;
+        fits.then_some(Piece { count: count + 1, stride: next, ..self })
+    }
+
+    /// Bytes of all runs.
+    pub(crate) fn bytes(self) -> u64 {
+        u64::from(self.len) * u64::from(self.count)
+    }
+
+    /// The byte after the last one.
+    pub(crate) fn end(self) -> Option<u64> {
+        let last = u64::from(self.count.checked_sub(1)?).checked_mul(self.stride)?;
+        self.offset.checked_add(last)?.checked_add(u64::from(self.len))
+    }
+
+    /// Where each run begins.
+    pub(crate) fn offsets(self) -> impl Iterator<Item = u64> {
+        (0..u64::from(self.count)).map(move |n| self.offset + n * self.stride)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn shapes_that_cannot_be_are_told() {
+        let why = |counts: &[usize], strides: &[usize], written| {
+            let shape = Strided { counts, strides };
+            shape.extent(written).map_err(|error| error.to_string())
+        };
+        assert_eq!(why(&[3, 2, 2], &[5, 20], true), Ok(28));
+        assert_eq!(why(&[3, 2, 2], &[20, 5], true), Ok(28));
+        assert_eq!(why(&[3, 0], &[1], true), Ok(0));
+        assert_eq!(why(&[3, 2], &[2], false), Ok(5));
+        assert!(why(&[3, 2], &[2], true).unwrap_err().contains("overlap"));
+        assert!(why(&[3, 4, 2], &[3, 11], true).unwrap_err().contains("overlap"));
+        assert!(why(&[], &[], true).unwrap_err().contains("no level"));
+        assert!(why(&[1, 2], &[], true).unwrap_err().contains("2 counts need 1 strides, not 0"));
+        assert!(why(&[1, usize::MAX], &[8], true).unwrap_err().contains("beyond"));
+    }
+
+    proptest! {
+        #[test]
+        fn runs_are_those_of_nested_loops(
+            levels in proptest::collection::vec((1_usize..4, 0_usize..30, 0_usize..30), 0..4),
+            first in 1_usize..5,
+        ) {
+            let counts = std::iter::once(first).chain(levels.iter().map(|l| l.0)).collect::<Vec<_>>();
+            let (there, here): (Vec<_>, Vec<_>) = levels.iter().map(|l| (l.1, l.2)).unzip();
+            let mut expected = vec![(0, 0)];
+            for (count, there, here) in levels {
+                expected = (0..count).flat_map(|n| {
+                    expected.iter().map(move |&(a, b)| (a + n * there, b + n * here)).collect::<Vec<_>>()
+                }).collect();
+            }
+            let mut found = Vec::new();
+            Strided { counts: &counts, strides: &there }.runs(&here, |a, b, len| {
+                assert_eq!(len, first);
+                found.push((a, b));
+            });
+            prop_assert_eq!(found, expected);
+        }
+
+        #[test]
+        fn what_is_written_is_written_once(
+            levels in proptest::collection::vec((1_usize..4, 0_usize..30), 0..4),
+            first in 1_usize..5,
+        ) {
+            let counts = std::iter::once(first).chain(levels.iter().map(|l| l.0)).collect::<Vec<_>>();
+            let strides = levels.iter().map(|l| l.1).collect::<Vec<_>>();
+            let shape = Strided { counts: &counts, strides: &strides };
+            let mut times = std::collections::HashMap::new();
+            shape.runs(&strides, |at, _, len| (at..at + len).for_each(|at| *times.entry(at).or_insert(0) += 1));
+            if let Ok(extent) = shape.extent(true) {
+                prop_assert!(times.values().all(|&n| n == 1));
+                prop_assert_eq!(times.keys().max().map(|last| last + 1), Some(extent));
+                prop_assert_eq!(counts.iter().product::<usize>(), times.len());
+            }
+        }
+
+        #[test]
+        fn pieces_are_the_runs_that_they_were_made_of(
+            runs in proptest::collection::vec((0_u64..40, 1_u32..3), 1..40),
+        ) {
+            let mut pieces: Vec<Piece> = Vec::new();
+            for &(offset, len) in &runs {
+                match pieces.last_mut().and_then(|last| last.and(offset, len).map(|more| (last, more))) {
+                    Some((last, more)) => *last = more,
+                    None => pieces.push(Piece { offset, len, count: 1, stride: 0 }),
+                }
+            }
+            let bytes = |runs: &mut dyn Iterator<Item = (u64, u32)>| {
+                runs.flat_map(|(at, len)| at..at + u64::from(len)).collect::<Vec<_>>()
+            };
+            let expected = bytes(&mut runs.iter().copied());
+            let mut found = pieces.iter().flat_map(|piece| piece.offsets().map(|at| (at, piece.len)));
+            prop_assert_eq!(bytes(&mut found), expected);
+            for piece in pieces {
+                prop_assert_eq!(Piece::from_words(piece.words()), piece);
+                let end = piece.offsets().map(|at| at + u64::from(piece.len)).max();
+                prop_assert_eq!(piece.end(), end);
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The read-modify-writes of one word, or of a pair.
+
+use std::sync::Arc;
+
+use crate::element::Element;
+use crate::engine::Request;
+use crate::error::RmaError;
+use crate::handle::{Handle, State};
+use crate::memory::Global;
+use crate::message::{self, Kind};
+use crate::rma::{Rma, check_freed};
+use crate::rmw::Rmw;
+use crate::shape::Piece;
+
+/// Words that are read and changed in one step: `u32`, `i32`, `u64`, `i64`, and pairs of 8 bytes each, which stand at
+/// multiples of 16.
+pub trait Word: Element + sealed::Sealed {
+    #[doc(hidden)]
+    fn swap_with(self) -> sealed::Step;
+    #[doc(hidden)]
+    fn compare_swap_with(self, new: Self) -> sealed::Step;
+    #[doc(hidden)]
+    fn of(found: u128) -> Self;
+}
+
+/// Words to which something can be added.
+pub trait Counter: Word {
+    #[doc(hidden)]
+    fn add_of(self) -> sealed::Step;
+}
+
+/// A pair of words: a rank and an address, say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(16))]
+pub struct Pair(pub u64, pub u64);
+
+pub(crate) mod sealed {
+    /// Nobody else has words: both ends of a message must know them.
+    pub trait Sealed {}
+
+    /// A step that is done to a word.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Step(pub(crate) crate::rmw::Rmw);
+}
+
+use sealed::Step;
+
+macro_rules! words {
+    ($($word:ty, $bits:ty, $swap:ident, $compare:ident, $add:ident);*) => {$(
+        impl sealed::Sealed for $word {}
+
+        impl Word for $word {
+            fn swap_with(self) -> Step {
+                Step(Rmw::$swap(self as $bits))
+            }
+
+            fn compare_swap_with(self, new: Self) -> Step {
+                Step(Rmw::$compare(self as $bits, new as $bits))
+            }
+
+            fn of(found: u128) -> Self {
+                found as $bits as $word
+            }
+        }
+
+        impl Counter for $word {
+            fn add_of(self) -> Step {
+                Step(Rmw::$add(self as $bits))
+            }
+        }
+    )*};
+}
+
+words! {
+    u32, u32, Swap32, CompareSwap32, Add32;
+    i32, u32, Swap32, CompareSwap32, Add32;
+    u64, u64, Swap64, CompareSwap64, Add64;
+    i64, u64, Swap64, CompareSwap64, Add64
+}
+
+impl sealed::Sealed for Pair {}
+
+impl Pair {
+    fn bits(self) -> u128 {
+        u128::from(self.0) | u128::from(self.1) << 64
+    }
+}
+
+impl Word for Pair {
+    fn swap_with(self) -> Step {
+        Step(Rmw::SwapPair(self.bits()))
+    }
+
+    fn compare_swap_with(self, new: Self) -> Step {
+        Step(Rmw::CompareSwapPair(self.bits(), new.bits()))
+    }
+
+    fn of(found: u128) -> Self {
+        Pair(found as u64, (found >> 64) as u64)
+    }
+}
+
+impl Rma {
+    /// Adds to a word of a member's part, and returns what was there.
+    ///
+    /// # One-sided
+    /// As [`put`](Self::put).
+    ///
+    /// # Memory ordering
+    /// Acquire and release, with others of its kind to the same word. It is in the order of this member's other operations
+    /// on that host; those on other hosts may be done later, unless there is a fence in between.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn fetch_add<T: Counter>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        index: usize,
+        value: T,
+    ) -> Result<T, RmaError> {
+        let handle = self.step(memory, rank, index, value.add_of())?;
+        self.wait(handle)
+    }
+
+    /// Replaces a word of a member's part, and returns what was there. As [`fetch_add`](Self::fetch_add).
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn swap<T: Word>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        index: usize,
+        value: T,
+    ) -> Result<T, RmaError> {
+        let handle = self.step(memory, rank, index, value.swap_with())?;
+        self.wait(handle)
+    }
+
+    /// Replaces a word of a member's part if it is `old`, and returns what was there. As [`fetch_add`](Self::fetch_add).
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn compare_swap<T: Word>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        index: usize,
+        old: T,
+        new: T,
+    ) -> Result<T, RmaError> {
+        let handle = self.step(memory, rank, index, old.compare_swap_with(new))?;
+        self.wait(handle)
+    }
+
+    pub(crate) fn step<T: Word>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        index: usize,
+        Step(rmw): Step,
+    ) -> Result<Handle<T>, RmaError> {
+        let (part, at) = self.part(memory, rank, index, 1)?;
+        if !part.address.is_null() {
+            self.stored = true;
+            // SAFETY: the word is inside the part, which is shared memory, and aligned, as its type says.
+            return Ok(Handle::done(T::of(unsafe { rmw.apply(part.address.add(at)) })));
+        }
+        check_freed(&memory.table)?;
+        let (host, allocation) = (self.host_of(rank), memory.table.id);
+        let far = self.far();
+        let ticket = far.engine.ask([Vec::new()].into());
+        let engine = Some(Arc::clone(&far.engine));
+        let finish = |result: &mut Option<T>, value| *result = Some(T::of(value));
+        let handle = Handle { state: State::Asked(ticket), result: None, engine, finish };
+        let (detail, operands) = rmw.words();
+        let piece = Piece { offset: at as u64, len: rmw.size() as u32, count: 1, stride: 0 };
+        let request =
+            Request { detail, allocation, rank, ticket, pieces: &[piece], ..Request::new(Kind::Rmw) };
+        far.request(host, request, 32, |message| {
+            operands.iter().for_each(|&word| message::push(message, word));
+        })?;
+        Ok(handle)
+    }
+}

@@ -4,8 +4,8 @@
 # They bring mpicc, mpirun and the libraries, and need neither root nor Python afterwards. Versions are pinned, so that
 # what is written of them in README.md stays true. What is there already in that version is left as it is.
 # Exit code: 0 both are there, 1 not.
-set -euo pipefail
 # shellcheck disable=SC2015 # in `A && B || fail` a true A and a false B are wanted to fail, too
+set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 into=${1:-$here/../target/mpi}

@@ -146,6 +146,14 @@ for mpi in "${mpis[@]}"; do
 	done
 done
 
+# ---- going on after a death ----
+
+if testbed mpicc --mpi openmpi5 -O2 -Wall -o "$folder/ulfm" "$here/ulfm.c" >"$folder/cc" 2>&1; then
+	code=0
+	testbed run --mpi openmpi5 --hosts 3 --timeout 30 --launcher --with-ft --launcher ulfm "$folder/ulfm" >"$folder/out" 2>&1 || code=$?
+	[ "$code" = 0 ] && good "openmpi5, ulfm: $(grep '^ok' "$folder/out")" || bad "openmpi5, ulfm: exit code $code; $(cat "$folder/out")"
+fi
+
 # ---- the end ----
 
 number=$(cat "/run/syncline-testbed/$name/id")

@@ -24,7 +24,7 @@ help:
 	@echo "make bench-peers-deps  installs what these are compiled with (root, Debian); without it they are skipped"
 	@echo "make bench-disk  the papers' case out of core (root, 50 GiB of disk, an hour): see bench/README.md"
 	@echo "make bench-papers  the papers' older and other schemes out of core (root, 60 GiB of disk, hours): Fig. 7"
-	@echo "make testbed-test  several hosts with a delay between them, on this machine (root): does that work here? (2 minutes)"
+	@echo "make testbed-test  several hosts with a delay between them, on this machine (root): does that work here? (4 minutes)"
 	@echo "make testbed-deps  installs what that takes, with two MPIs (root, Debian); see testbed/README.md"
 	@echo "make mpi-wheels  two newer MPIs from PyPI, below target/mpi"
 	@echo "make soak        barriers and locks for ten million rounds; the property tests, kills and models at length (an hour)"

@@ -9,7 +9,7 @@ SYNCLINE = $(BUILT)/syncline
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .PHONY: help demo test test-deps loom lint bench bench-overlay bench-sync bench-peers-deps bench-disk bench-papers soak \
-	build install install-build install-files uninstall
+	testbed-deps testbed-test mpi-wheels build install install-build install-files uninstall
 
 help:
 	@echo "make demo        20 iterations in one pass over data four times larger than the memory bound; every bit checked"
@@ -24,6 +24,9 @@ help:
 	@echo "make bench-peers-deps  installs what these are compiled with (root, Debian); without it they are skipped"
 	@echo "make bench-disk  the papers' case out of core (root, 50 GiB of disk, an hour): see bench/README.md"
 	@echo "make bench-papers  the papers' older and other schemes out of core (root, 60 GiB of disk, hours): Fig. 7"
+	@echo "make testbed-test  several hosts with a delay between them, on this machine (root): does that work here? (4 minutes)"
+	@echo "make testbed-deps  installs what that takes, with two MPIs (root, Debian); see testbed/README.md"
+	@echo "make mpi-wheels  two newer MPIs from PyPI, below target/mpi"
 	@echo "make soak        barriers and locks for ten million rounds; the property tests, kills and models at length (an hour)"
 
 build:
@@ -121,3 +124,21 @@ soak: build
 	$(SYNCLINE) verify lock --members 5 --rounds 1000000
 	PROPTEST_CASES=20000 SYNCLINE_KILLS=300 $(CARGO) test --release --workspace -- --show-output
 	LOOM_MAX_PREEMPTIONS=4 $(MAKE) loom
+
+# Hosts on one machine, and the MPIs of Debian. Without root, namespaces or an MPI it says what it skips.
+testbed-test:
+	@testbed/test.sh
+
+TESTBED_DEPS = apt-get install --no-install-recommends -y iproute2 util-linux gcc libc6-dev openmpi-bin libopenmpi-dev \
+	mpich libmpich-dev python3-venv
+testbed-deps:
+	@missing=; for tool in ip nsenter chrt gcc mpirun.openmpi mpicc.openmpi mpiexec.mpich mpicc.mpich python3; do \
+	command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	python3 -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
+	if [ -z "$$missing" ]; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	{ apt-get update && $(TESTBED_DEPS); } || echo "not installed:$$missing; what needs them will be skipped"; \
+	else echo "missing:$$missing; what needs them will be skipped. As root, on Debian and its kin: $(TESTBED_DEPS)"; fi
+
+mpi-wheels:
+	@testbed/mpi-wheels.sh

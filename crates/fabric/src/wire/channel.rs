@@ -24,7 +24,7 @@ use super::{Wire, WireError};
 pub struct Conditions {
     /// How long every message takes, at least.
     pub latency: Duration,
-    /// How much longer, at most, and at random.
+    /// How much longer, at most, and at random. One in eight takes up to eight times that.
     pub jitter: Duration,
     /// What the randomness begins with.
     pub seed: u64,
@@ -157,7 +157,10 @@ impl Wire for Channel {
         let Conditions { latency, jitter, .. } = self.shared.conditions;
         let more = match jitter.as_nanos() as u64 {
             0 => 0,
-            jitter => self.random() % (jitter + 1),
+            jitter => {
+                let most = if self.random().is_multiple_of(8) { 8 * jitter } else { jitter };
+                self.random() % (most + 1)
+            }
         };
         let due = Instant::now() + latency + Duration::from_nanos(more);
         let due = self.last[to].map_or(due, |last| due.max(last));

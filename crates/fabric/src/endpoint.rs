@@ -78,6 +78,12 @@ impl Out<'_> {
         }
     }
 
+    /// What was written behind [`message`](Self::message).
+    #[must_use]
+    pub fn body<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
+        message.get(HEADER..)
+    }
+
     /// Messages that have been handed to the wire and have not left yet.
     #[must_use]
     pub fn unsent(&self) -> usize {

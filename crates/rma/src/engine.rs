@@ -42,6 +42,7 @@ use crate::copy;
 use crate::element;
 use crate::error::RmaError;
 use crate::exchange::{Exchange, Told};
+use crate::lock::server::{Locks, Tickets};
 use crate::memory::{Part, Table};
 use crate::message::{self, Head, Kind};
 use crate::rmw::Rmw;
@@ -140,8 +141,7 @@ struct State {
     exchange: Exchange,
     /// The sync of which the exchange is over, and what this host has to wait for still.
     awaited: Option<(u64, u64)>,
-    /// Mutexes of the server: who holds each, and who waits for it.
-    locks: HashMap<(u32, u32, u64), VecDeque<(usize, u64)>>,
+    locks: Locks,
     refused: Option<RmaError>,
 }
 
@@ -190,7 +190,7 @@ impl Engine {
             tables: HashMap::new(),
             exchange: Exchange::new(count, here, radix),
             awaited: None,
-            locks: HashMap::new(),
+            locks: Locks::default(),
             refused: None,
         };
         Engine {
@@ -305,7 +305,14 @@ impl Engine {
         self.words.under_way().fetch_add(1, Ordering::Relaxed);
         self.bytes[host].fetch_add(cost, Ordering::Relaxed);
         self.sent[host].fetch_add(1, Ordering::Relaxed);
-        out.send(self.hosts.server(host), message);
+        let server = self.hosts.server(host);
+        if server != self.process {
+            return out.send(server, message);
+        }
+        // Of its own host, a process that serves asks itself.
+        if let Some((head, rest)) = out.body(&message).and_then(Head::read) {
+            self.perform(&mut state, server, head, rest, out);
+        }
     }
 
     /// Prepares for answers whose data go into these places, one list for each. The places are there, and nobody else's,
@@ -418,23 +425,7 @@ impl Engine {
                 self.reply(state, from, head.ticket, out, |_| ());
                 None
             }
-            Kind::Lock => {
-                let waiting = state.locks.entry((head.allocation, head.rank, first(rest))).or_default();
-                waiting.push_back((from, head.ticket));
-                if waiting.len() == 1 {
-                    self.reply(state, from, head.ticket, out, |_| ());
-                }
-                None
-            }
-            Kind::Unlock => {
-                let place = (head.allocation, head.rank, first(rest));
-                let waiting = state.locks.entry(place).or_default();
-                waiting.pop_front();
-                if let Some(&(next, ticket)) = waiting.front() {
-                    self.reply(state, next, ticket, out, |_| ());
-                }
-                None
-            }
+            Kind::Lock | Kind::Unlock => self.queue(state, from, head, rest, out).err(),
             _ => Some("it is none that this version knows"),
         };
         if let Some(why) = refused {
@@ -454,6 +445,30 @@ impl Engine {
         } else if queue.done - queue.told >= WINDOW / 2 {
             self.acknowledge(state, from, out);
         }
+    }
+
+    /// A member of another host, or of another process, asks for a mutex or lets it go.
+    fn queue(
+        &self,
+        state: &mut State,
+        from: usize,
+        head: Head,
+        rest: &[u8],
+        out: &mut Out<'_>,
+    ) -> Result<(), &'static str> {
+        let mut words = message::words(rest);
+        let (at, hybrid) = (words.next().unwrap_or_default(), words.next() == Some(1));
+        let table = state.tables.get(&head.allocation).ok_or(REFUSALS[1])?;
+        let place = (head.allocation, head.rank, at);
+        let tickets = if hybrid { Some(Tickets::of(table, head.rank as usize, at)?) } else { None };
+        let next = match head.kind {
+            Kind::Lock => state.locks.ask(place, tickets, (from, head.ticket)),
+            _ => state.locks.let_go(place, tickets),
+        };
+        if let Some((to, ticket)) = next {
+            self.reply(state, to, ticket, out, |_| ());
+        }
+        Ok(())
     }
 
     /// Does a request that is about memory.
@@ -534,23 +549,50 @@ impl Engine {
     /// Answers a request. It says how many have been done, too; the one that is answered is not among them yet.
     fn reply(
         &self,
-        state: &State,
+        state: &mut State,
         to: usize,
         ticket: u64,
         out: &mut Out<'_>,
         data: impl FnOnce(&mut Vec<u8>),
     ) {
-        let mut message = out.message();
         let epoch = state.queues[to].done;
-        Head { epoch, ticket, ..Head::new(Kind::Reply) }.write(&mut message);
+        let head = Head { epoch, ticket, ..Head::new(Kind::Reply) };
+        if to == self.process {
+            let mut message = Vec::new();
+            data(&mut message);
+            return self.replied(state, head, &message);
+        }
+        let mut message = out.message();
+        head.write(&mut message);
         data(&mut message);
         out.send(to, message);
+    }
+
+    /// An answer has come.
+    fn replied(&self, state: &mut State, head: Head, data: &[u8]) {
+        let Some(asked) = state.asked.get_mut(&head.ticket) else { return };
+        asked.left = asked.left.saturating_sub(1);
+        let mut value = [0; 16];
+        let len = data.len().min(16);
+        value[..len].copy_from_slice(&data[..len]);
+        asked.value = u128::from_le_bytes(value);
+        let mut rest = data;
+        for Place { at, len } in asked.into.pop_front().unwrap_or_default() {
+            let (data, others) = rest.split_at(len.min(rest.len()));
+            rest = others;
+            // SAFETY: `ask` was given places of these lengths, which are there while it is known.
+            unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), at, data.len()) };
+        }
     }
 
     fn acknowledge(&self, state: &mut State, to: usize, out: &mut Out<'_>) {
         let queue = &mut state.queues[to];
         if queue.done > queue.told {
             queue.told = queue.done;
+            if to == self.process {
+                let done = queue.done;
+                return self.acknowledged(state, self.here, done);
+            }
             let mut message = out.message();
             Head { epoch: queue.done, ..Head::new(Kind::Ack) }.write(&mut message);
             out.send(to, message);
@@ -570,16 +612,12 @@ impl Engine {
 }
 
 /// Why requests are refused, by the number that is sent.
-const REFUSALS: [&str; 4] = [
+pub(crate) const REFUSALS: [&str; 4] = [
     "it makes no sense",
     "its allocation is freed, or was never made there",
     "that member is not on this host",
     "it is not inside the allocation",
 ];
-
-fn first(body: &[u8]) -> u64 {
-    message::words(body).next().unwrap_or_default()
-}
 
 impl Service for Engine {
     fn receive(&self, from: usize, body: &[u8], out: &mut Out<'_>) {
@@ -589,20 +627,7 @@ impl Service for Engine {
         match head.kind {
             Kind::Reply => {
                 self.acknowledged(state, host, head.epoch);
-                if let Some(asked) = state.asked.get_mut(&head.ticket) {
-                    asked.left = asked.left.saturating_sub(1);
-                    let mut value = [0; 16];
-                    let len = rest.len().min(16);
-                    value[..len].copy_from_slice(&rest[..len]);
-                    asked.value = u128::from_le_bytes(value);
-                    let mut rest = rest;
-                    for Place { at, len } in asked.into.pop_front().unwrap_or_default() {
-                        let (data, others) = rest.split_at(len.min(rest.len()));
-                        rest = others;
-                        // SAFETY: `ask` was given places of these lengths, which are there while it is known.
-                        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), at, data.len()) };
-                    }
-                }
+                self.replied(state, head, rest);
             }
             Kind::Ack => self.acknowledged(state, host, head.epoch),
             Kind::Refused => {
@@ -632,6 +657,9 @@ impl Service for Engine {
         let state = &mut *self.state();
         for to in std::mem::take(&mut state.owed) {
             self.acknowledge(state, to, out);
+        }
+        while let Some((to, ticket)) = state.locks.served() {
+            self.reply(state, to, ticket, out, |_| ());
         }
         self.go_on(state, out);
     }

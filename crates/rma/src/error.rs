@@ -74,6 +74,22 @@ pub enum RmaError {
         /// Why.
         why: &'static str,
     },
+    /// A mutex is asked for, or its set freed, by the member that holds it.
+    #[error("mutex {index} of rank {rank} is held by this very member")]
+    Held {
+        /// The member whose mutex it is.
+        rank: usize,
+        /// Its number.
+        index: usize,
+    },
+    /// A mutex is let go by a member that does not hold it.
+    #[error("mutex {index} of rank {rank} is not held by this member")]
+    NotHeld {
+        /// The member whose mutex it is.
+        rank: usize,
+        /// Its number.
+        index: usize,
+    },
     /// There is no such mutex.
     #[error("mutex {index} of rank {rank} is none of {count}")]
     Mutex {

@@ -4,6 +4,7 @@
 //! * `put`, `get`, `accumulate`, `fetch_add`, `swap`, `compare_swap`: operations on one member's part ([`ops`]).
 //! * [`Rma::fence`], [`Rma::fence_all`]: what this member has written is there.
 //! * [`Rma::sync`]: what all have written is there, and all are here: in one exchange between hosts.
+//! * [`Rma::mutexes`]: sets of mutexes ([`lock`]).
 //!
 //! ```
 //! use syncline_fabric::Team;
@@ -47,6 +48,7 @@ mod engine;
 mod error;
 pub mod exchange;
 mod handle;
+pub mod lock;
 mod memory;
 mod message;
 pub mod ops;
@@ -58,6 +60,7 @@ mod word;
 pub use element::{Element, Number};
 pub use error::RmaError;
 pub use handle::{Batch, Handle};
+pub use lock::{LockKind, Mutexes};
 pub use memory::Global;
 pub use num_complex::Complex;
 pub use rma::{Rma, Window};

@@ -6,14 +6,14 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 
 use syncline_fabric::{Endpoint, Hosts, Member, TeamBoard};
-use syncline_sync::{Auto, AutoMember, Fault};
+use syncline_sync::{Auto, AutoMember, Deaths, Fault};
 
 use crate::element::Element;
 use crate::engine::{Engine, HostWords, MOST, Place, Request};
 use crate::error::RmaError;
 use crate::exchange;
 use crate::memory::{Arena, Global, Part, Table, room};
-use crate::message::Kind;
+use crate::message::{Kind, push};
 use crate::shape::Piece;
 
 /// A member's part in the global memory of a team: allocations, operations, and what completes them.
@@ -26,7 +26,8 @@ pub struct Rma {
     threads: usize,
     hosts: Hosts,
     /// The members on this host.
-    here: Vec<usize>,
+    pub(crate) here: Vec<usize>,
+    deaths: Deaths,
     arena: Arena,
     allocations: u32,
     pub(crate) sync: Syncs,
@@ -101,7 +102,8 @@ impl Rma {
         };
         let (rank, size, threads) = (me.rank(), me.size(), me.threads());
         let (arena, allocations) = (Arena::default(), 0);
-        Ok(Rma { rank, size, threads, hosts, here, arena, allocations, sync, stored: false })
+        let deaths = me.deaths().clone();
+        Ok(Rma { rank, size, threads, hosts, here, deaths, arena, allocations, sync, stored: false })
     }
 
     /// This member's rank.
@@ -196,7 +198,25 @@ impl Rma {
 
     /// The host of a member.
     pub(crate) fn host_of(&self, rank: usize) -> usize {
-        self.hosts.of(rank / self.threads)
+        self.hosts.of(self.process_of(rank))
+    }
+
+    /// The process of a member.
+    pub(crate) fn process_of(&self, rank: usize) -> usize {
+        rank / self.threads
+    }
+
+    /// Whether all live, as far as is known.
+    pub(crate) fn alive(&self) -> Result<(), Fault> {
+        self.deaths.after(0).map_or(Ok(()), |rank| Err(Fault::Dead { rank }))
+    }
+
+    /// Waits until everything that this member has written to other hosts is done.
+    pub(crate) fn complete_far(&mut self) -> Result<(), RmaError> {
+        match &mut self.sync {
+            Syncs::Hosts(far) if !far.touched.is_empty() => far.fence_all(),
+            _ => Ok(()),
+        }
     }
 
     /// The part of a member, and the bytes of these elements in it.
@@ -527,8 +547,10 @@ impl Far {
             }
         }
         for group in hosts.chunks(window.k.max(1)) {
-            let asked =
-                group.iter().map(|&host| self.ask(Kind::Fence, host, 0, 0)).collect::<Result<Vec<_>, _>>();
+            let asked = group
+                .iter()
+                .map(|&host| self.ask_about(Kind::Fence, host, 0, 0, [0; 2]))
+                .collect::<Result<Vec<_>, _>>();
             for ticket in asked? {
                 self.answer(ticket)?;
             }
@@ -538,17 +560,37 @@ impl Far {
     }
 
     /// Asks a host something that has an answer without data.
-    pub(crate) fn ask(
+    pub(crate) fn ask_about(
         &mut self,
         kind: Kind,
         host: usize,
         allocation: u32,
-        word: u64,
+        rank: usize,
+        words: [u64; 2],
     ) -> Result<u64, RmaError> {
         let ticket = self.engine.ask(VecDeque::from([Vec::new()]));
-        let request = Request { allocation, ticket, ..Request::new(kind) };
-        self.request(host, request, 8, |message| crate::message::push(message, word))?;
+        let request = Request { allocation, rank, ticket, ..Request::new(kind) };
+        let sent =
+            self.request(host, request, 16, |message| words.into_iter().for_each(|word| push(message, word)));
+        if let Err(fault) = sent {
+            self.engine.give_up(ticket);
+            return Err(fault.into());
+        }
         Ok(ticket)
+    }
+
+    /// Tells a host something.
+    pub(crate) fn tell_about(
+        &mut self,
+        kind: Kind,
+        host: usize,
+        allocation: u32,
+        rank: usize,
+        words: [u64; 2],
+    ) -> Result<(), RmaError> {
+        let request = Request { allocation, rank, ..Request::new(kind) };
+        self.request(host, request, 16, |message| words.into_iter().for_each(|word| push(message, word)))?;
+        Ok(())
     }
 
     fn start(&mut self) {

@@ -6,6 +6,7 @@
 //! | `syncs`    | whoever comes out of a sync sees what anybody had put before it, wherever; nothing after it   |
 //! | `fences`   | put, fence, flag: whoever sees the flag sees what was put, wherever                          |
 //! | `words`    | no two get the same ticket; a word that is swapped is in one hand; pairs are never torn       |
+//! | `locks`    | one at a time holds a mutex, and finds what the one before has written, at a third member      |
 //! | `barriers` | nobody leaves a barrier over messages before all have come                                   |
 //!
 //! # The simulated memory
@@ -16,7 +17,7 @@
 use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
-use syncline_rma::{Complex, Element, Global, Number, Rma, RmaError, Strided, Window};
+use syncline_rma::{Complex, Element, Global, LockKind, Number, Rma, RmaError, Strided, Window};
 use syncline_sync::BarrierMember;
 
 use super::scene::hash;
@@ -26,8 +27,14 @@ use super::{PATIENCE, Plan, deadline, finding};
 pub(super) type Part = fn(&mut Member, &mut Rma, u64) -> Result<(), Wrong>;
 
 /// All parts.
-pub(super) const PARTS: [(&str, Part); 5] =
-    [("memory", memory), ("syncs", syncs), ("fences", fences), ("words", words), ("barriers", barriers)];
+pub(super) const PARTS: [(&str, Part); 6] = [
+    ("memory", memory),
+    ("syncs", syncs),
+    ("fences", fences),
+    ("words", words),
+    ("locks", locks),
+    ("barriers", barriers),
+];
 
 /// The round, and what is wrong.
 pub(super) struct Wrong(u64, String);
@@ -527,6 +534,55 @@ fn words(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     rma.free(me, pairs)?;
     rma.free(me, small)?;
     Ok(rma.free(me, mine)?)
+}
+
+/// Every kind of mutex: two of them, held one inside the other now and then.
+fn locks(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
+    let (rank, size) = (me.rank(), me.size());
+    let rounds = rounds.min(200);
+    for kind in [LockKind::Mcs, LockKind::Server, LockKind::Ticket, LockKind::Hybrid] {
+        // Of the last member; the numbers that they guard are the first one's, so that others are between them.
+        let mut mutexes = rma.mutexes(me, kind, 2 * usize::from(rank == size - 1))?;
+        let numbers = rma.allocate::<u64>(me, 4)?;
+        for round in 1..=rounds {
+            let wrong = |error: RmaError| Wrong(round, format!("{kind:?}: {error}"));
+            let which = hash(round, rank as u64) as usize % 3;
+            let inside = if which == 2 { vec![0, 1] } else { vec![which] };
+            for &index in &inside {
+                mutexes.lock(rma, size - 1, index).map_err(wrong)?;
+            }
+            for &index in &inside {
+                let mut pair = [0; 2];
+                rma.get(&numbers, 0, 2 * index, &mut pair).map_err(wrong)?;
+                if pair[1] != pair[0] * 3 {
+                    return Err(Wrong(round, format!("{kind:?}: {pair:?} is half changed")));
+                }
+                rma.put(&numbers, 0, 2 * index, &[pair[0] + 1]).map_err(wrong)?;
+                if hash(round, 9) % 4 == 0 {
+                    std::thread::yield_now();
+                }
+                rma.put(&numbers, 0, 2 * index + 1, &[3 * (pair[0] + 1)]).map_err(wrong)?;
+            }
+            for &index in inside.iter().rev() {
+                mutexes.unlock(rma, size - 1, index).map_err(wrong)?;
+            }
+        }
+        rma.sync()?;
+        let mut found = [0; 4];
+        rma.get(&numbers, 0, 0, &mut found)?;
+        let times = |index: usize| {
+            let all = (0..size as u64)
+                .flat_map(|rank| (1..=rounds).map(move |round| hash(round, rank) as usize % 3));
+            all.filter(|&which| which == 2 || which == index).count() as u64
+        };
+        if [found[0], found[2]] != [times(0), times(1)] {
+            return Err(Wrong(rounds, format!("{kind:?}: changes were lost: {found:?}")));
+        }
+        rma.sync()?;
+        rma.free(me, numbers)?;
+        mutexes.free(rma, me)?;
+    }
+    Ok(())
 }
 
 /// Every barrier of the team: each member writes its round before, and reads all others' after.

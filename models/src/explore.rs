@@ -10,7 +10,7 @@
 
 use std::time::Instant;
 
-use stateright::{Checker, Expectation, HasDiscoveries, Model};
+use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 
 /// What was seen.
 #[derive(Clone, Debug)]
@@ -51,6 +51,23 @@ where
     run(name, model, Some(property))
 }
 
+/// Explores all of a model in silence. An error says which `always` property is broken, and how; what `sometimes` is, is
+/// not looked at.
+pub fn safe<M>(model: M) -> Result<usize, String>
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + std::fmt::Debug + std::hash::Hash + PartialEq + Send + Sync,
+    M::Action: Clone + std::fmt::Debug + PartialEq + Send + Sync,
+{
+    let checker = model.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    let broken = |property: &Property<M>| {
+        let path =
+            checker.discovery(property.name).filter(|_| property.expectation == Expectation::Always)?;
+        Some(format!("`{}` is broken by {:?}", property.name, path.into_actions()))
+    };
+    checker.model().properties().iter().find_map(broken).map_or(Ok(checker.unique_state_count()), Err)
+}
+
 fn run<M>(name: &str, model: M, bug: Option<&'static str>) -> Explored
 where
     M: Model + Send + Sync + 'static,
@@ -62,7 +79,6 @@ where
         assert!(properties.contains(&(bug, Expectation::Always)), "there is no property `{bug}`");
     }
     let begun = Instant::now();
-    // Once all properties are decided there is nothing to look for; in a right model some never are.
     let stop = bug.map_or(HasDiscoveries::AnyFailures, |bug| HasDiscoveries::AnyOf([bug].into()));
     let checker = model.checker().finish_when(stop).spawn_bfs().join();
     let mut explored = Explored {

@@ -591,9 +591,10 @@ impl Model for Sync {
 #[cfg(test)]
 mod tests {
     use Op::{Finish, Get, Put, Start};
+    use proptest::prelude::*;
 
     use super::*;
-    use crate::explore::{breaks, holds};
+    use crate::explore::{breaks, holds, safe};
 
     const STALE: &str = "gets are never stale";
     const COMPLETE: &str = "an epoch that is complete has all its puts";
@@ -763,5 +764,45 @@ mod tests {
         holds("two exchanges, one counter, nothing during a sync", Sync::new(one.clone(), &three_blocking()));
         breaks("two exchanges, one counter", Sync::new(one, &three()), COMPLETE);
         holds("two exchanges, parities", Sync::new(two, &thrice()));
+    }
+
+    /// Some hosts, up to two members on the first, and a few puts and gets anywhere before, between and in up to three
+    /// syncs.
+    fn any_programs() -> impl Strategy<Value = (Config, Vec<Vec<Op>>)> {
+        (2usize..=4, 2usize..=4, any::<bool>(), 1usize..=3).prop_flat_map(|(hosts, radix, shared, syncs)| {
+            // What is explored grows fast with the hosts.
+            let syncs = if hosts == 4 { 1 } else { syncs };
+            let shared = shared && hosts < 4;
+            let mut config = Config::new(hosts, radix.min(hosts));
+            if shared {
+                config.homes.insert(0, 0);
+            }
+            let members = config.homes.len();
+            let op = (0..members, 0..=2 * syncs, any::<bool>(), 0..hosts);
+            (Just(config), prop::collection::vec(op, 1..=if hosts == 2 { 7 } else { 5 })).prop_map(
+                move |(config, ops)| {
+                    let program = |member| {
+                        let issued = |gap| {
+                            let here = ops.iter().filter(move |op| (op.0, op.1) == (member, gap));
+                            here.map(|&(_, _, put, host)| if put { Put(host) } else { Get(host) })
+                        };
+                        let before = |gap| [Finish, Start][gap % 2];
+                        let rest =
+                            (1..=2 * syncs).flat_map(|gap| [before(gap)].into_iter().chain(issued(gap)));
+                        issued(0).chain(rest).collect()
+                    };
+                    let programs = (0..members).map(program).collect();
+                    (config, programs)
+                },
+            )
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_small_programs_are_right((config, programs) in any_programs()) {
+            let safe = safe(Sync::new(config, &programs));
+            prop_assert!(safe.is_ok(), "{}", safe.unwrap_err());
+        }
     }
 }

@@ -20,6 +20,7 @@
 //! | property                                          | says                                                        |
 //! |---------------------------------------------------|-------------------------------------------------------------|
 //! | gets are never stale                              | a get after k syncs sees what anybody put before its k-th    |
+//! | gets see nothing of later epochs                  | nor what was put after a sync that began after it            |
 //! | an epoch that is complete has all its puts        | loads by the members of the target need nothing more         |
 //! | no epoch completes before all have started it     | it is a barrier                                              |
 //! | every run ends                                    | no deadlock, also with a window of one request               |
@@ -59,6 +60,10 @@ pub enum Op {
     Put(usize),
     /// Reads memory of a host, and waits for the answer. From its own host, it is a load.
     Get(usize),
+    /// Reads memory of a host, and goes on; the answer comes some time.
+    Ask(usize),
+    /// Reads memory of a host at once and past its server, as a network card can, or another program there.
+    Peek(usize),
     /// Begins a sync.
     Start,
     /// Waits until it is complete.
@@ -76,7 +81,7 @@ pub enum Gate {
     More,
 }
 
-/// What is counted.
+/// How requests are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counters {
     /// Sums over origins, by parity.
@@ -87,6 +92,15 @@ pub enum Counters {
     One,
     /// Planted, as the papers have it: sums over origins, zeroed by who leaves a sync.
     Zeroed,
+}
+
+/// Which requests are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Those that change memory. Wrong if anybody asks and does not wait for the answer before the next sync.
+    Changes,
+    /// Reads as well.
+    All,
 }
 
 /// How many exchanges there are in a sync.
@@ -129,8 +143,10 @@ pub struct Config {
     pub homes: Vec<usize>,
     /// What holds requests back.
     pub gate: Gate,
-    /// What is counted.
+    /// How requests are counted.
     pub counters: Counters,
+    /// Which are.
+    pub counted: Counted,
     /// How many exchanges a sync has.
     pub exchanges: Exchanges,
     /// When a round is entered.
@@ -152,6 +168,7 @@ impl Config {
             homes: (0..hosts).collect(),
             gate: Gate::Held,
             counters: Counters::Parities,
+            counted: Counted::Changes,
             exchanges: Exchanges::One,
             rounds: Rounds::Complete,
             issue: Issue::OneStep,
@@ -225,6 +242,7 @@ pub struct State {
     requests: [[Fifo<Request, REQUESTS>; MOST]; MOST],
     controls: [[Fifo<Control, CONTROLS>; MOST]; MOST],
     stale: bool,
+    ahead: bool,
 }
 
 /// A step.
@@ -260,6 +278,8 @@ pub struct Sync {
     bits: Vec<Vec<u16>>,
     /// By member and op: what a get must see.
     due: Vec<Vec<u16>>,
+    /// By member and op: what a get must not see.
+    early: Vec<Vec<u16>>,
     /// By number of syncs and host: what must be in memory when it has completed as many.
     covered: Vec<Vec<u16>>,
 }
@@ -276,6 +296,9 @@ impl Sync {
         assert!(programs.iter().all(|p| count(p, Op::Start) == syncs && count(p, Op::Finish) == syncs));
         let mut bits: Vec<Vec<u16>> = programs.iter().map(|program| vec![0; program.len()]).collect();
         let mut covered = vec![vec![0; config.hosts]; syncs + 1];
+        // By number of syncs and host: what is put after so many.
+        let mut later = covered.clone();
+        later.push(vec![0; config.hosts]);
         let mut puts = 0;
         for (member, program) in programs.iter().enumerate() {
             for (at, &op) in program.iter().enumerate() {
@@ -286,20 +309,26 @@ impl Sync {
                 for covered in &mut covered[count(&program[..at], Op::Start) + 1..] {
                     covered[host] |= bits[member][at];
                 }
+                for later in &mut later[..=count(&program[..at], Op::Finish)] {
+                    later[host] |= bits[member][at];
+                }
             }
         }
         let mut due = bits.iter().map(|bits| vec![0; bits.len()]).collect::<Vec<_>>();
+        let mut early = due.clone();
         for (member, program) in programs.iter().enumerate() {
             for (at, &op) in program.iter().enumerate() {
-                let Op::Get(host) = op else { continue };
-                let own = (0..at).filter(|&put| program[put] == Op::Put(host)).map(|put| bits[member][put]);
+                let (Op::Get(host) | Op::Ask(host) | Op::Peek(host)) = op else { continue };
+                early[member][at] = later[count(&program[..at], Op::Start) + 1][host];
+                let own = |&put: &usize| program[put] == Op::Put(host) && !matches!(op, Op::Peek(_));
+                let own = (0..at).filter(own).map(|put| bits[member][put]);
                 due[member][at] =
                     own.fold(covered[count(&program[..at], Op::Finish)][host], |all, bit| all | bit);
             }
         }
         let schedule = Schedule::new(config.hosts, config.radix);
         assert!(config.counters != Counters::Origins || config.radix >= config.hosts);
-        Sync { config, schedule, programs: programs.to_vec(), bits, due, covered }
+        Sync { config, schedule, programs: programs.to_vec(), bits, due, early, covered }
     }
 
     fn op(&self, state: &State, member: usize) -> Option<Op> {
@@ -312,10 +341,10 @@ impl Sync {
         match self.op(state, member) {
             None => false,
             Some(_) if state.members[member].waiting => false,
-            Some(Op::Put(host) | Op::Get(host)) => {
+            Some(Op::Put(host) | Op::Get(host) | Op::Ask(host)) => {
                 host == home || state.requests[home][host].len() < self.config.window
             }
-            Some(Op::Start) => true,
+            Some(Op::Start | Op::Peek(_)) => true,
             Some(Op::Finish) => {
                 let finished = self.programs[member][..at].iter().filter(|&&op| op == Op::Finish).count();
                 usize::from(state.hosts[home].completed) > finished
@@ -331,7 +360,8 @@ impl Sync {
         let request = Request { member: member as u8, op: at as u8, left: host.completed, parity };
         match op {
             Op::Put(target) if target == home => host.memory |= self.bits[member][at],
-            Op::Get(target) if target == home => state.stale |= self.due[member][at] & !host.memory != 0,
+            Op::Get(target) | Op::Ask(target) if target == home => self.read(state, home, member, at),
+            Op::Peek(target) => self.read(state, target, member, at),
             Op::Put(target) => {
                 if self.config.issue != Issue::ParityFirst {
                     host.sent[usize::from(parity)][target] += 1;
@@ -342,9 +372,12 @@ impl Sync {
                 }
                 state.requests[home][target].push(request);
             }
-            Op::Get(target) => {
+            Op::Get(target) | Op::Ask(target) => {
+                if self.config.counted == Counted::All {
+                    host.sent[usize::from(parity)][target] += 1;
+                }
                 state.requests[home][target].push(request);
-                state.members[member].waiting = true;
+                state.members[member].waiting = matches!(op, Op::Get(_));
             }
             Op::Start => {
                 host.arrived += 1;
@@ -389,20 +422,25 @@ impl Sync {
     fn apply(&self, state: &mut State, origin: usize, target: usize) {
         let request = state.requests[origin][target].pop().expect("a request");
         let (member, at) = (usize::from(request.member), usize::from(request.op));
-        let host = &mut state.hosts[target];
-        match self.programs[member][at] {
-            Op::Put(_) => {
-                host.memory |= self.bits[member][at];
-                let origin = if self.config.counters == Counters::Origins { origin } else { 0 };
-                host.applied[usize::from(request.parity)][origin] += 1;
-                self.settle(state, target);
-            }
-            _ => {
-                state.stale |= self.due[member][at] & !host.memory != 0;
-                let member = &mut state.members[member];
-                member.waiting = false;
-            }
+        let op = self.programs[member][at];
+        match op {
+            Op::Put(_) => state.hosts[target].memory |= self.bits[member][at],
+            _ => self.read(state, target, member, at),
         }
+        if matches!(op, Op::Get(_)) {
+            state.members[member].waiting = false;
+        }
+        if matches!(op, Op::Put(_)) || self.config.counted == Counted::All {
+            let origin = if self.config.counters == Counters::Origins { origin } else { 0 };
+            state.hosts[target].applied[usize::from(request.parity)][origin] += 1;
+            self.settle(state, target);
+        }
+    }
+
+    fn read(&self, state: &mut State, host: usize, member: usize, at: usize) {
+        let memory = state.hosts[host].memory;
+        state.stale |= self.due[member][at] & !memory != 0;
+        state.ahead |= self.early[member][at] & memory != 0;
     }
 
     /// Whether the exchange under way is one of counts.
@@ -550,6 +588,7 @@ impl Model for Sync {
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
             Property::always("gets are never stale", |_: &Self, state: &State| !state.stale),
+            Property::always("gets see nothing of later epochs", |_: &Self, state: &State| !state.ahead),
             Property::always("an epoch that is complete has all its puts", |model: &Self, state: &State| {
                 let hosts = model.hosts(state).iter().enumerate();
                 hosts
@@ -590,13 +629,14 @@ impl Model for Sync {
 
 #[cfg(test)]
 mod tests {
-    use Op::{Finish, Get, Put, Start};
+    use Op::{Ask, Finish, Get, Peek, Put, Start};
     use proptest::prelude::*;
 
     use super::*;
     use crate::explore::{breaks, holds, safe};
 
     const STALE: &str = "gets are never stale";
+    const AHEAD: &str = "gets see nothing of later epochs";
     const COMPLETE: &str = "an epoch that is complete has all its puts";
     const BARRIER: &str = "no epoch completes before all have started it";
     const ENDS: &str = "every run ends";
@@ -693,6 +733,36 @@ mod tests {
         }
     }
 
+    /// Nothing waits for a get that is under way, unless it is counted.
+    #[test]
+    fn gets_that_nobody_waits_for() {
+        let programs = [
+            vec![Ask(2), Start, Ask(2), Finish, Start, Finish, Put(2)],
+            vec![Start, Finish, Put(2), Start, Finish],
+            vec![Start, Finish, Start, Finish],
+        ];
+        breaks("asks, puts counted", Sync::new(Config::new(3, 3), &programs), AHEAD);
+        for radix in [2, 3] {
+            let config = Config { counted: Counted::All, ..Config::new(3, radix) };
+            holds(&format!("asks, all counted, radix {radix}"), Sync::new(config, &programs));
+        }
+    }
+
+    /// For who reads past the gate there must be two exchanges.
+    #[test]
+    fn readers_outside_the_gate() {
+        let programs = [
+            vec![Put(2), Start, Put(2), Finish, Put(2), Start, Finish],
+            vec![Start, Finish, Peek(2), Start, Finish, Peek(2)],
+            vec![Start, Finish, Start, Finish, Get(0)],
+        ];
+        breaks("past the gate", Sync::new(Config::new(3, 3), &programs), STALE);
+        for radix in [2, 3] {
+            let config = Config { exchanges: Exchanges::Two, ..Config::new(3, radix) };
+            holds(&format!("past the gate, two exchanges, radix {radix}"), Sync::new(config, &programs));
+        }
+    }
+
     #[test]
     fn no_gate() {
         let config = Config { gate: Gate::None, ..Config::new(3, 3) };
@@ -766,36 +836,35 @@ mod tests {
         holds("two exchanges, parities", Sync::new(two, &thrice()));
     }
 
-    /// Some hosts, up to two members on the first, and a few puts and gets anywhere before, between and in up to three
-    /// syncs.
+    /// Some hosts, up to two members on the first, and a few requests anywhere before, between and in up to three syncs.
     fn any_programs() -> impl Strategy<Value = (Config, Vec<Vec<Op>>)> {
-        (2usize..=4, 2usize..=4, any::<bool>(), 1usize..=3).prop_flat_map(|(hosts, radix, shared, syncs)| {
-            // What is explored grows fast with the hosts.
-            let syncs = if hosts == 4 { 1 } else { syncs };
-            let shared = shared && hosts < 4;
-            let mut config = Config::new(hosts, radix.min(hosts));
-            if shared {
-                config.homes.insert(0, 0);
-            }
-            let members = config.homes.len();
-            let op = (0..members, 0..=2 * syncs, any::<bool>(), 0..hosts);
-            (Just(config), prop::collection::vec(op, 1..=if hosts == 2 { 7 } else { 5 })).prop_map(
-                move |(config, ops)| {
+        (2usize..=4, 2usize..=4, any::<bool>(), 1usize..=3, 1usize..=3).prop_flat_map(
+            |(hosts, radix, shared, syncs, window)| {
+                // What is explored grows fast with the hosts.
+                let (syncs, shared) = if hosts == 4 { (1, false) } else { (syncs, shared) };
+                let counted = Counted::All;
+                let mut config = Config { window, counted, ..Config::new(hosts, radix.min(hosts)) };
+                if shared {
+                    config.homes.insert(0, 0);
+                }
+                let members = config.homes.len();
+                let op = (0..members, 0..=2 * syncs, 0..4usize, 0..hosts);
+                let ops = prop::collection::vec(op, 1..=if hosts == 2 { 7 } else { 5 });
+                (Just(config), ops).prop_map(move |(config, ops)| {
                     let program = |member| {
                         let issued = |gap| {
                             let here = ops.iter().filter(move |op| (op.0, op.1) == (member, gap));
-                            here.map(|&(_, _, put, host)| if put { Put(host) } else { Get(host) })
+                            here.map(|&(_, _, kind, host)| [Put(host), Put(host), Get(host), Ask(host)][kind])
                         };
                         let before = |gap| [Finish, Start][gap % 2];
                         let rest =
                             (1..=2 * syncs).flat_map(|gap| [before(gap)].into_iter().chain(issued(gap)));
                         issued(0).chain(rest).collect()
                     };
-                    let programs = (0..members).map(program).collect();
-                    (config, programs)
-                },
-            )
-        })
+                    (config, (0..members).map(program).collect())
+                })
+            },
+        )
     }
 
     proptest! {

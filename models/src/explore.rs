@@ -3,7 +3,7 @@
 //! # Contract
 //! [`holds`] explores all states: no `always` property is broken, and each `sometimes` property, which says that a model
 //! is not empty talk, has an example. [`breaks`] explores until the named `always` property is broken, and gives the
-//! shortest way there. Both print what they did, one line per model.
+//! shortest way there. Both print what they did, one line per model; with `SYNCLINE_WAYS` set, that way as well.
 //!
 //! Breadth first, on one thread, states known by a hash of 64 bits: with a million states the odds that two share one, and
 //! that anything is missed so, are one to ten million.
@@ -106,6 +106,9 @@ where
         }
     }
     let Explored { states, depth, seconds, ref way } = explored;
+    if std::env::var_os("SYNCLINE_WAYS").is_some() {
+        way.iter().for_each(|step| println!("    {step}"));
+    }
     let found = bug.map_or(String::new(), |bug| format!("; broken after {} steps: {bug}", way.len()));
     println!("{name}: {states} states, depth {depth}, {seconds:.2} s{found}");
     explored

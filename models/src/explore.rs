@@ -1,12 +1,12 @@
 //! Runs a model to its end.
 //!
 //! # Contract
-//! [`holds`] explores all states: no `always` property is broken, and each `sometimes` property, which says that a model
-//! is not empty talk, has an example. [`breaks`] explores until the named `always` property is broken, and gives the
-//! shortest way there. Both print what they did, one line per model; with `SYNCLINE_WAYS` set, that way as well.
+//! [`holds`] explores all states: no `always` property is broken, and each `sometimes` property, which says that a
+//! model is not empty talk, has an example. [`breaks`] explores until the named `always` property is broken, and gives
+//! the shortest way there. Both print what they did, one line per model; with `SYNCLINE_WAYS` set, that way as well.
 //!
-//! Breadth first, on one thread, states known by a hash of 64 bits: with a million states the odds that two share one, and
-//! that anything is missed so, are one to ten million.
+//! Breadth first, on one thread, states known by a hash of 64 bits: with a million states the odds that two share one,
+//! and that anything is missed so, are one to ten million.
 
 use std::time::Instant;
 
@@ -51,8 +51,8 @@ where
     run(name, model, Some(property))
 }
 
-/// Explores all of a model in silence. An error says which `always` property is broken, and how; what `sometimes` is, is
-/// not looked at.
+/// Explores all of a model in silence. An error says which `always` property is broken, and how; what `sometimes` is,
+/// is not looked at.
 pub fn safe<M>(model: M) -> Result<usize, String>
 where
     M: Model + Send + Sync + 'static,

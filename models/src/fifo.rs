@@ -1,8 +1,9 @@
 //! A short queue in place: a channel inside a state.
 //!
 //! # Contract
-//! States are copied and hashed by the million, so a queue allocates nothing, and what stood in it before leaves no trace: two
-//! queues with the same items are equal. One that overflows panics: no model has more under way than its programs issue.
+//! States are copied and hashed by the million, so a queue allocates nothing, and what stood in it before leaves no
+//! trace: two queues with the same items are equal. One that overflows panics: no model has more under way than its
+//! programs issue.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

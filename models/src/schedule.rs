@@ -1,15 +1,15 @@
 //! Who sends which counts to whom, so that each host gets the sum of what all have for it.
 //!
 //! # Contract
-//! Each of `n` hosts has a count for each other. The count of host `o` for host `o + k` is an *entry* with offset `k`; it
-//! travels the digits of `k` to the base of the radix, the least first, and is added to others with the same way to go. In
-//! round `j`, of stride `s = radix^j`, host `i` sends to `i + z s`, for each digit `z` with `z s < n`, the entries whose offset has
-//! the digit `z` there and zeros below; their offsets are then smaller by `z s`. A host enters a round when all messages
-//! of the round before are there.
+//! Each of `n` hosts has a count for each other. The count of host `o` for host `o + k` is an *entry* with offset `k`;
+//! it travels the digits of `k` to the base of the radix, the least first, and is added to others with the same way to
+//! go. In round `j`, of stride `s = radix^j`, host `i` sends to `i + z s`, for each digit `z` with `z s < n`, the
+//! entries whose offset has the digit `z` there and zeros below; their offsets are then smaller by `z s`. A host enters
+//! a round when all messages of the round before are there.
 //!
 //! Then each count arrives once, in time; and as every hop is a message that is sent after all that its sender has
-//! heard in earlier rounds, whoever has all messages has heard, through others, of everybody: an exchange is a barrier. It holds
-//! for any `n`. No pair of hosts has more than one message in an exchange.
+//! heard in earlier rounds, whoever has all messages has heard, through others, of everybody: an exchange is a barrier.
+//! It holds for any `n`. No pair of hosts has more than one message in an exchange.
 //!
 //! # Figure: radix 2, five hosts, the entry of host 0 for host 3 (offset 3 = 11 to the base 2)
 //! ```text
@@ -19,8 +19,8 @@
 //! ```
 //!
 //! # Costs
-//! ceil(log_r n) rounds; up to r - 1 messages per host and round, which have n / r counts each in the first round and 1 in the last.
-//! With a radix of n or more it is one round, one count for each pair.
+//! ceil(log_r n) rounds; up to r - 1 messages per host and round, which have n / r counts each in the first round and 1
+//! in the last. With a radix of n or more it is one round, one count for each pair.
 
 /// An exchange of counts over `hosts` hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,7 +196,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn in_any_order_of_events(hosts in 1usize..=40, radix in 2usize..=40, picks in prop::collection::vec(any::<u32>(), 1..64)) {
+        fn in_any_order_of_events(
+            hosts in 1usize..=40,
+            radix in 2usize..=40,
+            picks in prop::collection::vec(any::<u32>(), 1..64),
+        ) {
             let mut picks = picks.into_iter().cycle();
             check(hosts, radix, |events| picks.next().unwrap() as usize % events);
         }

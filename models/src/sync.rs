@@ -22,6 +22,12 @@
 //! *Reads.* A get whose answer is waited for before the next sync need not be counted. One that is not must be, like a
 //! put ([`Counted`]): else it may come to its target after the puts of the next epoch.
 //!
+//! *Word of mouth.* A sync that is complete at one host is not known to be complete at another; only requests that
+//! carry its number are kept from seeing less. A put to a member's own host comes past the gate there, so what it says
+//! comes after. But one that hears during a sync, from a third host or outside, that others have left it, may ask a
+//! host that has not: unless messages and answers carry the number and it goes on with the greater ([`Config::told`]).
+//! With two exchanges there is no such case.
+//!
 //! Then, with counts that are sums over origins, and members that issue while a sync is under way:
 //!
 //! | property                                      | says                                                      |
@@ -83,6 +89,7 @@
 //! | one inbox                                             | every run ends, 27                                     |
 //! | an issue in two steps, two members on a host          | every run ends, 28 or 29                               |
 //! | reads that nobody waits for and nobody counts         | gets see nothing of later epochs, 13                   |
+//! | what is heard during a sync, without its number       | gets are never stale, 24                               |
 //! | reads past the gate after one exchange                | gets are never stale, 14                               |
 
 use stateright::{Model, Property};
@@ -104,6 +111,10 @@ pub enum Op {
     Ask(usize),
     /// Reads memory of a host at once and past its server, as a network card can, or another program there.
     Peek(usize),
+    /// Tells the others something, past all channels here: by a message, a lock, a pipe.
+    Tell,
+    /// Waits until another member has told.
+    Hear(usize),
     /// Begins a sync.
     Start,
     /// Waits until it is complete.
@@ -195,6 +206,9 @@ pub struct Config {
     pub issue: Issue,
     /// Whether they are issued in one step at least by a member that has begun a sync and not finished it.
     pub split_in_one_step: bool,
+    /// Whether what is told carries how many syncs its teller's host has completed, and who has heard it issues
+    /// requests as if its own had.
+    pub told: bool,
     /// How many exchanges are kept apart; less than two is planted.
     pub inboxes: usize,
     /// How many requests of a host to another may be under way.
@@ -215,6 +229,7 @@ impl Config {
             rounds: Rounds::Complete,
             issue: Issue::OneStep,
             split_in_one_step: false,
+            told: false,
             inboxes: 2,
             window: REQUESTS,
         }
@@ -272,6 +287,8 @@ struct Host {
 struct Member {
     next: u8,
     waiting: bool,
+    /// The syncs of a host from which it has heard.
+    heard: u8,
     /// Between the two steps of a planted [`Issue`].
     issuing: Option<Request>,
 }
@@ -284,6 +301,8 @@ pub struct State {
     /// By origin and target.
     requests: [[Fifo<Request, REQUESTS>; MOST]; MOST],
     controls: [[Fifo<Control, CONTROLS>; MOST]; MOST],
+    /// By member: one more than the syncs that its host had completed when it told.
+    told: [u8; MOST],
     stale: bool,
     ahead: bool,
 }
@@ -365,8 +384,16 @@ impl Sync {
                 early[member][at] = later[count(&program[..at], Op::Start) + 1][host];
                 let own = |&put: &usize| program[put] == Op::Put(host) && !matches!(op, Op::Peek(_));
                 let own = (0..at).filter(own).map(|put| bits[member][put]);
-                due[member][at] =
-                    own.fold(covered[count(&program[..at], Op::Finish)][host], |all, bit| all | bit);
+                // Who has heard from a member expects to see what that one may.
+                let heard = program[..at]
+                    .iter()
+                    .filter_map(|op| if let Op::Hear(from) = op { Some(from) } else { None });
+                let seen = heard.map(|&from| {
+                    let told = programs[from].iter().take_while(|&&op| op != Op::Tell);
+                    told.filter(|&&op| op == Op::Finish).count()
+                });
+                let syncs = seen.max().unwrap_or(0).max(count(&program[..at], Op::Finish));
+                due[member][at] = own.fold(covered[syncs][host], |all, bit| all | bit);
             }
         }
         let schedule = Schedule::new(config.hosts, config.radix);
@@ -387,7 +414,8 @@ impl Sync {
             Some(Op::Put(host) | Op::Get(host) | Op::Ask(host)) => {
                 host == home || state.requests[home][host].len() < self.config.window
             }
-            Some(Op::Start | Op::Peek(_)) => true,
+            Some(Op::Start | Op::Peek(_) | Op::Tell) => true,
+            Some(Op::Hear(from)) => state.told[from] > 0,
             Some(Op::Finish) => {
                 let finished = self.programs[member][..at].iter().filter(|&&op| op == Op::Finish).count();
                 usize::from(state.hosts[home].completed) > finished
@@ -400,7 +428,9 @@ impl Sync {
         let at = usize::from(state.members[member].next);
         let host = &mut state.hosts[home];
         let parity = if self.config.counters == Counters::Parities { host.started % 2 } else { 0 };
-        let request = Request { member: member as u8, op: at as u8, left: host.completed, parity };
+        let heard = if self.config.told { state.members[member].heard } else { 0 };
+        let left = host.completed.max(heard);
+        let request = Request { member: member as u8, op: at as u8, left, parity };
         match op {
             Op::Put(target) if target == home => host.memory |= self.bits[member][at],
             Op::Get(target) | Op::Ask(target) if target == home => self.read(state, home, member, at),
@@ -437,6 +467,11 @@ impl Sync {
                 host.applied = Default::default();
             }
             Op::Finish => {}
+            Op::Tell => state.told[member] = 1 + left,
+            Op::Hear(from) => {
+                let heard = &mut state.members[member].heard;
+                *heard = (*heard).max(state.told[from] - 1);
+            }
         }
         state.members[member].next += 1;
     }
@@ -679,7 +714,7 @@ impl Model for Sync {
 
 #[cfg(test)]
 mod tests {
-    use Op::{Ask, Finish, Get, Peek, Put, Start};
+    use Op::{Ask, Finish, Get, Hear, Peek, Put, Start, Tell};
     use proptest::prelude::*;
 
     use super::*;
@@ -832,6 +867,23 @@ mod tests {
             let config = Config { exchanges: Exchanges::Two, ..Config::new(3, radix) };
             holds(&format!("past the gate, two exchanges, radix {radix}"), Sync::new(config, &programs));
         }
+    }
+
+    /// Who has completed a sync may say so to one who has begun and not completed it. That one's gets are not for that
+    /// sync yet, unless what is said carries the number.
+    #[test]
+    fn word_of_mouth() {
+        let programs = |hears: Vec<Op>| {
+            [vec![Put(3), Start, Finish], vec![Start, Finish, Tell], hears, vec![Start, Finish, Get(0)]]
+        };
+        let early = programs(vec![Start, Hear(1), Get(3), Finish]);
+        breaks("heard during a sync", Sync::new(Config::new(4, 2), &early), STALE);
+        let config = Config { told: true, ..Config::new(4, 2) };
+        holds("heard during a sync, with its number", Sync::new(config, &early));
+        let config = Config { exchanges: Exchanges::Two, ..Config::new(4, 2) };
+        holds("heard during a sync, two exchanges", Sync::new(config, &early));
+        let late = programs(vec![Start, Finish, Hear(1), Get(3)]);
+        holds("heard after a sync", Sync::new(Config::new(4, 2), &late));
     }
 
     #[test]

@@ -1002,8 +1002,8 @@ mod tests {
     }
 
     proptest! {
-        // Each case is an exploration.
-        #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
+        // Each case is an exploration of its own.
+        #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 8))]
         #[test]
         fn any_small_programs_are_right((config, programs) in any_programs()) {
             let safe = safe(Sync::new(config, &programs));

@@ -45,7 +45,7 @@ pub trait Service: Send + Sync + 'static {
     /// A message has come from a process. `body` is what was written behind [`Out::message`].
     fn receive(&self, from: usize, body: &[u8], out: &mut Out<'_>);
 
-    /// Nothing more has come for the moment. Called often.
+    /// Nothing more has come for the moment, or many messages have been received. Called often.
     fn idle(&self, _out: &mut Out<'_>) {}
 }
 
@@ -328,10 +328,7 @@ impl State {
                     self.heart.heard(from);
                     self.deliver(from, message);
                 }
-                Ok(None) => {
-                    self.idle();
-                    break;
-                }
+                Ok(None) => break,
                 Err(error) => {
                     self.heart.failed(&error);
                     if !matches!(error, WireError::Gone { .. }) {
@@ -340,6 +337,8 @@ impl State {
                 }
             }
         }
+        // After a burst as well: who streams must not keep others from what they are owed.
+        self.idle();
         self.heart.beat(&mut *self.wire, Instant::now());
         drove
     }

@@ -16,7 +16,12 @@
 //! holds it back, and all that follow it from the same process. What the gate waits for is under way already. So nobody
 //! sees memory as it is between two syncs in which they are not.
 //!
-//! *The counts.* A request that changes memory is counted twice, where it is sent and where it is done, by the parity of the
+//! *Word of mouth.* Who has begun a sync and not left it may hear from one who has: by an answer, or as the next holder of a
+//! mutex. Such messages say how many syncs their sender's host has completed, and requests carry the greatest number that
+//! their host has heard of; who has heard of a sync waits until its own host has completed it. So what one looks at is as
+//! new as what one knows.
+//!
+//! *The counts.* A request that touches memory is counted twice, where it is sent and where it is done, by the parity of the
 //! number of syncs that its sender has begun. Two sums suffice: what was sent before the sync before the last has been done
 //! everywhere, and what is sent after the next has begun is behind the gate. They only grow.
 //!
@@ -69,7 +74,7 @@ pub(crate) struct HostWords {
 impl HostWords {
     pub(crate) fn within(space: &mut Space, hosts: usize) -> Result<HostWords, SpaceError> {
         Ok(HostWords {
-            signals: space.array(3)?,
+            signals: space.array(4)?,
             done: space.array(2)?,
             sent: space.array(2 * hosts + 1)?,
             hosts,
@@ -87,6 +92,11 @@ impl HostWords {
     /// The last sync that everybody began knowing that everything of theirs was done.
     pub(crate) fn known(&self) -> &PaddedSignal {
         &self.signals[2]
+    }
+
+    /// The last sync that any host is known to have completed.
+    pub(crate) fn heard(&self) -> &PaddedSignal {
+        &self.signals[3]
     }
 
     fn sent(&self, parity: u8, host: usize) -> &SharedU64 {
@@ -215,6 +225,23 @@ impl Engine {
         self.members
     }
 
+    /// The last sync that is known to be complete somewhere.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.words.completed().get().max(self.words.heard().get())
+    }
+
+    /// Whether this host has completed all syncs that it has heard of. It will have, soon: everybody has begun them.
+    pub(crate) fn is_level(&self) -> bool {
+        self.words.completed().get() >= self.words.heard().get()
+    }
+
+    /// Somebody has said that a sync is complete there.
+    pub(crate) fn hear(&self, epoch: u64) {
+        if epoch > self.words.heard().get() {
+            self.words.heard().raise_to(epoch);
+        }
+    }
+
     fn serves(&self) -> bool {
         self.hosts.server(self.here) == self.process
     }
@@ -290,7 +317,7 @@ impl Engine {
         let Request { kind, detail, parity, allocation, rank, ticket, pieces, .. } = *request;
         let (pieces_sent, rank) = (pieces.len() as u32, rank as u32);
         // Under the lock of the endpoint: so that numbers do not fall from one message to the next.
-        let epoch = self.words.completed().get();
+        let epoch = self.epoch();
         let head = Head { kind, detail, parity, pieces: pieces_sent, epoch, allocation, rank, ticket };
         let mut message = out.message();
         head.write(&mut message);
@@ -299,7 +326,7 @@ impl Engine {
         let mut state = self.state();
         state.sizes[host].push_back(cost as u32);
         // Relaxed: who begins the sync has synchronised with this member's arrival, which comes after this.
-        if kind.changes() {
+        if kind.counts() {
             self.words.sent(parity, host).fetch_add(1, Ordering::Relaxed);
         }
         self.words.under_way().fetch_add(1, Ordering::Relaxed);
@@ -435,7 +462,7 @@ impl Engine {
             head.write(&mut message);
             out.send(from, message);
         }
-        if head.kind.changes() {
+        if head.kind.counts() {
             self.words.done[usize::from(head.parity)].fetch_add(1, Ordering::Relaxed);
         }
         let queue = &mut state.queues[from];
@@ -556,7 +583,9 @@ impl Engine {
         data: impl FnOnce(&mut Vec<u8>),
     ) {
         let epoch = state.queues[to].done;
-        let head = Head { epoch, ticket, ..Head::new(Kind::Reply) };
+        let completed = self.epoch();
+        let place = (completed as u32, (completed >> 32) as u32);
+        let head = Head { epoch, ticket, allocation: place.0, rank: place.1, ..Head::new(Kind::Reply) };
         if to == self.process {
             let mut message = Vec::new();
             data(&mut message);
@@ -626,6 +655,7 @@ impl Service for Engine {
         let host = self.hosts.of(from);
         match head.kind {
             Kind::Reply => {
+                self.hear(u64::from(head.allocation) | u64::from(head.rank) << 32);
                 self.acknowledged(state, host, head.epoch);
                 self.replied(state, head, rest);
             }

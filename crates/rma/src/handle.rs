@@ -177,6 +177,8 @@ impl Rma {
         });
         match looked {
             Ok(()) => {
+                // Soon: see `Engine::is_level`.
+                far.endpoint.wait(None, || far.engine.is_level())?;
                 if let Some(value) = value {
                     (handle.finish)(&mut handle.result, value);
                 }

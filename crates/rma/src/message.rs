@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  request   | kind, number, parity, pieces | left | allocation, rank | ticket | pieces ... | data ...
-//!  reply     | kind                         | applied                 | ticket | data ...
-//!  ack       | kind                         | applied                 |
+//!  reply     | kind                         | applied | completed     | ticket | data ...
+//!  ack       | kind                         | applied |
 //!  sync      | kind, all known              | epoch | stride          | step   | counts ...
 //! ```
 //! `left`: how many syncs the sender's host has left. `parity`: of how many syncs the sender has begun. `applied`: how many
-//! of the receiver's requests have been done. Words are little-endian.
+//! of the receiver's requests have been done. `completed`: how many syncs the sender's host has completed. Words are little-endian.
 
 use crate::shape::Piece;
 
@@ -47,9 +47,14 @@ impl Kind {
         Kind::Sync,
     ];
 
-    /// Whether a sync has to wait for it.
+    /// Whether a fence has to wait for it.
     pub(crate) fn changes(self) -> bool {
         matches!(self, Kind::Put | Kind::Add | Kind::Rmw)
+    }
+
+    /// Whether a sync has to wait for it: a get that is under way when a sync begins must not see what comes after.
+    pub(crate) fn counts(self) -> bool {
+        self.changes() || self == Kind::Get
     }
 }
 

@@ -501,7 +501,7 @@ impl Far {
         let mut value = None;
         let waited = self.endpoint.wait(None, || {
             value = value.or_else(|| self.engine.answered(ticket));
-            value.is_some()
+            value.is_some() && self.engine.is_level()
         });
         if waited.is_err() {
             self.engine.give_up(ticket);

@@ -34,6 +34,7 @@ use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{PaddedSignal, Policy, WaitError};
 use syncline_sync::{Array, Deaths, Fault, Space, SpaceError};
 
+use crate::engine::Engine;
 use crate::error::RmaError;
 use crate::memory::Global;
 use crate::rma::{Rma, Syncs};
@@ -48,6 +49,8 @@ struct Shelf {
     here: Arc<[usize]>,
     links: Array<AtomicU64>,
     flags: Array<PaddedSignal>,
+    /// Who is told of syncs that others have completed.
+    engine: Option<Arc<Engine>>,
 }
 
 /// A member's nodes.
@@ -76,9 +79,9 @@ fn named(name: u64) -> (usize, usize, u64) {
 }
 
 impl Shelf {
-    fn within(space: &mut Space, here: &[usize]) -> Result<Shelf, SpaceError> {
+    fn within(space: &mut Space, here: &[usize], engine: Option<Arc<Engine>>) -> Result<Shelf, SpaceError> {
         let nodes = NODES * here.len();
-        Ok(Shelf { here: here.into(), links: space.array(nodes)?, flags: space.array(nodes)? })
+        Ok(Shelf { here: here.into(), links: space.array(nodes)?, flags: space.array(nodes)?, engine })
     }
 
     /// Where a node of a member of this host stands.
@@ -108,6 +111,10 @@ impl Service for Shelf {
         if node >> 48 == 0 {
             return;
         }
+        // Before the flag: who is let in asks for what is as new as what it is told.
+        if let (Some(engine), Some(epoch)) = (&self.engine, words.next()) {
+            engine.hear(epoch);
+        }
         let (rank, node, _) = named(node);
         match what {
             LINK => self.link(rank, node, word),
@@ -119,7 +126,11 @@ impl Service for Shelf {
 
 impl Nodes {
     pub(crate) fn new(rma: &Rma, me: &mut Member) -> Result<Nodes, RmaError> {
-        let shelf = Shelf::within(me.space(), &rma.here)?;
+        let engine = match &rma.sync {
+            Syncs::Hosts(far) => Some(Arc::clone(&far.engine)),
+            Syncs::Host(_) => None,
+        };
+        let shelf = Shelf::within(me.space(), &rma.here, engine)?;
         let service = me.attach(|| shelf.clone()).map_or(0, |(service, _)| service);
         let first = shelf.place(rma.rank, 0).expect("a member is on its host");
         let free = (0..NODES).rev().collect();
@@ -210,7 +221,7 @@ impl Nodes {
     fn wait(&self, rma: &Rma, node: usize, waits: u64) -> Result<(), Fault> {
         let flag = &self.shelf.flags[self.first + node];
         match &rma.sync {
-            Syncs::Hosts(far) => far.endpoint.wait(None, || flag.get() >= waits),
+            Syncs::Hosts(far) => far.endpoint.wait(None, || flag.get() >= waits && far.engine.is_level()),
             Syncs::Host(_) => {
                 let waited = flag.wait_until(waits, &Policy::default().watching(&self.deaths), None);
                 waited.map(|_| ()).map_err(|error| match error {
@@ -232,10 +243,11 @@ impl Nodes {
             return;
         }
         let process = rma.process_of(rank);
-        let service = self.service;
-        rma.far().endpoint.enter(service, |out| {
+        let (service, far) = (self.service, rma.far());
+        let epoch = far.engine.epoch();
+        far.endpoint.enter(service, |out| {
             let mut message = out.message();
-            [what, node, word].into_iter().for_each(|word| crate::message::push(&mut message, word));
+            [what, node, word, epoch].into_iter().for_each(|word| crate::message::push(&mut message, word));
             out.send(process, message);
         });
     }

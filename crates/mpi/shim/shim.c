@@ -77,7 +77,7 @@ static struct window {
 } windows[WINDOWS];
 
 static struct slot {
-    enum { FREE, REQUEST, MESSAGE } kind;
+    enum { FREE, SENDING, RECEIVING, MESSAGE } kind;
     MPI_Request request;
 #ifndef SYNCLINE_NO_MPROBE
     MPI_Message message;
@@ -171,18 +171,23 @@ static void give_back(int index) {
     slot_free = index;
 }
 
-static int slot_of(int index, int kind) {
-    return index >= 0 && index < slot_count && (int)slots[index].kind == kind ? OK : NO_SUCH;
+static int message_of(int index) {
+    return index >= 0 && index < slot_count && slots[index].kind == MESSAGE ? OK : NO_SUCH;
+}
+
+static int request_of(int index) {
+    if (index < 0 || index >= slot_count) return NO_SUCH;
+    return slots[index].kind == SENDING || slots[index].kind == RECEIVING ? OK : NO_SUCH;
 }
 
 static int length(int64_t bytes) { return bytes < 0 || bytes > INT_MAX ? TOO_LONG : OK; }
 
-/* What a finished receive has brought. */
+/* What a finished receive has brought; of a send MPI does not say. */
 static int finish(int index, MPI_Status *status, int64_t *received, int *cancelled) {
-    int count = 0, flag = 0, result;
+    int count = 0, flag = 0, result, receives = slots[index].kind == RECEIVING;
     give_back(index);
     result = code(MPI_Test_cancelled(status, &flag));
-    if (result == OK && !flag) result = code(MPI_Get_count(status, MPI_BYTE, &count));
+    if (result == OK && !flag && receives) result = code(MPI_Get_count(status, MPI_BYTE, &count));
     *cancelled = flag;
     *received = count > 0 ? count : 0;
     return result;
@@ -363,7 +368,7 @@ API int syncline_mpi_isend(int handle, const void *bytes, int64_t count, int to,
         give_back(index);
         return result;
     }
-    slots[index].kind = REQUEST;
+    slots[index].kind = SENDING;
     *request = index;
     return OK;
 }
@@ -379,7 +384,7 @@ API int syncline_mpi_irecv(int handle, void *bytes, int64_t count, int from, int
         give_back(index);
         return result;
     }
-    slots[index].kind = REQUEST;
+    slots[index].kind = RECEIVING;
     *request = index;
     return OK;
 }
@@ -418,7 +423,7 @@ API int syncline_mpi_improbe(int handle, int tag, int *found, int *source, int64
 
 API int syncline_mpi_imrecv(int message, void *bytes, int64_t count) {
     int result;
-    CHECK(slot_of(message, MESSAGE));
+    CHECK(message_of(message));
     CHECK(length(count));
 #ifndef SYNCLINE_NO_MPROBE
     result = code(MPI_Imrecv(bytes, (int)count, MPI_BYTE, &slots[message].message, &slots[message].request));
@@ -430,7 +435,7 @@ API int syncline_mpi_imrecv(int message, void *bytes, int64_t count) {
         give_back(message);
         return result;
     }
-    slots[message].kind = REQUEST;
+    slots[message].kind = RECEIVING;
     return OK;
 }
 
@@ -438,7 +443,7 @@ API int syncline_mpi_test(int request, int *done, int64_t *received, int *cancel
     MPI_Status status;
     int result;
     *done = 0;
-    CHECK(slot_of(request, REQUEST));
+    CHECK(request_of(request));
     result = code(MPI_Test(&slots[request].request, done, &status));
     if (result != OK) {
         give_back(request);
@@ -450,7 +455,7 @@ API int syncline_mpi_test(int request, int *done, int64_t *received, int *cancel
 API int syncline_mpi_wait(int request, int64_t *received, int *cancelled) {
     MPI_Status status;
     int result;
-    CHECK(slot_of(request, REQUEST));
+    CHECK(request_of(request));
     result = code(MPI_Wait(&slots[request].request, &status));
     if (result != OK) {
         give_back(request);
@@ -461,7 +466,7 @@ API int syncline_mpi_wait(int request, int64_t *received, int *cancelled) {
 
 /* Asks for it; test or wait tells whether it was. */
 API int syncline_mpi_cancel(int request) {
-    CHECK(slot_of(request, REQUEST));
+    CHECK(request_of(request));
     TRY(MPI_Cancel(&slots[request].request));
     return OK;
 }

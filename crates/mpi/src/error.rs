@@ -14,34 +14,34 @@ pub type Result<T, E = MpiError> = std::result::Result<T, E>;
 pub enum MpiError {
     /// There is no shim for the MPI that started this process.
     #[error(
-        "this process was started by {launcher}, but there is no shim for it{}: run `syncline mpi build --mpicc mpicc` \
+        "{who}, but there is no shim for it{}: run `syncline mpi build --mpicc mpicc` \
          with that MPI's mpicc (looked in {})",
         there_are(found),
         paths(looked)
     )]
     NoShim {
-        /// Who started it.
-        launcher: String,
+        /// What asks for it: "this process was started by Open MPI's mpirun".
+        who: String,
         /// The folders that were looked into.
         looked: Vec<PathBuf>,
         /// What the shims that are there are for.
         found: Vec<String>,
     },
-    /// There are shims for more than one MPI, and nobody says which started this process.
+    /// There are shims for more than one MPI, and nobody says which is wanted.
     #[error(
-        "this process was started by {launcher}, which does not say of which MPI; set {}, there are shims {}",
+        "{who}, which does not say of which MPI it is; set {}, there are shims {}",
         crate::shim::VARIABLE,
         paths(found)
     )]
     Several {
-        /// Who started it.
-        launcher: String,
+        /// What asks for one.
+        who: String,
         /// The shims.
         found: Vec<PathBuf>,
     },
-    /// The shim is for another MPI than that which started this process.
+    /// The shim is for another MPI than that which started this process, or which the program has loaded.
     #[error(
-        "the shim {} is for {family} {version}, but this process was started by {launcher}: set {} to a shim for that, \
+        "the shim {} is for {family} {version}, but {who}: set {} to a shim for that, \
          or build one by `syncline mpi build`",
         shim.display(), crate::shim::VARIABLE
     )]
@@ -52,8 +52,8 @@ pub enum MpiError {
         family: Family,
         /// The version of that.
         version: Version,
-        /// Who started the process.
-        launcher: String,
+        /// What asks for another.
+        who: String,
     },
     /// MPI knows of this process only, though it was started with others.
     #[error(

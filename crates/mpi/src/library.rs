@@ -6,6 +6,7 @@
 //!
 //! Nothing is ever unloaded: MPIs leave threads and handlers behind.
 
+use std::error::Error as _;
 use std::ffi::{c_char, c_int};
 use std::path::Path;
 
@@ -36,8 +37,7 @@ impl Library {
         if let Some(library) = Library::of_this_program()? {
             return Ok(library);
         }
-        let who = launched.to_string();
-        Library::load(&Wanted { family: launched.family, major: launched.major, who }.find()?.path)
+        Library::load(&Wanted::of(launched).find()?.path)
     }
 
     /// Loads the shim for the MPI that this program has loaded itself; `None` if it has none.
@@ -46,11 +46,7 @@ impl Library {
     /// As [`Library::find`].
     pub fn of_this_program() -> Result<Option<Library>> {
         let Some(text) = process_version() else { return Ok(None) };
-        let (family, version) = identify(&text);
-        let major = version.and_then(|version| version.major());
-        let family = Some(family).filter(|family| *family != Family::Other);
-        let who = format!("a program that has loaded {}", in_short(&text));
-        Library::load(&Wanted { family, major, who }.find()?.path).map(Some)
+        Library::load(&Wanted::by_program(&text).find()?.path).map(Some)
     }
 
     /// Loads a shim.
@@ -60,14 +56,11 @@ impl Library {
     /// uses another MPI, [`MpiError::NoLibrary`] and [`MpiError::Load`] if the system's loader refuses it.
     pub fn load(path: &Path) -> Result<Library> {
         let shim = Shim::read(path)?;
-        if let Some(process) = process_version() {
-            let (family, version) = identify(&process);
-            let major = version.and_then(|version| version.major());
-            let family = Some(family).filter(|family| *family != Family::Other);
-            if !(Wanted { family, major, who: String::new() }).takes(&shim) {
-                let Shim { path, family, version, .. } = shim;
-                return Err(MpiError::Process { shim: path, family, version, process: in_short(&process) });
-            }
+        if let Some(process) = process_version()
+            && !Wanted::by_program(&process).takes(&shim)
+        {
+            let Shim { path, family, version, .. } = shim;
+            return Err(MpiError::Process { shim: path, family, version, process: in_short(&process) });
         }
         // Without a slash, the loader would search its own folders.
         let full = path.canonicalize();
@@ -76,7 +69,11 @@ impl Library {
         // SAFETY: the file says that it is a shim; loading it runs the initialisers of the site's MPI, as starting any
         // MPI program does. Global, because components that some MPIs load later look for the MPI's symbols.
         let system = unsafe { System::open(Some(&full), RTLD_NOW | RTLD_GLOBAL) };
-        let refused = |error: libloading::Error| refusal(path, &error.to_string());
+        let refused = |error: libloading::Error| {
+            // What the loader says is the source; the error itself names the call only.
+            let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            refusal(path, &why)
+        };
         let system = system.map_err(refused)?;
         // SAFETY: it says that it has our interface, and is never unloaded: see below.
         let calls = unsafe { Calls::of(&system) };
@@ -127,6 +124,22 @@ impl Library {
     #[must_use]
     pub fn has_ulfm(&self) -> bool {
         self.shim.ulfm
+    }
+}
+
+impl Library {
+    /// Whether it is the MPI that the launcher is of; some abort the process when it is not.
+    pub(crate) fn check_launcher(&self, launched: &Launched) -> Result<()> {
+        let mut shim = self.shim.clone();
+        if let (Family::StandardAbi, (family, Some(version))) = (shim.family, identify(&self.text)) {
+            (shim.family, shim.version) = (family, version);
+        }
+        let wanted = Wanted::of(launched);
+        if wanted.takes(&shim) {
+            return Ok(());
+        }
+        let Shim { path, family, version, .. } = shim;
+        Err(MpiError::OtherMpi { shim: path, family, version, who: wanted.who })
     }
 }
 

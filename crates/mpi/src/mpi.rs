@@ -70,13 +70,13 @@ impl Mpi {
     /// This call is collective if it initialises.
     ///
     /// # Errors
-    /// [`MpiError::Taken`] if there is an `Mpi`, [`MpiError::Finalized`] if MPI has ended, [`MpiError::Alone`] if the world
-    /// has one process though `launched` says more, [`MpiError::Thread`] if this thread must not call the program's MPI.
+    /// [`MpiError::Taken`] if there is an `Mpi`, [`MpiError::Finalized`] if MPI has ended, [`MpiError::OtherMpi`] if
+    /// `launched` names another MPI, [`MpiError::Alone`] if the world has one process though `launched` says more, [`MpiError::Thread`] if this thread must not call the program's MPI.
     pub fn start(library: Library, wanted: Threads, launched: Option<&Launched>) -> Result<Mpi> {
         if TAKEN.swap(true, Ordering::AcqRel) {
             return Err(MpiError::Taken);
         }
-        let started = Mpi::begin(library, wanted);
+        let started = Mpi::begin(library, wanted, launched);
         let mut mpi = started.inspect_err(|_| TAKEN.store(false, Ordering::Release))?;
         // On an error `mpi` goes, and gives all back.
         if let Err(error) = mpi.check_size(launched) {
@@ -88,7 +88,7 @@ impl Mpi {
         Ok(mpi)
     }
 
-    fn begin(library: Library, wanted: Threads) -> Result<Mpi> {
+    fn begin(library: Library, wanted: Threads, launched: Option<&Launched>) -> Result<Mpi> {
         let (calls, what) = (library.calls, "initialise MPI");
         let flag = |ask: unsafe extern "C" fn(*mut i32) -> i32| {
             let mut flag = 0;
@@ -99,6 +99,9 @@ impl Mpi {
             return Err(MpiError::Finalized { what });
         }
         let ours = flag(calls.initialized)? == 0;
+        if let Some(launched) = launched.filter(|_| ours) {
+            library.check_launcher(launched)?;
+        }
         let mut level = 0;
         let code = if ours {
             // SAFETY: MPI is not initialised, and nobody else of us does it, as there is one `Mpi`.

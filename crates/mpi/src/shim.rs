@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use crate::error::{MpiError, Result};
-use crate::family::{Family, Version};
+use crate::family::{Family, Version, identify, in_short};
+use crate::launched::Launched;
 
 /// What the functions of a shim take and give; the `ABI` of `shim.c`.
 pub(crate) const ABI: u32 = 1;
@@ -110,11 +111,28 @@ pub(crate) fn within(folders: &[PathBuf]) -> Vec<(PathBuf, Result<Shim>)> {
 pub(crate) struct Wanted {
     pub(crate) family: Option<Family>,
     pub(crate) major: Option<u32>,
-    /// Who wants it, in words.
+    /// Why, in words: "this process was started by ..."
     pub(crate) who: String,
 }
 
 impl Wanted {
+    /// For the launcher of this process.
+    pub(crate) fn of(launched: &Launched) -> Wanted {
+        Wanted {
+            family: launched.family,
+            major: launched.major,
+            who: format!("this process was started by {launched}"),
+        }
+    }
+
+    /// For the MPI that this program has loaded, which says so of itself.
+    pub(crate) fn by_program(text: &str) -> Wanted {
+        let (family, version) = identify(text);
+        let family = Some(family).filter(|family| *family != Family::Other);
+        let who = format!("this program has loaded {}", in_short(text));
+        Wanted { family, major: version.and_then(|version| version.major()), who }
+    }
+
     /// Major versions matter of Open MPI, whose launcher and library must go together; up to 4 they do.
     pub(crate) fn takes(&self, shim: &Shim) -> bool {
         let Some(family) = self.family else { return true };
@@ -138,7 +156,7 @@ impl Wanted {
         let first = good.first().map(|shim| shim.family);
         if self.family.is_none() && good.iter().any(|shim| Some(shim.family) != first) {
             let found = good.into_iter().map(|shim| shim.path).collect();
-            return Err(MpiError::Several { launcher: self.who.clone(), found });
+            return Err(MpiError::Several { who: self.who.clone(), found });
         }
         let rank = |shim: &Shim| {
             (Some(shim.family) == self.family, shim.family != Family::Other, shim.version.numbers())
@@ -147,7 +165,7 @@ impl Wanted {
         good.into_iter().reduce(|best, next| if rank(&next) > rank(&best) { next } else { best }).ok_or_else(
             || {
                 let looked = folders.to_vec();
-                bad.unwrap_or(MpiError::NoShim { launcher: self.who.clone(), looked, found })
+                bad.unwrap_or(MpiError::NoShim { who: self.who.clone(), looked, found })
             },
         )
     }
@@ -162,7 +180,7 @@ impl Wanted {
             return Ok(shim);
         }
         let Shim { path, family, version, .. } = shim;
-        Err(MpiError::OtherMpi { shim: path, family, version, launcher: self.who.clone() })
+        Err(MpiError::OtherMpi { shim: path, family, version, who: self.who.clone() })
     }
 }
 
@@ -181,7 +199,7 @@ mod tests {
     }
 
     fn wanted(family: Option<Family>, major: Option<u32>) -> Wanted {
-        Wanted { family, major, who: "somebody".to_owned() }
+        Wanted { family, major, who: "somebody came".to_owned() }
     }
 
     #[test]
@@ -224,7 +242,7 @@ mod tests {
         assert_eq!(choose(None, None).unwrap(), "mpich-4.0.2.so");
         assert_eq!(choose(Some(Family::IntelMpi), None).unwrap(), "mpich-4.0.2.so");
         let error = choose(Some(Family::OpenMpi), Some(5)).unwrap_err().to_string();
-        let start = "this process was started by somebody, but there is no shim for it (only for MPICH 4.0.2): run \
+        let start = "somebody came, but there is no shim for it (only for MPICH 4.0.2): run \
                      `syncline mpi build --mpicc mpicc`";
         assert!(error.starts_with(start), "{error}");
 

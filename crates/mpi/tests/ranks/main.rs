@@ -1,7 +1,7 @@
 //! The crate under every MPI that is there: shims are built, and this very program is started by each launcher, again with
 //! the one test [`role`], which plays the role that the environment names.
 //!
-//! `SYNCLINE_TEST_MPI=/opt/one/bin:/opt/two/bin` adds MPIs to those on the path. Where there is none, the tests say so.
+//! `SYNCLINE_TEST_MPI=/opt/one/bin/mpicc:/opt/two/bin/mpicc` adds compilers to those on the path. Where there is none, the tests say so.
 
 mod roles;
 mod site;

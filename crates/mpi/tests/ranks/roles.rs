@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use syncline_mpi::{Communicator, Fault, Library, Message, Mpi, MpiError, Sending, Threads, launched};
+use syncline_mpi::{
+    Communicator, Family, Fault, Library, Message, Mpi, MpiError, Sending, Threads, launched,
+};
 
 /// After which a rank ends itself, so that nothing is left of a test.
 const DEADLINE: Duration = Duration::from_secs(90);
@@ -386,8 +388,10 @@ fn single() {
     assert_eq!(launched(), None);
     assert!(Library::of_this_program().unwrap().is_none());
     let library = Library::load(&named("SYNCLINE_TEST_SHIM")).unwrap();
-    assert_eq!(library.family().name(), library.shim().family.name());
-    assert_eq!(library.version().unwrap().major(), library.shim().version.major());
+    if library.shim().family != Family::StandardAbi {
+        assert_eq!(library.family(), library.shim().family);
+        assert_eq!(library.version().unwrap().major(), library.shim().version.major());
+    }
     let mpi = Mpi::start(library, Threads::Multiple, None).unwrap();
     let world = mpi.world().unwrap();
     assert_eq!((world.rank(), world.size()), (0, 1));
@@ -405,21 +409,23 @@ fn other() {
 }
 
 fn alone() {
-    let launched = launched().unwrap();
+    let mut launched = launched().unwrap();
     let library = Library::load(&named("SYNCLINE_TEST_SHIM")).unwrap();
-    let name = library.name();
-    let error = Mpi::start(library, Threads::Multiple, Some(&launched)).unwrap_err();
-    let text = error.to_string();
-    // Some notice by themselves that they were started by another.
-    if matches!(error, MpiError::Call { .. }) {
-        println!("told by the MPI itself: {text}");
+    let error = Mpi::start(library.clone(), Threads::Multiple, Some(&launched)).unwrap_err();
+    assert!(matches!(error, MpiError::OtherMpi { .. }), "{error}");
+    // Of a launcher that does not say whose it is, the world's size tells.
+    (launched.family, launched.major) = (None, None);
+    let (family, version) = (library.shim().family, library.shim().version.major());
+    if family == Family::Mpich && version >= Some(5) {
+        println!("skipped: this MPI aborts by itself under a launcher of another");
         return;
     }
+    let name = library.name();
+    let error = Mpi::start(library, Threads::Multiple, Some(&launched)).unwrap_err();
     assert!(matches!(error, MpiError::Alone { size: 2, .. }), "{error}");
-    assert!(
-        text.starts_with(&format!("a shim for another MPI: {name}")) && text.contains(&launched.to_string()),
-        "{text}"
-    );
+    let text = error.to_string();
+    assert!(text.starts_with(&format!("a shim for another MPI: {name}")), "{text}");
+    assert!(text.ends_with(&format!("but {launched} started 2")), "{text}");
 }
 
 fn failures() {
@@ -442,7 +448,9 @@ fn failures() {
     world.revoke().unwrap();
     let error = world.barrier().unwrap_err();
     assert_eq!(error.fault(), Some(Fault::Revoked), "{error}");
-    assert_eq!(world.failures().unwrap(), [1]);
+    // Who has learned of it by the revocation only may not know yet whose failure it was.
+    let known = world.failures().unwrap();
+    assert!(known == [1] || fault == Fault::Revoked && known.is_empty(), "{known:?}");
     let left = world.shrink().unwrap();
     assert_eq!((left.size(), left.rank()), (2, me / 2));
     assert_eq!(left.agree(if me == 0 { 6 } else { 3 }).unwrap(), 2);

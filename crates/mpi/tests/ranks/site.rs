@@ -37,15 +37,14 @@ fn known() -> &'static Sites {
         // What another run has left may be for MPIs that are gone.
         let _ = std::fs::remove_dir_all(&data);
         let more = std::env::var_os("SYNCLINE_TEST_MPI").unwrap_or_default();
-        let more =
-            std::env::split_paths(&more).map(|folder| folder.join("mpicc")).filter(|mpicc| mpicc.is_file());
+        let more = std::env::split_paths(&more).filter(|path| path.is_file());
         let mut all: Vec<Site> = Vec::new();
         for mpicc in compilers().into_iter().chain(more) {
-            let launchers = ["mpirun", "mpiexec"].map(|name| {
-                let own = mpicc.file_name().unwrap().to_string_lossy().replace("mpicc", name);
-                mpicc.with_file_name(own)
-            });
-            let Some(launcher) = launchers.into_iter().find(|path| path.is_file()) else {
+            let name = mpicc.file_name().unwrap().to_string_lossy().into_owned();
+            let launchers =
+                [name.replace("mpicc", "mpirun"), name.replace("mpicc", "mpiexec"), "mpirun".to_owned()];
+            let mut launchers = launchers.iter().map(|launcher| mpicc.with_file_name(launcher));
+            let Some(launcher) = launchers.find(|path| path.is_file()) else {
                 println!("skipped: there is no launcher beside {}", mpicc.display());
                 continue;
             };
@@ -89,6 +88,10 @@ pub(crate) fn run(site: &Site, role: &str, ranks: usize, more: &[(&str, &OsStr)]
     options.extend(["-n", ranks_text.as_str(), exe]);
     let library = if role == "guest" || role == "stranger" { program(site) } else { PathBuf::new() };
     let mut command = in_role(&site.launcher, &options, role, more);
+    // It is the last choice, as its version says nothing.
+    if site.shim.family == Family::StandardAbi && more.is_empty() {
+        command.env("SYNCLINE_MPI", &site.shim.path);
+    }
     command.env("SYNCLINE_TEST_PROGRAM", library);
     command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
     let dead = usize::from(role == "failures");
@@ -121,7 +124,11 @@ fn program(site: &Site) -> PathBuf {
             MPI_Init_thread(0, 0, MPI_THREAD_FUNNELED, &granted);
             MPI_Comm_rank(MPI_COMM_WORLD, &rank);
             MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &half);
+        #ifdef MPI_ABI
+            return MPI_Comm_toint(half);
+        #else
             return (int)MPI_Comm_c2f(half);
+        #endif
         }
         int end(void) {
             int ended = 1;

@@ -42,7 +42,9 @@ pub(crate) fn build_all(args: &MpiBuildArgs) -> Result<String> {
         return Err(last);
     }
     // What was built is told all the same.
-    let _ = writeln!(io::stdout(), "{text}");
+    if !text.is_empty() {
+        let _ = writeln!(io::stdout(), "{text}");
+    }
     Err(Error::Mpi { why: format!("{n} of {} compilers built no shim, the last: {last}", mpiccs.len()) })
 }
 

@@ -27,8 +27,7 @@ pub(super) fn checks() -> Vec<Check> {
     let good: Vec<&Shim> = shims.iter().filter_map(|(_, shim)| shim.as_ref().ok()).collect();
     let mut checks = Vec::new();
     if let Some(launched) = launched() {
-        let what = launched.family.map_or(String::new(), |family| format!(", for {family}"));
-        checks.push(Check::fine(PART, "started by", format!("{launched}{what}")));
+        checks.push(Check::fine(PART, "started by", launched.to_string()));
     }
     checks.push(
         Check::fine(PART, "compilers", list(&compilers, "none on the path: teams stay on this host")).advise(
@@ -61,6 +60,7 @@ fn list(paths: &[PathBuf], none: &str) -> String {
 fn shim_check(name: &'static str, path: &Path, shim: &Result<Shim, MpiError>) -> Check {
     let advice = match shim {
         Err(MpiError::Abi { .. }) => "run `syncline mpi build` again",
+        _ if name == "SYNCLINE_MPI" => "unset it, or let it name a shim: see `syncline mpi list`",
         _ => "remove it, or run `syncline mpi build` again",
     };
     Check::fine(PART, name, in_words(path, shim)).advise(shim.is_err(), advice)

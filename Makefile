@@ -39,11 +39,14 @@ test: test-deps loom
 	$(CARGO) test --workspace --no-fail-fast -- --show-output
 
 # What tests use beside Rust. Without it they say what they skip; so nothing here fails.
-TEST_DEPS = apt-get install --no-install-recommends -y gcc g++ gfortran clang libomp-dev pkg-config valgrind
+TEST_DEPS = apt-get install --no-install-recommends -y gcc g++ gfortran clang libomp-dev pkg-config valgrind \
+	openmpi-bin libopenmpi-dev mpich libmpich-dev
 test-deps:
 	@missing=; for tool in gcc g++ gfortran clang pkg-config valgrind; do \
 	command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	ls /usr/lib/llvm-*/lib/libomp.so >/dev/null 2>&1 || missing="$$missing libomp-dev"; \
+	command -v mpicc.openmpi >/dev/null || missing="$$missing openmpi-bin libopenmpi-dev"; \
+	command -v mpicc.mpich >/dev/null || missing="$$missing mpich libmpich-dev"; \
 	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	{ apt-get update && $(TEST_DEPS); } || echo "not installed:$$missing; what needs them will be skipped"; \

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod launch;
+mod mpi;
 mod overlay;
 mod run;
 mod verify;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use launch::LaunchArgs;
+pub(crate) use mpi::{DoctorArgs, MpiBuildArgs, MpiCommand, MpiListArgs};
 pub(crate) use overlay::{CheckArgs, Draw, GridArgs, Init, OverlayCommand};
 pub(crate) use run::{BlockOrder, ExecutorKind, KernelName, RunArgs, RunnerKind};
 pub(crate) use verify::{Places, Verify, VerifyArgs};
@@ -60,6 +62,10 @@ pub(crate) enum Command {
     /// Measures what sweeps wait for
     #[command(subcommand, after_long_help = TABLE)]
     Probe(Probe),
+    /// Prepares this machine's MPIs for programs of Syncline
+    #[command(subcommand)]
+    Mpi(MpiCommand),
+    Doctor(DoctorArgs),
 }
 
 /// What is measured.

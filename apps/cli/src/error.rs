@@ -26,6 +26,15 @@ pub(crate) enum Error {
     /// A team of processes.
     #[error(transparent)]
     Team(#[from] TeamError),
+    /// An MPI, as its shim has it.
+    #[error(transparent)]
+    Shim(#[from] syncline_mpi::MpiError),
+    /// Why there are no shims.
+    #[error("{why}")]
+    Mpi {
+        /// What is wrong.
+        why: String,
+    },
     /// A description of a kernel that makes no sense.
     #[error("{}, {}", path.display(), in_one_line(why))]
     Description {

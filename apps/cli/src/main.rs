@@ -18,6 +18,8 @@
 //! | `conformance` | `syncline verify`: barriers and locks do what they promise                  |
 //! | `bench`    | `syncline bench`: sweeps, ordered tasks, barriers and locks, raced          |
 //! | `probe`    | `syncline probe`: what a disk does with the requests of a sweep             |
+//! | `mpi`      | `syncline mpi`: shims for the MPIs of this machine                          |
+//! | `doctor`   | `syncline doctor`: what of this machine will hurt                           |
 //! | `watch`    | work in a thread of its own, under a progress bar, ended by signals         |
 //! | `summary`  | what a run did, for people and for programs                                 |
 //! | `system`   | what the kernel knows of memory and disk                                    |
@@ -32,12 +34,14 @@ mod bench;
 mod budget;
 mod conformance;
 mod convert;
+mod doctor;
 mod error;
 mod executor;
 mod generate;
 mod inputs;
 mod kernels;
 mod launch;
+mod mpi;
 mod output;
 mod overlay;
 mod probe;
@@ -55,7 +59,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use syncline_fabric::TeamError;
 
-use crate::args::{Args, Bench, Command, OverlayCommand, Probe, Verify};
+use crate::args::{Args, Bench, Command, MpiCommand, OverlayCommand, Probe, Verify};
 use crate::error::{Error, Result};
 use crate::watch::Signals;
 
@@ -96,6 +100,9 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Bench(Bench::Lock(args)) => bench::lock(&args, &signals),
         Command::BenchMember(args) => return bench::member(&args),
         Command::Probe(Probe::Disk(args)) => probe::disk(&args, &signals),
+        Command::Mpi(MpiCommand::Build(args)) => mpi::build_all(&args),
+        Command::Mpi(MpiCommand::List(args)) => mpi::list(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
     };
     print(&text?)
 }

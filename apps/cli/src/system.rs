@@ -17,7 +17,12 @@ pub(crate) fn resident() -> Option<u64> {
 
 /// Bytes that new work can have: what the system has available, or less if a control group limits us.
 pub(crate) fn available() -> Option<u64> {
-    kilobytes("/proc/meminfo", "MemAvailable:").into_iter().chain(group_limit()).min()
+    kilobytes("/proc/meminfo", "MemAvailable:").into_iter().chain(memory_limit()).min()
+}
+
+/// The bytes of memory that the machine has.
+pub(crate) fn total() -> Option<u64> {
+    kilobytes("/proc/meminfo", "MemTotal:")
 }
 
 /// Bytes that this process has caused to be read from disk and written to it, beside the page cache.
@@ -38,31 +43,68 @@ fn line<'t>(text: &'t str, name: &str) -> Option<&'t str> {
 }
 
 /// The least memory limit of our control group and those above it, of either version.
-fn group_limit() -> Option<u64> {
+pub(crate) fn memory_limit() -> Option<u64> {
+    least(&MEMORY, |file| read(file)?.parse().ok())
+}
+
+/// How many threads and processes our control group may have.
+pub(crate) fn tasks_limit() -> Option<u64> {
+    least(&TASKS, |file| read(file)?.parse().ok())
+}
+
+/// The time of how many processors our control group may have.
+pub(crate) fn processors() -> Option<f64> {
+    let quota = |file: &Path| {
+        let text = read(file)?;
+        // Of version 2 both numbers stand in one file.
+        let period = || read(&file.with_file_name("cpu.cfs_period_us"));
+        let (quota, period) = match text.split_once(' ') {
+            Some((quota, period)) => (quota.to_owned(), period.to_owned()),
+            None => (text, period()?),
+        };
+        let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
+        // Without a limit the one is -1, the other "max".
+        (quota > 0.0 && period > 0.0).then_some((quota / period * 1e3) as u64)
+    };
+    least(&PROCESSORS, quota).map(|thousandths| thousandths as f64 / 1e3)
+}
+
+/// Where a controller of either version keeps a limit.
+struct Limit {
+    controller: &'static str,
+    /// The file of version 2; of version 1.
+    files: [&'static str; 2],
+}
+
+const MEMORY: Limit = Limit { controller: "memory", files: ["memory.max", "memory.limit_in_bytes"] };
+const TASKS: Limit = Limit { controller: "pids", files: ["pids.max", "pids.max"] };
+const PROCESSORS: Limit = Limit { controller: "cpu", files: ["cpu.max", "cpu.cfs_quota_us"] };
+
+/// The least of our control group and those above it; `max` and files that are not there are none.
+fn least(limit: &Limit, value: impl Fn(&Path) -> Option<u64>) -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    groups.lines().filter_map(limit_files).flatten().filter_map(|file| limit(&file)).min()
+    groups.lines().filter_map(|line| limit_files(line, limit)).flatten().filter_map(|file| value(&file)).min()
 }
 
 /// The files that may hold a limit for a line of `/proc/self/cgroup`: `NUMBER:CONTROLLERS:PATH`.
 ///
 /// In a container the path may be the host's; the files of the groups above then still are ours.
-fn limit_files(line: &str) -> Option<Vec<PathBuf>> {
+fn limit_files(line: &str, limit: &Limit) -> Option<Vec<PathBuf>> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?);
     let (root, file) = match controllers {
-        "" => ("/sys/fs/cgroup", "memory.max"),
-        _ if controllers.split(',').any(|name| name == "memory") => {
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        "" => (PathBuf::from("/sys/fs/cgroup"), limit.files[0]),
+        _ if controllers.split(',').any(|name| name == limit.controller) => {
+            (Path::new("/sys/fs/cgroup").join(limit.controller), limit.files[1])
         }
         _ => return None,
     };
     let groups = Path::new(path.trim_start_matches('/')).ancestors();
-    Some(groups.map(|group| Path::new(root).join(group).join(file)).collect())
+    Some(groups.map(|group| root.join(group).join(file)).collect())
 }
 
-/// The number in a limit's file; `max` is none.
-fn limit(file: &Path) -> Option<u64> {
-    fs::read_to_string(file).ok()?.trim().parse().ok()
+fn read(file: &Path) -> Option<String> {
+    Some(fs::read_to_string(file).ok()?.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -79,7 +121,7 @@ mod tests {
     #[test]
     fn limits_stand_in_the_groups_above_too() {
         let files = |line| {
-            let files = limit_files(line)?;
+            let files = limit_files(line, &MEMORY)?;
             Some(files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>())
         };
         let v2 =
@@ -90,5 +132,7 @@ mod tests {
         assert_eq!(files("4:cpu,memory:/x").unwrap()[1], v1);
         assert_eq!(files("3:cpu,cpuacct:/x"), None);
         assert_eq!(files("nonsense"), None);
+        let cpu = limit_files("3:cpu,cpuacct:/", &PROCESSORS).unwrap();
+        assert_eq!(cpu, [Path::new("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")]);
     }
 }

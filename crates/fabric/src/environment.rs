@@ -5,6 +5,8 @@
 //! | `SYNCLINE_TEAM`    | launchers  | the descriptors of a team, and this process's place in it               |
 //! | `SYNCLINE_THREADS` | people     | how many threads a team has when nobody launched it                    |
 //! | `SYNCLINE_QUIET`   | people     | `1`: no warning when members outnumber cores                           |
+//! | `SYNCLINE_MEMORY`  | people     | how many bytes the members of a host share at most, under MPI: `4G`    |
+//! | `SYNCLINE_PER_HOST`| people     | how many processes of a host share memory, under MPI                   |
 //! | `SYNCLINE_TIMEOUT` | people     | after how many milliseconds of silence a host is dead                  |
 
 use std::os::fd::RawFd;
@@ -19,6 +21,8 @@ pub(crate) const TEAM: &str = "SYNCLINE_TEAM";
 const THREADS: &str = "SYNCLINE_THREADS";
 const QUIET: &str = "SYNCLINE_QUIET";
 const TIMEOUT: &str = "SYNCLINE_TIMEOUT";
+const MEMORY: &str = "SYNCLINE_MEMORY";
+const PER_HOST: &str = "SYNCLINE_PER_HOST";
 /// What `SYNCLINE_TEAM` begins with: launcher and program must be of one kind. To be raised with any change of what
 /// stands in the memory of a team.
 const VERSION: &str = "3";
@@ -68,30 +72,57 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// How many threads a team has that nobody launched.
-pub(crate) fn threads() -> Result<usize, TeamError> {
-    let Some(value) = std::env::var_os(THREADS) else { return Ok(cores().min(MAX_MEMBERS)) };
+/// What a variable says, if it is set.
+fn read<T>(
+    variable: &'static str,
+    expected: impl FnOnce() -> String,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, TeamError> {
+    let Some(value) = std::env::var_os(variable) else { return Ok(None) };
     let value = value.to_string_lossy().into_owned();
-    match value.trim().parse() {
-        Ok(threads) if (1..=MAX_MEMBERS).contains(&threads) => Ok(threads),
-        _ => {
-            let why = format!("expected a number of threads from 1 to {MAX_MEMBERS}");
-            Err(TeamError::Variable { variable: THREADS, value, why })
-        }
+    match parse(value.trim()) {
+        Some(said) => Ok(Some(said)),
+        None => Err(TeamError::Variable { variable, value, why: format!("expected {}", expected()) }),
     }
+}
+
+fn count(text: &str) -> Option<usize> {
+    text.parse().ok().filter(|count| (1..=MAX_MEMBERS).contains(count))
+}
+
+/// How many threads a process has, if somebody says so.
+pub(crate) fn threads() -> Result<Option<usize>, TeamError> {
+    read(THREADS, || format!("a number of threads from 1 to {MAX_MEMBERS}"), count)
+}
+
+/// How many processes of a host share memory: the others are as if they were on other hosts.
+pub(crate) fn per_host() -> Result<Option<usize>, TeamError> {
+    read(PER_HOST, || format!("a number of processes from 1 to {MAX_MEMBERS}"), count)
+}
+
+/// How much memory the members of a host share, if somebody says so.
+pub(crate) fn memory() -> Result<Option<usize>, TeamError> {
+    read(
+        MEMORY,
+        || "bytes, as 500M or 4G".to_owned(),
+        |text| {
+            let (digits, shift) = match text.strip_suffix(['K', 'M', 'G', 'T', 'k', 'm', 'g', 't']) {
+                Some(digits) => (digits, 10 * (1 + "KMGT".find(text.to_uppercase().chars().last()?)?)),
+                None => (text, 0),
+            };
+            digits.parse::<usize>().ok()?.checked_shl(shift as u32).filter(|&bytes| bytes > 0)
+        },
+    )
 }
 
 /// After how long a silence another host is dead.
 pub(crate) fn timeout() -> Result<Duration, TeamError> {
-    let Some(value) = std::env::var_os(TIMEOUT) else { return Ok(Duration::from_millis(800)) };
-    let value = value.to_string_lossy().into_owned();
-    match value.trim().parse() {
-        Ok(milliseconds @ 50..=86_400_000) => Ok(Duration::from_millis(milliseconds)),
-        _ => {
-            let why = "expected milliseconds, from 50 to a day".to_owned();
-            Err(TeamError::Variable { variable: TIMEOUT, value, why })
-        }
-    }
+    let said = read(
+        TIMEOUT,
+        || "milliseconds, from 50 to a day".to_owned(),
+        |text| text.parse().ok().filter(|milliseconds| (50..=86_400_000).contains(milliseconds)),
+    );
+    Ok(Duration::from_millis(said?.unwrap_or(800)))
 }
 
 /// The place of a launched process in its team.

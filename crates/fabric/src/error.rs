@@ -95,6 +95,42 @@ pub enum TeamError {
         /// What the system answered.
         source: io::Error,
     },
+    /// MPI, or the shim by which it is called.
+    #[error(transparent)]
+    Mpi(#[from] syncline_mpi::MpiError),
+    /// The processes of an MPI team do not agree.
+    #[error("process {process} and process 0 of the team do not agree on {what}: {theirs} and {ours}")]
+    Disagree {
+        /// A process.
+        process: usize,
+        /// On what.
+        what: &'static str,
+        /// What it says.
+        theirs: u64,
+        /// What process 0 says.
+        ours: u64,
+    },
+    /// The memory of another process of this host could not be reached.
+    #[error(
+        "cannot share memory with process {process} on this host, {path}: {why}; where processes of a host must not see one \
+         another, SYNCLINE_PER_HOST=1 makes them exchange messages"
+    )]
+    Sharing {
+        /// Whose memory.
+        process: usize,
+        /// As what it was opened.
+        path: String,
+        /// What the system answered.
+        why: String,
+    },
+    /// The MPI does not let several threads call it.
+    #[error("MPI grants {granted} only, so a process has one member, not {threads}")]
+    Threads {
+        /// What it grants.
+        granted: String,
+        /// Members asked for.
+        threads: usize,
+    },
     /// A launched process did not end well: the first that did not. All have ended.
     #[error("{0}")]
     Failed(Failure),

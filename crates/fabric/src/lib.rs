@@ -67,6 +67,7 @@ mod hosts;
 mod inherit;
 mod launcher;
 mod member;
+mod mpi;
 mod node;
 mod orphan;
 mod signals;
@@ -81,7 +82,7 @@ pub use error::{Ending, Failure, Part, TeamError};
 pub use hosts::Hosts;
 pub use launcher::Launcher;
 pub use member::{Collective, Member, TeamBarrier};
-pub use team::{HostTeam, MEMORY, ProcessTeam, Team, ThreadTeam};
+pub use team::{HostTeam, MEMORY, MpiTeam, ProcessTeam, Team, ThreadTeam};
 
 /// A line on standard error, in one piece, as many processes may write there. If nobody reads, that is all right.
 fn say(what: std::fmt::Arguments<'_>) {

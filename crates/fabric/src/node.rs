@@ -24,12 +24,14 @@ pub(crate) struct Node {
     pub(crate) hosts: Hosts,
     /// Where there are other hosts.
     pub(crate) endpoint: Option<Arc<Endpoint>>,
+    /// Other threads than the first may use the wire.
+    pub(crate) threaded: bool,
 }
 
 impl Node {
     /// A process all of whose team is on one host.
     pub(crate) fn alone(shape: Shape, process: usize, control: Control) -> Node {
-        Node { shape, process, control, hosts: Hosts::one(shape.processes), endpoint: None }
+        Node { shape, process, control, hosts: Hosts::one(shape.processes), endpoint: None, threaded: true }
     }
 
     /// A process whose team is on several hosts, which `wire` connects.
@@ -43,7 +45,7 @@ impl Node {
     ) -> Result<Node, TeamError> {
         let process = wire.process();
         let endpoint = Endpoint::new(wire, hosts.clone(), space, &control, shape, timeout)?;
-        Ok(Node { shape, process, control, hosts, endpoint: Some(endpoint) })
+        Ok(Node { shape, process, control, hosts, endpoint: Some(endpoint), threaded: true })
     }
 
     /// The ranks of the members on a host, in ascending order.

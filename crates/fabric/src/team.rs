@@ -2,7 +2,7 @@
 //!
 //! | called                  | launched (`SYNCLINE_TEAM` is set)   | not launched                                      |
 //! |-------------------------|-------------------------------------|---------------------------------------------------|
-//! | [`Team::run`]           | joins its team                      | threads of this process                           |
+//! | [`Team::run`]           | joins its team                      | under an MPI launcher: its ranks; else threads of this process |
 //! | `Team::processes(n)`    | joins its team, whatever `n` says   | launches n processes of this program, and watches |
 //! | `Team::threads(n)`      | threads of this process             | threads of this process                           |
 
@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use syncline_memory::{LifelineEnd, Pages, Segment};
-use syncline_sync::Space;
+use syncline_sync::{MAX_MEMBERS, Space};
 
 use crate::control::Control;
 use crate::environment::{self, Place, Shape};
@@ -26,7 +26,7 @@ use crate::launcher::Launcher;
 use crate::member::Member;
 use crate::node::Node;
 use crate::wire::channel::{Conditions, Network};
-use crate::{inherit, orphan};
+use crate::{inherit, mpi, orphan};
 
 /// How much memory the members of a team share unless somebody says otherwise. It takes none before it is used.
 pub const MEMORY: usize = 256 << 20;
@@ -37,7 +37,7 @@ thread_local! {
 }
 
 /// The number of this process in the team that it has joined.
-static JOINED: OnceLock<usize> = OnceLock::new();
+pub(crate) static JOINED: OnceLock<usize> = OnceLock::new();
 
 /// A team: members that run one function, and wait for one another.
 #[derive(Debug)]
@@ -46,9 +46,10 @@ pub struct Team;
 impl Team {
     /// Runs a function in every member of a team, and returns the results of those in this process, by thread.
     ///
-    /// Who takes part comes from the environment: the processes that a launcher started, or else threads of this
-    /// process, as many as it has cores or as `SYNCLINE_THREADS` says. The first of a process's members runs on the
-    /// thread that calls this.
+    /// Who takes part comes from the environment: the processes that `syncline launch` started; or those that an MPI
+    /// launcher started, on whatever hosts (each with one member, or as many threads as `SYNCLINE_THREADS` says); or else
+    /// threads of this process, as many as it has cores or as `SYNCLINE_THREADS` says. The first of a process's members
+    /// runs on the thread that calls this.
     ///
     /// # Collective
     /// Every process of a launched team calls it, once.
@@ -75,7 +76,13 @@ impl Team {
     {
         match place()? {
             Some(place) => join(&place, &f),
-            None => Team::threads(environment::threads()?).run(f),
+            None => match mpi::launched() {
+                Some(launched) => mpi::join(&launched, &f),
+                None => {
+                    let threads = environment::threads()?;
+                    Team::threads(threads.unwrap_or_else(|| environment::cores().min(MAX_MEMBERS))).run(f)
+                }
+            },
         }
     }
 
@@ -83,6 +90,18 @@ impl Team {
     #[must_use]
     pub fn threads(threads: usize) -> ThreadTeam {
         ThreadTeam { threads, memory: MEMORY, quiet: false }
+    }
+
+    /// A team of the processes of an MPI communicator, within a program that has initialised MPI itself.
+    ///
+    /// The communicator is named by its Fortran handle, as `MPI_Comm_c2f` gives it. The team has a duplicate of it, so its
+    /// messages and the program's do not meet. MPI is left as it is when the team has ended; other teams may follow.
+    ///
+    /// # Safety
+    /// The handle is that of a communicator of this process, in the MPI that this program has loaded.
+    #[must_use]
+    pub unsafe fn within_mpi(communicator: i32) -> MpiTeam {
+        MpiTeam { communicator, threads: 1, memory: None }
     }
 
     /// A team whose hosts are groups of threads of this process: they have memory in common within a host only, and
@@ -147,6 +166,46 @@ impl ThreadTeam {
             shape.warn();
         }
         Node::alone(shape, 0, control).run(space, &f)
+    }
+}
+
+/// A team within a program of MPI: see [`Team::within_mpi`].
+#[derive(Clone, Copy, Debug)]
+pub struct MpiTeam {
+    communicator: i32,
+    threads: usize,
+    memory: Option<usize>,
+}
+
+impl MpiTeam {
+    /// How many members each process has, as threads [default: 1].
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        MpiTeam { threads, ..self }
+    }
+
+    /// How many bytes the members of a host share at most: see [`ThreadTeam::memory`].
+    #[must_use]
+    pub fn memory(self, memory: usize) -> Self {
+        MpiTeam { memory: Some(memory), ..self }
+    }
+
+    /// Runs a function in every member, and returns the results of those in this process, by thread.
+    ///
+    /// # Collective
+    /// Every process of the communicator calls it.
+    ///
+    /// # Errors
+    /// As [`Team::run`].
+    pub fn run<R, F>(&self, f: F) -> Result<Vec<R>, TeamError>
+    where
+        R: Send,
+        F: Fn(&mut Member) -> R + Sync,
+    {
+        if let Some(rank) = MEMBER.get() {
+            return Err(TeamError::Nested { rank });
+        }
+        mpi::within(self.communicator, self.threads, self.memory, &f)
     }
 }
 

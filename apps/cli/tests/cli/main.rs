@@ -10,6 +10,7 @@ mod kernels;
 mod kills;
 mod launch;
 mod memory;
+mod mpi;
 mod overlay;
 mod probe;
 mod resume;

@@ -1,0 +1,107 @@
+//! `syncline doctor`: what this machine has and allows, and what to do about what will hurt.
+//!
+//! | part      | looks at                                                                   |
+//! |-----------|----------------------------------------------------------------------------|
+//! | `machine` | cores, memory, and what of the kernel teams, locks and files use           |
+//! | `limits`  | what a process, a user or a control group may have                         |
+//! | `network` | MPIs: compilers, launchers, shims; what would carry messages between hosts |
+
+mod limits;
+mod machine;
+mod network;
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::args::DoctorArgs;
+use crate::error::{Error, Result};
+use crate::units::plural;
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Check {
+    part: &'static str,
+    name: &'static str,
+    found: String,
+    ok: bool,
+    /// What to do, if it is not.
+    advice: Option<String>,
+}
+
+impl Check {
+    fn fine(part: &'static str, name: &'static str, found: impl Into<String>) -> Check {
+        Check { part, name, found: found.into(), ok: true, advice: None }
+    }
+
+    /// With something to do about it, if so.
+    fn advise(self, so: bool, advice: impl Into<String>) -> Check {
+        if so { Check { ok: false, advice: Some(advice.into()), ..self } } else { self }
+    }
+}
+
+/// The object of `--json`.
+#[derive(Serialize)]
+struct Json<'a> {
+    warnings: usize,
+    checks: &'a [Check],
+}
+
+/// `syncline doctor`.
+pub(crate) fn doctor(args: &DoctorArgs) -> Result<String> {
+    let checks: Vec<Check> =
+        machine::checks().into_iter().chain(limits::checks()).chain(network::checks()).collect();
+    let warnings = checks.iter().filter(|check| !check.ok).count();
+    if args.json {
+        return serde_json::to_string(&Json { warnings, checks: &checks })
+            .map_err(|error| Error::Io { what: "write JSON".to_owned(), source: error.into() });
+    }
+    Ok(text(&checks, warnings))
+}
+
+fn text(checks: &[Check], warnings: usize) -> String {
+    let mut text = String::new();
+    let mut part = "";
+    for check in checks {
+        if check.part != part {
+            part = check.part;
+            // A string takes all that is written.
+            let _ = writeln!(text, "{part}");
+        }
+        let mark = if check.ok { ' ' } else { '!' };
+        let _ = writeln!(text, "{mark} {:13} {}", check.name, check.found);
+        if let Some(advice) = &check.advice {
+            let _ = writeln!(text, "{:16}-> {advice}", "");
+        }
+    }
+    let _ = match warnings {
+        0 => write!(text, "\nNothing that was looked at will hurt."),
+        n => write!(text, "\n{n} warning{}, marked with !", plural(n as u64)),
+    };
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_check_is_a_line_and_each_warning_says_what_to_do() {
+        let checks = [
+            Check::fine("machine", "cores", "2").advise(false, "more"),
+            Check::fine("machine", "memory", "1 B").advise(true, "buy some"),
+            Check::fine("limits", "files", "20000"),
+        ];
+        let expected = "\
+machine
+  cores         2
+! memory        1 B
+                -> buy some
+limits
+  files         20000
+
+1 warning, marked with !";
+        assert_eq!(text(&checks, 1), expected);
+        assert!(text(&checks[..1], 0).ends_with("\nNothing that was looked at will hurt."));
+    }
+}

@@ -1,0 +1,139 @@
+//! `syncline mpi` and `syncline doctor`: with compilers that only seem to be ones, so that no MPI is needed.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::common::{command, fails, names, succeeds};
+
+/// A compiler that makes a file which says that it is a shim for this version of MPICH.
+fn compiler(folder: &Path, name: &str, version: &str) {
+    let script = format!(
+        "#!/bin/sh\n\
+         while [ \"$1\" != -o ]; do shift; done\n\
+         printf '\\177ELF\\000syncline-mpi-shim abi=1 family=mpich version={version} mpi=4.0 ulfm=0 end\\000' >\"$2\"\n"
+    );
+    let path = folder.join(name);
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// The command, to which only the compilers and shims of a folder are there.
+fn alone(folder: &Path, line: &str) -> Command {
+    let mut command = command(folder, line);
+    command
+        .env("PATH", folder.join("bin"))
+        .env("XDG_DATA_HOME", folder.join("data"))
+        .env_remove("SYNCLINE_MPI");
+    command
+}
+
+/// The values of a name in the checks of a doctor's report.
+fn found<'r>(report: &'r Value, name: &str) -> Vec<&'r Value> {
+    report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == name).collect()
+}
+
+#[test]
+fn shims_are_built_for_all_compilers_and_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::create_dir(path.join("bin")).unwrap();
+    let error = fails(1, alone(path, "mpi build"), "mpi build");
+    assert!(error.starts_with("no compiler of MPI is on the path"), "{error}");
+    let list = succeeds(alone(path, "mpi list"), "mpi list");
+    assert!(
+        list.starts_with("no shims in the folder") && list.contains("`syncline mpi build` makes them"),
+        "{list}"
+    );
+
+    // A script needs a shell, which is found without the path.
+    compiler(&path.join("bin"), "mpicc", "4.0.2");
+    compiler(&path.join("bin"), "mpicc.mpich", "4.2.1");
+    let built = succeeds(alone(path, "mpi build"), "mpi build");
+    assert_eq!(built.lines().count(), 2, "{built}");
+    assert!(built.contains("mpicc.mpich: MPICH 4.2.1, MPI 4.0: "), "{built}");
+    let shims = path.join("data/syncline/mpi");
+    assert_eq!(names(&shims), ["mpich-4.0.2.so", "mpich-4.2.1.so"]);
+
+    fs::write(shims.join("old.so"), "\x7fELF syncline-mpi-shim abi=77 family=mpich version=4 mpi=4 end\0")
+        .unwrap();
+    let list = succeeds(alone(path, "mpi list --json"), "mpi list --json");
+    let list: Value = serde_json::from_str(&list).unwrap();
+    let versions: Vec<_> = list["shims"].as_array().unwrap().iter().map(|shim| &shim["version"]).collect();
+    assert_eq!(versions, [&Value::from("4.0.2"), &Value::from("4.2.1"), &Value::Null]);
+    assert!(list["shims"][2]["error"].as_str().unwrap().contains("another version of Syncline"));
+    let text = succeeds(alone(path, "mpi list"), "mpi list");
+    assert_eq!(text.lines().count(), 3, "{text}");
+
+    // What is named is listed, whatever it is.
+    let mut named = alone(path, "mpi list");
+    named.env("SYNCLINE_MPI", "/nowhere.so");
+    let text = succeeds(named, "mpi list");
+    assert!(text.starts_with("SYNCLINE_MPI: cannot read the shim /nowhere.so"), "{text}");
+}
+
+#[test]
+fn a_compiler_that_fails_is_told_of_and_the_others_are_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::create_dir(path.join("bin")).unwrap();
+    compiler(&path.join("bin"), "good", "4.0.2");
+    let line = "mpi build --mpicc /no/mpicc --into here";
+    let error = fails(1, alone(path, line), line);
+    assert!(error.starts_with("cannot run /no/mpicc: No such file"), "{error}");
+
+    let output = alone(path, "mpi build --mpicc /no/mpicc --mpicc bin/good --into here").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("bin/good: MPICH 4.0.2"));
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("error: 1 of 2 compilers built no shim"));
+    assert_eq!(names(&path.join("here")), ["mpich-4.0.2.so"]);
+
+    let bad = path.join("bin/bad");
+    fs::write(&bad, "#!/bin/sh\necho it is not my day >&2\nexit 1\n").unwrap();
+    fs::set_permissions(&bad, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = alone(path, "mpi build --mpicc bin/bad --into here").output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let expected = "it is not my day\nerror: bin/bad cannot compile the shim; what it says stands above\n";
+    assert_eq!((stderr.as_str(), output.stdout.as_slice()), (expected, &b""[..]));
+    assert_eq!(names(&path.join("here")), ["mpich-4.0.2.so"], "nothing is left of it");
+}
+
+#[test]
+fn the_doctor_looks_at_all_and_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::create_dir(path.join("bin")).unwrap();
+    compiler(&path.join("bin"), "mpicc", "4.0.2");
+    let report = || -> Value {
+        serde_json::from_str(&succeeds(alone(path, "doctor --json"), "doctor --json")).unwrap()
+    };
+    let first = report();
+    for name in
+        ["kernel", "cores", "memory", "memfd", "pidfd", "membarrier", "open files", "processes", "network"]
+    {
+        assert_eq!(found(&first, name).len(), 1, "{name}: {first}");
+    }
+    let compilers = found(&first, "compilers")[0];
+    assert_eq!(compilers["ok"], false);
+    assert!(compilers["advice"].as_str().unwrap().contains("`syncline mpi build`"));
+    succeeds(alone(path, "mpi build"), "mpi build");
+    let second = report();
+    assert_eq!(found(&second, "compilers")[0]["ok"], true);
+    assert_eq!(found(&second, "shim").len(), 1);
+    assert_eq!(second["warnings"].as_u64().unwrap() + 1, first["warnings"].as_u64().unwrap());
+    let bad = |report: &Value| {
+        report["checks"].as_array().unwrap().iter().filter(|check| check["ok"] == false).count()
+    };
+    assert_eq!(second["warnings"], bad(&second));
+
+    let mut launched = alone(path, "doctor");
+    launched.env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", "0").env("OMPI_VERSION", "5.0.1");
+    launched.env("SYNCLINE_MPI", "/nowhere.so");
+    let text = succeeds(launched, "doctor");
+    assert!(text.contains("  started by    Open MPI's mpirun (version 5)"), "{text}");
+    assert!(text.contains("! SYNCLINE_MPI  cannot read the shim /nowhere.so"), "{text}");
+    assert!(text.contains("-> unset it, or let it name a shim"), "{text}");
+}

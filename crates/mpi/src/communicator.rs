@@ -1,0 +1,275 @@
+//! A group of processes that send one another messages of bytes.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::error::{MpiError, Result};
+use crate::ffi::Calls;
+use crate::inner::Inner;
+use crate::message::{Message, Receiving, Request, Sending, Transfer};
+
+/// The most bytes of a message.
+pub const MAX_MESSAGE: usize = i32::MAX as usize;
+/// The greatest tag that every MPI has.
+pub const MAX_TAG: u16 = 32767;
+
+/// Some processes of the world, with ranks of their own; its messages meet no others.
+///
+/// Setting up and the collective calls ([`barrier`](Self::barrier), [`allgather`](Self::allgather)...) are called by all of its
+/// processes, in the same order, and block. Messages do not block.
+#[derive(Debug)]
+pub struct Communicator {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) handle: c_int,
+    rank: usize,
+    size: usize,
+    freed: bool,
+    _not_sync: PhantomData<Cell<()>>,
+}
+
+impl Communicator {
+    pub(crate) fn make(
+        inner: &Arc<Inner>,
+        what: &'static str,
+        make: impl FnOnce(&Calls, *mut c_int) -> c_int,
+    ) -> Result<Communicator> {
+        let mut handle = -1;
+        inner.call(what, |calls| make(calls, &raw mut handle))?;
+        Communicator::of(inner, handle)
+    }
+
+    /// The communicator that the shim has made, which is ours to free.
+    fn of(inner: &Arc<Inner>, handle: c_int) -> Result<Communicator> {
+        let mut new = Communicator {
+            inner: Arc::clone(inner),
+            handle,
+            rank: 0,
+            size: 1,
+            freed: false,
+            _not_sync: PhantomData,
+        };
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: the answers have room.
+        inner.call("ask for the rank", |calls| unsafe { (calls.rank)(handle, &raw mut rank) })?;
+        // SAFETY: as above.
+        inner.call("ask for the size", |calls| unsafe { (calls.size)(handle, &raw mut size) })?;
+        (new.rank, new.size) = (rank as usize, size as usize);
+        Ok(new)
+    }
+
+    /// This process's number.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many processes there are.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Waits until all have come.
+    ///
+    /// # Errors
+    /// Those of any call.
+    pub fn barrier(&self) -> Result<()> {
+        // SAFETY: takes no memory.
+        self.inner.call("meet at a barrier", |calls| unsafe { (calls.barrier)(self.handle) })
+    }
+
+    /// Gives the bytes of `root` to all. All have as many.
+    ///
+    /// # Errors
+    /// [`MpiError::Argument`] for no rank or too many bytes, and those of any call.
+    pub fn broadcast(&self, bytes: &mut [u8], root: usize) -> Result<()> {
+        let what = "broadcast";
+        let (root, count) = (rank_among(what, root, self.size)?, length(what, bytes.len())?);
+        // SAFETY: the bytes are ours until it returns.
+        self.inner
+            .call(what, |calls| unsafe { (calls.bcast)(self.handle, bytes.as_mut_ptr().cast(), count, root) })
+    }
+
+    /// Gathers the bytes of all, in the order of ranks. All give as many.
+    ///
+    /// # Errors
+    /// [`MpiError::Argument`] for too many bytes, and those of any call.
+    pub fn allgather(&self, mine: &[u8]) -> Result<Vec<u8>> {
+        let what = "gather from all";
+        let count = length(what, mine.len())?;
+        let all = mine.len().checked_mul(self.size);
+        let all =
+            all.ok_or(MpiError::Argument { what, why: "all together have too many bytes".to_owned() })?;
+        let mut all = vec![0_u8; all];
+        self.inner.call(what, |calls| {
+            // SAFETY: both are ours until it returns, and `all` has room for as many from everybody.
+            unsafe { (calls.allgather)(self.handle, mine.as_ptr().cast(), count, all.as_mut_ptr().cast()) }
+        })?;
+        Ok(all)
+    }
+
+    /// The greatest number that any gives.
+    ///
+    /// # Errors
+    /// Those of any call.
+    pub fn max(&self, mine: f64) -> Result<f64> {
+        let mut most = mine;
+        // SAFETY: the result has room.
+        self.inner.call("find the greatest", |calls| unsafe {
+            (calls.allreduce_max)(self.handle, mine, &raw mut most)
+        })?;
+        Ok(most)
+    }
+
+    /// Those that give the same color, in the order of their keys, in a communicator of their own; `None` for no color.
+    ///
+    /// # Errors
+    /// [`MpiError::Argument`] for a color above 2^31 - 1, and those of any call.
+    pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Communicator>> {
+        let what = "split a communicator";
+        let color = color.map_or(Ok(-1), c_int::try_from);
+        let color =
+            color.map_err(|_| MpiError::Argument { what, why: "the color is above 2^31 - 1".to_owned() })?;
+        let mut handle = -1;
+        self.inner.call(what, |calls| {
+            // SAFETY: the handle has room.
+            unsafe { (calls.comm_split)(self.handle, color, key, &raw mut handle) }
+        })?;
+        if handle < 0 { Ok(None) } else { Communicator::of(&self.inner, handle).map(Some) }
+    }
+
+    /// Begins to send a message. Messages to one process with one tag arrive in the order in which they were begun.
+    ///
+    /// # Errors
+    /// [`MpiError::Argument`] for a rank, tag or length that is none, and those of any call.
+    pub fn isend(&self, to: usize, tag: u16, bytes: Vec<u8>) -> Result<Sending> {
+        // SAFETY: the bytes stay where they are, in the hands of `Sending`, until it is done.
+        let request = unsafe { self.begin_send(to, tag, bytes.as_ptr(), bytes.len()) }?;
+        Ok(Sending::new(request, bytes))
+    }
+
+    /// Begins to receive the next message of a process with a tag, which must have no more bytes than `buffer` has capacity.
+    ///
+    /// # Errors
+    /// As [`Communicator::isend`]; a message that is too long is an error of the [`Receiving`].
+    pub fn irecv(&self, from: usize, tag: u16, mut buffer: Vec<u8>) -> Result<Receiving> {
+        buffer.clear();
+        let (into, room) = (buffer.as_mut_ptr(), buffer.capacity().min(MAX_MESSAGE));
+        // SAFETY: the room stays where it is, in the hands of `Receiving`, until it is done.
+        let request = unsafe { self.begin_receive(from, tag, into, room) }?;
+        Ok(Receiving::new(request, buffer))
+    }
+
+    /// Begins to send bytes from where they are.
+    ///
+    /// # Errors
+    /// As [`Communicator::isend`].
+    ///
+    /// # Safety
+    /// The bytes must stay, and nobody write them, until the transfer is done, dropped or not.
+    pub unsafe fn isend_from(&self, to: usize, tag: u16, bytes: *const u8, count: usize) -> Result<Transfer> {
+        // SAFETY: the caller's promise.
+        unsafe { self.begin_send(to, tag, bytes, count) }.map(Transfer::new)
+    }
+
+    /// Begins to receive the next message of a process with a tag right into memory.
+    ///
+    /// # Errors
+    /// As [`Communicator::irecv`].
+    ///
+    /// # Safety
+    /// The memory must stay, and nobody use it, until the transfer is done, dropped or not.
+    pub unsafe fn irecv_into(&self, from: usize, tag: u16, into: *mut u8, room: usize) -> Result<Transfer> {
+        // SAFETY: the caller's promise.
+        unsafe { self.begin_receive(from, tag, into, room) }.map(Transfer::new)
+    }
+
+    /// A message that has come, from anybody, with this tag: taken out of the queue, so nobody else gets it. Looking drives
+    /// MPI's progress, too.
+    ///
+    /// # Errors
+    /// [`MpiError::Argument`] for a tag above [`MAX_TAG`], and those of any call.
+    pub fn probe(&self, tag: u16) -> Result<Option<Message>> {
+        let what = "look for a message";
+        let tag = tag_of(what, tag)?;
+        let (mut found, mut source, mut bytes, mut message) = (0, 0, 0, 0);
+        self.inner.call(what, |calls| {
+            let out = (&raw mut found, &raw mut source, &raw mut bytes, &raw mut message);
+            // SAFETY: the answers have room.
+            unsafe { (calls.improbe)(self.handle, tag, out.0, out.1, out.2, out.3) }
+        })?;
+        let new = || Message::new(Request::new(&self.inner, message), source as usize, bytes as usize);
+        Ok((found != 0).then(new))
+    }
+
+    /// # Safety
+    /// The bytes must stay as they are until the request is done.
+    unsafe fn begin_send(&self, to: usize, tag: u16, bytes: *const u8, count: usize) -> Result<Request> {
+        let what = "send a message";
+        let (to, tag, count) = (rank_among(what, to, self.size)?, tag_of(what, tag)?, length(what, count)?);
+        let mut request = 0;
+        self.inner.call(what, |calls| {
+            // SAFETY: the caller's promise; the request has room.
+            unsafe { (calls.isend)(self.handle, bytes.cast(), count, to, tag, &raw mut request) }
+        })?;
+        Ok(Request::new(&self.inner, request))
+    }
+
+    /// # Safety
+    /// The room must stay, used by nobody, until the request is done.
+    unsafe fn begin_receive(&self, from: usize, tag: u16, into: *mut u8, room: usize) -> Result<Request> {
+        let what = "receive a message";
+        let (from, tag, room) = (rank_among(what, from, self.size)?, tag_of(what, tag)?, length(what, room)?);
+        let mut request = 0;
+        self.inner.call(what, |calls| {
+            // SAFETY: the caller's promise; the request has room.
+            unsafe { (calls.irecv)(self.handle, into.cast(), room, from, tag, &raw mut request) }
+        })?;
+        Ok(Request::new(&self.inner, request))
+    }
+
+    /// Gives it back. Collective; dropping does the same, where the thread may.
+    ///
+    /// # Errors
+    /// Those of any call.
+    pub fn free(mut self) -> Result<()> {
+        self.release()
+    }
+
+    fn release(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.freed, true) {
+            return Ok(());
+        }
+        // SAFETY: it was not freed before.
+        self.inner.call("free a communicator", |calls| unsafe { (calls.comm_free)(self.handle) })
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        let _ = self.release();
+    }
+}
+
+pub(crate) fn rank_among(what: &'static str, rank: usize, size: usize) -> Result<c_int> {
+    if rank < size {
+        return Ok(rank as c_int);
+    }
+    Err(MpiError::Argument { what, why: format!("there is no rank {rank} among {size}") })
+}
+
+fn tag_of(what: &'static str, tag: u16) -> Result<c_int> {
+    if tag <= MAX_TAG {
+        return Ok(tag.into());
+    }
+    Err(MpiError::Argument { what, why: format!("the tag {tag} is above {MAX_TAG}") })
+}
+
+pub(crate) fn length(what: &'static str, bytes: usize) -> Result<i64> {
+    if bytes <= MAX_MESSAGE {
+        return Ok(bytes as i64);
+    }
+    Err(MpiError::Argument { what, why: format!("{bytes} bytes are more than {MAX_MESSAGE}") })
+}

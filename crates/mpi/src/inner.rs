@@ -1,0 +1,138 @@
+//! What an MPI and all that comes of it share: the one way to call the shim.
+
+use std::ffi::c_int;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+
+use crate::Threads;
+use crate::error::{MpiError, Result};
+use crate::ffi::{self, Calls, OK};
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    calls: &'static Calls,
+    state: Mutex<State>,
+    /// The thread that MPI takes for its first.
+    home: ThreadId,
+    granted: Threads,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    finalized: bool,
+    /// Requests that nobody waits for any more, with the buffers that they use.
+    orphans: Vec<Orphan>,
+}
+
+#[derive(Debug)]
+struct Orphan {
+    request: c_int,
+    buffer: Option<Vec<u8>>,
+}
+
+impl Inner {
+    pub(crate) fn new(calls: &'static Calls, home: ThreadId, granted: Threads) -> Inner {
+        Inner { calls, state: Mutex::default(), home, granted }
+    }
+
+    pub(crate) fn granted(&self) -> Threads {
+        self.granted
+    }
+
+    /// Without the rules of [`Inner::call`].
+    pub(crate) fn calls(&self) -> &'static Calls {
+        self.calls
+    }
+
+    /// Calls functions of the shim: nobody else is in there, MPI is not finalised, and this thread may. `what` is for
+    /// errors: "send a message".
+    pub(crate) fn call(&self, what: &'static str, call: impl FnOnce(&Calls) -> c_int) -> Result<()> {
+        let mut state = self.enter(what)?;
+        if !state.orphans.is_empty() {
+            self.sweep(&mut state);
+        }
+        self.check(what, call(self.calls))
+    }
+
+    fn enter(&self, what: &'static str) -> Result<MutexGuard<'_, State>> {
+        if self.granted <= Threads::Funneled && std::thread::current().id() != self.home {
+            return Err(MpiError::Thread { what, granted: self.granted });
+        }
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.finalized { Err(MpiError::Finalized { what }) } else { Ok(state) }
+    }
+
+    /// The error that a code stands for. To be called before the next call of MPI.
+    fn check(&self, what: &'static str, code: c_int) -> Result<()> {
+        check(self.calls, what, code)
+    }
+
+    /// A request and its buffer are left to us, until a later call finds it done.
+    pub(crate) fn adopt(&self, request: c_int, buffer: Option<Vec<u8>>) {
+        match self.state.lock() {
+            Ok(mut state) if !state.finalized => state.orphans.push(Orphan { request, buffer }),
+            // MPI may still look at it.
+            _ => std::mem::forget(buffer),
+        }
+    }
+
+    fn sweep(&self, state: &mut State) {
+        state.orphans.retain_mut(|orphan| {
+            let (mut done, mut received, mut cancelled) = (0, 0, 0);
+            // SAFETY: the request is one, as it is here until it is done; the results have room.
+            let code = unsafe {
+                (self.calls.test)(orphan.request, &raw mut done, &raw mut received, &raw mut cancelled)
+            };
+            if code != OK {
+                // It does not say whether MPI still looks at it.
+                std::mem::forget(orphan.buffer.take());
+            }
+            code == OK && done == 0
+        });
+    }
+
+    /// Ends MPI; from here on every call is an error.
+    pub(crate) fn finalize(&self) -> Result<()> {
+        let what = "finalise MPI";
+        if std::thread::current().id() != self.home {
+            return Err(MpiError::Thread { what, granted: self.granted });
+        }
+        let mut state = self.enter(what)?;
+        self.sweep(&mut state);
+        state.finalized = true;
+        // SAFETY: MPI is initialised, not finalised, and this is its first thread.
+        let code = unsafe { (self.calls.finalize)() };
+        for orphan in state.orphans.drain(..) {
+            std::mem::forget(orphan.buffer);
+        }
+        // After the end there are no words for an error.
+        if code == OK { Ok(()) } else { Err(no_words(what, code)) }
+    }
+
+    /// The program whose MPI it is goes on; ours is the end of calls only.
+    pub(crate) fn leave(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).finalized = true;
+    }
+}
+
+/// The error that a code stands for, in MPI's words where the code is its.
+pub(crate) fn check(calls: &Calls, what: &'static str, code: c_int) -> Result<()> {
+    if code == OK {
+        return Ok(());
+    }
+    if ffi::own_words(code).is_some() {
+        return Err(no_words(what, code));
+    }
+    // SAFETY: the room is as long as the function is told.
+    let text = ffi::text(|into, room| unsafe { (calls.error_string)(into, room) });
+    Err(MpiError::Call {
+        what,
+        fault: ffi::fault(code),
+        text: text.unwrap_or_else(|_| "an error of MPI".to_owned()),
+    })
+}
+
+fn no_words(what: &'static str, code: c_int) -> MpiError {
+    let text = ffi::own_words(code).unwrap_or("an error of MPI").to_owned();
+    MpiError::Call { what, fault: ffi::fault(code), text }
+}

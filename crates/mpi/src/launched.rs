@@ -1,0 +1,157 @@
+//! Whether an MPI launcher started this process, from its environment.
+//!
+//! | launcher          | sets                                                            | says                   |
+//! |-------------------|-----------------------------------------------------------------|------------------------|
+//! | Open MPI 5        | `OMPI_COMM_WORLD_SIZE`, `_RANK`, `OMPI_VERSION`                 | rank, size, version    |
+//! | Open MPI up to 4  | the first two, and `OMPI_MCA_orte_*`                            | rank, size             |
+//! | Intel MPI         | `PMI_SIZE`, `PMI_RANK`, `I_MPI_*`                               | rank, size             |
+//! | MPICH             | `PMI_SIZE`, `PMI_RANK`, `MPI_LOCALNRANKS`                       | rank, size             |
+//! | Slurm's srun      | `SLURM_PROCID`, `SLURM_STEP_NUM_TASKS`; `PMI_FD` or `PMIX_RANK` | rank, size, no family  |
+//! | another with PMIx | `PMIX_RANK`                                                     | rank                   |
+
+use std::fmt;
+
+use crate::{Family, Version};
+
+/// What kind of launcher it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Launcher {
+    /// `mpirun` of an MPI.
+    Mpirun,
+    /// `srun` of Slurm.
+    Srun,
+    /// Any other that speaks PMI or PMIx.
+    Other,
+}
+
+/// What is known of the launcher of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Launched {
+    /// The kind of launcher.
+    pub launcher: Launcher,
+    /// Whose MPI it expects, if it says so.
+    pub family: Option<Family>,
+    /// The major version of that; 4 of Open MPI stands for all up to 4.
+    pub major: Option<u32>,
+    /// Of this process in the world.
+    pub rank: Option<usize>,
+    /// Of the world.
+    pub size: Option<usize>,
+}
+
+/// Whether an MPI launcher started this process, and which.
+#[must_use]
+pub fn launched() -> Option<Launched> {
+    read(|name| std::env::var(name).ok())
+}
+
+fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Launched> {
+    let number = |name: &str| variable(name)?.trim().parse::<usize>().ok();
+    let has = |name: &str| variable(name).is_some();
+    if let Some(size) = number("OMPI_COMM_WORLD_SIZE") {
+        let said = variable("OMPI_VERSION").and_then(|version| Version::new(version.trim()).major());
+        let old = has("OMPI_MCA_orte_launch") || has("OMPI_MCA_orte_ess_num_procs");
+        return Some(Launched {
+            launcher: Launcher::Mpirun,
+            family: Some(Family::OpenMpi),
+            major: said.map(|major| major.max(4)).or(old.then_some(4)),
+            rank: number("OMPI_COMM_WORLD_RANK"),
+            size: Some(size),
+        });
+    }
+    let pmi = has("PMI_FD") || has("PMI_PORT") || has("PMI_RANK");
+    let pmix = number("PMIX_RANK");
+    // A script of a job has Slurm's numbers, too; a launched process has somebody to speak to.
+    if (pmi || pmix.is_some()) && has("SLURM_PROCID") && !has("MPI_LOCALNRANKS") {
+        return Some(Launched {
+            launcher: Launcher::Srun,
+            family: None,
+            major: None,
+            rank: number("SLURM_PROCID").or(pmix),
+            size: number("SLURM_STEP_NUM_TASKS").or(number("SLURM_NTASKS")),
+        });
+    }
+    let (rank, size) = (number("PMI_RANK"), number("PMI_SIZE"));
+    if rank.is_some() && size.is_some() || pmi && has("MPI_LOCALNRANKS") {
+        let intel = has("I_MPI_MPIRUN") || has("I_MPI_HYDRA_TOPOLIB") || has("I_MPI_HYDRA_BOOTSTRAP");
+        // Others speak PMI, too; that which tells of local ranks is Hydra.
+        let family = match (intel, has("MPI_LOCALNRANKS")) {
+            (true, _) => Some(Family::IntelMpi),
+            (false, true) => Some(Family::Mpich),
+            (false, false) => None,
+        };
+        let launcher = if family.is_some() { Launcher::Mpirun } else { Launcher::Other };
+        return Some(Launched { launcher, family, major: None, rank, size });
+    }
+    pmix.map(|rank| Launched {
+        launcher: Launcher::Other,
+        family: None,
+        major: None,
+        rank: Some(rank),
+        size: None,
+    })
+}
+
+impl fmt::Display for Launched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.launcher, self.family, self.major) {
+            (Launcher::Mpirun, Some(family), Some(major)) => write!(f, "{family}'s mpirun (version {major})"),
+            (Launcher::Mpirun, Some(family), None) => write!(f, "{family}'s mpirun"),
+            (Launcher::Srun, ..) => f.write_str("Slurm's srun"),
+            _ => f.write_str("a launcher of MPI programs"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> Option<Launched> {
+        read(|name| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned()))
+    }
+
+    #[test]
+    fn launchers_are_known_by_what_they_set() {
+        let open = [("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_RANK", "2"), ("PMIX_RANK", "2")];
+        let five = of(&[&open[..], &[("OMPI_VERSION", "5.0.11")]].concat()).unwrap();
+        assert_eq!(
+            (five.family, five.major, five.rank, five.size),
+            (Some(Family::OpenMpi), Some(5), Some(2), Some(4))
+        );
+        assert_eq!(five.to_string(), "Open MPI's mpirun (version 5)");
+        let four = of(&[&open[..], &[("OMPI_MCA_orte_launch", "1")]].concat()).unwrap();
+        assert_eq!(four.major, Some(4));
+        assert_eq!(of(&open).unwrap().to_string(), "Open MPI's mpirun");
+
+        let hydra = [("PMI_FD", "6"), ("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2")];
+        let mpich = of(&hydra).unwrap();
+        assert_eq!(
+            (mpich.family, mpich.major, mpich.rank, mpich.size),
+            (Some(Family::Mpich), None, Some(1), Some(2))
+        );
+        let intel = of(&[&hydra[..], &[("I_MPI_MPIRUN", "mpirun")]].concat()).unwrap();
+        assert_eq!(intel.family, Some(Family::IntelMpi));
+        assert_eq!(of(&hydra[..3]).unwrap().launcher, Launcher::Other);
+
+        let slurm = [("SLURM_PROCID", "3"), ("SLURM_NTASKS", "8"), ("PMIX_RANK", "3")];
+        let srun = of(&slurm).unwrap();
+        assert_eq!(
+            (srun.launcher, srun.family, srun.rank, srun.size),
+            (Launcher::Srun, None, Some(3), Some(8))
+        );
+        assert_eq!(of(&slurm[2..]).unwrap().rank, Some(3));
+        // Hydra inside a job of Slurm is Hydra.
+        assert_eq!(of(&[&slurm[..2], &hydra[..]].concat()).unwrap().family, Some(Family::Mpich));
+    }
+
+    #[test]
+    fn nobody_launched_what_has_no_launchers_word() {
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")]), None);
+        assert_eq!(of(&[("OMPI_COMM_WORLD_SIZE", "many")]), None);
+        assert_eq!(of(&[("OMPI_ALLOW_RUN_AS_ROOT", "1")]), None);
+    }
+}

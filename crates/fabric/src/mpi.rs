@@ -295,10 +295,10 @@ impl MpiWire {
     fn error(&mut self, what: &'static str, error: &MpiError) -> WireError {
         if error.fault() == Some(Fault::ProcessFailed) {
             let failed = self.world.as_ref().map(Communicator::failures);
-            if let Some(Ok(failed)) = failed {
-                if let Some(&process) = failed.first() {
-                    return WireError::Gone { process };
-                }
+            if let Some(Ok(failed)) = failed
+                && let Some(&process) = failed.first()
+            {
+                return WireError::Gone { process };
             }
         }
         WireError::Broken { wire: self.name.clone(), what, why: error.to_string() }

@@ -208,43 +208,39 @@ mod tests {
         }
     }
 
-    /// An exchange, message by message, in which counts are sets of whose they are.
-    fn exchanged(hosts: usize, radix: usize) -> Vec<(Vec<(usize, usize)>, Vec<bool>)> {
+    /// A count, as whose it is and for whom.
+    type Count = (usize, usize);
+
+    /// An exchange, message by message: which counts each host has in the end, and of which hosts it has heard.
+    fn exchanged(hosts: usize, radix: usize) -> (Vec<Vec<Count>>, Vec<Vec<bool>>) {
         let own =
             |host: usize| (0..hosts).map(|ahead| vec![(host, (host + ahead) % hosts)]).collect::<Vec<_>>();
         let mut counts = (0..hosts).map(own).collect::<Vec<_>>();
-        let mut heard =
-            (0..hosts).map(|host| (0..hosts).map(|other| other == host).collect()).collect::<Vec<Vec<_>>>();
+        let itself = |host: usize| (0..hosts).map(|other| other == host).collect::<Vec<_>>();
+        let mut heard = (0..hosts).map(itself).collect::<Vec<_>>();
         for stride in strides(hosts, radix) {
-            let mut sent = Vec::new();
-            for host in 0..hosts {
+            let mut sent: Vec<(usize, usize, Vec<Count>)> = Vec::new();
+            let before = heard.clone();
+            for (host, counts) in counts.iter_mut().enumerate() {
                 for step in steps(hosts, radix, stride) {
+                    let to = (host + step) % hosts;
+                    heard[to].iter_mut().zip(&before[host]).for_each(|(heard, &before)| *heard |= before);
                     for ahead in entries(hosts, radix, stride, step) {
-                        sent.push((
-                            (host + step) % hosts,
-                            ahead - step,
-                            std::mem::take(&mut counts[host][ahead]),
-                        ));
+                        sent.push((to, ahead - step, std::mem::take(&mut counts[ahead])));
                     }
                 }
             }
-            let before = heard.clone();
-            for host in 0..hosts {
-                for step in steps(hosts, radix, stride) {
-                    let to = (host + step) % hosts;
-                    (0..hosts).for_each(|other| heard[to][other] |= before[host][other]);
-                }
-            }
-            sent.into_iter().for_each(|(to, ahead, counts_of)| counts[to][ahead].extend(counts_of));
+            sent.into_iter().for_each(|(to, ahead, more)| counts[to][ahead].extend(more));
         }
-        counts.into_iter().map(|mut counts| counts.swap_remove(0)).zip(heard).collect()
+        (counts.into_iter().map(|mut counts| counts.swap_remove(0)).collect(), heard)
     }
 
     #[test]
     fn every_count_arrives_once_and_all_are_heard() {
         for hosts in 1..=40 {
             for radix in 2..=hosts.max(2) {
-                for (host, (mut counts, heard)) in exchanged(hosts, radix).into_iter().enumerate() {
+                let (counts, heard) = exchanged(hosts, radix);
+                for (host, (mut counts, heard)) in counts.into_iter().zip(heard).enumerate() {
                     counts.sort_unstable();
                     let expected = (0..hosts).map(|origin| (origin, host)).collect::<Vec<_>>();
                     assert_eq!(counts, expected, "{hosts} hosts, radix {radix}");

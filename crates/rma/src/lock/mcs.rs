@@ -173,12 +173,12 @@ impl Nodes {
         let link = &self.shelf.links[self.first + node];
         // Acquire: pairs with the Release in `link`.
         let mut next = link.load(Ordering::Acquire);
-        if next == 0 {
-            if let Syncs::Hosts(far) = &rma.sync {
-                // It may have come, and nobody have looked.
-                let _ = far.endpoint.wait(Some(Instant::now()), || link.load(Ordering::Acquire) != 0);
-                next = link.load(Ordering::Acquire);
-            }
+        if next == 0
+            && let Syncs::Hosts(far) = &rma.sync
+        {
+            // It may have come, and nobody have looked.
+            let _ = far.endpoint.wait(Some(Instant::now()), || link.load(Ordering::Acquire) != 0);
+            next = link.load(Ordering::Acquire);
         }
         if next == 0 {
             if rma.compare_swap(words, rank, at, mine, 0)? == mine {
@@ -207,10 +207,10 @@ impl Nodes {
                     } else {
                         std::thread::yield_now();
                     }
-                    if looks.is_multiple_of(4096) {
-                        if let Some(rank) = self.deaths.after(0) {
-                            return Err(Fault::Dead { rank });
-                        }
+                    if looks.is_multiple_of(4096)
+                        && let Some(rank) = self.deaths.after(0)
+                    {
+                        return Err(Fault::Dead { rank });
                     }
                 }
             }

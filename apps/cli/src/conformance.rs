@@ -128,10 +128,10 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
         let names = subject.names().join(", ");
         return Err(Error::Usage(format!("no {} has such a name; there are: {names}", subject.word())));
     }
-    if args.session {
+    let launched = syncline_mpi::launched().filter(|launched| launched.size != Some(1));
+    if args.session || launched.is_some() && subject == Subject::Rma {
         // One of the processes of a team: who takes part is in the environment.
-        refuted(Team::run(|me| plan.session(me))?)?;
-        return Ok(String::new());
+        return here(&plan, !args.session);
     }
     let places = if args.places.is_empty() { Places::all(subject) } else { args.places.clone() };
     let counts = args.members.0.clone();
@@ -150,6 +150,23 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
         Ok(table(&plan, &places, &counts, start.elapsed()))
     };
     watch::watch(signals, &bar, |_| (), work)
+}
+
+/// All algorithms in the team of the environment; the first member tells what it was, if anybody is to be told.
+fn here(plan: &Plan, tell: bool) -> Result<String> {
+    let start = Instant::now();
+    let told = Team::run(|me| {
+        plan.session(me)?;
+        let (size, hosts) = (me.size(), me.hosts().count());
+        let between =
+            me.endpoint().map_or(String::new(), |endpoint| format!(", by {}", endpoint.transport()));
+        let names = plan.names().join(", ");
+        let rounds = plan.rounds;
+        let text = format!("{names}: {rounds} rounds ok, {size} members on {hosts} hosts{between}");
+        Ok((me.rank() == 0 && tell).then(|| format!("{text}, {:.1} seconds", start.elapsed().as_secs_f64())))
+    })?;
+    let told = told.into_iter().collect::<Result<Vec<_>, String>>().map_err(Error::Refuted)?;
+    Ok(told.into_iter().flatten().next().unwrap_or_default())
 }
 
 /// All algorithms in one team.

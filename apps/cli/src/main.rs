@@ -72,8 +72,8 @@ fn main() -> ExitCode {
         Err(error) => {
             // A line break in a file's name must not make two lines of an error.
             let line = error.to_string().replace('\n', "\\n");
-            // If nobody can be told, the exit code still tells.
-            let _ = writeln!(io::stderr(), "error: {line}");
+            // In one piece, as other members of a team may write there. If nobody can be told, the exit code still tells.
+            let _ = io::stderr().write_all(format!("error: {line}\n").as_bytes());
             ExitCode::from(error.exit_code())
         }
     }

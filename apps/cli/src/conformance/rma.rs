@@ -68,7 +68,7 @@ pub(super) fn session(me: &mut Member, plan: &Plan) -> Result<(), String> {
         for (name, part) in PARTS.iter().filter(|(name, _)| plan.includes(name)) {
             let hosts = me.hosts().count();
             part(me, &mut rma, plan.rounds).map_err(|Wrong(round, what)| {
-                finding(me, name, round, format_args!("on {hosts} hosts: {what}"))
+                finding(me, name, round, format_args!("hosts: {hosts}: {what}"))
             })?;
         }
     }
@@ -293,7 +293,7 @@ fn typed<T: Value + std::ops::Add<Output = T>>(
     turn: u64,
 ) -> Result<(), Wrong> {
     let (rank, size) = (me.rank(), me.size());
-    let memory = if turn % 2 == 0 {
+    let memory = if turn.is_multiple_of(2) {
         rma.allocate::<T>(me, 2 * SECTION)?
     } else {
         rma.allocate::<u8>(me, 2 * SECTION * size_of::<T>())?.view::<T>()?
@@ -352,7 +352,7 @@ fn sync(rma: &mut Rma, choice: u64) -> Result<(), RmaError> {
             rma.sync()
         }
         3 => {
-            let random = choice % 2 == 0;
+            let random = choice.is_multiple_of(2);
             rma.fence_all_asking(Window { k: 1 + (choice >> 8) as usize % 3, random })?;
             rma.sync_start()?;
             rma.sync_wait(deadline())
@@ -381,7 +381,7 @@ fn syncs(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
             (0..position).for_each(|_| _ = random.below(4));
             random.below(4) > 0
         };
-        let split = hash(round, 1) % 2 == 0;
+        let split = hash(round, 1).is_multiple_of(2);
         if split {
             rma.sync_start().map_err(wrong)?;
             rma.put(&late, (rank + round as usize) % size, rank, &[round]).map_err(wrong)?;
@@ -558,7 +558,7 @@ fn locks(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
                     return Err(Wrong(round, format!("{kind:?}: {pair:?} is half changed")));
                 }
                 rma.put(&numbers, 0, 2 * index, &[pair[0] + 1]).map_err(wrong)?;
-                if hash(round, 9) % 4 == 0 {
+                if hash(round, 9).is_multiple_of(4) {
                     std::thread::yield_now();
                 }
                 rma.put(&numbers, 0, 2 * index + 1, &[3 * (pair[0] + 1)]).map_err(wrong)?;

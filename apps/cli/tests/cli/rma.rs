@@ -1,0 +1,232 @@
+//! `syncline verify rma`: in every place, under every MPI that is here; and what becomes of it when members are killed.
+//!
+//! `SYNCLINE_KILLS=100` kills as many times; `SYNCLINE_SEED=5` begins with that seed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
+
+use tempfile::TempDir;
+
+use crate::common::{command, ok};
+
+#[test]
+fn operations_hold_everywhere() {
+    let text = ok(Path::new("."), "verify rma --members 1-5,8 --rounds 60");
+    for name in ["memory", "syncs", "fences", "words", "locks", "barriers"] {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        assert_eq!(line.matches(" 360 ok").count(), 4, "{text}");
+    }
+}
+
+/// A way to start processes under MPI.
+struct Launcher {
+    name: &'static str,
+    compiler: &'static str,
+    program: &'static str,
+    args: &'static [&'static str],
+}
+
+const LAUNCHERS: [Launcher; 2] = [
+    Launcher {
+        name: "Open MPI",
+        compiler: "mpicc.openmpi",
+        program: "mpirun.openmpi",
+        args: &["--oversubscribe"],
+    },
+    Launcher { name: "MPICH", compiler: "mpicc.mpich", program: "mpiexec.mpich", args: &[] },
+];
+
+impl Launcher {
+    /// The command as so many processes; `None`, and a line that says why, if this MPI is not here.
+    fn command(&self, processes: usize, line: &str) -> Option<Command> {
+        static SHIMS: OnceLock<TempDir> = OnceLock::new();
+        let folder = SHIMS.get_or_init(|| tempfile::tempdir().unwrap()).path();
+        let into = folder.join(self.compiler);
+        let build = format!("mpi build --mpicc {} --into {}", self.compiler, into.display());
+        static BUILDING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let building = BUILDING.lock().unwrap();
+        if !into.exists() {
+            let built = command(Path::new("."), &build).output().unwrap();
+            if !built.status.success() {
+                println!("skipped: {}: {}", self.name, String::from_utf8_lossy(&built.stderr).trim());
+                return None;
+            }
+        }
+        drop(building);
+        let shim = fs::read_dir(&into).ok()?.next()?.ok()?.path();
+        let mut command = Command::new(self.program);
+        command.args(self.args).args(["-n", &processes.to_string()]).arg(env!("CARGO_BIN_EXE_syncline"));
+        command.args(line.split_whitespace());
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command.env("SYNCLINE_MPI", shim).env("SYNCLINE_QUIET", "1").stdin(Stdio::null());
+        Some(command)
+    }
+}
+
+/// What a command says, if it ends before it must hang.
+fn ends(mut command: Command, what: &str) -> Output {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let id = child.id();
+    let waiting = std::thread::spawn(move || child.wait_with_output().unwrap());
+    let late = Instant::now() + Duration::from_secs(120);
+    while !waiting.is_finished() {
+        if Instant::now() > late {
+            let _ = Command::new("kill").args(["-9", &id.to_string()]).status();
+            panic!("{what} hangs");
+        }
+        sleep(Duration::from_millis(5));
+    }
+    waiting.join().unwrap()
+}
+
+#[test]
+fn operations_hold_under_mpi() {
+    for launcher in LAUNCHERS {
+        for (processes, per_host) in [(2, 9), (2, 1), (4, 9), (4, 2), (4, 1)] {
+            let line = "verify rma --rounds 40";
+            let Some(mut command) = launcher.command(processes, line) else { break };
+            command.env("SYNCLINE_PER_HOST", per_host.to_string()).env("SYNCLINE_TIMEOUT", "20000");
+            let what = format!("{}, {processes} processes, {per_host} on a host", launcher.name);
+            let Output { status, stdout, stderr } = ends(command, &what);
+            let (said, wrong) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+            assert!(status.success(), "{what}: {wrong}");
+            let hosts = processes.div_ceil(per_host);
+            let members = format!("40 rounds ok, {processes} members on {hosts} hosts");
+            assert!(said.contains(&members), "{what}: {said}");
+            assert_eq!(said.contains(&format!("by MPI ({}", launcher.name)), hosts > 1, "{what}: {said}");
+        }
+    }
+}
+
+#[test]
+fn threads_in_processes_on_hosts_meet_under_mpi() {
+    for launcher in LAUNCHERS {
+        let Some(mut command) = launcher.command(4, "verify rma --rounds 30") else { continue };
+        command.env("SYNCLINE_PER_HOST", "2").env("SYNCLINE_THREADS", "2").env("SYNCLINE_TIMEOUT", "20000");
+        let Output { status, stdout, stderr } = ends(command, launcher.name);
+        assert!(status.success(), "{}: {}", launcher.name, String::from_utf8_lossy(&stderr));
+        let said = String::from_utf8_lossy(&stdout);
+        assert!(said.contains("8 members on 2 hosts"), "{said}");
+    }
+}
+
+/// Numbers that look random (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+/// The processes that verify with that number of rounds, which nobody else has.
+fn members(rounds: u64) -> Vec<PathBuf> {
+    let mark = rounds.to_string();
+    let of = |path: &Path| fs::read(path.join("cmdline")).unwrap_or_default();
+    let is = |path: &PathBuf| {
+        let line = of(path);
+        let mut words = line.split(|&byte| byte == 0);
+        let program = words.next().unwrap_or_default();
+        program.ends_with(b"/syncline")
+            && words.any(|word| word == mark.as_bytes())
+            && !line.starts_with(b"launch")
+    };
+    let all = fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
+    all.filter(|path| is(path) && fs::read_link(path.join("exe")).is_ok()).collect()
+}
+
+fn kills() -> (u64, Random) {
+    let number = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().unwrap());
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let seed = number("SYNCLINE_SEED").unwrap_or(now.as_millis() as u64 % 1_000_000_000);
+    println!("SYNCLINE_SEED={seed}");
+    (number("SYNCLINE_KILLS").unwrap_or(6), Random(seed))
+}
+
+/// Kills one of the members that do not launch others, at a random moment; how long it took until all had ended, and what
+/// they said.
+fn kill_one(mut command: Command, rounds: u64, expected: usize, random: &mut Random) -> (Duration, String) {
+    let child: Child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let late = Instant::now() + Duration::from_secs(60);
+    let mut all = Vec::new();
+    while all.len() < expected {
+        assert!(Instant::now() < late, "the processes do not start");
+        sleep(Duration::from_millis(2));
+        all = members(rounds);
+    }
+    // From the first steps together to the middle of the run.
+    sleep(Duration::from_millis(30 + random.below(400)));
+    let launcher = child.id();
+    let pid = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().parse::<u32>().unwrap();
+    let victims = all.iter().map(pid).filter(|&pid| pid != launcher).collect::<Vec<_>>();
+    let victim = victims[random.below(victims.len() as u64) as usize];
+    let begun = Instant::now();
+    let killed = Command::new("kill").args(["-9", &victim.to_string()]).status().unwrap();
+    assert!(killed.success(), "the victim had ended already");
+    let waiting = std::thread::spawn(move || child.wait_with_output().unwrap());
+    let late = Instant::now() + Duration::from_secs(60);
+    while !waiting.is_finished() || !members(rounds).is_empty() {
+        if Instant::now() > late {
+            for path in members(rounds) {
+                let _ = Command::new("kill").args(["-9", &pid(&path).to_string()]).status();
+            }
+            panic!("after the death of {victim} somebody hangs");
+        }
+        sleep(Duration::from_millis(2));
+    }
+    let took = begun.elapsed();
+    let Output { status, stderr, .. } = waiting.join().unwrap();
+    let said = String::from_utf8_lossy(&stderr).into_owned();
+    assert!(!status.success(), "{said}");
+    (took, said)
+}
+
+#[test]
+fn a_death_is_named_on_one_host() {
+    let (times, mut random) = kills();
+    let mut longest = Duration::ZERO;
+    for time in 0..times {
+        let rounds = 900_000_000 + u64::from(std::process::id()) * 100 + time;
+        let processes = 2 + random.below(3) as usize;
+        let line = format!(
+            "launch -n {processes} -- {} verify rma --session --rounds {rounds}",
+            env!("CARGO_BIN_EXE_syncline")
+        );
+        let mut command = command(Path::new("."), &line);
+        command.env("SYNCLINE_QUIET", "1");
+        // The launcher has the number in its line, too.
+        let (took, said) = kill_one(command, rounds, processes + 1, &mut random);
+        longest = longest.max(took);
+        assert!(said.contains("killed by signal 9"), "{said}");
+        let told =
+            said.lines().filter(|line| line.starts_with("error: ") && line.contains("is dead")).count();
+        assert_eq!(told, processes - 1, "{said}");
+    }
+    println!("{times} kills of processes, all had ended after {longest:?} at most");
+}
+
+#[test]
+fn a_death_ends_a_job_of_mpi() {
+    let (times, mut random) = kills();
+    for launcher in LAUNCHERS {
+        let mut longest = Duration::ZERO;
+        for time in 0..times.div_ceil(2) {
+            let rounds = 800_000_000 + u64::from(std::process::id()) * 100 + time;
+            let processes = 2 + random.below(3) as usize;
+            let line = format!("verify rma --rounds {rounds}");
+            let Some(mut command) = launcher.command(processes, &line) else { break };
+            command.env("SYNCLINE_PER_HOST", (1 + random.below(2)).to_string());
+            let (took, _) = kill_one(command, rounds, processes, &mut random);
+            longest = longest.max(took);
+        }
+        println!("{}: {} kills, all had ended after {longest:?} at most", launcher.name, times.div_ceil(2));
+    }
+}

@@ -292,13 +292,18 @@ impl Endpoint {
         };
         said(&mut self.lock());
         let mut rest = Rest::new(WAITER);
+        let mut over = None;
         loop {
             if self.drive() == Drove::Progress {
                 rest = Rest::new(WAITER);
             }
             let state = self.lock();
-            if state.heart.all_over() && state.wire.unsent() == 0 {
-                break;
+            if state.heart.all_over() {
+                // What is for the dead does not leave; what is for others has some time for that.
+                let since: Instant = *over.get_or_insert_with(Instant::now);
+                if state.wire.unsent() == 0 || self.dead().is_some() && since.elapsed() > LAST_WORDS {
+                    break;
+                }
             }
             drop(state);
             rest.rest();
@@ -398,6 +403,8 @@ impl Drop for Waiting<'_> {
 /// The longest sleep of one who waits, and of a server for whom there is nothing.
 const WAITER: Duration = Duration::from_micros(200);
 const SERVER: Duration = Duration::from_millis(1);
+/// So long a process that ends goes on to send, if others are dead.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 /// So many yields come before the first sleep, which is so long.
 const YIELDS: u32 = 50;
 const SLEEP: Duration = Duration::from_micros(5);

@@ -28,7 +28,7 @@ use std::thread;
 use std::time::Duration;
 
 use syncline_memory::{ProcessWatch, Segment};
-use syncline_mpi::{Communicator, Fault, Launched, Library, Mpi, MpiError, Sending, Threads};
+use syncline_mpi::{Communicator, Fault, Launched, Library, Mpi, MpiError, Receiving, Sending, Threads};
 
 use crate::control::Control;
 use crate::environment::{self, Shape};
@@ -177,9 +177,14 @@ where
         // MPI has nothing to do until the end.
         Node::alone(shape, process, control.clone()).run(space, f)
     } else {
-        let name = format!("MPI ({})", mpi.library().name());
-        let wire =
-            Box::new(MpiWire { world: Some(world), name, sending: VecDeque::new(), spare: Vec::new() });
+        let name = format!("MPI ({})", named(mpi.library()));
+        let wire = Box::new(MpiWire {
+            world: Some(world),
+            name,
+            sending: VecDeque::new(),
+            receiving: VecDeque::new(),
+            spare: Vec::new(),
+        });
         // Those who serve only while they wait may be silent for as long as they compute.
         let served = cards.iter().all(|card| card.0[5] >= Threads::Serialized as u64);
         let timeout = if served { environment::timeout()? } else { Duration::from_secs(1 << 30) };
@@ -201,6 +206,12 @@ where
         mpi.finalize()?;
     }
     result
+}
+
+/// A library, in a few words.
+fn named(library: &Library) -> String {
+    let version = library.version().map(|version| format!(" {version}")).unwrap_or_default();
+    format!("{}{version}", library.family())
 }
 
 /// Processes that see the same kernel, network and processes are on one host.
@@ -279,8 +290,13 @@ struct MpiWire {
     world: Option<Communicator>,
     name: String,
     sending: VecDeque<Sending>,
+    /// What has been found and is not all there: a long message, whose sender may stop in its middle.
+    receiving: VecDeque<(usize, Receiving)>,
     spare: Vec<Vec<u8>>,
 }
+
+/// So many messages are received at once: behind them others wait.
+const RECEIVING: usize = 16;
 
 impl MpiWire {
     fn world(&self) -> Result<&Communicator, WireError> {
@@ -325,6 +341,32 @@ impl MpiWire {
     }
 }
 
+impl MpiWire {
+    /// The first message that is all there, and behind no other of its sender.
+    fn received(&mut self) -> Result<Option<(usize, Vec<u8>)>, WireError> {
+        for at in 0..self.receiving.len() {
+            let from = self.receiving[at].0;
+            if self.receiving.range(..at).any(|&(other, _)| other == from) {
+                continue;
+            }
+            match self.receiving[at].1.test() {
+                Ok(false) => (),
+                Ok(true) => {
+                    let received = self.receiving.remove(at).map(|(_, receiving)| receiving.wait());
+                    let bytes =
+                        received.transpose().map_err(|error| self.error("receive a message", &error))?;
+                    return Ok(bytes.map(|bytes| (from, bytes)));
+                }
+                Err(error) => {
+                    self.receiving.remove(at);
+                    return Err(self.error("receive a message", &error));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
 impl Wire for MpiWire {
     fn process(&self) -> usize {
         self.world.as_ref().map_or(0, Communicator::rank)
@@ -361,15 +403,20 @@ impl Wire for MpiWire {
 
     fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, WireError> {
         self.sent()?;
-        let probed = self.world()?.probe(TAG);
-        let Some(message) = probed.map_err(|error| self.error("look for a message", &error))? else {
-            return Ok(None);
-        };
-        let (from, buffer) = (message.source(), self.spare.pop().unwrap_or_default());
-        match message.receive(buffer) {
-            Ok(bytes) => Ok(Some((from, bytes))),
-            Err(error) => Err(self.error("receive a message", &error)),
+        while self.receiving.len() < RECEIVING {
+            let probed = self.world()?.probe(TAG);
+            let Some(message) = probed.map_err(|error| self.error("look for a message", &error))? else {
+                break;
+            };
+            let (from, buffer) = (message.source(), self.spare.pop().unwrap_or_default());
+            let started = message.start(buffer);
+            let started = started.map_err(|error| self.error("receive a message", &error))?;
+            self.receiving.push_back((from, started));
+            if let Some(received) = self.received()? {
+                return Ok(Some(received));
+            }
         }
+        self.received()
     }
 
     fn unsent(&self) -> usize {

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# One-sided memory between the hosts of a testbed: testbed/suite.sh COMMAND [KILLS]... (make testbed-test). COMMAND is the
+# `syncline` to verify. With every MPI that is there: all operations on 3 and 4 hosts, and on 2 of two processes; then
+# KILLS times (6 unless it says otherwise) a host is killed or cut off in the middle, and the others must say who is gone, and end.
+# Exit code: 0 good, or skipped (it says why); 1 something failed.
+set -euo pipefail
+syncline=$(realpath "${1:?the command to verify}")
+kills=${2:-6}
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+name=suite-$$
+testbed() { timeout -k 10 150 "$here/testbed" --name "$name" "$@"; }
+failed=0
+bad() {
+	echo "FAILED  $1"
+	failed=1
+}
+
+[ "$(id -u)" = 0 ] || { echo "skipped: network namespaces need root"; exit 0; }
+folder=$(mktemp -d)
+# shellcheck disable=SC2317 # called by trap
+over() {
+	trap '' INT TERM
+	timeout 60 "$here/testbed" --name "$name" down >/dev/null 2>&1 || true
+	rm -rf "$folder"
+}
+trap over EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+code=0
+testbed up --hosts 4 --delay-us 200 >"$folder/up" 2>&1 || code=$?
+if [ "$code" = 2 ]; then
+	echo "skipped: $(cat "$folder/up")"
+	exit 0
+fi
+[ "$code" = 0 ] || { cat "$folder/up"; exit 1; }
+
+declare -A compilers=([openmpi]=mpicc.openmpi [mpich]=mpicc.mpich)
+mpis=()
+for mpi in openmpi mpich; do
+	if "$syncline" mpi build --mpicc "${compilers[$mpi]}" --into "$folder/$mpi" >"$folder/built" 2>&1; then
+		mpis+=("$mpi")
+	else
+		echo "skipped: $mpi: $(tail -n 1 "$folder/built")"
+	fi
+done
+
+# run MPI HOSTS PER_HOST ARGS...: the command with these arguments; what it says is in $folder/out.
+run() {
+	local mpi=$1 hosts=$2 each=$3
+	shift 3
+	local shim
+	shim=$(echo "$folder/$mpi"/*.so)
+	testbed run --mpi "$mpi" --hosts "$hosts" --per-host "$each" --env SYNCLINE_MPI="$shim" --env SYNCLINE_QUIET=1 \
+		--env SYNCLINE_TIMEOUT="$silence" --timeout 120 "$syncline" "$@" >"$folder/out" 2>&1
+}
+
+# Two cores for all hosts: a busy one may be silent for long without being dead.
+silence=10000
+for mpi in "${mpis[@]}"; do
+	for shape in "3 1" "4 1" "2 2"; do
+		read -r hosts each <<<"$shape"
+		code=0
+		run "$mpi" "$hosts" "$each" verify rma --rounds 30 || code=$?
+		if [ "$code" = 0 ]; then
+			echo "ok      $mpi, $hosts hosts of $each: $(grep -h 'rounds ok' "$folder/out" | tail -n 1)"
+		else
+			bad "$mpi, $hosts hosts of $each: exit code $code: $(tail -n 3 "$folder/out")"
+		fi
+	done
+done
+
+silence=800
+for ((n = 0; n < kills && ${#mpis[@]} > 0; n++)); do
+	mpi=${mpis[n % ${#mpis[@]}]}
+	victim=h$((RANDOM % 3))
+	how=$([ $((RANDOM % 2)) = 0 ] && echo cut || echo kill)
+	begun=$(date +%s%N)
+	run "$mpi" 3 1 verify rma --rounds 100000000 &
+	job=$!
+	sleep "1.$((RANDOM % 10))"
+	struck=$(date +%s%N)
+	testbed "$how" "$victim" >/dev/null 2>&1 || bad "$how $victim"
+	code=0
+	wait "$job" || code=$?
+	took=$((($(date +%s%N) - struck) / 1000000))
+	[ "$how" = kill ] || testbed mend "$victim" >/dev/null
+	case $code in
+	0) bad "$mpi, $how $victim: the run ended well after $(((struck - begun) / 1000000)) ms" ;;
+	124) bad "$mpi, $how $victim: the others hang: $(tail -n 3 "$folder/out")" ;;
+	*)
+		# Where the launcher is told of a death first, it ends the job by itself.
+		told=$(grep -hoE 'host [0-9]+ \(rank [0-9]+\) has not been heard of|rank [0-9]+ is dead|member [0-9]+ is dead' "$folder/out" | sort -u | head -n 1 || true)
+		[ "$how" = kill ] || [ -n "$told" ] || bad "$mpi, $how $victim: nobody says who is gone: $(tail -n 3 "$folder/out")"
+		echo "ok      $mpi, $how $victim: ended after $took ms${told:+: $told}"
+		;;
+	esac
+done
+exit "$failed"

@@ -12,11 +12,10 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use syncline_rma::exchange::HEAD;
+
 use crate::machine::{L, Machine, Time, in_latencies};
 use crate::scheme::{Driven, Load, Scheme, Step};
-
-/// Words of every message before its own: the number of a service, and a head of four.
-const HEAD: usize = 5;
 
 /// What came of it.
 #[derive(Clone, Debug)]

@@ -44,15 +44,15 @@ fn the_picture_is_that_of_the_simulation() {
 
 #[test]
 fn choices_lose_what_their_documents_say() {
-    for members in [2, 3, 5, 8, 12, 16, 24, 28, 32, 64, 100, 256, 1000, 3000, 4096] {
+    for members in [2, 3, 5, 8, 12, 16, 25, 27, 32, 64, 100, 122, 256, 326, 1000, 4096] {
         for (overhead, gap) in [(0.01, 0.0), (0.03, 0.0), (0.1, 0.0), (0.01, 0.004), (0.1, 0.004)] {
             let machine = Machine::new(overhead, gap);
             let name = format!("{members} members, {machine:?}");
             let (unknown, known) = lost(machine, &Load::quiet(members));
-            assert!(known < 1.001 && unknown <= 1.66, "{name}: {unknown}, {known}");
+            assert!(known <= 1.003 && unknown < 5.0 / 3.0, "{name}: {unknown}, {known}");
             let (unknown, known) = lost(machine, &Load::puts(members));
-            assert!(known < 1.2 && unknown <= 1.78, "{name}: {unknown}, {known}");
-            assert!((16..100).contains(&members) || unknown < 4.0 / 3.0, "{name}: {unknown}");
+            assert!(known <= 1.25 && unknown < 1.84, "{name}: {unknown}, {known}");
+            assert!((16..100).contains(&members) || unknown <= 1.36, "{name}: {unknown}");
             assert!(members > 12 || unknown < 1.08, "{name}: {unknown}");
         }
     }

@@ -106,8 +106,8 @@ fn radices(hosts: usize) -> impl Iterator<Item = usize> + Clone {
 /// The radix with the least [`time`] for so many hosts on a network that is known.
 ///
 /// To be given to [`Rma::with_radix`](crate::Rma::with_radix). By simulation (`docs/growth.md`), for overheads from 0.01 to 0.1
-/// and up to 4096 hosts, it takes at most 0.1 % more than the best; if puts are under way, of which it knows nothing,
-/// at most a fifth.
+/// and up to 4096 hosts, it takes at most 0.3 % more than the best; if puts are under way, of which it knows nothing, at most
+/// a quarter more, and for most nothing.
 #[must_use]
 pub fn best_radix_for(hosts: usize, network: Network) -> usize {
     let time = |&radix: &usize| time(hosts, radix, network);
@@ -130,10 +130,10 @@ const NETWORKS: [Network; 8] = [
 /// The radix for so many hosts on a network that is not known: the one whose [`time`] is at most by the least factor longer
 /// than the best on any of several networks.
 ///
-/// By simulation (`docs/growth.md`): for up to 12 hosts all tell all, which is the best for every overhead from 0.01 to 0.1, or
-/// takes 7 % longer. There is none that is good for all these from 16 to 64 hosts, where one round is 1.3 to 1.7 times as fast as
-/// two if the overhead is 0.01, and 1.1 to 3.5 times as slow if it is 0.1: the choice loses up to 65 %, and up to 77 % with puts
-/// under way. From 100 hosts on it loses up to a third, and mostly nothing. Who knows the network takes
+/// By simulation (`docs/growth.md`), for overheads from 0.01 to 0.1: up to 12 hosts all tell all, which is the best, or with puts
+/// under way takes 7 % longer. From 16 to 64 hosts there is none that is good for all: one round is 1.3 to 1.8 times as fast as
+/// two if the overhead is 0.01, and up to 3.5 times as slow if it is 0.1. There the choice loses up to two thirds, at 27 hosts, and
+/// with puts under way up to 83 %, at 25. From 100 on it loses up to 36 %, and mostly nothing. Who knows the network takes
 /// [`best_radix_for`].
 #[must_use]
 pub fn best_radix(hosts: usize) -> usize {

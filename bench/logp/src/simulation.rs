@@ -1,9 +1,9 @@
 //! A scheme on a machine, message by message.
 //!
 //! # Contract
-//! At time 0 all members begin, and their puts have just left: the last of them at that moment, and the others before it. Processors take messages in
-//! the order in which they come; one with nothing to take acknowledges what it has done, if the scheme says so. A member has
-//! left when its last step is over.
+//! At time 0 all members begin, and their puts have just left: the last of them at that moment, and the others before it.
+//! Processors take messages in the order in which they come; one with nothing to take acknowledges what it has done, if the
+//! scheme says so. A member has left when its last step is over.
 //!
 //! # One for all
 //! Where all members do the same, one is enough: what it sends to others it gets itself, as they send the same to it. So

@@ -4,6 +4,10 @@
     syncline bench barrier --members 2,3,4,6,8,12,16,24,32 --json > curves.jsonl
     python3 bench/curves.py curves.jsonl curves.svg
 
+The same for simulated times, in units of another name:
+
+    cargo run -p syncline-logp --example table -- --json > curves.jsonl
+
 Medians, without work between episodes, both axes logarithmic. Beyond the vertical line members outnumber cores.
 Also prints the medians as a table. Needs nothing but Python.
 """
@@ -18,21 +22,23 @@ COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#0
 
 
 def read(path):
-    """Medians by contender and number of members, the hop, and the number of cores."""
-    curves, hops, cores = {}, [], None
+    """Medians by contender and number of members, the hop, the number of cores, and the unit."""
+    curves, hops, cores, unit = {}, [], None, "ns"
     with open(path) as lines:
         for record in map(json.loads, lines):
             kind = record.get("kind")
             if kind == "machine":
                 cores = record["processors"]
+            if kind == "unit":
+                unit = record["name"]
             if kind == "hop":
                 hops.append(record["median_ns"])
             if kind == "cell" and not record["work_ns"]:
                 curves.setdefault(record["way"], {})[record["members"]] = record["median"]
-    return curves, statistics.median(hops) if hops else None, cores
+    return curves, statistics.median(hops) if hops else None, cores, unit
 
 
-def draw(curves, cores):
+def draw(curves, cores, unit):
     """The curves as SVG."""
     xs = sorted({n for curve in curves.values() for n in curve})
     ys = [y for curve in curves.values() for y in curve.values()]
@@ -47,7 +53,7 @@ def draw(curves, cores):
            f'font-size="12"><rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>']
     for power in range(low, high + 1):
         _, y = at(xs[0], 10 ** power)
-        name = f"{10 ** power} ns" if power < 3 else f"{10 ** (power - 3)} us"
+        name = f"{10 ** (power - 3)} us" if unit == "ns" and power >= 3 else f"{10 ** power} {unit}"
         svg.append(f'<path d="M{LEFT} {y:.1f}h{wide}" stroke="#ddd"/><text x="{LEFT - 6}" y="{y + 4:.1f}" '
                    f'text-anchor="end">{name}</text>')
     for n in xs:
@@ -71,15 +77,15 @@ def draw(curves, cores):
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    curves, hop, cores = read(sys.argv[1])
+    curves, hop, cores, unit = read(sys.argv[1])
     if not curves:
         sys.exit(f"{sys.argv[1]} holds no medians of `syncline bench barrier --json`")
     xs = sorted({n for curve in curves.values() for n in curve})
-    print("ns per episode".ljust(32), *(f"{n:>9}" for n in xs), f"  H {hop:.0f} ns" if hop else "")
+    print(f"{unit} per episode".ljust(32), *(f"{n:>9}" for n in xs), f"  H {hop:.0f} ns" if hop else "")
     for way, curve in sorted(curves.items()):
         print(way.ljust(32), *(f"{curve[n]:>9.0f}" if n in curve else f"{'-':>9}" for n in xs))
     with open(sys.argv[2], "w") as out:
-        out.write(draw(curves, cores))
+        out.write(draw(curves, cores, unit))
 
 
 if __name__ == "__main__":

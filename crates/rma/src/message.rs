@@ -73,7 +73,7 @@ pub(crate) struct Head {
 }
 
 /// Words of a head.
-const WORDS: usize = 4;
+pub(crate) const WORDS: usize = 4;
 /// Bytes of a head.
 pub(crate) const HEAD: usize = 8 * WORDS;
 

@@ -1,0 +1,310 @@
+//! A scheme on a machine, message by message.
+//!
+//! # Contract
+//! At time 0 all members begin, and their puts have just left: the last of them at that moment, and the others before it.
+//! Processors take messages in the order in which they come; one with nothing to take acknowledges what it has done, if the
+//! scheme says so. A member has left when its last step is over.
+//!
+//! # One for all
+//! Where all members do the same, one is enough: what it sends to others it gets itself, as they send the same to it. So
+//! 4096 members that send 126 messages each are 126 messages. Tests compare that with the simulation of all.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use syncline_rma::exchange::HEAD;
+
+use crate::machine::{L, Machine, Time, in_latencies};
+use crate::scheme::{Driven, Load, Scheme, Step};
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// When the last member left, in units of the time that a message is under way.
+    pub time: f64,
+    /// When each left; one, if one stood for all.
+    pub left: Vec<f64>,
+    /// Messages of all members, without puts and acknowledgements that nobody asked for.
+    pub messages: usize,
+    /// Those acknowledgements.
+    pub acks: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Begin,
+    Put,
+    Ack,
+    Asked,
+    Answer,
+    Told(usize),
+    /// Nothing has come, but what it waits for may have happened.
+    Look,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// Before what follows at the same time: a processor is not idle then.
+    Come { what: What, from: usize },
+    /// The processor is free for the next.
+    Free,
+}
+
+#[derive(Debug, Default)]
+struct Processor {
+    come: VecDeque<(What, usize)>,
+    busy: bool,
+    /// Members that are owed an acknowledgement.
+    owed: VecDeque<usize>,
+}
+
+#[derive(Debug)]
+struct Host {
+    steps: Vec<Step>,
+    /// The step in which it is, and whether it has sent what that says.
+    step: usize,
+    sent: bool,
+    begun: bool,
+    /// By step: of how many it has heard.
+    heard: Vec<usize>,
+    answers: usize,
+    acked: usize,
+    done: usize,
+    done_at: Time,
+    wire: Time,
+    left: Option<Time>,
+}
+
+#[derive(Debug)]
+struct Simulation<'a> {
+    machine: Machine,
+    load: &'a Load,
+    apart: bool,
+    acknowledges: bool,
+    /// One stands for all.
+    one: bool,
+    hosts: Vec<Host>,
+    /// Of each host: the client's, the server's.
+    processors: Vec<Processor>,
+    events: BinaryHeap<Reverse<(Time, Event, usize, usize)>>,
+    sequence: usize,
+    messages: usize,
+    acks: usize,
+}
+
+/// A scheme on a machine; one member stands for all where it can.
+///
+/// # Panics
+/// If somebody never leaves.
+#[must_use]
+pub fn simulate(scheme: &dyn Scheme, machine: Machine, load: &Load) -> Outcome {
+    run(scheme, machine, load, scheme.alike(load) && load.late.is_none() && load.slow.is_none())
+}
+
+/// The same with every member simulated.
+///
+/// # Panics
+/// If somebody never leaves.
+#[must_use]
+pub fn simulate_all(scheme: &dyn Scheme, machine: Machine, load: &Load) -> Outcome {
+    run(scheme, machine, load, false)
+}
+
+fn run(scheme: &dyn Scheme, machine: Machine, load: &Load, one: bool) -> Outcome {
+    let members = if one { load.members.min(1) } else { load.members };
+    let host = |member| {
+        let steps = scheme.steps(load, member);
+        let heard = vec![0; steps.len()];
+        let (before, quiet) =
+            (if load.quiet { load.targets } else { 0 }, load.quiet && scheme.acknowledges());
+        let acked = if quiet { load.targets } else { 0 };
+        Host {
+            steps,
+            step: 0,
+            sent: false,
+            begun: false,
+            heard,
+            answers: 0,
+            acked,
+            done: before,
+            done_at: 0,
+            wire: 0,
+            left: None,
+        }
+    };
+    let mut simulation = Simulation {
+        machine,
+        load,
+        apart: scheme.driven() == Driven::Apart,
+        acknowledges: scheme.acknowledges(),
+        one,
+        hosts: (0..members).map(host).collect(),
+        processors: (0..2 * members).map(|_| Processor::default()).collect(),
+        events: BinaryHeap::new(),
+        sequence: 0,
+        messages: 0,
+        acks: 0,
+    };
+    // The clock has to start earlier, for puts that come before.
+    let zero = load.targets as Time * simulation.pace();
+    simulation.begin(zero);
+    simulation.go();
+    let all = if one { load.members } else { 1 };
+    let left = simulation.hosts.iter().map(|host| {
+        let left = host.left.unwrap_or_else(|| panic!("{} members, {}: stuck", load.members, scheme.name()));
+        in_latencies(left - zero)
+    });
+    let left = left.collect::<Vec<_>>();
+    Outcome {
+        time: left.iter().copied().fold(0.0, f64::max),
+        left,
+        messages: all * simulation.messages,
+        acks: all * simulation.acks,
+    }
+}
+
+impl Simulation<'_> {
+    fn begin(&mut self, zero: Time) {
+        for member in 0..self.hosts.len() {
+            let late = self.load.late.filter(|late| late.0 == member).map_or(0, |late| late.1);
+            if !self.load.quiet {
+                // The last has just left the wire, the others before it as fast as they could.
+                let slow = self.load.slow.filter(|slow| slow.0 == member).map_or(0, |slow| slow.1);
+                for ahead in 1..=self.load.targets {
+                    let to = if self.one { member } else { (member + ahead) % self.load.members };
+                    let earlier = (self.load.targets - ahead) as Time * self.pace();
+                    self.come(zero + late + slow + L - earlier, 2 * to + 1, What::Put, member);
+                }
+            }
+            self.come(zero + late, self.client(member), What::Begin, member);
+        }
+    }
+
+    /// The time between two puts.
+    fn pace(&self) -> Time {
+        self.machine.overhead.max((HEAD + 1) as Time * self.machine.gap)
+    }
+
+    fn client(&self, member: usize) -> usize {
+        2 * member + usize::from(!self.apart)
+    }
+
+    fn come(&mut self, time: Time, processor: usize, what: What, from: usize) {
+        self.sequence += 1;
+        self.events.push(Reverse((time, Event::Come { what, from }, self.sequence, processor)));
+    }
+
+    /// Sends a message from `time` on; returns when the processor has done so.
+    fn send(&mut self, time: Time, from: usize, to: usize, what: What, words: usize) -> Time {
+        let ready = time + self.machine.overhead;
+        let wire = &mut self.hosts[from].wire;
+        *wire = ready.max(*wire) + (HEAD + words) as Time * self.machine.gap;
+        let serves = what == What::Asked;
+        let slow = self.load.slow.filter(|slow| slow.0 == from && serves).map_or(0, |slow| slow.1);
+        let comes = *wire + L + slow;
+        if what == What::Ack {
+            self.acks += 1;
+        } else {
+            self.messages += 1;
+        }
+        // One that stands for all gets what the others send to it.
+        let to = if self.one { from } else { to };
+        let processor = if serves { 2 * to + 1 } else { self.client(to) };
+        self.come(comes, processor, what, from);
+        ready
+    }
+
+    fn go(&mut self) {
+        while let Some(Reverse((now, event, _, at))) = self.events.pop() {
+            let processor = &mut self.processors[at];
+            if let Event::Come { what, from } = event {
+                processor.come.push_back((what, from));
+                if processor.busy {
+                    continue;
+                }
+            }
+            let free = if let Some((what, from)) = processor.come.pop_front() {
+                self.take(now, at, what, from)
+            } else if !processor.owed.is_empty() {
+                let owed = std::mem::take(&mut processor.owed);
+                owed.into_iter().fold(now, |time, to| self.send(time, at / 2, to, What::Ack, 0))
+            } else {
+                processor.busy = false;
+                continue;
+            };
+            self.processors[at].busy = true;
+            self.sequence += 1;
+            self.events.push(Reverse((free, Event::Free, self.sequence, at)));
+        }
+    }
+
+    /// A processor takes what has come; returns when it is done with it.
+    fn take(&mut self, now: Time, at: usize, what: What, from: usize) -> Time {
+        let member = at / 2;
+        let own = matches!(what, What::Begin | What::Look);
+        let now = if own { now } else { now + self.machine.overhead };
+        let host = &mut self.hosts[member];
+        match what {
+            What::Begin => host.begun = true,
+            What::Look => {}
+            What::Ack => host.acked += 1,
+            What::Answer => host.answers += 1,
+            What::Told(step) => host.heard[step] += 1,
+            What::Asked => return self.send(now, member, from, What::Answer, 0),
+            What::Put => {
+                host.done += 1;
+                host.done_at = now;
+                if self.acknowledges {
+                    self.processors[at].owed.push_back(from);
+                }
+                if self.apart {
+                    self.come(now, self.client(member), What::Look, member);
+                    return now;
+                }
+            }
+        }
+        self.go_on(now, member)
+    }
+
+    /// A member goes on with its steps as far as it can; returns when it has done so.
+    fn go_on(&mut self, mut now: Time, member: usize) -> Time {
+        loop {
+            let host = &mut self.hosts[member];
+            if !host.begun || host.left.is_some() {
+                return now;
+            }
+            let Some(step) = host.steps.get(host.step) else {
+                host.left = Some(now);
+                return now;
+            };
+            if !std::mem::replace(&mut host.sent, true) {
+                let index = host.step;
+                match step.clone() {
+                    Step::Ask(to) => {
+                        host.answers = 0;
+                        now =
+                            to.into_iter().fold(now, |time, to| self.send(time, member, to, What::Asked, 0));
+                    }
+                    Step::Tell { to, .. } => {
+                        now = to.into_iter().fold(now, |time, (to, words)| {
+                            self.send(time, member, to, What::Told(index), words)
+                        });
+                    }
+                    Step::Done | Step::Acked => {}
+                }
+                continue;
+            }
+            let over = match step {
+                Step::Ask(asked) => host.answers == asked.len(),
+                Step::Tell { hear, .. } => host.heard[host.step] == *hear,
+                Step::Done => host.done == self.load.targets && host.done_at <= now,
+                Step::Acked => host.acked == self.load.targets,
+            };
+            if !over {
+                return now;
+            }
+            host.step += 1;
+            host.sent = false;
+        }
+    }
+}

@@ -25,7 +25,7 @@ pub struct Handle<R> {
     pub(crate) finish: fn(&mut Option<R>, u128),
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Done,
     /// An answer is to come.
@@ -119,7 +119,7 @@ impl Rma {
         // The handle has the buffer from now on, and gives the request up before the buffer goes.
         let mut handle = Handle { state: State::Done, result: Some(buffer), engine, finish: |_, _| () };
         // SAFETY: the buffer stays where it is while the handle has it; a handle that is leaked keeps it for ever.
-        let ticket = unsafe { self.ask_far(memory, rank, &[run], to) }?;
+        let ticket = unsafe { self.ask_far(&memory.table, rank, &[run], to) }?;
         handle.state = State::Asked(ticket);
         Ok(handle)
     }
@@ -268,7 +268,7 @@ impl<'env> Batch<'_, 'env> {
         let run = Run { there: at, here: 0, len: size_of_val(values) };
         // SAFETY: `values` is borrowed for 'env, which outlives `Rma::batch`; before that returns, all has come or the
         // ticket is given up, by the drop of this batch at the latest.
-        let ticket = unsafe { self.rma.ask_far(memory, rank, &[run], values.as_mut_ptr().cast()) }?;
+        let ticket = unsafe { self.rma.ask_far(&memory.table, rank, &[run], values.as_mut_ptr().cast()) }?;
         self.tickets.push(ticket);
         Ok(())
     }

@@ -421,6 +421,25 @@ pub(crate) struct Run {
     pub(crate) len: usize,
 }
 
+impl Run {
+    /// Where it is in a buffer: at an address that was exposed, if the buffer is null.
+    pub(crate) fn place(&self, buffer: *mut u8) -> *mut u8 {
+        if buffer.is_null() {
+            return std::ptr::with_exposed_provenance_mut(self.here);
+        }
+        buffer.wrapping_add(self.here)
+    }
+
+    /// Its bytes in a buffer.
+    ///
+    /// # Safety
+    /// It is inside the buffer, which nobody writes for `'a`.
+    pub(crate) unsafe fn bytes<'a>(&self, buffer: *const u8) -> &'a [u8] {
+        // SAFETY: as the caller vouches. A buffer that is null has no empty runs, so each has an address.
+        unsafe { std::slice::from_raw_parts(self.place(buffer.cast_mut()), self.len) }
+    }
+}
+
 /// Runs, cut into what fits a message; each message's, as pieces and as runs.
 pub(crate) fn batches(runs: &[Run]) -> Vec<(Vec<Piece>, Vec<Run>)> {
     let mut batches: Vec<(Vec<Piece>, Vec<Run>)> = Vec::new();
@@ -595,6 +614,6 @@ impl Request<'_> {
 
 /// Places in a buffer for the answers to a request each.
 pub(crate) fn places(batches: &[(Vec<Piece>, Vec<Run>)], buffer: *mut u8) -> VecDeque<Vec<Place>> {
-    let place = |run: &Run| Place { at: buffer.wrapping_add(run.here), len: run.len };
+    let place = |run: &Run| Place { at: run.place(buffer), len: run.len };
     batches.iter().map(|(_, runs)| runs.iter().map(place).collect()).collect()
 }

@@ -545,15 +545,18 @@ impl Far {
                 hosts.swap(last, (state >> 33) as usize % (last + 1));
             }
         }
-        for group in hosts.chunks(window.k.max(1)) {
-            let asked =
-                group.iter().map(|&host| self.ask(Kind::Fence, host, 0, 0)).collect::<Result<Vec<_>, _>>();
-            for ticket in asked? {
-                self.answer(ticket)?;
-            }
+        let asked = hosts.chunks(window.k.max(1)).try_for_each(|group| self.ask_each(group));
+        match asked {
+            Ok(()) => hosts.into_iter().for_each(|host| self.marks[host] = 0),
+            // Nobody knows what has been done: the next fence waits for all of them.
+            Err(_) => self.touched = hosts,
         }
-        hosts.into_iter().for_each(|host| self.marks[host] = 0);
-        Ok(())
+        asked
+    }
+
+    fn ask_each(&mut self, hosts: &[usize]) -> Result<(), RmaError> {
+        let asked = hosts.iter().map(|&host| self.ask(Kind::Fence, host, 0, 0)).collect::<Vec<_>>();
+        asked.into_iter().try_for_each(|ticket| self.answer(ticket?).map(|_| ()))
     }
 
     /// Asks a host something that has an answer without data.

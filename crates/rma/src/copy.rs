@@ -69,7 +69,7 @@ unsafe fn write_words(mut to: *mut u8, mut from: &[u8]) {
 /// else accesses.
 #[inline]
 pub(crate) unsafe fn read(from: *const u8, to: *mut u8, len: usize) {
-    if len == 8 && from.addr() % 8 == 0 {
+    if len == 8 && from.addr().is_multiple_of(8) {
         // SAFETY: eight bytes, aligned; the caller's word.
         unsafe {
             let word = AtomicU64::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
@@ -93,10 +93,10 @@ unsafe fn read_words(mut from: *mut u8, mut to: *mut u8, mut len: usize) {
     while len > 0 {
         // SAFETY: as many bytes as are read and written are left at both; words of shared memory are aligned.
         let done = unsafe {
-            if len >= 8 && from.addr() % 8 == 0 {
+            if len >= 8 && from.addr().is_multiple_of(8) {
                 to.cast::<u64>().write_unaligned(AtomicU64::from_ptr(from.cast()).load(Ordering::Relaxed));
                 8
-            } else if len >= 4 && from.addr() % 4 == 0 {
+            } else if len >= 4 && from.addr().is_multiple_of(4) {
                 to.cast::<u32>().write_unaligned(AtomicU32::from_ptr(from.cast()).load(Ordering::Relaxed));
                 4
             } else {

@@ -80,11 +80,12 @@ impl Arena {
     /// Takes lines back.
     pub(crate) fn give(&mut self, lines: Lines) {
         let Lines { chunk, lines: Range { mut start, mut end }, .. } = lines;
-        if let Some((&(other, before), &len)) = self.free.range(..(chunk, start)).next_back() {
-            if other == chunk && before + len == start {
-                self.free.remove(&(chunk, before));
-                start = before;
-            }
+        if let Some((&(other, before), &len)) = self.free.range(..(chunk, start)).next_back()
+            && other == chunk
+            && before + len == start
+        {
+            self.free.remove(&(chunk, before));
+            start = before;
         }
         if let Some(len) = self.free.remove(&(chunk, end)) {
             end += len;

@@ -209,6 +209,7 @@ mod tests {
     }
 
     /// An exchange, message by message, in which counts are sets of whose they are.
+    #[expect(clippy::type_complexity, clippy::needless_range_loop, reason = "hosts are numbers here")]
     fn exchanged(hosts: usize, radix: usize) -> Vec<(Vec<(usize, usize)>, Vec<bool>)> {
         let own =
             |host: usize| (0..hosts).map(|ahead| vec![(host, (host + ahead) % hosts)]).collect::<Vec<_>>();

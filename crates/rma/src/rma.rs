@@ -330,13 +330,12 @@ impl Rma {
     ///
     /// # Collective
     /// As [`sync`](Self::sync). It is followed by [`sync_wait`](Self::sync_wait), or by [`sync_done`](Self::sync_done)
-    /// until that says so, before the next one.
+    /// until that says so, before the next one; until then it does nothing, and `sync` waits for the one that was started.
     ///
     /// # Errors
     /// As [`sync`](Self::sync).
     pub fn sync_start(&mut self) -> Result<(), RmaError> {
         use syncline_sync::BarrierMember as _;
-        self.stored = false;
         match &mut self.sync {
             Syncs::Host(barrier) => Ok(barrier.arrive()?),
             Syncs::Hosts(far) => {
@@ -574,6 +573,10 @@ impl Far {
     }
 
     fn start(&mut self) {
+        use syncline_sync::SignalBoard as _;
+        if self.board.episodes() < self.begun {
+            return; // as barriers do it: it has arrived already
+        }
         self.begun += 1;
         self.covered.clear();
         self.covered.extend(self.touched.iter().map(|&host| (host, self.marks[host])));
@@ -619,4 +622,45 @@ impl Request<'_> {
 pub(crate) fn places(batches: &[(Vec<Piece>, Vec<Run>)], buffer: *mut u8) -> VecDeque<Vec<Place>> {
     let place = |run: &Run| Place { at: run.place(buffer), len: run.len };
     batches.iter().map(|(_, runs)| runs.iter().map(place).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syncline_fabric::Team;
+
+    /// Whoever arrives twice is there once: else the others would go on without somebody.
+    fn arrives_twice(me: &mut Member) -> Result<(), RmaError> {
+        let mut rma = Rma::new(me)?;
+        let memory = rma.allocate::<u64>(me, 1)?;
+        let (rank, size) = (me.rank(), me.size());
+        for round in 1..=50_u64 {
+            rma.put(&memory, (rank + 1) % size, 0, &[round])?;
+            if rank == 0 {
+                std::thread::sleep(std::time::Duration::from_micros(100));
+            }
+            rma.sync_start()?;
+            rma.sync_start()?;
+            if round % 2 == 0 {
+                rma.sync()?;
+            } else {
+                rma.sync_wait(None)?;
+            }
+            let mut word = [0];
+            rma.get(&memory, rank, 0, &mut word)?;
+            assert_eq!(word, [round]);
+            rma.sync()?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_sync_that_is_started_twice_is_one() {
+        for result in Team::threads(3).quiet().run(arrives_twice).unwrap() {
+            result.unwrap();
+        }
+        for result in Team::hosts(2).threads(2).quiet().run(arrives_twice).unwrap() {
+            result.unwrap();
+        }
+    }
 }

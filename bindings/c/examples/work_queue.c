@@ -95,6 +95,8 @@ static int member(syncline_member *me, void *argument) {
     if (rank == 0) {
         printf("%d blocks in %d results: %d wrong\n", BLOCKS, RESULTS, wrong);
     }
+    TRY(syncline_rma_free(rma, counter));
+    TRY(syncline_rma_free(rma, blocks));
     TRY(syncline_rma_free(rma, results));
     return wrong;
 }

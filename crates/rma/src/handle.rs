@@ -142,7 +142,11 @@ impl Rma {
     ///
     /// # Errors
     /// [`RmaError::Fault`] if somebody is dead; [`RmaError::Refused`].
+    ///
+    /// # Panics
+    /// If the operation was started by another [`Rma::new`], whose answers this one does not know.
     pub fn wait<R>(&mut self, mut handle: Handle<R>) -> Result<R, RmaError> {
+        self.check_own(&handle);
         match (handle.state, &mut self.sync) {
             (State::Asked(ticket), Syncs::Hosts(far)) => {
                 let value = far.answer(ticket);
@@ -162,7 +166,11 @@ impl Rma {
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
+    ///
+    /// # Panics
+    /// As [`wait`](Self::wait).
     pub fn test<R>(&mut self, handle: &mut Handle<R>) -> Result<bool, RmaError> {
+        self.check_own(handle);
         let Syncs::Hosts(far) = &mut self.sync else { return Ok(true) };
         let now = Some(Instant::now());
         let mut value = None;
@@ -228,6 +236,14 @@ impl Rma {
         Ok(result)
     }
 
+    /// Else a buffer would be given back that an answer is to be written to still.
+    fn check_own<R>(&self, handle: &Handle<R>) {
+        if let (State::Asked(_), Some(engine)) = (handle.state, &handle.engine) {
+            let own = matches!(&self.sync, Syncs::Hosts(far) if Arc::ptr_eq(&far.engine, engine));
+            assert!(own, "an operation is waited for by the rma that started it");
+        }
+    }
+
     /// A handle for what has been sent to the host of `rank`.
     fn sent(&mut self, rank: usize) -> Handle<()> {
         let host = self.host_of(rank);
@@ -240,6 +256,7 @@ impl Rma {
         }
     }
 }
+
 /// Operations that are waited for together: see [`Rma::batch`].
 #[derive(Debug)]
 pub struct Batch<'rma, 'env> {
@@ -310,5 +327,25 @@ impl Drop for Batch<'_, '_> {
                 far.engine.give_up(ticket);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syncline_fabric::Team;
+
+    #[test]
+    fn an_operation_of_another_rma_is_not_taken_for_ones_own() {
+        let ran = Team::hosts(2).quiet().run(|me| {
+            let (mut first, mut second) = (Rma::new(me).unwrap(), Rma::new(me).unwrap());
+            let memory = first.allocate::<u64>(me, 1000).unwrap();
+            let other = 1 - me.rank();
+            let reading = first.start_get(&memory, other, 0, vec![1; 1000]).unwrap();
+            let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| second.wait(reading)));
+            first.sync().unwrap();
+            asked.is_err()
+        });
+        assert_eq!(ran.unwrap(), [true; 2]);
     }
 }

@@ -123,7 +123,8 @@ impl Rma {
     /// Starts to read bytes of the part of a member into the caller's memory.
     ///
     /// # Safety
-    /// As [`get_into`](Self::get_into), but until it [is done](Self::wait_for) or [given up](Self::give_up).
+    /// As [`get_into`](Self::get_into), but until it [is done](Self::wait_for) or [given up](Self::give_up), which this same rma
+    /// is asked for.
     ///
     /// # Errors
     /// As `get`, `get_strided`; then nothing is under way.

@@ -159,7 +159,8 @@ impl Rma {
         Ok(Global::new(table))
     }
 
-    /// Gives an allocation back. What has been done to it before is done.
+    /// Gives an allocation back. What has been done to it before is done; gets that are under way are waited for first, or may
+    /// be [refused](RmaError::Refused).
     ///
     /// # Collective
     /// As [`allocate`](Self::allocate).

@@ -54,7 +54,8 @@ const QUEUE: Program =
 const CPP: [Program; 1] =
     [Program { source: "examples/pipeline.cpp", output: "last: 1009, expected 1009\n" }];
 
-const FORTRAN: [Program; 2] = [
+const FORTRAN: [Program; 3] = [
+    Program { source: "tests/programs/rma.f90", output: "rows and sums are right\n" },
     Program {
         source: "examples/relax.f90",
         output: "the bits of the loop\nrank 7 is none of 3 members\nthe deadline passed\n",

@@ -3,7 +3,7 @@
 //!
 //! # Contract
 //! An rma is made by a member, with all others, and belongs to its call of the team's function: when that returns, gets
-//! that are under way are given up, and what is left of the rma is a shell that says so. The last [`SHELLS`] of those are
+//! that are under way are given up, and what is left of the rma is a shell that says so. The last `SHELLS` of those are
 //! kept; so are the shells of memory that was freed, as long as that of their rma.
 //!
 //! ```text

@@ -71,7 +71,7 @@ static int member(syncline_member *me, void *argument) {
 
 int main(int count, char **arguments) {
     uint64_t factor = 3;
-    syncline_shape shape = {0, 0, 0};
+    syncline_shape shape = {0, 0, 0, 0};
     if (count > 1) {
         shape.processes = (size_t)atol(arguments[1]);
         shape.threads = count > 2 ? (size_t)atol(arguments[2]) : 1;

@@ -1,4 +1,4 @@
-! Syncline in Fortran: signals, barriers, queue locks and teams, by iso_c_binding.
+! Syncline in Fortran: signals, barriers, queue locks, teams and one-sided memory, by iso_c_binding.
 !
 !     gfortran syncline.f90 program.f90 -lsyncline_c -pthread -ldl -lm
 !
@@ -32,6 +32,13 @@ module syncline
     integer(c_int32_t), parameter, public :: SYNCLINE_LOCK_KIND_TICKET = 0
     integer(c_int32_t), parameter, public :: SYNCLINE_LOCK_KIND_MCS = 1
 
+    integer(c_int32_t), parameter, public :: SYNCLINE_RMA_NUMBER_I32 = 0
+    integer(c_int32_t), parameter, public :: SYNCLINE_RMA_NUMBER_I64 = 1
+    integer(c_int32_t), parameter, public :: SYNCLINE_RMA_NUMBER_F32 = 2
+    integer(c_int32_t), parameter, public :: SYNCLINE_RMA_NUMBER_F64 = 3
+    integer(c_int32_t), parameter, public :: SYNCLINE_RMA_NUMBER_C32 = 4
+    integer(c_int32_t), parameter, public :: SYNCLINE_RMA_NUMBER_C64 = 5
+
     ! A number that only grows, from 0. Read and written by the functions below only; not to be copied while in use,
     ! so it is to be a target, or to stand in memory of its own.
     type, bind(C), public :: syncline_signal
@@ -40,7 +47,23 @@ module syncline
 
     ! Who takes part in a team: so many processes, or none and so many threads of this one.
     type, bind(C), public :: syncline_shape
-        integer(c_size_t) :: processes = 0, threads = 0, memory = 0
+        integer(c_size_t) :: processes = 0, threads = 0, memory = 0, hosts = 0
+    end type
+
+    ! An operation on one-sided memory that is under way, or none, as at first. To be a target.
+    type, bind(C), public :: syncline_rma_handle
+        integer(c_int64_t) :: words(4) = 0
+    end type
+
+    ! A run of a list: where it is in a member's part, where in the program's memory, and how many bytes.
+    type, bind(C), public :: syncline_rma_segment
+        integer(c_size_t) :: offset = 0
+        type(c_ptr) :: buffer = c_null_ptr
+        integer(c_size_t) :: bytes = 0
+    end type
+
+    type, bind(C), public :: syncline_rma_pair
+        integer(c_int64_t) :: first = 0, second = 0
     end type
 
     public :: syncline_message
@@ -55,6 +78,20 @@ module syncline
     public :: syncline_member_rank, syncline_member_size, syncline_member_process, syncline_member_processes
     public :: syncline_member_thread, syncline_member_threads, syncline_member_wait, syncline_member_await
     public :: syncline_member_barrier, syncline_member_lock, syncline_member_memory
+    public :: syncline_member_host, syncline_member_hosts
+    public :: syncline_rma_put, syncline_rma_get, syncline_rma_accumulate, syncline_rma_start_put
+    public :: syncline_rma_start_get, syncline_rma_start_accumulate, syncline_rma_put_strided
+    public :: syncline_rma_get_strided, syncline_rma_accumulate_strided, syncline_rma_start_put_strided
+    public :: syncline_rma_start_get_strided, syncline_rma_start_accumulate_strided, syncline_rma_put_list
+    public :: syncline_rma_get_list, syncline_rma_accumulate_list, syncline_rma_start_put_list
+    public :: syncline_rma_start_get_list, syncline_rma_start_accumulate_list, syncline_rma_new
+    public :: syncline_rma_allocate, syncline_rma_free, syncline_rma_address, syncline_rma_bytes
+    public :: syncline_rma_allocate_local, syncline_rma_free_local, syncline_rma_wait, syncline_rma_test
+    public :: syncline_rma_wait_all, syncline_rma_fence, syncline_rma_fence_all, syncline_rma_fence_all_asking
+    public :: syncline_rma_sync, syncline_rma_sync_start, syncline_rma_sync_wait, syncline_rma_sync_done
+    public :: syncline_rma_sync_global, syncline_rma_fetch_add_i32, syncline_rma_fetch_add_i64, syncline_rma_swap_i32
+    public :: syncline_rma_swap_i64, syncline_rma_swap_pair, syncline_rma_compare_swap_i32
+    public :: syncline_rma_compare_swap_i64, syncline_rma_compare_swap_pair
 
     interface
         function syncline_signal_get(signal, number) bind(C) result(status)
@@ -261,6 +298,18 @@ module syncline
             integer(c_size_t) :: number
         end function
 
+        function syncline_member_host(me) bind(C) result(number)
+            import
+            type(c_ptr), value :: me
+            integer(c_size_t) :: number
+        end function
+
+        function syncline_member_hosts(me) bind(C) result(number)
+            import
+            type(c_ptr), value :: me
+            integer(c_size_t) :: number
+        end function
+
         function syncline_member_wait(me) bind(C) result(status)
             import
             type(c_ptr), value :: me
@@ -303,6 +352,405 @@ module syncline
         function syncline_last_failure() bind(C) result(failure)
             import
             type(c_ptr) :: failure
+        end function
+
+        ! from: c_loc of what is written. The same for all that follow.
+        function syncline_rma_put(rma, memory, rank, offset, from, bytes) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            type(c_ptr), value :: from
+            integer(c_size_t), value :: bytes
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_get(rma, memory, rank, offset, to, bytes) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            type(c_ptr), value :: to
+            integer(c_size_t), value :: bytes
+            integer(c_int) :: status
+        end function
+
+        ! number: SYNCLINE_RMA_NUMBER_...; factor: c_loc of one such number.
+        function syncline_rma_accumulate(rma, memory, rank, offset, number, factor, from, bytes) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            integer(c_int32_t), value :: number
+            type(c_ptr), value :: factor, from
+            integer(c_size_t), value :: bytes
+            integer(c_int) :: status
+        end function
+
+        ! handle: c_loc of a syncline_rma_handle, or c_null_ptr: the implicit one.
+        function syncline_rma_start_put(rma, memory, rank, offset, from, bytes, handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            type(c_ptr), value :: from
+            integer(c_size_t), value :: bytes
+            type(c_ptr), value :: handle
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_start_get(rma, memory, rank, offset, to, bytes, handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            type(c_ptr), value :: to
+            integer(c_size_t), value :: bytes
+            type(c_ptr), value :: handle
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_start_accumulate(rma, memory, rank, offset, number, factor, from, bytes, &
+            handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            integer(c_int32_t), value :: number
+            type(c_ptr), value :: factor, from
+            integer(c_size_t), value :: bytes
+            type(c_ptr), value :: handle
+            integer(c_int) :: status
+        end function
+
+        ! there, here: levels distances in bytes; counts: one more, the first in bytes.
+        function syncline_rma_put_strided(rma, memory, rank, offset, there, from, here, counts, &
+            levels) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            integer(c_size_t), intent(in) :: there(*)
+            type(c_ptr), value :: from
+            integer(c_size_t), intent(in) :: here(*), counts(*)
+            integer(c_size_t), value :: levels
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_get_strided(rma, memory, rank, offset, there, to, here, counts, &
+            levels) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            integer(c_size_t), intent(in) :: there(*)
+            type(c_ptr), value :: to
+            integer(c_size_t), intent(in) :: here(*), counts(*)
+            integer(c_size_t), value :: levels
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_accumulate_strided(rma, memory, rank, offset, number, factor, there, from, &
+            here, counts, levels) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            integer(c_int32_t), value :: number
+            type(c_ptr), value :: factor
+            integer(c_size_t), intent(in) :: there(*)
+            type(c_ptr), value :: from
+            integer(c_size_t), intent(in) :: here(*), counts(*)
+            integer(c_size_t), value :: levels
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_start_put_strided(rma, memory, rank, offset, there, from, here, counts, levels, &
+            handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            integer(c_size_t), intent(in) :: there(*)
+            type(c_ptr), value :: from
+            integer(c_size_t), intent(in) :: here(*), counts(*)
+            integer(c_size_t), value :: levels
+            type(c_ptr), value :: handle
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_start_get_strided(rma, memory, rank, offset, there, to, here, counts, levels, &
+            handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            integer(c_size_t), intent(in) :: there(*)
+            type(c_ptr), value :: to
+            integer(c_size_t), intent(in) :: here(*), counts(*)
+            integer(c_size_t), value :: levels
+            type(c_ptr), value :: handle
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_start_accumulate_strided(rma, memory, rank, offset, number, factor, there, &
+            from, here, counts, levels, handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            integer(c_int32_t), value :: number
+            type(c_ptr), value :: factor
+            integer(c_size_t), intent(in) :: there(*)
+            type(c_ptr), value :: from
+            integer(c_size_t), intent(in) :: here(*), counts(*)
+            integer(c_size_t), value :: levels
+            type(c_ptr), value :: handle
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_put_list(rma, memory, rank, list, length) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank
+            type(syncline_rma_segment), intent(in) :: list(*)
+            integer(c_size_t), value :: length
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_get_list(rma, memory, rank, list, length) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank
+            type(syncline_rma_segment), intent(in) :: list(*)
+            integer(c_size_t), value :: length
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_accumulate_list(rma, memory, rank, number, factor, list, length) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank
+            integer(c_int32_t), value :: number
+            type(c_ptr), value :: factor
+            type(syncline_rma_segment), intent(in) :: list(*)
+            integer(c_size_t), value :: length
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_start_put_list(rma, memory, rank, list, length, handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank
+            type(syncline_rma_segment), intent(in) :: list(*)
+            integer(c_size_t), value :: length
+            type(c_ptr), value :: handle
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_start_get_list(rma, memory, rank, list, length, handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank
+            type(syncline_rma_segment), intent(in) :: list(*)
+            integer(c_size_t), value :: length
+            type(c_ptr), value :: handle
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_start_accumulate_list(rma, memory, rank, number, factor, list, length, &
+            handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank
+            integer(c_int32_t), value :: number
+            type(c_ptr), value :: factor
+            type(syncline_rma_segment), intent(in) :: list(*)
+            integer(c_size_t), value :: length
+            type(c_ptr), value :: handle
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_new(me, rma) bind(C) result(status)
+            import
+            type(c_ptr), value :: me
+            type(c_ptr), intent(out) :: rma
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_allocate(rma, bytes, memory) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma
+            integer(c_size_t), value :: bytes
+            type(c_ptr), intent(out) :: memory
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_free(rma, memory) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_int) :: status
+        end function
+
+        ! c_null_ptr, if it is on another host.
+        function syncline_rma_address(memory, rank) bind(C) result(address)
+            import
+            type(c_ptr), value :: memory
+            integer(c_size_t), value :: rank
+            type(c_ptr) :: address
+        end function
+
+        function syncline_rma_bytes(memory, rank) bind(C) result(bytes)
+            import
+            type(c_ptr), value :: memory
+            integer(c_size_t), value :: rank
+            integer(c_size_t) :: bytes
+        end function
+
+        function syncline_rma_allocate_local(rma, bytes, buffer) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma
+            integer(c_size_t), value :: bytes
+            type(c_ptr), intent(out) :: buffer
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_free_local(rma, buffer) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, buffer
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_wait(rma, handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, handle
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_test(rma, handle, done) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, handle
+            logical(c_bool), intent(out) :: done
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_wait_all(rma) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_fence(rma, rank) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma
+            integer(c_size_t), value :: rank
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_fence_all(rma) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_fence_all_asking(rma, k, random) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma
+            integer(c_size_t), value :: k
+            logical(c_bool), value :: random
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_sync(rma) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_sync_start(rma) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_sync_wait(rma, nanoseconds) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma
+            integer(c_int64_t), value :: nanoseconds
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_sync_done(rma, done) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma
+            logical(c_bool), intent(out) :: done
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_sync_global(rma) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_fetch_add_i32(rma, memory, rank, offset, value, before) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            integer(c_int32_t), value :: value
+            integer(c_int32_t), intent(out) :: before
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_fetch_add_i64(rma, memory, rank, offset, value, before) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            integer(c_int64_t), value :: value
+            integer(c_int64_t), intent(out) :: before
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_swap_i32(rma, memory, rank, offset, value, before) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            integer(c_int32_t), value :: value
+            integer(c_int32_t), intent(out) :: before
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_swap_i64(rma, memory, rank, offset, value, before) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            integer(c_int64_t), value :: value
+            integer(c_int64_t), intent(out) :: before
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_swap_pair(rma, memory, rank, offset, value, before) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            type(syncline_rma_pair), value :: value
+            type(syncline_rma_pair), intent(out) :: before
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_compare_swap_i32(rma, memory, rank, offset, old, new_, before) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            integer(c_int32_t), value :: old, new_
+            integer(c_int32_t), intent(out) :: before
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_compare_swap_i64(rma, memory, rank, offset, old, new_, before) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            integer(c_int64_t), value :: old, new_
+            integer(c_int64_t), intent(out) :: before
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_compare_swap_pair(rma, memory, rank, offset, old, new_, before) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, memory
+            integer(c_size_t), value :: rank, offset
+            type(syncline_rma_pair), value :: old, new_
+            type(syncline_rma_pair), intent(out) :: before
+            integer(c_int) :: status
         end function
     end interface
 

@@ -1,5 +1,5 @@
 /* Syncline: ordered read-write locks and the overlays made of them; signals, barriers, queue locks;
- * teams.
+ * teams; one-sided memory.
  *
  * Made by cbindgen from bindings/c/src; a test compares the two.
  *
@@ -23,6 +23,11 @@
  *     the program or whoever starts it says. Members make barriers, locks and memory together. Who is dead, a killed
  *     process for one, is an error for those who wait for it, and not a wait for ever.
  *
+ * One-sided memory
+ *     An rma is a member's way to memory of which every member has a part: any of them puts into, gets from and adds to
+ *     the part of any other, which does nothing for it; within a host in place, between hosts by messages. Positions are
+ *     offsets, and all numbers of them bytes. What was written is seen by others after a fence, and by all after a sync.
+ *
  * Errors
  *     Functions that can fail return a syncline_status, 0 for success. syncline_last_failure() tells the
  *     rest for the calling thread. What is seen to be wrong changes nothing; what cannot be seen, such as an
@@ -30,7 +35,7 @@
  *
  * Threads
  *     Any function may be called from any thread, also from the body of a task, unless it says otherwise.
- *     Different objects may be used at the same time. Of two calls with one handle, one overlay or one rank of a
+ *     Different objects may be used at the same time. Of two calls with one handle, one overlay, one rma or one rank of a
  *     barrier or lock at the same time the second is SYNCLINE_STATUS_MISUSE and does nothing; that includes calls with
  *     an overlay from the bodies of its own run; to look at a run there are watches. A handle or a rank may be used
  *     by one thread after another; a location, a watch or a signal by several at the same time. Bodies that
@@ -260,6 +265,47 @@ typedef uint32_t syncline_lock_kind;
 #endif // __cplusplus
 
 /**
+ * What numbers are added to. All wrap around or round as their type does; complex numbers are two, one behind the other.
+ */
+enum syncline_rma_number
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /**
+   * `int32_t`.
+   */
+  SYNCLINE_RMA_NUMBER_I32 = 0,
+  /**
+   * `int64_t`.
+   */
+  SYNCLINE_RMA_NUMBER_I64 = 1,
+  /**
+   * `float`.
+   */
+  SYNCLINE_RMA_NUMBER_F32 = 2,
+  /**
+   * `double`.
+   */
+  SYNCLINE_RMA_NUMBER_F64 = 3,
+  /**
+   * `float complex`.
+   */
+  SYNCLINE_RMA_NUMBER_C32 = 4,
+  /**
+   * `double complex`.
+   */
+  SYNCLINE_RMA_NUMBER_C64 = 5,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum syncline_rma_number syncline_rma_number;
+#else
+typedef uint32_t syncline_rma_number;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
  * Who runs the tasks. Later versions may know more.
  */
 enum syncline_runner
@@ -326,6 +372,17 @@ typedef struct syncline_lock syncline_lock;
 typedef struct syncline_overlay syncline_overlay;
 
 /**
+ * A member's way to one-sided memory: memory of which every member has a part, and which any of them reads and writes
+ * without the others. It is used by one thread at a time.
+ */
+typedef struct syncline_rma syncline_rma;
+
+/**
+ * An allocation, as one member knows it: so many bytes at each member, at multiples of 128.
+ */
+typedef struct syncline_rma_memory syncline_rma_memory;
+
+/**
  * The present iteration of a task, for its body.
  */
 typedef struct syncline_step syncline_step;
@@ -366,6 +423,34 @@ typedef struct {
    */
   const char *message;
 } syncline_failure;
+
+/**
+ * An operation that is under way. All bytes zero: none is; so it begins, and so it is when it has been waited for.
+ */
+typedef struct {
+  /**
+   * Read and written by the library.
+   */
+  uint64_t words[4];
+} syncline_rma_handle;
+
+/**
+ * One run of a list: bytes in a member's part, and in the program's memory.
+ */
+typedef struct {
+  /**
+   * Where they begin in the part.
+   */
+  size_t offset;
+  /**
+   * Where they begin in the program's memory. It is read only unless it is a get.
+   */
+  void *buffer;
+  /**
+   * How many.
+   */
+  size_t bytes;
+} syncline_rma_segment;
 
 /**
  * What a task does in each iteration: it is called with the `user` pointer of the task and the iteration,
@@ -442,6 +527,13 @@ typedef struct {
    * are used.
    */
   size_t memory;
+  /**
+   * So many hosts, as far as the members can tell: groups of threads of this process that share memory within each, and
+   * exchange messages between them, as machines do. Each has `threads` members, times `processes`, if that is not 0:
+   * groups that receive messages on their own. 0: one host. For tests of programs with one-sided memory; what shares
+   * memory, barriers and locks of `syncline_member_...` are not to be had then.
+   */
+  size_t hosts;
 } syncline_shape;
 
 /**
@@ -451,6 +543,20 @@ typedef struct {
  * program. `me` is valid until it returns.
  */
 typedef int (*syncline_team_function)(syncline_member *me, void *argument);
+
+/**
+ * Two words that are read and changed together: a rank and an address, say.
+ */
+typedef struct {
+  /**
+   * The word that stands first.
+   */
+  uint64_t first;
+  /**
+   * The word behind it.
+   */
+  uint64_t second;
+} syncline_rma_pair;
 
 #ifdef __cplusplus
 extern "C" {
@@ -751,6 +857,290 @@ syncline_status syncline_lock_recover_for(syncline_lock *lock,
                                           bool *poisoned);
 
 /**
+ * Writes bytes of the program's memory into the part of a member: from `offset` on. When it returns, that memory may be
+ * used again; what was written is seen by others after a fence, or a sync.
+ *
+ * # Safety
+ * That of `syncline_rma_new`; `memory` is `NULL`, or comes from `syncline_rma_allocate`. `bytes` can be read from `from`
+ * on, and are not where they are written to; nobody writes them meanwhile.
+ */
+syncline_status syncline_rma_put(syncline_rma *rma,
+                                 const syncline_rma_memory *memory,
+                                 size_t rank,
+                                 size_t offset,
+                                 const void *from,
+                                 size_t bytes);
+
+/**
+ * Reads bytes of the part of a member, from `offset` on, into the program's memory. When it returns, they are there: what
+ * was put before a sync, or before a fence of which this member knows.
+ *
+ * # Safety
+ * As `syncline_rma_put`; `bytes` can be written from `to` on, and nobody else uses them meanwhile.
+ */
+syncline_status syncline_rma_get(syncline_rma *rma,
+                                 const syncline_rma_memory *memory,
+                                 size_t rank,
+                                 size_t offset,
+                                 void *to,
+                                 size_t bytes);
+
+/**
+ * Adds `*factor` times numbers of the program's memory to numbers of the part of a member. `number` is one of
+ * `syncline_rma_number`, of which `bytes` and `offset` are whole multiples. Each number is added in one step, of complex
+ * ones each part; so those of several members all count.
+ *
+ * # Safety
+ * As `syncline_rma_put`; `*factor` is such a number.
+ */
+syncline_status syncline_rma_accumulate(syncline_rma *rma,
+                                        const syncline_rma_memory *memory,
+                                        size_t rank,
+                                        size_t offset,
+                                        uint32_t number,
+                                        const void *factor,
+                                        const void *from,
+                                        size_t bytes);
+
+/**
+ * Starts `syncline_rma_put`: the program's memory may be used again at once. `handle` is waited for until what was
+ * written is there for all to see; `NULL`: the implicit one.
+ *
+ * # Safety
+ * As `syncline_rma_put`. `*handle` can be read and written, if it is not `NULL`.
+ */
+syncline_status syncline_rma_start_put(syncline_rma *rma,
+                                       const syncline_rma_memory *memory,
+                                       size_t rank,
+                                       size_t offset,
+                                       const void *from,
+                                       size_t bytes,
+                                       syncline_rma_handle *handle);
+
+/**
+ * Starts `syncline_rma_get`, and returns at once. `handle` is waited for, or `NULL`: the implicit one.
+ *
+ * # Safety
+ * As `syncline_rma_get`, until it has been waited for, or the function of the member returns. `*handle` can be read and
+ * written, if it is not `NULL`.
+ */
+syncline_status syncline_rma_start_get(syncline_rma *rma,
+                                       const syncline_rma_memory *memory,
+                                       size_t rank,
+                                       size_t offset,
+                                       void *to,
+                                       size_t bytes,
+                                       syncline_rma_handle *handle);
+
+/**
+ * Starts `syncline_rma_accumulate`: the program's memory may be used again at once. `handle` is waited for until what was
+ * written is there for all to see; `NULL`: the implicit one.
+ *
+ * # Safety
+ * As `syncline_rma_accumulate`. `*handle` can be read and written, if it is not `NULL`.
+ */
+syncline_status syncline_rma_start_accumulate(syncline_rma *rma,
+                                              const syncline_rma_memory *memory,
+                                              size_t rank,
+                                              size_t offset,
+                                              uint32_t number,
+                                              const void *factor,
+                                              const void *from,
+                                              size_t bytes,
+                                              syncline_rma_handle *handle);
+
+/**
+ * Writes a section of the program's memory into the part of a member: `counts[0]` bytes side by side; `counts[1]` of such
+ * runs, `there[0]` bytes apart in the part and `here[0]` in the program's memory, from beginning to beginning; `counts[2]`
+ * of such groups, `there[1]` and `here[1]` apart; and so on, for `levels` distances and one more count. Runs that overlap
+ * where they are written are `SYNCLINE_STATUS_INVALID_ARGUMENT`.
+ *
+ * # Safety
+ * As `syncline_rma_put`, for the bytes of the section; the arrays have as many numbers.
+ */
+syncline_status syncline_rma_put_strided(syncline_rma *rma,
+                                         const syncline_rma_memory *memory,
+                                         size_t rank,
+                                         size_t offset,
+                                         const size_t *there,
+                                         const void *from,
+                                         const size_t *here,
+                                         const size_t *counts,
+                                         size_t levels);
+
+/**
+ * Reads a section of the part of a member into the program's memory: see `syncline_rma_put_strided`.
+ *
+ * # Safety
+ * As `syncline_rma_get`, and `syncline_rma_put_strided`.
+ */
+syncline_status syncline_rma_get_strided(syncline_rma *rma,
+                                         const syncline_rma_memory *memory,
+                                         size_t rank,
+                                         size_t offset,
+                                         const size_t *there,
+                                         void *to,
+                                         const size_t *here,
+                                         const size_t *counts,
+                                         size_t levels);
+
+/**
+ * Adds `*factor` times the numbers of a section: see `syncline_rma_accumulate` and `syncline_rma_put_strided`.
+ *
+ * # Safety
+ * As both.
+ */
+syncline_status syncline_rma_accumulate_strided(syncline_rma *rma,
+                                                const syncline_rma_memory *memory,
+                                                size_t rank,
+                                                size_t offset,
+                                                uint32_t number,
+                                                const void *factor,
+                                                const size_t *there,
+                                                const void *from,
+                                                const size_t *here,
+                                                const size_t *counts,
+                                                size_t levels);
+
+/**
+ * Starts `syncline_rma_put_strided`: the program's memory may be used again at once. `handle` is waited for until what was
+ * written is there for all to see; `NULL`: the implicit one.
+ *
+ * # Safety
+ * As `syncline_rma_put_strided`. `*handle` can be read and written, if it is not `NULL`.
+ */
+syncline_status syncline_rma_start_put_strided(syncline_rma *rma,
+                                               const syncline_rma_memory *memory,
+                                               size_t rank,
+                                               size_t offset,
+                                               const size_t *there,
+                                               const void *from,
+                                               const size_t *here,
+                                               const size_t *counts,
+                                               size_t levels,
+                                               syncline_rma_handle *handle);
+
+/**
+ * Starts `syncline_rma_get_strided`, and returns at once. `handle` is waited for, or `NULL`: the implicit one.
+ *
+ * # Safety
+ * As `syncline_rma_get_strided`, until it has been waited for, or the function of the member returns. `*handle` can be read and
+ * written, if it is not `NULL`.
+ */
+syncline_status syncline_rma_start_get_strided(syncline_rma *rma,
+                                               const syncline_rma_memory *memory,
+                                               size_t rank,
+                                               size_t offset,
+                                               const size_t *there,
+                                               void *to,
+                                               const size_t *here,
+                                               const size_t *counts,
+                                               size_t levels,
+                                               syncline_rma_handle *handle);
+
+/**
+ * Starts `syncline_rma_accumulate_strided`: the program's memory may be used again at once. `handle` is waited for until what was
+ * written is there for all to see; `NULL`: the implicit one.
+ *
+ * # Safety
+ * As `syncline_rma_accumulate_strided`. `*handle` can be read and written, if it is not `NULL`.
+ */
+syncline_status syncline_rma_start_accumulate_strided(syncline_rma *rma,
+                                                      const syncline_rma_memory *memory,
+                                                      size_t rank,
+                                                      size_t offset,
+                                                      uint32_t number,
+                                                      const void *factor,
+                                                      const size_t *there,
+                                                      const void *from,
+                                                      const size_t *here,
+                                                      const size_t *counts,
+                                                      size_t levels,
+                                                      syncline_rma_handle *handle);
+
+/**
+ * Writes a list of runs into the part of a member.
+ *
+ * # Safety
+ * As `syncline_rma_put`, for each segment; `list` has `length` of them.
+ */
+syncline_status syncline_rma_put_list(syncline_rma *rma,
+                                      const syncline_rma_memory *memory,
+                                      size_t rank,
+                                      const syncline_rma_segment *list,
+                                      size_t length);
+
+/**
+ * Reads a list of runs of the part of a member.
+ *
+ * # Safety
+ * As `syncline_rma_get`, for each segment; `list` has `length` of them.
+ */
+syncline_status syncline_rma_get_list(syncline_rma *rma,
+                                      const syncline_rma_memory *memory,
+                                      size_t rank,
+                                      const syncline_rma_segment *list,
+                                      size_t length);
+
+/**
+ * Adds `*factor` times the numbers of a list of runs: see `syncline_rma_accumulate`.
+ *
+ * # Safety
+ * As `syncline_rma_accumulate`, for each segment; `list` has `length` of them.
+ */
+syncline_status syncline_rma_accumulate_list(syncline_rma *rma,
+                                             const syncline_rma_memory *memory,
+                                             size_t rank,
+                                             uint32_t number,
+                                             const void *factor,
+                                             const syncline_rma_segment *list,
+                                             size_t length);
+
+/**
+ * Starts `syncline_rma_put_list`: the program's memory may be used again at once. `handle` is waited for until what was
+ * written is there for all to see; `NULL`: the implicit one.
+ *
+ * # Safety
+ * As `syncline_rma_put_list`. `*handle` can be read and written, if it is not `NULL`.
+ */
+syncline_status syncline_rma_start_put_list(syncline_rma *rma,
+                                            const syncline_rma_memory *memory,
+                                            size_t rank,
+                                            const syncline_rma_segment *list,
+                                            size_t length,
+                                            syncline_rma_handle *handle);
+
+/**
+ * Starts `syncline_rma_get_list`, and returns at once. `handle` is waited for, or `NULL`: the implicit one.
+ *
+ * # Safety
+ * As `syncline_rma_get_list`, until it has been waited for, or the function of the member returns. `*handle` can be read and
+ * written, if it is not `NULL`.
+ */
+syncline_status syncline_rma_start_get_list(syncline_rma *rma,
+                                            const syncline_rma_memory *memory,
+                                            size_t rank,
+                                            const syncline_rma_segment *list,
+                                            size_t length,
+                                            syncline_rma_handle *handle);
+
+/**
+ * Starts `syncline_rma_accumulate_list`: the program's memory may be used again at once. `handle` is waited for until what was
+ * written is there for all to see; `NULL`: the implicit one.
+ *
+ * # Safety
+ * As `syncline_rma_accumulate_list`. `*handle` can be read and written, if it is not `NULL`.
+ */
+syncline_status syncline_rma_start_accumulate_list(syncline_rma *rma,
+                                                   const syncline_rma_memory *memory,
+                                                   size_t rank,
+                                                   uint32_t number,
+                                                   const void *factor,
+                                                   const syncline_rma_segment *list,
+                                                   size_t length,
+                                                   syncline_rma_handle *handle);
+
+/**
  * Makes an overlay without tasks.
  *
  * # Safety
@@ -866,6 +1256,78 @@ syncline_status syncline_step_report(syncline_step *step,
 syncline_status syncline_step_leave(syncline_step *step);
 
 /**
+ * Makes a member's way to one-sided memory, with all others: all members make it, as at `syncline_member_barrier`. It is
+ * given back when the function returns; gets that are under way then are given up. A call with it later is
+ * `SYNCLINE_STATUS_MISUSE`.
+ *
+ * # Safety
+ * `me` is `NULL`, or its function has not returned. `*rma` can be written. Of rmas of functions that have returned, no
+ * more than the last thousand are passed to this library.
+ */
+syncline_status syncline_rma_new(syncline_member *me,
+                                 syncline_rma **rma);
+
+/**
+ * Allocates so many bytes of this member's, all zero; the others allocate as many as they like, 0 too. Each part begins at
+ * a multiple of 128. All members allocate and free together, in the same order, and wait for one another; if one host has
+ * no room, it is `SYNCLINE_STATUS_INVALID_ARGUMENT` for all. What is not freed is given back with the team.
+ *
+ * # Safety
+ * As for all functions with an rma, that of `syncline_rma_new`. `*memory` can be written.
+ */
+syncline_status syncline_rma_allocate(syncline_rma *rma,
+                                      size_t bytes,
+                                      syncline_rma_memory **memory);
+
+/**
+ * Frees memory, with all members: what any of them has done to it before is done, and this member's gets have come. To
+ * use it afterwards, or to free it again, is `SYNCLINE_STATUS_MISUSE`.
+ *
+ * # Safety
+ * That of `syncline_rma_new`. `memory` is `NULL`, or comes from `syncline_rma_allocate`.
+ */
+syncline_status syncline_rma_free(syncline_rma *rma,
+                                  syncline_rma_memory *memory);
+
+/**
+ * The part of a member, as memory, if it is on the host of this one; else `NULL`, without a failure. It is there until it
+ * is freed. Others may read and write it at any time.
+ *
+ * # Safety
+ * `memory` is `NULL`, or comes from `syncline_rma_allocate`; of its rma, as at `syncline_rma_new`.
+ */
+void *syncline_rma_address(const syncline_rma_memory *memory,
+                           size_t rank);
+
+/**
+ * How many bytes a member has of an allocation; `SIZE_MAX`, and a failure, if that cannot be told.
+ *
+ * # Safety
+ * As `syncline_rma_address`.
+ */
+size_t syncline_rma_bytes(const syncline_rma_memory *memory, size_t rank);
+
+/**
+ * Allocates memory of the program's own, all zero, aligned to 128: to put from and get into. It is freed by
+ * `syncline_rma_free_local`, or when the function of the member returns.
+ *
+ * # Safety
+ * That of `syncline_rma_new`. `*buffer` can be written.
+ */
+syncline_status syncline_rma_allocate_local(syncline_rma *rma,
+                                            size_t bytes,
+                                            void **buffer);
+
+/**
+ * Frees what `syncline_rma_allocate_local` allocated; `NULL` is nothing. What was freed already is
+ * `SYNCLINE_STATUS_MISUSE`.
+ *
+ * # Safety
+ * That of `syncline_rma_new`. Nothing is on its way into the buffer.
+ */
+syncline_status syncline_rma_free_local(syncline_rma *rma, void *buffer);
+
+/**
  * Runs the tasks of a checked overlay, so many iterations each, and returns when all have stopped.
  *
  * `runner` is one of `syncline_runner`; `workers` is how many a pool has, the calling thread among them (0
@@ -954,6 +1416,111 @@ syncline_status syncline_signal_wait_for(const syncline_signal *signal,
                                          uint64_t nanoseconds);
 
 /**
+ * Waits for an operation, whose handle may be used again then; `NULL`: for all that were started without one. A get has
+ * come; what was written is there for all to see. A handle that is zero is nothing to wait for.
+ *
+ * # Safety
+ * That of `syncline_rma_new`. `handle` is `NULL`, or can be read and written.
+ */
+syncline_status syncline_rma_wait(syncline_rma *rma,
+                                  syncline_rma_handle *handle);
+
+/**
+ * Looks whether an operation is done, as `syncline_rma_wait` waits for it, and does not wait. If so, the handle may be
+ * used again.
+ *
+ * # Safety
+ * As `syncline_rma_wait`. `*done` can be written.
+ */
+syncline_status syncline_rma_test(syncline_rma *rma,
+                                  syncline_rma_handle *handle,
+                                  bool *done);
+
+/**
+ * Waits for everything that this member has started, with handles or without. Handles are waited for still, at once.
+ *
+ * # Safety
+ * That of `syncline_rma_new`.
+ */
+syncline_status syncline_rma_wait_all(syncline_rma *rma);
+
+/**
+ * Waits until everything that this member has written to the memory of `rank` is there for all to see.
+ *
+ * # Safety
+ * That of `syncline_rma_new`.
+ */
+syncline_status syncline_rma_fence(syncline_rma *rma,
+                                   size_t rank);
+
+/**
+ * Waits until everything that this member has written, to whatever member, is there for all to see. It asks nobody.
+ *
+ * # Safety
+ * That of `syncline_rma_new`.
+ */
+syncline_status syncline_rma_fence_all(syncline_rma *rma);
+
+/**
+ * The same, as ARMCI does it: asks `k` of the hosts that were written to (0 counts as 1), waits for their answers, asks
+ * the next; `random`: in an order of each member's own. For comparisons.
+ *
+ * # Safety
+ * That of `syncline_rma_new`.
+ */
+syncline_status syncline_rma_fence_all_asking(syncline_rma *rma,
+                                              size_t k,
+                                              bool random);
+
+/**
+ * Waits until all members have come here, and everything that any of them has written before is done: a fence of all and
+ * a barrier in one. What any did before is seen by whoever comes out. A member that is gone is `SYNCLINE_STATUS_GONE`.
+ *
+ * # Safety
+ * That of `syncline_rma_new`.
+ */
+syncline_status syncline_rma_sync(syncline_rma *rma);
+
+/**
+ * Arrives at a sync, and does not wait: what is written from now on is of the next. `syncline_rma_sync_wait` follows, or
+ * `syncline_rma_sync_done` until that says so; until then no other sync, allocation or free is begun:
+ * `SYNCLINE_STATUS_MISUSE`.
+ *
+ * # Safety
+ * That of `syncline_rma_new`.
+ */
+syncline_status syncline_rma_sync_start(syncline_rma *rma);
+
+/**
+ * Waits until the sync at which this member has arrived is complete, for `nanoseconds` at most (`UINT64_MAX`: for ever),
+ * and is `SYNCLINE_STATUS_TIMED_OUT` then: it may be called again. Without one that was started it is
+ * `SYNCLINE_STATUS_MISUSE`.
+ *
+ * # Safety
+ * That of `syncline_rma_new`.
+ */
+syncline_status syncline_rma_sync_wait(syncline_rma *rma,
+                                       uint64_t nanoseconds);
+
+/**
+ * Looks whether the sync at which this member has arrived is complete, and does not wait. `*done` is true then, and also
+ * if it has arrived at none.
+ *
+ * # Safety
+ * That of `syncline_rma_new`. `*done` can be written.
+ */
+syncline_status syncline_rma_sync_done(syncline_rma *rma,
+                                       bool *done);
+
+/**
+ * As `syncline_rma_sync`, also for those who look past it, such as devices: all is in the memory of all hosts.
+ *
+ * # Safety
+ * That of `syncline_rma_new`.
+ */
+syncline_status syncline_rma_sync_global(syncline_rma *rma);
+
+/**
  * Runs a function in every member of a team, and returns when those of this process have returned.
  *
  * `shape` says who takes part. `NULL`: the environment says it, that is the processes that `syncline launch` started, or
@@ -1023,6 +1590,23 @@ size_t syncline_member_thread(const syncline_member *me);
  * As `syncline_member_rank`.
  */
 size_t syncline_member_threads(const syncline_member *me);
+
+/**
+ * Which of the hosts this member is on, from 0: groups of processes that share memory. There is one, unless the shape of
+ * the team has several.
+ *
+ * # Safety
+ * As `syncline_member_rank`.
+ */
+size_t syncline_member_host(const syncline_member *me);
+
+/**
+ * How many hosts there are.
+ *
+ * # Safety
+ * As `syncline_member_rank`.
+ */
+size_t syncline_member_hosts(const syncline_member *me);
 
 /**
  * Waits until all members have come here, each as often as the others. One that is dead, or has returned, is
@@ -1155,6 +1739,113 @@ syncline_status syncline_watch_stuck(const syncline_watch *watch,
                                      bool end_run,
                                      uint32_t drawing,
                                      char **text);
+
+/**
+ * Adds to a word of the part of a member, at `offset` bytes; `*before` is what was there.
+ *
+ * # Safety
+ * That of `syncline_rma_new`; `memory` is `NULL`, or comes from `syncline_rma_allocate`. `*before` can be written.
+ */
+syncline_status syncline_rma_fetch_add_i32(syncline_rma *rma,
+                                           const syncline_rma_memory *memory,
+                                           size_t rank,
+                                           size_t offset,
+                                           int32_t value,
+                                           int32_t *before);
+
+/**
+ * As `syncline_rma_fetch_add_i32`, for words of 8 bytes.
+ *
+ * # Safety
+ * As `syncline_rma_fetch_add_i32`.
+ */
+syncline_status syncline_rma_fetch_add_i64(syncline_rma *rma,
+                                           const syncline_rma_memory *memory,
+                                           size_t rank,
+                                           size_t offset,
+                                           int64_t value,
+                                           int64_t *before);
+
+/**
+ * Replaces a word of the part of a member; `*before` is what was there.
+ *
+ * # Safety
+ * As `syncline_rma_fetch_add_i32`.
+ */
+syncline_status syncline_rma_swap_i32(syncline_rma *rma,
+                                      const syncline_rma_memory *memory,
+                                      size_t rank,
+                                      size_t offset,
+                                      int32_t value,
+                                      int32_t *before);
+
+/**
+ * As `syncline_rma_swap_i32`, for words of 8 bytes.
+ *
+ * # Safety
+ * As `syncline_rma_fetch_add_i32`.
+ */
+syncline_status syncline_rma_swap_i64(syncline_rma *rma,
+                                      const syncline_rma_memory *memory,
+                                      size_t rank,
+                                      size_t offset,
+                                      int64_t value,
+                                      int64_t *before);
+
+/**
+ * Replaces a pair of words of the part of a member; `*before` is what was there.
+ *
+ * # Safety
+ * As `syncline_rma_fetch_add_i32`.
+ */
+syncline_status syncline_rma_swap_pair(syncline_rma *rma,
+                                       const syncline_rma_memory *memory,
+                                       size_t rank,
+                                       size_t offset,
+                                       syncline_rma_pair value,
+                                       syncline_rma_pair *before);
+
+/**
+ * Replaces a word of the part of a member if it is `old`; `*before` is what was there.
+ *
+ * # Safety
+ * As `syncline_rma_fetch_add_i32`.
+ */
+syncline_status syncline_rma_compare_swap_i32(syncline_rma *rma,
+                                              const syncline_rma_memory *memory,
+                                              size_t rank,
+                                              size_t offset,
+                                              int32_t old,
+                                              int32_t new_,
+                                              int32_t *before);
+
+/**
+ * As `syncline_rma_compare_swap_i32`, for words of 8 bytes.
+ *
+ * # Safety
+ * As `syncline_rma_fetch_add_i32`.
+ */
+syncline_status syncline_rma_compare_swap_i64(syncline_rma *rma,
+                                              const syncline_rma_memory *memory,
+                                              size_t rank,
+                                              size_t offset,
+                                              int64_t old,
+                                              int64_t new_,
+                                              int64_t *before);
+
+/**
+ * Replaces a pair of words of the part of a member if it is `old`; `*before` is what was there.
+ *
+ * # Safety
+ * As `syncline_rma_fetch_add_i32`.
+ */
+syncline_status syncline_rma_compare_swap_pair(syncline_rma *rma,
+                                               const syncline_rma_memory *memory,
+                                               size_t rank,
+                                               size_t offset,
+                                               syncline_rma_pair old,
+                                               syncline_rma_pair new_,
+                                               syncline_rma_pair *before);
 
 #ifdef __cplusplus
 }  // extern "C"

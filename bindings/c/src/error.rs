@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use syncline_fabric::TeamError;
 use syncline_overlay::{AcquireError, CheckError, RunError};
+use syncline_rma::RmaError;
 use syncline_signal::WaitError;
 use syncline_sync::{Fault, LockError, SpaceError};
 
@@ -241,6 +242,21 @@ impl From<TeamError> for Error {
             _ => 0,
         };
         Error { code, ..Self::new(status, error.to_string()) }
+    }
+}
+
+impl From<RmaError> for Error {
+    fn from(error: RmaError) -> Self {
+        let status = match error {
+            RmaError::Fault(fault) => return fault.into(),
+            RmaError::Mismatch { .. } | RmaError::Refused { .. } => Status::Misuse,
+            RmaError::Bounds { rank, from, to, len } => {
+                let all = format!("the {len} that rank {rank} has in this allocation");
+                return Self::invalid(format!("bytes {from} to {to} are not all among {all}"));
+            }
+            _ => Status::InvalidArgument,
+        };
+        Self::new(status, error.to_string())
     }
 }
 

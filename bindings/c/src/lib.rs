@@ -1,4 +1,4 @@
-//! Ordered read-write locks and overlays, signals, barriers, queue locks and teams for C, C++ and Fortran.
+//! Ordered read-write locks and overlays, signals, barriers, queue locks, teams and one-sided memory for C, C++ and Fortran.
 //!
 //! The header, `include/syncline.h`, is made from this crate by cbindgen and has all that C needs to know. Locations
 //! here are control only: they have a name and a queue, and the data that they order belong to the C
@@ -11,6 +11,8 @@
 //! * [`signals`]: numbers that only grow, to wait on. [`barriers`]: nobody goes on before all have arrived.
 //! * [`locks`]: first come, first served.
 //! * [`teams`]: one function in threads or processes, which share memory, barriers and locks.
+//! * [`rma`]: memory of members that all members read and write. [`moves`], [`words`]: what they do to it. [`syncs`]: when it
+//!   is done.
 //! * [`error`]: a status from every function, and the last failure of a thread in words.
 //!
 //! # What holds for all functions
@@ -26,11 +28,16 @@ pub mod error;
 pub mod handles;
 pub mod locations;
 pub mod locks;
+pub mod moves;
+pub mod operate;
 pub mod overlay;
+pub mod rma;
 pub mod run;
 pub mod signals;
+pub mod syncs;
 pub mod teams;
 pub mod watch;
+pub mod words;
 
 /// The version of the header: what it was made from. It may be older or newer than the library.
 pub const SYNCLINE_VERSION_MAJOR: u32 = 0;

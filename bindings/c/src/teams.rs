@@ -20,11 +20,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use syncline_fabric::{Member, Team};
 use syncline_signal::{Policy, WaitError};
-use syncline_sync::{Array, Fault, Shared};
+use syncline_sync::{Array, Fault, Shared, SpaceError};
 
 use crate::barriers::{Barrier, Plan};
 use crate::error::{Error, Status, borrow, call, claim, deadline, out};
 use crate::locks::{Lock, LockKind};
+use crate::rma::{self, Rma};
 use crate::signals::{self, Signal};
 
 /// Who takes part in a team. All that is 0 is left to the library.
@@ -38,6 +39,11 @@ pub struct Shape {
     /// How many bytes the members share at most, barriers and locks included; 0 is 256 MiB. They take none before they
     /// are used.
     pub memory: usize,
+    /// So many hosts, as far as the members can tell: groups of threads of this process that share memory within each, and
+    /// exchange messages between them, as machines do. Each has `threads` members, times `processes`, if that is not 0:
+    /// groups that receive messages on their own. 0: one host. For tests of programs with one-sided memory; what shares
+    /// memory, barriers and locks of `syncline_member_...` are not to be had then.
+    pub hosts: usize,
 }
 
 /// One of a team. It lives until its function returns, and is used by one thread at a time.
@@ -55,15 +61,18 @@ struct Place {
     processes: usize,
     thread: usize,
     threads: usize,
+    host: usize,
+    hosts: usize,
 }
 
 #[derive(Debug)]
-struct Inside<'a> {
-    member: &'a mut Member,
+pub(crate) struct Inside<'a> {
+    pub(crate) member: &'a mut Member,
     /// What C has pointers into.
     barriers: Vec<Arc<Barrier>>,
     locks: Vec<Arc<Lock>>,
     memory: Vec<Array<Line>>,
+    pub(crate) rmas: Vec<Arc<Rma>>,
 }
 
 /// What members of a team do: it is called once for each, with the argument of the run. 0 is success.
@@ -101,12 +110,18 @@ impl Work {
             processes: member.processes(),
             thread: member.thread(),
             threads: member.threads(),
+            host: member.host(),
+            hosts: member.hosts().count(),
         };
-        let inside = Inside { member, barriers: Vec::new(), locks: Vec::new(), memory: Vec::new() };
+        let (barriers, locks, memory, rmas) = Default::default();
+        let inside = Inside { member, barriers, locks, memory, rmas };
         let me = TeamMember { place, inside: Mutex::new(inside) };
         // SAFETY: as the caller of `syncline_team_run` vouches; `me` outlives the call, and is read only.
         let code = unsafe { (self.function)((&raw const me).cast_mut(), self.argument) };
-        let inside = me.inside.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut inside = me.inside.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // All of them end, whatever one says.
+        let retired = inside.rmas.drain(..).map(rma::retire).fold(Ok(()), Result::and);
+        retired?;
         if inside.locks.iter().any(|lock| lock.in_use()) {
             return Err(Error::misuse(format!("rank {rank} returned while it held a lock")));
         }
@@ -123,12 +138,16 @@ unsafe fn run(shape: *const Shape, function: TeamFunction, argument: *mut c_void
     // SAFETY: as the caller vouches.
     let results = match unsafe { shape.as_ref() } {
         None => Team::run(work),
-        Some(&Shape { processes, threads, memory }) => {
+        Some(&Shape { processes, threads, memory, hosts }) => {
             let memory = if memory == 0 { syncline_fabric::MEMORY } else { memory };
             let threads = threads.max(1);
-            match processes {
-                0 => Team::threads(threads).memory(memory).run(work),
-                _ => Team::processes(processes).threads(threads).memory(memory).run(work),
+            match (hosts, processes) {
+                (0, 0) => Team::threads(threads).memory(memory).run(work),
+                (0, _) => Team::processes(processes).threads(threads).memory(memory).run(work),
+                _ => {
+                    let team = Team::hosts(hosts).processes(processes.max(1)).threads(threads);
+                    team.memory(memory).run(work)
+                }
             }
         }
     };
@@ -238,11 +257,34 @@ pub unsafe extern "C" fn syncline_member_threads(me: *const TeamMember<'_>) -> u
     unsafe { number(me, |place| place.threads) }
 }
 
+/// Which of the hosts this member is on, from 0: groups of processes that share memory. There is one, unless the shape of
+/// the team has several.
+///
+/// # Safety
+/// As `syncline_member_rank`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_member_host(me: *const TeamMember<'_>) -> usize {
+    // SAFETY: as the caller vouches.
+    unsafe { number(me, |place| place.host) }
+}
+
+/// How many hosts there are.
+///
+/// # Safety
+/// As `syncline_member_rank`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_member_hosts(me: *const TeamMember<'_>) -> usize {
+    // SAFETY: as the caller vouches.
+    unsafe { number(me, |place| place.hosts) }
+}
+
 /// Takes a member for a call.
 ///
 /// # Safety
 /// The member is `NULL`, or lives for `'a`.
-unsafe fn the_member<'a, 'b: 'a>(me: *const TeamMember<'b>) -> Result<MutexGuard<'a, Inside<'b>>, Error> {
+pub(crate) unsafe fn the_member<'a, 'b: 'a>(
+    me: *const TeamMember<'b>,
+) -> Result<MutexGuard<'a, Inside<'b>>, Error> {
     // SAFETY: as the caller vouches.
     claim(unsafe { &borrow(me, "the member")?.inside }, "the member")
 }
@@ -352,6 +394,9 @@ pub unsafe extern "C" fn syncline_member_memory(
         }
         // SAFETY: as the caller vouches.
         let mut inside = unsafe { the_member(me) }?;
+        if let hosts @ 2.. = inside.member.hosts().count() {
+            return Err(SpaceError::Hosts { hosts }.into());
+        }
         let new = inside.member.space().array::<Line>(bytes.div_ceil(size_of::<Line>()))?;
         // SAFETY: as the caller vouches.
         unsafe { memory.write(new.as_ptr().cast_mut().cast()) };

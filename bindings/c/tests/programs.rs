@@ -15,7 +15,7 @@ struct Program {
     output: &'static str,
 }
 
-const C: [Program; 9] = [
+const C: [Program; 11] = [
     Program {
         source: "examples/handles.c",
         output: "location 'batch' was not granted before the deadline\nsum 33984000, expected 33984000\n",
@@ -39,17 +39,23 @@ const C: [Program; 9] = [
     Program { source: "tests/programs/barriers.c", output: "nobody went on too early\n" },
     Program { source: "tests/programs/locks.c", output: "one at a time\n" },
     Program { source: "tests/programs/teams.c", output: "all of the team were told\n" },
+    Program { source: "tests/programs/rma.c", output: "it went where it was sent\n" },
     TEAM,
+    QUEUE,
 ];
 
 /// It says the same whoever takes part.
 const TEAM: Program =
     Program { source: "examples/team.c", output: "3149968500000, expected 3149968500000\n" };
 
+const QUEUE: Program =
+    Program { source: "examples/work_queue.c", output: "60 blocks in 7 results: 0 wrong\n" };
+
 const CPP: [Program; 1] =
     [Program { source: "examples/pipeline.cpp", output: "last: 1009, expected 1009\n" }];
 
-const FORTRAN: [Program; 2] = [
+const FORTRAN: [Program; 3] = [
+    Program { source: "tests/programs/rma.f90", output: "rows and sums are right\n" },
     Program {
         source: "examples/relax.f90",
         output: "the bits of the loop\nrank 7 is none of 3 members\nthe deadline passed\n",
@@ -233,6 +239,13 @@ fn a_program_starts_the_processes_of_its_team() {
 }
 
 #[test]
+fn one_sided_memory_of_processes() {
+    let output = "it went where it was sent, between processes\n";
+    team_of_processes(&Program { source: "tests/programs/rma.c", output }, &["processes"], "");
+    team_of_processes(&QUEUE, &["--hosts", "3"], "rank 2 of 3: ");
+}
+
+#[test]
 fn a_process_that_is_killed_is_told_to_the_others() {
     let program = Program { source: "tests/programs/teams.c", output: "the killed one was named\n" };
     team_of_processes(&program, &["killed"], "was killed by signal 9 in the middle of the run");
@@ -255,4 +268,10 @@ fn a_launcher_starts_the_processes_of_a_program() {
         let said = std::fs::read_to_string(said).unwrap();
         assert_eq!(said, format!("{who}{}", TEAM.output));
     }
+    let executable = build(dir.path(), tool, &["-std=c11"], &STATIC, &QUEUE);
+    let said = dir.path().join("queue");
+    let script = "exec \"$0\" >>\"$1\"".as_ref();
+    let arguments = ["-c".as_ref(), script, executable.as_os_str(), said.as_os_str()];
+    Launcher::new("sh").args(arguments).processes(3).run().unwrap();
+    assert_eq!(std::fs::read_to_string(said).unwrap(), QUEUE.output);
 }

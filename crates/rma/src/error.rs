@@ -56,6 +56,16 @@ pub enum RmaError {
         /// Bytes of an element.
         size: usize,
     },
+    /// Bytes that are no elements of the type: see [`Rma::accumulate_from`](crate::Rma::accumulate_from).
+    #[error("{len} bytes at {offset} are no whole elements of {size} bytes at a multiple of that")]
+    Align {
+        /// The first byte asked for.
+        offset: usize,
+        /// How many bytes.
+        len: usize,
+        /// Bytes of an element.
+        size: usize,
+    },
     /// Members called different collective functions, or with other arguments where they must be the same.
     #[error("rank {rank} did not call the same as rank {other}: all members {what}")]
     Mismatch {

@@ -25,7 +25,7 @@ pub struct Handle<R> {
     pub(crate) finish: fn(&mut Option<R>, u128),
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Done,
     /// An answer is to come.
@@ -119,7 +119,7 @@ impl Rma {
         // The handle has the buffer from now on, and gives the request up before the buffer goes.
         let mut handle = Handle { state: State::Done, result: Some(buffer), engine, finish: |_, _| () };
         // SAFETY: the buffer stays where it is while the handle has it; a handle that is leaked keeps it for ever.
-        let ticket = unsafe { self.ask_far(memory, rank, &[run], to) }?;
+        let ticket = unsafe { self.ask_far(&memory.table, rank, &[run], to) }?;
         handle.state = State::Asked(ticket);
         Ok(handle)
     }
@@ -142,7 +142,11 @@ impl Rma {
     ///
     /// # Errors
     /// [`RmaError::Fault`] if somebody is dead; [`RmaError::Refused`].
+    ///
+    /// # Panics
+    /// If the operation was started by another [`Rma::new`], whose answers this one does not know.
     pub fn wait<R>(&mut self, mut handle: Handle<R>) -> Result<R, RmaError> {
+        self.check_own(&handle);
         match (handle.state, &mut self.sync) {
             (State::Asked(ticket), Syncs::Hosts(far)) => {
                 let value = far.answer(ticket);
@@ -162,7 +166,11 @@ impl Rma {
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
+    ///
+    /// # Panics
+    /// As [`wait`](Self::wait).
     pub fn test<R>(&mut self, handle: &mut Handle<R>) -> Result<bool, RmaError> {
+        self.check_own(handle);
         let Syncs::Hosts(far) = &mut self.sync else { return Ok(true) };
         let now = Some(Instant::now());
         let mut value = None;
@@ -230,6 +238,14 @@ impl Rma {
         Ok(result)
     }
 
+    /// Else a buffer would be given back that an answer is to be written to still.
+    fn check_own<R>(&self, handle: &Handle<R>) {
+        if let (State::Asked(_), Some(engine)) = (handle.state, &handle.engine) {
+            let own = matches!(&self.sync, Syncs::Hosts(far) if Arc::ptr_eq(&far.engine, engine));
+            assert!(own, "an operation is waited for by the rma that started it");
+        }
+    }
+
     /// A handle for what has been sent to the host of `rank`.
     fn sent(&mut self, rank: usize) -> Handle<()> {
         let host = self.host_of(rank);
@@ -242,6 +258,7 @@ impl Rma {
         }
     }
 }
+
 /// Operations that are waited for together: see [`Rma::batch`].
 #[derive(Debug)]
 pub struct Batch<'rma, 'env> {
@@ -270,7 +287,7 @@ impl<'env> Batch<'_, 'env> {
         let run = Run { there: at, here: 0, len: size_of_val(values) };
         // SAFETY: `values` is borrowed for 'env, which outlives `Rma::batch`; before that returns, all has come or the
         // ticket is given up, by the drop of this batch at the latest.
-        let ticket = unsafe { self.rma.ask_far(memory, rank, &[run], values.as_mut_ptr().cast()) }?;
+        let ticket = unsafe { self.rma.ask_far(&memory.table, rank, &[run], values.as_mut_ptr().cast()) }?;
         self.tickets.push(ticket);
         Ok(())
     }
@@ -312,5 +329,25 @@ impl Drop for Batch<'_, '_> {
                 far.engine.give_up(ticket);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syncline_fabric::Team;
+
+    #[test]
+    fn an_operation_of_another_rma_is_not_taken_for_ones_own() {
+        let ran = Team::hosts(2).quiet().run(|me| {
+            let (mut first, mut second) = (Rma::new(me).unwrap(), Rma::new(me).unwrap());
+            let memory = first.allocate::<u64>(me, 1000).unwrap();
+            let other = 1 - me.rank();
+            let reading = first.start_get(&memory, other, 0, vec![1; 1000]).unwrap();
+            let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| second.wait(reading)));
+            first.sync().unwrap();
+            asked.is_err()
+        });
+        assert_eq!(ran.unwrap(), [true; 2]);
     }
 }

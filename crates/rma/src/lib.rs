@@ -2,6 +2,7 @@
 //!
 //! * [`Rma::new`], [`Rma::allocate`]: memory of which every member has a part, with all others.
 //! * `put`, `get`, `accumulate`, `fetch_add`, `swap`, `compare_swap`: operations on one member's part ([`ops`]).
+//! * [`Rma::put_from`], [`Rma::get_into`], ...: the same with addresses, for bindings to other languages.
 //! * [`Rma::fence`], [`Rma::fence_all`]: what this member has written is there.
 //! * [`Rma::sync`]: what all have written is there, and all are here: in one exchange between hosts.
 //! * [`Rma::mutexes`]: sets of mutexes ([`lock`]).
@@ -52,6 +53,7 @@ pub mod lock;
 mod memory;
 mod message;
 pub mod ops;
+mod raw;
 mod rma;
 mod rmw;
 mod shape;
@@ -63,6 +65,7 @@ pub use handle::{Batch, Handle};
 pub use lock::{LockKind, Mutexes};
 pub use memory::Global;
 pub use num_complex::Complex;
+pub use raw::{Bytes, Pending};
 pub use rma::{Rma, Window};
 pub use shape::Strided;
 pub use word::{Counter, Pair, Word};

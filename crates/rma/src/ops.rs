@@ -6,7 +6,7 @@
 //! | `accumulate`, ...          | adds a factor times a buffer                   | the same                                   |
 //! | `get`, `get_strided`, `get_list` | from a member's part into a buffer          | the data are there                         |
 //! | `fetch_add`, `swap`, `compare_swap` | a word, or a pair                      | it is done                                 |
-//! | `start_get`, ...           | the same                                       | at once: a [`Handle`](crate::Handle) is waited for        |
+//! | `start_get`, ...           | the same                                       | at once: a [`Handle`](crate::Handle) is waited for |
 //!
 //! # Memory within a host
 //! is read and written in place, by the member itself: a put is a store. Order there is that of the memory of the machine:
@@ -21,7 +21,7 @@ use crate::copy;
 use crate::element::{Element, Number};
 use crate::engine::Request;
 use crate::error::RmaError;
-use crate::memory::{Global, Part};
+use crate::memory::{Global, Part, Table};
 use crate::message::Kind;
 use crate::rma::{Rma, Run, batches, check_freed, places};
 use crate::shape::Strided;
@@ -29,6 +29,25 @@ use crate::shape::Strided;
 /// The bytes of elements.
 fn bytes<T: Element>(values: &[T]) -> &[u8] {
     bytemuck::cast_slice(values)
+}
+
+/// The runs of a shape, in bytes, in a part and in a buffer; what continues is one run.
+pub(crate) fn shaped(
+    there: Strided<'_>,
+    offset: usize,
+    here: Strided<'_>,
+    first: usize,
+    size: usize,
+) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    there.runs(here.strides, |there, here, len| {
+        let (there, here, len) = ((offset + there) * size, (first + here) * size, len * size);
+        match runs.last_mut() {
+            Some(last) if last.there + last.len == there && last.here + last.len == here => last.len += len,
+            _ => runs.push(Run { there, here, len }),
+        }
+    });
+    runs
 }
 
 impl Rma {
@@ -77,7 +96,8 @@ impl Rma {
             return Ok(());
         }
         let run = Run { there: at, here: 0, len: size_of_val(values) };
-        self.write_far(memory, rank, &[run], bytes(values))
+        // SAFETY: the run is inside the part, and all of the values.
+        unsafe { self.write_far(&memory.table, rank, &[run], bytes(values).as_ptr()) }
     }
 
     /// Reads elements of the part of a member.
@@ -106,7 +126,7 @@ impl Rma {
             return Ok(());
         }
         // SAFETY: `values` is borrowed until this returns, which is when nothing is on its way into it any more.
-        unsafe { self.read_far(memory, rank, &[Run { there: at, here: 0, len }], to) }
+        unsafe { self.read_far(&memory.table, rank, &[Run { there: at, here: 0, len }], to) }
     }
 
     /// Adds `factor` times the values to elements of the part of a member: each element in one step.
@@ -128,7 +148,8 @@ impl Rma {
     ) -> Result<(), RmaError> {
         let (part, at) = self.part(memory, rank, offset, values.len())?;
         let run = Run { there: at, here: 0, len: size_of_val(values) };
-        self.add(memory, rank, part, &[run], factor, values)
+        // SAFETY: the run is inside the part, aligned as the type is, and all of the values.
+        unsafe { self.add(&memory.table, rank, part, &[run], factor, bytes(values).as_ptr()) }
     }
 
     /// Writes elements of a buffer, from `first` on and with those strides, to elements of the part of a member from
@@ -178,7 +199,8 @@ impl Rma {
         let here = Strided { counts: there.counts, strides };
         let (runs, part) =
             self.strided(memory, rank, (offset, there, true), (first, here, false), values.len())?;
-        self.write(memory, rank, part, &runs, bytes(values))
+        // SAFETY: the runs are inside both.
+        unsafe { self.write(&memory.table, rank, part, &runs, bytes(values).as_ptr()) }
     }
 
     /// Reads elements of the part of a member, in the shape of `there` from `offset` on, into a buffer.
@@ -203,7 +225,7 @@ impl Rma {
         let (runs, part) =
             self.strided(memory, rank, (offset, there, false), (first, here, true), values.len())?;
         // SAFETY: as in `get`; the runs are inside both.
-        unsafe { self.read(memory, rank, part, &runs, values.as_mut_ptr().cast()) }
+        unsafe { self.read(&memory.table, rank, part, &runs, values.as_mut_ptr().cast()) }
     }
 
     /// Adds `factor` times elements of a buffer to elements of the part of a member, in the shape of `there`.
@@ -228,7 +250,8 @@ impl Rma {
         let here = Strided { counts: there.counts, strides };
         let (runs, part) =
             self.strided(memory, rank, (offset, there, true), (first, here, false), values.len())?;
-        self.add(memory, rank, part, &runs, factor, values)
+        // SAFETY: the runs are whole elements inside both.
+        unsafe { self.add(&memory.table, rank, part, &runs, factor, bytes(values).as_ptr()) }
     }
 
     /// Writes lists of elements: of each `(offset, first, len)`, `len` from `first` on of the buffer, to `offset`.
@@ -246,7 +269,8 @@ impl Rma {
         values: &[T],
     ) -> Result<(), RmaError> {
         let (runs, part) = self.list(memory, rank, list, values.len())?;
-        self.write(memory, rank, part, &runs, bytes(values))
+        // SAFETY: the runs are inside both.
+        unsafe { self.write(&memory.table, rank, part, &runs, bytes(values).as_ptr()) }
     }
 
     /// Reads lists of elements: see [`put_list`](Self::put_list).
@@ -262,7 +286,7 @@ impl Rma {
     ) -> Result<(), RmaError> {
         let (runs, part) = self.list(memory, rank, list, values.len())?;
         // SAFETY: as in `get`; the runs are inside both.
-        unsafe { self.read(memory, rank, part, &runs, values.as_mut_ptr().cast()) }
+        unsafe { self.read(&memory.table, rank, part, &runs, values.as_mut_ptr().cast()) }
     }
 
     /// Adds `factor` times lists of elements: see [`put_list`](Self::put_list).
@@ -278,7 +302,8 @@ impl Rma {
         values: &[T],
     ) -> Result<(), RmaError> {
         let (runs, part) = self.list(memory, rank, list, values.len())?;
-        self.add(memory, rank, part, &runs, factor, values)
+        // SAFETY: the runs are whole elements inside both.
+        unsafe { self.add(&memory.table, rank, part, &runs, factor, bytes(values).as_ptr()) }
     }
 
     /// The runs of a shape, in bytes; and the part that they are in. Each place: its first element, shape, and whether it is
@@ -297,18 +322,7 @@ impl Rma {
         if to > len {
             return Err(RmaError::Buffer { from: first, to, len });
         }
-        let size = size_of::<T>();
-        let mut runs: Vec<Run> = Vec::new();
-        there.runs(here.strides, |there, here, len| {
-            let (there, here, len) = ((offset + there) * size, (first + here) * size, len * size);
-            match runs.last_mut() {
-                Some(last) if last.there + last.len == there && last.here + last.len == here => {
-                    last.len += len
-                }
-                _ => runs.push(Run { there, here, len }),
-            }
-        });
-        Ok((runs, part))
+        Ok((shaped(there, offset, here, first, size_of::<T>()), part))
     }
 
     /// The runs of a list, in bytes.
@@ -332,30 +346,33 @@ impl Rma {
         Ok((list.iter().map(run).collect::<Result<_, _>>()?, part))
     }
 
-    fn write<T>(
+    /// # Safety
+    /// The runs are inside the part, and inside the memory at `from`, which nobody writes until this returns.
+    pub(crate) unsafe fn write(
         &mut self,
-        memory: &Global<T>,
+        table: &Table,
         rank: usize,
         part: Part,
         runs: &[Run],
-        from: &[u8],
+        from: *const u8,
     ) -> Result<(), RmaError> {
         if part.address.is_null() {
-            return self.write_far(memory, rank, runs, from);
+            // SAFETY: handed on.
+            return unsafe { self.write_far(table, rank, runs, from) };
         }
         self.stored = true;
-        for &Run { there, here, len } in runs {
-            // SAFETY: the runs are inside the part, which is shared memory.
-            unsafe { copy::write(part.address.add(there), &from[here..here + len]) };
+        for run in runs {
+            // SAFETY: the caller vouches for the runs; parts are shared memory.
+            unsafe { copy::write(part.address.add(run.there), run.bytes(from)) };
         }
         Ok(())
     }
 
     /// # Safety
     /// The runs are inside the part, and inside the memory at `to`, which is the caller's own until this returns.
-    unsafe fn read<T>(
+    pub(crate) unsafe fn read(
         &mut self,
-        memory: &Global<T>,
+        table: &Table,
         rank: usize,
         part: Part,
         runs: &[Run],
@@ -363,67 +380,76 @@ impl Rma {
     ) -> Result<(), RmaError> {
         if part.address.is_null() {
             // SAFETY: handed on.
-            return unsafe { self.read_far(memory, rank, runs, to) };
+            return unsafe { self.read_far(table, rank, runs, to) };
         }
-        for &Run { there, here, len } in runs {
+        for run in runs {
             // SAFETY: the caller vouches for the runs; parts are shared memory.
-            unsafe { copy::read(part.address.add(there), to.add(here), len) };
+            unsafe { copy::read(part.address.add(run.there), run.place(to), run.len) };
         }
         Ok(())
     }
 
+    /// # Safety
+    /// As [`write`](Self::write).
     #[cold]
-    fn write_far<T>(
+    pub(crate) unsafe fn write_far(
         &mut self,
-        memory: &Global<T>,
+        table: &Table,
         rank: usize,
         runs: &[Run],
-        from: &[u8],
+        from: *const u8,
     ) -> Result<(), RmaError> {
-        check_freed(&memory.table)?;
-        let (host, allocation) = (self.host_of(rank), memory.table.id);
+        check_freed(table)?;
+        let (host, allocation) = (self.host_of(rank), table.id);
         for (pieces, runs) in batches(runs) {
             let request = Request { allocation, rank, pieces: &pieces, ..Request::new(Kind::Put) };
             let size = runs.iter().map(|run| run.len).sum();
             self.far().request(host, request, size, |message| {
-                runs.iter().for_each(|run| message.extend_from_slice(&from[run.here..run.here + run.len]));
+                // SAFETY: the caller vouches for the runs, of which these are parts.
+                runs.iter().for_each(|run| message.extend_from_slice(unsafe { run.bytes(from) }));
             })?;
         }
         Ok(())
     }
 
-    /// Adds what is in the runs of `values`, here or elsewhere.
-    fn add<T: Number>(
+    /// Adds what is in the runs of the memory at `from`, here or elsewhere.
+    ///
+    /// # Safety
+    /// As [`write`](Self::write); the runs are whole elements, and there at multiples of their size.
+    pub(crate) unsafe fn add<T: Number>(
         &mut self,
-        memory: &Global<T>,
+        table: &Table,
         rank: usize,
         part: Part,
         runs: &[Run],
         factor: T,
-        values: &[T],
+        from: *const u8,
     ) -> Result<(), RmaError> {
-        let size = size_of::<T>();
-        let of = |run: &Run| &values[run.here / size..(run.here + run.len) / size];
+        let products = |run: &Run| {
+            // SAFETY: the caller vouches for the runs.
+            let values = unsafe { run.bytes(from) }.chunks_exact(size_of::<T>());
+            values.map(move |value| bytemuck::pod_read_unaligned::<T>(value).times(factor))
+        };
         if !part.address.is_null() {
             self.stored = true;
             for run in runs {
                 let at = part.address.wrapping_add(run.there).cast::<T>();
-                for (index, &value) in of(run).iter().enumerate() {
+                for (index, value) in products(run).enumerate() {
                     // SAFETY: the run is inside the part, and elements are aligned in it.
-                    unsafe { value.times(factor).add_to(at.add(index)) };
+                    unsafe { value.add_to(at.add(index)) };
                 }
             }
             return Ok(());
         }
-        check_freed(&memory.table)?;
-        let (host, allocation) = (self.host_of(rank), memory.table.id);
+        check_freed(table)?;
+        let (host, allocation) = (self.host_of(rank), table.id);
         for (pieces, runs) in batches(runs) {
             let detail = T::KIND as u8;
             let request = Request { detail, allocation, rank, pieces: &pieces, ..Request::new(Kind::Add) };
             let size = runs.iter().map(|run| run.len).sum();
             self.far().request(host, request, size, |message| {
-                for value in runs.iter().flat_map(of) {
-                    message.extend_from_slice(bytemuck::bytes_of(&value.times(factor)));
+                for value in runs.iter().flat_map(products) {
+                    message.extend_from_slice(bytemuck::bytes_of(&value));
                 }
             })?;
         }
@@ -434,15 +460,15 @@ impl Rma {
     ///
     /// # Safety
     /// The runs are inside the memory at `to`, which is nobody else's until all has come or the ticket is given up.
-    pub(crate) unsafe fn ask_far<T>(
+    pub(crate) unsafe fn ask_far(
         &mut self,
-        memory: &Global<T>,
+        table: &Table,
         rank: usize,
         runs: &[Run],
         to: *mut u8,
     ) -> Result<u64, RmaError> {
-        check_freed(&memory.table)?;
-        let (host, allocation) = (self.host_of(rank), memory.table.id);
+        check_freed(table)?;
+        let (host, allocation) = (self.host_of(rank), table.id);
         let batches = batches(runs);
         let ticket = self.far().engine.ask(places(&batches, to));
         for (pieces, runs) in batches {
@@ -460,15 +486,15 @@ impl Rma {
     /// # Safety
     /// As [`read`](Self::read).
     #[cold]
-    unsafe fn read_far<T>(
+    unsafe fn read_far(
         &mut self,
-        memory: &Global<T>,
+        table: &Table,
         rank: usize,
         runs: &[Run],
         to: *mut u8,
     ) -> Result<(), RmaError> {
         // SAFETY: handed on; `answer` returns when all has come or the ticket is given up.
-        let ticket = unsafe { self.ask_far(memory, rank, runs, to) }?;
+        let ticket = unsafe { self.ask_far(table, rank, runs, to) }?;
         self.far().answer(ticket).map(|_| ())
     }
 }

@@ -161,7 +161,8 @@ impl Rma {
         Ok(Global::new(table))
     }
 
-    /// Gives an allocation back. What has been done to it before is done.
+    /// Gives an allocation back. What has been done to it before is done; gets that are under way are waited for first, or may
+    /// be [refused](RmaError::Refused).
     ///
     /// # Collective
     /// As [`allocate`](Self::allocate).
@@ -350,13 +351,12 @@ impl Rma {
     ///
     /// # Collective
     /// As [`sync`](Self::sync). It is followed by [`sync_wait`](Self::sync_wait), or by [`sync_done`](Self::sync_done)
-    /// until that says so, before the next one.
+    /// until that says so, before the next one; until then it does nothing, and `sync` waits for the one that was started.
     ///
     /// # Errors
     /// As [`sync`](Self::sync).
     pub fn sync_start(&mut self) -> Result<(), RmaError> {
         use syncline_sync::BarrierMember as _;
-        self.stored = false;
         match &mut self.sync {
             Syncs::Host(barrier) => Ok(barrier.arrive()?),
             Syncs::Hosts(far) => {
@@ -439,6 +439,25 @@ pub(crate) struct Run {
     pub(crate) there: usize,
     pub(crate) here: usize,
     pub(crate) len: usize,
+}
+
+impl Run {
+    /// Where it is in a buffer: at an address that was exposed, if the buffer is null.
+    pub(crate) fn place(&self, buffer: *mut u8) -> *mut u8 {
+        if buffer.is_null() {
+            return std::ptr::with_exposed_provenance_mut(self.here);
+        }
+        buffer.wrapping_add(self.here)
+    }
+
+    /// Its bytes in a buffer.
+    ///
+    /// # Safety
+    /// It is inside the buffer, which nobody writes for `'a`.
+    pub(crate) unsafe fn bytes<'a>(&self, buffer: *const u8) -> &'a [u8] {
+        // SAFETY: as the caller vouches. A buffer that is null has no empty runs, so each has an address.
+        unsafe { std::slice::from_raw_parts(self.place(buffer.cast_mut()), self.len) }
+    }
 }
 
 /// Runs, cut into what fits a message; each message's, as pieces and as runs.
@@ -546,17 +565,26 @@ impl Far {
                 hosts.swap(last, (state >> 33) as usize % (last + 1));
             }
         }
-        for group in hosts.chunks(window.k.max(1)) {
-            let asked = group
-                .iter()
-                .map(|&host| self.ask_about(Kind::Fence, host, 0, 0, [0; 2]))
-                .collect::<Result<Vec<_>, _>>();
-            for ticket in asked? {
-                self.answer(ticket)?;
+        let asked = hosts.chunks(window.k.max(1)).try_for_each(|group| self.ask_each(group));
+        match asked {
+            Ok(()) => hosts.into_iter().for_each(|host| self.marks[host] = 0),
+            // Nobody knows what has been done: the next fence waits for all of them.
+            Err(_) => self.touched = hosts,
+        }
+        asked
+    }
+
+    fn ask_each(&mut self, hosts: &[usize]) -> Result<(), RmaError> {
+        let ask = |&host: &usize| self.ask_about(Kind::Fence, host, 0, 0, [0; 2]);
+        let asked = hosts.iter().map(ask).collect::<Vec<_>>();
+        let mut failed = None;
+        for ticket in asked {
+            // All are taken back, whatever becomes of one.
+            if let Err(error) = ticket.and_then(|ticket| self.answer(ticket)) {
+                failed.get_or_insert(error);
             }
         }
-        hosts.into_iter().for_each(|host| self.marks[host] = 0);
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Asks a host something that has an answer without data.
@@ -594,6 +622,10 @@ impl Far {
     }
 
     fn start(&mut self) {
+        use syncline_sync::SignalBoard as _;
+        if self.board.episodes() < self.begun {
+            return; // as barriers do it: it has arrived already
+        }
         self.begun += 1;
         self.covered.clear();
         self.covered.extend(self.touched.iter().map(|&host| (host, self.marks[host])));
@@ -637,6 +669,47 @@ impl Request<'_> {
 
 /// Places in a buffer for the answers to a request each.
 pub(crate) fn places(batches: &[(Vec<Piece>, Vec<Run>)], buffer: *mut u8) -> VecDeque<Vec<Place>> {
-    let place = |run: &Run| Place { at: buffer.wrapping_add(run.here), len: run.len };
+    let place = |run: &Run| Place { at: run.place(buffer), len: run.len };
     batches.iter().map(|(_, runs)| runs.iter().map(place).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syncline_fabric::Team;
+
+    /// Whoever arrives twice is there once: else the others would go on without somebody.
+    fn arrives_twice(me: &mut Member) -> Result<(), RmaError> {
+        let mut rma = Rma::new(me)?;
+        let memory = rma.allocate::<u64>(me, 1)?;
+        let (rank, size) = (me.rank(), me.size());
+        for round in 1..=50_u64 {
+            rma.put(&memory, (rank + 1) % size, 0, &[round])?;
+            if rank == 0 {
+                std::thread::sleep(std::time::Duration::from_micros(100));
+            }
+            rma.sync_start()?;
+            rma.sync_start()?;
+            if round % 2 == 0 {
+                rma.sync()?;
+            } else {
+                rma.sync_wait(None)?;
+            }
+            let mut word = [0];
+            rma.get(&memory, rank, 0, &mut word)?;
+            assert_eq!(word, [round]);
+            rma.sync()?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_sync_that_is_started_twice_is_one() {
+        for result in Team::threads(3).quiet().run(arrives_twice).unwrap() {
+            result.unwrap();
+        }
+        for result in Team::hosts(2).threads(2).quiet().run(arrives_twice).unwrap() {
+            result.unwrap();
+        }
+    }
 }

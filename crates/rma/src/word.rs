@@ -6,7 +6,7 @@ use crate::element::Element;
 use crate::engine::Request;
 use crate::error::RmaError;
 use crate::handle::{Handle, State};
-use crate::memory::Global;
+use crate::memory::{Global, Part, Table};
 use crate::message::{self, Kind};
 use crate::rma::{Rma, check_freed};
 use crate::rmw::Rmw;
@@ -162,13 +162,27 @@ impl Rma {
         Step(rmw): Step,
     ) -> Result<Handle<T>, RmaError> {
         let (part, at) = self.part(memory, rank, index, 1)?;
+        // SAFETY: the word is inside the part, and aligned, as its type says.
+        unsafe { self.step_at(&memory.table, rank, part, at, Step(rmw)) }
+    }
+
+    /// # Safety
+    /// `at` is the offset of a word of that type inside the part, and a multiple of its size.
+    pub(crate) unsafe fn step_at<T: Word>(
+        &mut self,
+        table: &Table,
+        rank: usize,
+        part: Part,
+        at: usize,
+        Step(rmw): Step,
+    ) -> Result<Handle<T>, RmaError> {
         if !part.address.is_null() {
             self.stored = true;
-            // SAFETY: the word is inside the part, which is shared memory, and aligned, as its type says.
+            // SAFETY: the caller vouches for the word; parts are shared memory, aligned for all words.
             return Ok(Handle::done(T::of(unsafe { rmw.apply(part.address.add(at)) })));
         }
-        check_freed(&memory.table)?;
-        let (host, allocation) = (self.host_of(rank), memory.table.id);
+        check_freed(table)?;
+        let (host, allocation) = (self.host_of(rank), table.id);
         let far = self.far();
         let ticket = far.engine.ask([Vec::new()].into());
         let engine = Some(Arc::clone(&far.engine));

@@ -10,6 +10,7 @@
 //! | [`overlay`] | ordered read-write locks: locations, handles, tasks, runners         |
 //! | [`fabric`]  | teams: one function on threads, or on processes that share memory    |
 //! | [`sync`]    | barriers, queue locks                                                |
+//! | [`rma`]     | one-sided memory: put, get, accumulate, fence and sync                |
 //! | [`store`]   | matrices on disk and in memory: layouts, `.npy`, direct I/O          |
 //! | [`memory`]  | segments of memory; who is alive                                     |
 //! | [`signal`]  | the monotone word that everything waits on                           |
@@ -18,6 +19,7 @@
 pub use syncline_fabric as fabric;
 pub use syncline_memory as memory;
 pub use syncline_overlay as overlay;
+pub use syncline_rma as rma;
 pub use syncline_signal as signal;
 pub use syncline_store as store;
 pub use syncline_sync as sync;
@@ -26,6 +28,7 @@ pub use syncline_wave as wave;
 
 pub use syncline_fabric::Team;
 pub use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
+pub use syncline_rma::Rma;
 pub use syncline_signal::Signal;
 pub use syncline_store::{Block, Layout, Matrix, Shape};
 pub use syncline_wave::{Lane, Lk23, Neighbours, PointKernel, Sweep, Target};

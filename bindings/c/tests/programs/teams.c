@@ -6,7 +6,7 @@
 
 #include "expect.h"
 
-static const syncline_shape two = {0, 2, 1 << 20};
+static const syncline_shape two = {0, 2, 1 << 20, 0};
 
 static int nothing(syncline_member *me, void *argument) {
     (void)me, (void)argument;
@@ -180,7 +180,7 @@ static int killed(syncline_member *me, void *argument) {
 }
 
 static void a_process_is_killed(void) {
-    const syncline_shape three = {3, 1, 0};
+    const syncline_shape three = {3, 1, 0, 0};
     syncline_status status = syncline_team_run(&three, killed, NULL);
     if (status == SYNCLINE_STATUS_OK) {
         exit(0); /* a member: it has been told */
@@ -191,7 +191,7 @@ static void a_process_is_killed(void) {
 }
 
 int main(int count, char **arguments) {
-    const syncline_shape too_many = {0, 4097, 0}, small = {0, 2, 1};
+    const syncline_shape too_many = {0, 4097, 0, 0}, small = {0, 2, 1, 0};
     if (count > 1 && strcmp(arguments[1], "killed") == 0) {
         a_process_is_killed();
         return 0;

@@ -1,0 +1,217 @@
+//! What completes operations on one-sided memory: waits for handles, fences, syncs.
+//!
+//! # Contract
+//! | after                                | what is done                                                               |
+//! |--------------------------------------|----------------------------------------------------------------------------|
+//! | `syncline_rma_wait`, of a get        | its bytes are there                                                        |
+//! | `syncline_rma_wait`, of another      | what was written is there for all to see                                   |
+//! | `syncline_rma_fence`, `_fence_all`   | all that this member has written, to a member's host or wherever, is there |
+//! | `syncline_rma_sync`                  | all that anybody has written before is there, and all have come            |
+
+use std::collections::HashMap;
+
+use syncline_rma::Window;
+
+use crate::error::{Error, Status, call, deadline, out};
+use crate::rma::{Alive, Rma, RmaHandle, with};
+
+/// Waits for an operation, whose handle may be used again then; `NULL`: for all that were started without one. A get has
+/// come; what was written is there for all to see. A handle that is zero is nothing to wait for.
+///
+/// # Safety
+/// That of `syncline_rma_new`. `handle` is `NULL`, or can be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_wait(rma: *mut Rma, handle: *mut RmaHandle) -> Status {
+    let wait = |alive: &mut Alive| {
+        // SAFETY: as the caller vouches.
+        if let Some(handle) = unsafe { handle.as_mut() } {
+            let pending = alive.pending(handle)?;
+            alive.gets.remove(&pending.to_words());
+            handle.words = [0; 4];
+            return Ok(alive.rma.wait_for(pending)?);
+        }
+        while let Some(get) = alive.implicit_gets.pop() {
+            alive.rma.wait_for(get)?;
+        }
+        for (_, written) in std::mem::take(&mut alive.implicit_writes) {
+            alive.rma.wait_for(written)?;
+        }
+        Ok(())
+    };
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { with(rma, wait) })
+}
+
+/// Looks whether an operation is done, as `syncline_rma_wait` waits for it, and does not wait. If so, the handle may be
+/// used again.
+///
+/// # Safety
+/// As `syncline_rma_wait`. `*done` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_test(rma: *mut Rma, handle: *mut RmaHandle, done: *mut bool) -> Status {
+    let test = |alive: &mut Alive| {
+        let done = out(done, "done")?;
+        // SAFETY: as the caller vouches.
+        let complete = if let Some(handle) = unsafe { handle.as_mut() } {
+            let pending = alive.pending(handle)?;
+            let complete = alive.rma.is_done(pending)?;
+            if complete {
+                alive.gets.remove(&pending.to_words());
+                handle.words = [0; 4];
+            }
+            complete
+        } else {
+            while let Some(&get) = alive.implicit_gets.last() {
+                if !alive.rma.is_done(get)? {
+                    break;
+                }
+                alive.implicit_gets.pop();
+            }
+            let mut under_way = HashMap::new();
+            for (rank, written) in std::mem::take(&mut alive.implicit_writes) {
+                if !alive.rma.is_done(written)? {
+                    under_way.insert(rank, written);
+                }
+            }
+            alive.implicit_writes = under_way;
+            alive.implicit_gets.is_empty() && alive.implicit_writes.is_empty()
+        };
+        // SAFETY: as the caller vouches.
+        unsafe { done.write(complete) };
+        Ok(())
+    };
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { with(rma, test) })
+}
+
+/// Waits for everything that this member has started, with handles or without. Handles are waited for still, at once.
+///
+/// # Safety
+/// That of `syncline_rma_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_wait_all(rma: *mut Rma) -> Status {
+    let wait = |alive: &mut Alive| {
+        alive.wait_for_gets()?;
+        alive.implicit_writes.clear();
+        Ok(alive.rma.fence_all()?)
+    };
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { with(rma, wait) })
+}
+
+/// Waits until everything that this member has written to the memory of `rank` is there for all to see.
+///
+/// # Safety
+/// That of `syncline_rma_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_fence(rma: *mut Rma, rank: usize) -> Status {
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { with(rma, |alive| Ok(alive.rma.fence(rank)?)) })
+}
+
+/// Waits until everything that this member has written, to whatever member, is there for all to see. It asks nobody.
+///
+/// # Safety
+/// That of `syncline_rma_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_fence_all(rma: *mut Rma) -> Status {
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { with(rma, |alive| Ok(alive.rma.fence_all()?)) })
+}
+
+/// The same, as ARMCI does it: asks `k` of the hosts that were written to (0 counts as 1), waits for their answers, asks
+/// the next; `random`: in an order of each member's own. For comparisons.
+///
+/// # Safety
+/// That of `syncline_rma_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_fence_all_asking(rma: *mut Rma, k: usize, random: bool) -> Status {
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { with(rma, |alive| Ok(alive.rma.fence_all_asking(Window { k, random })?)) })
+}
+
+/// Waits until all members have come here, and everything that any of them has written before is done: a fence of all and
+/// a barrier in one. What any did before is seen by whoever comes out. A member that is gone is `SYNCLINE_STATUS_GONE`.
+///
+/// # Safety
+/// That of `syncline_rma_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_sync(rma: *mut Rma) -> Status {
+    let sync = |alive: &mut Alive| {
+        alive.no_sync_started()?;
+        Ok(alive.rma.sync()?)
+    };
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { with(rma, sync) })
+}
+
+/// Arrives at a sync, and does not wait: what is written from now on is of the next. `syncline_rma_sync_wait` follows, or
+/// `syncline_rma_sync_done` until that says so; until then no other sync, allocation or free is begun:
+/// `SYNCLINE_STATUS_MISUSE`.
+///
+/// # Safety
+/// That of `syncline_rma_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_sync_start(rma: *mut Rma) -> Status {
+    let start = |alive: &mut Alive| {
+        alive.no_sync_started()?;
+        alive.rma.sync_start()?;
+        alive.started = true;
+        Ok(())
+    };
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { with(rma, start) })
+}
+
+/// Waits until the sync at which this member has arrived is complete, for `nanoseconds` at most (`UINT64_MAX`: for ever),
+/// and is `SYNCLINE_STATUS_TIMED_OUT` then: it may be called again. Without one that was started it is
+/// `SYNCLINE_STATUS_MISUSE`.
+///
+/// # Safety
+/// That of `syncline_rma_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_sync_wait(rma: *mut Rma, nanoseconds: u64) -> Status {
+    let wait = |alive: &mut Alive| {
+        if !alive.started {
+            return Err(Error::misuse("no sync is started"));
+        }
+        alive.rma.sync_wait(deadline(nanoseconds))?;
+        alive.started = false;
+        Ok(())
+    };
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { with(rma, wait) })
+}
+
+/// Looks whether the sync at which this member has arrived is complete, and does not wait. `*done` is true then, and also
+/// if it has arrived at none.
+///
+/// # Safety
+/// That of `syncline_rma_new`. `*done` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_sync_done(rma: *mut Rma, done: *mut bool) -> Status {
+    let look = |alive: &mut Alive| {
+        let done = out(done, "done")?;
+        let complete = !alive.started || alive.rma.sync_done()?;
+        alive.started = !complete;
+        // SAFETY: as the caller vouches.
+        unsafe { done.write(complete) };
+        Ok(())
+    };
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { with(rma, look) })
+}
+
+/// As `syncline_rma_sync`, also for those who look past it, such as devices: all is in the memory of all hosts.
+///
+/// # Safety
+/// That of `syncline_rma_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_sync_global(rma: *mut Rma) -> Status {
+    let sync = |alive: &mut Alive| {
+        alive.no_sync_started()?;
+        Ok(alive.rma.sync_global()?)
+    };
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { with(rma, sync) })
+}

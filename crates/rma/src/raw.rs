@@ -1,0 +1,422 @@
+//! Operations between global memory as bytes and memory that the caller has the addresses of.
+//!
+//! For bindings to other languages, whose buffers no type knows; Rust programs have [`ops`](crate::ops) and
+//! [`Handle`](crate::Handle).
+//!
+//! # Contract
+//! Offsets, lengths and strides are bytes. What an operation does, when it returns and what it costs is as for the one with
+//! elements. What is under way is a [`Pending`]: a plain value, which may be copied and forgotten; the memory that a get
+//! goes to is the caller's promise.
+//!
+//! ```text
+//!   start_get_into ──> Pending ──> wait_for, is_done ──> the bytes are there, the memory is the caller's
+//!                          └─────> give_up ───────────> they are not written any more
+//! ```
+
+use std::time::Instant;
+
+use syncline_sync::Fault;
+
+use crate::element::Number;
+use crate::error::RmaError;
+use crate::handle::State;
+use crate::memory::{Global, Part};
+use crate::ops::shaped;
+use crate::rma::{Rma, Run, Syncs};
+use crate::shape::Strided;
+use crate::word::{Counter, Word, sealed::Step};
+
+/// Which bytes move: in a member's part, and in the caller's memory, which begins at the address that goes with it.
+#[derive(Clone, Copy, Debug)]
+pub enum Bytes<'a> {
+    /// As many from an offset on.
+    Run {
+        /// Where they begin in the part.
+        offset: usize,
+        /// How many.
+        len: usize,
+    },
+    /// A shape, all of whose numbers are bytes; it may be another in the caller's memory, with the same counts.
+    Strided {
+        /// Where it begins in the part.
+        offset: usize,
+        /// The shape there.
+        there: Strided<'a>,
+        /// The distances in the caller's memory.
+        strides: &'a [usize],
+    },
+    /// Runs, each with an address of its own: the one that goes with it all is not used.
+    List(&'a [(usize, *mut u8, usize)]),
+}
+
+/// An operation that is under way. It stays valid when it is waited for: then it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "an operation is waited for, or not known to be done"]
+pub struct Pending(State);
+
+impl Pending {
+    /// One that is done.
+    pub const DONE: Pending = Pending(State::Done);
+
+    /// As three words, for those who keep it somewhere else. Zeros: [`DONE`](Self::DONE).
+    #[must_use]
+    pub fn to_words(self) -> [u64; 3] {
+        match self.0 {
+            State::Done => [0; 3],
+            State::Asked(ticket) => [1, ticket, 0],
+            State::Sent(host, mark) => [2, host as u64, mark],
+        }
+    }
+
+    /// What [`to_words`](Self::to_words) made; `None` if it cannot have.
+    #[must_use]
+    pub fn from_words(words: [u64; 3]) -> Option<Pending> {
+        match words {
+            [0, ..] => Some(Pending::DONE),
+            [1, ticket, _] => Some(Pending(State::Asked(ticket))),
+            [2, host, mark] => Some(Pending(State::Sent(usize::try_from(host).ok()?, mark))),
+            _ => None,
+        }
+    }
+}
+
+impl Rma {
+    /// Writes bytes of the caller's memory into the part of a member: [`put`](Self::put), `put_strided`, `put_list`.
+    ///
+    /// # Safety
+    /// From `from` on the bytes can be read, and nobody writes them until this returns. They are not where they are written
+    /// to.
+    ///
+    /// # Errors
+    /// As `put`, `put_strided`.
+    pub unsafe fn put_from(
+        &mut self,
+        memory: &Global<u8>,
+        rank: usize,
+        bytes: Bytes<'_>,
+        from: *const u8,
+    ) -> Result<(), RmaError> {
+        let (part, runs, from) = self.runs(memory, rank, bytes, from.cast_mut(), (true, false))?;
+        // SAFETY: the runs are inside the part, and the caller's memory is as it vouches.
+        unsafe { self.write(&memory.table, rank, part, runs.as_slice(), from) }
+    }
+
+    /// Reads bytes of the part of a member into the caller's memory: [`get`](Self::get), `get_strided`, `get_list`.
+    ///
+    /// # Safety
+    /// From `to` on the bytes can be written, and nobody else reads or writes them until this returns.
+    ///
+    /// # Errors
+    /// As `get`, `get_strided`.
+    pub unsafe fn get_into(
+        &mut self,
+        memory: &Global<u8>,
+        rank: usize,
+        bytes: Bytes<'_>,
+        to: *mut u8,
+    ) -> Result<(), RmaError> {
+        let (part, runs, to) = self.runs(memory, rank, bytes, to, (false, true))?;
+        // SAFETY: as in `put_from`.
+        unsafe { self.read(&memory.table, rank, part, runs.as_slice(), to) }
+    }
+
+    /// Starts to read bytes of the part of a member into the caller's memory.
+    ///
+    /// # Safety
+    /// As [`get_into`](Self::get_into), but until it [is done](Self::wait_for) or [given up](Self::give_up), which this same rma
+    /// is asked for.
+    ///
+    /// # Errors
+    /// As `get`, `get_strided`; then nothing is under way.
+    pub unsafe fn start_get_into(
+        &mut self,
+        memory: &Global<u8>,
+        rank: usize,
+        bytes: Bytes<'_>,
+        to: *mut u8,
+    ) -> Result<Pending, RmaError> {
+        let (part, runs, to) = self.runs(memory, rank, bytes, to, (false, true))?;
+        if part.address.is_null() {
+            // SAFETY: as in `put_from`, and until all has come or the ticket is given up.
+            let ticket = unsafe { self.ask_far(&memory.table, rank, runs.as_slice(), to) }?;
+            return Ok(Pending(State::Asked(ticket)));
+        }
+        // SAFETY: as in `put_from`.
+        unsafe { self.read(&memory.table, rank, part, runs.as_slice(), to) }?;
+        Ok(Pending::DONE)
+    }
+
+    /// Adds `factor` times numbers of the caller's memory, which need not be aligned, to numbers of the part of a member:
+    /// [`accumulate`](Self::accumulate), `accumulate_strided`, `accumulate_list`.
+    ///
+    /// # Safety
+    /// As [`put_from`](Self::put_from).
+    ///
+    /// # Errors
+    /// As `accumulate`, `accumulate_strided`; [`RmaError::Align`] if the bytes are no whole numbers in the part.
+    pub unsafe fn accumulate_from<T: Number>(
+        &mut self,
+        memory: &Global<u8>,
+        rank: usize,
+        bytes: Bytes<'_>,
+        factor: T,
+        from: *const u8,
+    ) -> Result<(), RmaError> {
+        let (part, runs, from) = self.runs(memory, rank, bytes, from.cast_mut(), (true, false))?;
+        let size = size_of::<T>();
+        for &Run { there: offset, len, .. } in runs.as_slice() {
+            if offset % size != 0 || len % size != 0 {
+                return Err(RmaError::Align { offset, len, size });
+            }
+        }
+        // SAFETY: as in `put_from`; the runs are whole elements.
+        unsafe { self.add(&memory.table, rank, part, runs.as_slice(), factor, from) }
+    }
+
+    /// What this member has written to the host of `rank` so far, as one operation: it is done when all of it is there for
+    /// all to see.
+    ///
+    /// # Errors
+    /// [`RmaError::Rank`].
+    pub fn written(&self, rank: usize) -> Result<Pending, RmaError> {
+        if rank >= self.size() {
+            return Err(RmaError::Rank { rank, size: self.size() });
+        }
+        let host = self.host_of(rank);
+        match &self.sync {
+            Syncs::Hosts(far) if far.marks[host] > 0 => Ok(Pending(State::Sent(host, far.marks[host]))),
+            _ => Ok(Pending::DONE),
+        }
+    }
+
+    /// Waits for an operation.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait). A get that has failed is given up.
+    pub fn wait_for(&mut self, pending: Pending) -> Result<(), RmaError> {
+        let Syncs::Hosts(far) = &self.sync else { return Ok(()) };
+        match pending.0 {
+            State::Asked(ticket) => far.answer(ticket).map(|_| ()),
+            State::Sent(host, mark) if host < far.marks.len() => {
+                far.endpoint.wait(None, || far.engine.acked(host, mark))?;
+                far.refusals()
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether an operation is done. Does not block.
+    ///
+    /// # Errors
+    /// As [`wait_for`](Self::wait_for).
+    pub fn is_done(&mut self, pending: Pending) -> Result<bool, RmaError> {
+        let Syncs::Hosts(far) = &self.sync else { return Ok(true) };
+        let mut answered = false;
+        let looked = far.endpoint.wait(Some(Instant::now()), || match pending.0 {
+            State::Sent(host, mark) if host < far.marks.len() => far.engine.acked(host, mark),
+            State::Asked(ticket) => {
+                answered = answered || far.engine.answered(ticket).is_some();
+                answered
+            }
+            _ => true,
+        });
+        match looked {
+            Ok(()) => far.refusals().map(|()| true),
+            Err(Fault::TimedOut) => Ok(false),
+            Err(fault) => {
+                self.give_up(pending);
+                Err(fault.into())
+            }
+        }
+    }
+
+    /// What a get has not brought yet is not written any more.
+    pub fn give_up(&self, pending: Pending) {
+        if let (State::Asked(ticket), Syncs::Hosts(far)) = (pending.0, &self.sync) {
+            far.engine.give_up(ticket);
+        }
+    }
+
+    /// Adds to the word that is so many bytes into the part of a member: [`fetch_add`](Self::fetch_add).
+    ///
+    /// # Errors
+    /// As `fetch_add`; [`RmaError::Align`].
+    pub fn fetch_add_at<T: Counter>(
+        &mut self,
+        memory: &Global<u8>,
+        rank: usize,
+        offset: usize,
+        value: T,
+    ) -> Result<T, RmaError> {
+        self.word_at(memory, rank, offset, value.add_of())
+    }
+
+    /// Replaces the word that is so many bytes into the part of a member: [`swap`](Self::swap).
+    ///
+    /// # Errors
+    /// As [`fetch_add_at`](Self::fetch_add_at).
+    pub fn swap_at<T: Word>(
+        &mut self,
+        memory: &Global<u8>,
+        rank: usize,
+        offset: usize,
+        value: T,
+    ) -> Result<T, RmaError> {
+        self.word_at(memory, rank, offset, value.swap_with())
+    }
+
+    /// Replaces the word that is so many bytes into the part of a member if it is `old`: [`compare_swap`](Self::compare_swap).
+    ///
+    /// # Errors
+    /// As [`fetch_add_at`](Self::fetch_add_at).
+    pub fn compare_swap_at<T: Word>(
+        &mut self,
+        memory: &Global<u8>,
+        rank: usize,
+        offset: usize,
+        old: T,
+        new: T,
+    ) -> Result<T, RmaError> {
+        self.word_at(memory, rank, offset, old.compare_swap_with(new))
+    }
+
+    fn word_at<T: Word>(
+        &mut self,
+        memory: &Global<u8>,
+        rank: usize,
+        offset: usize,
+        step: Step,
+    ) -> Result<T, RmaError> {
+        let size = size_of::<T>();
+        let (part, at) = self.part(memory, rank, offset, size)?;
+        if at % size != 0 {
+            return Err(RmaError::Align { offset, len: size, size });
+        }
+        // SAFETY: the word is inside the part, at a multiple of its size.
+        let handle = unsafe { self.step_at(&memory.table, rank, part, at, step) }?;
+        self.wait(handle)
+    }
+
+    /// The runs of what moves, none of them empty, inside the part that they are in; and the buffer that their other ends
+    /// are counted from. `written`: there, here.
+    fn runs(
+        &self,
+        memory: &Global<u8>,
+        rank: usize,
+        bytes: Bytes<'_>,
+        buffer: *mut u8,
+        written: (bool, bool),
+    ) -> Result<(Part, Runs, *mut u8), RmaError> {
+        match bytes {
+            Bytes::Run { offset, len } => {
+                let (part, there) = self.part(memory, rank, offset, len)?;
+                let runs = Runs::One([Run { there, here: 0, len }; 1], usize::from(len > 0));
+                Ok((part, runs, buffer))
+            }
+            Bytes::Strided { offset, there, strides } => {
+                let (part, _) = self.part(memory, rank, offset, there.extent(written.0)?)?;
+                let here = Strided { counts: there.counts, strides };
+                here.extent(written.1)?;
+                Ok((part, Runs::Many(shaped(there, offset, here, 0, 1)), buffer))
+            }
+            Bytes::List(list) => {
+                let (part, _) = self.part(memory, rank, 0, 0)?;
+                let run = |&(offset, at, len): &(usize, *mut u8, usize)| {
+                    let (_, there) = self.part(memory, rank, offset, len)?;
+                    // Each is an object of its own, so none is counted from another.
+                    Ok(Run { there, here: at.expose_provenance(), len })
+                };
+                let filled = list.iter().filter(|(_, _, len)| *len > 0);
+                let runs = Runs::Many(filled.map(run).collect::<Result<_, RmaError>>()?);
+                Ok((part, runs, std::ptr::null_mut()))
+            }
+        }
+    }
+}
+
+/// Runs, without an allocation for one.
+enum Runs {
+    One([Run; 1], usize),
+    Many(Vec<Run>),
+}
+
+impl Runs {
+    #[inline]
+    fn as_slice(&self) -> &[Run] {
+        match self {
+            Runs::One(run, count) => &run[..*count],
+            Runs::Many(runs) => runs,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syncline_fabric::Team;
+
+    #[test]
+    fn an_operation_travels_in_words() {
+        for pending in [Pending::DONE, Pending(State::Asked(7)), Pending(State::Sent(3, 1 << 40))] {
+            assert_eq!(Pending::from_words(pending.to_words()), Some(pending));
+        }
+        assert_eq!(Pending::from_words([3, 0, 0]), None);
+    }
+
+    fn bytes_of(me: &mut syncline_fabric::Member) -> Result<(), RmaError> {
+        let mut rma = Rma::new(me)?;
+        let memory = rma.allocate::<u8>(me, 100)?;
+        let (rank, right) = (me.rank(), (me.rank() + 1) % me.size());
+        let (mut first, mut second) = ([rank as u8; 4], [rank as u8 + 10; 8]);
+        let list = [(3, first.as_mut_ptr(), 4), (0, std::ptr::null_mut(), 0), (40, second.as_mut_ptr(), 8)];
+        let column = Strided { counts: &[1, 4], strides: &[16] };
+        let shape = Bytes::Strided { offset: 15, there: column, strides: &[2] };
+        // SAFETY: arrays of these lengths, that nobody else has.
+        unsafe {
+            rma.put_from(&memory, right, Bytes::List(&list), std::ptr::null())?;
+            rma.put_from(&memory, right, shape, second.as_ptr())?;
+            let run = Bytes::Run { offset: 80, len: 8 };
+            let long = second.map(i32::from);
+            rma.accumulate_from(&memory, right, run, 2_i32, long.as_ptr().cast())?;
+        }
+        let written = rma.written(right)?;
+        rma.wait_for(written)?;
+        rma.sync()?;
+        assert_eq!(rma.fetch_add_at::<i32>(&memory, right, 84, 1)?, 2 * (rank as i32 + 10));
+        rma.sync()?;
+        let (mut all, mut tail) = ([0_u8; 100], [0_u8; 8]);
+        // SAFETY: as above, until both are done.
+        let (one, two) = unsafe {
+            let one =
+                rma.start_get_into(&memory, right, Bytes::Run { offset: 0, len: 100 }, all.as_mut_ptr())?;
+            let list = [(76, tail.as_mut_ptr().wrapping_add(4), 4), (84, tail.as_mut_ptr(), 4)];
+            (one, rma.start_get_into(&memory, right, Bytes::List(&list), std::ptr::null_mut())?)
+        };
+        rma.wait_for(one)?;
+        while !rma.is_done(two)? {}
+        assert!(rma.is_done(one)?);
+        assert_eq!((&all[3..7], &all[40..48]), (&first[..], &second[..]));
+        assert!([15, 31, 47, 63].into_iter().all(|at| all[at] == rank as u8 + 10));
+        assert_eq!(tail, [2 * (rank as u8 + 10) + 1, 0, 0, 0, 0, 0, 0, 0]);
+        let odd = Bytes::Run { offset: 82, len: 4 };
+        // SAFETY: as above.
+        let refused = unsafe { rma.accumulate_from(&memory, right, odd, 1_i32, all.as_ptr()) };
+        assert_eq!(refused, Err(RmaError::Align { offset: 82, len: 4, size: 4 }));
+        assert_eq!(
+            rma.swap_at::<i64>(&memory, right, 4, 1),
+            Err(RmaError::Align { offset: 4, len: 8, size: 8 })
+        );
+        assert!(matches!(rma.swap_at::<i64>(&memory, right, 96, 1), Err(RmaError::Bounds { .. })));
+        rma.sync()
+    }
+
+    #[test]
+    fn bytes_go_where_they_are_sent() {
+        for result in Team::threads(3).quiet().run(bytes_of).unwrap() {
+            result.unwrap();
+        }
+        for result in Team::hosts(3).quiet().run(bytes_of).unwrap() {
+            result.unwrap();
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The examples of one-sided memory, on threads, processes and hosts.
+//!
+//! Processes of a team run this very program, again with the one test [`role`].
+
+#[allow(dead_code, reason = "it has a main of its own")]
+#[path = "../../../examples/histogram.rs"]
+mod histogram;
+#[allow(dead_code, reason = "as above")]
+#[path = "../../../examples/transpose.rs"]
+mod transpose;
+#[allow(dead_code, reason = "as above")]
+#[path = "../../../examples/work_queue.rs"]
+mod work_queue;
+
+use std::error::Error;
+use std::process::Command;
+
+use syncline::Team;
+use syncline::fabric::{Member, TeamError};
+
+const ROLE: &str = "SYNCLINE_ONE_SIDED_TEST_ROLE";
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// All three, small. How many blocks of the queue this member has done.
+fn all(me: &mut Member) -> Result<usize> {
+    transpose::transpose(me, 37)?;
+    let (rank, values, _) = histogram::histogram(me, 12_000)?;
+    assert_eq!((rank, values), (me.rank(), 12_000 * me.size()));
+    let (_, done, steps) = work_queue::work_queue(me, 40)?;
+    assert!(steps >= done);
+    Ok(done)
+}
+
+fn check(results: std::result::Result<Vec<Result<usize>>, TeamError>) {
+    let done: usize = results.unwrap().into_iter().map(|done| done.unwrap()).sum();
+    assert_eq!(done, 40);
+}
+
+#[test]
+fn on_threads() {
+    check(Team::threads(1).quiet().run(all));
+    check(Team::threads(3).quiet().run(all));
+}
+
+#[test]
+fn on_hosts() {
+    check(Team::hosts(3).quiet().run(all));
+    check(Team::hosts(2).threads(2).quiet().run(all));
+    check(Team::hosts(2).processes(2).quiet().run(all));
+}
+
+#[test]
+fn on_processes() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "role", "--ignored"]).env(ROLE, "all");
+    for variable in ["SYNCLINE_TEAM", "SYNCLINE_THREADS"] {
+        command.env_remove(variable);
+    }
+    let ended = command.output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
+#[ignore = "the processes of another test: does nothing by itself"]
+fn role() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let args = std::env::args_os().skip(1);
+    for result in Team::processes(3).threads(2).args(args).quiet().run(all).unwrap() {
+        result.unwrap();
+    }
+}

@@ -116,6 +116,7 @@ struct Asked {
     /// Where their data go, in the order in which they come.
     into: VecDeque<Vec<Place>>,
     value: u128,
+    refused: Option<RmaError>,
 }
 
 /// A piece of private memory that an answer goes to.
@@ -348,17 +349,18 @@ impl Engine {
         let mut state = self.state();
         state.tickets += 1;
         let ticket = state.tickets;
-        state.asked.insert(ticket, Asked { left: into.len(), into, value: 0 });
+        state.asked.insert(ticket, Asked { left: into.len(), into, value: 0, refused: None });
         ticket
     }
 
-    /// Whether all answers have come. Then they are forgotten, and the value of the last is returned.
-    pub(crate) fn answered(&self, ticket: u64) -> Option<u128> {
+    /// Whether all answers have come. Then they are forgotten, and the value of the last is returned; or why there is none.
+    pub(crate) fn answered(&self, ticket: u64) -> Option<Result<u128, RmaError>> {
         let mut state = self.state();
-        match state.asked.get(&ticket) {
-            Some(asked) if asked.left > 0 => None,
-            _ => Some(state.asked.remove(&ticket).map_or(0, |asked| asked.value)),
+        if state.asked.get(&ticket).is_some_and(|asked| asked.left > 0 && asked.refused.is_none()) {
+            return None;
         }
+        let Some(asked) = state.asked.remove(&ticket) else { return Some(Ok(0)) };
+        Some(asked.refused.map_or(Ok(asked.value), Err))
     }
 
     /// What comes still is not written any more.
@@ -661,9 +663,13 @@ impl Service for Engine {
             }
             Kind::Ack => self.acknowledged(state, host, head.epoch),
             Kind::Refused => {
-                state.asked.remove(&head.ticket);
                 let why = REFUSALS.get(usize::from(head.detail)).copied().unwrap_or(REFUSALS[0]);
-                state.refused.get_or_insert(RmaError::Refused { host, why });
+                // Of a request that has no answer, whoever asks next is told.
+                let refused = match state.asked.get_mut(&head.ticket) {
+                    Some(asked) => &mut asked.refused,
+                    None => &mut state.refused,
+                };
+                refused.get_or_insert(RmaError::Refused { host, why });
             }
             Kind::Sync => {
                 let (stride, step) = (head.allocation as usize, head.rank as usize);

@@ -2,9 +2,6 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Instant;
-
-use syncline_sync::Fault;
 
 use crate::element::{Element, Number};
 use crate::engine::Engine;
@@ -171,31 +168,15 @@ impl Rma {
     /// As [`wait`](Self::wait).
     pub fn test<R>(&mut self, handle: &mut Handle<R>) -> Result<bool, RmaError> {
         self.check_own(handle);
-        let Syncs::Hosts(far) = &mut self.sync else { return Ok(true) };
-        let now = Some(Instant::now());
-        let mut value = None;
-        let state = handle.state;
-        let looked = far.endpoint.wait(now, || match state {
-            State::Done => true,
-            State::Sent(host, mark) => far.engine.acked(host, mark),
-            State::Asked(ticket) => {
-                value = value.or_else(|| far.engine.answered(ticket));
-                value.is_some()
-            }
-        });
-        match looked {
-            Ok(()) => {
-                // Soon: see `Engine::is_level`.
-                far.endpoint.wait(None, || far.engine.is_level())?;
-                if let Some(value) = value {
-                    (handle.finish)(&mut handle.result, value);
-                }
-                handle.state = State::Done;
-                far.refusals().map(|()| true)
-            }
-            Err(Fault::TimedOut) => Ok(false),
-            Err(fault) => Err(fault.into()),
+        let Syncs::Hosts(far) = &self.sync else { return Ok(true) };
+        let State::Asked(_) = handle.state else { return Ok(far.look(handle.state)?.is_some()) };
+        let looked = far.look(handle.state);
+        if !matches!(looked, Ok(None)) {
+            handle.state = State::Done;
         }
+        let Some(value) = looked? else { return Ok(false) };
+        (handle.finish)(&mut handle.result, value);
+        Ok(true)
     }
 
     /// Starts many operations, whose buffers are borrowed, and waits for all of them at the end: the implicit handle.

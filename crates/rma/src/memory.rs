@@ -104,6 +104,8 @@ impl Lines {
 /// An allocation: what each member has of it.
 #[derive(Debug)]
 pub(crate) struct Table {
+    /// Whose it is.
+    pub(crate) of: u64,
     pub(crate) id: u32,
     /// By rank.
     pub(crate) parts: Box<[Part]>,
@@ -128,7 +130,7 @@ unsafe impl Sync for Part {}
 
 impl Table {
     /// The parts of all, of which those of `here` stand one after the other in `lines`.
-    pub(crate) fn new(id: u32, bytes: &[usize], here: &[usize], lines: Lines) -> Table {
+    pub(crate) fn new(of: u64, id: u32, bytes: &[usize], here: &[usize], lines: Lines) -> Table {
         let mut parts =
             bytes.iter().map(|&bytes| Part { address: std::ptr::null_mut(), bytes }).collect::<Box<_>>();
         let mut address = lines.address();
@@ -136,7 +138,7 @@ impl Table {
             parts[rank].address = address;
             address = address.wrapping_add(room(bytes[rank]));
         }
-        Table { id, parts, lines, freed: AtomicBool::new(false) }
+        Table { of, id, parts, lines, freed: AtomicBool::new(false) }
     }
 
     /// Makes a part zero, if it is on this host.

@@ -13,10 +13,6 @@
 //!                          └─────> give_up ───────────> they are not written any more
 //! ```
 
-use std::time::Instant;
-
-use syncline_sync::Fault;
-
 use crate::element::Number;
 use crate::error::RmaError;
 use crate::handle::State;
@@ -211,23 +207,11 @@ impl Rma {
     /// As [`wait_for`](Self::wait_for).
     pub fn is_done(&mut self, pending: Pending) -> Result<bool, RmaError> {
         let Syncs::Hosts(far) = &self.sync else { return Ok(true) };
-        let mut answered = false;
-        let looked = far.endpoint.wait(Some(Instant::now()), || match pending.0 {
-            State::Sent(host, mark) if host < far.marks.len() => far.engine.acked(host, mark),
-            State::Asked(ticket) => {
-                answered = answered || far.engine.answered(ticket).is_some();
-                answered
-            }
-            _ => true,
-        });
-        match looked {
-            Ok(()) => far.refusals().map(|()| true),
-            Err(Fault::TimedOut) => Ok(false),
-            Err(fault) => {
-                self.give_up(pending);
-                Err(fault.into())
-            }
+        let looked = far.look(pending.0);
+        if looked.is_err() {
+            self.give_up(pending);
         }
+        Ok(looked?.is_some())
     }
 
     /// What a get has not brought yet is not written any more.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Instant;
 
 use syncline_fabric::{Endpoint, Hosts, Member, TeamBoard};
@@ -12,6 +12,7 @@ use crate::element::Element;
 use crate::engine::{Engine, HostWords, MOST, Place, Request};
 use crate::error::RmaError;
 use crate::exchange;
+use crate::handle::State;
 use crate::memory::{Arena, Global, Part, Table, room};
 use crate::message::{Kind, push};
 use crate::shape::Piece;
@@ -21,6 +22,8 @@ use crate::shape::Piece;
 /// Made by all members together, with [`Rma::new`]. Operations are in the [module's](crate) table.
 #[derive(Debug)]
 pub struct Rma {
+    /// Which of all in this process.
+    number: u64,
     pub(crate) rank: usize,
     pub(crate) size: usize,
     threads: usize,
@@ -34,6 +37,9 @@ pub struct Rma {
     /// Something has been written to this host's memory since the last fence.
     pub(crate) stored: bool,
 }
+
+/// What the next one in this process is called.
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 /// How members wait for one another.
 #[derive(Debug)]
@@ -103,7 +109,9 @@ impl Rma {
         let (rank, size, threads) = (me.rank(), me.size(), me.threads());
         let (arena, allocations) = (Arena::default(), 0);
         let deaths = me.deaths().clone();
-        Ok(Rma { rank, size, threads, hosts, here, deaths, arena, allocations, sync, stored: false })
+        // Relaxed: a number that nobody else has.
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Ok(Rma { number, rank, size, threads, hosts, here, deaths, arena, allocations, sync, stored: false })
     }
 
     /// This member's rank.
@@ -152,7 +160,7 @@ impl Rma {
             (Err(error), _) => return Err(error.into()),
         };
         self.allocations += 1;
-        let table = Arc::new(Table::new(self.allocations, &all, &self.here, lines));
+        let table = Arc::new(Table::new(self.number, self.allocations, &all, &self.here, lines));
         table.clear(self.rank);
         if let Syncs::Hosts(far) = &self.sync {
             far.engine.know(&table);
@@ -175,6 +183,7 @@ impl Rma {
     pub fn free<T: Element>(&mut self, me: &mut Member, memory: Global<T>) -> Result<(), RmaError> {
         assert_eq!(me.rank(), self.rank, "memory is freed by the member itself");
         self.all_call(me, u64::from(memory.table.id) << 32)?;
+        self.part(&memory, self.rank, 0, 0)?;
         check_freed(&memory.table)?;
         self.sync()?;
         memory.table.freed.store(true, Ordering::Relaxed);
@@ -229,8 +238,8 @@ impl Rma {
         from: usize,
         len: usize,
     ) -> Result<(Part, usize), RmaError> {
-        let Some(&part) = memory.table.parts.get(rank) else {
-            return Err(RmaError::Rank { rank, size: self.size });
+        let Some(&part) = memory.table.parts.get(rank).filter(|_| memory.table.of == self.number) else {
+            return Err(self.no_part(memory, rank));
         };
         let size = size_of::<T>().max(1);
         let to = from.checked_add(len).filter(|&to| to <= part.bytes / size);
@@ -241,6 +250,15 @@ impl Rma {
                 Err(RmaError::Bounds { rank, from, to, len: part.bytes / size })
             }
         }
+    }
+
+    #[cold]
+    fn no_part<T>(&self, memory: &Global<T>, rank: usize) -> RmaError {
+        if memory.table.of == self.number {
+            return RmaError::Rank { rank, size: self.size };
+        }
+        let why = "the memory was allocated by another member, or by another Rma".to_owned();
+        RmaError::Shape { why }
     }
 
     /// How operations on other hosts' memory are done.
@@ -519,15 +537,40 @@ impl Far {
     pub(crate) fn answer(&self, ticket: u64) -> Result<u128, RmaError> {
         let mut value = None;
         let waited = self.endpoint.wait(None, || {
-            value = value.or_else(|| self.engine.answered(ticket));
+            value = value.take().or_else(|| self.engine.answered(ticket));
             value.is_some() && self.engine.is_level()
         });
         if waited.is_err() {
             self.engine.give_up(ticket);
         }
         waited?;
-        self.refusals()?;
-        Ok(value.unwrap_or_default())
+        value.unwrap_or(Ok(0))
+    }
+
+    /// Looks whether an operation is done, and what its value is.
+    pub(crate) fn look(&self, state: State) -> Result<Option<u128>, RmaError> {
+        let mut value = None;
+        let looked = self.endpoint.wait(Some(Instant::now()), || {
+            value = value.take().or_else(|| match state {
+                State::Done => Some(Ok(0)),
+                State::Sent(host, mark) => {
+                    let done = self.marks.len() <= host || self.engine.acked(host, mark);
+                    done.then_some(Ok(0))
+                }
+                State::Asked(ticket) => self.engine.answered(ticket),
+            });
+            value.is_some()
+        });
+        match (looked, value) {
+            (_, Some(value)) => {
+                // Soon: see `Engine::is_level`.
+                self.endpoint.wait(None, || self.engine.is_level())?;
+                self.refusals()?;
+                value.map(Some)
+            }
+            (Err(Fault::TimedOut) | Ok(()), None) => Ok(None),
+            (Err(fault), None) => Err(fault.into()),
+        }
     }
 
     /// What was refused since somebody asked last.

@@ -74,7 +74,7 @@ module syncline
     public :: syncline_lock_new, syncline_lock_free, syncline_lock_declare_dead
     public :: syncline_lock_recover, syncline_lock_recover_for
     public :: syncline_lock_acquire, syncline_lock_acquire_for, syncline_lock_try, syncline_lock_release
-    public :: syncline_team_run
+    public :: syncline_team_run, syncline_team_run_mpi
     public :: syncline_member_rank, syncline_member_size, syncline_member_process, syncline_member_processes
     public :: syncline_member_thread, syncline_member_threads, syncline_member_wait, syncline_member_await
     public :: syncline_member_barrier, syncline_member_lock, syncline_member_memory
@@ -92,6 +92,7 @@ module syncline
     public :: syncline_rma_sync_global, syncline_rma_fetch_add_i32, syncline_rma_fetch_add_i64, syncline_rma_swap_i32
     public :: syncline_rma_swap_i64, syncline_rma_swap_pair, syncline_rma_compare_swap_i32
     public :: syncline_rma_compare_swap_i64, syncline_rma_compare_swap_pair
+    public :: syncline_rma_mutexes_new, syncline_rma_mutexes_free, syncline_rma_lock, syncline_rma_unlock
 
     interface
         function syncline_signal_get(signal, number) bind(C) result(status)
@@ -256,6 +257,16 @@ module syncline
         ! and argument, two c_ptr by value; its result is an integer(c_int), 0 for success.
         function syncline_team_run(shape, function, argument) bind(C) result(status)
             import
+            type(c_ptr), value :: shape
+            type(c_funptr), value :: function
+            type(c_ptr), value :: argument
+            integer(c_int) :: status
+        end function
+
+        ! communicator: of the mpi module, as it is; of mpi_f08, its component mpi_val.
+        function syncline_team_run_mpi(communicator, shape, function, argument) bind(C) result(status)
+            import
+            integer(c_int), value :: communicator
             type(c_ptr), value :: shape
             type(c_funptr), value :: function
             type(c_ptr), value :: argument
@@ -646,6 +657,34 @@ module syncline
             type(c_ptr), value :: rma
             integer(c_size_t), value :: k
             logical(c_bool), value :: random
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_mutexes_new(rma, count, mutexes) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma
+            integer(c_size_t), value :: count
+            type(c_ptr), intent(out) :: mutexes
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_lock(rma, mutexes, rank, index) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, mutexes
+            integer(c_size_t), value :: rank, index
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_unlock(rma, mutexes, rank, index) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, mutexes
+            integer(c_size_t), value :: rank, index
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_mutexes_free(rma, mutexes) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, mutexes
             integer(c_int) :: status
         end function
 

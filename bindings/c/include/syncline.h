@@ -383,6 +383,11 @@ typedef struct syncline_rma syncline_rma;
 typedef struct syncline_rma_memory syncline_rma_memory;
 
 /**
+ * A set of mutexes, as one member knows it.
+ */
+typedef struct syncline_rma_mutexes syncline_rma_mutexes;
+
+/**
  * The present iteration of a task, for its body.
  */
 typedef struct syncline_step syncline_step;
@@ -1141,6 +1146,48 @@ syncline_status syncline_rma_start_accumulate_list(syncline_rma *rma,
                                                    syncline_rma_handle *handle);
 
 /**
+ * Makes so many mutexes at this member, with all others, who make as many as they like. They are queues: members get a
+ * mutex in the order in which they asked, and between hosts one message hands it over.
+ *
+ * # Safety
+ * That of `syncline_rma_new`. `*mutexes` can be written.
+ */
+syncline_status syncline_rma_mutexes_new(syncline_rma *rma,
+                                         size_t count,
+                                         syncline_rma_mutexes **mutexes);
+
+/**
+ * Waits for a mutex of the member `rank`, and takes it. A member that holds it and dies is `SYNCLINE_STATUS_GONE`; to ask for
+ * one that this member holds is `SYNCLINE_STATUS_INVALID_ARGUMENT`.
+ *
+ * # Safety
+ * That of `syncline_rma_new`. `mutexes` is `NULL`, or comes from `syncline_rma_mutexes_new`.
+ */
+syncline_status syncline_rma_lock(syncline_rma *rma,
+                                  const syncline_rma_mutexes *mutexes,
+                                  size_t rank,
+                                  size_t index);
+
+/**
+ * Lets a mutex go, when everything that this member has written is done: who holds it next sees that.
+ *
+ * # Safety
+ * As `syncline_rma_lock`.
+ */
+syncline_status syncline_rma_unlock(syncline_rma *rma,
+                                    const syncline_rma_mutexes *mutexes,
+                                    size_t rank,
+                                    size_t index);
+
+/**
+ * Gives the set back, with all members. None of them holds one of its mutexes.
+ *
+ * # Safety
+ * As `syncline_rma_lock`.
+ */
+syncline_status syncline_rma_mutexes_free(syncline_rma *rma, syncline_rma_mutexes *mutexes);
+
+/**
  * Makes an overlay without tasks.
  *
  * # Safety
@@ -1542,6 +1589,26 @@ syncline_status syncline_rma_sync_global(syncline_rma *rma);
 syncline_status syncline_team_run(const syncline_shape *shape,
                                   syncline_team_function function,
                                   void *argument);
+
+/**
+ * Runs a function in every member of a team of the processes of an MPI communicator, within a program that has initialised
+ * MPI itself, and returns when those of this process have returned.
+ *
+ * `communicator` is its Fortran handle: `MPI_Comm_c2f(comm)`. The team has a duplicate of it, so its messages and the
+ * program's do not meet; MPI is left as it is, and other teams may follow. Every process of the communicator calls it.
+ * Of `shape` only `threads` and `memory` are looked at; `NULL`: one member each. Between hosts the team has a thread that
+ * serves, if the program asked for `MPI_THREAD_SERIALIZED` or more; else members are served while they wait only.
+ *
+ * There must be a shim for the program's MPI: `syncline mpi build --mpicc mpicc` makes it. Results are as those of
+ * `syncline_team_run`.
+ *
+ * # Safety
+ * As `syncline_team_run`. `communicator` is the handle of a communicator of this process.
+ */
+syncline_status syncline_team_run_mpi(int communicator,
+                                      const syncline_shape *shape,
+                                      syncline_team_function function,
+                                      void *argument);
 
 /**
  * Which of the members this is, from 0. Like the others of its kind, `SIZE_MAX` if `me` is `NULL`.

@@ -29,6 +29,7 @@ pub mod handles;
 pub mod locations;
 pub mod locks;
 pub mod moves;
+pub mod mutexes;
 pub mod operate;
 pub mod overlay;
 pub mod rma;

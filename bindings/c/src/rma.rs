@@ -23,9 +23,11 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-use syncline_rma::{Global, Pending, RmaError};
+use syncline_fabric::Member;
+use syncline_rma::{Global, Mutexes, Pending, RmaError};
 
 use crate::error::{Error, Status, borrow, call, claim, out};
+use crate::mutexes::RmaMutexes;
 use crate::teams::{TeamMember, the_member};
 
 /// So many rmas of functions that have returned are known as such.
@@ -42,6 +44,14 @@ pub struct Rma {
 struct State {
     alive: Option<Alive>,
     memories: Vec<Arc<RmaMemory>>,
+    mutexes: Vec<Arc<RmaMutexes>>,
+}
+
+impl State {
+    /// What is shown to C of a set of mutexes is kept as long as the rma's own shell.
+    fn keep(&mut self, mutexes: Arc<RmaMutexes>) {
+        self.mutexes.push(mutexes);
+    }
 }
 
 /// An allocation, as one member knows it: so many bytes at each member, at multiples of 128.
@@ -78,6 +88,8 @@ pub(crate) struct Alive {
     /// The implicit handle: gets, and by rank what has been written.
     pub(crate) implicit_gets: Vec<Pending>,
     pub(crate) implicit_writes: HashMap<usize, Pending>,
+    /// Sets of mutexes by number; none: freed.
+    pub(crate) mutexes: Vec<Option<Mutexes>>,
     /// It has arrived at a sync that it has not come out of.
     pub(crate) started: bool,
 }
@@ -194,6 +206,46 @@ pub(crate) unsafe fn idle(handle: *const RmaHandle) -> Result<(), Error> {
     }
 }
 
+/// Makes something that members make together, and gives C a shell of it, which is kept as long as that of the rma.
+///
+/// # Safety
+/// As [`with`].
+pub(crate) unsafe fn make(
+    rma: *mut Rma,
+    make: impl FnOnce(&mut Alive, &mut Member) -> Result<Arc<RmaMutexes>, Error>,
+) -> Result<*mut RmaMutexes, Error> {
+    // SAFETY: as the caller vouches.
+    let mut state = claim(unsafe { &borrow(rma.cast_const(), "the rma")?.state }, "the rma")?;
+    let alive = state.alive.as_mut();
+    let alive = alive.ok_or_else(|| Error::misuse("the function of the member has returned"))?;
+    alive.no_sync_started()?;
+    // SAFETY: the function of the member has not returned: then the rma would not be alive.
+    let mut inside = unsafe { the_member(alive.me) }?;
+    let made = make(alive, inside.member)?;
+    drop(inside);
+    let shell = Arc::as_ptr(&made).cast_mut();
+    state.keep(made);
+    Ok(shell)
+}
+
+/// Does something with the member of an rma, and all others.
+///
+/// # Safety
+/// As [`with`].
+pub(crate) unsafe fn together<R>(
+    rma: *mut Rma,
+    work: impl FnOnce(&mut Alive, &mut Member) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let work = |alive: &mut Alive| {
+        alive.no_sync_started()?;
+        // SAFETY: as in `make`.
+        let mut inside = unsafe { the_member(alive.me) }?;
+        work(alive, inside.member)
+    };
+    // SAFETY: as the caller vouches.
+    unsafe { with(rma, work) }
+}
+
 /// Takes an rma for a call.
 ///
 /// # Safety
@@ -259,13 +311,16 @@ pub unsafe extern "C" fn syncline_rma_new(me: *mut TeamMember<'_>, rma: *mut *mu
             id: IDS.fetch_add(1, Ordering::Relaxed),
             me: me.cast_const().cast(),
             parts: Vec::new(),
+            mutexes: Vec::new(),
             buffers: HashMap::new(),
             gets: HashSet::new(),
             implicit_gets: Vec::new(),
             implicit_writes: HashMap::new(),
             started: false,
         };
-        let new = Arc::new(Rma { state: Mutex::new(State { alive: Some(alive), memories: Vec::new() }) });
+        let new = Arc::new(Rma {
+            state: Mutex::new(State { alive: Some(alive), memories: Vec::new(), mutexes: Vec::new() }),
+        });
         // SAFETY: as the caller vouches.
         unsafe { rma.write(Arc::as_ptr(&new).cast_mut()) };
         inside.rmas.push(new);
@@ -289,7 +344,7 @@ pub unsafe extern "C" fn syncline_rma_allocate(
         let memory = out(memory, "memory")?;
         // SAFETY: as the caller vouches.
         let mut state = claim(unsafe { &borrow(rma.cast_const(), "the rma")?.state }, "the rma")?;
-        let State { alive, memories } = &mut *state;
+        let State { alive, memories, .. } = &mut *state;
         let alive = alive.as_mut().ok_or_else(|| Error::misuse("the function of the member has returned"))?;
         alive.no_sync_started()?;
         // SAFETY: the function of the member has not returned: then the rma would not be alive.

@@ -183,6 +183,52 @@ pub unsafe extern "C" fn syncline_team_run(
     call(|| unsafe { run(shape, function, argument) })
 }
 
+/// # Safety
+/// As `syncline_team_run_mpi`.
+unsafe fn run_mpi(
+    communicator: c_int,
+    shape: *const Shape,
+    function: TeamFunction,
+    argument: *mut c_void,
+) -> Result<(), Error> {
+    let function = function.ok_or_else(|| Error::invalid("the function of the team is NULL"))?;
+    let work = Work { function, argument };
+    // SAFETY: as the caller vouches.
+    let team = unsafe { Team::within_mpi(communicator) };
+    // SAFETY: as the caller vouches.
+    let team = match unsafe { shape.as_ref() } {
+        None => team,
+        Some(&Shape { threads, memory: 0, .. }) => team.threads(threads.max(1)),
+        Some(&Shape { threads, memory, .. }) => team.threads(threads.max(1)).memory(memory),
+    };
+    let errors = team.run(|member| work.run(member))?.into_iter().filter_map(Result::err);
+    errors.min_by_key(|error| !error.is_misuse()).map_or(Ok(()), Err)
+}
+
+/// Runs a function in every member of a team of the processes of an MPI communicator, within a program that has initialised
+/// MPI itself, and returns when those of this process have returned.
+///
+/// `communicator` is its Fortran handle: `MPI_Comm_c2f(comm)`. The team has a duplicate of it, so its messages and the
+/// program's do not meet; MPI is left as it is, and other teams may follow. Every process of the communicator calls it.
+/// Of `shape` only `threads` and `memory` are looked at; `NULL`: one member each. Between hosts the team has a thread that
+/// serves, if the program asked for `MPI_THREAD_SERIALIZED` or more; else members are served while they wait only.
+///
+/// There must be a shim for the program's MPI: `syncline mpi build --mpicc mpicc` makes it. Results are as those of
+/// `syncline_team_run`.
+///
+/// # Safety
+/// As `syncline_team_run`. `communicator` is the handle of a communicator of this process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_team_run_mpi(
+    communicator: c_int,
+    shape: *const Shape,
+    function: TeamFunction,
+    argument: *mut c_void,
+) -> Status {
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { run_mpi(communicator, shape, function, argument) })
+}
+
 /// A number of a member; `SIZE_MAX`, and a failure, if there is no member.
 ///
 /// # Safety

@@ -165,6 +165,12 @@ impl Mutexes {
         }
     }
 
+    /// One of the set that this member holds, as the error of who must not.
+    #[must_use]
+    pub fn held(&self) -> Option<RmaError> {
+        self.held.first().map(|&(rank, index, _)| RmaError::Held { rank, index })
+    }
+
     /// Gives the set back.
     ///
     /// # Collective
@@ -173,8 +179,8 @@ impl Mutexes {
     /// # Errors
     /// As [`Rma::free`]; [`RmaError::Held`] if this member holds one of them.
     pub fn free(self, rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
-        match self.held.first() {
-            Some(&(rank, index, _)) => Err(RmaError::Held { rank, index }),
+        match self.held() {
+            Some(held) => Err(held),
             None => rma.free(me, self.words),
         }
     }

@@ -1,0 +1,82 @@
+/* One-sided memory inside a program of MPI: some phase of it is irregular, and has each process add to a table that is spread
+ * over all of them; the rest stays as it is.
+ *
+ *   mpicc mpi_inside.c $(pkg-config --cflags --libs syncline) && mpirun -n 4 ./a.out
+ *
+ * Once for each MPI: syncline mpi build --mpicc mpicc
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <syncline.h>
+
+enum { BINS = 50, DRAWS = 20000 };
+
+static void must(syncline_status status)
+{
+    if (status != 0) {
+        fprintf(stderr, "%s\n", syncline_last_failure()->message);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
+/* What every member of the team does; `argument` is where its own bins go. */
+static int phase(syncline_member *me, void *argument)
+{
+    int64_t *mine = argument;
+    size_t rank = syncline_member_rank(me), size = syncline_member_size(me);
+    syncline_rma *rma;
+    syncline_rma_memory *bins, *last;
+    syncline_rma_mutexes *mutexes;
+    int64_t one = 1;
+    uint64_t draw = rank + 1;
+
+    must(syncline_rma_new(me, &rma));
+    must(syncline_rma_allocate(rma, BINS * sizeof *mine, &bins));
+    must(syncline_rma_allocate(rma, rank == 0 ? 2 * sizeof *mine : 0, &last));
+    must(syncline_rma_mutexes_new(rma, rank == 0 ? 1 : 0, &mutexes));
+    for (int n = 0; n < DRAWS; n++) {
+        draw = draw * 6364136223846793005u + 1442695040888963407u;
+        size_t bin = (size_t)(draw >> 33) % (BINS * size);
+        /* Whoever has that bin does nothing for it. */
+        must(syncline_rma_accumulate(rma, bins, bin / BINS, bin % BINS * sizeof one, SYNCLINE_RMA_NUMBER_I64, &one,
+                                     &one, sizeof one));
+    }
+    /* Two numbers that belong together, changed by one at a time. */
+    int64_t pair[2];
+    must(syncline_rma_lock(rma, mutexes, 0, 0));
+    must(syncline_rma_get(rma, last, 0, 0, pair, sizeof pair));
+    pair[0] += 1;
+    pair[1] += DRAWS;
+    must(syncline_rma_put(rma, last, 0, 0, pair, sizeof pair));
+    must(syncline_rma_unlock(rma, mutexes, 0, 0));
+    must(syncline_rma_sync(rma)); /* all have added, and all of it is there */
+    must(syncline_rma_get(rma, bins, rank, 0, mine, BINS * sizeof *mine));
+    must(syncline_rma_get(rma, last, 0, 0, pair, sizeof pair));
+    if (pair[1] != (int64_t)size * DRAWS || pair[0] != (int64_t)size)
+        return 1;
+    must(syncline_rma_mutexes_free(rma, mutexes));
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    int rank, granted;
+    int64_t mine[BINS], sum = 0, all = 0;
+
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    for (int turn = 0; turn < 2; turn++) { /* as often as one likes */
+        must(syncline_team_run_mpi(MPI_Comm_c2f(MPI_COMM_WORLD), NULL, phase, mine));
+        sum = 0;
+        for (int n = 0; n < BINS; n++)
+            sum += mine[n];
+        MPI_Allreduce(&sum, &all, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD); /* MPI is as it was */
+    }
+    int size;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (rank == 0)
+        printf("%s\n", all == (int64_t)size * DRAWS ? "every draw is in a bin" : "draws were lost");
+    MPI_Finalize();
+    return all != (int64_t)size * DRAWS;
+}

@@ -1,0 +1,127 @@
+//! Mutexes of a team, in sets: so many at each member.
+//!
+//! # Contract
+//! That of `syncline_rma::lock`. A set belongs to the rma that it was made by, and is known by its number there; a shell that
+//! C points to outlives it, and says that it was freed.
+//!
+//! # Costs
+//! On top of those in Rust: the flag of the rma.
+
+use std::sync::Arc;
+
+use syncline_rma::LockKind;
+
+use crate::error::{Error, Status, borrow, call, out};
+use crate::rma::{self, Alive, Rma};
+
+/// A set of mutexes, as one member knows it.
+#[derive(Debug)]
+pub struct RmaMutexes {
+    owner: *const Rma,
+    number: usize,
+}
+
+// SAFETY: the pointer is compared, and nothing else.
+unsafe impl Send for RmaMutexes {}
+// SAFETY: as above.
+unsafe impl Sync for RmaMutexes {}
+
+/// Takes a set for a call.
+///
+/// # Safety
+/// The rma and the set are `NULL`, or were given to C.
+unsafe fn with<R>(
+    rma: *mut Rma,
+    set: *const RmaMutexes,
+    work: impl FnOnce(&mut syncline_rma::Mutexes, &mut syncline_rma::Rma) -> Result<R, Error>,
+) -> Result<R, Error> {
+    // SAFETY: as the caller vouches.
+    let &RmaMutexes { owner, number } = unsafe { borrow(set, "the mutexes") }?;
+    if owner != rma.cast_const() {
+        return Err(Error::misuse("the mutexes belong to another rma"));
+    }
+    let work = |alive: &mut Alive| {
+        let Alive { mutexes, rma, .. } = alive;
+        let set = mutexes.get_mut(number).and_then(Option::as_mut);
+        work(set.ok_or_else(|| Error::misuse("the mutexes were freed"))?, rma)
+    };
+    // SAFETY: as the caller vouches.
+    unsafe { rma::with(rma, work) }
+}
+
+/// Makes so many mutexes at this member, with all others, who make as many as they like. They are queues: members get a
+/// mutex in the order in which they asked, and between hosts one message hands it over.
+///
+/// # Safety
+/// That of `syncline_rma_new`. `*mutexes` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_mutexes_new(
+    rma: *mut Rma,
+    count: usize,
+    mutexes: *mut *mut RmaMutexes,
+) -> Status {
+    call(|| {
+        let mutexes = out(mutexes, "mutexes")?;
+        let make = |alive: &mut Alive, member: &mut syncline_fabric::Member| {
+            let set = alive.rma.mutexes(member, LockKind::Mcs, count)?;
+            alive.mutexes.push(Some(set));
+            Ok(Arc::new(RmaMutexes { owner: rma, number: alive.mutexes.len() - 1 }))
+        };
+        // SAFETY: as the caller vouches.
+        let set = unsafe { rma::make(rma, make) }?;
+        // SAFETY: as the caller vouches.
+        unsafe { mutexes.write(set) };
+        Ok(())
+    })
+}
+
+/// Waits for a mutex of the member `rank`, and takes it. A member that holds it and dies is `SYNCLINE_STATUS_GONE`; to ask for
+/// one that this member holds is `SYNCLINE_STATUS_INVALID_ARGUMENT`.
+///
+/// # Safety
+/// That of `syncline_rma_new`. `mutexes` is `NULL`, or comes from `syncline_rma_mutexes_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_lock(
+    rma: *mut Rma,
+    mutexes: *const RmaMutexes,
+    rank: usize,
+    index: usize,
+) -> Status {
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { with(rma, mutexes, |set, rma| Ok(set.lock(rma, rank, index)?)) })
+}
+
+/// Lets a mutex go, when everything that this member has written is done: who holds it next sees that.
+///
+/// # Safety
+/// As `syncline_rma_lock`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_unlock(
+    rma: *mut Rma,
+    mutexes: *const RmaMutexes,
+    rank: usize,
+    index: usize,
+) -> Status {
+    // SAFETY: as the caller vouches.
+    call(|| unsafe { with(rma, mutexes, |set, rma| Ok(set.unlock(rma, rank, index)?)) })
+}
+
+/// Gives the set back, with all members. None of them holds one of its mutexes.
+///
+/// # Safety
+/// As `syncline_rma_lock`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_mutexes_free(rma: *mut Rma, mutexes: *mut RmaMutexes) -> Status {
+    call(|| {
+        // SAFETY: as the caller vouches.
+        unsafe { with(rma, mutexes, |set, _| Ok(set.held().map_or(Ok(()), Err)?)) }?;
+        // SAFETY: as the caller vouches.
+        let number = unsafe { borrow(mutexes.cast_const(), "the mutexes") }?.number;
+        let free = |alive: &mut Alive, member: &mut syncline_fabric::Member| {
+            let set = alive.mutexes[number].take().ok_or_else(|| Error::misuse("the mutexes were freed"))?;
+            Ok(set.free(&mut alive.rma, member)?)
+        };
+        // SAFETY: as the caller vouches.
+        unsafe { rma::together(rma, free) }
+    })
+}

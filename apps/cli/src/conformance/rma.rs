@@ -7,6 +7,7 @@
 //! | `fences`   | put, fence, flag: whoever sees the flag sees what was put, wherever                          |
 //! | `words`    | no two get the same ticket; a word that is swapped is in one hand; pairs are never torn       |
 //! | `locks`    | one at a time holds a mutex, and finds what the one before has written, at a third member      |
+//! | `flood`    | under MPI: many puts to a process that is stopped for a while take bounded memory, and none is lost |
 //! | `barriers` | nobody leaves a barrier over messages before all have come                                   |
 //!
 //! # The simulated memory
@@ -27,12 +28,13 @@ use super::{PATIENCE, Plan, deadline, finding};
 pub(super) type Part = fn(&mut Member, &mut Rma, u64) -> Result<(), Wrong>;
 
 /// All parts.
-pub(super) const PARTS: [(&str, Part); 6] = [
+pub(super) const PARTS: [(&str, Part); 7] = [
     ("memory", memory),
     ("syncs", syncs),
     ("fences", fences),
     ("words", words),
     ("locks", locks),
+    ("flood", flood),
     ("barriers", barriers),
 ];
 
@@ -583,6 +585,63 @@ fn locks(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
         mutexes.free(rma, me)?;
     }
     Ok(())
+}
+
+/// So many bytes more than before a flood may have taken.
+const FLOODED: usize = 64 << 20;
+
+/// Puts to the last member, whose process is stopped for half of the time after which it would be dead (a second at most).
+fn flood(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
+    const WORDS: usize = 1000;
+    let by_mpi = me.endpoint().is_some_and(|endpoint| endpoint.transport().starts_with("MPI"));
+    let (rank, last) = (me.rank(), me.size() - 1);
+    if !by_mpi || me.ranks_on(me.hosts().count() - 1).contains(&0) {
+        return Ok(());
+    }
+    let puts = (25_000 * rounds).min(1_000_000);
+    let memory = rma.allocate::<u64>(me, WORDS)?;
+    let before = most_memory();
+    if rank == last {
+        let timeout =
+            std::env::var("SYNCLINE_TIMEOUT").ok().and_then(|text| text.parse().ok()).unwrap_or(800_u64);
+        let pause = (timeout / 2).min(1000);
+        let stop =
+            format!("sleep 0.05; kill -STOP $1; sleep {}.{:03}; kill -CONT $1", pause / 1000, pause % 1000);
+        let pid = std::process::id().to_string();
+        let stopping = std::process::Command::new("sh").args(["-c", &stop, "sh", &pid]).spawn();
+        let stopped = stopping.and_then(|mut stopping| stopping.wait());
+        stopped.map_err(|error| Wrong(0, format!("cannot stop this process: {error}")))?;
+    }
+    if rank == 0 {
+        for number in 0..puts {
+            rma.put(&memory, last, number as usize % WORDS, &[number])?;
+        }
+    }
+    rma.sync()?;
+    let more = most_memory().saturating_sub(before);
+    if more > FLOODED {
+        return Err(Wrong(puts, format!("{puts} puts to a process that was stopped took {more} bytes")));
+    }
+    let mut found = [0; WORDS];
+    rma.get(&memory, last, 0, &mut found)?;
+    for (index, &word) in found.iter().enumerate() {
+        // The last number below `puts` that goes there.
+        let expected = (puts - 1) - (puts - 1 - index as u64) % WORDS as u64;
+        if word != expected {
+            return Err(Wrong(puts, format!("word {index} is {word}, not {expected}")));
+        }
+    }
+    rma.sync()?;
+    Ok(rma.free(me, memory)?)
+}
+
+/// The most memory that this process has had, in bytes.
+fn most_memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes =
+        line.and_then(|line| line.trim().split(' ').next()).and_then(|number| number.parse().ok());
+    kilobytes.unwrap_or(0_usize) << 10
 }
 
 /// Every barrier of the team: each member writes its round before, and reads all others' after.

@@ -24,7 +24,7 @@ help:
 	@echo "make bench-peers-deps  installs what these are compiled with (root, Debian); without it they are skipped"
 	@echo "make bench-disk  the papers' case out of core (root, 50 GiB of disk, an hour): see bench/README.md"
 	@echo "make bench-papers  the papers' older and other schemes out of core (root, 60 GiB of disk, hours): Fig. 7"
-	@echo "make testbed-test  several hosts with a delay between them, on this machine (root): does that work here? (4 minutes)"
+	@echo "make testbed-test  several hosts with a delay between them, on this machine (root), and one-sided memory on them (6 minutes)"
 	@echo "make testbed-deps  installs what that takes, with two MPIs (root, Debian); see testbed/README.md"
 	@echo "make mpi-wheels  two newer MPIs from PyPI, below target/mpi"
 	@echo "make soak        barriers and locks for ten million rounds; the property tests, kills and models at length (an hour)"
@@ -129,8 +129,13 @@ soak: build
 	LOOM_MAX_PREEMPTIONS=4 $(MAKE) loom
 
 # Hosts on one machine, and the MPIs of Debian. Without root, namespaces or an MPI it says what it skips.
+# MPIS="openmpi mpich": those only. KILLS: how many hosts are killed or cut off in the middle of a run.
+MPIS ?=
+KILLS ?= 6
 testbed-test:
-	@testbed/test.sh
+	$(CARGO) build -p syncline-cli
+	@testbed/test.sh $(MPIS)
+	@testbed/suite.sh $(or $(CARGO_TARGET_DIR),target)/debug/syncline $(KILLS)
 
 TESTBED_DEPS = apt-get install --no-install-recommends -y iproute2 util-linux gcc libc6-dev openmpi-bin libopenmpi-dev \
 	mpich libmpich-dev python3-venv

@@ -76,9 +76,14 @@ for ((n = 0; n < kills && ${#mpis[@]} > 0; n++)); do
 	victim=h$((RANDOM % 3))
 	how=$([ $((RANDOM % 2)) = 0 ] && echo cut || echo kill)
 	begun=$(date +%s%N)
+	rm -f "$folder/out"
 	run "$mpi" 3 1 verify rma --rounds 100000000 &
 	job=$!
-	sleep "1.$((RANDOM % 10))"
+	for ((wait = 0; wait < 300; wait++)); do
+		grep -qs '^verifying ' "$folder/out" && break
+		sleep 0.1
+	done
+	sleep "0.$((RANDOM % 10))"
 	struck=$(date +%s%N)
 	testbed "$how" "$victim" >/dev/null 2>&1 || bad "$how $victim"
 	code=0

@@ -19,6 +19,7 @@ mod rma;
 mod scene;
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use syncline_fabric::wire::channel::Conditions;
@@ -156,14 +157,20 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
 fn here(plan: &Plan, tell: bool) -> Result<String> {
     let start = Instant::now();
     let told = Team::run(|me| {
-        plan.session(me)?;
         let (size, hosts) = (me.size(), me.hosts().count());
         let between =
             me.endpoint().map_or(String::new(), |endpoint| format!(", by {}", endpoint.transport()));
-        let names = plan.names().join(", ");
-        let rounds = plan.rounds;
-        let text = format!("{names}: {rounds} rounds ok, {size} members on {hosts} hosts{between}");
-        Ok((me.rank() == 0 && tell).then(|| format!("{text}, {:.1} seconds", start.elapsed().as_secs_f64())))
+        let first = me.rank() == 0 && tell;
+        if first {
+            // Before anything can go wrong. If nobody reads, that is all right.
+            let _ = writeln!(std::io::stdout(), "verifying {size} members on {hosts} hosts{between}");
+        }
+        plan.session(me)?;
+        let (names, rounds, seconds) = (plan.names().join(", "), plan.rounds, start.elapsed().as_secs_f64());
+        let text = format!(
+            "{names}: {rounds} rounds ok, {size} members on {hosts} hosts{between}, {seconds:.1} seconds"
+        );
+        Ok(first.then_some(text))
     })?;
     let told = told.into_iter().collect::<Result<Vec<_>, String>>().map_err(Error::Refuted)?;
     Ok(told.into_iter().flatten().next().unwrap_or_default())

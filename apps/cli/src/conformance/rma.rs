@@ -598,7 +598,7 @@ fn flood(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     if !by_mpi || me.ranks_on(me.hosts().count() - 1).contains(&0) {
         return Ok(());
     }
-    let puts = (2500 * rounds).min(1_000_000);
+    let puts = (500 * rounds).min(1_000_000);
     let memory = rma.allocate::<u64>(me, WORDS)?;
     let before = most_memory();
     if rank == last {

@@ -274,7 +274,10 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_millis(800);
 
-    fn hearts(hosts: usize) -> (Network, Vec<(Heart, Box<dyn Wire>)>) {
+    /// A process, and its wire.
+    type Process = (Heart, Box<dyn Wire>);
+
+    fn hearts(hosts: usize) -> (Network, Vec<Process>) {
         let network = Network::new(hosts, Conditions::default());
         let shape = Shape { processes: hosts, threads: 2, cores: 1 };
         let heart = |process| {
@@ -287,7 +290,7 @@ mod tests {
     }
 
     /// All go on by `step` for a while, but those who are stopped.
-    fn pass(hearts: &mut [(Heart, Box<dyn Wire>)], now: &mut Instant, steps: u32, stopped: &[usize]) {
+    fn pass(hearts: &mut [Process], now: &mut Instant, steps: u32, stopped: &[usize]) {
         for _ in 0..steps {
             *now += TIMEOUT / 16;
             for (process, (heart, wire)) in hearts.iter_mut().enumerate() {
@@ -303,7 +306,7 @@ mod tests {
         }
     }
 
-    fn dead(hearts: &[(Heart, Box<dyn Wire>)]) -> Vec<usize> {
+    fn dead(hearts: &[Process]) -> Vec<usize> {
         hearts.iter().map(|(heart, _)| heart.control.deaths.count()).collect()
     }
 

@@ -7,7 +7,8 @@ use crate::element::{Element, Number};
 use crate::engine::Engine;
 use crate::error::RmaError;
 use crate::memory::Global;
-use crate::rma::{Rma, Run, Syncs};
+use crate::rma::{Rma, Syncs};
+use crate::runs::Run;
 use crate::word::Counter;
 
 /// An operation that is under way. [`Rma::wait`] waits for it, [`Rma::test`] looks.

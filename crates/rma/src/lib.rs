@@ -48,6 +48,7 @@ mod element;
 mod engine;
 mod error;
 pub mod exchange;
+mod far;
 mod handle;
 pub mod lock;
 mod memory;
@@ -56,6 +57,7 @@ pub mod ops;
 mod raw;
 mod rma;
 mod rmw;
+mod runs;
 mod shape;
 mod word;
 

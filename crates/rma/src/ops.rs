@@ -23,7 +23,8 @@ use crate::engine::Request;
 use crate::error::RmaError;
 use crate::memory::{Global, Part, Table};
 use crate::message::Kind;
-use crate::rma::{Rma, Run, batches, check_freed, places};
+use crate::rma::{Rma, check_freed};
+use crate::runs::{Run, batches, places};
 use crate::shape::Strided;
 
 /// The bytes of elements.

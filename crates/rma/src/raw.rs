@@ -18,7 +18,8 @@ use crate::error::RmaError;
 use crate::handle::State;
 use crate::memory::{Global, Part};
 use crate::ops::shaped;
-use crate::rma::{Rma, Run, Syncs};
+use crate::rma::{Rma, Syncs};
+use crate::runs::Run;
 use crate::shape::Strided;
 use crate::word::{Counter, Word, sealed::Step};
 

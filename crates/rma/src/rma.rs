@@ -1,21 +1,18 @@
 //! One member's way to global memory.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Instant;
 
-use syncline_fabric::{Endpoint, Hosts, Member, TeamBoard};
+use syncline_fabric::{Hosts, Member};
 use syncline_sync::{Auto, AutoMember, Deaths, Fault};
 
 use crate::element::Element;
-use crate::engine::{Engine, HostWords, MOST, Place, Request};
+use crate::engine::{Engine, HostWords};
 use crate::error::RmaError;
 use crate::exchange;
-use crate::handle::State;
+use crate::far::Far;
 use crate::memory::{Arena, Global, Part, Table, room};
-use crate::message::{Kind, push};
-use crate::shape::Piece;
 
 /// A member's part in the global memory of a team: allocations, operations, and what completes them.
 ///
@@ -46,24 +43,6 @@ static NUMBERS: AtomicU64 = AtomicU64::new(1);
 pub(crate) enum Syncs {
     Host(AutoMember),
     Hosts(Box<Far>),
-}
-
-/// What a member of a team on several hosts has.
-#[derive(Debug)]
-pub(crate) struct Far {
-    pub(crate) endpoint: Arc<Endpoint>,
-    pub(crate) service: u32,
-    pub(crate) engine: Arc<Engine>,
-    /// Its flags are not used: it tells who has left.
-    pub(crate) board: TeamBoard,
-    /// How many syncs this member has begun.
-    pub(crate) begun: u64,
-    /// By host: how many requests are to be acknowledged at the next fence.
-    pub(crate) marks: Vec<u64>,
-    /// The hosts whose mark is not 0.
-    pub(crate) touched: Vec<usize>,
-    /// Hosts and their marks when the last sync began: what that completes.
-    covered: Vec<(usize, u64)>,
 }
 
 impl Rma {
@@ -100,10 +79,7 @@ impl Rma {
                 let make = || Engine::new(&endpoint, here.len(), words, radix);
                 let attached = me.attach(make);
                 let (service, engine) = attached.expect("a team with an endpoint");
-                let marks = vec![0; hosts.count()];
-                let (touched, covered) = (Vec::new(), Vec::new());
-                let far = Far { endpoint, service, engine, board, begun: 0, marks, touched, covered };
-                Syncs::Hosts(Box::new(far))
+                Syncs::Hosts(Box::new(Far::new(endpoint, service, engine, board)))
             }
         };
         let (rank, size, threads) = (me.rank(), me.size(), me.threads());
@@ -449,310 +425,4 @@ pub(crate) fn check_freed(table: &Table) -> Result<(), RmaError> {
         return Err(RmaError::Shape { why: "the allocation has been freed".to_owned() });
     }
     Ok(())
-}
-
-/// A run of bytes there, in a member's part, and here, in a buffer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
-    pub(crate) there: usize,
-    pub(crate) here: usize,
-    pub(crate) len: usize,
-}
-
-impl Run {
-    /// Where it is in a buffer: at an address that was exposed, if the buffer is null.
-    pub(crate) fn place(&self, buffer: *mut u8) -> *mut u8 {
-        if buffer.is_null() {
-            return std::ptr::with_exposed_provenance_mut(self.here);
-        }
-        buffer.wrapping_add(self.here)
-    }
-
-    /// Its bytes in a buffer.
-    ///
-    /// # Safety
-    /// It is inside the buffer, which nobody writes for `'a`.
-    pub(crate) unsafe fn bytes<'a>(&self, buffer: *const u8) -> &'a [u8] {
-        // SAFETY: as the caller vouches. A buffer that is null has no empty runs, so each has an address.
-        unsafe { std::slice::from_raw_parts(self.place(buffer.cast_mut()), self.len) }
-    }
-}
-
-/// Runs, cut into what fits a message; each message's, as pieces and as runs.
-pub(crate) fn batches(runs: &[Run]) -> Vec<(Vec<Piece>, Vec<Run>)> {
-    let mut batches: Vec<(Vec<Piece>, Vec<Run>)> = Vec::new();
-    let mut room = 0;
-    for &Run { mut there, mut here, mut len } in runs {
-        while len > 0 {
-            if room == 0 {
-                batches.push(Default::default());
-                room = MOST;
-            }
-            let part = len.min(room);
-            let (pieces, cut) = batches.last_mut().expect("there is one with room");
-            let (offset, bytes) = (there as u64, part as u32);
-            match pieces.last_mut().and_then(|last| last.and(offset, bytes).map(|more| (last, more))) {
-                Some((last, more)) => *last = more,
-                None => pieces.push(Piece { offset, len: bytes, count: 1, stride: 0 }),
-            }
-            cut.push(Run { there, here, len: part });
-            // A piece takes room as well, so that lists of small runs do not make long messages.
-            room -= part;
-            if pieces.len() * 8 * Piece::WORDS >= MOST {
-                room = 0;
-            }
-            (there, here, len) = (there + part, here + part, len - part);
-        }
-    }
-    batches
-}
-
-impl Far {
-    /// Sends a request about a part of global memory, after which a fence has to wait for it if it changes memory.
-    pub(crate) fn request(
-        &mut self,
-        host: usize,
-        request: Request<'_>,
-        size: usize,
-        data: impl Fn(&mut Vec<u8>),
-    ) -> Result<(), Fault> {
-        let parity = (self.begun % 2) as u8;
-        let changes = request.kind.changes();
-        let request = Request { parity, ..request };
-        self.engine.request(&self.endpoint, self.service, request, host, size, data)?;
-        if changes {
-            self.mark(host);
-        }
-        Ok(())
-    }
-
-    fn mark(&mut self, host: usize) {
-        if self.marks[host] == 0 {
-            self.touched.push(host);
-        }
-        self.marks[host] = self.engine.sent(host);
-    }
-
-    /// Waits for all answers to a request.
-    pub(crate) fn answer(&self, ticket: u64) -> Result<u128, RmaError> {
-        let mut value = None;
-        let waited = self.endpoint.wait(None, || {
-            value = value.take().or_else(|| self.engine.answered(ticket));
-            value.is_some() && self.engine.is_level()
-        });
-        if waited.is_err() {
-            self.engine.give_up(ticket);
-        }
-        waited?;
-        value.unwrap_or(Ok(0))
-    }
-
-    /// Looks whether an operation is done, and what its value is.
-    pub(crate) fn look(&self, state: State) -> Result<Option<u128>, RmaError> {
-        let mut value = None;
-        let looked = self.endpoint.wait(Some(Instant::now()), || {
-            value = value.take().or_else(|| match state {
-                State::Done => Some(Ok(0)),
-                State::Sent(host, mark) => {
-                    let done = self.marks.len() <= host || self.engine.acked(host, mark);
-                    done.then_some(Ok(0))
-                }
-                State::Asked(ticket) => self.engine.answered(ticket),
-            });
-            value.is_some()
-        });
-        match (looked, value) {
-            (_, Some(value)) => {
-                // Soon: see `Engine::is_level`.
-                self.endpoint.wait(None, || self.engine.is_level())?;
-                self.refusals()?;
-                value.map(Some)
-            }
-            (Err(Fault::TimedOut) | Ok(()), None) => Ok(None),
-            (Err(fault), None) => Err(fault.into()),
-        }
-    }
-
-    /// What was refused since somebody asked last.
-    pub(crate) fn refusals(&self) -> Result<(), RmaError> {
-        self.engine.refused().map_or(Ok(()), Err)
-    }
-
-    fn fence(&mut self, host: usize) -> Result<(), RmaError> {
-        let mark = self.marks[host];
-        if mark == 0 {
-            return Ok(());
-        }
-        self.endpoint.wait(None, || self.engine.acked(host, mark))?;
-        self.marks[host] = 0;
-        self.touched.retain(|&other| other != host);
-        self.refusals()
-    }
-
-    fn fence_all(&mut self) -> Result<(), RmaError> {
-        let (engine, marks) = (&self.engine, &self.marks);
-        self.endpoint.wait(None, || self.touched.iter().all(|&host| engine.acked(host, marks[host])))?;
-        for host in self.touched.drain(..) {
-            self.marks[host] = 0;
-        }
-        self.refusals()
-    }
-
-    fn ask_all(&mut self, window: Window, rank: u64) -> Result<(), RmaError> {
-        let mut hosts = std::mem::take(&mut self.touched);
-        if window.random {
-            // Each member begins somewhere else, and goes on in an order of its own.
-            let mut state = (rank + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.begun;
-            for last in (1..hosts.len()).rev() {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                hosts.swap(last, (state >> 33) as usize % (last + 1));
-            }
-        }
-        let asked = hosts.chunks(window.k.max(1)).try_for_each(|group| self.ask_each(group));
-        match asked {
-            Ok(()) => hosts.into_iter().for_each(|host| self.marks[host] = 0),
-            // Nobody knows what has been done: the next fence waits for all of them.
-            Err(_) => self.touched = hosts,
-        }
-        asked
-    }
-
-    fn ask_each(&mut self, hosts: &[usize]) -> Result<(), RmaError> {
-        let ask = |&host: &usize| self.ask_about(Kind::Fence, host, 0, 0, [0; 2]);
-        let asked = hosts.iter().map(ask).collect::<Vec<_>>();
-        let mut failed = None;
-        for ticket in asked {
-            // All are taken back, whatever becomes of one.
-            if let Err(error) = ticket.and_then(|ticket| self.answer(ticket)) {
-                failed.get_or_insert(error);
-            }
-        }
-        failed.map_or(Ok(()), Err)
-    }
-
-    /// Asks a host something that has an answer without data.
-    pub(crate) fn ask_about(
-        &mut self,
-        kind: Kind,
-        host: usize,
-        allocation: u32,
-        rank: usize,
-        words: [u64; 2],
-    ) -> Result<u64, RmaError> {
-        let ticket = self.engine.ask(VecDeque::from([Vec::new()]));
-        let request = Request { allocation, rank, ticket, ..Request::new(kind) };
-        let sent =
-            self.request(host, request, 16, |message| words.into_iter().for_each(|word| push(message, word)));
-        if let Err(fault) = sent {
-            self.engine.give_up(ticket);
-            return Err(fault.into());
-        }
-        Ok(ticket)
-    }
-
-    /// Tells a host something.
-    pub(crate) fn tell_about(
-        &mut self,
-        kind: Kind,
-        host: usize,
-        allocation: u32,
-        rank: usize,
-        words: [u64; 2],
-    ) -> Result<(), RmaError> {
-        let request = Request { allocation, rank, ..Request::new(kind) };
-        self.request(host, request, 16, |message| words.into_iter().for_each(|word| push(message, word)))?;
-        Ok(())
-    }
-
-    fn start(&mut self) {
-        use syncline_sync::SignalBoard as _;
-        if self.board.episodes() < self.begun {
-            return; // as barriers do it: it has arrived already
-        }
-        self.begun += 1;
-        self.covered.clear();
-        self.covered.extend(self.touched.iter().map(|&host| (host, self.marks[host])));
-        let words = &self.engine.words;
-        let members = self.engine.members();
-        // A release: what this member did is seen by who begins the exchange.
-        if words.arrived().add(1) == self.begun * members {
-            self.endpoint.enter(self.service, |out| self.engine.arrived(out));
-        }
-    }
-
-    fn wait(&mut self, deadline: Option<Instant>) -> Result<(), RmaError> {
-        use syncline_sync::SignalBoard as _;
-        if self.board.episodes() == self.begun {
-            return Ok(());
-        }
-        let (completed, begun) = (self.engine.words.completed(), self.begun);
-        let waited =
-            self.endpoint.wait(deadline, || completed.get() >= begun || self.board.missing().is_some());
-        if completed.get() < begun {
-            waited?;
-            return Err(self.board.missing().unwrap_or(Fault::TimedOut).into());
-        }
-        self.board.complete();
-        for (host, mark) in self.covered.drain(..) {
-            // Unless something was sent there since the sync began.
-            if self.marks[host] == mark {
-                self.marks[host] = 0;
-            }
-        }
-        self.touched.retain(|&host| self.marks[host] != 0);
-        self.refusals()
-    }
-}
-
-impl Request<'_> {
-    pub(crate) fn new(kind: Kind) -> Self {
-        Request { kind, detail: 0, parity: 0, allocation: 0, rank: 0, ticket: 0, pieces: &[], answer: 0 }
-    }
-}
-
-/// Places in a buffer for the answers to a request each.
-pub(crate) fn places(batches: &[(Vec<Piece>, Vec<Run>)], buffer: *mut u8) -> VecDeque<Vec<Place>> {
-    let place = |run: &Run| Place { at: run.place(buffer), len: run.len };
-    batches.iter().map(|(_, runs)| runs.iter().map(place).collect()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use syncline_fabric::Team;
-
-    /// Whoever arrives twice is there once: else the others would go on without somebody.
-    fn arrives_twice(me: &mut Member) -> Result<(), RmaError> {
-        let mut rma = Rma::new(me)?;
-        let memory = rma.allocate::<u64>(me, 1)?;
-        let (rank, size) = (me.rank(), me.size());
-        for round in 1..=50_u64 {
-            rma.put(&memory, (rank + 1) % size, 0, &[round])?;
-            if rank == 0 {
-                std::thread::sleep(std::time::Duration::from_micros(100));
-            }
-            rma.sync_start()?;
-            rma.sync_start()?;
-            if round % 2 == 0 {
-                rma.sync()?;
-            } else {
-                rma.sync_wait(None)?;
-            }
-            let mut word = [0];
-            rma.get(&memory, rank, 0, &mut word)?;
-            assert_eq!(word, [round]);
-            rma.sync()?;
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn a_sync_that_is_started_twice_is_one() {
-        for result in Team::threads(3).quiet().run(arrives_twice).unwrap() {
-            result.unwrap();
-        }
-        for result in Team::hosts(2).threads(2).quiet().run(arrives_twice).unwrap() {
-            result.unwrap();
-        }
-    }
 }

@@ -1,0 +1,156 @@
+//! What a server does with the requests of others: the memory of its host is touched here.
+//!
+//! # Contract
+//! A request is checked as if anybody could have sent it: allocation, member, every piece. One that makes no sense is refused,
+//! and told to who asked; it counts as done, so nobody waits for it.
+
+use std::sync::atomic::Ordering;
+
+use syncline_fabric::endpoint::Out;
+
+use super::{Engine, MOST, State, WINDOW};
+use crate::lock::server::Tickets;
+use crate::memory::Part;
+use crate::message::{self, Head, Kind};
+use crate::rmw::Rmw;
+use crate::shape::Piece;
+use crate::{copy, element};
+
+/// Why requests are refused, by the number that is sent.
+pub(crate) const REFUSALS: [&str; 4] = [
+    "it makes no sense",
+    "its allocation is freed, or was never made there",
+    "that member is not on this host",
+    "it is not inside the allocation",
+];
+
+impl Engine {
+    /// Does a request.
+    pub(super) fn perform(&self, state: &mut State, from: usize, head: Head, rest: &[u8], out: &mut Out<'_>) {
+        let refused = match head.kind {
+            Kind::Put | Kind::Add | Kind::Rmw | Kind::Get => self.touch(state, from, head, rest, out).err(),
+            Kind::Fence => {
+                self.reply(state, from, head.ticket, out, |_| ());
+                None
+            }
+            Kind::Lock | Kind::Unlock => self.queue(state, from, head, rest, out).err(),
+            _ => Some("it is none that this version knows"),
+        };
+        if let Some(why) = refused {
+            let code = REFUSALS.iter().position(|&known| known == why).unwrap_or_default();
+            let mut message = out.message();
+            let head = Head { detail: code as u8, ticket: head.ticket, ..Head::new(Kind::Refused) };
+            head.write(&mut message);
+            out.send(from, message);
+        }
+        if head.kind.counts() {
+            self.words.done[usize::from(head.parity)].fetch_add(1, Ordering::Relaxed);
+        }
+        let queue = &mut state.queues[from];
+        queue.done += 1;
+        if queue.done - queue.told == 1 {
+            state.owed.push(from);
+        } else if queue.done - queue.told >= WINDOW / 2 {
+            self.acknowledge(state, from, out);
+        }
+    }
+
+    /// A member of another host, or of another process, asks for a mutex or lets it go.
+    fn queue(
+        &self,
+        state: &mut State,
+        from: usize,
+        head: Head,
+        rest: &[u8],
+        out: &mut Out<'_>,
+    ) -> Result<(), &'static str> {
+        let mut words = message::words(rest);
+        let (at, hybrid) = (words.next().unwrap_or_default(), words.next() == Some(1));
+        let table = state.tables.get(&head.allocation).ok_or(REFUSALS[1])?;
+        let place = (head.allocation, head.rank, at);
+        let tickets = if hybrid { Some(Tickets::of(table, head.rank as usize, at)?) } else { None };
+        let next = match head.kind {
+            Kind::Lock => state.locks.ask(place, tickets, (from, head.ticket)),
+            _ => state.locks.let_go(place, tickets),
+        };
+        if let Some((to, ticket)) = next {
+            self.reply(state, to, ticket, out, |_| ());
+        }
+        Ok(())
+    }
+
+    /// Does a request that is about memory.
+    fn touch(
+        &self,
+        state: &mut State,
+        from: usize,
+        head: Head,
+        rest: &[u8],
+        out: &mut Out<'_>,
+    ) -> Result<(), &'static str> {
+        let (pieces, mut data) = message::pieces(head, rest).ok_or(REFUSALS[0])?;
+        let table = state.tables.get(&head.allocation).ok_or(REFUSALS[1])?;
+        let Part { address, bytes } = *table.parts.get(head.rank as usize).ok_or(REFUSALS[2])?;
+        if address.is_null() {
+            return Err(REFUSALS[2]);
+        }
+        let (mut all, mut ends) = (0_u64, 0);
+        for piece in pieces.clone() {
+            all = all.checked_add(piece.bytes()).ok_or(REFUSALS[3])?;
+            ends = ends.max(piece.end().ok_or(REFUSALS[3])?);
+        }
+        if ends > bytes as u64 || all > MOST as u64 {
+            return Err(REFUSALS[3]);
+        }
+        let run = |piece: Piece| piece.offsets().map(move |at| (at as usize, piece.len as usize));
+        let mut runs = pieces.flat_map(run);
+        match head.kind {
+            Kind::Put | Kind::Add => {
+                let number = element::Kind::ALL.get(usize::from(head.detail)).copied();
+                if data.len() as u64 != all {
+                    return Err(REFUSALS[0]);
+                }
+                for (at, len) in runs {
+                    let (run, others) = data.split_at(len);
+                    data = others;
+                    let to = address.wrapping_add(at);
+                    match (head.kind, number) {
+                        // SAFETY: the run is inside the part, as its end is; parts are shared memory.
+                        (Kind::Put, _) => unsafe { copy::write(to, run) },
+                        (_, Some(kind)) if at % kind.size() == 0 => {
+                            // SAFETY: as above; parts are aligned for all numbers, and so is the run.
+                            unsafe { kind.add(to, run) }
+                        }
+                        _ => return Err(REFUSALS[0]),
+                    }
+                }
+            }
+            Kind::Rmw => {
+                let mut words = message::words(data);
+                let operands = [(); 4].map(|()| words.next().unwrap_or_default());
+                let rmw = Rmw::from_words(head.detail, operands).ok_or(REFUSALS[0])?;
+                let (at, len) = runs.next().ok_or(REFUSALS[0])?;
+                if len != rmw.size() || at % len != 0 {
+                    return Err(REFUSALS[0]);
+                }
+                // SAFETY: a word of that size inside the part, aligned, as parts are.
+                let before = unsafe { rmw.apply(address.add(at)) };
+                self.reply(state, from, head.ticket, out, |message| {
+                    message.extend_from_slice(&before.to_le_bytes());
+                });
+            }
+            _ => {
+                let runs = runs.collect::<Vec<_>>();
+                self.reply(state, from, head.ticket, out, |message| {
+                    for (at, len) in runs {
+                        let start = message.len();
+                        message.resize(start + len, 0);
+                        // SAFETY: the run is inside the part, as its end is; the message has as many bytes.
+                        unsafe { copy::read(address.add(at), message[start..].as_mut_ptr(), len) };
+                    }
+                });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! The bytes that an operation moves, cut into what fits messages.
+
+use std::collections::VecDeque;
+
+use crate::engine::{MOST, Place};
+use crate::shape::Piece;
+
+/// A run of bytes there, in a member's part, and here, in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) there: usize,
+    pub(crate) here: usize,
+    pub(crate) len: usize,
+}
+
+impl Run {
+    /// Where it is in a buffer: at an address that was exposed, if the buffer is null.
+    pub(crate) fn place(&self, buffer: *mut u8) -> *mut u8 {
+        if buffer.is_null() {
+            return std::ptr::with_exposed_provenance_mut(self.here);
+        }
+        buffer.wrapping_add(self.here)
+    }
+
+    /// Its bytes in a buffer.
+    ///
+    /// # Safety
+    /// It is inside the buffer, which nobody writes for `'a`.
+    pub(crate) unsafe fn bytes<'a>(&self, buffer: *const u8) -> &'a [u8] {
+        // SAFETY: as the caller vouches. A buffer that is null has no empty runs, so each has an address.
+        unsafe { std::slice::from_raw_parts(self.place(buffer.cast_mut()), self.len) }
+    }
+}
+
+/// Runs, cut into what fits a message; each message's, as pieces and as runs.
+pub(crate) fn batches(runs: &[Run]) -> Vec<(Vec<Piece>, Vec<Run>)> {
+    let mut batches: Vec<(Vec<Piece>, Vec<Run>)> = Vec::new();
+    let mut room = 0;
+    for &Run { mut there, mut here, mut len } in runs {
+        while len > 0 {
+            if room == 0 {
+                batches.push(Default::default());
+                room = MOST;
+            }
+            let part = len.min(room);
+            let (pieces, cut) = batches.last_mut().expect("there is one with room");
+            let (offset, bytes) = (there as u64, part as u32);
+            match pieces.last_mut().and_then(|last| last.and(offset, bytes).map(|more| (last, more))) {
+                Some((last, more)) => *last = more,
+                None => pieces.push(Piece { offset, len: bytes, count: 1, stride: 0 }),
+            }
+            cut.push(Run { there, here, len: part });
+            // A piece takes room as well, so that lists of small runs do not make long messages.
+            room -= part;
+            if pieces.len() * 8 * Piece::WORDS >= MOST {
+                room = 0;
+            }
+            (there, here, len) = (there + part, here + part, len - part);
+        }
+    }
+    batches
+}
+/// Places in a buffer for the answers to a request each.
+pub(crate) fn places(batches: &[(Vec<Piece>, Vec<Run>)], buffer: *mut u8) -> VecDeque<Vec<Place>> {
+    let place = |run: &Run| Place { at: run.place(buffer), len: run.len };
+    batches.iter().map(|(_, runs)| runs.iter().map(place).collect()).collect()
+}

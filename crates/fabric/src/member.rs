@@ -394,17 +394,41 @@ impl Member {
     /// # Errors
     /// As [`make`](Self::make).
     pub fn board(&mut self, slots: usize) -> Result<TeamBoard, SpaceError> {
-        let size = self.size();
+        let all = (0..self.size()).collect::<Vec<_>>();
+        Ok(self.board_of(&all, slots)?.expect("a member is one of all"))
+    }
+
+    /// Makes a board of some members, which have these ranks here, and on the board their places in the list. `None` for one
+    /// that is not among them.
+    ///
+    /// # Collective
+    /// As [`make`](Self::make): all members of the team make it, with the same list.
+    ///
+    /// # Errors
+    /// As [`make`](Self::make); [`SpaceError::Rank`], [`SpaceError::Taken`] if a rank is none, or is there twice.
+    pub fn board_of(&mut self, ranks: &[usize], slots: usize) -> Result<Option<TeamBoard>, SpaceError> {
+        let members = self.size();
+        for (place, &rank) in ranks.iter().enumerate() {
+            if rank >= members {
+                return Err(SpaceError::Rank { rank, members });
+            }
+            if ranks[..place].contains(&rank) {
+                return Err(SpaceError::Taken { rank });
+            }
+        }
+        let mine = ranks.iter().position(|&rank| rank == self.rank);
         let board = match self.node.endpoint.clone() {
             None => {
-                let flags = MemoryFlags::within(&mut self.space, size, slots, syncline_sync::Flags::Packed)?;
-                TeamBoard::memory(flags.watching(self.deaths()).board(self.rank)?)
+                let flags =
+                    MemoryFlags::within(&mut self.space, ranks.len(), slots, syncline_sync::Flags::Packed)?;
+                let flags = flags.watching(self.deaths());
+                mine.map(|place| flags.board(place).map(TeamBoard::memory)).transpose()?
             }
             Some(endpoint) => {
-                let processes = (0..size).map(|rank| rank / self.threads()).collect();
+                let processes = ranks.iter().map(|rank| rank / self.threads()).collect();
                 let flags = board::Flags::within(&mut self.space, processes, slots)?;
                 self.services += 1;
-                TeamBoard::across(&endpoint, self.services, flags, self.rank)
+                mine.map(|place| TeamBoard::across(&endpoint, self.services, flags, place))
             }
         };
         self.made();

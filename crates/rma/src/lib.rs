@@ -5,6 +5,7 @@
 //! * [`Rma::put_from`], [`Rma::get_into`], ...: the same with addresses, for bindings to other languages.
 //! * [`Rma::fence`], [`Rma::fence_all`]: what this member has written is there.
 //! * [`Rma::sync`]: what all have written is there, and all are here: in one exchange between hosts.
+//! * [`Rma::group`]: the same for some of the members.
 //! * [`Rma::mutexes`]: sets of mutexes ([`lock`]).
 //!
 //! ```
@@ -49,6 +50,7 @@ mod engine;
 mod error;
 pub mod exchange;
 mod far;
+mod group;
 mod handle;
 pub mod lock;
 mod memory;
@@ -63,6 +65,7 @@ mod word;
 
 pub use element::{Element, Number};
 pub use error::RmaError;
+pub use group::Group;
 pub use handle::{Batch, Handle};
 pub use lock::{LockKind, Mutexes};
 pub use memory::Global;

@@ -449,7 +449,7 @@ impl Engine {
         let refused = match head.kind {
             Kind::Put | Kind::Add | Kind::Rmw | Kind::Get => self.touch(state, from, head, rest, out).err(),
             Kind::Fence => {
-                self.reply(state, from, head.ticket, out, |_| ());
+                self.answer(state, from, head.ticket, out, |_| ());
                 None
             }
             Kind::Lock | Kind::Unlock => self.queue(state, from, head, rest, out).err(),
@@ -467,9 +467,10 @@ impl Engine {
         }
         let queue = &mut state.queues[from];
         queue.done += 1;
-        if queue.done - queue.told == 1 {
+        let owed = queue.done.saturating_sub(queue.told);
+        if owed == 1 {
             state.owed.push(from);
-        } else if queue.done - queue.told >= WINDOW / 2 {
+        } else if owed >= WINDOW / 2 {
             self.acknowledge(state, from, out);
         }
     }
@@ -554,13 +555,13 @@ impl Engine {
                 }
                 // SAFETY: a word of that size inside the part, aligned, as parts are.
                 let before = unsafe { rmw.apply(address.add(at)) };
-                self.reply(state, from, head.ticket, out, |message| {
+                self.answer(state, from, head.ticket, out, |message| {
                     message.extend_from_slice(&before.to_le_bytes());
                 });
             }
             _ => {
                 let runs = runs.collect::<Vec<_>>();
-                self.reply(state, from, head.ticket, out, |message| {
+                self.answer(state, from, head.ticket, out, |message| {
                     for (at, len) in runs {
                         let start = message.len();
                         message.resize(start + len, 0);
@@ -573,7 +574,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Answers a request. It says how many have been done, too; the one that is answered is not among them yet.
+    /// Answers the request that is being done: the answer acknowledges it, and all before it.
+    fn answer(
+        &self,
+        state: &mut State,
+        to: usize,
+        ticket: u64,
+        out: &mut Out<'_>,
+        data: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let queue = &mut state.queues[to];
+        queue.told = queue.done + 1;
+        let told = queue.told;
+        self.say(state, to, (ticket, told), out, data);
+    }
+
+    /// Answers a request that was done before.
     fn reply(
         &self,
         state: &mut State,
@@ -582,13 +598,26 @@ impl Engine {
         out: &mut Out<'_>,
         data: impl FnOnce(&mut Vec<u8>),
     ) {
-        let epoch = state.queues[to].done;
+        let done = state.queues[to].done;
+        self.say(state, to, (ticket, done), out, data);
+    }
+
+    /// An answer, which says how many have been done, too.
+    fn say(
+        &self,
+        state: &mut State,
+        to: usize,
+        (ticket, epoch): (u64, u64),
+        out: &mut Out<'_>,
+        data: impl FnOnce(&mut Vec<u8>),
+    ) {
         let completed = self.epoch();
         let place = (completed as u32, (completed >> 32) as u32);
         let head = Head { epoch, ticket, allocation: place.0, rank: place.1, ..Head::new(Kind::Reply) };
         if to == self.process {
             let mut message = Vec::new();
             data(&mut message);
+            self.acknowledged(state, self.here, epoch);
             return self.replied(state, head, &message);
         }
         let mut message = out.message();

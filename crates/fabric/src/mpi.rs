@@ -56,7 +56,8 @@ where
     R: Send,
     F: Fn(&mut Member) -> R + Sync,
 {
-    let mpi = Mpi::start(Library::find(launched)?, Threads::Multiple, Some(launched))?;
+    // Calls take turns, and some MPIs do less, or have no windows between hosts, if told that they may not.
+    let mpi = Mpi::start(Library::find(launched)?, Threads::Serialized, Some(launched))?;
     let world = mpi.world()?;
     if JOINED.set(world.rank()).is_err() {
         return Err(TeamError::Taken { process: world.rank() });

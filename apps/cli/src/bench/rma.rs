@@ -52,10 +52,11 @@ pub(crate) struct BenchRmaArgs {
     /// Print one JSON object per line, and no table
     #[arg(long)]
     json: bool,
-    /// How often everything is run [default: on one host 100, with --quick 30; on several 15, with --quick 5]
+    /// How often everything is run [default: on one host 500, with --quick 150; on several 15, with --quick 5]
     #[arg(long, value_name = "N", value_parser = at_least(1))]
     rounds: Option<usize>,
-    /// Only groups whose name contains this, of several hosts: ping, fence, sync, delay, lock, counter, barrier, idle
+    /// Only groups whose name contains this, of several hosts: ping, fence, sync, delay, lock, queue, counter, barrier,
+    /// idle
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// So many hosts that are threads of this process, which exchange messages in memory
@@ -96,7 +97,7 @@ pub(crate) fn rma(args: &BenchRmaArgs) -> Result<String> {
 /// One member's part; the first gets what to print.
 fn session(me: &mut Member, args: &BenchRmaArgs) -> Outcome<String> {
     let hosts = me.hosts().count();
-    let (usual, quick, seconds) = if hosts == 1 { (100, 30, 25) } else { (15, 5, 8) };
+    let (usual, quick, seconds) = if hosts == 1 { (500, 150, 25) } else { (15, 5, 8) };
     let pace = Pace {
         rounds: args.rounds.unwrap_or(if args.quick { quick } else { usual }),
         most: Duration::from_secs(if args.quick { seconds } else { 10 * seconds }),

@@ -14,6 +14,7 @@ mod mpi;
 mod overlay;
 mod probe;
 mod resume;
+mod rma;
 mod signals;
 mod sweeps;
 mod verify;

@@ -7,6 +7,7 @@
 //! | `sync`    | thesis, 4.3                 | fence and barrier of all, right after puts to all other hosts          |
 //! | `delay`   | thesis, 4.4 and 4.5         | the same, a while after the puts                                       |
 //! | `lock`    | thesis, 5.4 and 5.5         | lock, unlock and hand-over of a mutex at member 0, for which n contend |
+//! | `queue`   |                             | hand-over of that mutex, held so long that all others ask for it       |
 //! | `counter` |                             | fetch-and-add on a word of member 0, by all                            |
 //! | `barrier` | barriers, 2, 3, 4           | barriers back to back                                                  |
 //! | `idle`    |                             | what the server threads take while members sleep                       |
@@ -40,12 +41,13 @@ pub(super) fn report(me: &mut Member, pace: Pace, only: Option<&str>) -> Outcome
     let wanted = |group: &str| only.is_none_or(|only| group.contains(only));
     let mut cells = Vec::new();
     let (hosts, processes, size) = shape;
-    let groups: [(&'static str, Vec<Entry<'_, Far<'_>>>); 7] = [
+    let groups: [(&'static str, Vec<Entry<'_, Far<'_>>>); 8] = [
         ("ping", pings(mpi)),
         ("fence", fences(hosts)),
         ("sync", [100, LONGEST].into_iter().flat_map(|bytes| syncs(hosts, bytes, 0, mpi)).collect()),
         ("delay", delays(hosts, mpi)),
         ("lock", locks(size)),
+        ("queue", queues(size)),
         ("counter", counters(mpi)),
         ("barrier", barriers(kit.skipped.is_empty())),
     ];
@@ -253,6 +255,34 @@ fn locks<'a, 'm>(size: usize) -> Vec<Entry<'a, Far<'m>>> {
     entries
 }
 
+/// Who holds the mutex holds it for two round trips, which are taken off.
+fn queues<'a, 'm>(size: usize) -> Vec<Entry<'a, Far<'m>>> {
+    let mut entries = Vec::new();
+    for contenders in (2..size).filter(|&n| n == 2 || n == 3 || n == size - 1) {
+        for (n, (_, name)) in KINDS.into_iter().enumerate() {
+            let setting = format!("{contenders} of {size} contend");
+            entries.push(Entry::time(name, setting, BATCH * contenders, move |kit: &mut Far<'_>| {
+                let rank = kit.me.rank();
+                if !(1..=contenders).contains(&rank) {
+                    return Ok(f64::NAN);
+                }
+                let Kit { mutexes, ours, ping, .. } = kit;
+                let (start, mut held) = (Instant::now(), Duration::ZERO);
+                for _ in 0..BATCH {
+                    mutexes[n].lock(&mut ours.rma, 0, 0)?;
+                    let got = Instant::now();
+                    sleep(2 * *ping);
+                    held += got.elapsed();
+                    mutexes[n].unlock(&mut ours.rma, 0, 0)?;
+                }
+                let each = |time: Duration| time.as_nanos() as f64 / BATCH as f64;
+                Ok(each(start.elapsed()) / contenders as f64 - each(held))
+            }));
+        }
+    }
+    entries
+}
+
 fn counters<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
     let mut entries = vec![Entry::time("fetch_add", "by all", BATCH, |kit: &mut Far<'_>| {
         let Kit { ours, counter, .. } = kit;
@@ -309,7 +339,7 @@ fn idle(kit: &mut Far<'_>) -> Outcome<Option<Cell>> {
     }))
 }
 
-/// Nanoseconds that server threads of this process have run; `None` without any.
+/// Nanoseconds that a server thread of this process has run, of several the mean; `None` without any.
 fn served() -> Option<u64> {
     let tasks = fs::read_dir("/proc/self/task").ok()?.flatten();
     let server = |task: &fs::DirEntry| {
@@ -326,5 +356,6 @@ fn served() -> Option<u64> {
             Some(ticks * 10_000_000)
         })
     };
-    tasks.filter(server).filter_map(run).reduce(|sum, ns| sum + ns)
+    let all: Vec<u64> = tasks.filter(server).filter_map(run).collect();
+    Some(all.iter().sum::<u64>() / (all.len() as u64).max(1)).filter(|_| !all.is_empty())
 }

@@ -45,6 +45,8 @@ pub(super) struct Kit<'m> {
     /// Of the first member of each process, if MPI has what is needed.
     pub(super) mpi: Option<Peer>,
     pub(super) skipped: Vec<String>,
+    /// How long a message and one back take, about.
+    pub(super) ping: Duration,
 }
 
 /// A way to global memory.
@@ -96,7 +98,8 @@ impl<'m> Kit<'m> {
             Ok(peer) => mpi = peer,
             Err(why) => skipped.push(why),
         }
-        Ok(Kit {
+        let mut kit = Kit {
+            ping: Duration::ZERO,
             data: vec![1; LONGEST],
             others,
             ours,
@@ -111,7 +114,14 @@ impl<'m> Kit<'m> {
             mpi,
             skipped,
             me,
-        })
+        };
+        let start = Instant::now();
+        if kit.me.rank() == 0 {
+            (0..4).try_for_each(|_| kit.ping(1))?;
+        }
+        let took = (start.elapsed() / 4).as_nanos() as u64;
+        kit.ping = Duration::from_nanos(kit.me.gather(took)?[0]);
+        Ok(kit)
     }
 
     /// A message to the process that serves another host, and one back.

@@ -30,7 +30,8 @@ pub(super) fn host(cells: &[Cell], hop: Option<f64>) -> Vec<Target> {
     targets.push(Target::at_most("fence_all, ns", of("nothing under way", "fence_all"), 20.0));
     let computing = of("8 B", "get, from one that computes for 20 ms");
     targets.push(Target::at_most("get, from one that computes for 20 ms, ns", computing, 1000.0));
-    let speed = ratio(of("1 MiB", "memcpy"), of("1 MiB", "put"));
+    let large = |way| median(cells, "data", "1 MiB", way);
+    let speed = ratio(large("memcpy"), large("put"));
     targets.push(Target::at_least("put of 1 MiB: speed / memcpy", speed, 0.8));
     targets.into_iter().flatten().collect()
 }
@@ -70,9 +71,9 @@ pub(super) fn far(cells: &[Cell], hosts: usize) -> Vec<Target> {
             ));
         }
     }
-    let contended = cells.iter().filter(|cell| cell.group == "lock" && cell.way == "mcs: each hand-over");
-    for Cell { setting, spread, .. } in contended.filter(|cell| !cell.setting.starts_with("1 ")) {
-        let server = median(cells, "lock", setting, "server: each hand-over");
+    let queued = cells.iter().filter(|cell| cell.group == "queue" && cell.way == "mcs");
+    for Cell { setting, spread, .. } in queued {
+        let server = median(cells, "queue", setting, "server");
         let what = format!("{setting}: hand-over by server / mcs");
         targets.push(Target::at_least(what, ratio(server, Some(spread.median)), 1.7));
     }

@@ -410,13 +410,14 @@ impl Drop for Waiting<'_> {
 }
 
 /// The longest sleep of one who waits, and of a server for whom there is nothing.
-const WAITER: Duration = Duration::from_micros(200);
+const WAITER: Duration = Duration::from_micros(100);
 const SERVER: Duration = Duration::from_millis(1);
 /// So many yields come before the first sleep, which is so long.
 const YIELDS: u32 = 50;
 const SLEEP: Duration = Duration::from_micros(5);
 
-/// Looks in vain: yields first, then sleeps, each longer than the last.
+/// Looks in vain: yields first, then sleeps, each longer than the last: for one who waits by a quarter, so that it comes late
+/// by a quarter of how long it has waited, at most; for a server twice.
 struct Rest {
     yields: u32,
     sleep: Duration,
@@ -439,7 +440,8 @@ impl Rest {
             thread::yield_now();
         } else {
             thread::sleep(self.sleep.min(self.most));
-            self.sleep = (2 * self.sleep).min(self.most);
+            let longer = if self.most == SERVER { 2 * self.sleep } else { self.sleep * 5 / 4 };
+            self.sleep = longer.min(self.most);
         }
     }
 }

@@ -58,7 +58,9 @@ fn between_hosts_ways_are_compared_and_messages_counted() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    for option in ["--rounds 0", "--hosts 1", "--delay-us 5"] {
+    for option in ["--rounds 0", "--hosts 1"] {
         refused(Path::new("."), &format!("bench rma {option}"), option);
     }
+    // It is the delay between hosts, and there are none.
+    refused(Path::new("."), "bench rma --delay-us 5", "--hosts");
 }

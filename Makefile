@@ -8,7 +8,7 @@ SYNCLINE = $(BUILT)/syncline
 # What CI runs, a person can run; only the progress bar of cargo differs.
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help demo test test-deps loom lint bench bench-overlay bench-sync bench-peers-deps bench-disk bench-papers soak \
+.PHONY: help demo test test-deps loom lint bench bench-overlay bench-sync bench-rma bench-rma-testbed bench-peers-deps bench-disk bench-papers soak \
 	testbed-deps testbed-test mpi-wheels build install install-build install-files uninstall
 
 help:
@@ -21,6 +21,8 @@ help:
 	@echo "make bench       the cost of order: empty tasks, and a sweep in memory against the plain loop"
 	@echo "make bench-overlay  overlays against OpenMP, oneTBB and what one writes by hand (a minute)"
 	@echo "make bench-sync  barriers and locks against those of others and of textbooks (two minutes)"
+	@echo "make bench-rma   one-sided memory on this host, against what is aimed at (a minute)"
+	@echo "make bench-rma-testbed  fences, syncs, locks and barriers between 2 to 8 hosts with a delay (root; a quarter of an hour)"
 	@echo "make bench-peers-deps  installs what these are compiled with (root, Debian); without it they are skipped"
 	@echo "make bench-disk  the papers' case out of core (root, 50 GiB of disk, an hour): see bench/README.md"
 	@echo "make bench-papers  the papers' older and other schemes out of core (root, 60 GiB of disk, hours): Fig. 7"
@@ -104,6 +106,15 @@ bench-overlay: build
 bench-sync: build
 	$(SYNCLINE) bench barrier --quick
 	$(SYNCLINE) bench lock --quick
+
+bench-rma: build
+	$(SYNCLINE) bench rma --quick
+
+# See bench/rma_testbed.sh for what else can be said.
+RMA_RESULTS ?= target/bench-rma
+bench-rma-testbed: build
+	$(SYNCLINE) mpi build
+	bench/rma_testbed.sh $(SYNCLINE) $(RMA_RESULTS)
 
 # The compilers and libraries of the peers; nothing else needs them.
 PEERS = apt-get install --no-install-recommends -y gcc g++ libc6-dev clang libomp-dev libtbb-dev

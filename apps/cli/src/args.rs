@@ -16,7 +16,9 @@ pub(crate) use overlay::{CheckArgs, Draw, GridArgs, Init, OverlayCommand};
 pub(crate) use run::{BlockOrder, ExecutorKind, KernelName, RunArgs, RunnerKind};
 pub(crate) use verify::{Places, Verify, VerifyArgs};
 
-use crate::bench::{BenchBarrierArgs, BenchLockArgs, BenchMemberArgs, BenchOverlayArgs, BenchWaveArgs};
+use crate::bench::{
+    BenchBarrierArgs, BenchLockArgs, BenchMemberArgs, BenchOverlayArgs, BenchRmaArgs, BenchWaveArgs,
+};
 use crate::probe::{ProbeDiskArgs, TABLE};
 use crate::units::{BlockSize, parse_block_size, parse_size};
 
@@ -81,6 +83,7 @@ pub(crate) enum Bench {
     Overlay(BenchOverlayArgs),
     Barrier(BenchBarrierArgs),
     Lock(BenchLockArgs),
+    Rma(BenchRmaArgs),
 }
 
 /// Writes matrices to try things with, as .npy files.

@@ -25,6 +25,7 @@ mod lock;
 mod overlay;
 mod peers;
 mod places;
+mod rma;
 mod spread;
 
 use std::fs;
@@ -43,6 +44,7 @@ pub(crate) use self::barrier::{BenchBarrierArgs, barrier};
 pub(crate) use self::contest::{BenchMemberArgs, member};
 pub(crate) use self::lock::{BenchLockArgs, lock};
 pub(crate) use self::overlay::{BenchOverlayArgs, overlay};
+pub(crate) use self::rma::{BenchRmaArgs, rma};
 use crate::error::{Error, Result};
 use crate::units::{Bytes, parse_size};
 use crate::watch::{self, Signals};

@@ -16,7 +16,7 @@
 //! | `launch`   | `syncline launch`: the processes of a team                                   |
 //! | `overlay`  | `syncline overlay`: overlays checked and drawn                               |
 //! | `conformance` | `syncline verify`: barriers and locks do what they promise                  |
-//! | `bench`    | `syncline bench`: sweeps, ordered tasks, barriers and locks, raced          |
+//! | `bench`    | `syncline bench`: sweeps, ordered tasks, barriers, locks, memory, raced     |
 //! | `probe`    | `syncline probe`: what a disk does with the requests of a sweep             |
 //! | `mpi`      | `syncline mpi`: shims for the MPIs of this machine                          |
 //! | `doctor`   | `syncline doctor`: what of this machine will hurt                           |
@@ -98,6 +98,7 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Bench(Bench::Overlay(args)) => bench::overlay(&args, &signals),
         Command::Bench(Bench::Barrier(args)) => bench::barrier(&args, &signals),
         Command::Bench(Bench::Lock(args)) => bench::lock(&args, &signals),
+        Command::Bench(Bench::Rma(args)) => bench::rma(&args),
         Command::BenchMember(args) => return bench::member(&args),
         Command::Probe(Probe::Disk(args)) => probe::disk(&args, &signals),
         Command::Mpi(MpiCommand::Build(args)) => mpi::build_all(&args),

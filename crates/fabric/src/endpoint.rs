@@ -53,6 +53,7 @@ pub trait Service: Send + Sync + 'static {
 pub struct Out<'a> {
     wire: &'a mut dyn Wire,
     heart: &'a mut Heart,
+    sent: &'a mut u64,
     service: u32,
 }
 
@@ -72,6 +73,7 @@ impl Out<'_> {
     /// Sends what [`message`](Self::message) began. To one who is dead, nothing is sent.
     pub fn send(&mut self, to: usize, message: Vec<u8>) {
         debug_assert!(message.len() >= HEADER);
+        *self.sent += 1;
         self.heart.said(to);
         if let Err(error) = self.wire.send(to, message) {
             self.heart.failed(&error);
@@ -115,6 +117,8 @@ pub struct Endpoint {
 struct State {
     wire: Box<dyn Wire>,
     heart: Heart,
+    /// Messages of services that were sent.
+    sent: u64,
     services: Vec<Attached>,
     /// What came for services that are not attached yet.
     early: HashMap<u32, Vec<(usize, Vec<u8>)>>,
@@ -156,7 +160,7 @@ impl Endpoint {
         let process = wire.process();
         let name = wire.describe();
         let heart = Heart::new(process, hosts.clone(), control.clone(), shape, timeout);
-        let state = State { wire, heart, services: Vec::new(), early: HashMap::new() };
+        let state = State { wire, heart, sent: 0, services: Vec::new(), early: HashMap::new() };
         Ok(Arc::new(Endpoint {
             process,
             hosts,
@@ -187,6 +191,12 @@ impl Endpoint {
         self.process
     }
 
+    /// How many messages the services of this process have sent. Beats are not among them.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.lock().sent
+    }
+
     /// The service of that number, which the first to ask for it makes.
     ///
     /// # Panics
@@ -210,7 +220,7 @@ impl Endpoint {
     /// Something is done with the way out of a service, while nothing is received.
     pub fn enter<R>(&self, service: u32, work: impl FnOnce(&mut Out<'_>) -> R) -> R {
         let state = &mut *self.lock();
-        work(&mut Out { wire: &mut *state.wire, heart: &mut state.heart, service })
+        work(&mut Out { wire: &mut *state.wire, heart: &mut state.heart, sent: &mut state.sent, service })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -349,14 +359,14 @@ impl State {
     }
 
     fn idle(&mut self) {
-        let State { wire, heart, services, .. } = self;
+        let State { wire, heart, sent, services, .. } = self;
         for Attached { number, service, .. } in services {
-            service.idle(&mut Out { wire: &mut **wire, heart, service: *number });
+            service.idle(&mut Out { wire: &mut **wire, heart, sent, service: *number });
         }
     }
 
     fn deliver(&mut self, from: usize, message: Vec<u8>) {
-        let State { wire, heart, services, early } = self;
+        let State { wire, heart, sent, services, early } = self;
         let Some((head, body)) = message.split_first_chunk::<HEADER>() else {
             return heart.garbled(from, &message);
         };
@@ -364,7 +374,11 @@ impl State {
         if number == OWN {
             heart.receive(from, body);
         } else if let Some(attached) = services.iter().find(|attached| attached.number == number) {
-            attached.service.receive(from, body, &mut Out { wire: &mut **wire, heart, service: number });
+            attached.service.receive(
+                from,
+                body,
+                &mut Out { wire: &mut **wire, heart, sent, service: number },
+            );
         } else {
             early.entry(number).or_default().push((from, message));
             return;
@@ -401,7 +415,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// The longest sleep of one who waits, and of a server for whom there is nothing.
-const WAITER: Duration = Duration::from_micros(200);
+const WAITER: Duration = Duration::from_micros(100);
 const SERVER: Duration = Duration::from_millis(1);
 /// So long a process that ends goes on to send, if others are dead.
 const LAST_WORDS: Duration = Duration::from_millis(100);
@@ -409,7 +423,8 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 const YIELDS: u32 = 50;
 const SLEEP: Duration = Duration::from_micros(5);
 
-/// Looks in vain: yields first, then sleeps, each longer than the last.
+/// Looks in vain: yields first, then sleeps, each longer than the last: for one who waits by a quarter, so that it comes late
+/// by a quarter of how long it has waited, at most; for a server twice.
 struct Rest {
     yields: u32,
     sleep: Duration,
@@ -432,7 +447,8 @@ impl Rest {
             thread::yield_now();
         } else {
             thread::sleep(self.sleep.min(self.most));
-            self.sleep = (2 * self.sleep).min(self.most);
+            let longer = if self.most == SERVER { 2 * self.sleep } else { self.sleep * 5 / 4 };
+            self.sleep = longer.min(self.most);
         }
     }
 }

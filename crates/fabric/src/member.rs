@@ -1,8 +1,9 @@
 //! One of a team.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
+use syncline_mpi::Communicator;
 use syncline_signal::Policy;
 use syncline_sync::{
     Auto, AutoMember, Barrier, BarrierMember, Combined, CombinedMember, Counter, CounterMember, Deaths,
@@ -174,6 +175,16 @@ impl Member {
     #[must_use]
     pub fn endpoint(&self) -> Option<&Arc<Endpoint>> {
         self.node.endpoint.as_ref()
+    }
+
+    /// A communicator of the team's processes, for calls of MPI by the program itself; `None` if no MPI launched the team, or
+    /// another member of this process has it.
+    ///
+    /// Calls of MPI take turns: while one blocks, nothing is served here, and who is silent for longer than
+    /// `SYNCLINE_TIMEOUT` is taken for dead. Its own collective calls are those of processes, not of members.
+    #[must_use]
+    pub fn take_mpi(&mut self) -> Option<Communicator> {
+        self.node.mpi.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Attaches a service to the endpoint of this process, and returns its number; the members of a process share it.

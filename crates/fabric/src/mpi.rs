@@ -22,8 +22,8 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -56,7 +56,8 @@ where
     R: Send,
     F: Fn(&mut Member) -> R + Sync,
 {
-    let mpi = Mpi::start(Library::find(launched)?, Threads::Multiple, Some(launched))?;
+    // Calls take turns, and some MPIs do less, or have no windows between hosts, if told that they may not.
+    let mpi = Mpi::start(Library::find(launched)?, Threads::Serialized, Some(launched))?;
     let world = mpi.world()?;
     if JOINED.set(world.rank()).is_err() {
         return Err(TeamError::Taken { process: world.rank() });
@@ -172,10 +173,11 @@ where
     let watched = hosts.processes(here).iter().filter(|&&other| other != process);
     let watched = watched.map(|&other| (other, pids[other])).collect::<Vec<_>>();
     let watcher = watch(shape, &watched, &control, &over)?;
+    let spare = Mutex::new(world.split(Some(0), i32::try_from(process).unwrap_or(i32::MAX))?);
 
     let result = if hosts.count() == 1 {
-        // MPI has nothing to do until the end.
-        Node::alone(shape, process, control.clone()).run(space, f)
+        // Of the team's, MPI has nothing to do until the end.
+        Node { mpi: spare, ..Node::alone(shape, process, control.clone()) }.run(space, f)
     } else {
         let name = format!("MPI ({})", named(mpi.library()));
         let wire = Box::new(MpiWire {
@@ -189,7 +191,7 @@ where
         let served = cards.iter().all(|card| card.0[5] >= Threads::Serialized as u64);
         let timeout = if served { environment::timeout()? } else { Duration::from_secs(1 << 30) };
         let node = Node::connected(shape, hosts, wire, &mut space, control.clone(), timeout)?;
-        Node { threaded, ..node }.run(space, f)
+        Node { threaded, mpi: spare, ..node }.run(space, f)
     };
     control.finish(process);
     over.store(true, Ordering::Relaxed);

@@ -1,9 +1,10 @@
 //! What the members of a process have in common, and their run.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use syncline_mpi::Communicator;
 use syncline_sync::{Auto, Space};
 
 use crate::control::Control;
@@ -26,12 +27,22 @@ pub(crate) struct Node {
     pub(crate) endpoint: Option<Arc<Endpoint>>,
     /// Other threads than the first may use the wire.
     pub(crate) threaded: bool,
+    /// For MPI calls of the program, until somebody takes it.
+    pub(crate) mpi: Mutex<Option<Communicator>>,
 }
 
 impl Node {
     /// A process all of whose team is on one host.
     pub(crate) fn alone(shape: Shape, process: usize, control: Control) -> Node {
-        Node { shape, process, control, hosts: Hosts::one(shape.processes), endpoint: None, threaded: true }
+        Node {
+            shape,
+            process,
+            control,
+            hosts: Hosts::one(shape.processes),
+            endpoint: None,
+            threaded: true,
+            mpi: Mutex::default(),
+        }
     }
 
     /// A process whose team is on several hosts, which `wire` connects.
@@ -45,7 +56,15 @@ impl Node {
     ) -> Result<Node, TeamError> {
         let process = wire.process();
         let endpoint = Endpoint::new(wire, hosts.clone(), space, &control, shape, timeout)?;
-        Ok(Node { shape, process, control, hosts, endpoint: Some(endpoint), threaded: true })
+        Ok(Node {
+            shape,
+            process,
+            control,
+            hosts,
+            endpoint: Some(endpoint),
+            threaded: true,
+            mpi: Mutex::default(),
+        })
     }
 
     /// The ranks of the members on a host, in ascending order.

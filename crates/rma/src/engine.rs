@@ -447,7 +447,22 @@ impl Engine {
         }
     }
 
-    /// Answers a request. It says how many have been done, too; the one that is answered is not among them yet.
+    /// Answers the request that is being done: the answer acknowledges it, and all before it.
+    fn answer(
+        &self,
+        state: &mut State,
+        to: usize,
+        ticket: u64,
+        out: &mut Out<'_>,
+        data: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let queue = &mut state.queues[to];
+        queue.told = queue.done + 1;
+        let told = queue.told;
+        self.say(state, to, (ticket, told), out, data);
+    }
+
+    /// Answers a request that was done before.
     fn reply(
         &self,
         state: &mut State,
@@ -456,13 +471,26 @@ impl Engine {
         out: &mut Out<'_>,
         data: impl FnOnce(&mut Vec<u8>),
     ) {
-        let epoch = state.queues[to].done;
+        let done = state.queues[to].done;
+        self.say(state, to, (ticket, done), out, data);
+    }
+
+    /// An answer, which says how many have been done, too.
+    fn say(
+        &self,
+        state: &mut State,
+        to: usize,
+        (ticket, epoch): (u64, u64),
+        out: &mut Out<'_>,
+        data: impl FnOnce(&mut Vec<u8>),
+    ) {
         let completed = self.epoch();
         let place = (completed as u32, (completed >> 32) as u32);
         let head = Head { epoch, ticket, allocation: place.0, rank: place.1, ..Head::new(Kind::Reply) };
         if to == self.process {
             let mut message = Vec::new();
             data(&mut message);
+            self.acknowledged(state, self.here, epoch);
             return self.replied(state, head, &message);
         }
         let mut message = out.message();

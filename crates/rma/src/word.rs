@@ -112,6 +112,7 @@ impl Rma {
     ///
     /// # Errors
     /// As [`put`](Self::put).
+    #[inline]
     pub fn fetch_add<T: Counter>(
         &mut self,
         memory: &Global<T>,
@@ -119,14 +120,14 @@ impl Rma {
         index: usize,
         value: T,
     ) -> Result<T, RmaError> {
-        let handle = self.step(memory, rank, index, value.add_of())?;
-        self.wait(handle)
+        self.step_now(memory, rank, index, value.add_of())
     }
 
     /// Replaces a word of a member's part, and returns what was there. As [`fetch_add`](Self::fetch_add).
     ///
     /// # Errors
     /// As [`put`](Self::put).
+    #[inline]
     pub fn swap<T: Word>(
         &mut self,
         memory: &Global<T>,
@@ -134,14 +135,14 @@ impl Rma {
         index: usize,
         value: T,
     ) -> Result<T, RmaError> {
-        let handle = self.step(memory, rank, index, value.swap_with())?;
-        self.wait(handle)
+        self.step_now(memory, rank, index, value.swap_with())
     }
 
     /// Replaces a word of a member's part if it is `old`, and returns what was there. As [`fetch_add`](Self::fetch_add).
     ///
     /// # Errors
     /// As [`put`](Self::put).
+    #[inline]
     pub fn compare_swap<T: Word>(
         &mut self,
         memory: &Global<T>,
@@ -150,7 +151,25 @@ impl Rma {
         old: T,
         new: T,
     ) -> Result<T, RmaError> {
-        let handle = self.step(memory, rank, index, old.compare_swap_with(new))?;
+        self.step_now(memory, rank, index, old.compare_swap_with(new))
+    }
+
+    /// A step, and its result: on the own host without a handle.
+    #[inline]
+    fn step_now<T: Word>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        index: usize,
+        step: Step,
+    ) -> Result<T, RmaError> {
+        let (part, at) = self.part(memory, rank, index, 1)?;
+        if !part.address.is_null() {
+            self.stored = true;
+            // SAFETY: as in `step`.
+            return Ok(T::of(unsafe { step.0.apply(part.address.add(at)) }));
+        }
+        let handle = self.step(memory, rank, index, step)?;
         self.wait(handle)
     }
 

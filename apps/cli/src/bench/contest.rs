@@ -30,7 +30,8 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use self::machine::Machine;
+pub(crate) use self::hop::hop;
+pub(crate) use self::machine::Machine;
 pub(crate) use self::member::{BenchMemberArgs, Way, member};
 pub(crate) use self::peer::{Source, start};
 pub(crate) use self::results::Ratio;
@@ -353,7 +354,7 @@ impl Contest {
         let start = Instant::now();
         for round in 0..self.most_rounds {
             eprintln!("round {}", round + 1);
-            let hop = hop::hop(&places).map_err(|why| failed("measure a hop of a cache line", why))?;
+            let hop = hop(&places).map_err(|why| failed("measure a hop of a cache line", why))?;
             if let Some(Spread { best, median, .. }) = hop {
                 self.records.push(Record::Hop { round, best_ns: best, median_ns: median });
             }

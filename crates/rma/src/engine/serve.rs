@@ -30,7 +30,7 @@ impl Engine {
         let refused = match head.kind {
             Kind::Put | Kind::Add | Kind::Rmw | Kind::Get => self.touch(state, from, head, rest, out).err(),
             Kind::Fence => {
-                self.reply(state, from, head.ticket, out, |_| ());
+                self.answer(state, from, head.ticket, out, |_| ());
                 None
             }
             Kind::Lock | Kind::Unlock => self.queue(state, from, head, rest, out).err(),
@@ -48,9 +48,10 @@ impl Engine {
         }
         let queue = &mut state.queues[from];
         queue.done += 1;
-        if queue.done - queue.told == 1 {
+        let owed = queue.done.saturating_sub(queue.told);
+        if owed == 1 {
             state.owed.push(from);
-        } else if queue.done - queue.told >= WINDOW / 2 {
+        } else if owed >= WINDOW / 2 {
             self.acknowledge(state, from, out);
         }
     }
@@ -135,13 +136,13 @@ impl Engine {
                 }
                 // SAFETY: a word of that size inside the part, aligned, as parts are.
                 let before = unsafe { rmw.apply(address.add(at)) };
-                self.reply(state, from, head.ticket, out, |message| {
+                self.answer(state, from, head.ticket, out, |message| {
                     message.extend_from_slice(&before.to_le_bytes());
                 });
             }
             _ => {
                 let runs = runs.collect::<Vec<_>>();
-                self.reply(state, from, head.ticket, out, |message| {
+                self.answer(state, from, head.ticket, out, |message| {
                     for (at, len) in runs {
                         let start = message.len();
                         message.resize(start + len, 0);

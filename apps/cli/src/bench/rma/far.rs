@@ -1,0 +1,362 @@
+//! Several hosts: the papers' figures.
+//!
+//! | group     | figures                     | what is timed                                                          |
+//! |-----------|-----------------------------|------------------------------------------------------------------------|
+//! | `ping`    |                             | a message and one back                                                 |
+//! | `fence`   | thesis, 3.3 to 3.6          | a fence of all, after puts to 1 .. N - 1 hosts, of one member          |
+//! | `sync`    | thesis, 4.3                 | fence and barrier of all, right after puts to all other hosts          |
+//! | `delay`   | thesis, 4.4 and 4.5         | the same, a while after the puts                                       |
+//! | `lock`    | thesis, 5.4 and 5.5         | lock, unlock and hand-over of a mutex at member 0, for which n contend |
+//! | `queue`   |                             | hand-over of that mutex, held so long that all others ask for it       |
+//! | `counter` |                             | fetch-and-add on a word of member 0, by all                            |
+//! | `barrier` | barriers, 2, 3, 4           | barriers back to back                                                  |
+//! | `idle`    |                             | what the server threads take while members sleep                       |
+//!
+//! Members sleep through delays, in place of computing: hosts of a testbed have fewer cores than members.
+
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use syncline_fabric::Member;
+use syncline_rma::{Window, exchange};
+use syncline_sync::BarrierMember as _;
+
+use super::super::contest::Machine;
+use super::super::spread::Spread;
+use super::kit::{KINDS, Kit, LONGEST};
+use super::race::{Cell, Entry, Of, Outcome, Pace, all, each, race};
+use super::report::{Report, Team};
+use super::targets;
+
+type Far<'m> = Kit<'m>;
+
+/// Everything that is asked for, of all members together.
+pub(super) fn report(me: &mut Member, pace: Pace, only: Option<&str>) -> Outcome<Report> {
+    let threads = me.threads();
+    let shape = (me.hosts().count(), me.processes(), me.size());
+    let transport = me.endpoint().map_or_else(String::new, |endpoint| endpoint.transport().to_owned());
+    let mut kit = Kit::new(me)?;
+    let mpi = threads == 1 && kit.skipped.is_empty();
+    let wanted = |group: &str| only.is_none_or(|only| group.contains(only));
+    let mut cells = Vec::new();
+    let (hosts, processes, size) = shape;
+    let groups: [(&'static str, Vec<Entry<'_, Far<'_>>>); 8] = [
+        ("ping", pings(mpi)),
+        ("fence", fences(hosts)),
+        ("sync", [100, LONGEST].into_iter().flat_map(|bytes| syncs(hosts, bytes, 0, mpi)).collect()),
+        ("delay", delays(hosts, mpi)),
+        ("lock", locks(size)),
+        ("queue", queues(size)),
+        ("counter", counters(mpi)),
+        ("barrier", barriers(kit.skipped.is_empty())),
+    ];
+    for (group, entries) in groups {
+        if wanted(group) {
+            cells.extend(race(&mut kit, group, entries, pace)?);
+        }
+    }
+    if wanted("idle") {
+        cells.extend(idle(&mut kit)?);
+    }
+    // Everybody is through with MPI before any gives its part back.
+    kit.me.gather(0)?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let team = Team {
+        machine: Machine::here(processors),
+        hosts,
+        processes,
+        threads,
+        transport,
+        hop_ns: None,
+        unit: ("us", 1e3),
+    };
+    let targets = targets::far(&cells, hosts);
+    Ok(Report { team, cells, skipped: std::mem::take(&mut kit.skipped), targets })
+}
+
+fn pings<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
+    let batch = 10;
+    let only_first = |kit: &Far<'_>| kit.me.rank() == 0;
+    let mut entries = vec![
+        Entry::time("a message and one back", "8 B", batch, move |kit: &mut Far<'_>| {
+            if only_first(kit) { all(batch, |_| kit.ping(1)) } else { Ok(f64::NAN) }
+        }),
+        Entry::time("get", "8 B", batch, move |kit| {
+            if !only_first(kit) {
+                return Ok(f64::NAN);
+            }
+            let (mut word, from) = ([0; 8], kit.others[0]);
+            Ok(all(batch, |_| kit.ours.rma.get(&kit.ours.memory, from, 0, &mut word))?)
+        }),
+    ];
+    if mpi {
+        entries.push(Entry::time("messages of MPI, both poll", "8 B", 0, move |kit: &mut Far<'_>| {
+            let (process, other) = (kit.me.process(), kit.me.hosts().server(1));
+            match &kit.mpi {
+                Some(peer) if process == 0 => all(batch, |_| peer.ping(other, true)),
+                Some(peer) if process == other => all(batch, |_| peer.ping(0, false)).map(|_| f64::NAN),
+                _ => Ok(f64::NAN),
+            }
+        }));
+    }
+    entries
+}
+
+/// How often, in a batch, where members wait for one another.
+const BATCH: usize = 4;
+
+fn fences<'a, 'm>(hosts: usize) -> Vec<Entry<'a, Far<'m>>> {
+    let mut entries = Vec::new();
+    let most = (hosts - 1).min(7);
+    for bytes in [100, LONGEST] {
+        for targets in (1..=most).filter(|&targets| targets <= 3 || targets == 5 || targets == most) {
+            let windows = (1..=targets).filter(|&k| k <= 3 || k == targets);
+            let ways = windows.map(|k| match k {
+                1 => ("asking, K = 1".to_owned(), Some(1)),
+                k if k == targets => ("asking, K = all".to_owned(), Some(k)),
+                k => (format!("asking, K = {k}"), Some(k)),
+            });
+            for (way, window) in ways.chain([("fence_all".to_owned(), None)]) {
+                let setting = format!("{bytes} B, {targets} targets");
+                entries.push(Entry::time(way, setting, BATCH, move |kit: &mut Far<'_>| {
+                    if kit.me.rank() != 0 {
+                        return Ok(f64::NAN);
+                    }
+                    let put = |kit: &mut Far<'_>| {
+                        let Kit { ours, others, data, .. } = kit;
+                        ours.put(&others[..targets], &data[..bytes])
+                    };
+                    each(kit, BATCH, put, |kit| fence(kit, window))
+                }));
+            }
+        }
+    }
+    entries
+}
+
+fn fence(kit: &mut Far<'_>, window: Option<usize>) -> Outcome<()> {
+    match window {
+        Some(k) => kit.ours.rma.fence_all_asking(Window { k, random: k > 1 })?,
+        None => kit.ours.rma.fence_all()?,
+    }
+    Ok(())
+}
+
+/// The ways to complete all and meet, of all members.
+fn syncs<'a, 'm>(hosts: usize, bytes: usize, delay: u64, mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
+    let setting = if delay == 0 { format!("{bytes} B") } else { format!("{bytes} B, {delay} us") };
+    let delay = Duration::from_micros(delay);
+    let pause = move || {
+        if !delay.is_zero() {
+            sleep(delay);
+        }
+    };
+    let ours = |way: &str, finish: fn(&mut Far<'_>) -> Outcome<()>| {
+        Entry::time(way, setting.clone(), BATCH, move |kit: &mut Far<'_>| {
+            let put = |kit: &mut Far<'_>| {
+                let Kit { ours, others, data, .. } = kit;
+                ours.put(others, &data[..bytes])?;
+                pause();
+                Ok(())
+            };
+            each(kit, BATCH, put, finish)
+        })
+    };
+    let mut entries = vec![
+        ours("asking, K = 1; dissemination", |kit| {
+            fence(kit, Some(1))?;
+            Ok(kit.dissemination.wait()?)
+        }),
+        ours("asking, K = all; dissemination", |kit| {
+            fence(kit, Some(usize::MAX))?;
+            Ok(kit.dissemination.wait()?)
+        }),
+        ours("fence_all; dissemination", |kit| {
+            fence(kit, None)?;
+            Ok(kit.dissemination.wait()?)
+        }),
+        ours("sync", |kit| Ok(kit.ours.rma.sync()?)),
+        ours("sync_global", |kit| Ok(kit.ours.rma.sync_global()?)),
+    ];
+    let radix = if exchange::best_radix(hosts) == 2 { "; ours has radix 2, too" } else { "" };
+    let way = format!("two exchanges of radix 2{radix}");
+    entries.push(Entry::time(way, setting.clone(), BATCH, move |kit: &mut Far<'_>| {
+        let put = |kit: &mut Far<'_>| {
+            let Kit { thesis, others, data, .. } = kit;
+            thesis.put(others, &data[..bytes])?;
+            pause();
+            Ok(())
+        };
+        each(kit, BATCH, put, |kit| {
+            kit.thesis.rma.sync()?;
+            Ok(kit.thesis.rma.sync()?)
+        })
+    }));
+    if mpi {
+        entries.push(Entry::time("MPI: flush_all; barrier", setting, 0, move |kit: &mut Far<'_>| {
+            let Kit { mpi: Some(peer), data, .. } = kit else { return Ok(f64::NAN) };
+            let put = |peer: &mut &mut super::kit::Peer| {
+                peer.put(&data[..bytes])?;
+                pause();
+                Ok(())
+            };
+            let mut peer = peer;
+            each(&mut peer, BATCH, put, |peer| {
+                peer.window.flush_all()?;
+                Ok(peer.communicator.barrier()?)
+            })
+        }));
+    }
+    entries
+}
+
+fn delays<'a, 'm>(hosts: usize, mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
+    let short = [10, 50, 100].map(|delay| (100, delay));
+    let long = [50, 100, 200].map(|delay| (LONGEST, delay));
+    short.into_iter().chain(long).flat_map(|(bytes, delay)| syncs(hosts, bytes, delay, mpi)).collect()
+}
+
+fn locks<'a, 'm>(size: usize) -> Vec<Entry<'a, Far<'m>>> {
+    let mut entries = Vec::new();
+    let counts = (1..=size).filter(|&n| n <= 4 || n == 6 || n == size - 1 || n == size);
+    for contenders in counts {
+        // Where not all contend, the owner does not.
+        let first = usize::from(contenders < size);
+        for (n, (_, name)) in KINDS.into_iter().enumerate() {
+            let run = move |kit: &mut Far<'_>| -> Outcome<Vec<f64>> {
+                if !(first..first + contenders).contains(&kit.me.rank()) {
+                    return Ok(vec![f64::NAN; 3]);
+                }
+                let Kit { mutexes, ours, .. } = kit;
+                let (mut locks, mut unlocks) = (Duration::ZERO, Duration::ZERO);
+                let start = Instant::now();
+                for _ in 0..BATCH {
+                    let asked = Instant::now();
+                    mutexes[n].lock(&mut ours.rma, 0, 0)?;
+                    let got = Instant::now();
+                    mutexes[n].unlock(&mut ours.rma, 0, 0)?;
+                    locks += got - asked;
+                    unlocks += got.elapsed();
+                }
+                let by = |time: Duration, count: usize| time.as_nanos() as f64 / count as f64;
+                let each = by(start.elapsed(), BATCH * contenders);
+                Ok(vec![by(locks, BATCH), by(unlocks, BATCH), each])
+            };
+            let metrics = &[("lock", Of::Mean), ("unlock", Of::Mean), ("each hand-over", Of::Slowest)];
+            entries.push(Entry {
+                way: name.to_owned(),
+                setting: format!("{contenders} of {size} contend"),
+                metrics,
+                operations: BATCH * contenders,
+                run: Box::new(run),
+            });
+        }
+    }
+    entries
+}
+
+/// Who holds the mutex holds it for two round trips, which are taken off.
+fn queues<'a, 'm>(size: usize) -> Vec<Entry<'a, Far<'m>>> {
+    let mut entries = Vec::new();
+    for contenders in (2..size).filter(|&n| n == 2 || n == 3 || n == size - 1) {
+        for (n, (_, name)) in KINDS.into_iter().enumerate() {
+            let setting = format!("{contenders} of {size} contend");
+            entries.push(Entry::time(name, setting, BATCH * contenders, move |kit: &mut Far<'_>| {
+                let rank = kit.me.rank();
+                if !(1..=contenders).contains(&rank) {
+                    return Ok(f64::NAN);
+                }
+                let Kit { mutexes, ours, ping, .. } = kit;
+                let (start, mut held) = (Instant::now(), Duration::ZERO);
+                for _ in 0..BATCH {
+                    mutexes[n].lock(&mut ours.rma, 0, 0)?;
+                    let got = Instant::now();
+                    sleep(2 * *ping);
+                    held += got.elapsed();
+                    mutexes[n].unlock(&mut ours.rma, 0, 0)?;
+                }
+                let each = |time: Duration| time.as_nanos() as f64 / BATCH as f64;
+                Ok(each(start.elapsed()) / contenders as f64 - each(held))
+            }));
+        }
+    }
+    entries
+}
+
+fn counters<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
+    let mut entries = vec![Entry::time("fetch_add", "by all", BATCH, |kit: &mut Far<'_>| {
+        let Kit { ours, counter, .. } = kit;
+        Ok(all(BATCH, |_| ours.rma.fetch_add(counter, 0, 0, 1).map(|_| ()))?)
+    })];
+    if mpi {
+        entries.push(Entry::time("MPI_Fetch_and_op", "by all", 0, |kit: &mut Far<'_>| match &kit.mpi {
+            Some(peer) => all(BATCH, |_| peer.add()),
+            None => Ok(f64::NAN),
+        }));
+    }
+    entries
+}
+
+fn barriers<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
+    const EPISODES: usize = 8;
+    let ours = |way: &str, wait: fn(&mut Far<'_>) -> Outcome<()>| {
+        Entry::time(way, "all", EPISODES, move |kit: &mut Far<'_>| all(EPISODES, |_| wait(kit)))
+    };
+    let mut entries = vec![
+        ours("tournament", |kit| Ok(kit.tournament.wait()?)),
+        ours("dissemination, radix 2", |kit| Ok(kit.dissemination.wait()?)),
+        ours("dissemination, one round", |kit| Ok(kit.one_round.wait()?)),
+        ours("combined", |kit| Ok(kit.combined.wait()?)),
+        ours("sync, nothing put", |kit| Ok(kit.ours.rma.sync()?)),
+    ];
+    if mpi {
+        // Of processes, where they have threads.
+        entries.push(Entry::time("MPI_Barrier", "all", 0, |kit: &mut Far<'_>| match &kit.mpi {
+            Some(peer) => Ok(all(EPISODES, |_| peer.communicator.barrier())?),
+            None => Ok(f64::NAN),
+        }));
+    }
+    entries
+}
+
+/// Nanoseconds of a second that the server threads have, while members sleep: the greatest of all.
+fn idle(kit: &mut Far<'_>) -> Outcome<Option<Cell>> {
+    const WHILE: Duration = Duration::from_secs(5);
+    kit.me.gather(0)?;
+    let before = served();
+    sleep(WHILE);
+    let took = served().zip(before).map(|(after, before)| (after - before) as f64 / WHILE.as_secs_f64());
+    let share = took.filter(|_| kit.me.thread() == 0).unwrap_or(f64::NAN);
+    let shares = kit.me.gather(share.to_bits())?.into_iter().map(f64::from_bits);
+    let spread = Spread::of(shares.filter(|share| share.is_finite()).collect());
+    Ok(spread.map(|spread| Cell {
+        group: "idle",
+        setting: "5 s, members sleep".to_owned(),
+        way: "server threads, of a second".to_owned(),
+        spread,
+        rounds: 1,
+        messages: None,
+    }))
+}
+
+/// Nanoseconds that a server thread of this process has run, of several the mean; `None` without any.
+fn served() -> Option<u64> {
+    let tasks = fs::read_dir("/proc/self/task").ok()?.flatten();
+    let server = |task: &fs::DirEntry| {
+        fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("server"))
+    };
+    let run = |task: fs::DirEntry| {
+        // The kernel's account in nanoseconds, else by its clock, of ten milliseconds a tick.
+        let exact = fs::read_to_string(task.path().join("schedstat")).ok();
+        let exact = exact.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+        exact.filter(|&ns| ns > 0).or_else(|| {
+            let text = fs::read_to_string(task.path().join("stat")).ok()?;
+            let words = text.rsplit_once(") ")?.1.split_whitespace().skip(11).take(2);
+            let ticks: u64 = words.filter_map(|word| word.parse::<u64>().ok()).sum();
+            Some(ticks * 10_000_000)
+        })
+    };
+    let all: Vec<u64> = tasks.filter(server).filter_map(run).collect();
+    Some(all.iter().sum::<u64>() / (all.len() as u64).max(1)).filter(|_| !all.is_empty())
+}

@@ -1,0 +1,245 @@
+//! What a member has between hosts: memory, the things that are compared, and the team's MPI.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use syncline_fabric::endpoint::{Out, Service};
+use syncline_fabric::{Member, TeamBarrier, TeamBoard};
+use syncline_mpi::{Communicator, Window};
+use syncline_rma::{Global, LockKind, Mutexes, Rma};
+use syncline_sync::{DisseminationMember, TournamentMember};
+
+use super::race::{Outcome, Stage};
+
+/// The longest put.
+pub(super) const LONGEST: usize = 4000;
+/// So many others at most are put to before a sync.
+const TARGETS: usize = 7;
+
+/// Kinds of mutexes, and what they are called.
+pub(super) const KINDS: [(LockKind, &str); 4] = [
+    (LockKind::Mcs, "mcs"),
+    (LockKind::Server, "server"),
+    (LockKind::Ticket, "ticket"),
+    (LockKind::Hybrid, "hybrid"),
+];
+
+/// A member's things.
+pub(super) struct Kit<'m> {
+    pub(super) me: &'m mut Member,
+    pub(super) data: Vec<u8>,
+    /// A member of each other host, the next host's first.
+    pub(super) others: Vec<usize>,
+    pub(super) ours: Way,
+    /// The same with two rounds of exchanges in pairs, as in the thesis.
+    pub(super) thesis: Way,
+    pub(super) dissemination: DisseminationMember<TeamBoard>,
+    pub(super) tournament: TournamentMember<TeamBoard>,
+    /// Dissemination in one round.
+    pub(super) one_round: DisseminationMember<TeamBoard>,
+    pub(super) combined: TeamBarrier,
+    pub(super) mutexes: Vec<Mutexes>,
+    pub(super) counter: Global<u64>,
+    echo: (u32, Arc<Echo>),
+    /// Of the first member of each process, if MPI has what is needed.
+    pub(super) mpi: Option<Peer>,
+    pub(super) skipped: Vec<String>,
+    /// How long a message and one back take, about.
+    pub(super) ping: Duration,
+}
+
+/// A way to global memory.
+#[derive(Debug)]
+pub(super) struct Way {
+    pub(super) rma: Rma,
+    pub(super) memory: Global<u8>,
+}
+
+impl Stage for Kit<'_> {
+    fn me(&mut self) -> &mut Member {
+        self.me
+    }
+}
+
+impl Way {
+    fn new(me: &mut Member, mut rma: Rma) -> Outcome<Way> {
+        let memory = rma.allocate(me, LONGEST * me.size())?;
+        Ok(Way { rma, memory })
+    }
+
+    /// Puts to these, each to a place of its own.
+    pub(super) fn put(&mut self, to: &[usize], data: &[u8]) -> Outcome<()> {
+        let at = LONGEST * self.rma.rank();
+        Ok(to.iter().try_for_each(|&rank| self.rma.put(&self.memory, rank, at, data))?)
+    }
+}
+
+impl<'m> Kit<'m> {
+    pub(super) fn new(me: &'m mut Member) -> Outcome<Kit<'m>> {
+        let hosts = me.hosts().count();
+        let seat = me.ranks_on(me.host()).iter().position(|&rank| rank == me.rank()).unwrap_or(0);
+        let next = (1..hosts).map(|ahead| me.ranks_on((me.host() + ahead) % hosts));
+        let others = next.map(|ranks| ranks[seat % ranks.len()]).take(TARGETS).collect();
+        let rma = Rma::new(me)?;
+        let mut ours = Way::new(me, rma)?;
+        let rma = Rma::with_radix(me, 2)?;
+        let thesis = Way::new(me, rma)?;
+        let mut mutexes = Vec::new();
+        for (kind, _) in KINDS {
+            mutexes.push(ours.rma.mutexes(me, kind, 1)?);
+        }
+        let counter = ours.rma.allocate(me, 1)?;
+        let (dissemination, tournament) = (me.dissemination(2)?, me.tournament()?);
+        let (one_round, combined) = (me.dissemination(me.size())?, me.combined(0)?);
+        let echo = me.attach(Echo::default).ok_or("a team on one host has no messages")?;
+        let (mut skipped, mut mpi) = (Vec::new(), None);
+        match Peer::new(me)? {
+            Ok(peer) => mpi = peer,
+            Err(why) => skipped.push(why),
+        }
+        let mut kit = Kit {
+            ping: Duration::ZERO,
+            data: vec![1; LONGEST],
+            others,
+            ours,
+            thesis,
+            dissemination,
+            tournament,
+            one_round,
+            combined,
+            mutexes,
+            counter,
+            echo,
+            mpi,
+            skipped,
+            me,
+        };
+        let start = Instant::now();
+        if kit.me.rank() == 0 {
+            (0..4).try_for_each(|_| kit.ping(1))?;
+        }
+        let took = (start.elapsed() / 4).as_nanos() as u64;
+        kit.ping = Duration::from_nanos(kit.me.gather(took)?[0]);
+        Ok(kit)
+    }
+
+    /// A message to the process that serves another host, and one back.
+    pub(super) fn ping(&mut self, host: usize) -> Outcome<()> {
+        let endpoint = self.me.endpoint().ok_or("no messages")?;
+        let (service, echo) = (self.echo.0, &self.echo.1);
+        let (to, before) = (endpoint.hosts().server(host), echo.back.load(Ordering::Relaxed));
+        endpoint.enter(service, |out| {
+            let mut message = out.message();
+            message.extend_from_slice(&ASK.to_le_bytes());
+            out.send(to, message);
+        });
+        Ok(endpoint.wait(None, || echo.back.load(Ordering::Relaxed) > before)?)
+    }
+}
+
+/// Sends back what it gets, once.
+#[derive(Debug, Default)]
+struct Echo {
+    back: AtomicU64,
+}
+
+const ASK: u64 = 1;
+
+impl Service for Echo {
+    fn receive(&self, from: usize, body: &[u8], out: &mut Out<'_>) {
+        if body == ASK.to_le_bytes() {
+            let mut message = out.message();
+            message.extend_from_slice(&(!ASK).to_le_bytes());
+            out.send(from, message);
+        } else {
+            // Relaxed: a count of its own, which the thread that counts looks at, or one that waits.
+            self.back.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The team's MPI, for calls of our own: one member of each process has it.
+pub(super) struct Peer {
+    // Given back before the communicator.
+    pub(super) window: Window,
+    pub(super) communicator: Communicator,
+    /// The processes that this one puts to.
+    pub(super) others: Vec<usize>,
+}
+
+/// The tag of pings.
+const TAG: u16 = 7;
+
+impl Peer {
+    /// Made by all; if any process has none, nobody has, and the first member is told why.
+    fn new(me: &mut Member) -> Outcome<Result<Option<Peer>, String>> {
+        let first = me.thread() == 0;
+        let communicator = me.take_mpi();
+        let has = communicator.is_some() || !first;
+        if me.gather(has.into())?.contains(&0) {
+            return Ok(Err("the peers of MPI: no MPI launched this team".to_owned()));
+        }
+        let window = communicator.as_ref().map(|all| all.window(LONGEST * all.size() + 8));
+        let failed = matches!(window, Some(Err(_)));
+        let failures = me.gather(failed.into())?;
+        match (communicator, window) {
+            (_, Some(Err(why))) => Ok(Err(format!("the peers of MPI: {why}"))),
+            _ if failures.contains(&1) => {
+                Ok(Err("the peers of MPI: another process has no window".to_owned()))
+            }
+            (Some(communicator), Some(Ok(window))) => {
+                let hosts = me.hosts().count();
+                let next = (1..hosts).map(|ahead| me.hosts().server((me.host() + ahead) % hosts));
+                let others = next.take(TARGETS).collect();
+                Ok(Ok(Some(Peer { communicator, window, others })))
+            }
+            _ => Ok(Ok(None)),
+        }
+    }
+
+    /// Puts to the others; `data` stays as it is until a flush.
+    pub(super) fn put(&self, data: &[u8]) -> Outcome<()> {
+        let at = LONGEST * self.communicator.rank();
+        for &to in &self.others {
+            // SAFETY: the kit has the data for as long as the window, and nobody writes them.
+            unsafe { self.window.put(to, at, data.as_ptr(), data.len()) }?;
+        }
+        Ok(())
+    }
+
+    /// Adds to the counter of the first process.
+    pub(super) fn add(&self) -> Outcome<()> {
+        let at = LONGEST * self.communicator.size();
+        self.window.fetch_add(0, at, 1)?;
+        Ok(())
+    }
+
+    /// Sends a message to another and waits for it to come back, or does so for the other.
+    pub(super) fn ping(&self, with: usize, begin: bool) -> Outcome<()> {
+        if begin {
+            let sending = self.communicator.isend(with, TAG, vec![0; 8])?;
+            self.wait()?;
+            drop(sending);
+        } else {
+            self.wait()?;
+            drop(self.communicator.isend(with, TAG, vec![0; 8])?);
+        }
+        Ok(())
+    }
+
+    /// Looks for a message, and lets others have the core.
+    fn wait(&self) -> Outcome<()> {
+        let start = Instant::now();
+        loop {
+            if let Some(message) = self.communicator.probe(TAG)? {
+                message.receive(Vec::with_capacity(8))?;
+                return Ok(());
+            }
+            if start.elapsed() > Duration::from_secs(60) {
+                return Err("a ping of MPI never came back".into());
+            }
+            std::thread::yield_now();
+        }
+    }
+}

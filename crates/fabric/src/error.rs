@@ -123,6 +123,9 @@ pub enum TeamError {
         /// What the system answered.
         why: String,
     },
+    /// Another process could not take part, and says why itself.
+    #[error("another process of the team could not take part")]
+    Others,
     /// The MPI does not let several threads call it.
     #[error("MPI grants {granted} only, so a process has one member, not {threads}")]
     Threads {

@@ -57,13 +57,15 @@ where
     F: Fn(&mut Member) -> R + Sync,
 {
     // Calls take turns, and some MPIs do less, or have no windows between hosts, if told that they may not.
+    // What may be wrong is found before anybody waits for this process.
+    let said = Said::read()?;
+    let (threads, memory) = (environment::threads()?.unwrap_or(1), environment::memory()?);
     let mpi = Mpi::start(Library::find(launched)?, Threads::Serialized, Some(launched))?;
     let world = mpi.world()?;
     if JOINED.set(world.rank()).is_err() {
         return Err(TeamError::Taken { process: world.rank() });
     }
-    let threads = environment::threads()?.unwrap_or(1);
-    run(mpi, world, threads, environment::memory()?, f)
+    run(mpi, world, threads, memory, said, f)
 }
 
 /// Takes this process's part in a team within a program of MPI.
@@ -77,17 +79,31 @@ where
     R: Send,
     F: Fn(&mut Member) -> R + Sync,
 {
+    let said = Said::read()?;
     let library = Library::of_this_program()?.map_or_else(no_mpi, Ok)?;
     let mpi = Mpi::start(library, Threads::Multiple, None)?;
     // SAFETY: as the caller of `Team::within_mpi` vouches.
     let own = unsafe { mpi.from_fortran(communicator) }?;
-    run(mpi, own, threads, memory, f)
+    run(mpi, own, threads, memory, said, f)
 }
 
 fn no_mpi() -> Result<Library, TeamError> {
     let source =
         std::io::Error::other("this program has loaded none, or has it linked in where nobody can see it");
     Err(TeamError::System { what: "find the MPI of this program", source })
+}
+
+/// What the environment says of hosts.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    per_host: Option<usize>,
+    timeout: Duration,
+}
+
+impl Said {
+    fn read() -> Result<Said, TeamError> {
+        Ok(Said { per_host: environment::per_host()?, timeout: environment::timeout()? })
+    }
 }
 
 /// What processes tell one another first: a line of words each.
@@ -114,6 +130,7 @@ fn run<R, F>(
     world: Communicator,
     threads: usize,
     memory: Option<usize>,
+    said: Said,
     f: &F,
 ) -> Result<Vec<R>, TeamError>
 where
@@ -126,10 +143,10 @@ where
     let mine =
         Card([VERSION, host_key(), std::process::id().into(), threads as u64, memory as u64, granted as u64]);
     let cards = Card::all(&world.allgather(&mine.bytes())?);
-    let said =
+    let agreed =
         [(0, "the version of this library"), (3, "the threads of a process"), (4, "the memory of a host")];
     for (process, card) in cards.iter().enumerate() {
-        for (word, what) in said {
+        for (word, what) in agreed {
             if card.0[word] != cards[0].0[word] {
                 let (theirs, ours) = (card.0[word], cards[0].0[word]);
                 return Err(TeamError::Disagree { process, what, theirs, ours });
@@ -140,39 +157,46 @@ where
         return Err(TeamError::Threads { granted: granted.to_string(), threads });
     }
     let keys = cards.iter().map(|card| card.0[1]).collect::<Vec<_>>();
-    let hosts = Hosts::new(&grouped(&keys, environment::per_host()?));
+    let hosts = Hosts::new(&grouped(&keys, said.per_host));
     let shape = Shape::here(world.size(), threads)?;
     let process = world.rank();
     let here = hosts.of(process);
     let pids = cards.iter().map(|card| card.0[2] as u32).collect::<Vec<_>>();
 
-    // Who serves a host makes its memory; the others open it, and all wait until they have.
+    // Who serves a host makes its memory; the others open it, and all wait until they have. What fails here is told when all
+    // have come to the end of this: who returned before would be waited for in MPI for ever.
     let serves = hosts.server(here) == process;
-    let made = if serves { Some(Segment::shared(memory)?) } else { None };
-    let number = made.as_ref().and_then(Segment::fd).map_or(0, |fd| fd.as_raw_fd());
-    let numbers = world.allgather(&u64::to_le_bytes(number as u64))?;
-    let segment = match made {
-        Some(segment) => Ok(segment),
-        None => {
-            let server = hosts.server(here);
-            let number =
-                u64::from_le_bytes(numbers[8 * server..8 * server + 8].try_into().unwrap_or_default());
-            open(server, pids[server], number)
-        }
-    };
-    // Those who could not open it tell all: nobody waits for them.
-    let failed = world.max(f64::from(u8::from(segment.is_err())))?;
-    let segment = segment?;
-    if failed > 0.0 {
-        let why = "another process cannot share memory on its host".to_owned();
-        return Err(TeamError::Sharing { process, path: "its segment".to_owned(), why });
-    }
-    let (mut space, control) = shared(segment, shape)?;
-    control.begin(process);
+    let made = serves.then(|| Segment::shared(memory)).transpose();
+    let fd = made.as_ref().ok().and_then(Option::as_ref).and_then(Segment::fd);
+    let number = fd.map_or(NONE, |fd| fd.as_raw_fd() as u64);
+    let numbers = world.allgather(&number.to_le_bytes())?;
     let over = Arc::new(AtomicBool::new(false));
-    let watched = hosts.processes(here).iter().filter(|&&other| other != process);
-    let watched = watched.map(|&other| (other, pids[other])).collect::<Vec<_>>();
-    let watcher = watch(shape, &watched, &control, &over)?;
+    let settle = || {
+        let segment = match made? {
+            Some(segment) => segment,
+            None => {
+                let server = hosts.server(here);
+                let number = numbers[8 * server..8 * server + 8].try_into().unwrap_or_default();
+                open(server, pids[server], u64::from_le_bytes(number))?
+            }
+        };
+        let (space, control) = shared(segment, shape)?;
+        let watched = hosts.processes(here).iter().filter(|&&other| other != process);
+        let watched = watched.map(|&other| (other, pids[other])).collect::<Vec<_>>();
+        let watcher = watch(shape, &watched, &control, &over)?;
+        Ok::<_, TeamError>((space, control, watcher))
+    };
+    let settled = settle();
+    let failed = world.max(f64::from(u8::from(settled.is_err())))?;
+    if failed > 0.0 {
+        over.store(true, Ordering::Relaxed);
+        return match settled {
+            Err(error) => Err(error),
+            Ok(_) => Err(TeamError::Others),
+        };
+    }
+    let (mut space, control, watcher) = settled?;
+    control.begin(process);
     let spare = Mutex::new(world.split(Some(0), i32::try_from(process).unwrap_or(i32::MAX))?);
 
     let result = if hosts.count() == 1 {
@@ -181,7 +205,7 @@ where
     } else {
         let name = format!("MPI ({})", named(mpi.library()));
         let wire = Box::new(MpiWire {
-            world: Some(world),
+            world,
             name,
             sending: VecDeque::new(),
             receiving: VecDeque::new(),
@@ -189,7 +213,7 @@ where
         });
         // Those who serve only while they wait may be silent for as long as they compute.
         let served = cards.iter().all(|card| card.0[5] >= Threads::Serialized as u64);
-        let timeout = if served { environment::timeout()? } else { Duration::from_secs(1 << 30) };
+        let timeout = if served { said.timeout } else { Duration::from_secs(1 << 30) };
         let node = Node::connected(shape, hosts, wire, &mut space, control.clone(), timeout)?;
         Node { threaded, mpi: spare, ..node }.run(space, f)
     };
@@ -234,8 +258,14 @@ fn grouped(keys: &[u64], most: Option<usize>) -> Vec<(u64, usize)> {
     (0..keys.len()).map(|process| (keys[process], before(process) / most)).collect()
 }
 
+/// Stands for the descriptor of memory that could not be made.
+const NONE: u64 = u64::MAX;
+
 /// The memory of the host, which another process has made.
 fn open(server: usize, pid: u32, number: u64) -> Result<Segment, TeamError> {
+    if number == NONE {
+        return Err(TeamError::Others);
+    }
     let path = format!("/proc/{pid}/fd/{number}");
     let wrong = |why: String| TeamError::Sharing { process: server, path: path.clone(), why };
     let opened = std::fs::File::options().read(true).write(true).open(&path);
@@ -288,8 +318,7 @@ fn watch(
 /// A wire of messages of MPI.
 #[derive(Debug)]
 struct MpiWire {
-    /// None when it is broken.
-    world: Option<Communicator>,
+    world: Communicator,
     name: String,
     sending: VecDeque<Sending>,
     /// What has been found and is not all there: a long message, whose sender may stop in its middle.
@@ -301,21 +330,11 @@ struct MpiWire {
 const RECEIVING: usize = 16;
 
 impl MpiWire {
-    fn world(&self) -> Result<&Communicator, WireError> {
-        self.world.as_ref().ok_or_else(|| WireError::Broken {
-            wire: self.name.clone(),
-            what: "exchange messages",
-            why: "it is broken".to_owned(),
-        })
-    }
-
     /// What an error of MPI says of the team.
     fn error(&mut self, what: &'static str, error: &MpiError) -> WireError {
         if error.fault() == Some(Fault::ProcessFailed) {
-            let failed = self.world.as_ref().map(Communicator::failures);
-            if let Some(Ok(failed)) = failed
-                && let Some(&process) = failed.first()
-            {
+            let failed = self.world.failures().unwrap_or_default();
+            if let Some(&process) = failed.first() {
                 return WireError::Gone { process };
             }
         }
@@ -371,11 +390,11 @@ impl MpiWire {
 
 impl Wire for MpiWire {
     fn process(&self) -> usize {
-        self.world.as_ref().map_or(0, Communicator::rank)
+        self.world.rank()
     }
 
     fn processes(&self) -> usize {
-        self.world.as_ref().map_or(1, Communicator::size)
+        self.world.size()
     }
 
     fn describe(&self) -> String {
@@ -394,7 +413,7 @@ impl Wire for MpiWire {
     }
 
     fn send(&mut self, to: usize, message: Vec<u8>) -> Result<(), WireError> {
-        match self.world()?.isend(to, TAG, message) {
+        match self.world.isend(to, TAG, message) {
             Ok(sending) => {
                 self.sending.push_back(sending);
                 Ok(())
@@ -406,7 +425,7 @@ impl Wire for MpiWire {
     fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, WireError> {
         self.sent()?;
         while self.receiving.len() < RECEIVING {
-            let probed = self.world()?.probe(TAG);
+            let probed = self.world.probe(TAG);
             let Some(message) = probed.map_err(|error| self.error("look for a message", &error))? else {
                 break;
             };

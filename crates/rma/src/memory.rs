@@ -17,7 +17,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use syncline_sync::{Array, Shared, Space, SpaceError};
 
@@ -104,15 +104,13 @@ impl Lines {
 /// An allocation: what each member has of it.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Whose it is.
-    pub(crate) of: u64,
+    /// Whose it is; 0 when it has been given back.
+    of: AtomicU64,
     pub(crate) id: u32,
     /// By rank.
     pub(crate) parts: Box<[Part]>,
     /// What the parts of this host stand in.
     pub(crate) lines: Lines,
-    /// It has been given back.
-    pub(crate) freed: AtomicBool,
 }
 
 /// One member's part of an allocation.
@@ -138,7 +136,7 @@ impl Table {
             parts[rank].address = address;
             address = address.wrapping_add(room(bytes[rank]));
         }
-        Table { of, id, parts, lines, freed: AtomicBool::new(false) }
+        Table { of: AtomicU64::new(of), id, parts, lines }
     }
 
     /// Makes a part zero, if it is on this host.
@@ -150,9 +148,16 @@ impl Table {
         }
     }
 
-    pub(crate) fn is_freed(&self) -> bool {
-        // Relaxed: it is set by the member that asks, or between two syncs.
-        self.freed.load(Ordering::Relaxed)
+    /// Whose it is, or 0.
+    #[inline]
+    pub(crate) fn of(&self) -> u64 {
+        // Relaxed: the member that asks has set it, if anybody has.
+        self.of.load(Ordering::Relaxed)
+    }
+
+    /// Nobody's, from now on.
+    pub(crate) fn set_free(&self) {
+        self.of.store(0, Ordering::Relaxed);
     }
 }
 

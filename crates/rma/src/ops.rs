@@ -23,7 +23,7 @@ use crate::engine::Request;
 use crate::error::RmaError;
 use crate::memory::{Global, Part, Table};
 use crate::message::Kind;
-use crate::rma::{Rma, check_freed};
+use crate::rma::Rma;
 use crate::runs::{Run, batches, places};
 use crate::shape::Strided;
 
@@ -400,7 +400,6 @@ impl Rma {
         runs: &[Run],
         from: *const u8,
     ) -> Result<(), RmaError> {
-        check_freed(table)?;
         let (host, allocation) = (self.host_of(rank), table.id);
         for (pieces, runs) in batches(runs) {
             let request = Request { allocation, rank, pieces: &pieces, ..Request::new(Kind::Put) };
@@ -442,7 +441,6 @@ impl Rma {
             }
             return Ok(());
         }
-        check_freed(table)?;
         let (host, allocation) = (self.host_of(rank), table.id);
         for (pieces, runs) in batches(runs) {
             let detail = T::KIND as u8;
@@ -468,7 +466,6 @@ impl Rma {
         runs: &[Run],
         to: *mut u8,
     ) -> Result<u64, RmaError> {
-        check_freed(table)?;
         let (host, allocation) = (self.host_of(rank), table.id);
         let batches = batches(runs);
         let ticket = self.far().engine.ask(places(&batches, to));

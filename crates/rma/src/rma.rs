@@ -160,9 +160,8 @@ impl Rma {
         assert_eq!(me.rank(), self.rank, "memory is freed by the member itself");
         self.all_call(me, u64::from(memory.table.id) << 32)?;
         self.part(&memory, self.rank, 0, 0)?;
-        check_freed(&memory.table)?;
         self.sync()?;
-        memory.table.freed.store(true, Ordering::Relaxed);
+        memory.table.set_free();
         if let Syncs::Hosts(far) = &self.sync {
             far.engine.forget(memory.table.id);
         }
@@ -214,7 +213,7 @@ impl Rma {
         from: usize,
         len: usize,
     ) -> Result<(Part, usize), RmaError> {
-        let Some(&part) = memory.table.parts.get(rank).filter(|_| memory.table.of == self.number) else {
+        let Some(&part) = memory.table.parts.get(rank).filter(|_| memory.table.of() == self.number) else {
             return Err(self.no_part(memory, rank));
         };
         let size = size_of::<T>().max(1);
@@ -230,11 +229,12 @@ impl Rma {
 
     #[cold]
     fn no_part<T>(&self, memory: &Global<T>, rank: usize) -> RmaError {
-        if memory.table.of == self.number {
-            return RmaError::Rank { rank, size: self.size };
-        }
-        let why = "the memory was allocated by another member, or by another Rma".to_owned();
-        RmaError::Shape { why }
+        let why = match memory.table.of() {
+            0 => "the memory has been freed",
+            of if of == self.number => return RmaError::Rank { rank, size: self.size },
+            _ => "the memory was allocated by another member, or by another Rma",
+        };
+        RmaError::Shape { why: why.to_owned() }
     }
 
     /// How operations on other hosts' memory are done.
@@ -418,11 +418,4 @@ pub struct Window {
     pub k: usize,
     /// In an order of each member's own, so that not all ask the same host first.
     pub random: bool,
-}
-
-pub(crate) fn check_freed(table: &Table) -> Result<(), RmaError> {
-    if table.is_freed() {
-        return Err(RmaError::Shape { why: "the allocation has been freed".to_owned() });
-    }
-    Ok(())
 }

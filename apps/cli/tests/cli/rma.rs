@@ -114,6 +114,19 @@ fn threads_in_processes_on_hosts_meet_under_mpi() {
     }
 }
 
+#[test]
+fn memory_that_is_not_to_be_had_is_told_by_all() {
+    for launcher in LAUNCHERS {
+        for per_host in ["9", "1"] {
+            let Some(mut command) = launcher.command(3, "verify rma --rounds 1") else { break };
+            command.env("SYNCLINE_MEMORY", "4000000T").env("SYNCLINE_PER_HOST", per_host);
+            let Output { status, stderr, .. } = ends(command, launcher.name);
+            let said = String::from_utf8_lossy(&stderr);
+            assert!(!status.success() && said.contains("error"), "{}: {said}", launcher.name);
+        }
+    }
+}
+
 /// Numbers that look random (splitmix64).
 struct Random(u64);
 

@@ -1,0 +1,89 @@
+//! What is wrong is said, on one host and on several, and nothing happens for it.
+
+use syncline_fabric::{Member, Team};
+use syncline_rma::{Rma, RmaError, Strided};
+
+fn said<T: std::fmt::Debug>(result: Result<T, RmaError>) -> String {
+    result.unwrap_err().to_string()
+}
+
+/// Every misuse that a member can see for itself. Nobody waits for anybody in these.
+fn alone(rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
+    let other = (me.rank() + 1) % me.size();
+    let words = rma.allocate::<u64>(me, 10)?;
+    let numbers = words.view::<i64>()?;
+    let mut two = [0_u64; 2];
+
+    let size = me.size();
+    let rank = format!("rank {size} is none of {size} members");
+    assert_eq!(said(rma.put(&words, size, 0, &[1])), rank);
+    assert_eq!(said(rma.get(&words, size, 0, &mut two)), rank);
+    assert_eq!(said(rma.fence(size)), rank);
+    for from in [9, 10, usize::MAX] {
+        let outside = rma.put(&words, other, from, &[1, 2]);
+        assert!(matches!(outside, Err(RmaError::Bounds { len: 10, .. })), "{outside:?}");
+    }
+    assert!(
+        said(rma.accumulate(&numbers, other, 10, 1, &[5]))
+            .contains("elements 10 to 11 are not all among the 10")
+    );
+    assert!(matches!(rma.fetch_add(&words, other, 10, 1), Err(RmaError::Bounds { .. })));
+    let bytes = rma.allocate::<u8>(me, 12)?;
+    assert!(said(bytes.view::<u64>()).contains("12 bytes cannot be seen as elements of 8"));
+
+    // Rows of two, one element apart: the second of each is written twice.
+    let overlapping = Strided { counts: &[2, 2], strides: &[1] };
+    let twice = rma.put_strided(&words, other, 0, overlapping, &[1; 4], 0, &[2]);
+    assert!(matches!(twice, Err(RmaError::Shape { .. })), "{twice:?}");
+
+    let mut again = Rma::new(me)?;
+    let foreign = "the memory was allocated by another member, or by another Rma";
+    assert!(said(again.put(&words, other, 0, &[1])).contains(foreign));
+
+    // What is freed is freed for all views of it.
+    let view = words.view::<[u64; 2]>()?;
+    rma.free(me, words)?;
+    assert!(said(rma.put(&view, other, 0, &[[1, 2]])).contains("has been freed"));
+    assert!(said(rma.put(&view, me.rank(), 0, &[[1, 2]])).contains("has been freed"));
+    assert!(said(rma.free(me, view)).contains("has been freed"));
+    rma.free(me, bytes)?;
+    rma.sync()
+}
+
+/// Members that do not do the same: all are told, and can go on.
+fn apart(rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
+    let words = match me.rank() {
+        0 => rma.allocate::<u64>(me, 4).map(drop),
+        _ => rma.allocate::<u32>(me, 4).map(drop),
+    };
+    assert!(said(words).contains("all members allocate, free and make mutexes together"));
+    let huge = rma.allocate::<u64>(me, if me.rank() == 0 { usize::MAX / 64 } else { 1 });
+    assert!(matches!(huge, Err(RmaError::Space(_))), "{huge:?}");
+    let words = rma.allocate::<u64>(me, 4)?;
+    rma.put(&words, (me.rank() + 1) % me.size(), 0, &[7; 4])?;
+    rma.sync()?;
+    let mut found = [0; 4];
+    rma.get(&words, me.rank(), 0, &mut found)?;
+    assert_eq!(found, [7; 4]);
+    Ok(())
+}
+
+fn all(me: &mut Member) -> Result<(), RmaError> {
+    let mut rma = Rma::new(me)?;
+    alone(&mut rma, me)?;
+    apart(&mut rma, me)
+}
+
+#[test]
+fn misuse_is_told_on_one_host() {
+    for result in Team::threads(3).quiet().run(all).unwrap() {
+        result.unwrap();
+    }
+}
+
+#[test]
+fn misuse_is_told_between_hosts() {
+    for result in Team::hosts(2).threads(2).quiet().run(all).unwrap() {
+        result.unwrap();
+    }
+}

@@ -6,7 +6,7 @@ use syncline_rma::exchange::{Network, best_radix, best_radix_for};
 
 use crate::machine::{L, Machine, in_latencies};
 use crate::scheme::{Load, Scheme};
-use crate::schemes::{Asking, Eager, Global, Pairwise, Sync, Twice};
+use crate::schemes::{Asking, Fence, Global, Pairwise, Sync, Twice};
 use crate::simulation::{Outcome, simulate};
 
 /// The numbers of members in the tables.
@@ -88,12 +88,12 @@ const COLUMNS: [Column; 11] = [
         cell: |machine, n| best(machine, &Load::puts(n), |radix| Twice { radix }),
     },
     Column {
-        head: "acknowledged + barrier, best",
-        cell: |machine, n| best(machine, &Load::puts(n), |radix| Eager { radix }),
+        head: "`fence_all` + barrier, best",
+        cell: |machine, n| best(machine, &Load::puts(n), |radix| Fence { radix }),
     },
     Column {
-        head: "acknowledged + barrier, quiet, best",
-        cell: |machine, n| best(machine, &Load::quiet(n), |radix| Eager { radix }),
+        head: "`fence_all` + barrier, quiet, best",
+        cell: |machine, n| best(machine, &Load::quiet(n), |radix| Fence { radix }),
     },
     Column {
         head: "`sync_global`",
@@ -136,18 +136,13 @@ pub fn tables() -> String {
             };
             let sent = |cell: &Cell| {
                 let each = |all: usize| (all as f64 / members as f64 * 10.0).round() / 10.0;
-                let acks = match cell.outcome.acks {
-                    0 => String::new(),
-                    acks => format!(" + {}", each(acks)),
-                };
-                format!("{}{acks} in {}", each(cell.outcome.messages), cell.rounds)
+                format!("{} in {}", each(cell.outcome.messages), cell.rounds)
             };
             row(&mut times, [members.to_string()].into_iter().chain(cells.iter().map(time)));
             row(&mut messages, [members.to_string()].into_iter().chain(cells.iter().map(sent)));
         }
         writeln!(text, "\nTime in L, and radix:\n\n{times}").expect("a string takes it");
-        writeln!(text, "Messages of a member, + acknowledgements, in rounds:\n\n{messages}")
-            .expect("a string takes it");
+        writeln!(text, "Messages of a member, in rounds:\n\n{messages}").expect("a string takes it");
     }
     text + &losses()
 }

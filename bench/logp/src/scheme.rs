@@ -17,8 +17,6 @@ pub enum Step {
     },
     /// Waits until all that is put into its own memory has been done.
     Done,
-    /// Waits until all that it has put itself is acknowledged.
-    Acked,
 }
 
 /// Who does the work of a host.
@@ -37,7 +35,7 @@ pub struct Load {
     pub members: usize,
     /// How many others each has put something into, each once: those next behind it.
     pub targets: usize,
-    /// All that was put is done and acknowledged, where anybody does so unasked. Otherwise it has just left.
+    /// All that was put is done and acknowledged, unless one has to ask. Otherwise it has just left.
     pub quiet: bool,
     /// Somebody who begins later than the others.
     pub late: Option<(usize, Time)>,
@@ -68,7 +66,7 @@ pub trait Scheme {
     /// How many ways of a message follow one another: its time where messages cost nothing.
     fn rounds(&self, load: &Load) -> usize;
 
-    /// How many messages all send, without puts and without acknowledgements that nobody asks for.
+    /// How many messages all send, without puts.
     fn messages(&self, load: &Load) -> usize;
 
     /// What a member does.
@@ -76,9 +74,6 @@ pub trait Scheme {
 
     /// Who does it.
     fn driven(&self) -> Driven;
-
-    /// Whether servers acknowledge what they have done when nothing else has come.
-    fn acknowledges(&self) -> bool;
 
     /// Whether all members do the same at the same times, so that one can stand for all.
     fn alike(&self, _load: &Load) -> bool {

@@ -8,19 +8,19 @@
 //! | [`Twice`] | 2 ceil(log_r N) | at most 2 (r - 1) ceil(log_r N) | the thesis with the schedule of `exchange` |
 //! | [`Sync`] | ceil(log_r N) | at most (r - 1) ceil(log_r N) | `Rma::sync` |
 //! | [`Global`] | 2 ceil(log_r N) | at most 2 (r - 1) ceil(log_r N) | `Rma::sync_global` |
-//! | [`Eager`] | 2 + ceil(log_r N) | at most (r - 1) ceil(log_r N) | `Rma::fence_all` and a barrier |
+//! | [`Fence`] | 2 + ceil(log_r N) | 2 T + at most (r - 1) ceil(log_r N) | `Rma::fence_all` and a barrier |
 //!
-//! N members, T of whom each has put something into; where the product's acknowledgements are sent, T more messages.
+//! N members, T of whom each has put something into.
 
 mod asking;
-mod eager;
+mod fence;
 mod global;
 mod pairwise;
 mod sync;
 mod twice;
 
 pub use asking::Asking;
-pub use eager::Eager;
+pub use fence::Fence;
 pub use global::Global;
 pub use pairwise::Pairwise;
 pub use sync::Sync;

@@ -2,8 +2,7 @@
 //!
 //! # Contract
 //! At time 0 all members begin, and their puts have just left: the last of them at that moment, and the others before it.
-//! Processors take messages in the order in which they come; one with nothing to take acknowledges what it has done, if the
-//! scheme says so. A member has left when its last step is over.
+//! Processors take messages in the order in which they come. A member has left when its last step is over.
 //!
 //! # One for all
 //! Where all members do the same, one is enough: what it sends to others it gets itself, as they send the same to it. So
@@ -24,17 +23,14 @@ pub struct Outcome {
     pub time: f64,
     /// When each left; one, if one stood for all.
     pub left: Vec<f64>,
-    /// Messages of all members, without puts and acknowledgements that nobody asked for.
+    /// Messages of all members, without puts.
     pub messages: usize,
-    /// Those acknowledgements.
-    pub acks: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
     Begin,
     Put,
-    Ack,
     Asked,
     Answer,
     Told(usize),
@@ -54,8 +50,6 @@ enum Event {
 struct Processor {
     come: VecDeque<(What, usize)>,
     busy: bool,
-    /// Members that are owed an acknowledgement.
-    owed: VecDeque<usize>,
 }
 
 #[derive(Debug)]
@@ -68,7 +62,6 @@ struct Host {
     /// By step: of how many it has heard.
     heard: Vec<usize>,
     answers: usize,
-    acked: usize,
     done: usize,
     done_at: Time,
     wire: Time,
@@ -80,7 +73,6 @@ struct Simulation<'a> {
     machine: Machine,
     load: &'a Load,
     apart: bool,
-    acknowledges: bool,
     /// One stands for all.
     one: bool,
     hosts: Vec<Host>,
@@ -89,7 +81,6 @@ struct Simulation<'a> {
     events: BinaryHeap<Reverse<(Time, Event, usize, usize)>>,
     sequence: usize,
     messages: usize,
-    acks: usize,
 }
 
 /// A scheme on a machine; one member stands for all where it can.
@@ -115,9 +106,7 @@ fn run(scheme: &dyn Scheme, machine: Machine, load: &Load, one: bool) -> Outcome
     let host = |member| {
         let steps = scheme.steps(load, member);
         let heard = vec![0; steps.len()];
-        let (before, quiet) =
-            (if load.quiet { load.targets } else { 0 }, load.quiet && scheme.acknowledges());
-        let acked = if quiet { load.targets } else { 0 };
+        let before = if load.quiet { load.targets } else { 0 };
         Host {
             steps,
             step: 0,
@@ -125,7 +114,6 @@ fn run(scheme: &dyn Scheme, machine: Machine, load: &Load, one: bool) -> Outcome
             begun: false,
             heard,
             answers: 0,
-            acked,
             done: before,
             done_at: 0,
             wire: 0,
@@ -136,14 +124,12 @@ fn run(scheme: &dyn Scheme, machine: Machine, load: &Load, one: bool) -> Outcome
         machine,
         load,
         apart: scheme.driven() == Driven::Apart,
-        acknowledges: scheme.acknowledges(),
         one,
         hosts: (0..members).map(host).collect(),
         processors: (0..2 * members).map(|_| Processor::default()).collect(),
         events: BinaryHeap::new(),
         sequence: 0,
         messages: 0,
-        acks: 0,
     };
     // The clock has to start earlier, for puts that come before.
     let zero = load.targets as Time * simulation.pace();
@@ -155,12 +141,7 @@ fn run(scheme: &dyn Scheme, machine: Machine, load: &Load, one: bool) -> Outcome
         in_latencies(left - zero)
     });
     let left = left.collect::<Vec<_>>();
-    Outcome {
-        time: left.iter().copied().fold(0.0, f64::max),
-        left,
-        messages: all * simulation.messages,
-        acks: all * simulation.acks,
-    }
+    Outcome { time: left.iter().copied().fold(0.0, f64::max), left, messages: all * simulation.messages }
 }
 
 impl Simulation<'_> {
@@ -202,11 +183,7 @@ impl Simulation<'_> {
         let serves = what == What::Asked;
         let slow = self.load.slow.filter(|slow| slow.0 == from && serves).map_or(0, |slow| slow.1);
         let comes = *wire + L + slow;
-        if what == What::Ack {
-            self.acks += 1;
-        } else {
-            self.messages += 1;
-        }
+        self.messages += 1;
         // One that stands for all gets what the others send to it.
         let to = if self.one { from } else { to };
         let processor = if serves { 2 * to + 1 } else { self.client(to) };
@@ -225,9 +202,6 @@ impl Simulation<'_> {
             }
             let free = if let Some((what, from)) = processor.come.pop_front() {
                 self.take(now, at, what, from)
-            } else if !processor.owed.is_empty() {
-                let owed = std::mem::take(&mut processor.owed);
-                owed.into_iter().fold(now, |time, to| self.send(time, at / 2, to, What::Ack, 0))
             } else {
                 processor.busy = false;
                 continue;
@@ -247,16 +221,12 @@ impl Simulation<'_> {
         match what {
             What::Begin => host.begun = true,
             What::Look => {}
-            What::Ack => host.acked += 1,
             What::Answer => host.answers += 1,
             What::Told(step) => host.heard[step] += 1,
             What::Asked => return self.send(now, member, from, What::Answer, 0),
             What::Put => {
                 host.done += 1;
                 host.done_at = now;
-                if self.acknowledges {
-                    self.processors[at].owed.push_back(from);
-                }
                 if self.apart {
                     self.come(now, self.client(member), What::Look, member);
                     return now;
@@ -290,7 +260,7 @@ impl Simulation<'_> {
                             self.send(time, member, to, What::Told(index), words)
                         });
                     }
-                    Step::Done | Step::Acked => {}
+                    Step::Done => {}
                 }
                 continue;
             }
@@ -298,7 +268,6 @@ impl Simulation<'_> {
                 Step::Ask(asked) => host.answers == asked.len(),
                 Step::Tell { hear, .. } => host.heard[host.step] == *hear,
                 Step::Done => host.done == self.load.targets && host.done_at <= now,
-                Step::Acked => host.acked == self.load.targets,
             };
             if !over {
                 return now;

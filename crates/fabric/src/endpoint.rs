@@ -16,9 +16,25 @@
 //! Whoever waits drives: so a message is received by the thread that needs it, at once, and not by one that must be woken
 //! first. If another thread drives already, a waiter only looks at what it waits for. Services must not block.
 //!
+//! # When messages leave
+//! Messages to the same process go in one `parcel` where they can. What is sent while messages are received leaves when
+//! those that were there have been received. What a member sends by [`enter`](Endpoint::enter) may be kept until a member of
+//! its process waits, as most do soon, so that what is sent then goes with it. The server thread, which looks a thousand times
+//! a second, sends what it finds, and takes it for a sign that members compute; then nothing is kept, until a member
+//! waits again right after it has sent something.
+//!
+//! ```text
+//!                    a member waits: it sends
+//!        ┌────────┐ <──────────────────────── ┌────────┐
+//!   ●──> │ keeps  │                           │ sends  │
+//!        └────────┘ ────────────────────────> └────────┘
+//!                    the server found something
+//! ```
+//! A process without a server thread keeps nothing.
+//!
 //! # Costs
-//! A look for messages is a lock that is mostly free, and a look of the wire. An idle server thread looks 1000 times a second;
-//! while members of other processes of its host wait for others, some ten thousand times.
+//! A look for messages is a lock that is mostly free, and a look of the wire. An idle server thread looks 1000 times a second,
+//! after a tenth of a second 500 times; while members of other processes of its host wait for others, some ten thousand times.
 //!
 //! # Who is gone
 //! Servers of hosts send beats to one another when they have nothing else to say: see `heart`.
@@ -36,8 +52,9 @@ use syncline_sync::{Array, Deaths, Fault, Space, SpaceError};
 
 use crate::control::Control;
 use crate::environment::Shape;
-use crate::heart::Heart;
+use crate::heart::{Heart, OWN};
 use crate::hosts::Hosts;
+use crate::parcel::{self, Parcels};
 use crate::wire::{Wire, WireError};
 
 /// What receives messages of a kind.
@@ -53,43 +70,27 @@ pub trait Service: Send + Sync + 'static {
 pub struct Out<'a> {
     wire: &'a mut dyn Wire,
     heart: &'a mut Heart,
-    sent: &'a mut u64,
+    parcels: &'a mut Parcels,
     service: u32,
 }
-
-/// Bytes before the body of every message: the number of its service.
-const HEADER: usize = 8;
 
 impl Out<'_> {
     /// A message for the same service of another process, to be written into.
     #[must_use]
     pub fn message(&mut self) -> Vec<u8> {
-        let mut message = self.wire.buffer();
-        message.clear();
-        message.extend_from_slice(&u64::from(self.service).to_le_bytes());
-        message
+        parcel::begin(self.wire, self.service)
     }
 
-    /// Sends what [`message`](Self::message) began. To one who is dead, nothing is sent.
+    /// Sends what [`message`](Self::message) began, with others to the same process. To one who is dead, nothing is sent.
     pub fn send(&mut self, to: usize, message: Vec<u8>) {
-        debug_assert!(message.len() >= HEADER);
-        *self.sent += 1;
-        self.heart.said(to);
-        if let Err(error) = self.wire.send(to, message) {
-            self.heart.failed(&error);
-        }
+        debug_assert!(message.len() >= parcel::HEADER);
+        self.parcels.add(self.wire, self.heart, to, message);
     }
 
     /// What was written behind [`message`](Self::message).
     #[must_use]
     pub fn body<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
-        message.get(HEADER..)
-    }
-
-    /// Messages that have been handed to the wire and have not left yet.
-    #[must_use]
-    pub fn unsent(&self) -> usize {
-        self.wire.unsent()
+        message.get(parcel::HEADER..)
     }
 }
 
@@ -117,8 +118,13 @@ pub struct Endpoint {
 struct State {
     wire: Box<dyn Wire>,
     heart: Heart,
-    /// Messages of services that were sent.
-    sent: u64,
+    parcels: Parcels,
+    /// What members send is kept until one waits.
+    keeps: bool,
+    /// A member has sent something since anybody last drove.
+    fresh: bool,
+    /// This process has a server thread.
+    served: bool,
     services: Vec<Attached>,
     /// What came for services that are not attached yet.
     early: HashMap<u32, Vec<(usize, Vec<u8>)>>,
@@ -130,6 +136,13 @@ struct Attached {
     number: u32,
     service: Arc<dyn Service>,
     any: Arc<dyn Any + Send + Sync>,
+}
+
+/// Who drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Driver {
+    Member,
+    Server,
 }
 
 /// What became of a look for messages.
@@ -145,8 +158,6 @@ pub(crate) enum Drove {
 
 /// So many messages are taken in one go.
 const BURST: usize = 64;
-/// The service of the endpoint itself.
-const OWN: u32 = 0;
 
 impl Endpoint {
     pub(crate) fn new(
@@ -160,7 +171,10 @@ impl Endpoint {
         let process = wire.process();
         let name = wire.describe();
         let heart = Heart::new(process, hosts.clone(), control.clone(), shape, timeout);
-        let state = State { wire, heart, sent: 0, services: Vec::new(), early: HashMap::new() };
+        let parcels = Parcels::new(wire.processes());
+        let (services, early) = (Vec::new(), HashMap::new());
+        let (keeps, fresh, served) = (true, false, false);
+        let state = State { wire, heart, parcels, keeps, fresh, served, services, early };
         Ok(Arc::new(Endpoint {
             process,
             hosts,
@@ -191,10 +205,10 @@ impl Endpoint {
         self.process
     }
 
-    /// How many messages the services of this process have sent. Beats are not among them.
+    /// How many messages of services have left this process, those that went together as one. Beats are not among them.
     #[must_use]
     pub fn sent(&self) -> u64 {
-        self.lock().sent
+        self.lock().parcels.sent()
     }
 
     /// The service of that number, which the first to ask for it makes.
@@ -209,18 +223,25 @@ impl Endpoint {
             let service = Arc::new(make());
             let attached = Attached { number, service: service.clone(), any: service };
             state.services.push(attached.clone());
-            for (from, message) in state.early.remove(&number).unwrap_or_default() {
-                state.deliver(from, message);
+            for (from, body) in state.early.remove(&number).unwrap_or_default() {
+                state.deliver(from, number, &body);
             }
+            state.send_all();
             attached
         });
         attached.any.downcast().expect("members attach the same services in the same order")
     }
 
-    /// Something is done with the way out of a service, while nothing is received.
+    /// Something is done with the way out of a service, while nothing is received. What it sends leaves soon: see the
+    /// [module](self).
     pub fn enter<R>(&self, service: u32, work: impl FnOnce(&mut Out<'_>) -> R) -> R {
         let state = &mut *self.lock();
-        work(&mut Out { wire: &mut *state.wire, heart: &mut state.heart, sent: &mut state.sent, service })
+        let result = work(&mut state.out(service));
+        state.fresh = true;
+        if !(state.keeps && state.served) {
+            state.send_all();
+        }
+        result
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -230,9 +251,13 @@ impl Endpoint {
 
     /// Receives what is there, unless another thread does.
     pub(crate) fn drive(&self) -> Drove {
+        self.drive_as(Driver::Member)
+    }
+
+    fn drive_as(&self, driver: Driver) -> Drove {
         match self.state.try_lock() {
-            Ok(mut state) => state.drive(),
-            Err(TryLockError::Poisoned(state)) => state.into_inner().drive(),
+            Ok(mut state) => state.drive(driver),
+            Err(TryLockError::Poisoned(state)) => state.into_inner().drive(driver),
             Err(TryLockError::WouldBlock) => Drove::Other,
         }
     }
@@ -273,14 +298,15 @@ impl Endpoint {
     /// Starts the thread that serves this host.
     pub(crate) fn serve(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
         let endpoint = Arc::clone(self);
+        self.lock().served = true;
         let name = format!("server {}", self.hosts.of(self.process));
         thread::Builder::new().name(name).spawn(move || {
             exact_sleeps();
-            let mut rest = Rest::new(SERVER);
+            let mut rest = Rest::new(IDLE);
             // Relaxed: a flag that stands for itself; what matters to both threads is under the lock.
             while !endpoint.over.load(Ordering::Relaxed) {
-                if endpoint.drive() == Drove::Progress {
-                    rest = Rest::new(SERVER);
+                if endpoint.drive_as(Driver::Server) == Drove::Progress {
+                    rest = Rest::new(IDLE);
                 }
                 // Those who wait in this process drive by themselves; those of other processes cannot.
                 let here = endpoint.waiting.load(Ordering::Relaxed);
@@ -288,7 +314,7 @@ impl Endpoint {
                 if here > 0 && !others {
                     thread::sleep(SERVER);
                 } else {
-                    rest.at_most(if others { WAITER } else { SERVER }).rest();
+                    rest.at_most(if others { WAITER } else { IDLE }).rest();
                 }
             }
         })
@@ -297,6 +323,8 @@ impl Endpoint {
     /// All members of this process have ended: tells the others, and serves until they have ended, too.
     pub(crate) fn finish(&self, things: &[u64]) {
         let said = |state: &mut State| {
+            // Nothing is heard of this process after it has said that it ends.
+            state.send_all();
             let State { wire, heart, .. } = state;
             heart.bye(&mut **wire, things);
         };
@@ -334,14 +362,29 @@ impl fmt::Debug for Endpoint {
 }
 
 impl State {
-    fn drive(&mut self) -> Drove {
+    fn out(&mut self, service: u32) -> Out<'_> {
+        let State { wire, heart, parcels, .. } = self;
+        Out { wire: &mut **wire, heart, parcels, service }
+    }
+
+    fn send_all(&mut self) {
+        let State { wire, heart, parcels, .. } = self;
+        parcels.send_all(&mut **wire, heart);
+    }
+
+    fn drive(&mut self, driver: Driver) -> Drove {
         let mut drove = Drove::Idle;
+        if std::mem::take(&mut self.fresh) {
+            self.keeps = driver == Driver::Member;
+        }
+        // First: whoever waits, waits for an answer to this.
+        self.send_all();
         for _ in 0..BURST {
             match self.wire.receive() {
-                Ok(Some((from, message))) => {
+                Ok(Some((from, parcel))) => {
                     drove = Drove::Progress;
                     self.heart.heard(from);
-                    self.deliver(from, message);
+                    self.open(from, parcel);
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -354,45 +397,44 @@ impl State {
         }
         // After a burst as well: who streams must not keep others from what they are owed.
         self.idle();
+        self.send_all();
         self.heart.beat(&mut *self.wire, Instant::now());
         drove
     }
 
     fn idle(&mut self) {
-        let State { wire, heart, sent, services, .. } = self;
+        let State { wire, heart, parcels, services, .. } = self;
         for Attached { number, service, .. } in services {
-            service.idle(&mut Out { wire: &mut **wire, heart, sent, service: *number });
+            service.idle(&mut Out { wire: &mut **wire, heart, parcels, service: *number });
         }
     }
 
-    fn deliver(&mut self, from: usize, message: Vec<u8>) {
-        let State { wire, heart, sent, services, early } = self;
-        let Some((head, body)) = message.split_first_chunk::<HEADER>() else {
-            return heart.garbled(from, &message);
-        };
-        let number = u64::from_le_bytes(*head) as u32;
+    fn open(&mut self, from: usize, parcel: Vec<u8>) {
+        let mut left = &*parcel;
+        while !left.is_empty() {
+            let Some((service, body, rest)) = parcel::first(left) else {
+                self.heart.garbled(from, left);
+                break;
+            };
+            left = rest;
+            self.deliver(from, service, body);
+        }
+        self.wire.recycle(parcel);
+    }
+
+    fn deliver(&mut self, from: usize, number: u32, body: &[u8]) {
         if number == OWN {
-            heart.receive(from, body);
-        } else if let Some(attached) = services.iter().find(|attached| attached.number == number) {
-            attached.service.receive(
-                from,
-                body,
-                &mut Out { wire: &mut **wire, heart, sent, service: number },
-            );
-        } else {
-            early.entry(number).or_default().push((from, message));
-            return;
+            return self.heart.receive(from, body);
         }
-        wire.recycle(message);
+        let State { wire, heart, parcels, services, early, .. } = self;
+        match services.iter().find(|attached| attached.number == number) {
+            Some(attached) => {
+                let out = &mut Out { wire: &mut **wire, heart, parcels, service: number };
+                attached.service.receive(from, body, out);
+            }
+            None => early.entry(number).or_default().push((from, body.to_vec())),
+        }
     }
-}
-
-/// The start of a message of the endpoint itself.
-pub(crate) fn own_message(wire: &mut dyn Wire) -> Vec<u8> {
-    let mut message = wire.buffer();
-    message.clear();
-    message.extend_from_slice(&u64::from(OWN).to_le_bytes());
-    message
 }
 
 /// A member that waits: the server is to be awake, unless it is of this process.
@@ -414,9 +456,10 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The longest sleep of one who waits, and of a server for whom there is nothing.
+/// The longest sleep of one who waits, and of a server for whom there is nothing; or has been nothing for long.
 const WAITER: Duration = Duration::from_micros(100);
 const SERVER: Duration = Duration::from_millis(1);
+const IDLE: Duration = Duration::from_millis(2);
 /// So long a process that ends goes on to send, if others are dead.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 /// So many yields come before the first sleep, which is so long.
@@ -424,7 +467,7 @@ const YIELDS: u32 = 50;
 const SLEEP: Duration = Duration::from_micros(5);
 
 /// Looks in vain: yields first, then sleeps, each longer than the last: for one who waits by a quarter, so that it comes late
-/// by a quarter of how long it has waited, at most; for a server twice.
+/// by a quarter of how long it has waited, at most; for a server twice, and beyond a millisecond by little.
 struct Rest {
     yields: u32,
     sleep: Duration,
@@ -447,7 +490,11 @@ impl Rest {
             thread::yield_now();
         } else {
             thread::sleep(self.sleep.min(self.most));
-            let longer = if self.most == SERVER { 2 * self.sleep } else { self.sleep * 5 / 4 };
+            let longer = match self.most {
+                IDLE if self.sleep < SERVER => 2 * self.sleep,
+                IDLE => self.sleep + SERVER / 64,
+                _ => self.sleep * 5 / 4,
+            };
             self.sleep = longer.min(self.most);
         }
     }

@@ -14,14 +14,14 @@
 //! * Within a host, the dead are told in its memory.
 //!
 //! # Costs
-//! Two messages per host and eighth of the timeout, while nothing else is sent.
+//! Two messages per host and eighth of the timeout, while nothing else is sent. They are not put together with others.
 
 use std::time::{Duration, Instant};
 
 use crate::control::Control;
-use crate::endpoint::own_message;
 use crate::environment::Shape;
 use crate::hosts::Hosts;
+use crate::parcel;
 use crate::wire::{Wire, WireError};
 
 /// What is known of the others.
@@ -47,6 +47,9 @@ pub(crate) struct Heart {
     /// When there was last a look at the clock.
     looked: Instant,
 }
+
+/// The service of the endpoints themselves.
+pub(crate) const OWN: u32 = 0;
 
 const BEAT: u64 = 1;
 const LOST: u64 = 2;
@@ -213,8 +216,9 @@ impl Heart {
     }
 
     fn send(&mut self, wire: &mut dyn Wire, to: usize, words: &[u64]) {
-        let mut message = own_message(wire);
+        let mut message = parcel::begin(wire, OWN);
         words.iter().for_each(|word| message.extend_from_slice(&word.to_le_bytes()));
+        parcel::seal(&mut message);
         self.said(to);
         if let Err(error) = wire.send(to, message) {
             self.failed(&error);

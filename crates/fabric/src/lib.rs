@@ -70,6 +70,7 @@ mod member;
 mod mpi;
 mod node;
 mod orphan;
+mod parcel;
 mod signals;
 mod team;
 pub mod wire;

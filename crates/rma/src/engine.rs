@@ -2,14 +2,16 @@
 //!
 //! # Contract
 //! *Requests* go to the server of the host that has the memory, and are done there in the order of each asking process. They
-//! are acknowledged in batches, by the number of those that have been done: when half of the *window* is, or when nothing
-//! more has come. A process has no more requests under way to a host than the window allows, so the server never holds more
-//! than that of it, whatever happens; and a fence is a look whether all are acknowledged.
+//! are acknowledged in batches, by the number of those that have been done: with every answer, and so to who asks; with
+//! every message of a sync; when half of the *window* is; and after [`LATE`] by itself. A process has no more requests under
+//! way to a host than the window allows, so the server never holds more than that of it, whatever happens. A fence asks,
+//! unless all is acknowledged, or will be by an answer that is under way; its question goes with what was sent before.
 //!
 //! ```text
 //!   process A                               server of host B
 //!   sent: 5 ── put put get put add ──>  [held, in order] ──gate──> done: 4 ──> memory of host B
-//!   acked: 2 <── ack 2 ────────────────  told: 2
+//!   acked: 3 <── answer to the get: 3 ──  told: 3
+//!   asked: 3
 //! ```
 //!
 //! *The gate.* A request carries the number of syncs that its sender's host has left; a server that has not completed as many
@@ -26,12 +28,13 @@
 //! everywhere, and what is sent after the next has begun is behind the gate. They only grow.
 //!
 //! # Costs
-//! A put between hosts is one message; its acknowledgement is a share of one. A get or a read-modify-write is two.
+//! A put between hosts is one message, or a share of one; its acknowledgement is a share of one, which mostly has to be sent
+//! anyhow. A get or a read-modify-write is two. A put and a fence are two, the question being with the put.
 //!
 //! # Source
 //! The client and server of ARMCI, and the counters of Saify's thesis (2002), there one array of counts and a barrier of two
-//! exchanges. Changed: see `exchange`; the gate; windows instead of buffers that may run out; acknowledgements that nobody
-//! asks for.
+//! exchanges. Changed: see `exchange`; the gate; windows instead of buffers that may run out; acknowledgements with whatever
+//! is said anyhow.
 
 mod serve;
 
@@ -40,6 +43,7 @@ pub(crate) use serve::REFUSALS;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use syncline_fabric::Hosts;
 use syncline_fabric::endpoint::{Endpoint, Out, Service};
@@ -59,6 +63,9 @@ pub(crate) const WINDOW: u64 = 1024;
 pub(crate) const WINDOW_BYTES: u64 = 2 << 20;
 /// The data of a message: more is sent as several.
 pub(crate) const MOST: usize = 32 << 10;
+
+/// What is done is told of after so long, if there was no occasion before.
+pub(crate) const LATE: Duration = Duration::from_millis(4);
 
 /// What the members of a host share.
 #[derive(Clone, Debug)]
@@ -137,6 +144,19 @@ struct Queue {
     held: VecDeque<Vec<u8>>,
     done: u64,
     told: u64,
+    /// Of those that were done and not told of: their bytes, and since when there are any.
+    bytes: u64,
+    since: Option<Instant>,
+    /// It is in the list of those that are owed.
+    owed: bool,
+}
+
+impl Queue {
+    /// How many have been done, which is told now.
+    fn tell(&mut self) -> u64 {
+        (self.told, self.bytes, self.since) = (self.done, 0, None);
+        self.done
+    }
 }
 
 #[derive(Debug)]
@@ -147,7 +167,7 @@ struct State {
     tickets: u64,
     /// By process.
     queues: Vec<Queue>,
-    /// Processes that are to be told of what has been done.
+    /// Processes that are to be told of what has been done, and maybe some that know.
     owed: Vec<usize>,
     tables: HashMap<u32, Arc<Table>>,
     exchange: Exchange,
@@ -166,8 +186,9 @@ pub(crate) struct Engine {
     /// Members on this host.
     members: u64,
     pub(crate) words: HostWords,
-    /// By host: requests sent and acknowledged; bytes under way.
+    /// By host: requests sent, those that will be acknowledged by an answer, and those that are; bytes under way.
     sent: Box<[AtomicU64]>,
+    asked: Box<[AtomicU64]>,
     acked: Box<[AtomicU64]>,
     bytes: Box<[AtomicU64]>,
     state: Mutex<State>,
@@ -211,6 +232,7 @@ impl Engine {
             members: members as u64,
             words,
             sent: counters(),
+            asked: counters(),
             acked: counters(),
             bytes: counters(),
             state: Mutex::new(state),
@@ -271,10 +293,17 @@ impl Engine {
     /// Whether so many requests to a host are acknowledged.
     pub(crate) fn acked(&self, host: usize, requests: u64) -> bool {
         // Acquire: pairs with the Release where the acknowledgement came in, and so with what the server did before.
-        self.acked[host].load(Ordering::Acquire) >= requests
+        self.acked.get(host).is_none_or(|acked| acked.load(Ordering::Acquire) >= requests)
     }
 
-    fn room(&self, host: usize, cost: u64) -> bool {
+    /// Whether so many requests to a host will be acknowledged soon, without being asked for.
+    pub(crate) fn is_asked(&self, host: usize, requests: u64) -> bool {
+        // Relaxed: whoever asks once too often is answered.
+        self.asked[host].load(Ordering::Relaxed) >= requests
+    }
+
+    /// Whether the window has room for so many bytes more.
+    pub(crate) fn room(&self, host: usize, cost: u64) -> bool {
         let under_way = self.sent[host].load(Ordering::Relaxed) - self.acked[host].load(Ordering::Relaxed);
         let bytes = self.bytes[host].load(Ordering::Relaxed);
         under_way == 0 || (under_way < WINDOW && bytes + cost <= WINDOW_BYTES)
@@ -333,7 +362,10 @@ impl Engine {
         }
         self.words.under_way().fetch_add(1, Ordering::Relaxed);
         self.bytes[host].fetch_add(cost, Ordering::Relaxed);
-        self.sent[host].fetch_add(1, Ordering::Relaxed);
+        let sent = self.sent[host].fetch_add(1, Ordering::Relaxed) + 1;
+        if kind.is_answered() {
+            self.asked[host].store(sent, Ordering::Relaxed);
+        }
         let server = self.hosts.server(host);
         if server != self.process {
             return out.send(server, message);
@@ -385,20 +417,23 @@ impl Engine {
         loop {
             let epoch = completed.get() + 1;
             let parity = ((epoch - 1) % 2) as u8;
+            let queues = &mut state.queues;
             let mut send = |told: Told| {
                 let Told { to, epoch, stride, step, counts, known } = told;
                 let mut message = out.message();
                 let place = (stride as u32, step as u32);
+                let to = self.hosts.server(to);
                 let head = Head {
                     epoch,
                     allocation: place.0,
                     rank: place.1,
                     detail: known.into(),
+                    ticket: queues[to].tell(),
                     ..Head::new(Kind::Sync)
                 };
                 head.write(&mut message);
                 counts.into_iter().for_each(|count| message::push(&mut message, count));
-                out.send(self.hosts.server(to), message);
+                out.send(to, message);
             };
             if state.awaited.is_none() && state.exchange.is_idle() {
                 // Acquire, in `get`: what members of this host did before they arrived has happened.
@@ -456,9 +491,8 @@ impl Engine {
         out: &mut Out<'_>,
         data: impl FnOnce(&mut Vec<u8>),
     ) {
-        let queue = &mut state.queues[to];
-        queue.told = queue.done + 1;
-        let told = queue.told;
+        let told = state.queues[to].tell() + 1;
+        state.queues[to].told = told;
         self.say(state, to, (ticket, told), out, data);
     }
 
@@ -471,7 +505,7 @@ impl Engine {
         out: &mut Out<'_>,
         data: impl FnOnce(&mut Vec<u8>),
     ) {
-        let done = state.queues[to].done;
+        let done = state.queues[to].tell();
         self.say(state, to, (ticket, done), out, data);
     }
 
@@ -517,17 +551,29 @@ impl Engine {
     }
 
     fn acknowledge(&self, state: &mut State, to: usize, out: &mut Out<'_>) {
-        let queue = &mut state.queues[to];
-        if queue.done > queue.told {
-            queue.told = queue.done;
-            if to == self.process {
-                let done = queue.done;
-                return self.acknowledged(state, self.here, done);
-            }
-            let mut message = out.message();
-            Head { epoch: queue.done, ..Head::new(Kind::Ack) }.write(&mut message);
-            out.send(to, message);
+        let epoch = state.queues[to].tell();
+        if to == self.process {
+            return self.acknowledged(state, self.here, epoch);
         }
+        let mut message = out.message();
+        Head { epoch, ..Head::new(Kind::Ack) }.write(&mut message);
+        out.send(to, message);
+    }
+
+    /// Tells those whose requests were done long ago.
+    fn acknowledge_late(&self, state: &mut State, out: &mut Out<'_>) {
+        let now = Instant::now();
+        let mut owed = std::mem::take(&mut state.owed);
+        owed.retain(|&to| {
+            let since = state.queues[to].since;
+            if since.is_some_and(|since| now.duration_since(since) >= LATE) {
+                self.acknowledge(state, to, out);
+            }
+            let queue = &mut state.queues[to];
+            queue.owed = queue.since.is_some();
+            queue.owed
+        });
+        state.owed = owed;
     }
 
     /// So many requests to a host have been done.
@@ -564,6 +610,7 @@ impl Service for Engine {
                 refused.get_or_insert(RmaError::Refused { host, why });
             }
             Kind::Sync => {
+                self.acknowledged(state, host, head.ticket);
                 let (stride, step) = (head.allocation as usize, head.rank as usize);
                 let counts = message::words(rest).collect();
                 state.exchange.receive(head.epoch, stride, step, counts, head.detail != 0);
@@ -583,8 +630,8 @@ impl Service for Engine {
 
     fn idle(&self, out: &mut Out<'_>) {
         let state = &mut *self.state();
-        for to in std::mem::take(&mut state.owed) {
-            self.acknowledge(state, to, out);
+        if !state.owed.is_empty() {
+            self.acknowledge_late(state, out);
         }
         while let Some((to, ticket)) = state.locks.served() {
             self.reply(state, to, ticket, out, |_| ());

@@ -107,7 +107,7 @@ fn radices(hosts: usize) -> impl Iterator<Item = usize> + Clone {
 ///
 /// To be given to [`Rma::with_radix`](crate::Rma::with_radix). By simulation (`docs/growth.md`), for overheads from 0.01 to 0.1
 /// and up to 4096 hosts, it takes at most 0.3 % more than the best; if puts are under way, of which it knows nothing, at most
-/// a quarter more, and for most nothing.
+/// a fifth more, and for most nothing.
 #[must_use]
 pub fn best_radix_for(hosts: usize, network: Network) -> usize {
     let time = |&radix: &usize| time(hosts, radix, network);

@@ -18,7 +18,7 @@ use syncline_sync::Fault;
 use crate::engine::{Engine, Request};
 use crate::error::RmaError;
 use crate::handle::State;
-use crate::message::{Kind, push};
+use crate::message::{HEAD, Kind, push};
 use crate::rma::Window;
 
 /// What a member of a team on several hosts has.
@@ -87,14 +87,17 @@ impl Far {
 
     /// Looks whether an operation is done, and what its value is.
     pub(crate) fn look(&self, state: State) -> Result<Option<u128>, RmaError> {
+        if let State::Sent(host, mark) = state
+            && !self.engine.acked(host, mark)
+            && self.engine.room(host, HEAD as u64)
+        {
+            self.prompt(host, mark)?;
+        }
         let mut value = None;
         let looked = self.endpoint.wait(Some(Instant::now()), || {
             value = value.take().or_else(|| match state {
                 State::Done => Some(Ok(0)),
-                State::Sent(host, mark) => {
-                    let done = self.marks.len() <= host || self.engine.acked(host, mark);
-                    done.then_some(Ok(0))
-                }
+                State::Sent(host, mark) => self.engine.acked(host, mark).then_some(Ok(0)),
                 State::Asked(ticket) => self.engine.answered(ticket),
             });
             value.is_some()
@@ -116,12 +119,27 @@ impl Far {
         self.engine.refused().map_or(Ok(()), Err)
     }
 
+    /// Asks a host to acknowledge so many requests, unless it has, or will.
+    fn prompt(&self, host: usize, mark: u64) -> Result<(), Fault> {
+        if self.engine.acked(host, mark) || self.engine.is_asked(host, mark) {
+            return Ok(());
+        }
+        // Its answer is nobody's; that it acknowledges is what matters.
+        self.engine.request(&self.endpoint, self.service, Request::new(Kind::Fence), host, 0, |_| ())
+    }
+
+    /// Waits until so many requests to a host are acknowledged.
+    pub(crate) fn acknowledged(&self, host: usize, mark: u64) -> Result<(), RmaError> {
+        self.prompt(host, mark)?;
+        Ok(self.endpoint.wait(None, || self.engine.acked(host, mark))?)
+    }
+
     pub(crate) fn fence(&mut self, host: usize) -> Result<(), RmaError> {
         let mark = self.marks[host];
         if mark == 0 {
             return Ok(());
         }
-        self.endpoint.wait(None, || self.engine.acked(host, mark))?;
+        self.acknowledged(host, mark)?;
         self.marks[host] = 0;
         self.touched.retain(|&other| other != host);
         self.refusals()
@@ -129,6 +147,7 @@ impl Far {
 
     pub(crate) fn fence_all(&mut self) -> Result<(), RmaError> {
         let (engine, marks) = (&self.engine, &self.marks);
+        self.touched.iter().try_for_each(|&host| self.prompt(host, marks[host]))?;
         self.endpoint.wait(None, || self.touched.iter().all(|&host| engine.acked(host, marks[host])))?;
         for host in self.touched.drain(..) {
             self.marks[host] = 0;

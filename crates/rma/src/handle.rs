@@ -152,7 +152,7 @@ impl Rma {
                 (handle.finish)(&mut handle.result, value?);
             }
             (State::Sent(host, mark), Syncs::Hosts(far)) => {
-                far.endpoint.wait(None, || far.engine.acked(host, mark))?;
+                far.acknowledged(host, mark)?;
                 far.refusals()?;
             }
             _ => (),

@@ -4,7 +4,7 @@
 //!  request   | kind, number, parity, pieces | left | allocation, rank | ticket | pieces ... | data ...
 //!  reply     | kind                         | applied | completed     | ticket | data ...
 //!  ack       | kind                         | applied |
-//!  sync      | kind, all known              | epoch | stride          | step   | counts ...
+//!  sync      | kind, all known              | epoch | stride, step     | applied | counts ...
 //! ```
 //! `left`: how many syncs the sender's host has left. `parity`: of how many syncs the sender has begun. `applied`: how many
 //! of the receiver's requests have been done. `completed`: how many syncs the sender's host has completed. Words are little-endian.
@@ -50,6 +50,11 @@ impl Kind {
     /// Whether a fence has to wait for it.
     pub(crate) fn changes(self) -> bool {
         matches!(self, Kind::Put | Kind::Add | Kind::Rmw)
+    }
+
+    /// Whether it is answered when it is done. The answer acknowledges it, and all before it.
+    pub(crate) fn is_answered(self) -> bool {
+        matches!(self, Kind::Rmw | Kind::Get | Kind::Fence)
     }
 
     /// Whether a sync has to wait for it: a get that is under way when a sync begins must not see what comes after.

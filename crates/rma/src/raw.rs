@@ -195,7 +195,7 @@ impl Rma {
         match pending.0 {
             State::Asked(ticket) => far.answer(ticket).map(|_| ()),
             State::Sent(host, mark) if host < far.marks.len() => {
-                far.endpoint.wait(None, || far.engine.acked(host, mark))?;
+                far.acknowledged(host, mark)?;
                 far.refusals()
             }
             _ => Ok(()),

@@ -44,8 +44,4 @@ impl Scheme for Asking {
     fn driven(&self) -> Driven {
         Driven::Apart
     }
-
-    fn acknowledges(&self) -> bool {
-        false
-    }
 }

@@ -40,8 +40,4 @@ impl Scheme for Global {
     fn driven(&self) -> Driven {
         Driven::Together
     }
-
-    fn acknowledges(&self) -> bool {
-        true
-    }
 }

@@ -74,10 +74,6 @@ impl Scheme for Pairwise {
         Driven::Apart
     }
 
-    fn acknowledges(&self) -> bool {
-        false
-    }
-
     fn alike(&self, load: &Load) -> bool {
         load.members.is_power_of_two()
     }

@@ -1,7 +1,8 @@
 //! The product's sync: one exchange, and the wait for what is for oneself.
 //!
 //! Nobody waits for what is for others: the gate holds back whoever would look too early, and costs no message. Everything
-//! is driven by one processor, with acknowledgements when nothing else has come.
+//! is driven by one processor. Acknowledgements go with the next exchange. In the product so do puts with this one, which are
+//! messages here.
 //!
 //! # Source
 //! `syncline_rma::Rma::sync`, and the schedule in `syncline_rma::exchange`.
@@ -35,9 +36,5 @@ impl Scheme for Sync {
 
     fn driven(&self) -> Driven {
         Driven::Together
-    }
-
-    fn acknowledges(&self) -> bool {
-        true
     }
 }

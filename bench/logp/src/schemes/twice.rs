@@ -35,8 +35,4 @@ impl Scheme for Twice {
     fn driven(&self) -> Driven {
         Driven::Apart
     }
-
-    fn acknowledges(&self) -> bool {
-        false
-    }
 }

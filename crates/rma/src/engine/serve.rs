@@ -5,10 +5,11 @@
 //! and told to who asked; it counts as done, so nobody waits for it.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use syncline_fabric::endpoint::Out;
 
-use super::{Engine, MOST, State, WINDOW};
+use super::{Engine, MOST, State, WINDOW, WINDOW_BYTES};
 use crate::lock::server::Tickets;
 use crate::memory::Part;
 use crate::message::{self, Head, Kind};
@@ -49,10 +50,16 @@ impl Engine {
         let queue = &mut state.queues[from];
         queue.done += 1;
         let owed = queue.done.saturating_sub(queue.told);
-        if owed == 1 {
+        if owed == 0 {
+            return;
+        }
+        queue.bytes += (message::HEAD + rest.len()) as u64;
+        if from == self.process || owed >= WINDOW / 2 || queue.bytes >= WINDOW_BYTES / 2 {
+            return self.acknowledge(state, from, out);
+        }
+        queue.since.get_or_insert_with(Instant::now);
+        if !std::mem::replace(&mut queue.owed, true) {
             state.owed.push(from);
-        } else if owed >= WINDOW / 2 {
-            self.acknowledge(state, from, out);
         }
     }
 

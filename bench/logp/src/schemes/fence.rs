@@ -1,0 +1,45 @@
+//! A fence of all that asks all at once, and a barrier after it, on one processor.
+//!
+//! What has just been put takes a way there and a way back; what was put earlier is acknowledged, costs nothing, and it is the
+//! barrier alone. That has no counts: heads only. In the product the questions go with the last puts; here they are messages.
+//!
+//! # Source
+//! `syncline_rma::Rma::fence_all`, and dissemination by the schedule of `syncline_rma::exchange`.
+
+use crate::scheme::{Driven, Load, Scheme, Step};
+use crate::schemes::{cost, exchanged};
+
+/// See the [schemes](crate::schemes).
+#[derive(Clone, Copy, Debug)]
+pub struct Fence {
+    /// Of the barrier.
+    pub radix: usize,
+}
+
+/// How many hosts are asked.
+fn asked(load: &Load) -> usize {
+    if load.quiet { 0 } else { load.targets }
+}
+
+impl Scheme for Fence {
+    fn name(&self) -> String {
+        "`fence_all` + barrier".to_owned()
+    }
+
+    fn rounds(&self, load: &Load) -> usize {
+        cost(load.members, self.radix).0 + if asked(load) > 0 { 2 } else { 0 }
+    }
+
+    fn messages(&self, load: &Load) -> usize {
+        load.members * (cost(load.members, self.radix).1 + 2 * asked(load))
+    }
+
+    fn steps(&self, load: &Load, member: usize) -> Vec<Step> {
+        let hosts = (1..=asked(load)).map(|ahead| (member + ahead) % load.members).collect();
+        [Step::Ask(hosts)].into_iter().chain(exchanged(load.members, self.radix, member, false)).collect()
+    }
+
+    fn driven(&self) -> Driven {
+        Driven::Together
+    }
+}

@@ -18,17 +18,17 @@
 //!
 //! # When messages leave
 //! Messages to the same process go in one `parcel` where they can. What is sent while messages are received leaves when
-//! those that were there have been received. What a member sends by [`enter`](Endpoint::enter) may be kept until a member of
-//! its process waits, as most do soon, so that what is sent then goes with it. The server thread, which looks a thousand times
-//! a second, sends what it finds, and takes it for a sign that members compute; then nothing is kept, until a member
-//! waits again right after it has sent something.
+//! those that were there have been received. What a member [posts](Endpoint::post) may be kept until a member of its process
+//! sends something else or waits, as most do soon. The server thread, which looks a thousand times a second, sends what it
+//! finds, and takes it for a sign that members compute; then nothing is kept, until a member waits again right after it has
+//! posted something.
 //!
 //! ```text
 //!                    a member waits: it sends
 //!        ┌────────┐ <──────────────────────── ┌────────┐
 //!   ●──> │ keeps  │                           │ sends  │
 //!        └────────┘ ────────────────────────> └────────┘
-//!                    the server found something
+//!                    the server has found something
 //! ```
 //! A process without a server thread keeps nothing.
 //!
@@ -119,9 +119,9 @@ struct State {
     wire: Box<dyn Wire>,
     heart: Heart,
     parcels: Parcels,
-    /// What members send is kept until one waits.
+    /// What members post is kept until one sends or waits.
     keeps: bool,
-    /// A member has sent something since anybody last drove.
+    /// A member has posted or sent something since anybody last drove.
     fresh: bool,
     /// This process has a server thread.
     served: bool,
@@ -232,9 +232,17 @@ impl Endpoint {
         attached.any.downcast().expect("members attach the same services in the same order")
     }
 
-    /// Something is done with the way out of a service, while nothing is received. What it sends leaves soon: see the
-    /// [module](self).
+    /// Something is done with the way out of a service, while nothing is received.
     pub fn enter<R>(&self, service: u32, work: impl FnOnce(&mut Out<'_>) -> R) -> R {
+        let state = &mut *self.lock();
+        let result = work(&mut state.out(service));
+        state.fresh = true;
+        state.send_all();
+        result
+    }
+
+    /// The same, and what it sends may leave with what is sent next: for what nobody waits for yet. See the [module](self).
+    pub fn post<R>(&self, service: u32, work: impl FnOnce(&mut Out<'_>) -> R) -> R {
         let state = &mut *self.lock();
         let result = work(&mut state.out(service));
         state.fresh = true;
@@ -242,6 +250,11 @@ impl Endpoint {
             state.send_all();
         }
         result
+    }
+
+    /// What has been kept leaves.
+    pub fn flush(&self) {
+        self.lock().send_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -466,8 +479,8 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 const YIELDS: u32 = 50;
 const SLEEP: Duration = Duration::from_micros(5);
 
-/// Looks in vain: yields first, then sleeps, each longer than the last: for one who waits by a quarter, so that it comes late
-/// by a quarter of how long it has waited, at most; for a server twice, and beyond a millisecond by little.
+/// Looks in vain: yields first, then sleeps, each longer than the last: for one who waits by an eighth, so that it comes late
+/// by an eighth of how long it has waited, at most; for a server twice, and beyond a millisecond by little.
 struct Rest {
     yields: u32,
     sleep: Duration,
@@ -493,7 +506,7 @@ impl Rest {
             let longer = match self.most {
                 IDLE if self.sleep < SERVER => 2 * self.sleep,
                 IDLE => self.sleep + SERVER / 64,
-                _ => self.sleep * 5 / 4,
+                _ => self.sleep * 9 / 8,
             };
             self.sleep = longer.min(self.most);
         }

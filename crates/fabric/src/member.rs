@@ -181,7 +181,8 @@ impl Member {
     /// another member of this process has it.
     ///
     /// Calls of MPI take turns: while one blocks, nothing is served here, and who is silent for longer than
-    /// `SYNCLINE_TIMEOUT` is taken for dead. Its own collective calls are those of processes, not of members.
+    /// `SYNCLINE_TIMEOUT` is taken for dead. What was put before may leave after it, unless it was fenced. Its own collective
+    /// calls are those of processes, not of members.
     #[must_use]
     pub fn take_mpi(&mut self) -> Option<Communicator> {
         self.node.mpi.lock().unwrap_or_else(PoisonError::into_inner).take()

@@ -321,16 +321,19 @@ impl Engine {
     ) -> Result<(), Fault> {
         let cost =
             (message::HEAD + 8 * Piece::WORDS * request.pieces.len() + size.max(request.answer)) as u64;
+        let send = |out: &mut Out<'_>| {
+            // Another thread may have been faster.
+            let room = self.room(host, cost);
+            if room {
+                self.send(out, &request, host, cost, &data);
+            }
+            room
+        };
         loop {
             endpoint.wait(None, || self.room(host, cost))?;
-            let sent = endpoint.enter(service, |out| {
-                // Another thread may have been faster.
-                let room = self.room(host, cost);
-                if room {
-                    self.send(out, &request, host, cost, &data);
-                }
-                room
-            });
+            // What is only written is waited for by nobody before somebody asks; and who asks waits.
+            let written = matches!(request.kind, Kind::Put | Kind::Add | Kind::Fence);
+            let sent = if written { endpoint.post(service, send) } else { endpoint.enter(service, send) };
             if sent {
                 return Ok(());
             }

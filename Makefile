@@ -69,7 +69,8 @@ lint:
 PREFIX ?= /usr/local
 TO = $(DESTDIR)$(PREFIX)
 INSTALLED = bin/syncline lib/libsyncline_c.so lib/$(SONAME) lib/libsyncline_c.a lib/libsyncline_preload.so \
-	lib/pkgconfig/syncline.pc include/syncline.h share/syncline/syncline.f90
+	lib/pkgconfig/syncline.pc include/syncline.h share/syncline/syncline.f90 \
+	share/syncline/pmpi.c
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # What the library says that it is called: see bindings/c/build.rs. Until 1.0, other minor versions are other interfaces.
 SONAME := libsyncline_c.so.$(shell echo $(VERSION) | sed -e 's/^0\.\([0-9]*\)\..*/0.\1/' -e 's/^\([1-9][0-9]*\)\..*/\1/')
@@ -88,7 +89,7 @@ install-files:
 	install -m 755 $(BUILT)/libsyncline_preload.so $(TO)/lib
 	install -m 644 $(BUILT)/libsyncline_c.a $(TO)/lib
 	install -m 644 bindings/c/include/syncline.h $(TO)/include
-	install -m 644 bindings/c/fortran/syncline.f90 $(TO)/share/syncline
+	install -m 644 bindings/c/fortran/syncline.f90 bindings/c/pmpi/pmpi.c $(TO)/share/syncline
 	sed -e "s|@PREFIX@|$(PREFIX)|" -e "s|@VERSION@|$(VERSION)|" bindings/c/syncline.pc.in >$(TO)/lib/pkgconfig/syncline.pc
 	chmod 644 $(TO)/lib/pkgconfig/syncline.pc
 

@@ -49,7 +49,7 @@ fn make(target: &str, built: &Path, prefix: &Path, destination: &Path) {
     succeed(make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"));
 }
 
-const INSTALLED: [&str; 8] = [
+const INSTALLED: [&str; 9] = [
     "bin/syncline",
     "include/syncline.h",
     "lib/libsyncline_c.a",
@@ -57,6 +57,7 @@ const INSTALLED: [&str; 8] = [
     "lib/libsyncline_c.so.0.1",
     "lib/libsyncline_preload.so",
     "lib/pkgconfig/syncline.pc",
+    "share/syncline/pmpi.c",
     "share/syncline/syncline.f90",
 ];
 

@@ -1,6 +1,6 @@
-//! The examples of one-sided memory, on threads, processes and hosts.
+//! The examples of one-sided memory, on threads, processes and hosts, and under every MPI that is here.
 //!
-//! Processes of a team run this very program, again with the one test [`role`].
+//! Processes of a team run this very program, again with the one test [`role`] or [`rank`].
 
 #[allow(dead_code, reason = "it has a main of its own")]
 #[path = "../../../examples/histogram.rs"]
@@ -13,7 +13,7 @@ mod transpose;
 mod work_queue;
 
 use std::error::Error;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use syncline::Team;
 use syncline::fabric::{Member, TeamError};
@@ -59,6 +59,47 @@ fn on_processes() {
     }
     let ended = command.output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
+fn under_mpi() {
+    let mpis = [
+        ("mpicc.openmpi", "mpirun.openmpi", &["--oversubscribe"][..]),
+        ("mpicc.mpich", "mpiexec.mpich", &[]),
+    ];
+    for (compiler, launcher, options) in mpis {
+        let shims = tempfile::tempdir().unwrap();
+        let shim = match syncline_mpi::build(compiler.as_ref(), shims.path()) {
+            Ok(built) => built.shim.path,
+            Err(error) => {
+                println!("skipped: {compiler}: {error}");
+                continue;
+            }
+        };
+        for (processes, per_host) in [("3", "9"), ("4", "2"), ("2", "1")] {
+            let mut command = Command::new(launcher);
+            command.args(options).args(["-n", processes]).arg(std::env::current_exe().unwrap());
+            command.args(["--exact", "rank", "--ignored"]).env(ROLE, "all").env("SYNCLINE_MPI", &shim);
+            command
+                .env("SYNCLINE_PER_HOST", per_host)
+                .env("SYNCLINE_TIMEOUT", "20000")
+                .env("SYNCLINE_QUIET", "1");
+            command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+            let ended = command.stdin(Stdio::null()).output().unwrap();
+            let wrong = String::from_utf8_lossy(&ended.stderr);
+            assert!(ended.status.success(), "{launcher}, {processes}, {per_host} on a host: {wrong}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "the processes of another test: does nothing by itself"]
+fn rank() {
+    if std::env::var_os(ROLE).is_some() {
+        for result in Team::run(all).unwrap() {
+            result.unwrap();
+        }
+    }
 }
 
 #[test]

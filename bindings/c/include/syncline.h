@@ -1501,7 +1501,7 @@ syncline_status syncline_rma_fence(syncline_rma *rma,
                                    size_t rank);
 
 /**
- * Waits until everything that this member has written, to whatever member, is there for all to see. It asks nobody.
+ * Waits until everything that this member has written, to whatever member, is there for all to see.
  *
  * # Safety
  * That of `syncline_rma_new`.

@@ -109,7 +109,7 @@ pub unsafe extern "C" fn syncline_rma_fence(rma: *mut Rma, rank: usize) -> Statu
     call(|| unsafe { with(rma, |alive| Ok(alive.rma.fence(rank)?)) })
 }
 
-/// Waits until everything that this member has written, to whatever member, is there for all to see. It asks nobody.
+/// Waits until everything that this member has written, to whatever member, is there for all to see.
 ///
 /// # Safety
 /// That of `syncline_rma_new`.

@@ -57,7 +57,8 @@ impl Rma {
     /// It returns at *local* completion: the values may be changed, but are seen by others after a fence, or a sync, only.
     ///
     /// # One-sided
-    /// The member itself calls it, and nobody else has to do anything.
+    /// The member itself calls it, and nobody else has to do anything. To another host it leaves at once, or with what this
+    /// member does next: a millisecond or two later if that takes long.
     ///
     /// # Errors
     /// [`RmaError::Rank`], [`RmaError::Bounds`]: nothing is written. [`RmaError::Fault`] if somebody is dead.

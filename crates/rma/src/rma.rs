@@ -275,7 +275,7 @@ impl Rma {
 
     /// Waits until everything that this member has written, to whatever member, is there for all to see.
     ///
-    /// It asks nobody: acknowledgements come by themselves. With nothing under way it is a look.
+    /// It asks all hosts at once that have not acknowledged everything. With nothing under way it is a look.
     ///
     /// # One-sided
     /// As [`fence`](Self::fence).

@@ -252,11 +252,6 @@ impl Endpoint {
         result
     }
 
-    /// What has been kept leaves.
-    pub fn flush(&self) {
-        self.lock().send_all();
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         // A service that has panicked has panicked a member, whom the others are told of.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

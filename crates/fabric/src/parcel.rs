@@ -104,3 +104,81 @@ impl Parcels {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::control::Control;
+    use crate::environment::Shape;
+    use crate::hosts::Hosts;
+    use crate::wire::channel::{Conditions, Network};
+    use syncline_sync::Space;
+
+    /// The frames of a parcel; `None` if it is not all frames.
+    fn frames(mut parcel: &[u8]) -> Option<Vec<(u32, Vec<u8>)>> {
+        let mut all = Vec::new();
+        while !parcel.is_empty() {
+            let (service, body, rest) = first(parcel)?;
+            all.push((service, body.to_vec()));
+            parcel = rest;
+        }
+        Some(all)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn frames_arrive_whole_and_in_order_and_leave_in_time(
+            steps in prop::collection::vec((1_usize..3, 0_usize..3000, any::<bool>()), 1..60),
+        ) {
+            let network = Network::new(3, Conditions::default());
+            let control = Control::within(&mut Space::heap(), 3, 3).unwrap();
+            let shape = Shape { processes: 3, threads: 1, cores: 1 };
+            let timeout = std::time::Duration::from_secs(9);
+            let mut heart = Heart::new(0, Hosts::new(&[0, 1, 2]), control, shape, timeout);
+            let (mut wire, mut parcels) = (network.wire(0), Parcels::new(3));
+            let mut expected = [Vec::new(), Vec::new(), Vec::new()];
+            for (number, (to, len, leaves)) in steps.into_iter().enumerate() {
+                let body = vec![number as u8; if len % 7 == 0 { 4 * len } else { len }];
+                let mut frame = begin(&mut wire, number as u32);
+                frame.extend_from_slice(&body);
+                parcels.add(&mut wire, &mut heart, to, frame);
+                expected[to].push((number as u32, body));
+                prop_assert!(parcels.boxes.iter().all(|parcel| parcel.len() <= MOST));
+                if leaves {
+                    parcels.send_all(&mut wire, &mut heart);
+                }
+                let filled = (0..3).filter(|&to| !parcels.boxes[to].is_empty()).collect::<Vec<_>>();
+                let mut known = parcels.filled.clone();
+                known.sort_unstable();
+                prop_assert_eq!(known, filled);
+            }
+            parcels.send_all(&mut wire, &mut heart);
+            let mut came = 0;
+            for (to, expected) in expected.into_iter().enumerate().skip(1) {
+                let (mut other, mut found) = (network.wire(to), Vec::new());
+                while let Some((from, parcel)) = other.receive().unwrap() {
+                    prop_assert_eq!(from, 0);
+                    came += 1;
+                    found.extend(frames(&parcel).expect("frames only"));
+                }
+                prop_assert_eq!(found, expected);
+            }
+            prop_assert_eq!(parcels.sent(), came);
+        }
+
+        #[test]
+        fn what_is_no_parcel_is_known(mut bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            if let Some(all) = frames(&bytes) {
+                let len: usize = all.iter().map(|(_, body)| HEADER + body.len().next_multiple_of(8)).sum();
+                prop_assert_eq!(len, bytes.len());
+            }
+            // One that is cut short.
+            bytes.splice(0..0, [1, 0, 0, 0, 200, 0, 0, 0]);
+            prop_assert!(frames(&bytes).is_none());
+        }
+    }
+}

@@ -13,7 +13,7 @@ export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 help:
 	@echo "make demo        20 iterations in one pass over data four times larger than the memory bound; every bit checked"
-	@echo "make test        every test: units, properties, the command, doc examples, models (10 minutes at most)"
+	@echo "make test        every test: units, properties, the command, doc examples, models (16 minutes on 2 cores, half of them compilation)"
 	@echo "make test-deps   installs the compilers and checkers that tests use, if any is missing (root, Debian)"
 	@echo "make install     the command, libraries, header, pkg-config file: PREFIX=/usr/local, DESTDIR="
 	@echo "make uninstall   takes them away again"

@@ -304,7 +304,9 @@ impl Engine {
 
     /// Whether the window has room for so many bytes more.
     pub(crate) fn room(&self, host: usize, cost: u64) -> bool {
-        let under_way = self.sent[host].load(Ordering::Relaxed) - self.acked[host].load(Ordering::Relaxed);
+        // Acquire: pairs with the Release in `acknowledged`, so that no fewer are seen to be sent; other threads go on.
+        let acked = self.acked[host].load(Ordering::Acquire);
+        let under_way = self.sent[host].load(Ordering::Relaxed) - acked;
         let bytes = self.bytes[host].load(Ordering::Relaxed);
         under_way == 0 || (under_way < WINDOW && bytes + cost <= WINDOW_BYTES)
     }

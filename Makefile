@@ -37,22 +37,28 @@ build:
 demo: build
 	@sh bench/demo.sh $(SYNCLINE)
 
+# An MPI whose jobs go on after a death, beside those of the system.
+SURVIVOR = target/mpi/openmpi5/bin/mpicc
+export SYNCLINE_TEST_MPI ?= $(CURDIR)/$(SURVIVOR)
+
 test: test-deps loom
 	$(CARGO) test --workspace --no-fail-fast -- --show-output
 
 # What tests use beside Rust. Without it they say what they skip; so nothing here fails.
 TEST_DEPS = apt-get install --no-install-recommends -y gcc g++ gfortran clang libomp-dev pkg-config valgrind \
-	openmpi-bin libopenmpi-dev mpich libmpich-dev
+	openmpi-bin libopenmpi-dev mpich libmpich-dev python3-venv
 test-deps:
 	@missing=; for tool in gcc g++ gfortran clang pkg-config valgrind; do \
 	command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	ls /usr/lib/llvm-*/lib/libomp.so >/dev/null 2>&1 || missing="$$missing libomp-dev"; \
 	command -v mpicc.openmpi >/dev/null || missing="$$missing openmpi-bin libopenmpi-dev"; \
 	command -v mpicc.mpich >/dev/null || missing="$$missing mpich libmpich-dev"; \
+	python3 -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
 	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	{ apt-get update && $(TEST_DEPS); } || echo "not installed:$$missing; what needs them will be skipped"; \
 	else echo "missing:$$missing; what needs them will be skipped. As root, on Debian and its kin: $(TEST_DEPS)"; fi
+	@testbed/mpi-wheels.sh target/mpi openmpi5 || echo "not installed: Open MPI 5; what needs it will be skipped"
 
 # The lock-free protocols under every interleaving, each with planted bugs that must be found.
 loom:

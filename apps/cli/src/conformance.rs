@@ -153,10 +153,11 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
     watch::watch(signals, &bar, |_| (), work)
 }
 
-/// All algorithms in the team of the environment; the first member tells what it was, if anybody is to be told.
+/// All algorithms in the team of the environment, and in those that are left after a death; the first member tells what it
+/// was, if anybody is to be told.
 fn here(plan: &Plan, tell: bool) -> Result<String> {
     let start = Instant::now();
-    let told = Team::run(|me| {
+    let told = Team::run_shrinking(|me| {
         let (size, hosts) = (me.size(), me.hosts().count());
         let between =
             me.endpoint().map_or(String::new(), |endpoint| format!(", by {}", endpoint.transport()));

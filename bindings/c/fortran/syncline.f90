@@ -74,11 +74,11 @@ module syncline
     public :: syncline_lock_new, syncline_lock_free, syncline_lock_declare_dead
     public :: syncline_lock_recover, syncline_lock_recover_for
     public :: syncline_lock_acquire, syncline_lock_acquire_for, syncline_lock_try, syncline_lock_release
-    public :: syncline_team_run, syncline_team_run_mpi
+    public :: syncline_team_run, syncline_team_run_mpi, syncline_team_run_shrinking
     public :: syncline_member_rank, syncline_member_size, syncline_member_process, syncline_member_processes
     public :: syncline_member_thread, syncline_member_threads, syncline_member_wait, syncline_member_await
     public :: syncline_member_barrier, syncline_member_lock, syncline_member_memory
-    public :: syncline_member_host, syncline_member_hosts
+    public :: syncline_member_host, syncline_member_hosts, syncline_member_died
     public :: syncline_rma_put, syncline_rma_get, syncline_rma_accumulate, syncline_rma_start_put
     public :: syncline_rma_start_get, syncline_rma_start_accumulate, syncline_rma_put_strided
     public :: syncline_rma_get_strided, syncline_rma_accumulate_strided, syncline_rma_start_put_strided
@@ -263,6 +263,13 @@ module syncline
             integer(c_int) :: status
         end function
 
+        function syncline_team_run_shrinking(function, argument) bind(C) result(status)
+            import
+            type(c_funptr), value :: function
+            type(c_ptr), value :: argument
+            integer(c_int) :: status
+        end function
+
         ! communicator: of the mpi module, as it is; of mpi_f08, its component mpi_val.
         function syncline_team_run_mpi(communicator, shape, function, argument) bind(C) result(status)
             import
@@ -316,6 +323,12 @@ module syncline
         end function
 
         function syncline_member_hosts(me) bind(C) result(number)
+            import
+            type(c_ptr), value :: me
+            integer(c_size_t) :: number
+        end function
+
+        function syncline_member_died(me) bind(C) result(number)
             import
             type(c_ptr), value :: me
             integer(c_size_t) :: number

@@ -1591,6 +1591,24 @@ syncline_status syncline_team_run(const syncline_shape *shape,
                                   void *argument);
 
 /**
+ * As `syncline_team_run` with `NULL` for a shape; and once more in a smaller team, of those who are left, when processes have
+ * died.
+ *
+ * The function is called again in all who live, even in those in which it had ended well, until it has ended in a team in
+ * which nobody died; the status is that of this team. Ranks are counted anew, in the same order, and
+ * `syncline_member_died` says how many processes are missing. What was in memory of the team is gone. Whoever is told of a
+ * death returns, with any number, and is called again.
+ *
+ * This takes an MPI that goes on after a death: Open MPI 5 under `mpirun --with-ft ulfm`. Elsewhere members are told of the
+ * death, and the team ends.
+ *
+ * # Safety
+ * As `syncline_team_run`.
+ */
+syncline_status syncline_team_run_shrinking(syncline_team_function function,
+                                            void *argument);
+
+/**
  * Runs a function in every member of a team of the processes of an MPI communicator, within a program that has initialised
  * MPI itself, and returns when those of this process have returned.
  *
@@ -1674,6 +1692,14 @@ size_t syncline_member_host(const syncline_member *me);
  * As `syncline_member_rank`.
  */
 size_t syncline_member_hosts(const syncline_member *me);
+
+/**
+ * How many processes have died before this team was made of those who were left: see `syncline_team_run_shrinking`.
+ *
+ * # Safety
+ * As `syncline_member_rank`.
+ */
+size_t syncline_member_died(const syncline_member *me);
 
 /**
  * Waits until all members have come here, each as often as the others. One that is dead, or has returned, is

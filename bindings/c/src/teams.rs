@@ -63,6 +63,7 @@ struct Place {
     threads: usize,
     host: usize,
     hosts: usize,
+    died: usize,
 }
 
 #[derive(Debug)]
@@ -112,6 +113,7 @@ impl Work {
             threads: member.threads(),
             host: member.host(),
             hosts: member.hosts().count(),
+            died: member.died(),
         };
         let (barriers, locks, memory, rmas) = Default::default();
         let inside = Inside { member, barriers, locks, memory, rmas };
@@ -151,8 +153,12 @@ unsafe fn run(shape: *const Shape, function: TeamFunction, argument: *mut c_void
             }
         }
     };
-    // Misuse first: what others returned may be because of it.
-    let errors = results?.into_iter().filter_map(Result::err);
+    all_well(results?)
+}
+
+/// Misuse first: what others returned may be because of it.
+fn all_well(results: Vec<Result<(), Error>>) -> Result<(), Error> {
+    let errors = results.into_iter().filter_map(Result::err);
     errors.min_by_key(|error| !error.is_misuse()).map_or(Ok(()), Err)
 }
 
@@ -183,6 +189,31 @@ pub unsafe extern "C" fn syncline_team_run(
     call(|| unsafe { run(shape, function, argument) })
 }
 
+/// As `syncline_team_run` with `NULL` for a shape; and once more in a smaller team, of those who are left, when processes have
+/// died.
+///
+/// The function is called again in all who live, even in those in which it had ended well, until it has ended in a team in
+/// which nobody died; the status is that of this team. Ranks are counted anew, in the same order, and
+/// `syncline_member_died` says how many processes are missing. What was in memory of the team is gone. Whoever is told of a
+/// death returns, with any number, and is called again.
+///
+/// This takes an MPI that goes on after a death: Open MPI 5 under `mpirun --with-ft ulfm`. Elsewhere members are told of the
+/// death, and the team ends.
+///
+/// # Safety
+/// As `syncline_team_run`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_team_run_shrinking(
+    function: TeamFunction,
+    argument: *mut c_void,
+) -> Status {
+    call(|| {
+        let function = function.ok_or_else(|| Error::invalid("the function of the team is NULL"))?;
+        let work = Work { function, argument };
+        all_well(Team::run_shrinking(|member| work.run(member))?)
+    })
+}
+
 /// # Safety
 /// As `syncline_team_run_mpi`.
 unsafe fn run_mpi(
@@ -201,8 +232,7 @@ unsafe fn run_mpi(
         Some(&Shape { threads, memory: 0, .. }) => team.threads(threads.max(1)),
         Some(&Shape { threads, memory, .. }) => team.threads(threads.max(1)).memory(memory),
     };
-    let errors = team.run(|member| work.run(member))?.into_iter().filter_map(Result::err);
-    errors.min_by_key(|error| !error.is_misuse()).map_or(Ok(()), Err)
+    all_well(team.run(|member| work.run(member))?)
 }
 
 /// Runs a function in every member of a team of the processes of an MPI communicator, within a program that has initialised
@@ -322,6 +352,16 @@ pub unsafe extern "C" fn syncline_member_host(me: *const TeamMember<'_>) -> usiz
 pub unsafe extern "C" fn syncline_member_hosts(me: *const TeamMember<'_>) -> usize {
     // SAFETY: as the caller vouches.
     unsafe { number(me, |place| place.hosts) }
+}
+
+/// How many processes have died before this team was made of those who were left: see `syncline_team_run_shrinking`.
+///
+/// # Safety
+/// As `syncline_member_rank`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_member_died(me: *const TeamMember<'_>) -> usize {
+    // SAFETY: as the caller vouches.
+    unsafe { number(me, |place| place.died) }
 }
 
 /// Takes a member for a call.

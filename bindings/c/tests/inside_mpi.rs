@@ -35,6 +35,15 @@ const MPIS: [Mpi; 2] = [
     },
 ];
 
+/// One whose jobs outlive a process: what `make mpi-wheels` installs.
+static SURVIVOR: Mpi = Mpi {
+    c: concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mpi/openmpi5/bin/mpicc"),
+    fortran: concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mpi/openmpi5/bin/mpifort"),
+    launcher: concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mpi/openmpi5/bin/mpirun"),
+    options: &["--oversubscribe", "--with-ft", "ulfm"],
+    set: MPIS[0].set,
+};
+
 /// An MPI that is here, with its shim, and a folder for what is compiled.
 struct Site {
     mpi: &'static Mpi,
@@ -43,17 +52,19 @@ struct Site {
 }
 
 fn sites() -> impl Iterator<Item = Site> {
-    MPIS.iter().filter_map(|mpi| {
+    MPIS.iter().filter_map(Site::find)
+}
+
+impl Site {
+    fn find(mpi: &'static Mpi) -> Option<Site> {
         Tool::find(mpi.c)?;
         let dir = tempfile::tempdir().unwrap();
         let built = syncline_mpi::build(OsStr::new(mpi.c), dir.path()).unwrap();
         let named = dir.path().join("libsyncline_c.so.0.1");
         std::os::unix::fs::symlink(libraries().join("libsyncline_c.so"), named).unwrap();
         Some(Site { mpi, dir, shim: built.shim.path })
-    })
-}
+    }
 
-impl Site {
     /// Compiles something, with our library or without.
     fn compile(&self, tool: Tool, source: &str, to: &str, ours: bool, options: &[&str]) -> PathBuf {
         let made = self.dir.path().join(to);
@@ -105,6 +116,20 @@ fn a_program_of_mpi_has_a_team_within() {
             let what = format!("{}, {processes}, {per_host} on a host", site.mpi.launcher);
             assert_eq!(said, "every draw is in a bin\n", "{what}");
         }
+    }
+}
+
+#[test]
+fn those_who_are_left_go_on() {
+    let Some(site) = Site::find(&SURVIVOR) else { return };
+    let program = site.compile(site.c(), "examples/survivors.c", "survivors", true, &STRICT);
+    for (processes, per_host, left) in [("3", "9", 2), ("4", "1", 3), ("5", "2", 4), ("2", "1", 1)] {
+        let said = succeed(&mut site.run(&program, processes, per_host, None));
+        assert_eq!(
+            said,
+            format!("100 steps done, the last of them by {left}, 1 died\n"),
+            "{processes}, {per_host}"
+        );
     }
 }
 

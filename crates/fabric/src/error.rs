@@ -123,6 +123,15 @@ pub enum TeamError {
         /// What the system answered.
         why: String,
     },
+    /// MPI did not say in time who is left: it waits for a process that is dead to us, but not to it.
+    #[error(
+        "processes of the team are dead, but MPI does not know it, as of a host that was cut off, and did not make a smaller \
+         team within {seconds} seconds"
+    )]
+    Unshrunk {
+        /// How long it was given.
+        seconds: u64,
+    },
     /// Another process could not take part, and says why itself.
     #[error("another process of the team could not take part")]
     Others,

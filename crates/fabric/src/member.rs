@@ -129,6 +129,13 @@ impl Member {
         self.node.shape.members()
     }
 
+    /// How many processes have died before this team was made of those who were left: see
+    /// [`Team::run_shrinking`](crate::Team::run_shrinking).
+    #[must_use]
+    pub fn died(&self) -> usize {
+        self.node.died
+    }
+
     /// Which of the processes this member is in.
     #[must_use]
     pub fn process(&self) -> usize {

@@ -11,14 +11,16 @@
 //! without a name, and watch one another by pidfd. What is between hosts goes by MPI, whatever that uses: nothing is ever
 //! done by another road than that. If memory cannot be shared, that is an error, not a slower way.
 //!
-//! With all processes on one host MPI is used to begin and to end only.
+//! With all processes on one host MPI is used to begin and to end only; and, if asked for, to go on without those that have
+//! died: see `shrink`.
 //!
 //! # Threads
 //! The server thread of a host needs an MPI that grants it calls beside others' (`MPI_THREAD_SERIALIZED` at least; calls
 //! take turns). Where a program's MPI does not, members drive by themselves while they wait, and nothing is served while
 //! they compute; then nobody is taken for dead for being silent, either.
 
-use std::collections::VecDeque;
+mod shrink;
+
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -28,30 +30,27 @@ use std::thread;
 use std::time::Duration;
 
 use syncline_memory::{ProcessWatch, Segment};
-use syncline_mpi::{Communicator, Fault, Launched, Library, Mpi, MpiError, Receiving, Sending, Threads};
+use syncline_mpi::{Communicator, Fault, Launched, Library, Mpi, Threads};
+use syncline_sync::Space;
 
 use crate::control::Control;
 use crate::environment::{self, Shape};
-use crate::error::TeamError;
+use crate::error::{Part, TeamError};
 use crate::hosts::Hosts;
 use crate::inherit;
 use crate::member::Member;
 use crate::node::Node;
 use crate::team::{JOINED, MEMORY, shared};
-use crate::wire::{Wire, WireError};
-
-/// The tag of messages.
-const TAG: u16 = 1;
-/// So many buffers are kept.
-const SPARE: usize = 64;
+use crate::wire::mpi::MpiWire;
 
 /// Whether an MPI launcher started this process, with others.
 pub(crate) fn launched() -> Option<Launched> {
     syncline_mpi::launched().filter(|launched| launched.size != Some(1))
 }
 
-/// Takes this process's part in the team of all processes that an MPI launcher started.
-pub(crate) fn join<R, F>(launched: &Launched, f: &F) -> Result<Vec<R>, TeamError>
+/// Takes this process's part in the team of all processes that an MPI launcher started; if `shrinks`, in those of whoever
+/// is left, too.
+pub(crate) fn join<R, F>(launched: &Launched, shrinks: bool, f: &F) -> Result<Vec<R>, TeamError>
 where
     R: Send,
     F: Fn(&mut Member) -> R + Sync,
@@ -59,13 +58,16 @@ where
     // Calls take turns, and some MPIs do less, or have no windows between hosts, if told that they may not.
     // What may be wrong is found before anybody waits for this process.
     let said = Said::read()?;
-    let (threads, memory) = (environment::threads()?.unwrap_or(1), environment::memory()?);
+    let (threads, memory) = (environment::threads()?.unwrap_or(1), environment::memory()?.unwrap_or(MEMORY));
     let mpi = Mpi::start(Library::find(launched)?, Threads::Serialized, Some(launched))?;
     let world = mpi.world()?;
     if JOINED.set(world.rank()).is_err() {
         return Err(TeamError::Taken { process: world.rank() });
     }
-    run(mpi, world, threads, memory, said, f)
+    let job = Job { mpi: &mpi, threads, memory, said };
+    let ended =
+        if shrinks && mpi.library().survives() { shrink::run(&job, world, f) } else { job.run(world, 0, f) };
+    end(mpi, ended)
 }
 
 /// Takes this process's part in a team within a program of MPI.
@@ -84,7 +86,23 @@ where
     let mpi = Mpi::start(library, Threads::Multiple, None)?;
     // SAFETY: as the caller of `Team::within_mpi` vouches.
     let own = unsafe { mpi.from_fortran(communicator) }?;
-    run(mpi, own, threads, memory, said, f)
+    let job = Job { mpi: &mpi, threads, memory: memory.unwrap_or(MEMORY), said };
+    let ended = job.run(own, 0, f);
+    end(mpi, ended)
+}
+
+/// The end of MPI, for which all must come.
+fn end<R>(mut mpi: Mpi, ended: Ended<R>) -> Result<Vec<R>, TeamError> {
+    if ended.lost {
+        // Those who are gone do not come.
+        if !ended.told {
+            crate::say(format_args!("process {} ends without MPI_Finalize: others are dead", ended.process));
+        }
+        std::mem::forget(mpi);
+    } else {
+        mpi.finalize()?;
+    }
+    ended.result
 }
 
 fn no_mpi() -> Result<Library, TeamError> {
@@ -125,113 +143,176 @@ impl Card {
     }
 }
 
-fn run<R, F>(
-    mut mpi: Mpi,
-    world: Communicator,
+/// How a team has ended.
+struct Ended<R> {
+    result: Result<Vec<R>, TeamError>,
+    process: usize,
+    /// Members of others are dead; and whoever looks knows by now that this is so.
+    lost: bool,
+    told: bool,
+}
+
+/// What all teams of a process have in common.
+#[derive(Debug)]
+struct Job<'a> {
+    mpi: &'a Mpi,
     threads: usize,
-    memory: Option<usize>,
+    memory: usize,
     said: Said,
-    f: &F,
-) -> Result<Vec<R>, TeamError>
-where
-    R: Send,
-    F: Fn(&mut Member) -> R + Sync,
-{
-    let granted = mpi.threads();
-    let threaded = granted >= Threads::Serialized;
-    let memory = memory.unwrap_or(MEMORY);
-    let mine =
-        Card([VERSION, host_key(), std::process::id().into(), threads as u64, memory as u64, granted as u64]);
-    let cards = Card::all(&world.allgather(&mine.bytes())?);
-    let agreed =
-        [(0, "the version of this library"), (3, "the threads of a process"), (4, "the memory of a host")];
-    for (process, card) in cards.iter().enumerate() {
-        for (word, what) in agreed {
-            if card.0[word] != cards[0].0[word] {
-                let (theirs, ours) = (card.0[word], cards[0].0[word]);
-                return Err(TeamError::Disagree { process, what, theirs, ours });
+}
+
+/// What processes have found out and made together.
+struct Met {
+    shape: Shape,
+    hosts: Hosts,
+    space: Space,
+    control: Control,
+    watcher: Option<thread::JoinHandle<()>>,
+    spare: Option<Communicator>,
+    /// All have a server thread where they need one.
+    served: bool,
+}
+
+/// A process of a team, before anybody runs.
+struct Ready {
+    node: Node,
+    space: Space,
+    watcher: Option<thread::JoinHandle<()>>,
+}
+
+impl Job<'_> {
+    /// A team of the processes of a communicator, so many of whose first have died before.
+    fn run<R, F>(&self, world: Communicator, died: usize, f: &F) -> Ended<R>
+    where
+        R: Send,
+        F: Fn(&mut Member) -> R + Sync,
+    {
+        let (process, over) = (world.rank(), Arc::new(AtomicBool::new(false)));
+        let Ready { node, space, watcher } = match self.ready(world, &over) {
+            Ok(ready) => ready,
+            Err(error) => {
+                over.store(true, Ordering::Relaxed);
+                return Ended { result: Err(error), process, lost: false, told: false };
+            }
+        };
+        let (shape, control, alone) = (node.shape, node.control.clone(), node.endpoint.is_none());
+        let result = Node { died, ..node }.run(space, f);
+        control.finish(process);
+        let dead = |process| shape.ranks(process).all(|rank| control.deaths.includes(rank));
+        if alone {
+            // Between hosts the endpoint has waited. MPI would wait for the dead, too, and not sleep.
+            let over = |process| control.part(process) == Part::Done || dead(process);
+            let mut sleep = Duration::from_micros(20);
+            while !(0..shape.processes).all(over) {
+                thread::sleep(sleep);
+                sleep = (2 * sleep).min(Duration::from_millis(2));
             }
         }
-    }
-    if threads > 1 && !threaded {
-        return Err(TeamError::Threads { granted: granted.to_string(), threads });
-    }
-    let keys = cards.iter().map(|card| card.0[1]).collect::<Vec<_>>();
-    let hosts = Hosts::new(&grouped(&keys, said.per_host));
-    let shape = Shape::here(world.size(), threads)?;
-    let process = world.rank();
-    let here = hosts.of(process);
-    let pids = cards.iter().map(|card| card.0[2] as u32).collect::<Vec<_>>();
-
-    // Who serves a host makes its memory; the others open it, and all wait until they have. What fails here is told when all
-    // have come to the end of this: who returned before would be waited for in MPI for ever.
-    let serves = hosts.server(here) == process;
-    let made = serves.then(|| Segment::shared(memory)).transpose();
-    let fd = made.as_ref().ok().and_then(Option::as_ref).and_then(Segment::fd);
-    let number = fd.map_or(NONE, |fd| fd.as_raw_fd() as u64);
-    let numbers = world.allgather(&number.to_le_bytes())?;
-    let over = Arc::new(AtomicBool::new(false));
-    let settle = || {
-        let segment = match made? {
-            Some(segment) => segment,
-            None => {
-                let server = hosts.server(here);
-                let number = numbers[8 * server..8 * server + 8].try_into().unwrap_or_default();
-                open(server, pids[server], u64::from_le_bytes(number))?
-            }
-        };
-        let (space, control) = shared(segment, shape)?;
-        let watched = hosts.processes(here).iter().filter(|&&other| other != process);
-        let watched = watched.map(|&other| (other, pids[other])).collect::<Vec<_>>();
-        let watcher = watch(shape, &watched, &control, &over)?;
-        Ok::<_, TeamError>((space, control, watcher))
-    };
-    let settled = settle();
-    let failed = world.max(f64::from(u8::from(settled.is_err())))?;
-    if failed > 0.0 {
         over.store(true, Ordering::Relaxed);
-        return match settled {
-            Err(error) => Err(error),
-            Ok(_) => Err(TeamError::Others),
-        };
+        if let Some(watcher) = watcher {
+            let _ = watcher.join();
+        }
+        Ended { result, process, lost: (0..shape.processes).any(dead), told: false }
     }
-    let (mut space, control, watcher) = settled?;
-    control.begin(process);
-    let spare = Mutex::new(world.split(Some(0), i32::try_from(process).unwrap_or(i32::MAX))?);
 
-    let result = if hosts.count() == 1 {
-        // Of the team's, MPI has nothing to do until the end.
-        Node { mpi: spare, ..Node::alone(shape, process, control.clone()) }.run(space, f)
-    } else {
-        let name = format!("MPI ({})", named(mpi.library()));
-        let wire = Box::new(MpiWire {
-            world,
-            name,
-            sending: VecDeque::new(),
-            receiving: VecDeque::new(),
-            spare: Vec::new(),
-        });
-        // Those who serve only while they wait may be silent for as long as they compute.
+    /// Finds out who is where, and makes what they share.
+    fn ready(&self, world: Communicator, over: &Arc<AtomicBool>) -> Result<Ready, TeamError> {
+        let met = self.meet(&world, over);
+        if has_failed(&met) {
+            // Others may wait for one another there.
+            let _ = world.revoke();
+        }
+        let Met { shape, hosts, mut space, control, watcher, spare, served } = met?;
+        let (process, mpi) = (world.rank(), Mutex::new(spare));
+        let node = if hosts.count() == 1 {
+            // Of the team's, MPI has nothing to do until the end.
+            Node { mpi, ..Node::alone(shape, process, control) }
+        } else {
+            let wire = Box::new(MpiWire::new(world, format!("MPI ({})", named(self.mpi.library()))));
+            // Those who serve only while they wait may be silent for as long as they compute.
+            let timeout = if served { self.said.timeout } else { Duration::from_secs(1 << 30) };
+            let node = Node::connected(shape, hosts, wire, &mut space, control, timeout)?;
+            Node { threaded: self.mpi.threads() >= Threads::Serialized, mpi, ..node }
+        };
+        Ok(Ready { node, space, watcher })
+    }
+
+    fn meet(&self, world: &Communicator, over: &Arc<AtomicBool>) -> Result<Met, TeamError> {
+        let Job { mpi, threads, memory, said } = *self;
+        let granted = mpi.threads();
+        let mine = Card([
+            VERSION,
+            host_key(),
+            std::process::id().into(),
+            threads as u64,
+            memory as u64,
+            granted as u64,
+        ]);
+        let cards = Card::all(&world.allgather(&mine.bytes())?);
+        let agreed = [
+            (0, "the version of this library"),
+            (3, "the threads of a process"),
+            (4, "the memory of a host"),
+        ];
+        for (process, card) in cards.iter().enumerate() {
+            for (word, what) in agreed {
+                if card.0[word] != cards[0].0[word] {
+                    let (theirs, ours) = (card.0[word], cards[0].0[word]);
+                    return Err(TeamError::Disagree { process, what, theirs, ours });
+                }
+            }
+        }
+        if threads > 1 && granted < Threads::Serialized {
+            return Err(TeamError::Threads { granted: granted.to_string(), threads });
+        }
+        let keys = cards.iter().map(|card| card.0[1]).collect::<Vec<_>>();
+        let hosts = Hosts::new(&grouped(&keys, said.per_host));
+        let shape = Shape::here(world.size(), threads)?;
+        let process = world.rank();
+        let here = hosts.of(process);
+        let pids = cards.iter().map(|card| card.0[2] as u32).collect::<Vec<_>>();
+
+        // Who serves a host makes its memory; the others open it, and all wait until they have. What fails here is told when
+        // all have come to the end of this: who returned before would be waited for in MPI for ever.
+        let serves = hosts.server(here) == process;
+        let made = serves.then(|| Segment::shared(memory)).transpose();
+        let fd = made.as_ref().ok().and_then(Option::as_ref).and_then(Segment::fd);
+        let number = fd.map_or(NONE, |fd| fd.as_raw_fd() as u64);
+        let numbers = world.allgather(&number.to_le_bytes())?;
+        let settle = || {
+            let segment = match made? {
+                Some(segment) => segment,
+                None => {
+                    let server = hosts.server(here);
+                    let number = numbers[8 * server..8 * server + 8].try_into().unwrap_or_default();
+                    open(server, pids[server], u64::from_le_bytes(number))?
+                }
+            };
+            let (space, control) = shared(segment, shape)?;
+            let watched = hosts.processes(here).iter().filter(|&&other| other != process);
+            let watched = watched.map(|&other| (other, pids[other])).collect::<Vec<_>>();
+            let watcher = watch(shape, &watched, &control, over)?;
+            Ok::<_, TeamError>((space, control, watcher))
+        };
+        let settled = settle();
+        let failed = world.max(f64::from(u8::from(settled.is_err())))?;
+        if failed > 0.0 {
+            return match settled {
+                Err(error) => Err(error),
+                Ok(_) => Err(TeamError::Others),
+            };
+        }
+        let (space, control, watcher) = settled?;
+        control.begin(process);
+        let spare = world.split(Some(0), i32::try_from(process).unwrap_or(i32::MAX))?;
         let served = cards.iter().all(|card| card.0[5] >= Threads::Serialized as u64);
-        let timeout = if served { said.timeout } else { Duration::from_secs(1 << 30) };
-        let node = Node::connected(shape, hosts, wire, &mut space, control.clone(), timeout)?;
-        Node { threaded, mpi: spare, ..node }.run(space, f)
-    };
-    control.finish(process);
-    over.store(true, Ordering::Relaxed);
-    if let Some(watcher) = watcher {
-        let _ = watcher.join();
+        Ok(Met { shape, hosts, space, control, watcher, spare, served })
     }
-    let lost =
-        (0..shape.processes).any(|process| shape.ranks(process).all(|rank| control.deaths.includes(rank)));
-    if lost {
-        // Those who are gone do not come to its end.
-        crate::say(format_args!("process {process} ends without MPI_Finalize: others are dead"));
-        std::mem::forget(mpi);
-    } else {
-        mpi.finalize()?;
-    }
-    result
+}
+
+/// Whether MPI has met a dead process.
+fn has_failed<T>(result: &Result<T, TeamError>) -> bool {
+    matches!(result, Err(TeamError::Mpi(error)) if error.fault() == Some(Fault::ProcessFailed))
 }
 
 /// A library, in a few words.
@@ -298,7 +379,7 @@ fn watch(
                 let ended = watch.has_exited().unwrap_or(false);
                 if ended {
                     let ranks = shape.ranks(*process);
-                    if control.part(*process) != crate::error::Part::Done {
+                    if control.part(*process) != Part::Done {
                         crate::say(format_args!(
                             "process {process} (pid {pid}, {}) is dead",
                             crate::error::Ranks(&ranks)
@@ -313,136 +394,6 @@ fn watch(
     let started = thread::Builder::new().name("syncline watch".to_owned()).spawn(watcher);
     let what = "start a thread that watches other processes";
     started.map(Some).map_err(|source| TeamError::System { what, source })
-}
-
-/// A wire of messages of MPI.
-#[derive(Debug)]
-struct MpiWire {
-    world: Communicator,
-    name: String,
-    sending: VecDeque<Sending>,
-    /// What has been found and is not all there: a long message, whose sender may stop in its middle.
-    receiving: VecDeque<(usize, Receiving)>,
-    spare: Vec<Vec<u8>>,
-}
-
-/// So many messages are received at once: behind them others wait.
-const RECEIVING: usize = 16;
-
-impl MpiWire {
-    /// What an error of MPI says of the team.
-    fn error(&mut self, what: &'static str, error: &MpiError) -> WireError {
-        if error.fault() == Some(Fault::ProcessFailed) {
-            let failed = self.world.failures().unwrap_or_default();
-            if let Some(&process) = failed.first() {
-                return WireError::Gone { process };
-            }
-        }
-        WireError::Broken { wire: self.name.clone(), what, why: error.to_string() }
-    }
-
-    /// Goes on with what has not left, and takes buffers back from what has.
-    fn sent(&mut self) -> Result<(), WireError> {
-        while let Some(sending) = self.sending.front_mut() {
-            match sending.test() {
-                Ok(false) => break,
-                Ok(true) => {
-                    let sending = self.sending.pop_front().map(Sending::wait);
-                    if let Some(Ok(buffer)) = sending {
-                        self.recycle(buffer);
-                    }
-                }
-                Err(error) => {
-                    self.sending.pop_front();
-                    return Err(self.error("send a message", &error));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl MpiWire {
-    /// The first message that is all there, and behind no other of its sender.
-    fn received(&mut self) -> Result<Option<(usize, Vec<u8>)>, WireError> {
-        for at in 0..self.receiving.len() {
-            let from = self.receiving[at].0;
-            if self.receiving.range(..at).any(|&(other, _)| other == from) {
-                continue;
-            }
-            match self.receiving[at].1.test() {
-                Ok(false) => (),
-                Ok(true) => {
-                    let received = self.receiving.remove(at).map(|(_, receiving)| receiving.wait());
-                    let bytes =
-                        received.transpose().map_err(|error| self.error("receive a message", &error))?;
-                    return Ok(bytes.map(|bytes| (from, bytes)));
-                }
-                Err(error) => {
-                    self.receiving.remove(at);
-                    return Err(self.error("receive a message", &error));
-                }
-            }
-        }
-        Ok(None)
-    }
-}
-
-impl Wire for MpiWire {
-    fn process(&self) -> usize {
-        self.world.rank()
-    }
-
-    fn processes(&self) -> usize {
-        self.world.size()
-    }
-
-    fn describe(&self) -> String {
-        self.name.clone()
-    }
-
-    fn buffer(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
-    }
-
-    fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.spare.len() < SPARE {
-            buffer.clear();
-            self.spare.push(buffer);
-        }
-    }
-
-    fn send(&mut self, to: usize, message: Vec<u8>) -> Result<(), WireError> {
-        match self.world.isend(to, TAG, message) {
-            Ok(sending) => {
-                self.sending.push_back(sending);
-                Ok(())
-            }
-            Err(error) => Err(self.error("send a message", &error)),
-        }
-    }
-
-    fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, WireError> {
-        self.sent()?;
-        while self.receiving.len() < RECEIVING {
-            let probed = self.world.probe(TAG);
-            let Some(message) = probed.map_err(|error| self.error("look for a message", &error))? else {
-                break;
-            };
-            let (from, buffer) = (message.source(), self.spare.pop().unwrap_or_default());
-            let started = message.start(buffer);
-            let started = started.map_err(|error| self.error("receive a message", &error))?;
-            self.receiving.push_back((from, started));
-            if let Some(received) = self.received()? {
-                return Ok(Some(received));
-            }
-        }
-        self.received()
-    }
-
-    fn unsent(&self) -> usize {
-        self.sending.len()
-    }
 }
 
 #[cfg(test)]

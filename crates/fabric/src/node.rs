@@ -29,6 +29,8 @@ pub(crate) struct Node {
     pub(crate) threaded: bool,
     /// For MPI calls of the program, until somebody takes it.
     pub(crate) mpi: Mutex<Option<Communicator>>,
+    /// So many processes have died before the team was made.
+    pub(crate) died: usize,
 }
 
 impl Node {
@@ -42,6 +44,7 @@ impl Node {
             endpoint: None,
             threaded: true,
             mpi: Mutex::default(),
+            died: 0,
         }
     }
 
@@ -64,6 +67,7 @@ impl Node {
             endpoint: Some(endpoint),
             threaded: true,
             mpi: Mutex::default(),
+            died: 0,
         })
     }
 

@@ -3,6 +3,7 @@
 //! | called                  | launched (`SYNCLINE_TEAM` is set)   | not launched                                      |
 //! |-------------------------|-------------------------------------|---------------------------------------------------|
 //! | [`Team::run`]           | joins its team                      | under an MPI launcher: its ranks; else threads of this process |
+//! | [`Team::run_shrinking`] | the same                            | the same; where MPI goes on after a death, again without the dead |
 //! | `Team::processes(n)`    | joins its team, whatever `n` says   | launches n processes of this program, and watches |
 //! | `Team::threads(n)`      | threads of this process             | threads of this process                           |
 
@@ -74,10 +75,65 @@ impl Team {
         R: Send,
         F: Fn(&mut Member) -> R + Sync,
     {
+        Team::of_environment(false, &f)
+    }
+
+    /// As [`Team::run`], and once more in a smaller team, of those who are left, when processes have died.
+    ///
+    /// The function is called again in all who live, even in those in which it had ended well, until it has ended in a team
+    /// in which nobody died; the results are those of that team. Ranks are counted anew, in the same order;
+    /// [`Member::died`] says how many processes are missing. What it had in memory of the team is gone: what it needs to go
+    /// on from where it was is to be on disk, or in memory of its own. Whoever is told of a death
+    /// ([`Fault::Dead`](syncline_sync::Fault)) returns, with whatever error, and is called again.
+    ///
+    /// This takes an MPI that goes on after a death (ULFM): Open MPI 5 under `mpirun --with-ft ulfm`. Elsewhere it is
+    /// [`Team::run`]: members are told of the death, and end.
+    ///
+    /// # Collective
+    /// As [`Team::run`].
+    ///
+    /// # Errors
+    /// As [`Team::run`], of the last team; [`TeamError::Unshrunk`] if MPI does not find out who is left: it does not notice
+    /// that a host was cut off.
+    ///
+    /// # Examples
+    /// ```
+    /// use syncline_fabric::Team;
+    ///
+    /// let done = std::sync::atomic::AtomicU64::new(0); // what this process has of the work, whatever becomes of others
+    /// let steps = Team::run_shrinking(|me| {
+    ///     // Where all are that are left: the one that has come least far.
+    ///     let mine = done.load(std::sync::atomic::Ordering::Relaxed);
+    ///     let begin = me.gather(mine)?.into_iter().min().unwrap_or(0);
+    ///     for step in begin..10 {
+    ///         me.wait()?;
+    ///         done.store(step + 1, std::sync::atomic::Ordering::Relaxed);
+    ///     }
+    ///     Ok::<_, syncline_sync::Fault>(10)
+    /// })?;
+    /// assert!(steps.iter().all(|steps| *steps == Ok(10)));
+    /// # Ok::<(), syncline_fabric::TeamError>(())
+    /// ```
+    ///
+    /// # Source
+    /// Shrinking recovery by user-level failure mitigation (Bland et al., IJHPCA 2013).
+    pub fn run_shrinking<R, F>(f: F) -> Result<Vec<R>, TeamError>
+    where
+        R: Send,
+        F: Fn(&mut Member) -> R + Sync,
+    {
+        Team::of_environment(true, &f)
+    }
+
+    fn of_environment<R, F>(shrinks: bool, f: &F) -> Result<Vec<R>, TeamError>
+    where
+        R: Send,
+        F: Fn(&mut Member) -> R + Sync,
+    {
         match place()? {
-            Some(place) => join(&place, &f),
+            Some(place) => join(&place, f),
             None => match mpi::launched() {
-                Some(launched) => mpi::join(&launched, &f),
+                Some(launched) => mpi::join(&launched, shrinks, f),
                 None => {
                     let threads = environment::threads()?;
                     Team::threads(threads.unwrap_or_else(|| environment::cores().min(MAX_MEMBERS))).run(f)

@@ -15,6 +15,7 @@
 //! [`channel`] is a wire within a process, for tests and to try things; MPI is the wire between machines.
 
 pub mod channel;
+pub(crate) mod mpi;
 
 use std::fmt;
 

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::error::{MpiError, Result};
 use crate::ffi::Calls;
@@ -230,7 +231,8 @@ impl Communicator {
         Ok(Request::new(&self.inner, request))
     }
 
-    /// Gives it back. Collective; dropping does the same, where the thread may.
+    /// Gives it back, unless [all are kept](crate::Mpi::keep_communicators). Collective; dropping does the same, where the
+    /// thread may.
     ///
     /// # Errors
     /// Those of any call.
@@ -239,7 +241,8 @@ impl Communicator {
     }
 
     fn release(&mut self) -> Result<()> {
-        if std::mem::replace(&mut self.freed, true) {
+        // Relaxed: it is told before there is a communicator that it is about.
+        if std::mem::replace(&mut self.freed, true) || self.inner.keeps.load(Ordering::Relaxed) {
             return Ok(());
         }
         // SAFETY: it was not freed before.

@@ -1,6 +1,7 @@
 //! What an MPI and all that comes of it share: the one way to call the shim.
 
 use std::ffi::c_int;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
@@ -15,6 +16,8 @@ pub(crate) struct Inner {
     /// The thread that MPI takes for its first.
     home: ThreadId,
     granted: Threads,
+    /// Communicators are not given back any more: see `Mpi::keep_communicators`.
+    pub(crate) keeps: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -32,7 +35,7 @@ struct Orphan {
 
 impl Inner {
     pub(crate) fn new(calls: &'static Calls, home: ThreadId, granted: Threads) -> Inner {
-        Inner { calls, state: Mutex::default(), home, granted }
+        Inner { calls, state: Mutex::default(), home, granted, keeps: AtomicBool::new(false) }
     }
 
     pub(crate) fn granted(&self) -> Threads {

@@ -120,10 +120,20 @@ impl Library {
         in_short(&self.text)
     }
 
-    /// Whether there are calls for failures of processes. Open MPI 5 acts on failures only under `mpirun --with-ft ulfm`.
+    /// Whether there are calls for failures of processes. That they are there does not mean that a job
+    /// [survives](Self::survives) one: MPICH 4.0 aborts in them, unless all of it is on one host.
     #[must_use]
     pub fn has_ulfm(&self) -> bool {
         self.shim.ulfm
+    }
+
+    /// Whether a job goes on when a process has died: that of Open MPI 5, under `mpirun --with-ft ulfm`.
+    #[must_use]
+    pub fn survives(&self) -> bool {
+        let told = std::env::var("OMPI_MCA_mpi_ft_enable");
+        let told = told.is_ok_and(|told| ["1", "true", "yes", "on"].contains(&told.to_lowercase().as_str()));
+        let major = self.version().and_then(|version| version.major());
+        told && self.has_ulfm() && self.family() == Family::OpenMpi && major >= Some(5)
     }
 }
 

@@ -175,6 +175,15 @@ impl Mpi {
         })
     }
 
+    /// From here on communicators are left to MPI until its end when they are dropped or freed.
+    ///
+    /// For programs that go on after a death: what was sent in a communicator whose processes are not all there may come
+    /// late, and if MPI has given its number to another communicator by then, it comes there. (Open MPI 5 ends the job:
+    /// "received a message from a rank outside the valid range of the communicator".)
+    pub fn keep_communicators(&self) {
+        self.inner.keeps.store(true, Ordering::Relaxed);
+    }
+
     /// What MPI calls this host.
     ///
     /// # Errors

@@ -30,6 +30,14 @@ struct Launcher {
     args: &'static [&'static str],
 }
 
+/// One that goes on when processes die: what `make mpi-wheels` installs.
+const SURVIVOR: Launcher = Launcher {
+    name: "Open MPI 5",
+    compiler: concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mpi/openmpi5/bin/mpicc"),
+    program: concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mpi/openmpi5/bin/mpirun"),
+    args: &["--oversubscribe", "--with-ft", "ulfm"],
+};
+
 const LAUNCHERS: [Launcher; 2] = [
     Launcher {
         name: "Open MPI",
@@ -45,12 +53,12 @@ impl Launcher {
     fn command(&self, processes: usize, line: &str) -> Option<Command> {
         static SHIMS: OnceLock<TempDir> = OnceLock::new();
         let folder = SHIMS.get_or_init(|| tempfile::tempdir().unwrap()).path();
-        let into = folder.join(self.compiler);
-        let build = format!("mpi build --mpicc {} --into {}", self.compiler, into.display());
+        let into = folder.join(self.name);
         static BUILDING: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let building = BUILDING.lock().unwrap();
         if !into.exists() {
-            let built = command(Path::new("."), &build).output().unwrap();
+            let mut build = command(Path::new("."), &format!("mpi build --mpicc {}", self.compiler));
+            let built = build.arg("--into").arg(&into).output().unwrap();
             if !built.status.success() {
                 println!("skipped: {}: {}", self.name, String::from_utf8_lossy(&built.stderr).trim());
                 return None;
@@ -241,5 +249,48 @@ fn a_death_ends_a_job_of_mpi() {
             longest = longest.max(took);
         }
         println!("{}: {} kills, all had ended after {longest:?} at most", launcher.name, times.div_ceil(2));
+    }
+}
+
+#[test]
+fn a_job_goes_on_without_the_dead() {
+    let (times, mut random) = kills();
+    for time in 0..times.div_ceil(2) {
+        let rounds = 300 + time;
+        let processes = 3 + random.below(3) as usize;
+        let line = format!("verify rma --rounds {rounds}");
+        let Some(mut command) = SURVIVOR.command(processes, &line) else { return };
+        command.env("SYNCLINE_PER_HOST", (1 + random.below(3)).to_string());
+        let said = tempfile::NamedTempFile::new().unwrap();
+        let at_its_end = || fs::File::options().append(true).open(said.path()).unwrap();
+        let text = || fs::read_to_string(said.path()).unwrap();
+        let mut child = command.stdout(at_its_end()).stderr(at_its_end()).spawn().unwrap();
+        let late = Instant::now() + Duration::from_secs(60);
+        let mut victims = 1 + random.below(2) as usize;
+        let left = processes - victims;
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < late, "the others hang: {}", text());
+            sleep(Duration::from_millis(5));
+            // The next dies when those who are left have begun.
+            let all = members(rounds);
+            if victims > 0 && text().contains(&format!("verifying {} members", left + victims)) {
+                sleep(Duration::from_millis(random.below(300)));
+                let victim = &all[random.below(all.len() as u64) as usize];
+                let pid = victim.file_name().unwrap();
+                assert!(Command::new("kill").arg("-9").arg(pid).status().unwrap().success());
+                victims -= 1;
+            }
+        };
+        let said = text();
+        assert!(status.success(), "{said}");
+        assert!(
+            said.contains(&format!("{} of {processes} processes dead, {left} go on", processes - left)),
+            "{said}"
+        );
+        assert!(said.contains(&format!("{rounds} rounds ok, {left} members")), "{said}");
+        assert_eq!(members(rounds), Vec::<PathBuf>::new());
     }
 }

@@ -429,7 +429,7 @@ fn alone() {
 }
 
 fn failures() {
-    let mut mpi = start(Threads::Multiple);
+    let mpi = start(Threads::Multiple);
     let world = mpi.world().unwrap();
     let me = world.rank();
     assert_eq!(world.failures().unwrap(), []);
@@ -460,6 +460,6 @@ fn failures() {
     assert_eq!((left.size(), left.rank()), (2, me / 2));
     assert_eq!(left.agree(if me == 0 { 6 } else { 3 }).unwrap(), 2);
     left.barrier().unwrap();
-    drop(left);
-    let _ = mpi.finalize();
+    // MPI_Finalize might wait for the one that is dead.
+    std::mem::forget(mpi);
 }

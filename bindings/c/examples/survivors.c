@@ -1,0 +1,77 @@
+/* A computation that goes on without the processes that have died: from the step that all who are left have done.
+ *
+ *   cc survivors.c $(pkg-config --cflags --libs syncline) && mpirun --with-ft ulfm -n 4 ./a.out
+ *
+ * For the trial, the last process kills itself in the middle. Without an MPI whose jobs outlive that (Open MPI 5), the job
+ * ends then.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <syncline.h>
+
+enum { STEPS = 100, WORK = 60 };
+
+/* What a process has whoever dies: here the steps that it has done; in earnest also its part of the data. */
+struct kept {
+    uint64_t done;
+    uint64_t sum;
+    size_t died;
+};
+
+#define TRY(call)                      \
+    do {                               \
+        if ((call) != 0) return 1;     \
+    } while (0)
+
+static int work(syncline_member *me, void *argument)
+{
+    struct kept *kept = argument;
+    size_t rank = syncline_member_rank(me), size = syncline_member_size(me);
+    syncline_rma *rma;
+    syncline_rma_memory *progress;
+
+    /* What all have done: those who are left may be a step apart. */
+    TRY(syncline_rma_new(me, &rma));
+    TRY(syncline_rma_allocate(rma, sizeof kept->done, &progress));
+    TRY(syncline_rma_put(rma, progress, rank, 0, &kept->done, sizeof kept->done));
+    TRY(syncline_rma_sync(rma));
+    for (size_t other = 0; other < size; other++) {
+        uint64_t done;
+        TRY(syncline_rma_get(rma, progress, other, 0, &done, sizeof done));
+        if (done < kept->done)
+            kept->done = done;
+    }
+    kept->died = syncline_member_died(me);
+
+    while (kept->done < STEPS) {
+        uint64_t step = kept->done, sum = 0;
+        if (step == STEPS / 2 && kept->died == 0 && size > 1 && rank == size - 1)
+            raise(SIGKILL);
+        for (uint64_t item = rank; item < WORK; item += size) /* shared out among those who are there */
+            sum += step * item;
+        TRY(syncline_rma_put(rma, progress, rank, 0, &sum, sizeof sum));
+        TRY(syncline_rma_sync(rma));
+        kept->sum = 0;
+        for (size_t other = 0; other < size; other++) {
+            TRY(syncline_rma_get(rma, progress, other, 0, &sum, sizeof sum));
+            kept->sum += sum;
+        }
+        TRY(syncline_rma_sync(rma));
+        kept->done = step + 1;
+    }
+    if (rank == 0 && kept->sum == (uint64_t)(STEPS - 1) * WORK * (WORK - 1) / 2)
+        printf("%d steps done, the last of them by %zu, %zu died\n", STEPS, size, kept->died);
+    return 0;
+}
+
+int main(void)
+{
+    struct kept kept = {0, 0, 0};
+
+    if (syncline_team_run_shrinking(work, &kept) != 0) {
+        fprintf(stderr, "%s\n", syncline_last_failure()->message);
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,169 @@
+//! A wire of messages of MPI.
+//!
+//! Messages of at most [`RECEIVING`] senders are received at once, each into a buffer that was used before. What an MPI says
+//! of processes that have failed (ULFM) is told once for each of them; any other error is the end of the wire.
+
+use std::collections::VecDeque;
+
+use syncline_mpi::{Communicator, Fault, MpiError, Receiving, Sending};
+
+use super::{Wire, WireError};
+
+/// The tag of messages.
+const TAG: u16 = 1;
+/// So many buffers are kept.
+const SPARE: usize = 64;
+/// So many messages are received at once: behind them others wait.
+const RECEIVING: usize = 16;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct MpiWire {
+    world: Communicator,
+    name: String,
+    sending: VecDeque<Sending>,
+    /// What has been found and is not all there: a long message, whose sender may stop in its middle.
+    receiving: VecDeque<(usize, Receiving)>,
+    spare: Vec<Vec<u8>>,
+    /// Processes that MPI has said to have failed, and those of them that are to be told of.
+    failed: Vec<usize>,
+    untold: VecDeque<usize>,
+}
+
+impl MpiWire {
+    /// The processes of a communicator, which is the wire's own; `name` is that of the MPI.
+    pub(crate) fn new(world: Communicator, name: String) -> MpiWire {
+        MpiWire {
+            world,
+            name,
+            sending: VecDeque::new(),
+            receiving: VecDeque::new(),
+            spare: Vec::new(),
+            failed: Vec::new(),
+            untold: VecDeque::new(),
+        }
+    }
+
+    /// What an error of MPI says of the team.
+    fn error(&mut self, what: &'static str, error: &MpiError) -> WireError {
+        if error.fault() == Some(Fault::ProcessFailed) {
+            for process in self.world.failures().unwrap_or_default() {
+                if !self.failed.contains(&process) {
+                    self.failed.push(process);
+                    self.untold.push_back(process);
+                }
+            }
+            // Of those that are told of already, once more: whoever sends to one of them is told again.
+            if let Some(process) = self.untold.pop_front().or(self.failed.last().copied()) {
+                return WireError::Gone { process };
+            }
+        }
+        WireError::Broken { wire: self.name.clone(), what, why: error.to_string() }
+    }
+
+    /// Goes on with what has not left, and takes buffers back from what has.
+    fn sent(&mut self) -> Result<(), WireError> {
+        while let Some(sending) = self.sending.front_mut() {
+            match sending.test() {
+                Ok(false) => break,
+                Ok(true) => {
+                    let sending = self.sending.pop_front().map(Sending::wait);
+                    if let Some(Ok(buffer)) = sending {
+                        self.recycle(buffer);
+                    }
+                }
+                Err(error) => {
+                    self.sending.pop_front();
+                    return Err(self.error("send a message", &error));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl MpiWire {
+    /// The first message that is all there, and behind no other of its sender.
+    fn received(&mut self) -> Result<Option<(usize, Vec<u8>)>, WireError> {
+        for at in 0..self.receiving.len() {
+            let from = self.receiving[at].0;
+            if self.receiving.range(..at).any(|&(other, _)| other == from) {
+                continue;
+            }
+            match self.receiving[at].1.test() {
+                Ok(false) => (),
+                Ok(true) => {
+                    let received = self.receiving.remove(at).map(|(_, receiving)| receiving.wait());
+                    let bytes =
+                        received.transpose().map_err(|error| self.error("receive a message", &error))?;
+                    return Ok(bytes.map(|bytes| (from, bytes)));
+                }
+                Err(error) => {
+                    self.receiving.remove(at);
+                    return Err(self.error("receive a message", &error));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Wire for MpiWire {
+    fn process(&self) -> usize {
+        self.world.rank()
+    }
+
+    fn processes(&self) -> usize {
+        self.world.size()
+    }
+
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+
+    fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < SPARE {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
+    fn send(&mut self, to: usize, message: Vec<u8>) -> Result<(), WireError> {
+        match self.world.isend(to, TAG, message) {
+            Ok(sending) => {
+                self.sending.push_back(sending);
+                Ok(())
+            }
+            Err(error) => Err(self.error("send a message", &error)),
+        }
+    }
+
+    fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, WireError> {
+        if let Some(process) = self.untold.pop_front() {
+            return Err(WireError::Gone { process });
+        }
+        self.sent()?;
+        while self.receiving.len() < RECEIVING {
+            let probed = self.world.probe(TAG);
+            let Some(message) = probed.map_err(|error| self.error("look for a message", &error))? else {
+                break;
+            };
+            let (from, buffer) = (message.source(), self.spare.pop().unwrap_or_default());
+            let started = message.start(buffer);
+            let started = started.map_err(|error| self.error("receive a message", &error))?;
+            self.receiving.push_back((from, started));
+            if let Some(received) = self.received()? {
+                return Ok(Some(received));
+            }
+        }
+        self.received()
+    }
+
+    fn unsent(&self) -> usize {
+        self.sending.len()
+    }
+}

@@ -186,7 +186,9 @@ fn team(plan: &Plan, place: Places, members: usize) -> Result<()> {
         let (processes, threads) = if each % 2 == 0 { (2, each / 2) } else { (1, each) };
         let latency =
             Conditions { jitter: Duration::from_micros(20), seed: members as u64, ..Conditions::default() };
-        let team = Team::hosts(hosts).processes(processes).threads(threads).quiet().conditions(latency);
+        let servers = if members % 8 == 4 { 2 } else { 1 };
+        let team = Team::hosts(hosts).processes(processes).servers(servers).threads(threads);
+        let team = team.quiet().conditions(latency);
         return refuted(team.run(|me| plan.session(me))?);
     }
     if processes == 0 {

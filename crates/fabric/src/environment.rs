@@ -7,6 +7,7 @@
 //! | `SYNCLINE_QUIET`   | people     | `1`: no warning when members outnumber cores                           |
 //! | `SYNCLINE_MEMORY`  | people     | how many bytes the members of a host share at most, under MPI: `4G`    |
 //! | `SYNCLINE_PER_HOST`| people     | how many processes of a host share memory, under MPI                   |
+//! | `SYNCLINE_SERVERS` | people     | how many processes of a host serve other hosts                         |
 //! | `SYNCLINE_TIMEOUT` | people     | after how many milliseconds of silence a host is dead                  |
 
 use std::os::fd::RawFd;
@@ -23,6 +24,7 @@ const QUIET: &str = "SYNCLINE_QUIET";
 const TIMEOUT: &str = "SYNCLINE_TIMEOUT";
 const MEMORY: &str = "SYNCLINE_MEMORY";
 const PER_HOST: &str = "SYNCLINE_PER_HOST";
+const SERVERS: &str = "SYNCLINE_SERVERS";
 /// What `SYNCLINE_TEAM` begins with: launcher and program must be of one kind. To be raised with any change of what
 /// stands in the memory of a team.
 const VERSION: &str = "3";
@@ -98,6 +100,12 @@ pub(crate) fn threads() -> Result<Option<usize>, TeamError> {
 /// How many processes of a host share memory: the others are as if they were on other hosts.
 pub(crate) fn per_host() -> Result<Option<usize>, TeamError> {
     read(PER_HOST, || format!("a number of processes from 1 to {MAX_MEMBERS}"), count)
+}
+
+/// How many processes of a host serve others.
+pub(crate) fn servers() -> Result<usize, TeamError> {
+    let said = read(SERVERS, || format!("a number of processes from 1 to {MAX_MEMBERS}"), count)?;
+    Ok(said.unwrap_or(1))
 }
 
 /// How much memory the members of a host share, if somebody says so.

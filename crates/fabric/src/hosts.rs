@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 /// The hosts of a team: groups of processes that have memory in common. All else goes by messages.
 ///
-/// The first process of a host *serves* it: it receives what others ask of the host's memory.
+/// The first process of a host *serves* it: it receives what others ask of the host's memory. If there are to be several
+/// servers on a host (`SYNCLINE_SERVERS`), the first processes are, and each serves some of the host's members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts {
     /// By process.
     host_of: Arc<[usize]>,
     /// By host, in ascending order.
     processes: Arc<[Vec<usize>]>,
+    /// The processes that serve, by host, and where those of each host begin.
+    serving: Arc<[usize]>,
+    first: Arc<[usize]>,
 }
 
 impl Hosts {
@@ -27,7 +31,18 @@ impl Hosts {
             processes[host].push(process);
             host_of.push(host);
         }
-        Hosts { host_of: host_of.into(), processes: processes.into() }
+        let (host_of, processes) = (host_of.into(), processes.into());
+        Hosts { host_of, processes, serving: Arc::new([]), first: Arc::new([]) }.with_servers(1)
+    }
+
+    /// With so many servers on each host, or as many as it has processes.
+    pub(crate) fn with_servers(self, servers: usize) -> Hosts {
+        let (mut serving, mut first) = (Vec::new(), vec![0]);
+        for processes in &*self.processes {
+            serving.extend(processes.iter().take(servers.max(1)));
+            first.push(serving.len());
+        }
+        Hosts { serving: serving.into(), first: first.into(), ..self }
     }
 
     /// All processes on one host.
@@ -53,10 +68,33 @@ impl Hosts {
         &self.processes[host]
     }
 
-    /// The process that serves a host.
+    /// The process that serves a host; the first, if there are several.
     #[must_use]
     pub fn server(&self, host: usize) -> usize {
         self.processes[host][0]
+    }
+
+    /// The processes that serve, by number of the server.
+    #[must_use]
+    pub fn servers(&self) -> &[usize] {
+        &self.serving
+    }
+
+    /// The number of the server that does what is asked of members of a process.
+    #[must_use]
+    pub fn server_of(&self, process: usize) -> usize {
+        let host = self.host_of[process];
+        let (first, next) = (self.first[host], self.first[host + 1]);
+        // Processes of a host are in ascending order.
+        let place = self.processes[host].binary_search(&process).unwrap_or_default();
+        first + place % (next - first)
+    }
+
+    /// The number of the server that a process is, if it is one.
+    #[must_use]
+    pub fn serves(&self, process: usize) -> Option<usize> {
+        let server = self.server_of(process);
+        (self.serving[server] == process).then_some(server)
     }
 }
 
@@ -70,5 +108,16 @@ mod tests {
         assert_eq!((hosts.count(), hosts.of(2), hosts.of(4), hosts.of(3)), (3, 0, 1, 2));
         assert_eq!((hosts.processes(0), hosts.server(1), hosts.server(2)), (&[0, 2][..], 1, 3));
         assert_eq!(Hosts::one(3).count(), 1);
+    }
+
+    #[test]
+    fn members_are_shared_out_among_the_servers_of_their_host() {
+        let hosts = Hosts::new(&["a", "b", "a", "a", "b", "a"]);
+        assert_eq!(hosts.servers(), [0, 1]);
+        assert_eq!((0..6).map(|process| hosts.server_of(process)).collect::<Vec<_>>(), [0, 1, 0, 0, 1, 0]);
+        let hosts = hosts.with_servers(3);
+        assert_eq!(hosts.servers(), [0, 2, 3, 1, 4]);
+        assert_eq!((0..6).map(|process| hosts.server_of(process)).collect::<Vec<_>>(), [0, 3, 1, 2, 4, 0]);
+        assert_eq!((hosts.serves(3), hosts.serves(5), hosts.server(1)), (Some(2), None, 1));
     }
 }

@@ -115,21 +115,23 @@ fn no_mpi() -> Result<Library, TeamError> {
 #[derive(Clone, Copy, Debug)]
 struct Said {
     per_host: Option<usize>,
+    servers: usize,
     timeout: Duration,
 }
 
 impl Said {
     fn read() -> Result<Said, TeamError> {
-        Ok(Said { per_host: environment::per_host()?, timeout: environment::timeout()? })
+        let (per_host, servers) = (environment::per_host()?, environment::servers()?);
+        Ok(Said { per_host, servers, timeout: environment::timeout()? })
     }
 }
 
 /// What processes tell one another first: a line of words each.
 #[derive(Clone, Copy, Debug)]
-struct Card([u64; 6]);
+struct Card([u64; WORDS]);
 
-const VERSION: u64 = 1;
-const WORDS: usize = 6;
+const VERSION: u64 = 2;
+const WORDS: usize = 7;
 
 impl Card {
     fn bytes(self) -> Vec<u8> {
@@ -247,12 +249,14 @@ impl Job<'_> {
             threads as u64,
             memory as u64,
             granted as u64,
+            said.servers as u64,
         ]);
         let cards = Card::all(&world.allgather(&mine.bytes())?);
         let agreed = [
             (0, "the version of this library"),
             (3, "the threads of a process"),
             (4, "the memory of a host"),
+            (6, "the servers of a host"),
         ];
         for (process, card) in cards.iter().enumerate() {
             for (word, what) in agreed {
@@ -266,7 +270,7 @@ impl Job<'_> {
             return Err(TeamError::Threads { granted: granted.to_string(), threads });
         }
         let keys = cards.iter().map(|card| card.0[1]).collect::<Vec<_>>();
-        let hosts = Hosts::new(&grouped(&keys, said.per_host));
+        let hosts = Hosts::new(&grouped(&keys, said.per_host)).with_servers(said.servers);
         let shape = Shape::here(world.size(), threads)?;
         let process = world.rank();
         let here = hosts.of(process);
@@ -411,7 +415,7 @@ mod tests {
 
     #[test]
     fn cards_are_read_as_they_were_written() {
-        let cards = [Card([1, 2, 3, 4, 5, 6]), Card([7, 8, 9, 10, 11, 12])];
+        let cards = [Card([1, 2, 3, 4, 5, 6, 7]), Card([8, 9, 10, 11, 12, 13, 14])];
         let bytes = cards.iter().flat_map(|card| card.bytes()).collect::<Vec<_>>();
         assert_eq!(Card::all(&bytes).iter().map(|card| card.0).collect::<Vec<_>>(), cards.map(|card| card.0));
     }

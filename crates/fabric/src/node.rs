@@ -93,7 +93,7 @@ impl Node {
         };
         let member = |rank| Member::new(&node, rank, &space, barrier.as_ref());
         let members = shape.ranks(process).map(member).collect::<Result<Vec<_>, _>>()?;
-        let serves = node.threaded && node.hosts.server(node.hosts.of(process)) == process;
+        let serves = node.threaded && node.hosts.serves(process).is_some();
         let server = match endpoint.as_ref().filter(|_| serves) {
             Some(endpoint) => Some(endpoint.serve().map_err(|source| {
                 shape.ranks(process).for_each(|rank| control.deaths.give_up(rank));

@@ -169,6 +169,7 @@ impl Team {
         HostTeam {
             hosts,
             processes: 1,
+            servers: 1,
             threads: 1,
             memory: MEMORY,
             conditions: network,
@@ -270,6 +271,7 @@ impl MpiTeam {
 pub struct HostTeam {
     hosts: usize,
     processes: usize,
+    servers: usize,
     threads: usize,
     memory: usize,
     conditions: Conditions,
@@ -282,6 +284,12 @@ impl HostTeam {
     #[must_use]
     pub fn processes(self, processes: usize) -> Self {
         HostTeam { processes, ..self }
+    }
+
+    /// How many of the processes of a host serve other hosts [default: 1], each some of its members.
+    #[must_use]
+    pub fn servers(self, servers: usize) -> Self {
+        HostTeam { servers, ..self }
     }
 
     /// How many members each process has, as threads [default: 1].
@@ -346,6 +354,7 @@ impl HostTeam {
         let wires = Network::new(all, self.conditions);
         network(&wires);
         let named = Hosts::new(&(0..all).map(|process| process / processes).collect::<Vec<_>>());
+        let named = named.with_servers(self.servers);
         let mut nodes = Vec::new();
         for host in 0..hosts {
             let (space, control) = shared(Segment::heap(self.memory, Pages::Small)?, shape)?;

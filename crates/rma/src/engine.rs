@@ -1,10 +1,10 @@
 //! A process's part in global memory that other hosts have: what it asks of them, and what they ask of its host.
 //!
 //! # Contract
-//! *Requests* go to the server of the host that has the memory, and are done there in the order of each asking process. They
+//! *Requests* go to the server of the member that has the memory, and are done there in the order of each asking process. They
 //! are acknowledged in batches, by the number of those that have been done: with every answer, and so to who asks; with
 //! every message of a sync; when half of the *window* is; and after [`LATE`] by itself. A process has no more requests under
-//! way to a host than the window allows, so the server never holds more than that of it, whatever happens. A fence asks,
+//! way to a server than the window allows, so that never holds more than that of it, whatever happens. A fence asks,
 //! unless all is acknowledged, or will be by an answer that is under way; its question goes with what was sent before.
 //!
 //! ```text
@@ -27,6 +27,9 @@
 //! number of syncs that its sender has begun. Two sums suffice: what was sent before the sync before the last has been done
 //! everywhere, and what is sent after the next has begun is behind the gate. They only grow.
 //!
+//! *Several servers on a host* (its first processes; mostly there is one) do their members' requests each. The counts are of
+//! the host, and the first server exchanges them; the others open their gates when they see that it has completed a sync.
+//!
 //! # Costs
 //! A put between hosts is one message, or a share of one; its acknowledgement is a share of one, which mostly has to be sent
 //! anyhow. A get or a read-modify-write is two. A put and a fence are two, the question being with the put.
@@ -36,6 +39,7 @@
 //! exchanges. Changed: see `exchange`; the gate; windows instead of buffers that may run out; acknowledgements with whatever
 //! is said anyhow.
 
+mod answer;
 mod serve;
 
 pub(crate) use serve::REFUSALS;
@@ -58,7 +62,7 @@ use crate::memory::Table;
 use crate::message::{self, Head, Kind};
 use crate::shape::Piece;
 
-/// So many requests, and so many bytes of them and their answers, may be under way from a process to a host.
+/// So many requests, and so many bytes of them and their answers, may be under way from a process to a server.
 pub(crate) const WINDOW: u64 = 1024;
 pub(crate) const WINDOW_BYTES: u64 = 2 << 20;
 /// The data of a message: more is sent as several.
@@ -161,12 +165,13 @@ impl Queue {
 
 #[derive(Debug)]
 struct State {
-    /// By host: bytes of each request that is not acknowledged.
+    /// By server: bytes of each request that is not acknowledged.
     sizes: Vec<VecDeque<u32>>,
     asked: HashMap<u64, Asked>,
     tickets: u64,
-    /// By process.
+    /// By process; and how many messages are held of all.
     queues: Vec<Queue>,
+    held: usize,
     /// Processes that are to be told of what has been done, and maybe some that know.
     owed: Vec<usize>,
     tables: HashMap<u32, Arc<Table>>,
@@ -186,7 +191,7 @@ pub(crate) struct Engine {
     /// Members on this host.
     members: u64,
     pub(crate) words: HostWords,
-    /// By host: requests sent, those that will be acknowledged by an answer, and those that are; bytes under way.
+    /// By server: requests sent, those that will be acknowledged by an answer, and those that are; bytes under way.
     sent: Box<[AtomicU64]>,
     asked: Box<[AtomicU64]>,
     acked: Box<[AtomicU64]>,
@@ -213,12 +218,14 @@ impl Engine {
         let (hosts, process) = (endpoint.hosts().clone(), endpoint.process());
         let (count, here) = (hosts.count(), hosts.of(process));
         let processes: usize = (0..count).map(|host| hosts.processes(host).len()).sum();
-        let counters = || (0..count).map(|_| AtomicU64::new(0)).collect();
+        let servers = hosts.servers().len();
+        let counters = || (0..servers).map(|_| AtomicU64::new(0)).collect();
         let state = State {
-            sizes: vec![VecDeque::new(); count],
+            sizes: vec![VecDeque::new(); servers],
             asked: HashMap::new(),
             tickets: 0,
             queues: (0..processes).map(|_| Queue::default()).collect(),
+            held: 0,
             owed: Vec::new(),
             tables: HashMap::new(),
             exchange: Exchange::new(count, here, radix),
@@ -266,7 +273,8 @@ impl Engine {
         }
     }
 
-    fn serves(&self) -> bool {
+    /// Whether this process exchanges counts for its host.
+    fn leads(&self) -> bool {
         self.hosts.server(self.here) == self.process
     }
 
@@ -284,30 +292,30 @@ impl Engine {
         self.state().refused.take()
     }
 
-    /// How many requests this process has sent to a host.
-    pub(crate) fn sent(&self, host: usize) -> u64 {
+    /// How many requests this process has sent to a server.
+    pub(crate) fn sent(&self, server: usize) -> u64 {
         // Relaxed: a member asks for what it has sent itself.
-        self.sent[host].load(Ordering::Relaxed)
+        self.sent[server].load(Ordering::Relaxed)
     }
 
-    /// Whether so many requests to a host are acknowledged.
-    pub(crate) fn acked(&self, host: usize, requests: u64) -> bool {
+    /// Whether so many requests to a server are acknowledged.
+    pub(crate) fn acked(&self, server: usize, requests: u64) -> bool {
         // Acquire: pairs with the Release where the acknowledgement came in, and so with what the server did before.
-        self.acked.get(host).is_none_or(|acked| acked.load(Ordering::Acquire) >= requests)
+        self.acked.get(server).is_none_or(|acked| acked.load(Ordering::Acquire) >= requests)
     }
 
-    /// Whether so many requests to a host will be acknowledged soon, without being asked for.
-    pub(crate) fn is_asked(&self, host: usize, requests: u64) -> bool {
+    /// Whether so many requests to a server will be acknowledged soon, without being asked for.
+    pub(crate) fn is_asked(&self, server: usize, requests: u64) -> bool {
         // Relaxed: whoever asks once too often is answered.
-        self.asked[host].load(Ordering::Relaxed) >= requests
+        self.asked[server].load(Ordering::Relaxed) >= requests
     }
 
     /// Whether the window has room for so many bytes more.
-    pub(crate) fn room(&self, host: usize, cost: u64) -> bool {
+    pub(crate) fn room(&self, server: usize, cost: u64) -> bool {
         // Acquire: pairs with the Release in `acknowledged`, so that no fewer are seen to be sent; other threads go on.
-        let acked = self.acked[host].load(Ordering::Acquire);
-        let under_way = self.sent[host].load(Ordering::Relaxed) - acked;
-        let bytes = self.bytes[host].load(Ordering::Relaxed);
+        let acked = self.acked[server].load(Ordering::Acquire);
+        let under_way = self.sent[server].load(Ordering::Relaxed) - acked;
+        let bytes = self.bytes[server].load(Ordering::Relaxed);
         under_way == 0 || (under_way < WINDOW && bytes + cost <= WINDOW_BYTES)
     }
 
@@ -317,7 +325,7 @@ impl Engine {
         endpoint: &Endpoint,
         service: u32,
         request: Request<'_>,
-        host: usize,
+        server: usize,
         size: usize,
         data: impl Fn(&mut Vec<u8>),
     ) -> Result<(), Fault> {
@@ -325,14 +333,14 @@ impl Engine {
             (message::HEAD + 8 * Piece::WORDS * request.pieces.len() + size.max(request.answer)) as u64;
         let send = |out: &mut Out<'_>| {
             // Another thread may have been faster.
-            let room = self.room(host, cost);
+            let room = self.room(server, cost);
             if room {
-                self.send(out, &request, host, cost, &data);
+                self.send(out, &request, server, cost, &data);
             }
             room
         };
         loop {
-            endpoint.wait(None, || self.room(host, cost))?;
+            endpoint.wait(None, || self.room(server, cost))?;
             // What is only written is waited for by nobody before somebody asks; and who asks waits.
             let written = matches!(request.kind, Kind::Put | Kind::Add | Kind::Fence);
             let sent = if written { endpoint.post(service, send) } else { endpoint.enter(service, send) };
@@ -346,12 +354,12 @@ impl Engine {
         &self,
         out: &mut Out<'_>,
         request: &Request<'_>,
-        host: usize,
+        server: usize,
         cost: u64,
         data: impl Fn(&mut Vec<u8>),
     ) {
         let Request { kind, detail, parity, allocation, rank, ticket, pieces, .. } = *request;
-        let (pieces_sent, rank) = (pieces.len() as u32, rank as u32);
+        let (pieces_sent, rank, to) = (pieces.len() as u32, rank as u32, self.hosts.servers()[server]);
         // Under the lock of the endpoint: so that numbers do not fall from one message to the next.
         let epoch = self.epoch();
         let head = Head { kind, detail, parity, pieces: pieces_sent, epoch, allocation, rank, ticket };
@@ -360,24 +368,23 @@ impl Engine {
         pieces.iter().for_each(|&piece| message::push_piece(&mut message, piece));
         data(&mut message);
         let mut state = self.state();
-        state.sizes[host].push_back(cost as u32);
+        state.sizes[server].push_back(cost as u32);
         // Relaxed: who begins the sync has synchronised with this member's arrival, which comes after this.
         if kind.counts() {
-            self.words.sent(parity, host).fetch_add(1, Ordering::Relaxed);
+            self.words.sent(parity, self.hosts.of(to)).fetch_add(1, Ordering::Relaxed);
         }
         self.words.under_way().fetch_add(1, Ordering::Relaxed);
-        self.bytes[host].fetch_add(cost, Ordering::Relaxed);
-        let sent = self.sent[host].fetch_add(1, Ordering::Relaxed) + 1;
+        self.bytes[server].fetch_add(cost, Ordering::Relaxed);
+        let sent = self.sent[server].fetch_add(1, Ordering::Relaxed) + 1;
         if kind.is_answered() {
-            self.asked[host].store(sent, Ordering::Relaxed);
+            self.asked[server].store(sent, Ordering::Relaxed);
         }
-        let server = self.hosts.server(host);
-        if server != self.process {
-            return out.send(server, message);
+        if to != self.process {
+            return out.send(to, message);
         }
         // Of its own host, a process that serves asks itself.
         if let Some((head, rest)) = out.body(&message).and_then(Head::read) {
-            self.perform(&mut state, server, head, rest, out);
+            self.perform(&mut state, to, head, rest, out);
         }
     }
 
@@ -408,15 +415,16 @@ impl Engine {
 
     /// A member of this host has arrived at a sync: if all have, it begins between hosts.
     pub(crate) fn arrived(&self, out: &mut Out<'_>) {
-        if self.serves() {
+        if self.leads() {
             self.go_on(&mut self.state(), out);
         }
     }
 
     /// Goes on with the syncs as far as possible.
     fn go_on(&self, state: &mut State, out: &mut Out<'_>) {
-        if !self.serves() {
-            return;
+        if !self.leads() {
+            // Who does may have completed one.
+            return self.let_all_through(state, out);
         }
         let completed = self.words.completed();
         loop {
@@ -459,17 +467,21 @@ impl Engine {
                 }
                 state.awaited = Some((epoch, count));
             }
-            // Relaxed: under the endpoint's lock, like the additions.
-            let done = self.words.done[usize::from(parity)].load(Ordering::Relaxed);
+            // Acquire: pairs with the additions of all servers, and so with what they have done to memory.
+            let done = self.words.done[usize::from(parity)].load(Ordering::Acquire);
             if state.awaited.is_none_or(|(_, count)| done < count) {
                 return;
             }
             state.awaited = None;
             // A release: what the server has done is seen by those who see the sync complete.
             completed.raise_to(epoch);
-            for from in 0..state.queues.len() {
-                self.let_through(state, from, out);
-            }
+            self.let_all_through(state, out);
+        }
+    }
+
+    fn let_all_through(&self, state: &mut State, out: &mut Out<'_>) {
+        if state.held > 0 {
+            (0..state.queues.len()).for_each(|from| self.let_through(state, from, out));
         }
     }
 
@@ -481,115 +493,11 @@ impl Engine {
                 break;
             }
             let message = state.queues[from].held.pop_front().unwrap_or_default();
+            state.held -= 1;
             if let Some((head, rest)) = Head::read(&message) {
                 self.perform(state, from, head, rest, out);
             }
         }
-    }
-
-    /// Answers the request that is being done: the answer acknowledges it, and all before it.
-    fn answer(
-        &self,
-        state: &mut State,
-        to: usize,
-        ticket: u64,
-        out: &mut Out<'_>,
-        data: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let told = state.queues[to].tell() + 1;
-        state.queues[to].told = told;
-        self.say(state, to, (ticket, told), out, data);
-    }
-
-    /// Answers a request that was done before.
-    fn reply(
-        &self,
-        state: &mut State,
-        to: usize,
-        ticket: u64,
-        out: &mut Out<'_>,
-        data: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let done = state.queues[to].tell();
-        self.say(state, to, (ticket, done), out, data);
-    }
-
-    /// An answer, which says how many have been done, too.
-    fn say(
-        &self,
-        state: &mut State,
-        to: usize,
-        (ticket, epoch): (u64, u64),
-        out: &mut Out<'_>,
-        data: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let completed = self.epoch();
-        let place = (completed as u32, (completed >> 32) as u32);
-        let head = Head { epoch, ticket, allocation: place.0, rank: place.1, ..Head::new(Kind::Reply) };
-        if to == self.process {
-            let mut message = Vec::new();
-            data(&mut message);
-            self.acknowledged(state, self.here, epoch);
-            return self.replied(state, head, &message);
-        }
-        let mut message = out.message();
-        head.write(&mut message);
-        data(&mut message);
-        out.send(to, message);
-    }
-
-    /// An answer has come.
-    fn replied(&self, state: &mut State, head: Head, data: &[u8]) {
-        let Some(asked) = state.asked.get_mut(&head.ticket) else { return };
-        asked.left = asked.left.saturating_sub(1);
-        let mut value = [0; 16];
-        let len = data.len().min(16);
-        value[..len].copy_from_slice(&data[..len]);
-        asked.value = u128::from_le_bytes(value);
-        let mut rest = data;
-        for Place { at, len } in asked.into.pop_front().unwrap_or_default() {
-            let (data, others) = rest.split_at(len.min(rest.len()));
-            rest = others;
-            // SAFETY: `ask` was given places of these lengths, which are there while it is known.
-            unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), at, data.len()) };
-        }
-    }
-
-    fn acknowledge(&self, state: &mut State, to: usize, out: &mut Out<'_>) {
-        let epoch = state.queues[to].tell();
-        if to == self.process {
-            return self.acknowledged(state, self.here, epoch);
-        }
-        let mut message = out.message();
-        Head { epoch, ..Head::new(Kind::Ack) }.write(&mut message);
-        out.send(to, message);
-    }
-
-    /// Tells those whose requests were done long ago.
-    fn acknowledge_late(&self, state: &mut State, out: &mut Out<'_>) {
-        let now = Instant::now();
-        let mut owed = std::mem::take(&mut state.owed);
-        owed.retain(|&to| {
-            let since = state.queues[to].since;
-            if since.is_some_and(|since| now.duration_since(since) >= LATE) {
-                self.acknowledge(state, to, out);
-            }
-            let queue = &mut state.queues[to];
-            queue.owed = queue.since.is_some();
-            queue.owed
-        });
-        state.owed = owed;
-    }
-
-    /// So many requests to a host have been done.
-    fn acknowledged(&self, state: &mut State, host: usize, done: u64) {
-        let acked = self.acked[host].load(Ordering::Relaxed);
-        let more = done.saturating_sub(acked).min(state.sizes[host].len() as u64);
-        let bytes: u64 = state.sizes[host].drain(..more as usize).map(u64::from).sum();
-        self.bytes[host].fetch_sub(bytes, Ordering::Relaxed);
-        self.words.under_way().fetch_sub(more, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `acked`.
-        self.acked[host].fetch_add(more, Ordering::Release);
     }
 }
 
@@ -597,14 +505,13 @@ impl Service for Engine {
     fn receive(&self, from: usize, body: &[u8], out: &mut Out<'_>) {
         let Some((head, rest)) = Head::read(body) else { return };
         let state = &mut *self.state();
-        let host = self.hosts.of(from);
         match head.kind {
             Kind::Reply => {
                 self.hear(u64::from(head.allocation) | u64::from(head.rank) << 32);
-                self.acknowledged(state, host, head.epoch);
+                self.acknowledged(state, from, head.epoch);
                 self.replied(state, head, rest);
             }
-            Kind::Ack => self.acknowledged(state, host, head.epoch),
+            Kind::Ack => self.acknowledged(state, from, head.epoch),
             Kind::Refused => {
                 let why = REFUSALS.get(usize::from(head.detail)).copied().unwrap_or(REFUSALS[0]);
                 // Of a request that has no answer, whoever asks next is told.
@@ -612,10 +519,10 @@ impl Service for Engine {
                     Some(asked) => &mut asked.refused,
                     None => &mut state.refused,
                 };
-                refused.get_or_insert(RmaError::Refused { host, why });
+                refused.get_or_insert(RmaError::Refused { host: self.hosts.of(from), why });
             }
             Kind::Sync => {
-                self.acknowledged(state, host, head.ticket);
+                self.acknowledged(state, from, head.ticket);
                 let (stride, step) = (head.allocation as usize, head.rank as usize);
                 let counts = message::words(rest).collect();
                 state.exchange.receive(head.epoch, stride, step, counts, head.detail != 0);
@@ -627,6 +534,7 @@ impl Service for Engine {
                     self.perform(state, from, head, rest, out);
                 } else {
                     queue.held.push_back(body.to_vec());
+                    state.held += 1;
                 }
                 self.go_on(state, out);
             }

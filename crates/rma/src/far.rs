@@ -1,11 +1,12 @@
 //! What a member does about memory of other hosts: requests and answers, fences, its part in syncs.
 //!
 //! # Contract
-//! A member marks, by host, up to which request a fence has to wait: the last that it has sent there and that changes memory.
+//! A member marks, by server, up to which request a fence has to wait: the last that it has sent there and that changes memory.
 //! What the process as a whole has sent and got acknowledged is in the `engine`.
 //!
 //! ```text
-//!   request(host) ──> engine.sent[host] = n ──> mark[host] = n        fence(host): wait until acked[host] >= mark[host]
+//!   request(server) ──> engine.sent[server] = n ──> mark[server] = n
+//!                                           fence(server): wait until acked[server] >= mark[server]
 //! ```
 
 use std::collections::VecDeque;
@@ -31,9 +32,9 @@ pub(crate) struct Far {
     pub(crate) board: TeamBoard,
     /// How many syncs this member has begun.
     pub(crate) begun: u64,
-    /// By host: how many requests are to be acknowledged at the next fence.
+    /// By server: how many requests are to be acknowledged at the next fence.
     pub(crate) marks: Vec<u64>,
-    /// The hosts whose mark is not 0.
+    /// The servers whose mark is not 0.
     pub(crate) touched: Vec<usize>,
     /// Hosts and their marks when the last sync began: what that completes.
     covered: Vec<(usize, u64)>,
@@ -41,7 +42,7 @@ pub(crate) struct Far {
 
 impl Far {
     pub(crate) fn new(endpoint: Arc<Endpoint>, service: u32, engine: Arc<Engine>, board: TeamBoard) -> Far {
-        let marks = vec![0; endpoint.hosts().count()];
+        let marks = vec![0; endpoint.hosts().servers().len()];
         let (touched, covered) = (Vec::new(), Vec::new());
         Far { endpoint, service, engine, board, begun: 0, marks, touched, covered }
     }
@@ -49,7 +50,7 @@ impl Far {
     /// Sends a request about a part of global memory, after which a fence has to wait for it if it changes memory.
     pub(crate) fn request(
         &mut self,
-        host: usize,
+        server: usize,
         request: Request<'_>,
         size: usize,
         data: impl Fn(&mut Vec<u8>),
@@ -57,18 +58,18 @@ impl Far {
         let parity = (self.begun % 2) as u8;
         let changes = request.kind.changes();
         let request = Request { parity, ..request };
-        self.engine.request(&self.endpoint, self.service, request, host, size, data)?;
+        self.engine.request(&self.endpoint, self.service, request, server, size, data)?;
         if changes {
-            self.mark(host);
+            self.mark(server);
         }
         Ok(())
     }
 
-    fn mark(&mut self, host: usize) {
-        if self.marks[host] == 0 {
-            self.touched.push(host);
+    fn mark(&mut self, server: usize) {
+        if self.marks[server] == 0 {
+            self.touched.push(server);
         }
-        self.marks[host] = self.engine.sent(host);
+        self.marks[server] = self.engine.sent(server);
     }
 
     /// Waits for all answers to a request.
@@ -87,17 +88,17 @@ impl Far {
 
     /// Looks whether an operation is done, and what its value is.
     pub(crate) fn look(&self, state: State) -> Result<Option<u128>, RmaError> {
-        if let State::Sent(host, mark) = state
-            && !self.engine.acked(host, mark)
-            && self.engine.room(host, HEAD as u64)
+        if let State::Sent(server, mark) = state
+            && !self.engine.acked(server, mark)
+            && self.engine.room(server, HEAD as u64)
         {
-            self.prompt(host, mark)?;
+            self.prompt(server, mark)?;
         }
         let mut value = None;
         let looked = self.endpoint.wait(Some(Instant::now()), || {
             value = value.take().or_else(|| match state {
                 State::Done => Some(Ok(0)),
-                State::Sent(host, mark) => self.engine.acked(host, mark).then_some(Ok(0)),
+                State::Sent(server, mark) => self.engine.acked(server, mark).then_some(Ok(0)),
                 State::Asked(ticket) => self.engine.answered(ticket),
             });
             value.is_some()
@@ -119,64 +120,65 @@ impl Far {
         self.engine.refused().map_or(Ok(()), Err)
     }
 
-    /// Asks a host to acknowledge so many requests, unless it has, or will.
-    fn prompt(&self, host: usize, mark: u64) -> Result<(), Fault> {
-        if self.engine.acked(host, mark) || self.engine.is_asked(host, mark) {
+    /// Asks a server to acknowledge so many requests, unless it has, or will.
+    fn prompt(&self, server: usize, mark: u64) -> Result<(), Fault> {
+        if self.engine.acked(server, mark) || self.engine.is_asked(server, mark) {
             return Ok(());
         }
         // Its answer is nobody's; that it acknowledges is what matters.
-        self.engine.request(&self.endpoint, self.service, Request::new(Kind::Fence), host, 0, |_| ())
+        self.engine.request(&self.endpoint, self.service, Request::new(Kind::Fence), server, 0, |_| ())
     }
 
-    /// Waits until so many requests to a host are acknowledged.
-    pub(crate) fn acknowledged(&self, host: usize, mark: u64) -> Result<(), RmaError> {
-        self.prompt(host, mark)?;
-        Ok(self.endpoint.wait(None, || self.engine.acked(host, mark))?)
+    /// Waits until so many requests to a server are acknowledged.
+    pub(crate) fn acknowledged(&self, server: usize, mark: u64) -> Result<(), RmaError> {
+        self.prompt(server, mark)?;
+        Ok(self.endpoint.wait(None, || self.engine.acked(server, mark))?)
     }
 
-    pub(crate) fn fence(&mut self, host: usize) -> Result<(), RmaError> {
-        let mark = self.marks[host];
+    pub(crate) fn fence(&mut self, server: usize) -> Result<(), RmaError> {
+        let mark = self.marks[server];
         if mark == 0 {
             return Ok(());
         }
-        self.acknowledged(host, mark)?;
-        self.marks[host] = 0;
-        self.touched.retain(|&other| other != host);
+        self.acknowledged(server, mark)?;
+        self.marks[server] = 0;
+        self.touched.retain(|&other| other != server);
         self.refusals()
     }
 
     pub(crate) fn fence_all(&mut self) -> Result<(), RmaError> {
         let (engine, marks) = (&self.engine, &self.marks);
-        self.touched.iter().try_for_each(|&host| self.prompt(host, marks[host]))?;
-        self.endpoint.wait(None, || self.touched.iter().all(|&host| engine.acked(host, marks[host])))?;
-        for host in self.touched.drain(..) {
-            self.marks[host] = 0;
+        self.touched.iter().try_for_each(|&server| self.prompt(server, marks[server]))?;
+        self.endpoint
+            .wait(None, || self.touched.iter().all(|&server| engine.acked(server, marks[server])))?;
+        for server in self.touched.drain(..) {
+            self.marks[server] = 0;
         }
         self.refusals()
     }
 
     pub(crate) fn ask_all(&mut self, window: Window, rank: u64) -> Result<(), RmaError> {
-        let mut hosts = std::mem::take(&mut self.touched);
+        let mut servers = std::mem::take(&mut self.touched);
         if window.random {
             // Each member begins somewhere else, and goes on in an order of its own.
             let mut state = (rank + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.begun;
-            for last in (1..hosts.len()).rev() {
+            for last in (1..servers.len()).rev() {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                hosts.swap(last, (state >> 33) as usize % (last + 1));
+                servers.swap(last, (state >> 33) as usize % (last + 1));
             }
         }
-        let asked = hosts.chunks(window.k.max(1)).try_for_each(|group| self.ask_each(group));
+        let asked = servers.chunks(window.k.max(1)).try_for_each(|group| self.ask_each(group));
         match asked {
-            Ok(()) => hosts.into_iter().for_each(|host| self.marks[host] = 0),
+            Ok(()) => servers.into_iter().for_each(|server| self.marks[server] = 0),
             // Nobody knows what has been done: the next fence waits for all of them.
-            Err(_) => self.touched = hosts,
+            Err(_) => self.touched = servers,
         }
         asked
     }
 
-    fn ask_each(&mut self, hosts: &[usize]) -> Result<(), RmaError> {
-        let ask = |&host: &usize| self.ask_about(Kind::Fence, host, 0, 0, [0; 2]);
-        let asked = hosts.iter().map(ask).collect::<Vec<_>>();
+    fn ask_each(&mut self, servers: &[usize]) -> Result<(), RmaError> {
+        let ask = |&server: &usize| self.ask_about(Kind::Fence, server, 0, 0, [0; 2]);
+        let asked = servers.iter().map(ask).collect::<Vec<_>>();
         let mut failed = None;
         for ticket in asked {
             // All are taken back, whatever becomes of one.
@@ -187,19 +189,19 @@ impl Far {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Asks a host something that has an answer without data.
+    /// Asks a server something that has an answer without data.
     pub(crate) fn ask_about(
         &mut self,
         kind: Kind,
-        host: usize,
+        server: usize,
         allocation: u32,
         rank: usize,
         words: [u64; 2],
     ) -> Result<u64, RmaError> {
         let ticket = self.engine.ask(VecDeque::from([Vec::new()]));
         let request = Request { allocation, rank, ticket, ..Request::new(kind) };
-        let sent =
-            self.request(host, request, 16, |message| words.into_iter().for_each(|word| push(message, word)));
+        let sent = self
+            .request(server, request, 16, |message| words.into_iter().for_each(|word| push(message, word)));
         if let Err(fault) = sent {
             self.engine.give_up(ticket);
             return Err(fault.into());
@@ -207,17 +209,17 @@ impl Far {
         Ok(ticket)
     }
 
-    /// Tells a host something.
+    /// Tells a server something.
     pub(crate) fn tell_about(
         &mut self,
         kind: Kind,
-        host: usize,
+        server: usize,
         allocation: u32,
         rank: usize,
         words: [u64; 2],
     ) -> Result<(), RmaError> {
         let request = Request { allocation, rank, ..Request::new(kind) };
-        self.request(host, request, 16, |message| words.into_iter().for_each(|word| push(message, word)))?;
+        self.request(server, request, 16, |message| words.into_iter().for_each(|word| push(message, word)))?;
         Ok(())
     }
 
@@ -228,7 +230,7 @@ impl Far {
         }
         self.begun += 1;
         self.covered.clear();
-        self.covered.extend(self.touched.iter().map(|&host| (host, self.marks[host])));
+        self.covered.extend(self.touched.iter().map(|&server| (server, self.marks[server])));
         let words = &self.engine.words;
         let members = self.engine.members();
         // A release: what this member did is seen by who begins the exchange.
@@ -250,13 +252,13 @@ impl Far {
             return Err(self.board.missing().unwrap_or(Fault::TimedOut).into());
         }
         self.board.complete();
-        for (host, mark) in self.covered.drain(..) {
+        for (server, mark) in self.covered.drain(..) {
             // Unless something was sent there since the sync began.
-            if self.marks[host] == mark {
-                self.marks[host] = 0;
+            if self.marks[server] == mark {
+                self.marks[server] = 0;
             }
         }
-        self.touched.retain(|&host| self.marks[host] != 0);
+        self.touched.retain(|&server| self.marks[server] != 0);
         self.refusals()
     }
 }

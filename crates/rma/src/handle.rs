@@ -151,8 +151,8 @@ impl Rma {
                 handle.state = State::Done;
                 (handle.finish)(&mut handle.result, value?);
             }
-            (State::Sent(host, mark), Syncs::Hosts(far)) => {
-                far.acknowledged(host, mark)?;
+            (State::Sent(server, mark), Syncs::Hosts(far)) => {
+                far.acknowledged(server, mark)?;
                 far.refusals()?;
             }
             _ => (),
@@ -230,10 +230,10 @@ impl Rma {
 
     /// A handle for what has been sent to the host of `rank`.
     fn sent(&mut self, rank: usize) -> Handle<()> {
-        let host = self.host_of(rank);
+        let server = self.server_of(rank);
         match &self.sync {
-            Syncs::Hosts(far) if far.marks[host] > 0 => {
-                let state = State::Sent(host, far.marks[host]);
+            Syncs::Hosts(far) if far.marks[server] > 0 => {
+                let state = State::Sent(server, far.marks[server]);
                 Handle { state, result: Some(()), engine: None, finish: |_, _| () }
             }
             _ => Handle::done(()),

@@ -13,8 +13,8 @@
 //! what is put first is seen first only after a fence in between.
 //!
 //! # Memory of other hosts
-//! is reached by messages to the host's server. Operations of one member on one host are done there in the order in which
-//! they were called. Data go in pieces of up to 32 KiB, one behind the other; of regular shapes, rows are described by three
+//! is reached by messages to the server of its member. Operations of one member on another are done there in the order in
+//! which they were called. Data go in pieces of up to 32 KiB, one behind the other; of regular shapes, rows are described by three
 //! words together.
 
 use crate::copy;
@@ -401,11 +401,11 @@ impl Rma {
         runs: &[Run],
         from: *const u8,
     ) -> Result<(), RmaError> {
-        let (host, allocation) = (self.host_of(rank), table.id);
+        let (server, allocation) = (self.server_of(rank), table.id);
         for (pieces, runs) in batches(runs) {
             let request = Request { allocation, rank, pieces: &pieces, ..Request::new(Kind::Put) };
             let size = runs.iter().map(|run| run.len).sum();
-            self.far().request(host, request, size, |message| {
+            self.far().request(server, request, size, |message| {
                 // SAFETY: the caller vouches for the runs, of which these are parts.
                 runs.iter().for_each(|run| message.extend_from_slice(unsafe { run.bytes(from) }));
             })?;
@@ -442,12 +442,12 @@ impl Rma {
             }
             return Ok(());
         }
-        let (host, allocation) = (self.host_of(rank), table.id);
+        let (server, allocation) = (self.server_of(rank), table.id);
         for (pieces, runs) in batches(runs) {
             let detail = T::KIND as u8;
             let request = Request { detail, allocation, rank, pieces: &pieces, ..Request::new(Kind::Add) };
             let size = runs.iter().map(|run| run.len).sum();
-            self.far().request(host, request, size, |message| {
+            self.far().request(server, request, size, |message| {
                 for value in runs.iter().flat_map(products) {
                     message.extend_from_slice(bytemuck::bytes_of(&value));
                 }
@@ -467,14 +467,14 @@ impl Rma {
         runs: &[Run],
         to: *mut u8,
     ) -> Result<u64, RmaError> {
-        let (host, allocation) = (self.host_of(rank), table.id);
+        let (server, allocation) = (self.server_of(rank), table.id);
         let batches = batches(runs);
         let ticket = self.far().engine.ask(places(&batches, to));
         for (pieces, runs) in batches {
             let answer = runs.iter().map(|run| run.len).sum();
             let request =
                 Request { allocation, rank, ticket, pieces: &pieces, answer, ..Request::new(Kind::Get) };
-            if let Err(fault) = self.far().request(host, request, 0, |_| ()) {
+            if let Err(fault) = self.far().request(server, request, 0, |_| ()) {
                 self.far().engine.give_up(ticket);
                 return Err(fault.into());
             }

@@ -61,7 +61,7 @@ impl Pending {
         match self.0 {
             State::Done => [0; 3],
             State::Asked(ticket) => [1, ticket, 0],
-            State::Sent(host, mark) => [2, host as u64, mark],
+            State::Sent(server, mark) => [2, server as u64, mark],
         }
     }
 
@@ -71,7 +71,7 @@ impl Pending {
         match words {
             [0, ..] => Some(Pending::DONE),
             [1, ticket, _] => Some(Pending(State::Asked(ticket))),
-            [2, host, mark] => Some(Pending(State::Sent(usize::try_from(host).ok()?, mark))),
+            [2, server, mark] => Some(Pending(State::Sent(usize::try_from(server).ok()?, mark))),
             _ => None,
         }
     }
@@ -179,9 +179,9 @@ impl Rma {
         if rank >= self.size() {
             return Err(RmaError::Rank { rank, size: self.size() });
         }
-        let host = self.host_of(rank);
+        let server = self.server_of(rank);
         match &self.sync {
-            Syncs::Hosts(far) if far.marks[host] > 0 => Ok(Pending(State::Sent(host, far.marks[host]))),
+            Syncs::Hosts(far) if far.marks[server] > 0 => Ok(Pending(State::Sent(server, far.marks[server]))),
             _ => Ok(Pending::DONE),
         }
     }
@@ -194,8 +194,8 @@ impl Rma {
         let Syncs::Hosts(far) = &self.sync else { return Ok(()) };
         match pending.0 {
             State::Asked(ticket) => far.answer(ticket).map(|_| ()),
-            State::Sent(host, mark) if host < far.marks.len() => {
-                far.acknowledged(host, mark)?;
+            State::Sent(server, mark) if server < far.marks.len() => {
+                far.acknowledged(server, mark)?;
                 far.refusals()
             }
             _ => Ok(()),

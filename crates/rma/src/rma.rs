@@ -186,6 +186,11 @@ impl Rma {
         self.hosts.of(self.process_of(rank))
     }
 
+    /// The number of the server that does what is asked of a member.
+    pub(crate) fn server_of(&self, rank: usize) -> usize {
+        self.hosts.server_of(self.process_of(rank))
+    }
+
     /// The process of a member.
     pub(crate) fn process_of(&self, rank: usize) -> usize {
         rank / self.threads
@@ -266,10 +271,10 @@ impl Rma {
             fence(Ordering::SeqCst);
             self.stored = false;
         }
-        let host = self.host_of(rank);
+        let server = self.server_of(rank);
         match &mut self.sync {
             Syncs::Host(_) => Ok(()),
-            Syncs::Hosts(far) => far.fence(host),
+            Syncs::Hosts(far) => far.fence(server),
         }
     }
 

@@ -200,7 +200,7 @@ impl Rma {
             // SAFETY: the caller vouches for the word; parts are shared memory, aligned for all words.
             return Ok(Handle::done(T::of(unsafe { rmw.apply(part.address.add(at)) })));
         }
-        let (host, allocation) = (self.host_of(rank), table.id);
+        let (server, allocation) = (self.server_of(rank), table.id);
         let far = self.far();
         let ticket = far.engine.ask([Vec::new()].into());
         let engine = Some(Arc::clone(&far.engine));
@@ -210,7 +210,7 @@ impl Rma {
         let piece = Piece { offset: at as u64, len: rmw.size() as u32, count: 1, stride: 0 };
         let request =
             Request { detail, allocation, rank, ticket, pieces: &[piece], ..Request::new(Kind::Rmw) };
-        far.request(host, request, 32, |message| {
+        far.request(server, request, 32, |message| {
             operands.iter().for_each(|&word| message::push(message, word));
         })?;
         Ok(handle)

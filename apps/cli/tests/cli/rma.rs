@@ -113,8 +113,9 @@ fn operations_hold_under_mpi() {
 #[test]
 fn threads_in_processes_on_hosts_meet_under_mpi() {
     for launcher in LAUNCHERS {
-        let Some(mut command) = launcher.command(4, "verify rma --rounds 30") else { continue };
+        let Some(mut command) = launcher.command(4, "verify rma --rounds 20") else { continue };
         command.env("SYNCLINE_PER_HOST", "2").env("SYNCLINE_THREADS", "2").env("SYNCLINE_TIMEOUT", "20000");
+        command.env("SYNCLINE_SERVERS", "2");
         let Output { status, stdout, stderr } = ends(command, launcher.name);
         assert!(status.success(), "{}: {}", launcher.name, String::from_utf8_lossy(&stderr));
         let said = String::from_utf8_lossy(&stdout);

@@ -45,7 +45,8 @@ impl Engine {
             out.send(from, message);
         }
         if head.kind.counts() {
-            self.words.done[usize::from(head.parity)].fetch_add(1, Ordering::Relaxed);
+            // Release: pairs with the Acquire of who completes the sync.
+            self.words.done[usize::from(head.parity)].fetch_add(1, Ordering::Release);
         }
         let queue = &mut state.queues[from];
         queue.done += 1;

@@ -112,9 +112,9 @@ pub(crate) fn lock(
         // There is no server: the memory is everybody's.
         return super::ticket::lock(rma, words, rank, at);
     };
-    let host = rma.host_of(rank);
+    let server = rma.server_of(rank);
     let far = rma.far();
-    let ticket = far.ask_about(Kind::Lock, host, words.table.id, rank, [at as u64, hybrid.into()])?;
+    let ticket = far.ask_about(Kind::Lock, server, words.table.id, rank, [at as u64, hybrid.into()])?;
     far.answer(ticket).map(|_| 0)
 }
 
@@ -128,6 +128,6 @@ pub(crate) fn unlock(
     let Syncs::Hosts(_) = &rma.sync else {
         return super::ticket::unlock(rma, words, rank, at, 0);
     };
-    let host = rma.host_of(rank);
-    rma.far().tell_about(Kind::Unlock, host, words.table.id, rank, [at as u64, hybrid.into()])
+    let server = rma.server_of(rank);
+    rma.far().tell_about(Kind::Unlock, server, words.table.id, rank, [at as u64, hybrid.into()])
 }

@@ -1,0 +1,121 @@
+//! What is said back of requests: answers, and how many have been done; and what becomes of that where it comes.
+//!
+//! # Contract
+//! `done` counts the requests of a process that have been done here, `told` those that it has been told of. Whatever is said
+//! to it anyhow tells it: an answer, a message of a sync. What nothing has told of for [`LATE`] is told by itself.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use syncline_fabric::endpoint::Out;
+
+use super::{Engine, LATE, Place, State};
+use crate::message::{Head, Kind};
+
+impl Engine {
+    /// Answers the request that is being done: the answer acknowledges it, and all before it.
+    pub(super) fn answer(
+        &self,
+        state: &mut State,
+        to: usize,
+        ticket: u64,
+        out: &mut Out<'_>,
+        data: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let told = state.queues[to].tell() + 1;
+        state.queues[to].told = told;
+        self.say(state, to, (ticket, told), out, data);
+    }
+
+    /// Answers a request that was done before.
+    pub(super) fn reply(
+        &self,
+        state: &mut State,
+        to: usize,
+        ticket: u64,
+        out: &mut Out<'_>,
+        data: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let done = state.queues[to].tell();
+        self.say(state, to, (ticket, done), out, data);
+    }
+
+    /// An answer, which says how many have been done, too.
+    fn say(
+        &self,
+        state: &mut State,
+        to: usize,
+        (ticket, epoch): (u64, u64),
+        out: &mut Out<'_>,
+        data: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let completed = self.epoch();
+        let place = (completed as u32, (completed >> 32) as u32);
+        let head = Head { epoch, ticket, allocation: place.0, rank: place.1, ..Head::new(Kind::Reply) };
+        if to == self.process {
+            let mut message = Vec::new();
+            data(&mut message);
+            self.acknowledged(state, to, epoch);
+            return self.replied(state, head, &message);
+        }
+        let mut message = out.message();
+        head.write(&mut message);
+        data(&mut message);
+        out.send(to, message);
+    }
+
+    /// An answer has come.
+    pub(super) fn replied(&self, state: &mut State, head: Head, data: &[u8]) {
+        let Some(asked) = state.asked.get_mut(&head.ticket) else { return };
+        asked.left = asked.left.saturating_sub(1);
+        let mut value = [0; 16];
+        let len = data.len().min(16);
+        value[..len].copy_from_slice(&data[..len]);
+        asked.value = u128::from_le_bytes(value);
+        let mut rest = data;
+        for Place { at, len } in asked.into.pop_front().unwrap_or_default() {
+            let (data, others) = rest.split_at(len.min(rest.len()));
+            rest = others;
+            // SAFETY: `ask` was given places of these lengths, which are there while it is known.
+            unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), at, data.len()) };
+        }
+    }
+
+    pub(super) fn acknowledge(&self, state: &mut State, to: usize, out: &mut Out<'_>) {
+        let epoch = state.queues[to].tell();
+        if to == self.process {
+            return self.acknowledged(state, to, epoch);
+        }
+        let mut message = out.message();
+        Head { epoch, ..Head::new(Kind::Ack) }.write(&mut message);
+        out.send(to, message);
+    }
+
+    /// Tells those whose requests were done long ago.
+    pub(super) fn acknowledge_late(&self, state: &mut State, out: &mut Out<'_>) {
+        let now = Instant::now();
+        let mut owed = std::mem::take(&mut state.owed);
+        owed.retain(|&to| {
+            let since = state.queues[to].since;
+            if since.is_some_and(|since| now.duration_since(since) >= LATE) {
+                self.acknowledge(state, to, out);
+            }
+            let queue = &mut state.queues[to];
+            queue.owed = queue.since.is_some();
+            queue.owed
+        });
+        state.owed = owed;
+    }
+
+    /// A process says that it has done so many requests of this one.
+    pub(super) fn acknowledged(&self, state: &mut State, process: usize, done: u64) {
+        let Some(server) = self.hosts.serves(process) else { return };
+        let acked = self.acked[server].load(Ordering::Relaxed);
+        let more = done.saturating_sub(acked).min(state.sizes[server].len() as u64);
+        let bytes: u64 = state.sizes[server].drain(..more as usize).map(u64::from).sum();
+        self.bytes[server].fetch_sub(bytes, Ordering::Relaxed);
+        self.words.under_way().fetch_sub(more, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `acked`.
+        self.acked[server].fetch_add(more, Ordering::Release);
+    }
+}

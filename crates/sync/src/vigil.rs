@@ -238,7 +238,7 @@ impl Seats {
 
     fn take(&self, rank: usize) -> Result<(), SpaceError> {
         let word = self.words.get(rank).ok_or(SpaceError::Rank { rank, members: self.words.len() })?;
-        // Relaxed, here and below: a seat stands for itself; what members tell one another goes by other words.
+        // Relaxed, here and in `taken_by`: a seat stands for itself; what members tell one another goes by other words.
         let process = u64::from(std::process::id());
         word.compare_exchange(FREE, process, Ordering::Relaxed, Ordering::Relaxed)
             .map(|_| ())
@@ -248,7 +248,8 @@ impl Seats {
     /// A member who left before it had done its part in `episodes`.
     fn left_before(&self, episodes: u64) -> Option<usize> {
         self.words.iter().position(|word| {
-            let state = word.load(Ordering::Relaxed);
+            // Acquire: pairs with the Release of who leaves, and so with the death that it may have left for.
+            let state = word.load(Ordering::Acquire);
             state >= LEFT && state - LEFT < episodes
         })
     }
@@ -303,15 +304,17 @@ impl Vigil {
 
     /// Who ends a wait in the episode after those that are complete.
     pub(crate) fn fault(&self) -> Option<Fault> {
+        // First who has left: it may be for a death, which is then to be told.
+        let left = self.seats.left_before(self.episodes + 1);
         let deaths = self.deaths.as_ref();
         let dead = deaths.and_then(|deaths| deaths.after(0));
-        let left = || {
-            let left = self.seats.left_before(self.episodes + 1);
-            left.or_else(|| {
-                deaths.and_then(|deaths| deaths.missing(0, |process| self.seats.taken_by(process)))
-            })
+        let part = || {
+            let deaths = deaths?;
+            let rank = deaths.missing(0, |process| self.seats.taken_by(process))?;
+            // One who has died meanwhile is found here, too.
+            Some(if deaths.includes(rank) { Fault::Dead { rank } } else { Fault::Left { rank } })
         };
-        dead.map(|rank| Fault::Dead { rank }).or_else(|| left().map(|rank| Fault::Left { rank }))
+        dead.map(|rank| Fault::Dead { rank }).or(left.map(|rank| Fault::Left { rank })).or_else(part)
     }
 
     /// After a look that found nothing: now and then, who is gone.
@@ -340,13 +343,38 @@ impl Drop for Vigil {
         if cfg!(loom) && std::thread::panicking() {
             return;
         }
-        self.seats.words[self.rank].store(LEFT + self.parts.max(self.episodes), Ordering::Relaxed);
+        // Release: see `left_before`.
+        self.seats.words[self.rank].store(LEFT + self.parts.max(self.episodes), Ordering::Release);
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    /// Whoever leaves because it was told of a death is not the reason why others do.
+    #[test]
+    fn a_death_is_told_before_those_who_left_for_it() {
+        for turn in 0..4000 {
+            let space = &mut Space::heap();
+            let (seats, deaths) = (Seats::within(space, 3).unwrap(), Deaths::within(space, 3).unwrap());
+            let waits = Vigil::new(&seats, Some(&deaths), 0).unwrap();
+            let leaves = Vigil::new(&seats, Some(&deaths), 1).unwrap();
+            let fault = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    (0..turn % 200).for_each(|_| std::hint::spin_loop());
+                    deaths.give_up(2);
+                    drop(leaves);
+                });
+                loop {
+                    if let Some(fault) = waits.fault() {
+                        break fault;
+                    }
+                }
+            });
+            assert_eq!(fault, Fault::Dead { rank: 2 }, "{turn}");
+        }
+    }
 
     #[test]
     fn deaths_tell_of_members_and_of_processes() {

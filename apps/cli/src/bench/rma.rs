@@ -55,8 +55,8 @@ pub(crate) struct BenchRmaArgs {
     /// How often everything is run [default: on one host 500, with --quick 150; on several 15, with --quick 5]
     #[arg(long, value_name = "N", value_parser = at_least(1))]
     rounds: Option<usize>,
-    /// Only groups whose name contains this, of several hosts: ping, fence, sync, delay, lock, queue, counter, barrier,
-    /// idle
+    /// Only groups whose name contains this, of several hosts: ping, long, fence, sync, delay, lock, queue, counter,
+    /// barrier, idle
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// So many hosts that are threads of this process, which exchange messages in memory

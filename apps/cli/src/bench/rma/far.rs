@@ -3,6 +3,7 @@
 //! | group     | figures                     | what is timed                                                          |
 //! |-----------|-----------------------------|------------------------------------------------------------------------|
 //! | `ping`    |                             | a message and one back                                                 |
+//! | `long`    |                             | a mebibyte to the next host and from there, of one member              |
 //! | `fence`   | thesis, 3.3 to 3.6          | a fence of all, after puts to 1 .. N - 1 hosts, of one member          |
 //! | `sync`    | thesis, 4.3                 | fence and barrier of all, right after puts to all other hosts          |
 //! | `delay`   | thesis, 4.4 and 4.5         | the same, a while after the puts                                       |
@@ -41,8 +42,9 @@ pub(super) fn report(me: &mut Member, pace: Pace, only: Option<&str>) -> Outcome
     let wanted = |group: &str| only.is_none_or(|only| group.contains(only));
     let mut cells = Vec::new();
     let (hosts, processes, size) = shape;
-    let groups: [(&'static str, Vec<Entry<'_, Far<'_>>>); 8] = [
+    let groups: [(&'static str, Vec<Entry<'_, Far<'_>>>); 9] = [
         ("ping", pings(mpi)),
+        ("long", longs(mpi)),
         ("fence", fences(hosts)),
         ("sync", [100, LONGEST].into_iter().flat_map(|bytes| syncs(hosts, bytes, 0, mpi)).collect()),
         ("delay", delays(hosts, mpi)),
@@ -98,6 +100,35 @@ fn pings<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
                 Some(peer) if process == other => all(batch, |_| peer.ping(0, false)).map(|_| f64::NAN),
                 _ => Ok(f64::NAN),
             }
+        }));
+    }
+    entries
+}
+
+/// One member does it; others come to meet it only, and their servers have nothing else to do.
+fn longs<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
+    type Step = fn(&mut Far<'_>) -> Outcome<()>;
+    let one = |way: &str, setting: &str, step: Step| {
+        Entry::time(way, setting, BATCH, move |kit: &mut Far<'_>| {
+            if kit.me.rank() == 0 { all(BATCH, |_| step(kit)) } else { Ok(f64::NAN) }
+        })
+    };
+    let mut entries = vec![
+        one("put; fence", "1 MiB", |kit| {
+            let (rma, to) = (&mut kit.ours.rma, kit.others[0]);
+            rma.put(&kit.large, to, 0, &kit.mebibyte)?;
+            Ok(rma.fence(to)?)
+        }),
+        one("get", "1 MiB", |kit| Ok(kit.ours.rma.get(&kit.large, kit.others[0], 0, &mut kit.mebibyte)?)),
+    ];
+    if mpi {
+        entries.push(one("MPI_Put; flush", "1 MiB", |kit| match &kit.mpi {
+            Some(peer) => peer.put_long(&kit.mebibyte),
+            None => Ok(()),
+        }));
+        entries.push(one("MPI_Get; flush", "1 MiB", |kit| match &kit.mpi {
+            Some(peer) => peer.get_long(&mut kit.mebibyte),
+            None => Ok(()),
         }));
     }
     entries

@@ -12,8 +12,9 @@ use syncline_sync::{DisseminationMember, TournamentMember};
 
 use super::race::{Outcome, Stage};
 
-/// The longest put.
+/// The longest put of those to several hosts; and that to one.
 pub(super) const LONGEST: usize = 4000;
+pub(super) const MIB: usize = 1 << 20;
 /// So many others at most are put to before a sync.
 const TARGETS: usize = 7;
 
@@ -41,6 +42,9 @@ pub(super) struct Kit<'m> {
     pub(super) combined: TeamBarrier,
     pub(super) mutexes: Vec<Mutexes>,
     pub(super) counter: Global<u64>,
+    /// A mebibyte of every member, and one of its own.
+    pub(super) large: Global<u8>,
+    pub(super) mebibyte: Vec<u8>,
     echo: (u32, Arc<Echo>),
     /// Of the first member of each process, if MPI has what is needed.
     pub(super) mpi: Option<Peer>,
@@ -89,7 +93,7 @@ impl<'m> Kit<'m> {
         for (kind, _) in KINDS {
             mutexes.push(ours.rma.mutexes(me, kind, 1)?);
         }
-        let counter = ours.rma.allocate(me, 1)?;
+        let (counter, large) = (ours.rma.allocate(me, 1)?, ours.rma.allocate(me, MIB)?);
         let (dissemination, tournament) = (me.dissemination(2)?, me.tournament()?);
         let (one_round, combined) = (me.dissemination(me.size())?, me.combined(0)?);
         let echo = me.attach(Echo::default).ok_or("a team on one host has no messages")?;
@@ -110,6 +114,8 @@ impl<'m> Kit<'m> {
             combined,
             mutexes,
             counter,
+            large,
+            mebibyte: vec![1; MIB],
             echo,
             mpi,
             skipped,
@@ -180,7 +186,7 @@ impl Peer {
         if me.gather(has.into())?.contains(&0) {
             return Ok(Err("the peers of MPI: no MPI launched this team".to_owned()));
         }
-        let window = communicator.as_ref().map(|all| all.window(LONGEST * all.size() + 8));
+        let window = communicator.as_ref().map(|all| all.window(LONGEST * all.size() + 8 + MIB));
         let failed = matches!(window, Some(Err(_)));
         let failures = me.gather(failed.into())?;
         match (communicator, window) {
@@ -206,6 +212,22 @@ impl Peer {
             unsafe { self.window.put(to, at, data.as_ptr(), data.len()) }?;
         }
         Ok(())
+    }
+
+    /// Puts a mebibyte to the next host, and waits until it is there.
+    pub(super) fn put_long(&self, data: &[u8]) -> Outcome<()> {
+        let at = LONGEST * self.communicator.size() + 8;
+        // SAFETY: as above; and it is flushed.
+        unsafe { self.window.put(self.others[0], at, data.as_ptr(), data.len()) }?;
+        Ok(self.window.flush(self.others[0])?)
+    }
+
+    /// Gets as much from there.
+    pub(super) fn get_long(&self, data: &mut [u8]) -> Outcome<()> {
+        let at = LONGEST * self.communicator.size() + 8;
+        // SAFETY: the data are there until the flush.
+        unsafe { self.window.get(self.others[0], at, data.as_mut_ptr(), data.len()) }?;
+        Ok(self.window.flush(self.others[0])?)
     }
 
     /// Adds to the counter of the first process.

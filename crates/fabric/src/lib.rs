@@ -50,8 +50,17 @@
 //! that wait for one that lives and does something else.
 //!
 //! # Environment
-//! `SYNCLINE_THREADS`: the threads of a team that nobody launched. `SYNCLINE_QUIET=1`: no warning when members outnumber
-//! cores. `SYNCLINE_TEAM` is the launcher's word to its processes. `run` takes it out of the environment if the process
+//! | variable             | says                                                                                    |
+//! |----------------------|-----------------------------------------------------------------------------------------|
+//! | `SYNCLINE_THREADS`   | the threads of a team that nobody launched; under MPI, the members of each process (1)    |
+//! | `SYNCLINE_QUIET`     | `1`: no warning when members outnumber cores                                             |
+//! | `SYNCLINE_MEMORY`    | under MPI, how many bytes the members of a host share at most: `4G` (256M)                |
+//! | `SYNCLINE_PER_HOST`  | under MPI, how many processes of a host share memory; others exchange messages (all)     |
+//! | `SYNCLINE_SERVERS`   | under MPI, how many processes of a host serve others (1)                                  |
+//! | `SYNCLINE_TIMEOUT`   | after how many milliseconds of silence a host is dead (800)                               |
+//! | `SYNCLINE_MPI`       | the shim by which MPI is called, if not the one that is found                             |
+//!
+//! `SYNCLINE_TEAM` is the launcher's word to its processes. `run` takes it out of the environment if the process
 //! has no other thread then (otherwise somebody might be reading it), and closes the team's descriptors on exec in any
 //! case. A program that starts others, which call `run` as well, from several threads removes it from them by
 //! `Command::env_remove`.

@@ -8,7 +8,7 @@ SYNCLINE = $(BUILT)/syncline
 # What CI runs, a person can run; only the progress bar of cargo differs.
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help demo test test-deps loom lint bench bench-overlay bench-sync bench-rma bench-rma-testbed bench-peers-deps bench-disk bench-papers soak \
+.PHONY: help demo demo-for-tests command-for-tests test test-deps loom lint bench bench-overlay bench-sync bench-rma bench-rma-testbed bench-peers-deps bench-disk bench-papers soak \
 	testbed-deps testbed-test mpi-wheels build install install-build install-files uninstall
 
 help:
@@ -36,6 +36,13 @@ build:
 
 demo: build
 	@sh bench/demo.sh $(SYNCLINE)
+
+# The command as the tests have it, which they have compiled already: so nothing is compiled twice.
+UNOPTIMISED = $(or $(CARGO_TARGET_DIR),target)/debug/syncline
+command-for-tests:
+	$(CARGO) test --workspace --test cli --no-run
+demo-for-tests: command-for-tests
+	@sh bench/demo.sh $(UNOPTIMISED)
 
 # An MPI whose jobs go on after a death, beside those of the system.
 SURVIVOR = target/mpi/openmpi5/bin/mpicc
@@ -150,10 +157,9 @@ soak: build
 # MPIS="openmpi mpich": those only. KILLS: how many hosts are killed or cut off in the middle of a run.
 MPIS ?=
 KILLS ?= 6
-testbed-test:
-	$(CARGO) build -p syncline-cli
+testbed-test: command-for-tests
 	@testbed/test.sh $(MPIS)
-	@testbed/suite.sh $(or $(CARGO_TARGET_DIR),target)/debug/syncline $(KILLS)
+	@testbed/suite.sh $(UNOPTIMISED) $(KILLS)
 
 TESTBED_DEPS = apt-get install --no-install-recommends -y iproute2 util-linux gcc libc6-dev openmpi-bin libopenmpi-dev \
 	mpich libmpich-dev python3-venv

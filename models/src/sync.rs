@@ -19,6 +19,9 @@
 //! the gate holds back until it is applied: either way everybody hangs ([`Issue`]). A member that has not begun the
 //! sync needs no such care, as the host cannot begin it without that member.
 //!
+//! *Several servers* of a host each have a queue of every origin, and a gate; they apply to the same counts, and look at
+//! the same number of complete syncs. There is no order between their queues.
+//!
 //! *Reads.* A get whose answer is waited for before the next sync need not be counted. One that is not must be, like a
 //! put ([`Counted`]): else it may come to its target after the puts of the next epoch.
 //!
@@ -73,6 +76,7 @@
 //! | 4, 4, 2                  | 2     | 17 524  | 0.1     |
 //! | 4, 4, 2                  | 3     | 64 070  | 0.3     |
 //! | 4, 4, 2                  | 4     | 536 922 | 3       |
+//! | two servers: 3, 3, 3     | 3     | 51 019  | 0.2     |
 //! | two exchanges: 3, 3, 3   | 3     | 34 975  | 0.2     |
 //!
 //! One core of two, optimised. Beside these, programs at random: two to four hosts, two members on one of them, up to
@@ -82,6 +86,7 @@
 //! |-------------------------------------------------------|--------------------------------------------------------|
 //! | no gate, with sums or with counts by origin           | gets are never stale, 12                               |
 //! | no gate, with sums, three syncs                       | an epoch has all its puts, 15; every run ends, 27      |
+//! | a gate at the first server of two only                | gets are never stale, 30                               |
 //! | a gate that asks for one sync more                    | every run ends, 16                                     |
 //! | counters zeroed on leaving, as printed; with the gate | every run ends, 43; 39                                 |
 //! | one counter in place of two, puts during a sync       | an epoch has all its puts, 29; with two exchanges, 43  |
@@ -104,6 +109,8 @@ pub use config::{Config, Counted, Counters, Exchanges, Gate, Issue, Op, Rounds};
 pub const MOST: usize = 4;
 
 const REQUESTS: usize = 6;
+/// As many of a host.
+const SERVERS: usize = 2;
 const CONTROLS: usize = 4;
 
 /// A request under way, or held back.
@@ -165,8 +172,8 @@ struct Member {
 pub struct State {
     hosts: [Host; MOST],
     members: [Member; MOST],
-    /// By origin and target.
-    requests: [[Fifo<Request, REQUESTS>; MOST]; MOST],
+    /// By origin, target and its server.
+    requests: [[[Fifo<Request, REQUESTS>; SERVERS]; MOST]; MOST],
     controls: [[Fifo<Control, CONTROLS>; MOST]; MOST],
     /// By member: one more than the syncs that its host had completed when it told.
     told: [u8; MOST],
@@ -187,6 +194,8 @@ pub enum Action {
         origin: usize,
         /// Whose server.
         target: usize,
+        /// Which of them.
+        server: usize,
     },
     /// A message of an exchange is delivered.
     Deliver {
@@ -221,6 +230,7 @@ impl Sync {
     pub fn new(config: Config, programs: &[Vec<Op>]) -> Self {
         let count = |program: &[Op], op: Op| program.iter().filter(|&&other| other == op).count();
         let syncs = count(&programs[0], Op::Start);
+        assert!((1..=SERVERS).contains(&config.servers));
         assert!(config.hosts <= MOST && programs.len() <= MOST && config.homes.len() == programs.len());
         assert!(programs.iter().all(|p| count(p, Op::Start) == syncs && count(p, Op::Finish) == syncs));
         let mut bits: Vec<Vec<u16>> = programs.iter().map(|program| vec![0; program.len()]).collect();
@@ -249,7 +259,12 @@ impl Sync {
             for (at, &op) in program.iter().enumerate() {
                 let (Op::Get(host) | Op::Ask(host) | Op::Peek(host)) = op else { continue };
                 early[member][at] = later[count(&program[..at], Op::Start) + 1][host];
-                let own = |&put: &usize| program[put] == Op::Put(host) && !matches!(op, Op::Peek(_));
+                // What another server does is in no order with this.
+                let same = |&put: &usize| {
+                    put % config.servers == at % config.servers || host == config.homes[member]
+                };
+                let own =
+                    |put: &usize| program[*put] == Op::Put(host) && !matches!(op, Op::Peek(_)) && same(put);
                 let own = (0..at).filter(own).map(|put| bits[member][put]);
                 // Who has heard from a member expects to see what that one may.
                 let heard = program[..at]
@@ -279,7 +294,7 @@ impl Sync {
             None => false,
             Some(_) if state.members[member].waiting => false,
             Some(Op::Put(host) | Op::Get(host) | Op::Ask(host)) => {
-                host == home || state.requests[home][host].len() < self.config.window
+                host == home || state.requests[home][host][self.server(at)].len() < self.config.window
             }
             Some(Op::Start | Op::Peek(_) | Op::Tell) => true,
             Some(Op::Hear(from)) => state.told[from] > 0,
@@ -315,7 +330,7 @@ impl Sync {
                 if self.config.issue == Issue::ParityFirst && self.is_counted(op) {
                     host.sent[usize::from(parity)][target] += 1;
                 }
-                state.requests[home][target].push(request);
+                state.requests[home][target][self.server(at)].push(request);
                 state.members[member].waiting = matches!(op, Op::Get(_));
             }
             Op::Start => {
@@ -353,7 +368,8 @@ impl Sync {
         if self.config.issue == Issue::ParityFirst && self.is_counted(op) {
             state.hosts[home].sent[usize::from(request.parity)][target] += 1;
         }
-        state.requests[home][target].push(request);
+        let server = self.server(usize::from(request.op));
+        state.requests[home][target][server].push(request);
         state.members[member].waiting = matches!(op, Op::Get(_));
         state.members[member].next += 1;
     }
@@ -362,17 +378,23 @@ impl Sync {
         matches!(op, Op::Put(_)) || self.config.counted == Counted::All
     }
 
+    /// The server of its target that an op is for: all look at the syncs of their host, which the first completes.
+    fn server(&self, at: usize) -> usize {
+        at % self.config.servers
+    }
+
     fn passes(&self, state: &State, target: usize, request: Request) -> bool {
         let completed = state.hosts[target].completed;
         match self.config.gate {
             Gate::Held => request.left <= completed,
             Gate::None => true,
             Gate::More => request.left < completed,
+            Gate::First => self.server(request.op.into()) > 0 || request.left <= completed,
         }
     }
 
-    fn apply(&self, state: &mut State, origin: usize, target: usize) {
-        let request = state.requests[origin][target].pop().expect("a request");
+    fn apply(&self, state: &mut State, origin: usize, target: usize, server: usize) {
+        let request = state.requests[origin][target][server].pop().expect("a request");
         let (member, at) = (usize::from(request.member), usize::from(request.op));
         let op = self.programs[member][at];
         match op {
@@ -490,7 +512,7 @@ impl Sync {
 
     fn over(&self, state: &State) -> bool {
         (0..self.programs.len()).all(|member| self.op(state, member).is_none())
-            && state.requests.iter().flatten().all(Fifo::is_empty)
+            && state.requests.iter().flatten().flatten().all(Fifo::is_empty)
             && state.controls.iter().flatten().all(Fifo::is_empty)
     }
 
@@ -517,8 +539,10 @@ impl Model for Sync {
             }
         }
         for (a, b) in self.pairs() {
-            if state.requests[a][b].head().is_some_and(|request| self.passes(state, b, request)) {
-                actions.push(Action::Apply { origin: a, target: b });
+            for (server, requests) in state.requests[a][b].iter().enumerate() {
+                if requests.head().is_some_and(|request| self.passes(state, b, request)) {
+                    actions.push(Action::Apply { origin: a, target: b, server });
+                }
             }
             if !state.controls[a][b].is_empty() {
                 actions.push(Action::Deliver { from: a, to: b });
@@ -531,7 +555,7 @@ impl Model for Sync {
         match action {
             Action::Step(member, op) => self.step(&mut state, member, op),
             Action::Issue(member) => self.issue(&mut state, member),
-            Action::Apply { origin, target } => self.apply(&mut state, origin, target),
+            Action::Apply { origin, target, server } => self.apply(&mut state, origin, target, server),
             Action::Deliver { from, to } => self.deliver(&mut state, from, to),
         }
         Some(state)
@@ -571,7 +595,8 @@ impl Model for Sync {
             properties.push(Property::sometimes("a request is held back", |model: &Self, state: &State| {
                 let mut pairs = model.pairs();
                 pairs.any(|(a, b)| {
-                    state.requests[a][b].head().is_some_and(|request| !model.passes(state, b, request))
+                    let mut heads = state.requests[a][b].iter().filter_map(Fifo::head);
+                    heads.any(|request| !model.passes(state, b, request))
                 })
             }));
         }

@@ -32,6 +32,8 @@ pub enum Gate {
     None,
     /// Planted: it waits until the target has completed more.
     More,
+    /// Planted: the first server of a host has one, and the second does not.
+    First,
 }
 
 /// How requests are counted.
@@ -113,8 +115,10 @@ pub struct Config {
     pub told: bool,
     /// How many exchanges are kept apart; less than two is planted.
     pub inboxes: usize,
-    /// How many requests of a host to another may be under way.
+    /// How many requests of a host to a server may be under way.
     pub window: usize,
+    /// How many servers a host has; ops go to them in turn.
+    pub servers: usize,
 }
 
 impl Config {
@@ -134,6 +138,7 @@ impl Config {
             told: false,
             inboxes: 2,
             window: REQUESTS,
+            servers: 1,
         }
     }
 }

@@ -105,6 +105,20 @@ fn longer_programs() {
     }
 }
 
+/// Puts before, between and during syncs, to either server; and gets of third parties from either.
+#[test]
+fn it_is_right_with_two_servers_of_a_host() {
+    for radix in [2, 3] {
+        let config = Config { servers: 2, ..Config::new(3, radix) };
+        holds(&format!("2 servers, radix {radix}"), Sync::new(config.clone(), &three()));
+        holds(&format!("2 servers, radix {radix}, 3 syncs"), Sync::new(config, &thrice()));
+        let config = Config { servers: 2, window: 1, ..at_home(radix) };
+        holds(&format!("2 servers, 2 members on a host, radix {radix}"), Sync::new(config, &shared()));
+    }
+    let config = Config { servers: 2, gate: Gate::First, ..Config::new(3, 3) };
+    breaks("a gate at the first server", Sync::new(config, &three()), STALE);
+}
+
 #[test]
 fn it_is_right_with_counts_by_origin() {
     let config = Config { counters: Counters::Origins, ..Config::new(3, 3) };
@@ -243,12 +257,13 @@ fn the_papers_two_exchanges() {
 /// syncs.
 fn any_programs() -> impl Strategy<Value = (Config, Vec<Vec<Op>>)> {
     let issues = prop::sample::select(vec![Issue::OneStep, Issue::ParityFirst, Issue::CountFirst]);
-    (2usize..=4, 2usize..=4, any::<bool>(), 1usize..=3, 1usize..=3, issues).prop_flat_map(
-        |(hosts, radix, shared, syncs, window, issue)| {
+    (2usize..=4, 2usize..=4, any::<bool>(), 1usize..=3, 1usize..=3, issues, 1..=SERVERS).prop_flat_map(
+        |(hosts, radix, shared, syncs, window, issue, servers)| {
             // What is explored grows fast with the hosts.
             let (syncs, shared) = if hosts == 4 { (1, false) } else { (syncs, shared) };
             let mut config = Config {
                 window,
+                servers,
                 counted: Counted::All,
                 issue,
                 split_in_one_step: true,

@@ -130,7 +130,8 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
         return Err(Error::Usage(format!("no {} has such a name; there are: {names}", subject.word())));
     }
     let launched = syncline_mpi::launched().filter(|launched| launched.size != Some(1));
-    if args.session || launched.is_some() && subject == Subject::Rma {
+    let joins = std::env::var_os("SYNCLINE_TEAM").is_some() || launched.is_some() && subject == Subject::Rma;
+    if args.session || joins {
         // One of the processes of a team: who takes part is in the environment.
         return here(&plan, !args.session);
     }
@@ -159,8 +160,12 @@ fn here(plan: &Plan, tell: bool) -> Result<String> {
     let start = Instant::now();
     let told = Team::run_shrinking(|me| {
         let (size, hosts) = (me.size(), me.hosts().count());
-        let between =
-            me.endpoint().map_or(String::new(), |endpoint| format!(", by {}", endpoint.transport()));
+        let servers = match me.hosts().servers().len() {
+            several if several > hosts => format!(" with {several} servers"),
+            _ => String::new(),
+        };
+        let transport = me.endpoint().map(|endpoint| format!(", by {}", endpoint.transport()));
+        let between = servers + &transport.unwrap_or_default();
         let first = me.rank() == 0 && tell;
         if first {
             // Before anything can go wrong. If nobody reads, that is all right.

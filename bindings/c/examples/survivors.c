@@ -42,6 +42,7 @@ static int work(syncline_member *me, void *argument)
         if (done < kept->done)
             kept->done = done;
     }
+    TRY(syncline_rma_sync(rma)); /* all have read: from here on the memory is for sums */
     kept->died = syncline_member_died(me);
 
     while (kept->done < STEPS) {

@@ -164,8 +164,8 @@ fn all_well(results: Vec<Result<(), Error>>) -> Result<(), Error> {
 
 /// Runs a function in every member of a team, and returns when those of this process have returned.
 ///
-/// `shape` says who takes part. `NULL`: the environment says it, that is the processes that `syncline launch` started, or
-/// else threads of this process, as many as `SYNCLINE_THREADS` says or as it has cores. Without `processes`: threads of
+/// `shape` says who takes part. `NULL`: the environment says it, that is the processes that `syncline launch` or an MPI
+/// launcher (`mpirun`, with a shim: `syncline mpi build`) started, or else threads of this process, as many as `SYNCLINE_THREADS` says or as it has cores. Without `processes`: threads of
 /// this process. With `processes`: this program is started so many times, with the same arguments. There no member is
 /// run, and the call returns when all have ended; in those that were started it is the call in which they take part. If
 /// `syncline launch` has started this process, it takes part in that team, whatever the numbers are; but without
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn syncline_team_run(
 /// death returns, with any number, and is called again.
 ///
 /// This takes an MPI that goes on after a death: Open MPI 5 under `mpirun --with-ft ulfm`. Elsewhere members are told of the
-/// death, and the team ends.
+/// death, and the team ends. If a process dies before MPI has been initialised in all, Open MPI waits for it for ever.
 ///
 /// # Safety
 /// As `syncline_team_run`.

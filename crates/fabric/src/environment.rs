@@ -118,7 +118,7 @@ pub(crate) fn memory() -> Result<Option<usize>, TeamError> {
                 Some(digits) => (digits, 10 * (1 + "KMGT".find(text.to_uppercase().chars().last()?)?)),
                 None => (text, 0),
             };
-            digits.parse::<usize>().ok()?.checked_shl(shift as u32).filter(|&bytes| bytes > 0)
+            digits.parse::<usize>().ok()?.checked_mul(1 << shift).filter(|&bytes| bytes > 0)
         },
     )
 }

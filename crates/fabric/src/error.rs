@@ -47,7 +47,9 @@ pub enum TeamError {
     #[error(transparent)]
     Memory(#[from] syncline_memory::Error),
     /// The members' words have no room in that memory, or are not those that the launcher made.
-    #[error("the team's shared memory: {0}")]
+    #[error(
+        "the team's shared memory: {0} (more is given by `memory`, `syncline launch --memory`, or SYNCLINE_MEMORY under MPI)"
+    )]
     Space(#[from] SpaceError),
     /// A member asked for a team from the environment, whose member it is already.
     #[error("rank {rank} is in a team already: inside it, only Team::threads makes another")]

@@ -1,20 +1,20 @@
 //! Who of the processes on other hosts is gone, and who has ended.
 //!
 //! # Contract
-//! The server of each host sends a beat to the two servers after it in the ring of hosts that live, unless it has sent them
-//! something anyway. From whom nothing has come for the *timeout*, that host is dead: its members are given up here, and all
-//! other servers are told, who then do the same. A process that the wire says is gone is told of in the same way.
+//! Each server sends a beat to the two after it in the ring of servers that live, unless it has sent them something anyway.
+//! From which nothing has come for the *timeout*, that one is dead, and its host, if it has no other: their members are given up
+//! here, and all other hosts are told, which then do the same. A process that the wire says is gone is told of in the same way.
 //!
 //! ```text
 //!   host 0 ──beat──> host 1 ──beat──> host 2 ──beat──> host 3          each is heard by two: one may die with it
-//!      └───────────────beat─────────────┘
+//!      └───────────────beat─────────────┘                              (one server each, as there mostly is)
 //! ```
 //! * A process that ends well says *bye* to all, and how many things its members have made, and is not missed.
 //! * A process that was stopped itself accuses nobody: time in which it did not run does not count.
-//! * Within a host, the dead are told in its memory.
+//! * Within a host, the dead are told in its memory. What others of its processes say is no sign of life of a server.
 //!
 //! # Costs
-//! Two messages per host and eighth of the timeout, while nothing else is sent. They are not put together with others.
+//! Two messages per server and eighth of the timeout, while nothing else is sent. They are not put together with others.
 
 use std::time::{Duration, Instant};
 
@@ -32,10 +32,10 @@ pub(crate) struct Heart {
     shape: Shape,
     control: Control,
     timeout: Duration,
-    /// When something last came from each host, and when something was last sent to its server.
+    /// By server: when something last came from it, and when something was last sent to it.
     heard: Vec<Instant>,
     said: Vec<Instant>,
-    /// The hosts that are to be heard of.
+    /// The servers that are to be heard of.
     watched: Vec<usize>,
     /// Processes that have ended well, and that are dead.
     over: Vec<bool>,
@@ -67,7 +67,7 @@ impl Heart {
         timeout: Duration,
     ) -> Heart {
         let now = Instant::now();
-        let (processes, count) = (shape.processes, hosts.count());
+        let (processes, count) = (shape.processes, hosts.servers().len());
         Heart {
             process,
             hosts,
@@ -87,15 +87,16 @@ impl Heart {
 
     /// Something goes to a process. Servers are those that count.
     pub(crate) fn said(&mut self, to: usize) {
-        let host = self.hosts.of(to);
-        if self.hosts.server(host) == to {
-            self.said[host] = self.looked;
+        if let Some(server) = self.hosts.serves(to) {
+            self.said[server] = self.looked;
         }
     }
 
     /// Something has come from a process.
     pub(crate) fn heard(&mut self, from: usize) {
-        self.heard[self.hosts.of(from)] = self.looked;
+        if let Some(server) = self.hosts.serves(from) {
+            self.heard[server] = self.looked;
+        }
     }
 
     /// A message makes no sense.
@@ -148,30 +149,29 @@ impl Heart {
             }
             let here = self.hosts.of(self.process);
             for host in (0..self.hosts.count()).filter(|&host| host != here) {
-                if self.lives(host) {
-                    self.send(wire, self.hosts.server(host), &[LOST, rank as u64]);
+                let mut servers = self.hosts.servers_of(host);
+                if let Some(server) = servers.find(|&server| self.lives(server)) {
+                    self.send(wire, self.hosts.servers()[server], &[LOST, rank as u64]);
                 }
             }
         }
     }
 
-    fn serves(&self) -> bool {
-        self.hosts.server(self.hosts.of(self.process)) == self.process
+    /// Whether a server does its part still: until all processes of its host have ended.
+    fn lives(&self, server: usize) -> bool {
+        let process = self.hosts.servers()[server];
+        let there = |&process: &usize| !self.dead[process] && !self.over[process];
+        !self.dead[process] && self.hosts.processes(self.hosts.of(process)).iter().any(there)
     }
 
-    /// Whether a host takes part still.
-    fn lives(&self, host: usize) -> bool {
-        self.hosts.processes(host).iter().any(|&process| !self.dead[process] && !self.over[process])
+    /// The next servers that live after one, in the direction of `step`, which is 1 or the number of servers less one.
+    fn neighbours(&self, server: usize, step: usize) -> Vec<usize> {
+        let count = self.hosts.servers().len();
+        let ring = (1..count).map(|n| (server + n * step) % count);
+        ring.filter(|&other| self.lives(other)).take(WATCHERS).collect()
     }
 
-    /// The next hosts that live, in the direction of `step`, which is 1 or the number of hosts less one.
-    fn neighbours(&self, step: usize) -> impl Iterator<Item = usize> + use<> {
-        let (here, count) = (self.hosts.of(self.process), self.hosts.count());
-        let ring = (1..count).map(|n| (here + n * step) % count);
-        ring.filter(|&host| self.lives(host)).take(WATCHERS).collect::<Vec<_>>().into_iter()
-    }
-
-    /// Now and then: says that this host lives, and looks who has not been heard of.
+    /// Now and then: says that this server lives, and looks which has not been heard of.
     pub(crate) fn beat(&mut self, wire: &mut dyn Wire, now: Instant) {
         let interval = self.timeout / 8;
         let since = now.duration_since(self.looked);
@@ -179,40 +179,44 @@ impl Heart {
             return;
         }
         self.looked = now;
-        if !self.serves() {
-            return;
-        }
+        let Some(here) = self.hosts.serves(self.process) else { return };
         if since > self.timeout / 2 {
             // It was not running.
             self.heard.fill(now);
         }
-        let count = self.hosts.count();
-        let before = self.neighbours(count - 1).collect::<Vec<_>>();
-        for &host in before.iter().filter(|host| !self.watched.contains(host)) {
-            self.heard[host] = now;
+        let count = self.hosts.servers().len();
+        let before = self.neighbours(here, count - 1);
+        for &server in before.iter().filter(|server| !self.watched.contains(server)) {
+            self.heard[server] = now;
         }
         self.watched = before;
-        let silent = |host: &usize| now.duration_since(self.heard[*host]) > self.timeout;
+        let silent = |server: &usize| now.duration_since(self.heard[*server]) > self.timeout;
         let silent = self.watched.iter().copied().filter(silent).collect::<Vec<_>>();
-        for host in silent {
-            let timeout = self.timeout.as_millis();
-            crate::say(format_args!(
-                "host {host} ({}) has not been heard of for {timeout} ms",
-                self.names(host)
-            ));
-            self.hosts.clone().processes(host).iter().for_each(|&process| self.gone(process));
+        for server in silent {
+            self.silent(server);
         }
-        let due = |host: &usize| now.duration_since(self.said[*host]) >= interval;
-        let due = self.neighbours(1).filter(due).collect::<Vec<_>>();
-        due.into_iter().for_each(|host| self.send(wire, self.hosts.server(host), &[BEAT]));
+        let due = |server: &usize| now.duration_since(self.said[*server]) >= interval;
+        let due = self.neighbours(here, 1).into_iter().filter(due).collect::<Vec<_>>();
+        due.into_iter().for_each(|server| self.send(wire, self.hosts.servers()[server], &[BEAT]));
         self.spread(wire);
     }
 
-    /// The members of a host, in words.
-    fn names(&self, host: usize) -> String {
-        let ranks = self.hosts.processes(host).iter().flat_map(|&process| self.shape.ranks(process));
-        let ranks = ranks.map(|rank| rank.to_string()).collect::<Vec<_>>();
-        if let [rank] = &*ranks { format!("rank {rank}") } else { format!("ranks {}", ranks.join(", ")) }
+    /// A server has not been heard of in time.
+    fn silent(&mut self, server: usize) {
+        let (timeout, process) = (self.timeout.as_millis(), self.hosts.servers()[server]);
+        let host = self.hosts.of(process);
+        let others = self.hosts.servers_of(host).filter(|&other| other != server);
+        let (what, gone) = if others.into_iter().any(|other| self.lives(other)) {
+            (format!("process {process} of host {host}"), vec![process])
+        } else {
+            (format!("host {host}"), self.hosts.processes(host).to_vec())
+        };
+        let ranks = gone.iter().flat_map(|&process| self.shape.ranks(process)).map(|rank| rank.to_string());
+        let ranks = ranks.collect::<Vec<_>>();
+        let names =
+            if let [rank] = &*ranks { format!("rank {rank}") } else { format!("ranks {}", ranks.join(", ")) };
+        crate::say(format_args!("{what} ({names}) has not been heard of for {timeout} ms"));
+        gone.into_iter().for_each(|process| self.gone(process));
     }
 
     fn send(&mut self, wire: &mut dyn Wire, to: usize, words: &[u64]) {
@@ -282,15 +286,25 @@ mod tests {
     type Process = (Heart, Box<dyn Wire>);
 
     fn hearts(hosts: usize) -> (Network, Vec<Process>) {
-        let network = Network::new(hosts, Conditions::default());
-        let shape = Shape { processes: hosts, threads: 2, cores: 1 };
-        let heart = |process| {
-            let control = Control::within(&mut Space::heap(), hosts, 2 * hosts).unwrap();
-            let named = Hosts::new(&(0..hosts).collect::<Vec<_>>());
-            let heart = Heart::new(process, named, control, shape, TIMEOUT);
+        hearts_of(hosts, 1, 1)
+    }
+
+    /// Of so many hosts of so many processes, of which so many serve.
+    fn hearts_of(hosts: usize, each: usize, servers: usize) -> (Network, Vec<Process>) {
+        let all = hosts * each;
+        let network = Network::new(all, Conditions::default());
+        let shape = Shape { processes: all, threads: 2, cores: 1 };
+        let named = Hosts::new(&(0..all).map(|process| process / each).collect::<Vec<_>>());
+        let named = named.with_servers(servers);
+        // Processes of a host have one list of the dead.
+        let control = |_| Control::within(&mut Space::heap(), all, 2 * all).unwrap();
+        let controls = (0..hosts).map(control).collect::<Vec<_>>();
+        let heart = |process: usize| {
+            let control = controls[process / each].clone();
+            let heart = Heart::new(process, named.clone(), control, shape, TIMEOUT);
             (heart, Box::new(network.wire(process)) as Box<dyn Wire>)
         };
-        (network.clone(), (0..hosts).map(heart).collect())
+        (network.clone(), (0..all).map(heart).collect())
     }
 
     /// All go on by `step` for a while, but those who are stopped.
@@ -343,6 +357,24 @@ mod tests {
         assert_eq!(dead(&hearts), [0; 4]);
         pass(&mut hearts, &mut now, 40, &[1]);
         assert_eq!(dead(&hearts), [2, 0, 2, 2]);
+    }
+
+    #[test]
+    fn a_silent_server_is_missed_whoever_else_of_its_host_talks() {
+        for (servers, stopped, missed) in [(1, 2, 4), (2, 3, 2), (2, 2, 2)] {
+            let (_, mut hearts) = hearts_of(2, 2, servers);
+            let mut now = Instant::now();
+            pass(&mut hearts, &mut now, 100, &[]);
+            assert_eq!(dead(&hearts), [0; 4]);
+            for _ in 0..40 {
+                pass(&mut hearts, &mut now, 1, &[stopped]);
+                // The other process of that host has something to say all the time.
+                let (heart, wire) = &mut hearts[5 - stopped];
+                heart.send(&mut **wire, 0, &[BEAT]);
+            }
+            assert_eq!(dead(&hearts)[..2], [missed; 2], "{servers} servers, {stopped} is stopped");
+            assert!(hearts[0].0.control.deaths.includes(2 * stopped));
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Which processes have memory in common.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The hosts of a team: groups of processes that have memory in common. All else goes by messages.
@@ -80,14 +81,20 @@ impl Hosts {
         &self.serving
     }
 
+    /// The numbers of the servers of a host.
+    #[must_use]
+    pub fn servers_of(&self, host: usize) -> Range<usize> {
+        self.first[host]..self.first[host + 1]
+    }
+
     /// The number of the server that does what is asked of members of a process.
     #[must_use]
     pub fn server_of(&self, process: usize) -> usize {
         let host = self.host_of[process];
-        let (first, next) = (self.first[host], self.first[host + 1]);
+        let servers = self.servers_of(host);
         // Processes of a host are in ascending order.
         let place = self.processes[host].binary_search(&process).unwrap_or_default();
-        first + place % (next - first)
+        servers.start + place % servers.len()
     }
 
     /// The number of the server that a process is, if it is one.

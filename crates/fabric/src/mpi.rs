@@ -65,9 +65,9 @@ where
         return Err(TeamError::Taken { process: world.rank() });
     }
     let job = Job { mpi: &mpi, threads, memory, said };
-    let ended =
-        if shrinks && mpi.library().survives() { shrink::run(&job, world, f) } else { job.run(world, 0, f) };
-    end(mpi, ended)
+    let shrinks = shrinks && mpi.library().survives();
+    let ended = if shrinks { shrink::run(&job, world, f) } else { job.run(world, 0, f) };
+    end(mpi, ended, shrinks)
 }
 
 /// Takes this process's part in a team within a program of MPI.
@@ -88,21 +88,27 @@ where
     let own = unsafe { mpi.from_fortran(communicator) }?;
     let job = Job { mpi: &mpi, threads, memory: memory.unwrap_or(MEMORY), said };
     let ended = job.run(own, 0, f);
-    end(mpi, ended)
+    end(mpi, ended, false)
 }
 
-/// The end of MPI, for which all must come.
-fn end<R>(mut mpi: Mpi, ended: Ended<R>) -> Result<Vec<R>, TeamError> {
-    if ended.lost {
+/// The end of MPI, for which all must come who live; `shrinks`: the others are told of, and were missed when it mattered.
+fn end<R>(mut mpi: Mpi, ended: Ended<R>, shrinks: bool) -> Result<Vec<R>, TeamError> {
+    let Ended { result, process, lost } = ended;
+    if lost {
         // Those who are gone do not come.
-        if !ended.told {
-            crate::say(format_args!("process {} ends without MPI_Finalize: others are dead", ended.process));
+        if !shrinks {
+            crate::say(format_args!("process {process} ends without MPI_Finalize: others are dead"));
         }
         std::mem::forget(mpi);
     } else {
-        mpi.finalize()?;
+        match mpi.finalize() {
+            Err(error) if shrinks => {
+                crate::say(format_args!("process {process}, when all was done: {error}"))
+            }
+            finalized => finalized?,
+        }
     }
-    ended.result
+    result
 }
 
 fn no_mpi() -> Result<Library, TeamError> {
@@ -131,7 +137,7 @@ impl Said {
 struct Card([u64; WORDS]);
 
 const VERSION: u64 = 2;
-const WORDS: usize = 7;
+const WORDS: usize = 9;
 
 impl Card {
     fn bytes(self) -> Vec<u8> {
@@ -149,9 +155,8 @@ impl Card {
 struct Ended<R> {
     result: Result<Vec<R>, TeamError>,
     process: usize,
-    /// Members of others are dead; and whoever looks knows by now that this is so.
+    /// Members of others are dead.
     lost: bool,
-    told: bool,
 }
 
 /// What all teams of a process have in common.
@@ -194,7 +199,7 @@ impl Job<'_> {
             Ok(ready) => ready,
             Err(error) => {
                 over.store(true, Ordering::Relaxed);
-                return Ended { result: Err(error), process, lost: false, told: false };
+                return Ended { result: Err(error), process, lost: false };
             }
         };
         let (shape, control, alone) = (node.shape, node.control.clone(), node.endpoint.is_none());
@@ -214,7 +219,7 @@ impl Job<'_> {
         if let Some(watcher) = watcher {
             let _ = watcher.join();
         }
-        Ended { result, process, lost: (0..shape.processes).any(dead), told: false }
+        Ended { result, process, lost: (0..shape.processes).any(dead) }
     }
 
     /// Finds out who is where, and makes what they share.
@@ -250,13 +255,17 @@ impl Job<'_> {
             memory as u64,
             granted as u64,
             said.servers as u64,
+            said.per_host.unwrap_or(0) as u64,
+            said.timeout.as_millis() as u64,
         ]);
         let cards = Card::all(&world.allgather(&mine.bytes())?);
         let agreed = [
             (0, "the version of this library"),
-            (3, "the threads of a process"),
-            (4, "the memory of a host"),
-            (6, "the servers of a host"),
+            (3, "the threads of a process, SYNCLINE_THREADS"),
+            (4, "the memory of a host, SYNCLINE_MEMORY"),
+            (6, "the servers of a host, SYNCLINE_SERVERS"),
+            (7, "the processes that share memory, SYNCLINE_PER_HOST"),
+            (8, "when a host is dead, SYNCLINE_TIMEOUT"),
         ];
         for (process, card) in cards.iter().enumerate() {
             for (word, what) in agreed {
@@ -415,7 +424,7 @@ mod tests {
 
     #[test]
     fn cards_are_read_as_they_were_written() {
-        let cards = [Card([1, 2, 3, 4, 5, 6, 7]), Card([8, 9, 10, 11, 12, 13, 14])];
+        let cards = [Card([1, 2, 3, 4, 5, 6, 7, 8, 9]), Card([10, 11, 12, 13, 14, 15, 16, 17, 18])];
         let bytes = cards.iter().flat_map(|card| card.bytes()).collect::<Vec<_>>();
         assert_eq!(Card::all(&bytes).iter().map(|card| card.0).collect::<Vec<_>>(), cards.map(|card| card.0));
     }

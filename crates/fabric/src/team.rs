@@ -87,7 +87,8 @@ impl Team {
     /// ([`Fault::Dead`](syncline_sync::Fault)) returns, with whatever error, and is called again.
     ///
     /// This takes an MPI that goes on after a death (ULFM): Open MPI 5 under `mpirun --with-ft ulfm`. Elsewhere it is
-    /// [`Team::run`]: members are told of the death, and end.
+    /// [`Team::run`]: members are told of the death, and end. A process that dies before MPI has been initialised in all is
+    /// nothing that MPI recovers from: Open MPI waits for it.
     ///
     /// # Collective
     /// As [`Team::run`].

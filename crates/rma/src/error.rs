@@ -10,7 +10,9 @@ pub enum RmaError {
     #[error(transparent)]
     Fault(#[from] Fault),
     /// The members' memory has no room, or members do not make the same things.
-    #[error("the team's memory: {0} (a team is given more by `memory`, or `syncline launch --memory`)")]
+    #[error(
+        "the team's memory: {0} (a team is given more by `memory`, `syncline launch --memory`, or SYNCLINE_MEMORY under MPI)"
+    )]
     Space(#[from] SpaceError),
     /// There is no such member.
     #[error("rank {rank} is none of {size} members")]
@@ -66,7 +68,9 @@ pub enum RmaError {
         /// Bytes of an element.
         size: usize,
     },
-    /// Members called different collective functions, or with other arguments where they must be the same.
+    /// Members called different collective functions, or with other arguments where they must be the same. This is seen where
+    /// all tell one another what they want: allocations, mutexes, groups. A sync tells nothing: who is in one waits for those
+    /// who are in something else.
     #[error("rank {rank} did not call the same as rank {other}: all members {what}")]
     Mismatch {
         /// A member.

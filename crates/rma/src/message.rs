@@ -6,7 +6,7 @@
 //!  ack       | kind                         | applied |
 //!  sync      | kind, all known              | epoch | stride, step     | applied | counts ...
 //! ```
-//! `left`: how many syncs the sender's host has left. `parity`: of how many syncs the sender has begun. `applied`: how many
+//! `left`: how many syncs are complete, as far as the sender's host has heard. `parity`: of how many syncs the sender has begun. `applied`: how many
 //! of the receiver's requests have been done. `completed`: how many syncs the sender's host has completed. Words are little-endian.
 
 use crate::shape::Piece;

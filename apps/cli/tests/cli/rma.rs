@@ -257,18 +257,20 @@ fn a_death_ends_a_job_of_mpi() {
 fn a_job_goes_on_without_the_dead() {
     let (times, mut random) = kills();
     for time in 0..times.div_ceil(2) {
-        let rounds = 300 + time;
-        let processes = 3 + random.below(3) as usize;
+        let (processes, per_host) = (3 + random.below(3) as usize, 1 + random.below(3) as usize);
+        // Seconds, in either case.
+        let rounds = time + if per_host >= processes { 4000 } else { 300 };
         let line = format!("verify rma --rounds {rounds}");
         let Some(mut command) = SURVIVOR.command(processes, &line) else { return };
-        command.env("SYNCLINE_PER_HOST", (1 + random.below(3)).to_string());
+        command.env("SYNCLINE_PER_HOST", per_host.to_string());
         let said = tempfile::NamedTempFile::new().unwrap();
         let at_its_end = || fs::File::options().append(true).open(said.path()).unwrap();
         let text = || fs::read_to_string(said.path()).unwrap();
         let mut child = command.stdout(at_its_end()).stderr(at_its_end()).spawn().unwrap();
         let late = Instant::now() + Duration::from_secs(60);
-        let mut victims = 1 + random.below(2) as usize;
+        let victims = 1 + random.below(2) as usize;
         let left = processes - victims;
+        let mut killed: Vec<PathBuf> = Vec::new();
         let status = loop {
             if let Some(status) = child.try_wait().unwrap() {
                 break status;
@@ -276,13 +278,17 @@ fn a_job_goes_on_without_the_dead() {
             assert!(Instant::now() < late, "the others hang: {}", text());
             sleep(Duration::from_millis(5));
             // The next dies when those who are left have begun.
-            let all = members(rounds);
-            if victims > 0 && text().contains(&format!("verifying {} members", left + victims)) {
+            if killed.len() < victims
+                && text().contains(&format!("verifying {} members", processes - killed.len()))
+            {
                 sleep(Duration::from_millis(random.below(300)));
-                let victim = &all[random.below(all.len() as u64) as usize];
+                let mut all = members(rounds);
+                all.retain(|path| !killed.contains(path));
+                assert!(!all.is_empty(), "all have ended: {}", text());
+                let victim = all.swap_remove(random.below(all.len() as u64) as usize);
                 let pid = victim.file_name().unwrap();
-                assert!(Command::new("kill").arg("-9").arg(pid).status().unwrap().success());
-                victims -= 1;
+                assert!(Command::new("kill").arg("-9").arg(pid).status().unwrap().success(), "{}", text());
+                killed.push(victim);
             }
         };
         let said = text();

@@ -13,7 +13,7 @@
 //!
 //! * Whoever cannot get ready, since another has died meanwhile, revokes the communicator: so nobody waits there.
 //! * Who is dead is for MPI to say. It does not know of a host that is cut off, and might wait for it: so nobody waits longer
-//!   than [`PATIENCE`], and gets an error that says so.
+//!   than [`PATIENCE`], and gets an error that says so. (In MPI_Init, before all this, Open MPI waits for the dead.)
 //! * Messages to a team that is no more may still be under way, so MPI does not get its communicator back.
 //! * `MPI_Finalize` waits for the dead. After a death processes end without it, when all who are left have agreed to.
 //!
@@ -50,8 +50,8 @@ where
         let own = all.split(Some(0), i32::try_from(process).unwrap_or(i32::MAX));
         let ended = match own {
             Ok(Some(own)) => job.run(own, died, f),
-            Ok(None) => Ended { result: Err(TeamError::Others), process, lost: false, told: false },
-            Err(error) => Ended { result: Err(error.into()), process, lost: false, told: false },
+            Ok(None) => Ended { result: Err(TeamError::Others), process, lost: false },
+            Err(error) => Ended { result: Err(error.into()), process, lost: false },
         };
         if has_failed(&ended.result) {
             // Some are still on the way to the split, or in it.
@@ -61,11 +61,11 @@ where
         let left = match bounded(job, all) {
             Ok(left) => left,
             Err(error) => {
-                return Ended { result: ended.result.and(Err(error)), process, lost: true, told: true };
+                return Ended { result: ended.result.and(Err(error)), process, lost: true };
             }
         };
         if left.size() == before {
-            return Ended { lost: ended.lost || died > 0, told: died > 0, ..ended };
+            return Ended { lost: ended.lost || died > 0, ..ended };
         }
         died += before - left.size();
         if left.rank() == 0 {

@@ -281,7 +281,7 @@ fn a_job_goes_on_without_the_dead() {
             if killed.len() < victims
                 && text().contains(&format!("verifying {} members", processes - killed.len()))
             {
-                sleep(Duration::from_millis(random.below(300)));
+                sleep(Duration::from_millis(random.below(100)));
                 let mut all = members(rounds);
                 all.retain(|path| !killed.contains(path));
                 assert!(!all.is_empty(), "all have ended: {}", text());

@@ -181,7 +181,7 @@ impl Peer {
     /// Made by all; if any process has none, nobody has, and the first member is told why.
     fn new(me: &mut Member) -> Outcome<Result<Option<Peer>, String>> {
         let first = me.thread() == 0;
-        let communicator = me.take_mpi();
+        let communicator = if first { me.take_mpi() } else { None };
         let has = communicator.is_some() || !first;
         if me.gather(has.into())?.contains(&0) {
             return Ok(Err("the peers of MPI: no MPI launched this team".to_owned()));

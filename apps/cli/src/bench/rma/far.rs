@@ -38,6 +38,7 @@ pub(super) fn report(me: &mut Member, pace: Pace, only: Option<&str>) -> Outcome
     let shape = (me.hosts().count(), me.processes(), me.size());
     let transport = me.endpoint().map_or_else(String::new, |endpoint| endpoint.transport().to_owned());
     let mut kit = Kit::new(me)?;
+    // A call of MPI that blocks keeps the other threads of its process from serving those who are to come to it.
     let mpi = threads == 1 && kit.skipped.is_empty();
     let wanted = |group: &str| only.is_none_or(|only| group.contains(only));
     let mut cells = Vec::new();
@@ -51,7 +52,7 @@ pub(super) fn report(me: &mut Member, pace: Pace, only: Option<&str>) -> Outcome
         ("lock", locks(size)),
         ("queue", queues(size)),
         ("counter", counters(mpi)),
-        ("barrier", barriers(kit.skipped.is_empty())),
+        ("barrier", barriers(mpi)),
     ];
     for (group, entries) in groups {
         if wanted(group) {
@@ -342,7 +343,6 @@ fn barriers<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
         ours("sync, nothing put", |kit| Ok(kit.ours.rma.sync()?)),
     ];
     if mpi {
-        // Of processes, where they have threads.
         entries.push(Entry::time("MPI_Barrier", "all", 0, |kit: &mut Far<'_>| match &kit.mpi {
             Some(peer) => Ok(all(EPISODES, |_| peer.communicator.barrier())?),
             None => Ok(f64::NAN),

@@ -56,6 +56,16 @@ run() {
 		--env SYNCLINE_TIMEOUT="$silence" --timeout 120 "$syncline" "$@" >"$folder/out" 2>&1
 }
 
+# amid: waits until what runs has begun to verify, and then up to a second more.
+amid() {
+	local wait
+	for ((wait = 0; wait < 300; wait++)); do
+		grep -qs '^verifying ' "$folder/out" && break
+		sleep 0.1
+	done
+	sleep "0.$((RANDOM % 10))"
+}
+
 # Two cores for all hosts: a busy one may be silent for long without being dead.
 silence=10000
 for mpi in "${mpis[@]}"; do
@@ -80,11 +90,7 @@ for ((n = 0; n < kills && ${#mpis[@]} > 0; n++)); do
 	rm -f "$folder/out"
 	run "$mpi" 3 1 verify rma --rounds 100000000 &
 	job=$!
-	for ((wait = 0; wait < 300; wait++)); do
-		grep -qs '^verifying ' "$folder/out" && break
-		sleep 0.1
-	done
-	sleep "0.$((RANDOM % 10))"
+	amid
 	struck=$(date +%s%N)
 	testbed "$how" "$victim" >/dev/null 2>&1 || bad "$how $victim"
 	code=0
@@ -130,11 +136,7 @@ for ((n = 0; n < kills; n++)); do
 	rm -f "$folder/out"
 	survive "$rounds" &
 	job=$!
-	for ((wait = 0; wait < 300; wait++)); do
-		grep -qs '^verifying ' "$folder/out" && break
-		sleep 0.1
-	done
-	sleep "0.$((RANDOM % 10))"
+	amid
 	victim=$(members "$rounds" | shuf -n 1)
 	kill -9 "$victim" || bad "openmpi5: there is nobody to kill"
 	code=0

@@ -205,8 +205,8 @@ impl Heart {
     fn silent(&mut self, server: usize) {
         let (timeout, process) = (self.timeout.as_millis(), self.hosts.servers()[server]);
         let host = self.hosts.of(process);
-        let others = self.hosts.servers_of(host).filter(|&other| other != server);
-        let (what, gone) = if others.into_iter().any(|other| self.lives(other)) {
+        let another = |other: usize| other != server && self.lives(other);
+        let (what, gone) = if self.hosts.servers_of(host).any(another) {
             (format!("process {process} of host {host}"), vec![process])
         } else {
             (format!("host {host}"), self.hosts.processes(host).to_vec())

@@ -188,7 +188,7 @@ struct Ready {
 }
 
 impl Job<'_> {
-    /// A team of the processes of a communicator, so many of whose first have died before.
+    /// A team of the processes of a communicator, when `died` others have died before.
     fn run<R, F>(&self, world: Communicator, died: usize, f: &F) -> Ended<R>
     where
         R: Send,

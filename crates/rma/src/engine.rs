@@ -1,11 +1,12 @@
 //! A process's part in global memory that other hosts have: what it asks of them, and what they ask of its host.
 //!
 //! # Contract
-//! *Requests* go to the server of the member that has the memory, and are done there in the order of each asking process. They
-//! are acknowledged in batches, by the number of those that have been done: with every answer, and so to who asks; with
-//! every message of a sync, from server to server; when half of the *window* is; and after [`LATE`] by itself. A process has no more requests under
-//! way to a server than the window allows, so that never holds more than that of it, whatever happens. A fence asks,
-//! unless all is acknowledged, or will be by an answer that is under way; its question goes with what was sent before.
+//! *Requests* go to the server of the member that has the memory, and are done there in the order of each asking process.
+//! They are acknowledged in batches, by the number of those that have been done: with every answer, and so to who asks; with
+//! every message of a sync, from server to server; when half of the *window* is; and after [`LATE`] by itself. A process has
+//! no more requests under way to a server than the window allows, so that never holds more than that of it, whatever
+//! happens. A fence asks, unless all is acknowledged, or will be by an answer that is under way; its question goes with what
+//! was sent before.
 //!
 //! ```text
 //!   process A                               server of host B
@@ -14,9 +15,9 @@
 //!   asked: 3
 //! ```
 //!
-//! *The gate.* A request carries the number of syncs that its sender's host has completed; a server that has not completed as many
-//! holds it back, and all that follow it from the same process. What the gate waits for is under way already. So nobody
-//! sees memory as it is between two syncs in which they are not.
+//! *The gate.* A request carries the number of syncs that its sender's host has completed; a server whose host has not
+//! completed as many holds it back, and all that follow it from the same process. What the gate waits for is under way
+//! already. So nobody sees memory as it is between two syncs in which they are not.
 //!
 //! *Word of mouth.* Who has begun a sync and not left it may hear from one who has: by an answer, or as the next holder of a
 //! mutex. Such messages say how many syncs their sender's host has completed, and requests carry the greatest number that

@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use syncline_memory::Ending;
 use syncline_sync::{MAX_MEMBERS, SpaceError};
 
 /// Why a team could not be run, or did not end well.
@@ -176,15 +177,6 @@ pub struct Failure {
     pub part: Part,
 }
 
-/// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// It exited, with this code.
-    Exited(u8),
-    /// This signal killed it.
-    Killed(i32),
-}
-
 /// How far the part of a process in its team has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -210,11 +202,8 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "process {} (pid {}, {}) ", self.process, self.pid, Ranks(&self.ranks))?;
-        match self.ending {
-            Ending::Exited(code) => write!(f, "exited with {code}")?,
-            Ending::Killed(signal) => write!(f, "was killed by signal {signal}")?,
-        }
+        let Failure { process, pid, ranks, ending, .. } = self;
+        write!(f, "process {process} (pid {pid}, {}) {ending}", Ranks(ranks))?;
         f.write_str(match self.part {
             Part::NotBegun => " before it took part",
             Part::Begun => " in the middle of the run",

@@ -14,18 +14,17 @@ mod children;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
-use syncline_memory::{Lifeline, Segment};
+use syncline_memory::{Ending, Lifeline, Segment};
 
 use crate::control::Control;
 use crate::environment::Shape;
-use crate::error::{Ending, Failure, Part, TeamError};
+use crate::error::{Failure, Part, TeamError};
 use crate::signals::{Signals, children_can_be_watched};
 use crate::team::{MEMORY, shared};
 use children::{Children, Heritage};
@@ -191,10 +190,7 @@ impl Watch<'_> {
     }
 
     fn ended(&mut self, process: usize, pid: u32, status: ExitStatus) {
-        let ending = match (status.code(), status.signal()) {
-            (Some(code), _) => Ending::Exited(code as u8),
-            (None, signal) => Ending::Killed(signal.unwrap_or(0)),
-        };
+        let ending = Ending::from(status);
         let (part, ranks) = (self.control.part(process), self.shape.ranks(process));
         self.control.process_ended(process, pid, ranks.clone());
         let failure = Failure { process, pid, ranks, ending, part };

@@ -73,7 +73,6 @@ mod error;
 mod gather;
 mod heart;
 mod hosts;
-mod inherit;
 mod launcher;
 mod member;
 mod mpi;
@@ -88,10 +87,11 @@ use std::io::Write as _;
 
 pub use board::TeamBoard;
 pub use endpoint::Endpoint;
-pub use error::{Ending, Failure, Part, TeamError};
+pub use error::{Failure, Part, TeamError};
 pub use hosts::Hosts;
 pub use launcher::Launcher;
 pub use member::{Collective, Member, TeamBarrier};
+pub use syncline_memory::Ending;
 pub use team::{HostTeam, MEMORY, MpiTeam, ProcessTeam, Team, ThreadTeam};
 
 /// A line on standard error, in one piece, as many processes may write there. If nobody reads, that is all right.

@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use syncline_memory::{ProcessWatch, Segment};
+use syncline_memory::{ProcessWatch, Segment, inherit};
 use syncline_mpi::{Communicator, Fault, Launched, Library, Mpi, Threads};
 use syncline_sync::Space;
 
@@ -37,7 +37,6 @@ use crate::control::Control;
 use crate::environment::{self, Shape};
 use crate::error::{Part, TeamError};
 use crate::hosts::Hosts;
-use crate::inherit;
 use crate::member::Member;
 use crate::node::Node;
 use crate::team::{JOINED, MEMORY, shared};

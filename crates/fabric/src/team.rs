@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use syncline_memory::{LifelineEnd, Pages, Segment};
+use syncline_memory::{LifelineEnd, Pages, Segment, inherit};
 use syncline_sync::{MAX_MEMBERS, Space};
 
 use crate::control::Control;
@@ -27,7 +27,7 @@ use crate::launcher::Launcher;
 use crate::member::Member;
 use crate::node::Node;
 use crate::wire::channel::{Conditions, Network};
-use crate::{inherit, mpi, orphan};
+use crate::{mpi, orphan};
 
 /// How much memory the members of a team share unless somebody says otherwise. It takes none before it is used.
 pub const MEMORY: usize = 256 << 20;

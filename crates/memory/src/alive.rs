@@ -14,16 +14,55 @@
 //! has none of these: its write end closes when the parent's last thread is gone, however the
 //! parent died, and a child that looks late still sees it closed.
 
+use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
-use rustix::process::{Pid, PidfdFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process};
 
 use crate::{Error, Result};
+
+/// How a process ended.
+///
+/// ```
+/// use syncline_memory::Ending;
+///
+/// let status = std::process::Command::new("false").status()?;
+/// assert_eq!(Ending::from(status).to_string(), "exited with 1");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ending {
+    /// It exited, with this code.
+    Exited(u8),
+    /// This signal killed it.
+    Killed(i32),
+}
+
+impl From<ExitStatus> for Ending {
+    fn from(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            // The kernel keeps eight bits of a code.
+            (Some(code), _) => Ending::Exited(code as u8),
+            (None, signal) => Ending::Killed(signal.unwrap_or(0)),
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Exited(code) => write!(f, "exited with {code}"),
+            Ending::Killed(signal) => write!(f, "was killed by signal {signal}"),
+        }
+    }
+}
 
 /// Watches one process for its exit.
 ///
@@ -167,6 +206,26 @@ impl LifelineEnd {
             return Err(Error::WrongDescriptor { fd: pipe.as_raw_fd(), expected });
         }
         Ok(LifelineEnd { pipe })
+    }
+
+    /// From now on the kernel kills this process (SIGKILL) when the keeper is gone; and at once, if it is gone already. No
+    /// thread is needed for that, and whatever the process computes does not hold it up.
+    ///
+    /// The end is used up: it stays open until the process ends, or becomes another program by exec, which is not killed. A
+    /// child made by fork is not either.
+    ///
+    /// # Errors
+    /// [`Error::Lifeline`] if the system refuses: it has no `/proc`, say.
+    ///
+    /// # Source
+    /// Signals of `O_ASYNC`, with `F_SETSIG`: fcntl(2). They belong to an open file, which all who inherit a pipe share;
+    /// so the pipe is opened anew, for this process alone.
+    pub fn kill_when_cut(self) -> Result<()> {
+        crate::fatal::kill_at_hang_up(&self.pipe).map_err(|source| Error::Lifeline { op: "watch", source })?;
+        if self.is_cut()? {
+            let _ = kill_process(getpid(), Signal::KILL);
+        }
+        Ok(())
     }
 
     /// Gives up the descriptor, to be handed to a child.

@@ -5,14 +5,17 @@
 //! | [`Segment`] | one owned mapping: private heap pages, a shared memfd, or a window of a file |
 //! | [`ProcessWatch`] | has that process exited? answered by a pidfd, so never about a recycled number |
 //! | [`Lifeline`] | has my parent died? answered by a pipe that only the parent keeps open |
+//! | [`inherit`] | descriptors whose numbers a parent has told its child |
 //!
 //! A segment is raw bytes. Signals, boards, locations and arrays are typed views made above this
 //! crate, and whoever makes a reference into a segment answers for its races.
 
 mod alive;
 mod error;
+mod fatal;
+pub mod inherit;
 mod segment;
 
-pub use alive::{Lifeline, LifelineEnd, LifelineKeeper, ProcessWatch};
+pub use alive::{Ending, Lifeline, LifelineEnd, LifelineKeeper, ProcessWatch};
 pub use error::{Error, Result};
 pub use segment::{Access, Advice, Pages, Segment};

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! `lead` is the file offset within its page, or the way to the next 2 MiB boundary for huge
-//! pages; otherwise it is 0. All the `unsafe` of the crate is in this file.
+//! pages; otherwise it is 0. All the `unsafe` of mappings is in this file.
 
 use std::ffi::c_void;
 use std::fmt;

@@ -158,3 +158,45 @@ fn an_orphan_hears_of_its_parents_death() {
     assert!(rest.contains("told true"), "{rest}");
     assert!(orphan.wait_exit(late()).unwrap());
 }
+
+/// Not a test by itself: a child that computes for ever, and has its lifeline as standard input.
+#[test]
+fn helper_busy() {
+    if is_helper("busy") {
+        let fd = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+        LifelineEnd::from_fd(fd).unwrap().kill_when_cut().unwrap();
+        println!("\nbusy");
+        let born = Instant::now();
+        while born.elapsed() < Duration::from_secs(30) {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// Two that share one pipe: each is killed, though it looks at nothing.
+#[test]
+fn the_kernel_kills_children_whose_lifeline_is_cut() {
+    use std::os::unix::process::ExitStatusExt;
+
+    let (keeper, end) = Lifeline::pair().unwrap();
+    let start = || {
+        let stdin = Stdio::from(end.as_fd().try_clone_to_owned().unwrap());
+        let mut child = run_helper("busy").stdin(stdin).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.starts_with("busy") {
+            line.clear();
+            assert_ne!(output.read_line(&mut line).unwrap(), 0, "the helper ended early");
+        }
+        child
+    };
+    let mut children = [start(), start()];
+    assert!(children.iter_mut().all(|child| child.try_wait().unwrap().is_none()));
+    drop(keeper);
+    for child in &mut children {
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+    }
+    // One that comes too late.
+    let mut late = run_helper("busy").stdin(Stdio::from(end.into_fd())).stdout(Stdio::null()).spawn().unwrap();
+    assert_eq!(late.wait().unwrap().signal(), Some(9));
+}

@@ -1,5 +1,7 @@
-//! Descriptors and variables that pass from a launcher to its children: the `unsafe` of the crate, but for the word that
-//! somebody is dead (`control`).
+//! Descriptors and variables that pass from a process to its children.
+//!
+//! A child is told the numbers of descriptors in a variable of its environment. What it finds there may be anything, so all
+//! functions here answer with an error where the number is none of its descriptors.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
@@ -8,17 +10,35 @@ use rustix::fs::SealFlags;
 use rustix::io::FdFlags;
 
 /// A copy, closed on exec, of a descriptor that was inherited under this number. The number itself stays as it is.
-pub(crate) fn copy(number: RawFd) -> io::Result<OwnedFd> {
+///
+/// # Errors
+/// What the system says: there is no such descriptor, or no room for another.
+///
+/// ```
+/// use std::os::fd::AsRawFd;
+/// use syncline_memory::inherit;
+///
+/// let file = std::fs::File::open("/dev/null")?;
+/// let copy = inherit::copy(file.as_raw_fd())?;
+/// assert_ne!(copy.as_raw_fd(), file.as_raw_fd());
+/// assert!(inherit::copy(-1).is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn copy(number: RawFd) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(borrow(number)?, 3)?)
 }
 
-/// An inherited descriptor is not passed on to other programs.
-pub(crate) fn close_on_exec(number: RawFd) -> io::Result<()> {
+/// Has an inherited descriptor closed on exec: it is not passed on to other programs.
+///
+/// # Errors
+/// What the system says: there is no such descriptor.
+pub fn close_on_exec(number: RawFd) -> io::Result<()> {
     Ok(rustix::io::fcntl_setfd(borrow(number)?, FdFlags::CLOEXEC)?)
 }
 
-/// Whether a descriptor is memory whose length nobody can change, as that of a team is.
-pub(crate) fn is_sealed(fd: &OwnedFd) -> bool {
+/// Whether a descriptor is memory whose length nobody can change, as [`Segment::shared`](crate::Segment::shared) makes it.
+#[must_use]
+pub fn is_sealed(fd: &OwnedFd) -> bool {
     let needed = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     rustix::fs::fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(needed))
 }
@@ -27,7 +47,7 @@ fn borrow(number: RawFd) -> io::Result<BorrowedFd<'static>> {
     if number < 0 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: the number is not -1. Whoever passes a number in `SYNCLINE_TEAM` keeps it open in the child, which is not
+    // SAFETY: the number is not -1. Whoever passes a number in a variable keeps it open in the child, which is not
     // told of it in any other way and so does not close it. If it does not, the callers above, which only ask the
     // kernel, are answered by an error, or by one about another descriptor, which they do not change unless it is
     // what the variable says.
@@ -36,7 +56,7 @@ fn borrow(number: RawFd) -> io::Result<BorrowedFd<'static>> {
 
 /// Removes a variable from the environment of this process if it has no other thread; else it stays, as others may
 /// read the environment.
-pub(crate) fn forget_variable(variable: &str) {
+pub fn forget_variable(variable: &str) {
     let alone = std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
     if alone {
         // SAFETY: no other thread can read or write the environment, for there is none: only this one could make one.

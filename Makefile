@@ -1,7 +1,7 @@
 # The doors of the project. `make help` lists them.
 
 CARGO ?= cargo
-LOOM_CRATES = -p syncline-trace -p syncline-signal -p syncline-sync -p syncline-overlay
+LOOM_CRATES = -p syncline-trace -p syncline-signal -p syncline-sync -p syncline-overlay -p syncline-farm
 # Where cargo puts what it builds.
 BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 SYNCLINE = $(BUILT)/syncline

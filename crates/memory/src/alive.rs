@@ -221,7 +221,8 @@ impl LifelineEnd {
     /// Signals of `O_ASYNC`, with `F_SETSIG`: fcntl(2). They belong to an open file, which all who inherit a pipe share;
     /// so the pipe is opened anew, for this process alone.
     pub fn kill_when_cut(self) -> Result<()> {
-        crate::fatal::kill_at_hang_up(&self.pipe).map_err(|source| Error::Lifeline { op: "watch", source })?;
+        crate::fatal::kill_at_hang_up(&self.pipe)
+            .map_err(|source| Error::Lifeline { op: "watch", source })?;
         if self.is_cut()? {
             let _ = kill_process(getpid(), Signal::KILL);
         }

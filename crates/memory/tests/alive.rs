@@ -197,6 +197,7 @@ fn the_kernel_kills_children_whose_lifeline_is_cut() {
         assert_eq!(child.wait().unwrap().signal(), Some(9));
     }
     // One that comes too late.
-    let mut late = run_helper("busy").stdin(Stdio::from(end.into_fd())).stdout(Stdio::null()).spawn().unwrap();
+    let mut late =
+        run_helper("busy").stdin(Stdio::from(end.into_fd())).stdout(Stdio::null()).spawn().unwrap();
     assert_eq!(late.wait().unwrap().signal(), Some(9));
 }

@@ -1,0 +1,393 @@
+//! The farm's memory: one segment, which all its processes inherit, and what stands where in it.
+//!
+//! ```text
+//! header   | mark, shape, supply of blocks, ends                  |
+//! records  | a process | a process | ...                          | see `record`
+//! channels | for each receiver a row: the channel of each sender  | a word each; 0: not opened yet
+//! table    | a block | a block | ...                              | see `blocks`
+//! memory   | channels, large messages                             |
+//! ```
+//!
+//! The segment is sparse: a row, a record, a block take memory when they are used. It has no name, and is gone when the last
+//! process of the farm is. All the `unsafe` of views into it is in this file.
+
+use std::ops::Deref;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use syncline_memory::Segment;
+use syncline_signal::Signal;
+use syncline_signal::primitive::{AtomicU64, Ordering};
+
+use crate::blocks::{Block, Blocks, LINE, Supply};
+use crate::channel::Slot;
+use crate::error::FarmError;
+use crate::record::{Life, Record};
+use crate::vpid::{MAX_PROCESSES, Vpid};
+
+/// What the memory of a farm begins with. To be changed with whatever stands in it.
+const MARK: u64 = u64::from_le_bytes(*b"synfarm1");
+/// How many blocks there are room for in so much memory: one for each so many bytes.
+const PER_BLOCK: usize = 1024;
+/// A holder of blocks that is no process: the two ends of a channel.
+const CHANNEL: u64 = u64::MAX;
+
+#[repr(C)]
+struct Header {
+    mark: AtomicU64,
+    processes: AtomicU64,
+    depth: AtomicU64,
+    blocks: AtomicU64,
+    /// Where the search for a free place begins.
+    next: AtomicU64,
+    /// How many processes have ended.
+    ends: Signal,
+    supply: Supply,
+}
+
+/// What a farm has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    processes: usize,
+    depth: usize,
+    blocks: usize,
+}
+
+/// The memory of a farm, as one of its processes sees it.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    segment: Segment,
+    shape: Shape,
+}
+
+/// What a channel begins with, before its slots.
+#[repr(C, align(64))]
+pub(crate) struct Ends {
+    from: AtomicU64,
+    to: AtomicU64,
+    /// Which of the two will never look at it again.
+    let_go: AtomicU64,
+}
+
+/// An end of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum End {
+    Writer = 1,
+    Reader = 2,
+}
+
+impl Shape {
+    fn records(self) -> usize {
+        size_of::<Header>().next_multiple_of(4096)
+    }
+
+    fn rows(self) -> usize {
+        self.records() + self.processes * size_of::<Record>()
+    }
+
+    fn table(self) -> usize {
+        (self.rows() + self.processes * self.processes * size_of::<AtomicU64>()).next_multiple_of(4096)
+    }
+
+    fn memory(self) -> usize {
+        (self.table() + self.blocks * size_of::<Block>()).next_multiple_of(4096)
+    }
+
+    fn channel(self) -> usize {
+        size_of::<Ends>() + self.depth * size_of::<Slot>()
+    }
+}
+
+impl Arena {
+    /// New memory for so many processes at a time, with `memory` bytes for channels and messages.
+    pub(crate) fn new(processes: usize, depth: usize, memory: usize) -> Result<Arena, FarmError> {
+        let shape = Shape { processes, depth, blocks: (memory / PER_BLOCK).clamp(1024, 1 << 24) };
+        let len = shape.memory().checked_add(memory).ok_or(FarmError::Memory { asked: memory })?;
+        let arena = Arena { segment: Segment::shared(len)?, shape };
+        let header = arena.header();
+        header.processes.store(processes as u64, Ordering::Relaxed);
+        header.depth.store(depth as u64, Ordering::Relaxed);
+        header.blocks.store(shape.blocks as u64, Ordering::Relaxed);
+        header.next.store(1, Ordering::Relaxed);
+        // Others see it by inheriting the segment, later.
+        header.mark.store(MARK, Ordering::Release);
+        Ok(arena)
+    }
+
+    /// The memory of a farm that another process has founded; or what is wrong with it.
+    pub(crate) fn attach(segment: Segment) -> Result<Arena, String> {
+        if segment.len() < size_of::<Header>() {
+            return Err(format!("{} bytes are too few", segment.len()));
+        }
+        let unknown = Shape { processes: 0, depth: 0, blocks: 0 };
+        let mut arena = Arena { segment, shape: unknown };
+        let header = arena.header();
+        // Acquire: pairs with the Release in `new`.
+        if header.mark.load(Ordering::Acquire) != MARK {
+            return Err("it is that of another version, or no farm's".to_owned());
+        }
+        let read = |word: &AtomicU64| usize::try_from(word.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        let shape = Shape {
+            processes: read(&header.processes),
+            depth: read(&header.depth),
+            blocks: read(&header.blocks),
+        };
+        let sane = (1..=MAX_PROCESSES).contains(&shape.processes)
+            && (1..=MAX_DEPTH).contains(&shape.depth)
+            && shape.blocks <= 1 << 24;
+        if !sane || shape.memory() > arena.segment.len() {
+            return Err(format!("its shape is garbage: {shape:?}"));
+        }
+        arena.shape = shape;
+        Ok(arena)
+    }
+
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.segment.fd()
+    }
+
+    /// How many processes there are room for.
+    pub(crate) fn processes(&self) -> usize {
+        self.shape.processes
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: the segment begins with the header, is at least as large (`new`, `attach`), page-aligned, zero at first,
+        // which is a header, and changed by atomic operations only. It lives as long as `self`.
+        unsafe { &*self.segment.as_ptr().cast::<Header>() }
+    }
+
+    /// How many processes have ended.
+    pub(crate) fn ends(&self) -> &Signal {
+        &self.header().ends
+    }
+
+    /// The record of the process at a place, below [`processes`](Self::processes).
+    #[inline]
+    pub(crate) fn record(&self, place: usize) -> &Record {
+        assert!(place < self.shape.processes);
+        let at = self.segment.as_ptr().wrapping_add(self.shape.records()).cast::<Record>();
+        // SAFETY: the records stand there, as many as there are processes, and `place` is one; aligned, zero at first,
+        // which is a record, and changed by atomic operations only.
+        unsafe { &*at.wrapping_add(place) }
+    }
+
+    /// How far a process has come; a number that is none has never been.
+    pub(crate) fn life(&self, vpid: Vpid) -> Life {
+        if vpid.place() < self.shape.processes { self.record(vpid.place()).life(vpid) } else { Life::Free }
+    }
+
+    /// Where the channel from one place to another is found.
+    fn cell(&self, to: usize, from: usize) -> &AtomicU64 {
+        assert!(to < self.shape.processes && from < self.shape.processes);
+        let at = self.segment.as_ptr().wrapping_add(self.shape.rows()).cast::<AtomicU64>();
+        // SAFETY: as in `record`: a square of words, in which this is one.
+        unsafe { &*at.wrapping_add(to * self.shape.processes + from) }
+    }
+
+    pub(crate) fn blocks(&self) -> Blocks<'_> {
+        let at = self.segment.as_ptr().wrapping_add(self.shape.table()).cast::<Block>();
+        // SAFETY: as in `record`: so many blocks stand there.
+        let table = unsafe { std::slice::from_raw_parts(at, self.shape.blocks) };
+        let lines = (self.segment.len() - self.shape.memory()) as u64 / LINE;
+        Blocks { supply: &self.header().supply, table, lines }
+    }
+
+    /// The bytes of a block. Its holder may use them; the pointer is aligned to a line.
+    pub(crate) fn bytes(&self, block: u32) -> *mut u8 {
+        self.segment.as_ptr().wrapping_add(self.shape.memory() + self.blocks().offset(block))
+    }
+
+    /// A copy of what stands in a block, whoever holds it.
+    pub(crate) fn copy_of(&self, block: u32, len: usize) -> Option<Vec<u8>> {
+        self.blocks().size(block).filter(|&size| len <= size)?;
+        let mut copy = vec![0; len];
+        // SAFETY: the block has so many bytes, and so has the copy. The holder has written them before it said so, and
+        // does not write again before it is answered; if it is broken and does, the bytes are garbage, which is looked at
+        // by nobody but a decoder that expects some.
+        unsafe { std::ptr::copy_nonoverlapping(self.bytes(block), copy.as_mut_ptr(), len) };
+        Some(copy)
+    }
+
+    /// How many bytes of memory there are for channels and messages.
+    pub(crate) fn memory(&self) -> usize {
+        self.segment.len() - self.shape.memory()
+    }
+
+    /// A free place, which is reserved for a child of `parent` now.
+    pub(crate) fn reserve(&self, parent: Vpid) -> Option<Vpid> {
+        let (header, places) = (self.header(), self.shape.processes);
+        let first = header.next.load(Ordering::Relaxed) as usize;
+        let place = (0..places).map(|turn| (first + turn) % places).find(|&place| {
+            let (generation, life) = self.record(place).now();
+            place != 0
+                && life == Life::Free
+                && self.record(place).step(generation, Life::Free, Life::Reserved)
+        })?;
+        header.next.store(place as u64 + 1, Ordering::Relaxed);
+        let record = self.record(place);
+        record.parent.store(parent.to_raw(), Ordering::Relaxed);
+        Some(Vpid::new(place, record.now().0))
+    }
+
+    fn channel_ends(&self, block: u32) -> &Ends {
+        // SAFETY: the block is a channel (its number was found in a cell, or it was just written): it begins with `Ends`,
+        // and is not given back before both ends have let go of it. Blocks are aligned to lines, and so are the ends.
+        unsafe { &*self.bytes(block).cast::<Ends>() }
+    }
+
+    /// Opens the channel from `from`, which is the caller, to `to`: nobody else does. `None` if there is no room.
+    pub(crate) fn open(self: &Arc<Self>, from: Vpid, to: Vpid) -> Option<Slots> {
+        let blocks = self.blocks();
+        // A line more than needed, to align it.
+        let (block, _) = blocks.take(self.shape.channel() + LINE as usize, from.to_raw() + 1)?;
+        let at = self.bytes(block);
+        // SAFETY: the block is this process's, has so many bytes, and zero is the state of all that stands in it.
+        unsafe { at.write_bytes(0, self.shape.channel() + LINE as usize) };
+        let ends = self.channel_ends(block);
+        ends.from.store(from.to_raw(), Ordering::Relaxed);
+        ends.to.store(to.to_raw(), Ordering::Relaxed);
+        blocks.hand_over(block, CHANNEL);
+        // Release: pairs with the Acquire in `found`.
+        self.cell(to.place(), from.place()).store(u64::from(block) + 1, Ordering::Release);
+        // Release: pairs with the Acquire of the receiver, which then looks at its row.
+        self.record(to.place()).inbound.fetch_add(1, Ordering::Release);
+        Some(Slots::new(self, block))
+    }
+
+    /// The channel from whoever is at a place to `to`, which is the caller, and who that is.
+    pub(crate) fn found(self: &Arc<Self>, from: usize, to: Vpid) -> Option<(Vpid, Slots)> {
+        // Acquire: pairs with the Release in `open`.
+        let word = self.cell(to.place(), from).load(Ordering::Acquire);
+        let block = word.checked_sub(1).and_then(|block| u32::try_from(block).ok())?;
+        self.blocks().size(block).filter(|&size| size >= self.shape.channel())?;
+        let ends = self.channel_ends(block);
+        let writer = Vpid::from_raw(ends.from.load(Ordering::Relaxed));
+        let meant = ends.to.load(Ordering::Relaxed) == to.to_raw() && writer.place() == from;
+        meant.then(|| (writer, Slots::new(self, block)))
+    }
+
+    /// The reader of a channel will not look at it again, and whoever comes to the writer's place opens another.
+    pub(crate) fn unlink(&self, from: usize, to: usize, block: u32) {
+        self.cell(to, from).store(0, Ordering::Relaxed);
+        self.let_go(block, End::Reader);
+    }
+
+    /// One end of a channel is used no more. Who is the second to say so gives the memory back.
+    pub(crate) fn let_go(&self, block: u32, end: End) {
+        let ends = self.channel_ends(block);
+        // AcqRel: whoever is second has all that the first has done behind it, and so has the next user of the memory.
+        let before = ends.let_go.fetch_or(end as u64, Ordering::AcqRel);
+        if before | end as u64 == End::Writer as u64 | End::Reader as u64 && before & end as u64 == 0 {
+            self.blocks().give(block);
+        }
+    }
+
+    /// What is left to do for one that has ended: lets go of its ends of channels, and of the blocks that it held.
+    /// Writers first, before its end is told: then readers still find their channels.
+    pub(crate) fn let_go_of_writers(&self, vpid: Vpid) {
+        for to in 0..self.shape.processes {
+            if let Some(block) = self.channel_at(to, vpid.place()) {
+                self.let_go(block, End::Writer);
+            }
+        }
+    }
+
+    pub(crate) fn let_go_of_the_rest(&self, vpid: Vpid) {
+        for from in 0..self.shape.processes {
+            if let Some(block) = self.channel_at(vpid.place(), from) {
+                self.unlink(from, vpid.place(), block);
+            }
+        }
+        self.blocks().sweep(vpid.to_raw() + 1);
+    }
+
+    /// Whether nobody has anything of one that has ended, nor wants to know of its end.
+    pub(crate) fn is_forgotten(&self, vpid: Vpid) -> bool {
+        let record = self.record(vpid.place());
+        let parent = Vpid::from_raw(record.parent.load(Ordering::Relaxed));
+        // Acquire: pairs with the Release in `Farm::note`, after which the parent looks at the record no more.
+        let noted = record.noted.load(Ordering::Acquire) == 1 || self.life(parent) == Life::Ended;
+        noted && (0..self.shape.processes).all(|to| self.channel_at(to, vpid.place()).is_none())
+    }
+
+    fn channel_at(&self, to: usize, from: usize) -> Option<u32> {
+        let word = self.cell(to, from).load(Ordering::Acquire); // pairs with the Release in `open`
+        let block = word.checked_sub(1).and_then(|block| u32::try_from(block).ok())?;
+        self.blocks().size(block).map(|_| block)
+    }
+}
+
+/// How many slots a channel can have.
+pub(crate) const MAX_DEPTH: usize = 1024;
+
+/// The slots of a channel.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots {
+    arena: Arc<Arena>,
+    first: *const Slot,
+    pub(crate) block: u32,
+}
+
+// SAFETY: a shared reference to slots, which are `Sync`, and what keeps them mapped.
+unsafe impl Send for Slots {}
+// SAFETY: as above.
+unsafe impl Sync for Slots {}
+
+impl Slots {
+    fn new(arena: &Arc<Arena>, block: u32) -> Slots {
+        let after = arena.bytes(block).wrapping_add(size_of::<Ends>());
+        let first = after.wrapping_add(after.align_offset(align_of::<Slot>())).cast::<Slot>().cast_const();
+        Slots { arena: Arc::clone(arena), first, block }
+    }
+}
+
+impl Deref for Slots {
+    type Target = [Slot];
+
+    #[inline]
+    fn deref(&self) -> &[Slot] {
+        // SAFETY: so many slots follow the ends in the block, aligned (`open` takes a line more for that); zero at first,
+        // which is a free slot; changed as `Slot` says; the block is not given back while this end has not let go of it.
+        unsafe { std::slice::from_raw_parts(self.first, self.arena.shape.depth) }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_attached_is_what_was_made() {
+        let arena = Arc::new(Arena::new(5, 3, 1 << 20).unwrap());
+        let fd = arena.fd().unwrap().try_clone_to_owned().unwrap();
+        let other = Arc::new(Arena::attach(Segment::from_fd(fd).unwrap()).unwrap());
+        assert_eq!(arena.shape, other.shape);
+        let vpid = arena.reserve(Vpid::MANAGER).unwrap();
+        assert_eq!((vpid.to_string().as_str(), other.life(vpid)), ("1", Life::Reserved));
+        let slots = arena.open(Vpid::MANAGER, vpid).unwrap();
+        let (from, found) = other.found(0, vpid).unwrap();
+        assert_eq!((from, found.block, found.len()), (Vpid::MANAGER, slots.block, 3));
+        assert!(other.found(1, vpid).is_none());
+        assert!(found.first.is_aligned() && slots.first.is_aligned());
+    }
+
+    #[test]
+    fn there_is_no_room_for_more_than_was_said() {
+        let arena = Arena::new(3, 1, 4096).unwrap();
+        let all: Vec<_> =
+            std::iter::from_fn(|| arena.reserve(Vpid::MANAGER)).map(|v| v.to_string()).collect();
+        assert_eq!(all, ["1", "2"]);
+        arena.record(1).end(Vpid::new(1, 0), 0);
+        arena.record(1).free(0);
+        assert_eq!(arena.reserve(Vpid::MANAGER).unwrap().to_string(), "1.1");
+    }
+
+    #[test]
+    fn what_is_no_farm_is_not_attached() {
+        let wrong = |len: usize| Arena::attach(Segment::shared(len).unwrap()).unwrap_err();
+        assert_eq!(wrong(16), "16 bytes are too few");
+        assert_eq!(wrong(1 << 20), "it is that of another version, or no farm's");
+    }
+}

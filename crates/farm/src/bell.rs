@@ -1,0 +1,86 @@
+//! How a process waits for whatever comes next: a message, the end of another process.
+//!
+//! # Contract
+//! Every process of a farm has one bell, a [`Signal`]. Whoever does something that it may wait for does it first and rings
+//! afterwards. [`wait`] looks until what it looks for is there; it never misses it, and never sleeps while it is there.
+//!
+//! | who    | step                                                                     |
+//! |--------|--------------------------------------------------------------------------|
+//! | waiter | notes how often it has rung; looks; looks again for a while               |
+//! |        | sleeps until it has rung once more; begins again                          |
+//! | others | a message in its slot (or the end of a process in its record); then rings |
+//!
+//! A ring that comes before the note was of something that the look after the note sees; a later one ends the sleep.
+//!
+//! # Costs
+//! To ring: one read-modify-write of a line that nobody else touches while the waiter looks elsewhere; a system call if it
+//! sleeps.
+//!
+//! # Source
+//! Event counts (Reed and Kanodia, "Synchronization with eventcounts and sequencers", CACM 22, 1979).
+
+use std::time::{Duration, Instant};
+
+use syncline_signal::primitive::{hint, yield_now};
+use syncline_signal::{Policy, Signal, WaitError};
+
+/// Straight to sleep: the looks are over.
+const ASLEEP: Policy<'_> = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
+
+/// So many pauses are a millisecond or some.
+const MANY: u32 = 1 << 14;
+
+/// Looks until there is something, or something is wrong; `None` when the deadline passes first.
+pub(crate) fn wait<T, E>(
+    bell: &Signal,
+    policy: &Policy<'_>,
+    deadline: Option<Instant>,
+    mut look: impl FnMut() -> Result<Option<T>, E>,
+) -> Result<Option<T>, E> {
+    loop {
+        let seen = bell.get();
+        if let Some(found) = look()? {
+            return Ok(Some(found));
+        }
+        // A model would explore every number of looks.
+        if !cfg!(loom)
+            && let Some(found) = look_on(policy, deadline, &mut look)?
+        {
+            return Ok(Some(found));
+        }
+        match bell.wait_until(seen + 1, &ASLEEP, deadline) {
+            Ok(_) => (),
+            Err(WaitError::TimedOut) => return look(),
+            Err(_) => (), // nobody else is watched
+        }
+    }
+}
+
+/// Looks, with the pauses and yields of the policy in between.
+fn look_on<T, E>(
+    policy: &Policy<'_>,
+    deadline: Option<Instant>,
+    look: &mut impl FnMut() -> Result<Option<T>, E>,
+) -> Result<Option<T>, E> {
+    for pause in 1..=policy.pauses {
+        hint::spin_loop();
+        if let Some(found) = look()? {
+            return Ok(Some(found));
+        }
+        if pause % MANY == 0 && deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Ok(None);
+        }
+    }
+    if policy.yield_for.is_zero() {
+        return Ok(None);
+    }
+    let until = Instant::now().checked_add(policy.yield_for);
+    let until = deadline.map_or(until, |deadline| Some(until.map_or(deadline, |until| deadline.min(until))));
+    while until.is_none_or(|until| Instant::now() < until) {
+        yield_now();
+        if let Some(found) = look()? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,155 @@
+//! The errors of the crate.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::record::Fate;
+use crate::vpid::Vpid;
+use crate::wire::WireError;
+
+/// Why something with a farm did not work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FarmError {
+    /// The process that was to send or receive something is no more. What it had sent was received before.
+    #[error("process {vpid} {fate}")]
+    Gone {
+        /// Which.
+        vpid: Vpid,
+        /// Why.
+        fate: Fate,
+    },
+
+    /// The deadline passed.
+    #[error("the deadline passed while waiting for {what}")]
+    TimedOut {
+        /// What did not come.
+        what: String,
+    },
+
+    /// There is no message, and nobody lives who could send one.
+    #[error("no process of the farm is left that could send anything")]
+    Alone,
+
+    /// There is no such process in this farm.
+    #[error("there is no process {vpid} in this farm")]
+    Unknown {
+        /// Its number.
+        vpid: Vpid,
+    },
+
+    /// A process that has a number cannot be given another process.
+    #[error("process {vpid} is not one that was reserved and not started yet")]
+    NotReserved {
+        /// Its number.
+        vpid: Vpid,
+    },
+
+    /// All places of the farm are taken by processes that live, or whose messages were not received.
+    #[error(
+        "the farm has {processes} processes already: wait for some to end, or found it with more (Bounds::processes)"
+    )]
+    Full {
+        /// How many there are room for.
+        processes: usize,
+    },
+
+    /// The farm's memory holds no more messages.
+    #[error(
+        "no {asked} bytes are free for a message in the farm's memory of {memory} bytes: receive some, or found it with more \
+         (Bounds::memory)"
+    )]
+    Room {
+        /// What was asked for.
+        asked: usize,
+        /// What there is in all.
+        memory: usize,
+    },
+
+    /// So much memory cannot be had at all.
+    #[error("{asked} bytes of memory for messages are more than this machine can address")]
+    Memory {
+        /// What was asked for.
+        asked: usize,
+    },
+
+    /// A number of something out of its range.
+    #[error("{what} must be from {least} to {most}, not {said}")]
+    Range {
+        /// Of what.
+        what: &'static str,
+        /// What was said.
+        said: usize,
+        /// The least that can be.
+        least: usize,
+        /// The most that can be.
+        most: usize,
+    },
+
+    /// A message that is not what the receiver takes it for.
+    #[error("a message from process {from} {why}")]
+    Garbled {
+        /// Who sent it.
+        from: Vpid,
+        /// What is wrong with it.
+        why: WireError,
+    },
+
+    /// A value that cannot be sent.
+    #[error("a value for process {to} cannot be sent: it {why}")]
+    Unsendable {
+        /// Who was to receive it.
+        to: Vpid,
+        /// What is wrong with it.
+        why: WireError,
+    },
+
+    /// A program that could not be started.
+    #[error("cannot start {}: {source}", program.display())]
+    Start {
+        /// Which.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+
+    /// What the manager has told this process of the farm makes no sense.
+    #[error("{variable} is {value:?}: {why}")]
+    Variable {
+        /// Where it was told.
+        variable: &'static str,
+        /// What.
+        value: String,
+        /// What is wrong with it.
+        why: String,
+    },
+
+    /// This process takes part already, or another does in its place.
+    #[error("process {vpid} of the farm takes part already")]
+    Taken {
+        /// Its number.
+        vpid: Vpid,
+    },
+
+    /// Only the manager can do this.
+    #[error("only the manager can {what}; this is process {vpid}")]
+    Manager {
+        /// What.
+        what: &'static str,
+        /// Who this is.
+        vpid: Vpid,
+    },
+
+    /// The memory that all share, or the lifeline.
+    #[error(transparent)]
+    Memories(#[from] syncline_memory::Error),
+
+    /// The system refused something.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}

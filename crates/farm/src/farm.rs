@@ -1,0 +1,722 @@
+//! A farm, as one of its processes has it: spawn, send, receive.
+
+use std::num::NonZeroU64;
+use std::os::fd::{OwnedFd, RawFd};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use syncline_memory::{Ending, LifelineEnd, Segment, inherit};
+use syncline_signal::primitive::Ordering;
+use syncline_signal::{Policy, WaitError, Watch};
+
+use crate::arena::{Arena, End, MAX_DEPTH, Slots};
+use crate::bell;
+use crate::channel::{Reader, Writer};
+use crate::error::FarmError;
+use crate::message::{Draft, Message};
+use crate::place::{self, FARM, Place};
+use crate::program::{Program, Request};
+use crate::record::{Fate, Life};
+use crate::steward::{self, Steward};
+use crate::vpid::{MAX_PROCESSES, Vpid};
+use crate::wire::{Encoder, Wire, WireError};
+
+/// What a farm may take, set by whoever founds it.
+///
+/// ```
+/// use syncline_farm::{Bounds, Farm};
+///
+/// let farm = Farm::with(Bounds::default().processes(64).memory(1 << 30).worker_memory(2 << 30).depth(4))?;
+/// # Ok::<(), syncline_farm::FarmError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    processes: usize,
+    memory: usize,
+    worker_memory: Option<NonZeroU64>,
+    depth: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds { processes: 1024, memory: 1 << 30, worker_memory: None, depth: 1 }
+    }
+}
+
+impl Bounds {
+    /// How many processes there are at a time, at most, the manager among them [default: 1024].
+    #[must_use]
+    pub fn processes(self, processes: usize) -> Self {
+        Bounds { processes, ..self }
+    }
+
+    /// How many bytes messages under way may take, in all [default: 1 GiB]. They take none before they are used.
+    #[must_use]
+    pub fn memory(self, memory: usize) -> Self {
+        Bounds { memory, ..self }
+    }
+
+    /// How many bytes each process may have for itself [default: as many as the system gives]. One that wants more is
+    /// refused by the system, and usually ends. (Its limit on data: see `RLIMIT_DATA` in setrlimit(2). 0: no bound.)
+    #[must_use]
+    pub fn worker_memory(self, bytes: u64) -> Self {
+        Bounds { worker_memory: NonZeroU64::new(bytes), ..self }
+    }
+
+    /// How many messages can wait in a channel [default: 1, as in the paper]. Who sends one more waits.
+    #[must_use]
+    pub fn depth(self, depth: usize) -> Self {
+        Bounds { depth, ..self }
+    }
+}
+
+/// A farm of processes, as one of them sees it: it spawns others, sends to them, and receives from them.
+///
+/// One thread at a time uses it; a process has one for each farm that it founds, and one if it was spawned. When the
+/// manager's is dropped, or the manager dies however, all processes of the farm are killed.
+///
+/// # Examples
+/// A worker sends back what it is sent. Both are this program: `join` tells which it is.
+/// ```
+/// use syncline_farm::{Farm, Program, Vpid};
+///
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     if let Some(mut farm) = Farm::join()? {
+///         let text: String = farm.recv(Vpid::MANAGER)?;
+///         farm.send(Vpid::MANAGER, &text.to_uppercase())?;
+///         return Ok(());
+///     }
+///     let mut farm = Farm::new()?;
+///     let worker = farm.reserve()?;
+///     farm.send(worker, &"hello".to_owned())?; // before it is born
+///     farm.start(worker, &Program::this()?)?;
+///     assert_eq!(farm.recv::<String>(worker)?, "HELLO");
+///     Ok(())
+/// }
+/// ```
+///
+/// # Source
+/// Moreno Maza, Stephenson, Watt and Xie, "Multiprocessed parallelism support in ALDOR on SMPs and multicores" (2007).
+#[derive(Debug)]
+pub struct Farm {
+    arena: Arc<Arena>,
+    me: Vpid,
+    role: Role,
+    /// By the receiver's place.
+    outbound: Vec<Option<Outbound>>,
+    /// By the sender's place.
+    inbound: Vec<Option<Inbound>>,
+    /// The places of those who have a channel to this process.
+    senders: Vec<usize>,
+    /// Those whom this process has started, and of whose end it was not told yet.
+    children: Vec<Vpid>,
+    /// Of `senders`, where the next look at all begins.
+    turn: usize,
+    /// How many channels had been opened when the row was looked at.
+    opened: u64,
+    /// How many processes had ended when channels of the dead were looked for.
+    ends: u64,
+    policy: Policy<'static>,
+}
+
+#[derive(Debug)]
+enum Role {
+    Manager(Steward),
+    Worker { manager: OwnedFd },
+}
+
+#[derive(Debug)]
+struct Outbound {
+    to: Vpid,
+    block: u32,
+    writer: Writer<Slots>,
+}
+
+#[derive(Debug)]
+struct Inbound {
+    from: Vpid,
+    block: u32,
+    reader: Reader<Slots>,
+}
+
+/// Ends the wait of a sender when the receiver is no more.
+#[derive(Debug)]
+struct Receiver<'a> {
+    arena: &'a Arena,
+    vpid: Vpid,
+}
+
+impl Watch for Receiver<'_> {
+    fn who(&self) -> Option<u32> {
+        (self.arena.life(self.vpid) == Life::Ended).then_some(self.vpid.place() as u32)
+    }
+}
+
+/// How long to wait for the place of one that has ended.
+const FOR_A_PLACE: Duration = Duration::from_millis(200);
+
+/// A process is spawned once, and takes part once.
+static JOINED: OnceLock<Vpid> = OnceLock::new();
+
+impl Farm {
+    /// Founds a farm, whose manager this process is, with the usual [`Bounds`].
+    ///
+    /// # Errors
+    /// As [`with`](Self::with).
+    pub fn new() -> Result<Farm, FarmError> {
+        Farm::with(Bounds::default())
+    }
+
+    /// Founds a farm, whose manager this process is.
+    ///
+    /// # Errors
+    /// [`FarmError::Range`] if a bound makes no sense; what the system refuses.
+    pub fn with(bounds: Bounds) -> Result<Farm, FarmError> {
+        let Bounds { processes, memory, worker_memory, depth } = bounds;
+        let range = |what, said, least, most| {
+            if (least..=most).contains(&said) {
+                Ok(())
+            } else {
+                Err(FarmError::Range { what, said, least, most })
+            }
+        };
+        range("the number of processes of a farm", processes, 2, MAX_PROCESSES)?;
+        range("the depth of channels", depth, 1, MAX_DEPTH)?;
+        range("the memory of a farm", memory, 1 << 16, 1 << 44)?;
+        let arena = Arc::new(Arena::new(processes, depth, memory)?);
+        let steward = Steward::new(&arena, worker_memory.map(NonZeroU64::get))?;
+        let record = arena.record(0);
+        record.pid.store(u64::from(std::process::id()), Ordering::Relaxed);
+        record.step(0, Life::Free, Life::Joined);
+        Ok(Farm::of(arena, Vpid::MANAGER, Role::Manager(steward)))
+    }
+
+    /// Takes part in the farm that has spawned this process; `None` if none has.
+    ///
+    /// From then on the kernel kills this process when the manager is gone.
+    ///
+    /// # Errors
+    /// [`FarmError::Taken`] the second time; [`FarmError::Variable`] if what the manager has said makes no sense.
+    pub fn join() -> Result<Option<Farm>, FarmError> {
+        let Some(place) = Place::from_environment()? else {
+            return match JOINED.get() {
+                Some(&vpid) => Err(FarmError::Taken { vpid }),
+                None => Ok(None),
+            };
+        };
+        let descriptor = |number: RawFd, what: &str| {
+            let copy = inherit::copy(number).and_then(|copy| inherit::close_on_exec(number).map(|()| copy));
+            copy.map_err(|error| place::wrong(place.value(), format!("{what} cannot be had: {error}")))
+        };
+        let memory = descriptor(place.memory, "the memory")?;
+        if !inherit::is_sealed(&memory) {
+            return Err(place::wrong(place.value(), "the memory is something else".to_owned()));
+        }
+        let arena = Arena::attach(Segment::from_fd(memory)?);
+        let arena =
+            arena.map_err(|why| place::wrong(place.value(), format!("the memory is of no use: {why}")))?;
+        let manager = descriptor(place.manager, "the manager's event")?;
+        let lifeline = LifelineEnd::from_fd(descriptor(place.lifeline, "the lifeline")?)?;
+        let vpid = place.vpid;
+        if vpid.place() >= arena.processes() {
+            return Err(FarmError::Unknown { vpid });
+        }
+        let record = arena.record(vpid.place());
+        let came = [Life::Started, Life::Reserved, Life::Asked].into_iter();
+        let mut came = came.filter(|&life| record.step(vpid.generation(), life, Life::Joined));
+        if JOINED.set(vpid).is_err() || came.next().is_none() {
+            return Err(FarmError::Taken { vpid });
+        }
+        lifeline.kill_when_cut()?;
+        inherit::forget_variable(FARM);
+        Ok(Some(Farm::of(Arc::new(arena), vpid, Role::Worker { manager })))
+    }
+
+    fn of(arena: Arc<Arena>, me: Vpid, role: Role) -> Farm {
+        Farm {
+            arena,
+            me,
+            role,
+            outbound: Vec::new(),
+            inbound: Vec::new(),
+            senders: Vec::new(),
+            children: Vec::new(),
+            turn: 0,
+            opened: 0,
+            ends: 0,
+            policy: Policy::default(),
+        }
+    }
+
+    /// The number of this process.
+    #[must_use]
+    pub fn vpid(&self) -> Vpid {
+        self.me
+    }
+
+    /// The process that has started this one; the manager has none.
+    #[must_use]
+    pub fn parent(&self) -> Option<Vpid> {
+        let parent = self.arena.record(self.me.place()).parent.load(Ordering::Relaxed);
+        (self.me != Vpid::MANAGER).then(|| Vpid::from_raw(parent))
+    }
+
+    /// How this process waits from now on.
+    pub fn set_policy(&mut self, policy: Policy<'static>) {
+        self.policy = policy;
+    }
+
+    /// Makes a number for a process that is not born yet, so that it can be sent something first.
+    ///
+    /// # Errors
+    /// [`FarmError::Full`].
+    pub fn reserve(&mut self) -> Result<Vpid, FarmError> {
+        if let Some(vpid) = self.arena.reserve(self.me) {
+            return Ok(vpid);
+        }
+        // Those who have ended have places still.
+        self.bury();
+        match &self.role {
+            Role::Manager(steward) => steward.look(),
+            Role::Worker { manager } => steward::ring(manager),
+        }
+        let (arena, deadline) = (Arc::clone(&self.arena), Instant::now().checked_add(FOR_A_PLACE));
+        let bell = &arena.record(self.me.place()).bell;
+        let place = bell::wait(bell, &self.policy, deadline, || Ok::<_, FarmError>(arena.reserve(self.me)))?;
+        place.ok_or(FarmError::Full { processes: arena.processes() })
+    }
+
+    /// Starts a process, as a task, and returns its number. Any process of the farm may, at any time.
+    ///
+    /// # Errors
+    /// [`FarmError::Start`], [`FarmError::Full`].
+    pub fn spawn(&mut self, program: &Program) -> Result<Vpid, FarmError> {
+        let vpid = self.reserve()?;
+        self.start(vpid, program)?;
+        Ok(vpid)
+    }
+
+    /// Starts the process of a number that this process, or another, has [reserved](Self::reserve).
+    ///
+    /// # Errors
+    /// [`FarmError::Start`]: then the number is used up; [`FarmError::NotReserved`].
+    pub fn start(&mut self, vpid: Vpid, program: &Program) -> Result<(), FarmError> {
+        let record = self.known(vpid)?;
+        if record.life(vpid) != Life::Reserved {
+            return Err(FarmError::NotReserved { vpid });
+        }
+        record.parent.store(self.me.to_raw(), Ordering::Relaxed);
+        match &mut self.role {
+            Role::Manager(steward) => steward.start(vpid, program)?,
+            Role::Worker { .. } => self.ask(vpid, program)?,
+        }
+        self.children.push(vpid);
+        Ok(())
+    }
+
+    /// Asks the manager to start a process, and waits until it has.
+    fn ask(&self, vpid: Vpid, program: &Program) -> Result<(), FarmError> {
+        let Role::Worker { manager } = &self.role else { return Ok(()) };
+        let record = self.arena.record(vpid.place());
+        let request = Request::from(program);
+        let refused = |why| FarmError::Unsendable { to: Vpid::MANAGER, why };
+        let write = |draft: &mut Draft<'_>| Encoder::write(draft, &request).map(drop);
+        let written = Draft::write(&self.arena, self.me, write, Draft::into_block).map_err(refused)?;
+        let (block, len) = written.map_err(refused)?;
+        record.request.store(u64::from(block) | (len as u64) << 32, Ordering::Relaxed);
+        record.step(vpid.generation(), Life::Reserved, Life::Asked);
+        steward::ring(manager);
+        let bell = &self.arena.record(self.me.place()).bell;
+        let answered = bell::wait(bell, &self.policy, None, || {
+            Ok::<_, FarmError>((record.life(vpid) != Life::Asked).then_some(()))
+        });
+        self.arena.blocks().give(block);
+        answered?;
+        match (record.life(vpid), record.fate(vpid)) {
+            (Life::Ended, Fate::NotStarted(why)) => {
+                Err(FarmError::Start { program: program.path.clone(), source: std::io::Error::other(why) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn known(&self, vpid: Vpid) -> Result<&crate::record::Record, FarmError> {
+        if vpid.place() >= self.arena.processes() || self.arena.life(vpid) == Life::Free {
+            return Err(FarmError::Unknown { vpid });
+        }
+        Ok(self.arena.record(vpid.place()))
+    }
+
+    /// Sends a value. It returns when the message is in its channel, which it is at once unless as many as the channel
+    /// holds were not received yet.
+    ///
+    /// # Memory ordering
+    /// What this process did before happened before what the receiver does with the message.
+    ///
+    /// # Errors
+    /// [`FarmError::Gone`] if the receiver has ended; [`FarmError::Room`], [`FarmError::Unsendable`].
+    #[inline]
+    pub fn send<T: Wire>(&mut self, to: Vpid, value: &T) -> Result<(), FarmError> {
+        self.send_deadline(to, value, None)
+    }
+
+    /// As [`send`](Self::send), until a deadline.
+    ///
+    /// # Errors
+    /// [`FarmError::TimedOut`]: nothing was sent.
+    #[inline]
+    pub fn send_deadline<T: Wire>(
+        &mut self,
+        to: Vpid,
+        value: &T,
+        deadline: Option<Instant>,
+    ) -> Result<(), FarmError> {
+        let arena = Arc::clone(&self.arena);
+        let mut kind = None;
+        let write = |draft: &mut Draft<'_>| {
+            kind = Some(Encoder::write(draft, value)?);
+            Ok(())
+        };
+        let memory = arena.memory();
+        let sent = Draft::write(&arena, self.me, write, |draft| draft).map_err(|why| match why {
+            WireError::Long { bytes } => FarmError::Room { asked: bytes, memory },
+            why => FarmError::Unsendable { to, why },
+        })?;
+        let outbound = self.outbound_to(to, deadline)?;
+        let bell = &arena.record(to.place()).bell;
+        let kind = kind.expect("a value was written");
+        sent.hand_over(to, kind, |head, bytes| outbound.writer.put(head, bytes, bell));
+        Ok(())
+    }
+
+    /// The channel to a process, in which there is room.
+    #[inline]
+    fn outbound_to(&mut self, to: Vpid, deadline: Option<Instant>) -> Result<&mut Outbound, FarmError> {
+        let life = self.known(to)?.life(to);
+        if life == Life::Ended {
+            self.close(to);
+            return Err(self.gone(to));
+        }
+        if self.outbound.len() <= to.place() {
+            self.outbound.resize_with(to.place() + 1, || None);
+        }
+        if self.outbound[to.place()].as_ref().is_none_or(|outbound| outbound.to != to) {
+            // Its place was that of another, which has ended.
+            self.close(to);
+            let slots = self.arena.open(self.me, to);
+            let slots = slots.ok_or(FarmError::Room { asked: 4096, memory: self.arena.memory() })?;
+            let outbound = Outbound { to, block: slots.block, writer: Writer::new(slots) };
+            self.outbound[to.place()] = Some(outbound);
+        }
+        let receiver = Receiver { arena: &self.arena, vpid: to };
+        let policy = Policy { death: Some(&receiver), ..self.policy };
+        let waited = match &self.outbound[to.place()] {
+            Some(outbound) => outbound.writer.wait(&policy, deadline),
+            None => Ok(()),
+        };
+        match waited {
+            Ok(()) => Ok(self.outbound[to.place()].as_mut().expect("it was opened")),
+            Err(WaitError::TimedOut) => {
+                Err(FarmError::TimedOut { what: format!("process {to} to receive what it was sent before") })
+            }
+            Err(_) => {
+                self.close(to);
+                Err(self.gone(to))
+            }
+        }
+    }
+
+    /// Nothing more is sent to whoever was at that place.
+    fn close(&mut self, to: Vpid) {
+        if let Some(outbound) = self.outbound.get_mut(to.place()).and_then(Option::take) {
+            self.arena.let_go(outbound.block, End::Writer);
+        }
+    }
+
+    fn gone(&self, vpid: Vpid) -> FarmError {
+        FarmError::Gone { vpid, fate: self.arena.record(vpid.place()).fate(vpid) }
+    }
+
+    /// Receives the next value from a process, and waits for it.
+    ///
+    /// # Errors
+    /// [`FarmError::Gone`] if the process has ended, and all that it had sent was received; [`FarmError::Garbled`] if what it
+    /// has sent is something else: then that message is lost.
+    #[inline]
+    pub fn recv<T: Wire>(&mut self, from: Vpid) -> Result<T, FarmError> {
+        self.recv_deadline(from, None)
+    }
+
+    /// As [`recv`](Self::recv), until a deadline.
+    ///
+    /// # Errors
+    /// [`FarmError::TimedOut`]: what comes later can be received later.
+    #[inline]
+    pub fn recv_deadline<T: Wire>(&mut self, from: Vpid, deadline: Option<Instant>) -> Result<T, FarmError> {
+        let message = self.recv_message_deadline(from, deadline)?;
+        T::decode(message).map_err(|why| FarmError::Garbled { from, why })
+    }
+
+    /// Receives the next message from a process, whatever it is.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_message(&mut self, from: Vpid) -> Result<Message, FarmError> {
+        self.recv_message_deadline(from, None)
+    }
+
+    /// As [`recv_message`](Self::recv_message), until a deadline.
+    ///
+    /// # Errors
+    /// As [`recv_deadline`](Self::recv_deadline).
+    #[inline]
+    pub fn recv_message_deadline(
+        &mut self,
+        from: Vpid,
+        deadline: Option<Instant>,
+    ) -> Result<Message, FarmError> {
+        let life = self.known(from)?.life(from);
+        if life != Life::Ended
+            && let Some(message) = self.take(from)?
+        {
+            return Ok(message);
+        }
+        let (arena, policy) = (Arc::clone(&self.arena), self.policy);
+        let bell = &arena.record(self.me.place()).bell;
+        let came = bell::wait(bell, &policy, deadline, || match self.take(from)? {
+            Some(message) => Ok(Some(message)),
+            None if arena.life(from) == Life::Ended => match self.take(from)? {
+                Some(message) => Ok(Some(message)),
+                None => {
+                    self.unlink(from);
+                    let gone = self.gone(from);
+                    self.note(from);
+                    Err(gone)
+                }
+            },
+            None => Ok(None),
+        })?;
+        came.ok_or_else(|| FarmError::TimedOut { what: format!("a message from process {from}") })
+    }
+
+    /// The next message from a process, if it is there.
+    #[inline]
+    fn take(&mut self, from: Vpid) -> Result<Option<Message>, FarmError> {
+        if self
+            .inbound
+            .get(from.place())
+            .is_none_or(|inbound| inbound.as_ref().is_none_or(|i| i.from != from))
+        {
+            self.look_for_channels();
+        }
+        let Some(Some(inbound)) = self.inbound.get_mut(from.place()) else { return Ok(None) };
+        if inbound.from != from {
+            return Ok(None);
+        }
+        match inbound.reader.take() {
+            None => Ok(None),
+            Some(body) => Message::new(&self.arena, self.me, body)
+                .map(Some)
+                .map_err(|why| FarmError::Garbled { from, why }),
+        }
+    }
+
+    /// Receives the next value from whoever has sent one, in turn.
+    ///
+    /// # Errors
+    /// [`FarmError::Gone`] if a process that this one has started has ended, and not by exiting with 0: once for each, when
+    /// all that it had sent was received. [`FarmError::Alone`] if no other process lives (the manager is told).
+    /// [`FarmError::Garbled`], which says from whom.
+    pub fn recv_any<T: Wire>(&mut self) -> Result<(Vpid, T), FarmError> {
+        self.recv_any_deadline(None)
+    }
+
+    /// As [`recv_any`](Self::recv_any), until a deadline.
+    ///
+    /// # Errors
+    /// [`FarmError::TimedOut`].
+    pub fn recv_any_deadline<T: Wire>(&mut self, deadline: Option<Instant>) -> Result<(Vpid, T), FarmError> {
+        let (from, message) = self.recv_any_message_deadline(deadline)?;
+        T::decode(message).map(|value| (from, value)).map_err(|why| FarmError::Garbled { from, why })
+    }
+
+    /// Receives the next message from whoever has sent one, whatever it is, until a deadline.
+    ///
+    /// # Errors
+    /// As [`recv_any_deadline`](Self::recv_any_deadline).
+    pub fn recv_any_message_deadline(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<(Vpid, Message), FarmError> {
+        let (arena, policy) = (Arc::clone(&self.arena), self.policy);
+        let bell = &arena.record(self.me.place()).bell;
+        let came = bell::wait(bell, &policy, deadline, || self.take_any())?;
+        came.ok_or_else(|| FarmError::TimedOut { what: "a message from any process".to_owned() })
+    }
+
+    fn take_any(&mut self) -> Result<Option<(Vpid, Message)>, FarmError> {
+        // Looked at before the channels: what those who have ended by then had sent is found there.
+        let ends = self.arena.ends().get();
+        let alone = matches!(&self.role, Role::Manager(steward) if steward.living() == 0);
+        self.look_for_channels();
+        for _ in 0..self.senders.len() {
+            self.turn = (self.turn + 1) % self.senders.len();
+            let place = self.senders[self.turn];
+            let Some(Some(inbound)) = self.inbound.get_mut(place) else { continue };
+            if let Some(body) = inbound.reader.take() {
+                let from = inbound.from;
+                let message = Message::new(&self.arena, self.me, body);
+                return message.map(|m| Some((from, m))).map_err(|why| FarmError::Garbled { from, why });
+            }
+        }
+        if ends != self.ends {
+            self.ends = ends;
+            self.bury();
+        }
+        for at in 0..self.children.len() {
+            let vpid = self.children[at];
+            match self.fate(vpid)? {
+                None | Some(Fate::Ended(Ending::Exited(0))) => (),
+                // It may have sent something between the looks: that comes first.
+                Some(_) if self.has_sent(vpid) => return self.take_any(),
+                Some(_) => {
+                    let gone = self.gone(vpid);
+                    self.note(vpid);
+                    return Err(gone);
+                }
+            }
+        }
+        if alone { Err(FarmError::Alone) } else { Ok(None) }
+    }
+
+    /// Lets go of the channels of those who have ended, and of children that ended well.
+    fn bury(&mut self) {
+        let dead = |vpid: Vpid| self.arena.life(vpid) == Life::Ended;
+        let channels = self.senders.iter().filter_map(|&place| self.inbound.get(place)?.as_ref());
+        // One that has ended just now may have sent something just before: another end was told then, or will be.
+        let done = channels.filter(|inbound| dead(inbound.from) && !inbound.reader.is_full());
+        for vpid in done.map(|inbound| inbound.from).collect::<Vec<_>>() {
+            self.unlink(vpid);
+        }
+        let well = Some(Fate::Ended(Ending::Exited(0)));
+        let children = self.children.iter().copied();
+        for child in
+            children.filter(|&child| self.fate(child).is_ok_and(|fate| fate == well)).collect::<Vec<_>>()
+        {
+            self.note(child);
+        }
+    }
+
+    /// The end of a child was seen: its place may be another's.
+    fn note(&mut self, child: Vpid) {
+        if let Some(at) = self.children.iter().position(|&other| other == child) {
+            self.children.swap_remove(at);
+            // Release: pairs with the Acquire in `Arena::is_forgotten`.
+            self.arena.record(child.place()).noted.store(1, Ordering::Release);
+        }
+    }
+
+    /// Whether there is something to receive from a process.
+    fn has_sent(&mut self, vpid: Vpid) -> bool {
+        self.look_for_channels();
+        let inbound = self.inbound.get(vpid.place()).and_then(Option::as_ref);
+        inbound.is_some_and(|inbound| inbound.from == vpid && inbound.reader.is_full())
+    }
+
+    /// Finds the channels that others have opened to this process since the last time.
+    #[inline]
+    fn look_for_channels(&mut self) {
+        let record = self.arena.record(self.me.place());
+        // Acquire: pairs with the Release in `Arena::open`.
+        let opened = record.inbound.load(Ordering::Acquire);
+        if opened != self.opened {
+            self.opened = opened;
+            self.look_at_all();
+        }
+    }
+
+    #[cold]
+    fn look_at_all(&mut self) {
+        for place in 0..self.arena.processes() {
+            let Some((from, slots)) = self.arena.found(place, self.me) else { continue };
+            if self.inbound.len() <= place {
+                self.inbound.resize_with(place + 1, || None);
+            }
+            let known = self.inbound[place].as_ref().is_some_and(|inbound| inbound.block == slots.block);
+            if !known {
+                if self.inbound[place].is_none() {
+                    self.senders.push(place);
+                }
+                let (block, reader) = (slots.block, Reader::new(slots));
+                self.inbound[place] = Some(Inbound { from, block, reader });
+            }
+        }
+    }
+
+    /// The channel of a sender that has ended is not looked at any more.
+    fn unlink(&mut self, sender: Vpid) {
+        let Some(slot) = self.inbound.get_mut(sender.place()) else { return };
+        if let Some(inbound) = slot.take_if(|inbound| inbound.from == sender) {
+            self.senders.retain(|&place| place != sender.place());
+            self.arena.unlink(sender.place(), self.me.place(), inbound.block);
+        }
+    }
+
+    /// How a process has ended, if it has.
+    ///
+    /// # Errors
+    /// [`FarmError::Unknown`].
+    pub fn fate(&self, vpid: Vpid) -> Result<Option<Fate>, FarmError> {
+        let record = self.known(vpid)?;
+        Ok((record.life(vpid) == Life::Ended).then(|| record.fate(vpid)))
+    }
+
+    /// Waits until a process has ended, and tells how.
+    ///
+    /// # Errors
+    /// [`FarmError::Unknown`], [`FarmError::TimedOut`].
+    pub fn wait(&mut self, vpid: Vpid, deadline: Option<Instant>) -> Result<Fate, FarmError> {
+        self.known(vpid)?;
+        let bell = &self.arena.record(self.me.place()).bell;
+        // Long waits are usual here: no looks.
+        let policy = Policy { yield_for: Duration::ZERO, ..self.policy };
+        let ended = bell::wait(bell, &policy, deadline, || self.fate(vpid))?;
+        if ended.is_some() && !self.has_sent(vpid) {
+            self.note(vpid);
+        }
+        ended.ok_or_else(|| FarmError::TimedOut { what: format!("the end of process {vpid}") })
+    }
+
+    /// Kills a process (SIGKILL). Its end is told to all, soon.
+    ///
+    /// # Errors
+    /// [`FarmError::Manager`] if this is not the manager; [`FarmError::Unknown`].
+    pub fn kill(&mut self, vpid: Vpid) -> Result<(), FarmError> {
+        self.known(vpid)?;
+        match &self.role {
+            Role::Manager(steward) => {
+                steward.send(vpid, Signal::KILL);
+                Ok(())
+            }
+            Role::Worker { .. } => Err(FarmError::Manager { what: "kill processes", vpid: self.me }),
+        }
+    }
+
+    /// The number in the system of a process that was started.
+    #[must_use]
+    pub fn pid(&self, vpid: Vpid) -> Option<u32> {
+        let record = self.known(vpid).ok()?;
+        let pid = record.pid.load(Ordering::Relaxed);
+        (record.life(vpid) != Life::Free && pid != 0).then_some(pid as u32)
+    }
+
+    /// How many processes of the farm live, the manager not among them; the manager is asked.
+    #[must_use]
+    pub fn living(&self) -> usize {
+        match &self.role {
+            Role::Manager(steward) => steward.living(),
+            Role::Worker { .. } => 0,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Processes as tasks: for irregular computations whose libraries are not thread-safe, or may crash.
+//!
+//! * [`Farm`]: `spawn` starts a process at any time, from any process; `send` and `recv` pass typed messages between any two.
+//! * [`Wire`]: what can be sent: whatever serde can, and [`Numbers`], slices that are read where they were written.
+//! * [`Program`]: what to start; [`Bounds`]: what a farm may take.
+//!
+//! ```no_run
+//! use syncline_farm::{Farm, Program, Vpid};
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     if let Some(mut farm) = Farm::join()? {
+//!         let (from, to): (u64, u64) = farm.recv(Vpid::MANAGER)?; // a worker
+//!         farm.send(Vpid::MANAGER, &(from..to).sum::<u64>())?;
+//!         return Ok(());
+//!     }
+//!     let mut farm = Farm::new()?; // the manager
+//!     for part in 0..4_u64 {
+//!         let worker = farm.reserve()?;
+//!         farm.send(worker, &(part * 1000, (part + 1) * 1000))?;
+//!         farm.start(worker, &Program::this()?)?;
+//!     }
+//!     let mut sum = 0;
+//!     for _ in 0..4 {
+//!         sum += farm.recv_any::<u64>()?.1;
+//!     }
+//!     assert_eq!(sum, (0..4000).sum());
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Who watches whom
+//! ```text
+//!     manager (0) ── pidfd ──> every process: its end is told to all, and ends their waits
+//!        │ └────── lifeline ─> every process: the kernel kills it when the manager is gone
+//!        ▼
+//!     memory without a name, inherited: who lives, channels, messages
+//! ```
+//!
+//! Nobody waits for the dead: [`FarmError::Gone`] says who it was and how it ended. Nothing is left behind: the memory has no
+//! name, and no process outlives the manager. A process that takes no part (it never calls [`Farm::join`]) is killed when the
+//! manager drops its farm, but not when the manager is killed.
+
+mod arena;
+mod bell;
+mod blocks;
+mod channel;
+mod error;
+mod farm;
+mod message;
+mod place;
+mod program;
+mod record;
+mod steward;
+mod vpid;
+pub mod wire;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+
+pub use error::FarmError;
+pub use farm::{Bounds, Farm};
+pub use message::Message;
+pub use program::Program;
+pub use record::Fate;
+pub use vpid::{MAX_PROCESSES, Vpid};
+pub use wire::{Number, Numbers, Wire};

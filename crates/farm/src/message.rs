@@ -1,0 +1,214 @@
+//! A message: bytes that were sent, read where they are.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::arena::Arena;
+use crate::channel::{BLOCK, Body, INLINE, KIND, LEN};
+use crate::vpid::Vpid;
+use crate::wire::WireError;
+
+/// What the bytes of a message are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind(pub(crate) u16);
+
+impl Kind {
+    /// A value, by serde.
+    pub(crate) const VALUE: Kind = Kind(1);
+}
+
+/// A message that was received: its bytes, where the sender has written them.
+///
+/// Small ones have come along; large ones stand in the farm's memory, are read there without a copy, and make room when
+/// this is dropped.
+///
+/// ```
+/// use syncline_farm::{Farm, Numbers, Vpid};
+///
+/// let mut farm = Farm::new()?;
+/// farm.send(Vpid::MANAGER, &Numbers::from(&[1_u8, 2, 3][..]))?; // to itself
+/// assert_eq!(*farm.recv_message(Vpid::MANAGER)?, [1, 2, 3]);
+/// # Ok::<(), syncline_farm::FarmError>(())
+/// ```
+pub struct Message {
+    kind: Kind,
+    body: Where,
+}
+
+enum Where {
+    Inline { bytes: Aligned, len: usize },
+    Block { arena: Arc<Arena>, block: u32, len: usize },
+}
+
+/// Bytes that may be read as numbers of up to 16.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+struct Aligned([u8; INLINE]);
+
+impl Message {
+    /// What was taken from a channel of `to`; or what is wrong with it.
+    pub(crate) fn new(arena: &Arc<Arena>, to: Vpid, body: Body) -> Result<Message, WireError> {
+        let len = (body.head & LEN) as usize;
+        let kind = Kind((body.head >> KIND) as u16 & 0x7FFF);
+        if body.head & BLOCK == 0 {
+            if len > INLINE {
+                return Err(WireError::Damaged { what: "its length" });
+            }
+            return Ok(Message { kind, body: Where::Inline { bytes: Aligned(body.bytes), len } });
+        }
+        let block = u32::from_le_bytes([body.bytes[0], body.bytes[1], body.bytes[2], body.bytes[3]]);
+        match arena.blocks().size(block) {
+            Some(size) if len <= size && arena.blocks().is_held(block, to.to_raw() + 1) => {
+                Ok(Message { kind, body: Where::Block { arena: Arc::clone(arena), block, len } })
+            }
+            _ => Err(WireError::Damaged { what: "its place" }),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+impl Deref for Message {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.body {
+            Where::Inline { bytes, len } => &bytes.0[..*len],
+            // SAFETY: the block is held by this process, for this message, and is at least `len` bytes long (`new`); nobody
+            // writes to it before it is given back, in `drop`; the arena keeps it mapped.
+            Where::Block { arena, block, len } => unsafe {
+                std::slice::from_raw_parts(arena.bytes(*block), *len)
+            },
+        }
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        if let Where::Block { arena, block, .. } = &self.body {
+            arena.blocks().give(*block);
+        }
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message").field("len", &self.len()).field("kind", &self.kind).finish()
+    }
+}
+
+/// A message that is being written: in this process while it is small, in a block of the farm's memory when it is not.
+pub(crate) struct Draft<'a> {
+    arena: &'a Arena,
+    me: Vpid,
+    small: [u8; INLINE],
+    /// The number of the block, if there is one, and its size.
+    block: Option<(u32, usize)>,
+    /// Where the bytes stand, and how many there are room for.
+    at: *mut u8,
+    room: usize,
+    len: usize,
+}
+
+impl<'a> Draft<'a> {
+    /// Writes a message with `write`, and gives it to `then`.
+    pub(crate) fn write<R, E>(
+        arena: &'a Arena,
+        me: Vpid,
+        write: impl FnOnce(&mut Draft<'a>) -> Result<(), E>,
+        then: impl FnOnce(Draft<'a>) -> R,
+    ) -> Result<R, E> {
+        let mut draft = Draft {
+            arena,
+            me,
+            small: [0; INLINE],
+            block: None,
+            at: std::ptr::null_mut(),
+            room: INLINE,
+            len: 0,
+        };
+        write(&mut draft)?;
+        Ok(then(draft))
+    }
+
+    /// Room for `more` bytes in one piece.
+    fn reserve(&mut self, more: usize) -> Result<(), WireError> {
+        let needed = self.len.checked_add(more).filter(|&len| len as u64 <= LEN);
+        let needed = needed.ok_or(WireError::Long { bytes: usize::MAX })?;
+        if needed <= self.room {
+            return Ok(());
+        }
+        let asked = if more > self.room { needed } else { needed.max(2 * self.room).max(4096) };
+        let taken = self.arena.blocks().take(asked, self.me.to_raw() + 1);
+        // Perhaps there is room for no more than needed.
+        let taken = taken.or_else(|| self.arena.blocks().take(needed, self.me.to_raw() + 1));
+        self.move_to(taken.ok_or(WireError::Long { bytes: needed })?);
+        Ok(())
+    }
+
+    /// From now on it is written in that block.
+    fn move_to(&mut self, (block, size): (u32, usize)) {
+        let at = self.arena.bytes(block);
+        // SAFETY: both are at least `len` bytes long and belong to this draft alone; they are different memory.
+        unsafe { std::ptr::copy_nonoverlapping(self.bytes().as_ptr(), at, self.len) };
+        if let Some((old, _)) = self.block.replace((block, size)) {
+            self.arena.blocks().give(old);
+        }
+        (self.at, self.room) = (at, size);
+    }
+
+    /// The block in which it stands, small as it may be, and its length. It is the caller's to give back.
+    pub(crate) fn into_block(mut self) -> Result<(u32, usize), WireError> {
+        if self.block.is_none() {
+            let taken = self.arena.blocks().take(self.len, self.me.to_raw() + 1);
+            self.move_to(taken.ok_or(WireError::Long { bytes: self.len })?);
+        }
+        let (block, _) = self.block.take().expect("it has one");
+        Ok((block, self.len))
+    }
+
+    /// Adds bytes.
+    #[inline]
+    pub(crate) fn extend(&mut self, bytes: &[u8]) -> Result<(), WireError> {
+        if bytes.len() > self.room - self.len {
+            self.reserve(bytes.len())?;
+        }
+        let at = if self.block.is_some() { self.at } else { self.small.as_mut_ptr() };
+        // SAFETY: there is room for so many bytes behind the first `len`, in memory that is this draft's alone.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.wrapping_add(self.len), bytes.len()) };
+        self.len += bytes.len();
+        Ok(())
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self.block {
+            None => &self.small[..self.len],
+            // SAFETY: the first `len` bytes of the block, which is this draft's alone, were written.
+            Some(_) => unsafe { std::slice::from_raw_parts(self.at, self.len) },
+        }
+    }
+
+    /// Gives the message to a receiver: its head, and what stands in a slot.
+    pub(crate) fn hand_over<R>(mut self, to: Vpid, kind: Kind, put: impl FnOnce(u64, &[u8]) -> R) -> R {
+        let head = self.len as u64 | u64::from(kind.0) << KIND;
+        match self.block.take() {
+            None => put(head, &self.small[..self.len]),
+            Some((block, _)) => {
+                // From here on it is the receiver's, also if this process dies before the message is in its slot.
+                self.arena.blocks().hand_over(block, to.to_raw() + 1);
+                put(head | BLOCK, &block.to_le_bytes())
+            }
+        }
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if let Some((block, _)) = self.block {
+            self.arena.blocks().give(block);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What the farm knows of each of its processes: a record in common memory.
+//!
+//! | life        | means                                                      | by                                 |
+//! |-------------|------------------------------------------------------------|------------------------------------|
+//! | `Free`      | nobody                                                     |                                    |
+//! | `Reserved`  | a number without a process: it can be sent to               | whoever reserves                   |
+//! | `Asked`     | a worker has asked the manager to start it                  | that worker                        |
+//! | `Started`   | its process runs                                            | the manager                        |
+//! | `Joined`    | its process takes part                                      | itself                             |
+//! | `Ended`     | it has ended, or could not be started; what it sent is there | the manager                        |
+//! | `Free`      | of the next generation                                     | the manager, when nothing of it is left |
+//!
+//! The word holds the generation as well, so no step is ever taken for another process than it was meant for.
+
+use syncline_memory::Ending;
+use syncline_signal::PaddedSignal;
+use syncline_signal::primitive::{AtomicU64, Ordering};
+
+use crate::vpid::Vpid;
+
+/// How far a process has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Life {
+    Free,
+    Reserved,
+    Asked,
+    Started,
+    Joined,
+    Ended,
+}
+
+const LIVES: [Life; 6] = [Life::Free, Life::Reserved, Life::Asked, Life::Started, Life::Joined, Life::Ended];
+
+/// A process in common memory. All zero: there is none.
+#[repr(C, align(128))]
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    /// The generation, and in the lowest eight bits the life.
+    life: AtomicU64,
+    /// The number of its process in the system.
+    pub(crate) pid: AtomicU64,
+    /// The process that reserved it, and then the one that has started it.
+    pub(crate) parent: AtomicU64,
+    /// 1: the parent has seen its end.
+    pub(crate) noted: AtomicU64,
+    /// How it ended: see [`code`].
+    ending: AtomicU64,
+    /// What is to be started: the number of a block, and its length in the upper half.
+    pub(crate) request: AtomicU64,
+    /// How many channels were opened to it.
+    pub(crate) inbound: AtomicU64,
+    /// Rung when there is something for it.
+    pub(crate) bell: PaddedSignal,
+}
+
+/// Why a process is no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Its process has ended.
+    Ended(Ending),
+    /// It could not be started.
+    NotStarted(String),
+    /// Who reserved it has ended before it was started.
+    NeverStarted,
+    /// It has ended so long ago that nothing more is known.
+    Forgotten,
+}
+
+impl std::fmt::Display for Fate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fate::Ended(ending) => write!(f, "{ending}"),
+            Fate::NotStarted(why) => write!(f, "could not be started: {why}"),
+            Fate::NeverStarted => f.write_str("was never started: who reserved it has ended"),
+            Fate::Forgotten => f.write_str("ended long ago"),
+        }
+    }
+}
+
+const EXITED: u64 = 1 << 32;
+const KILLED: u64 = 2 << 32;
+const REFUSED: u64 = 3 << 32;
+const NEVER: u64 = 4 << 32;
+
+/// A fate in one word.
+pub(crate) fn code(fate: &Result<Ending, Option<i32>>) -> u64 {
+    match *fate {
+        Ok(Ending::Exited(code)) => EXITED | u64::from(code),
+        Ok(Ending::Killed(signal)) => KILLED | u64::from(signal as u32),
+        Err(Some(errno)) => REFUSED | u64::from(errno as u32),
+        Err(None) => NEVER,
+    }
+}
+
+fn fate(code: u64) -> Fate {
+    let low = code as u32;
+    match code & !u64::from(u32::MAX) {
+        EXITED => Fate::Ended(Ending::Exited(low as u8)),
+        KILLED => Fate::Ended(Ending::Killed(low as i32)),
+        REFUSED => Fate::NotStarted(std::io::Error::from_raw_os_error(low as i32).to_string()),
+        NEVER => Fate::NeverStarted,
+        _ => Fate::Forgotten,
+    }
+}
+
+fn word(generation: u64, life: Life) -> u64 {
+    generation << 8 | life as u64
+}
+
+impl Record {
+    /// The generation, and how far it has come.
+    pub(crate) fn now(&self) -> (u64, Life) {
+        // Acquire: pairs with the Release in `step`: what belongs to a life was written before it.
+        let word = self.life.load(Ordering::Acquire);
+        // Garbage, which somebody wrote who does not belong here, is as good as an end.
+        (word >> 8, LIVES.get((word & 0xFF) as usize).copied().unwrap_or(Life::Ended))
+    }
+
+    /// How far that very process has come. One whose place has another by now has ended.
+    pub(crate) fn life(&self, vpid: Vpid) -> Life {
+        match self.now() {
+            (generation, life) if generation == vpid.generation() => life,
+            (generation, _) if generation > vpid.generation() => Life::Ended,
+            _ => Life::Free,
+        }
+    }
+
+    /// From one life to another, if it is in that one.
+    pub(crate) fn step(&self, generation: u64, from: Life, to: Life) -> bool {
+        // Release: pairs with the Acquire in `now`. Acquire: who steps goes on from what the one before has written.
+        let (from, to) = (word(generation, from), word(generation, to));
+        self.life.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// It has ended: from whatever life.
+    pub(crate) fn end(&self, vpid: Vpid, code: u64) {
+        self.ending.store(code, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `now`.
+        self.life.store(word(vpid.generation(), Life::Ended), Ordering::Release);
+    }
+
+    /// Nothing is left of one that has ended: its place is free for another.
+    pub(crate) fn free(&self, generation: u64) {
+        for field in [&self.pid, &self.parent, &self.noted, &self.ending, &self.request, &self.inbound] {
+            field.store(0, Ordering::Relaxed);
+        }
+        // Release: as above.
+        self.life.store(word(generation + 1, Life::Free), Ordering::Release);
+    }
+
+    /// Why a process is no more that has [`Life::Ended`].
+    pub(crate) fn fate(&self, vpid: Vpid) -> Fate {
+        let fate = fate(self.ending.load(Ordering::Relaxed));
+        // Looked at afterwards: if the place is another's by now, so may the fate be.
+        if self.now() == (vpid.generation(), Life::Ended) { fate } else { Fate::Forgotten }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fate_is_what_was_told() {
+        let record = Record::default();
+        let vpid = Vpid::new(7, 0);
+        assert_eq!(record.life(vpid), Life::Free);
+        for (told, read) in [
+            (Ok(Ending::Exited(200)), "exited with 200"),
+            (Ok(Ending::Killed(9)), "was killed by signal 9"),
+            (Err(Some(2)), "could not be started: No such file or directory (os error 2)"),
+            (Err(None), "was never started: who reserved it has ended"),
+        ] {
+            record.end(vpid, code(&told));
+            assert_eq!(record.fate(vpid).to_string(), read);
+        }
+        record.free(0);
+        assert_eq!((record.life(vpid), record.fate(vpid)), (Life::Ended, Fate::Forgotten));
+        assert_eq!(record.life(Vpid::new(7, 1)), Life::Free);
+        assert!(record.step(1, Life::Free, Life::Reserved) && !record.step(1, Life::Free, Life::Reserved));
+    }
+}

@@ -1,0 +1,201 @@
+//! What can be sent: values by serde, and slices of plain numbers, which are not copied when they are received.
+//!
+//! | sent                                     | received as                | bytes                                    |
+//! |------------------------------------------|----------------------------|------------------------------------------|
+//! | any `Serialize + DeserializeOwned` type  | the type                   | postcard: small integers are short        |
+//! | [`Numbers`] of `f64`, `u32`, ...          | [`Numbers`], read in place | as they are in memory                    |
+//! | anything                                 | [`Message`](crate::Message) | as they were sent                         |
+//!
+//! # Bounds
+//! What is received may be garbage, if a worker is broken. Decoding looks at every length before it believes it, never takes
+//! more memory than the message is worth (see [`decode`]), goes no deeper than [`MAX_NESTING`], and ends with an error that
+//! says what is wrong. It never panics.
+
+mod bounded;
+mod numbers;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use numbers::{Number, Numbers};
+
+use crate::message::{Draft, Kind, Message};
+
+/// How deep a value may be nested: structures, sequences and the like in one another.
+pub const MAX_NESTING: usize = 256;
+
+/// Why a value cannot be sent, or bytes are not a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WireError {
+    /// Its type refuses, or has something that cannot be sent.
+    Refused {
+        /// What it says.
+        why: String,
+    },
+    /// There are not so many bytes in the farm's memory.
+    Long {
+        /// How many are needed.
+        bytes: usize,
+    },
+    /// The bytes are not a value of that type.
+    Undecodable {
+        /// What is wrong.
+        why: String,
+    },
+    /// A value was read, and there are bytes left.
+    Trailing {
+        /// How many.
+        bytes: usize,
+    },
+    /// It is something else than what is asked for.
+    Kind {
+        /// What was asked for.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// What stands in the channel is not what a sender writes.
+    Damaged {
+        /// What of it.
+        what: &'static str,
+    },
+}
+
+impl std::fmt::Display for WireError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            WireError::Refused { why } => write!(f, "refuses: {why}"),
+            WireError::Long { bytes } => {
+                write!(f, "takes {bytes} bytes, which are not free in the farm's memory")
+            }
+            WireError::Undecodable { why } => write!(f, "is not of the type that was asked for: {why}"),
+            WireError::Trailing { bytes } => {
+                write!(f, "has {bytes} bytes too many for the type that was asked for")
+            }
+            WireError::Kind { expected, found } => write!(f, "is {found}, not {expected}"),
+            WireError::Damaged { what } => write!(f, "is damaged: {what} cannot be"),
+        }
+    }
+}
+
+impl std::error::Error for WireError {}
+
+/// What can be sent between processes of a farm.
+///
+/// Implemented for all types that serde can write and read, and for [`Numbers`].
+pub trait Wire: Sized {
+    /// Writes the value into a message.
+    ///
+    /// # Errors
+    /// If the type refuses, or there is no room.
+    #[doc(hidden)]
+    fn encode(&self, draft: &mut Encoder<'_, '_>) -> Result<(), WireError>;
+
+    /// Reads the value from a message.
+    ///
+    /// # Errors
+    /// If the message is something else.
+    #[doc(hidden)]
+    fn decode(message: Message) -> Result<Self, WireError>;
+}
+
+/// Where [`Wire::encode`] writes.
+pub struct Encoder<'d, 'a> {
+    draft: &'d mut Draft<'a>,
+    kind: Kind,
+}
+
+impl std::fmt::Debug for Encoder<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Encoder").field("kind", &self.kind).finish()
+    }
+}
+
+impl<'d, 'a> Encoder<'d, 'a> {
+    /// Writes a value, and says of what kind the message is.
+    pub(crate) fn write<T: Wire>(draft: &'d mut Draft<'a>, value: &T) -> Result<Kind, WireError> {
+        let mut encoder = Encoder { draft, kind: Kind::VALUE };
+        value.encode(&mut encoder)?;
+        Ok(encoder.kind)
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> Wire for T {
+    #[inline]
+    fn encode(&self, encoder: &mut Encoder<'_, '_>) -> Result<(), WireError> {
+        let flavor = Flavor { draft: encoder.draft, full: None };
+        let mut serializer = postcard::Serializer { output: flavor };
+        let written = self.serialize(&mut serializer);
+        match (serializer.output.full, written) {
+            (Some(full), _) => Err(full),
+            (None, written) => written.map_err(|why| WireError::Refused { why: why.to_string() }),
+        }
+    }
+
+    #[inline]
+    fn decode(message: Message) -> Result<Self, WireError> {
+        match message.kind() {
+            Kind::VALUE => decode(&message),
+            other => Err(WireError::Kind { expected: "a value".to_owned(), found: numbers::name(other) }),
+        }
+    }
+}
+
+/// Reads a value from bytes that may be garbage.
+///
+/// Nothing is allocated for what is not there: the elements of sequences and maps together are no more than the bytes, and
+/// 65 536, if they take none. So the memory of a value is at most so many times the largest of its elements.
+///
+/// # Errors
+/// [`WireError::Undecodable`], [`WireError::Trailing`].
+///
+/// # Examples
+/// ```
+/// use syncline_farm::wire::{decode, encode};
+///
+/// let bytes = encode(&(7_u64, "seven".to_owned()))?;
+/// assert_eq!(decode::<(u64, String)>(&bytes)?, (7, "seven".to_owned()));
+/// assert!(decode::<Vec<u64>>(&[0xFF, 0xFF, 0xFF, 0x7F, 1]).is_err()); // 268 435 455 elements in one byte
+/// # Ok::<(), syncline_farm::wire::WireError>(())
+/// ```
+#[inline]
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
+    bounded::decode(bytes)
+}
+
+/// The bytes of a value, as they are sent.
+///
+/// # Errors
+/// [`WireError::Refused`] if the type refuses.
+pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, WireError> {
+    postcard::to_stdvec(value).map_err(|why| WireError::Refused { why: why.to_string() })
+}
+
+/// Has postcard write into a draft.
+struct Flavor<'d, 'a> {
+    draft: &'d mut Draft<'a>,
+    /// Why there is no room, if there is none: postcard knows one error only.
+    full: Option<WireError>,
+}
+
+impl postcard::ser_flavors::Flavor for Flavor<'_, '_> {
+    type Output = ();
+
+    #[inline]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.try_extend(&[byte])
+    }
+
+    #[inline]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.draft.extend(bytes).map_err(|full| {
+            self.full = Some(full);
+            postcard::Error::SerializeBufferFull
+        })
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! Processes that end, are killed, cannot be started.
+
+use std::process::Command;
+
+use syncline_farm::{Bounds, Farm, FarmError, Program, Vpid};
+
+use crate::worker::Role;
+use crate::{late, program, worker};
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let mut farm = Farm::new().unwrap();
+    let error = farm.spawn(&Program::new("/nowhere/to/be/found")).unwrap_err().to_string();
+    assert_eq!(error, "cannot start /nowhere/to/be/found: No such file or directory (os error 2)");
+    let asks = worker(&mut farm, Role::Missing);
+    let told: String = farm.recv_deadline(asks, late()).unwrap();
+    assert_eq!(told, "cannot start /nowhere/to/be/found: No such file or directory (os error 2)");
+}
+
+#[test]
+fn a_death_ends_the_waits_for_it() {
+    let mut farm = Farm::new().unwrap();
+    for role in [Role::Hang, Role::Spin] {
+        let victim = worker(&mut farm, role);
+        assert_eq!(farm.recv_deadline::<u64>(victim, late()).unwrap(), 7);
+        farm.kill(victim).unwrap();
+        let error = farm.recv_deadline::<u64>(victim, late()).unwrap_err();
+        assert_eq!(error.to_string(), format!("process {victim} was killed by signal 9"));
+    }
+    // One to whom nobody can send any more, with its channel full.
+    let victim = worker(&mut farm, Role::Hang);
+    assert_eq!(farm.recv_deadline::<u64>(victim, late()).unwrap(), 7);
+    farm.send(victim, &1_u64).unwrap();
+    farm.kill(victim).unwrap();
+    let error = farm.send_deadline(victim, &2_u64, late()).unwrap_err();
+    assert_eq!(error.to_string(), format!("process {victim} was killed by signal 9"));
+}
+
+#[test]
+fn who_waits_for_anybody_is_told_of_children_that_fail_and_once() {
+    let mut farm = Farm::new().unwrap();
+    let bad = worker(&mut farm, Role::Exit(3));
+    let hangs = worker(&mut farm, Role::Hang);
+    let (mut sevens, mut ends) = (0, 0);
+    while sevens < 2 || ends < 1 {
+        match farm.recv_any_deadline::<u64>(late()) {
+            Ok((_, 7)) => sevens += 1,
+            Err(FarmError::Gone { vpid, fate }) => {
+                assert_eq!((vpid, fate.to_string().as_str()), (bad, "exited with 3"));
+                ends += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    farm.kill(hangs).unwrap();
+    let error = farm.recv_any_deadline::<u64>(late()).unwrap_err().to_string();
+    assert_eq!(error, format!("process {hangs} was killed by signal 9"));
+    assert!(matches!(farm.recv_any_deadline::<u64>(late()), Err(FarmError::Alone)));
+}
+
+#[test]
+fn a_number_whose_owner_has_ended_will_never_be_born() {
+    let mut farm = Farm::new().unwrap();
+    let owner = worker(&mut farm, Role::Abandon);
+    let never: Vpid = farm.recv_deadline(owner, late()).unwrap();
+    let error = farm.recv_deadline::<u64>(never, late()).unwrap_err().to_string();
+    assert_eq!(error, format!("process {never} was never started: who reserved it has ended"));
+}
+
+/// Places are used again, numbers are not, and nothing is received by or from the wrong one.
+#[test]
+fn thousands_pass_through_few_places() {
+    let mut farm = Farm::with(Bounds::default().processes(8).memory(1 << 20)).unwrap();
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..40 {
+        let mut batch: Vec<Vpid> = (0..3).map(|_| worker(&mut farm, Role::Exit(0))).collect();
+        assert!(batch.iter().all(|&vpid| seen.insert(vpid)), "a number was used twice");
+        while !batch.is_empty() {
+            let (from, seven) = farm.recv_any_deadline::<u64>(late()).unwrap();
+            assert_eq!(seven, 7);
+            assert!(batch.contains(&from), "from {from}, which has sent its message before");
+            batch.retain(|&vpid| vpid != from);
+        }
+    }
+}
+
+/// A worker that takes more memory than it may is an error that is told, not the end of the machine.
+#[test]
+fn memory_of_workers_is_bounded() {
+    let mut farm = Farm::with(Bounds::default().worker_memory(256 << 20)).unwrap();
+    let (modest, greedy) = (worker(&mut farm, Role::Eat(16 << 20)), worker(&mut farm, Role::Eat(1 << 30)));
+    assert_eq!(farm.recv_deadline::<u64>(modest, late()).unwrap(), 16 << 20);
+    let error = farm.recv_deadline::<u64>(greedy, late()).unwrap_err().to_string();
+    assert!(error.contains("was killed by signal 6") || error.contains("exited with"), "{error}");
+}
+
+/// Not a test by itself: a manager that is killed.
+#[test]
+fn manager() {
+    if std::env::var_os("SYNCLINE_FARM_TEST").is_none() {
+        return;
+    }
+    let mut farm = Farm::new().unwrap();
+    let workers = [worker(&mut farm, Role::Spin), worker(&mut farm, Role::Hang)];
+    let tree = worker(&mut farm, Role::Echo);
+    for vpid in workers {
+        assert_eq!(farm.recv_deadline::<u64>(vpid, late()).unwrap(), 7);
+    }
+    let pids = workers.iter().chain([&tree]).map(|&vpid| farm.pid(vpid).unwrap().to_string());
+    println!("\npids {}", pids.collect::<Vec<_>>().join(" "));
+    std::thread::sleep(std::time::Duration::from_secs(60));
+}
+
+#[test]
+fn a_manager_that_dies_takes_its_workers_along() {
+    use std::io::BufRead;
+
+    let mut manager = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "faults::manager", "--nocapture", "--quiet"])
+        .env("SYNCLINE_FARM_TEST", "manager")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufReader::new(manager.stdout.take().unwrap()).lines();
+    let pids = lines.find_map(|line| line.unwrap().strip_prefix("pids ").map(str::to_owned)).unwrap();
+    let watches: Vec<_> = pids
+        .split_whitespace()
+        .map(|pid| syncline_memory::ProcessWatch::new(pid.parse().unwrap()).unwrap())
+        .collect();
+    assert!(watches.iter().all(|watch| !watch.has_exited().unwrap()));
+    manager.kill().unwrap();
+    manager.wait().unwrap();
+    for watch in &watches {
+        assert!(watch.wait_exit(late()).unwrap(), "process {} is left behind", watch.pid());
+    }
+}
+
+#[test]
+fn a_farm_that_is_dropped_leaves_nobody() {
+    let mut farm = Farm::new().unwrap();
+    let workers = [worker(&mut farm, Role::Spin), worker(&mut farm, Role::Hang)];
+    let sleeper = farm.spawn(&Program::new("sleep").arg("60")).unwrap();
+    let watch = |vpid: &Vpid| syncline_memory::ProcessWatch::new(farm.pid(*vpid).unwrap()).unwrap();
+    let watches: Vec<_> = workers.iter().chain([&sleeper]).map(watch).collect();
+    assert_eq!(farm.living(), 3);
+    drop(farm);
+    assert!(watches.iter().all(|watch| watch.has_exited().unwrap()));
+}
+
+#[test]
+fn a_process_that_takes_no_part_is_told_of_as_well() {
+    let mut farm = Farm::new().unwrap();
+    let vpid = farm.spawn(&Program::new("sh").args(["-c", "exit 5"])).unwrap();
+    assert_eq!(farm.wait(vpid, late()).unwrap().to_string(), "exited with 5");
+    let vpid = farm.spawn(&program().variable("SYNCLINE_FARM", "nonsense")).unwrap();
+    assert!(farm.pid(vpid).is_some());
+}

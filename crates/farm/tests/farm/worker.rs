@@ -1,0 +1,93 @@
+//! What the processes do that tests start.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use syncline_farm::{Farm, Numbers, Vpid};
+
+use crate::{late, random};
+
+/// What a worker is to be: the first message that it gets.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) enum Role {
+    /// Sends back every `Vec<u64>`, until an empty one.
+    Echo,
+    /// Sends back numbers, as they came.
+    Reflect { times: usize },
+    /// Sends a number, and ends with this code.
+    Exit(i32),
+    /// Sends a number, and waits for ever.
+    Hang,
+    /// Computes for ever, and looks at nothing.
+    Spin,
+    /// Spawns so many workers that each do the same one level deeper, and sends the sum of what they send, and 1.
+    Tree { width: usize, depth: usize },
+    /// Spawns a program that is not there.
+    Missing,
+    /// Reserves a number, sends it to the manager, and ends.
+    Abandon,
+    /// Takes so many bytes.
+    Eat(usize),
+    /// Plays its part of a random script.
+    Script(random::Part),
+}
+
+/// Not a test by itself: a process of a farm.
+#[test]
+fn process() {
+    let Some(mut farm) = Farm::join().unwrap() else { return };
+    let manager = Vpid::MANAGER;
+    // From the one that has started it: others may have sent something already.
+    let from = farm.parent().unwrap();
+    let role: Role = farm.recv_deadline(from, late()).unwrap();
+    match role {
+        Role::Echo => loop {
+            let value: Vec<u64> = farm.recv_deadline(from, late()).unwrap();
+            farm.send_deadline(from, &value, late()).unwrap();
+            if value.is_empty() {
+                break;
+            }
+        },
+        Role::Reflect { times } => {
+            for _ in 0..times {
+                let numbers: Numbers<'_, f64> = farm.recv_deadline(from, late()).unwrap();
+                farm.send_deadline(from, &numbers, late()).unwrap();
+            }
+        }
+        Role::Exit(code) => {
+            farm.send(manager, &7_u64).unwrap();
+            std::process::exit(code);
+        }
+        Role::Hang => {
+            farm.send(manager, &7_u64).unwrap();
+            std::thread::sleep(Duration::from_secs(120));
+        }
+        Role::Spin => {
+            farm.send(manager, &7_u64).unwrap();
+            loop {
+                std::hint::spin_loop();
+            }
+        }
+        Role::Tree { width, depth } => {
+            let role = || Role::Tree { width, depth: depth - 1 };
+            let children = if depth == 0 { 0 } else { width };
+            let children: Vec<Vpid> = (0..children).map(|_| crate::worker(&mut farm, role())).collect();
+            let sums = children.iter().map(|&child| farm.recv_deadline::<u64>(child, late()).unwrap());
+            let sum = 1 + sums.sum::<u64>();
+            farm.send(from, &sum).unwrap();
+        }
+        Role::Missing => {
+            let error = farm.spawn(&syncline_farm::Program::new("/nowhere/to/be/found")).unwrap_err();
+            farm.send(manager, &error.to_string()).unwrap();
+        }
+        Role::Abandon => {
+            let vpid = farm.reserve().unwrap();
+            farm.send(manager, &vpid).unwrap();
+        }
+        Role::Eat(bytes) => {
+            let eaten = vec![1_u8; bytes];
+            farm.send(manager, &(eaten.iter().map(|&byte| u64::from(byte)).sum::<u64>())).unwrap();
+        }
+        Role::Script(part) => random::play(&mut farm, part),
+    }
+}

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use serde::Serialize;
 use syncline_memory::{Ending, LifelineEnd, Segment, inherit};
 use syncline_signal::primitive::Ordering;
 use syncline_signal::{Policy, WaitError, Watch};
@@ -14,13 +15,13 @@ use crate::arena::{Arena, End, MAX_DEPTH, Slots};
 use crate::bell;
 use crate::channel::{Reader, Writer};
 use crate::error::FarmError;
-use crate::message::{Draft, Message};
+use crate::message::{Draft, Kind, Message};
 use crate::place::{self, FARM, Place};
 use crate::program::{Program, Request};
-use crate::record::{Fate, Life};
+use crate::record::{Diary, Fate, Life};
 use crate::steward::{self, Steward};
 use crate::vpid::{MAX_PROCESSES, Vpid};
-use crate::wire::{Encoder, Wire, WireError};
+use crate::wire::{self, Encoder, Wire, WireError};
 
 /// What a farm may take, set by whoever founds it.
 ///
@@ -118,6 +119,8 @@ pub struct Farm {
     /// How many processes had ended when channels of the dead were looked for.
     ends: u64,
     policy: Policy<'static>,
+    /// Whether `recv_any` tells of children that have ended well, too.
+    every_end: bool,
 }
 
 #[derive(Debug)]
@@ -246,7 +249,18 @@ impl Farm {
             opened: 0,
             ends: 0,
             policy: Policy::default(),
+            every_end: false,
         }
+    }
+
+    /// From now on `recv_any` is an error also for children that exit with 0.
+    pub(crate) fn tell_of_every_end(&mut self) {
+        self.every_end = true;
+    }
+
+    /// Where a process says what it is at.
+    pub(crate) fn diary(&self, vpid: Vpid) -> &Diary {
+        &self.arena.record(vpid.place()).diary
     }
 
     /// The number of this process.
@@ -321,8 +335,8 @@ impl Farm {
         let record = self.arena.record(vpid.place());
         let request = Request::from(program);
         let refused = |why| FarmError::Unsendable { to: Vpid::MANAGER, why };
-        let write = |draft: &mut Draft<'_>| Encoder::write(draft, &request).map(drop);
-        let written = Draft::write(&self.arena, self.me, write, Draft::into_block).map_err(refused)?;
+        let mut draft = Draft::new(&self.arena, self.me);
+        let written = wire::write(&mut draft, &request).and_then(|()| draft.into_block());
         let (block, len) = written.map_err(refused)?;
         record.request.store(u64::from(block) | (len as u64) << 32, Ordering::Relaxed);
         record.step(vpid.generation(), Life::Reserved, Life::Asked);
@@ -372,21 +386,30 @@ impl Farm {
         value: &T,
         deadline: Option<Instant>,
     ) -> Result<(), FarmError> {
+        self.send_written(to, deadline, |draft| Encoder::write(draft, value))
+    }
+
+    /// Sends what serde writes, as a value.
+    pub(crate) fn send_serialized(&mut self, to: Vpid, value: &impl Serialize) -> Result<(), FarmError> {
+        self.send_written(to, None, |draft| wire::write(draft, value).map(|()| Kind::VALUE))
+    }
+
+    #[inline]
+    fn send_written(
+        &mut self,
+        to: Vpid,
+        deadline: Option<Instant>,
+        write: impl FnOnce(&mut Draft<'_>) -> Result<Kind, WireError>,
+    ) -> Result<(), FarmError> {
         let arena = Arc::clone(&self.arena);
-        let mut kind = None;
-        let write = |draft: &mut Draft<'_>| {
-            kind = Some(Encoder::write(draft, value)?);
-            Ok(())
-        };
-        let memory = arena.memory();
-        let sent = Draft::write(&arena, self.me, write, |draft| draft).map_err(|why| match why {
-            WireError::Long { bytes } => FarmError::Room { asked: bytes, memory },
+        let mut draft = Draft::new(&arena, self.me);
+        let kind = write(&mut draft).map_err(|why| match why {
+            WireError::Long { bytes } => FarmError::Room { asked: bytes, memory: arena.memory() },
             why => FarmError::Unsendable { to, why },
         })?;
         let outbound = self.outbound_to(to, deadline)?;
         let bell = &arena.record(to.place()).bell;
-        let kind = kind.expect("a value was written");
-        sent.hand_over(to, kind, |head, bytes| outbound.writer.put(head, bytes, bell));
+        draft.hand_over(to, kind, |head, bytes| outbound.writer.put(head, bytes, bell));
         Ok(())
     }
 
@@ -577,7 +600,8 @@ impl Farm {
         for at in 0..self.children.len() {
             let vpid = self.children[at];
             match self.fate(vpid)? {
-                None | Some(Fate::Ended(Ending::Exited(0))) => (),
+                None => (),
+                Some(Fate::Ended(Ending::Exited(0))) if !self.every_end => (),
                 // It may have sent something between the looks: that comes first.
                 Some(_) if self.has_sent(vpid) => return self.take_any(),
                 Some(_) => {
@@ -598,6 +622,9 @@ impl Farm {
         let done = channels.filter(|inbound| dead(inbound.from) && !inbound.reader.is_full());
         for vpid in done.map(|inbound| inbound.from).collect::<Vec<_>>() {
             self.unlink(vpid);
+        }
+        if self.every_end {
+            return;
         }
         let well = Some(Fate::Ended(Ending::Exited(0)));
         let children = self.children.iter().copied();

@@ -1,6 +1,8 @@
 //! Processes as tasks: for irregular computations whose libraries are not thread-safe, or may crash.
 //!
-//! * [`Farm`]: `spawn` starts a process at any time, from any process; `send` and `recv` pass typed messages between any two.
+//! * [`Crew`], [`Pool`]: tasks in, results out: workers that stay, or a process for each task; priorities, costs, retries,
+//!   time limits; tasks that fork others. What becomes of a worker is the error of its task.
+//! * [`Farm`], what pools are made of: `spawn` starts a process at any time, from any process; `send` and `recv` pass typed messages between any two.
 //! * [`Wire`]: what can be sent: whatever serde can, and [`Numbers`], slices that are read where they were written.
 //! * [`Program`]: what to start; [`Bounds`]: what a farm may take.
 //!
@@ -48,6 +50,7 @@ mod error;
 mod farm;
 mod message;
 mod place;
+mod pool;
 mod program;
 mod record;
 mod steward;
@@ -60,6 +63,9 @@ mod loom_tests;
 pub use error::FarmError;
 pub use farm::{Bounds, Farm};
 pub use message::Message;
+pub use pool::{
+    Crew, Forked, Forks, Outcome, Pool, Progress, Results, Task, TaskError, TaskId, serve, serve_forks,
+};
 pub use program::Program;
 pub use record::Fate;
 pub use vpid::{MAX_PROCESSES, Vpid};

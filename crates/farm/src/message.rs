@@ -114,24 +114,10 @@ pub(crate) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Writes a message with `write`, and gives it to `then`.
-    pub(crate) fn write<R, E>(
-        arena: &'a Arena,
-        me: Vpid,
-        write: impl FnOnce(&mut Draft<'a>) -> Result<(), E>,
-        then: impl FnOnce(Draft<'a>) -> R,
-    ) -> Result<R, E> {
-        let mut draft = Draft {
-            arena,
-            me,
-            small: [0; INLINE],
-            block: None,
-            at: std::ptr::null_mut(),
-            room: INLINE,
-            len: 0,
-        };
-        write(&mut draft)?;
-        Ok(then(draft))
+    /// An empty one of this process.
+    pub(crate) fn new(arena: &'a Arena, me: Vpid) -> Self {
+        let (small, at) = ([0; INLINE], std::ptr::null_mut());
+        Draft { arena, me, small, block: None, at, room: INLINE, len: 0 }
     }
 
     /// Room for `more` bytes in one piece.

@@ -50,8 +50,20 @@ pub(crate) struct Record {
     pub(crate) request: AtomicU64,
     /// How many channels were opened to it.
     pub(crate) inbound: AtomicU64,
+    /// What it is at, if it is a worker of a pool.
+    pub(crate) diary: Diary,
     /// Rung when there is something for it.
     pub(crate) bell: PaddedSignal,
+}
+
+/// What a worker of a pool is at: written by itself, read by the manager when it has ended, or takes too long.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(crate) struct Diary {
+    /// How many tasks it has begun.
+    pub(crate) begun: AtomicU64,
+    /// When it has begun the last one, in nanoseconds of the monotonic clock; 0: it has ended that one.
+    pub(crate) since: AtomicU64,
 }
 
 /// Why a process is no more.
@@ -142,7 +154,16 @@ impl Record {
 
     /// Nothing is left of one that has ended: its place is free for another.
     pub(crate) fn free(&self, generation: u64) {
-        for field in [&self.pid, &self.parent, &self.noted, &self.ending, &self.request, &self.inbound] {
+        for field in [
+            &self.pid,
+            &self.parent,
+            &self.noted,
+            &self.ending,
+            &self.request,
+            &self.inbound,
+            &self.diary.begun,
+            &self.diary.since,
+        ] {
             field.store(0, Ordering::Relaxed);
         }
         // Release: as above.

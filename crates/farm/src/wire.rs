@@ -124,21 +124,32 @@ impl<'d, 'a> Encoder<'d, 'a> {
 impl<T: Serialize + DeserializeOwned> Wire for T {
     #[inline]
     fn encode(&self, encoder: &mut Encoder<'_, '_>) -> Result<(), WireError> {
-        let flavor = Flavor { draft: encoder.draft, full: None };
-        let mut serializer = postcard::Serializer { output: flavor };
-        let written = self.serialize(&mut serializer);
-        match (serializer.output.full, written) {
-            (Some(full), _) => Err(full),
-            (None, written) => written.map_err(|why| WireError::Refused { why: why.to_string() }),
-        }
+        write(encoder.draft, self)
     }
 
     #[inline]
     fn decode(message: Message) -> Result<Self, WireError> {
-        match message.kind() {
-            Kind::VALUE => decode(&message),
-            other => Err(WireError::Kind { expected: "a value".to_owned(), found: numbers::name(other) }),
-        }
+        read(message)
+    }
+}
+
+/// Reads a value from a message that is one.
+#[inline]
+pub(crate) fn read<T: DeserializeOwned>(message: Message) -> Result<T, WireError> {
+    match message.kind() {
+        Kind::VALUE => decode(&message),
+        other => Err(WireError::Kind { expected: "a value".to_owned(), found: numbers::name(other) }),
+    }
+}
+
+/// Writes a value into a message.
+#[inline]
+pub(crate) fn write(draft: &mut Draft<'_>, value: &impl Serialize) -> Result<(), WireError> {
+    let mut serializer = postcard::Serializer { output: Flavor { draft, full: None } };
+    let written = value.serialize(&mut serializer);
+    match (serializer.output.full, written) {
+        (Some(full), _) => Err(full),
+        (None, written) => written.map_err(|why| WireError::Refused { why: why.to_string() }),
     }
 }
 

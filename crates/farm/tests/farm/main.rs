@@ -2,6 +2,7 @@
 
 mod faults;
 mod messages;
+mod pool;
 mod random;
 mod worker;
 
@@ -17,9 +18,14 @@ pub(crate) fn late() -> Option<Instant> {
 /// This program as a worker: the test that is called `worker::process` takes part in the farm. What the test runner says
 /// there is not to be taken for what it says here.
 pub(crate) fn program() -> Program {
+    program_of("worker::process")
+}
+
+/// The same of another test.
+pub(crate) fn program_of(test: &str) -> Program {
     let this = std::env::current_exe().unwrap();
     let quiet = Program::new("sh").args(["-c", "exec \"$0\" \"$@\" >/dev/null"]).arg(this);
-    quiet.args(["--exact", "worker::process", "--nocapture", "--quiet"])
+    quiet.args(["--exact", test, "--nocapture", "--quiet"])
 }
 
 /// A worker that was told what to be.

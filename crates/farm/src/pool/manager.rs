@@ -1,0 +1,569 @@
+//! What a pool's manager knows and decides.
+//!
+//! # Contract
+//! A task is in one of three places: ready, handed to a worker, or ended. Every end of a worker moves the tasks that it had:
+//!
+//! ```text
+//!   handed to it, in order:   a  b  c  d  e           it had begun 3 and told of 1 (its diary, its reports)
+//!                             │  │  │  └──┴── ready again, as if never handed out
+//!                             │  │  └──────── it was at this: another try, or an error
+//!                             │  └─────────── done, but not told of: ready again
+//!                             └────────────── told of: has ended
+//! ```
+//! A worker that ends before it has begun anything three times in a row is no accident: then what is ready ends with an error
+//! that says how.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::FarmError;
+use crate::farm::Farm;
+use crate::message::Message;
+use crate::pool::order::{OrderRef, Ran, Report};
+use crate::pool::ready::{Id, Ready};
+use crate::pool::{Crew, CrewKind, Outcome, Progress, Task, TaskError, TaskId, monotonic};
+use crate::program::Program;
+use crate::vpid::Vpid;
+use crate::wire;
+
+/// How long a batch should take, in nanoseconds.
+const BATCH: f64 = 200_000.0;
+/// How many tasks a batch has at most.
+const MOST: usize = 4096;
+/// How many batches a worker has at most, the one that it is at among them.
+const BATCHES: usize = 2;
+/// How often in a row a worker may end before it has begun anything.
+const STILLBORN: u32 = 3;
+/// How long workers may take to end by themselves.
+const GRACE: Duration = Duration::from_secs(1);
+/// Of the number of a task: it was forked by another.
+const CHILD: Id = 1 << 63;
+
+/// A task that has not ended.
+struct Job<T> {
+    task: T,
+    priority: i32,
+    cost: f64,
+    tries: u32,
+    /// Whether a worker has it.
+    handed: bool,
+    /// Whose child it is: of what a worker is at, and by which of its numbers.
+    child: Option<(Vpid, u64)>,
+}
+
+/// A worker.
+struct Hand {
+    vpid: Vpid,
+    /// What it was handed and has not told of, in order, and the sizes of the batches in which that was.
+    tasks: VecDeque<Id>,
+    batches: VecDeque<usize>,
+    /// Tasks that it has told of.
+    told: u64,
+    /// The child that it waits for.
+    waiting: Option<u64>,
+    /// Why it was killed, if it was.
+    killed: Option<TaskError>,
+    /// It will be given nothing more.
+    ending: bool,
+}
+
+pub(crate) struct Manager<T, R> {
+    farm: Farm,
+    crew: Crew,
+    program: Option<Program>,
+    hands: Vec<Hand>,
+    ready: Ready,
+    /// Tasks that were submitted, from the first that has not ended.
+    roots: VecDeque<Option<Job<T>>>,
+    first: Id,
+    /// Tasks that were forked, and those that their parents may join.
+    children: HashMap<Id, Job<T>>,
+    forked: HashMap<(Vpid, u64), Id>,
+    answers: HashMap<(Vpid, u64), Result<R, TaskError>>,
+    forks: Id,
+    /// How long a task takes, in nanoseconds, by those that were told of last.
+    mean: Option<f64>,
+    stillborn: u32,
+    outcomes: VecDeque<Outcome<R>>,
+    /// Counts results that were given away.
+    given: u64,
+    pub(crate) progress: Progress,
+}
+
+type NoTasks<'a, T> = std::slice::Iter<'a, T>;
+
+impl<T, R> Manager<T, R>
+where
+    T: Serialize + DeserializeOwned,
+    R: Serialize + DeserializeOwned,
+{
+    pub(crate) fn new(crew: Crew) -> Result<Self, FarmError> {
+        let (most, said) = (crate::MAX_PROCESSES / 16, crew.workers);
+        if !(1..=most).contains(&said) {
+            return Err(FarmError::Range { what: "the number of workers of a pool", said, least: 1, most });
+        }
+        let mut farm = Farm::with(crew.bounds())?;
+        farm.tell_of_every_end();
+        Ok(Manager {
+            farm,
+            program: crew.program.clone(),
+            crew,
+            hands: Vec::new(),
+            ready: Ready::default(),
+            roots: VecDeque::new(),
+            first: 0,
+            children: HashMap::new(),
+            forked: HashMap::new(),
+            answers: HashMap::new(),
+            forks: 0,
+            mean: None,
+            stillborn: 0,
+            outcomes: VecDeque::new(),
+            given: 0,
+            progress: Progress::default(),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn submit(&mut self, task: Task<T>) -> Id {
+        let id = self.progress.submitted;
+        self.progress.submitted += 1;
+        let Task { input, priority, cost } = task;
+        self.ready.push(id, priority, cost);
+        let job = Job { task: input, priority, cost, tries: 0, handed: false, child: None };
+        self.roots.push_back(Some(job));
+        id
+    }
+
+    /// How many tasks nobody has.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.ready.len() as u64
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Outcome<R>> {
+        // Whoever takes one result after the other keeps nobody waiting.
+        self.given += 1;
+        if self.given.is_multiple_of(64) && self.progress.ended < self.progress.submitted {
+            self.step(Some(Instant::now()));
+        }
+        loop {
+            if let Some(outcome) = self.outcomes.pop_front() {
+                return Some(outcome);
+            }
+            if self.progress.ended == self.progress.submitted {
+                return None;
+            }
+            self.step(None);
+        }
+    }
+
+    pub(crate) fn wait_for(&mut self, id: Id) -> Result<R, TaskError> {
+        loop {
+            let at = self.outcomes.iter().position(|outcome| outcome.id.0 == id);
+            if let Some(outcome) = at.and_then(|at| self.outcomes.remove(at)) {
+                return outcome.result;
+            }
+            self.step(None);
+        }
+    }
+
+    /// Hands out what there is, and waits for something to happen, but not beyond the deadline.
+    fn step(&mut self, deadline: Option<Instant>) {
+        let before = self.outcomes.len();
+        self.hand_out();
+        // A task that could not be handed out has ended by that.
+        if self.outcomes.len() > before {
+            return;
+        }
+        let check = self.next_check();
+        let until = check.into_iter().chain(deadline).min();
+        match self.farm.recv_any_message_deadline(until) {
+            Ok((vpid, message)) => self.report(vpid, message),
+            Err(FarmError::Gone { vpid, fate }) => self.lost(vpid, &fate.to_string()),
+            Err(FarmError::Garbled { from, why }) => self.garbled(from, why.to_string()),
+            Err(FarmError::TimedOut { .. }) => (),
+            // Whoever had a part has told of its end before.
+            Err(FarmError::Alone) if self.hands.is_empty() => (),
+            Err(error) => {
+                for vpid in self.hands.iter().map(|hand| hand.vpid).collect::<Vec<_>>() {
+                    self.lost(vpid, &error.to_string());
+                }
+            }
+        }
+        self.check();
+        self.hand_out();
+    }
+
+    fn job(&self, id: Id) -> Option<&Job<T>> {
+        if id & CHILD != 0 {
+            return self.children.get(&id);
+        }
+        self.roots.get(usize::try_from(id.checked_sub(self.first)?).ok()?)?.as_ref()
+    }
+
+    fn job_mut(&mut self, id: Id) -> Option<&mut Job<T>> {
+        if id & CHILD != 0 {
+            return self.children.get_mut(&id);
+        }
+        self.roots.get_mut(usize::try_from(id.checked_sub(self.first)?).ok()?)?.as_mut()
+    }
+
+    fn hand(&mut self, vpid: Vpid) -> Option<&mut Hand> {
+        self.hands.iter_mut().find(|hand| hand.vpid == vpid)
+    }
+
+    /// Hands out what is ready, as far as there are workers for it.
+    fn hand_out(&mut self) {
+        while !self.ready.is_empty() {
+            let idle = |hand: &Hand| hand.tasks.is_empty() && hand.waiting.is_none() && !hand.ending;
+            if let Some(at) = self.hands.iter().position(idle) {
+                self.give(at);
+                continue;
+            }
+            let at_work = self.hands.iter().filter(|hand| hand.waiting.is_none() && !hand.ending).count();
+            if at_work < self.crew.workers {
+                match self.start() {
+                    Ok(()) => continue,
+                    Err(error) if self.hands.is_empty() => self.fail_all(&error.to_string()),
+                    Err(_) => (), // those who are there go on, and then it may be otherwise
+                }
+            }
+            let room = |hand: &Hand| hand.batches.len() < BATCHES && !hand.ending;
+            match self.hands.iter().position(room).filter(|_| self.goes_ahead()) {
+                Some(at) => self.give(at),
+                None => return,
+            }
+        }
+    }
+
+    /// Whether workers are handed more than they are at: small tasks only, or one would wait behind a long one.
+    fn goes_ahead(&self) -> bool {
+        let small = self.mean.is_some_and(|mean| mean < BATCH);
+        self.crew.kind == CrewKind::Warm && (small || self.crew.batch.is_some_and(|batch| batch.get() > 1))
+    }
+
+    /// How many tasks to hand out together.
+    fn batch(&self) -> usize {
+        if self.crew.kind != CrewKind::Warm {
+            return 1;
+        }
+        match (self.crew.batch, self.mean) {
+            (Some(batch), _) => batch.get().min(1 << 20),
+            (None, None) => 1,
+            (None, Some(mean)) => {
+                let share = self.ready.len() / (4 * self.crew.workers);
+                ((BATCH / mean.max(1.0)) as usize).min(share).clamp(1, MOST)
+            }
+        }
+    }
+
+    fn give(&mut self, at: usize) {
+        let (batch, mut ids) = (self.batch(), Vec::new());
+        while ids.len() < batch
+            && let Some(id) = self.ready.pop()
+        {
+            // A child whose parent is gone, or has taken it back, is no more.
+            if let Some(job) = self.job_mut(id) {
+                job.handed = true;
+                ids.push(id);
+            }
+        }
+        if !ids.is_empty() {
+            self.send(at, &ids);
+        }
+    }
+
+    /// Sends tasks to a worker: all together, or one by one, if one of them cannot be sent.
+    fn send(&mut self, at: usize, ids: &[Id]) {
+        let vpid = self.hands[at].vpid;
+        let (roots, children, first) = (&self.roots, &self.children, self.first);
+        let task = |id: &Id| match id & CHILD {
+            0 => roots[(id - first) as usize].as_ref().map(|job| &job.task),
+            _ => children.get(id).map(|job| &job.task),
+        };
+        // All are there, as `give` has seen.
+        let tasks = ids.iter().map(|id| task(id).expect("a task that was popped is there"));
+        let order = OrderRef::<'_, _, R>::Run(tasks);
+        match self.farm.send_serialized(vpid, &order) {
+            Ok(()) => {
+                let hand = &mut self.hands[at];
+                hand.tasks.extend(ids);
+                hand.batches.push_back(ids.len());
+            }
+            Err(FarmError::Unsendable { .. } | FarmError::Room { .. }) if ids.len() > 1 => {
+                // One by one, as far as the channel goes.
+                let (now, later) = ids.split_at(1);
+                later.iter().rev().for_each(|&id| self.again(id));
+                self.send(at, now);
+            }
+            Err(error @ (FarmError::Unsendable { .. } | FarmError::Room { .. })) => {
+                self.end(ids[0], Err(TaskError::Unsendable { why: error.to_string() }));
+            }
+            // It has ended, and that will be told.
+            Err(_) => {
+                self.hands[at].ending = true;
+                ids.iter().rev().for_each(|&id| self.again(id));
+            }
+        }
+    }
+
+    /// A task is ready again.
+    fn again(&mut self, id: Id) {
+        let Some(job) = self.job_mut(id) else { return };
+        job.handed = false;
+        let (priority, cost, child) = (job.priority, job.cost, job.child.is_some());
+        if child { self.ready.push_child(id, priority) } else { self.ready.push_back(id, priority, cost) }
+    }
+
+    /// Starts a worker.
+    fn start(&mut self) -> Result<(), FarmError> {
+        let program = match &self.program {
+            Some(program) => program.clone(),
+            None => self.program.insert(Program::this()?).clone(),
+        };
+        let vpid = self.farm.reserve()?;
+        let (tasks, batches) = (VecDeque::new(), VecDeque::new());
+        let hand = Hand { vpid, tasks, batches, told: 0, waiting: None, killed: None, ending: false };
+        self.hands.push(hand);
+        if self.crew.kind == CrewKind::Cold {
+            // What it is to do is there before it is born.
+            let at = self.hands.len() - 1;
+            self.give(at);
+            self.hands[at].ending = true;
+            let _ = self.say(vpid, &OrderRef::End);
+        }
+        let started = self.farm.start(vpid, &program);
+        if started.is_err() {
+            let hand = self.hands.pop();
+            hand.iter().flat_map(|hand| &hand.tasks).rev().for_each(|&id| self.again(id));
+        }
+        self.progress.started += u64::from(started.is_ok());
+        started
+    }
+
+    fn say(&mut self, vpid: Vpid, order: &OrderRef<'_, NoTasks<'_, T>, R>) -> Result<(), FarmError> {
+        self.farm.send_serialized(vpid, order)
+    }
+
+    /// What is ready ends with an error: nobody can do it.
+    fn fail_all(&mut self, why: &str) {
+        while let Some(id) = self.ready.pop() {
+            self.end(id, Err(TaskError::NoWorker { why: why.to_owned() }));
+        }
+    }
+
+    fn report(&mut self, vpid: Vpid, message: Message) {
+        match wire::read::<Report<T, R>>(message) {
+            Ok(Report::Done { results, nanos }) => self.done(vpid, results, nanos),
+            Ok(Report::Fork { number, task }) => self.fork(vpid, number, task),
+            Ok(Report::Join { number }) => self.join(vpid, number),
+            Err(why) => self.garbled(vpid, why.to_string()),
+        }
+    }
+
+    /// A worker that sends what cannot be is not kept.
+    fn garbled(&mut self, vpid: Vpid, why: String) {
+        self.kill(vpid, TaskError::Garbled { why });
+    }
+
+    fn kill(&mut self, vpid: Vpid, why: TaskError) {
+        if let Some(hand) = self.hand(vpid) {
+            hand.killed.get_or_insert(why);
+            hand.ending = true;
+            let _ = self.farm.kill(vpid); // the manager may
+        }
+    }
+
+    fn done(&mut self, vpid: Vpid, results: Vec<Ran<R>>, nanos: u64) {
+        let count = results.len();
+        if self.crew.kind == CrewKind::Forks {
+            // What was not joined is not wanted.
+            self.disown(vpid);
+        }
+        for ran in results {
+            let Some(hand) = self.hand(vpid) else { return };
+            let Some(id) = hand.tasks.pop_front() else {
+                return self.garbled(vpid, "it has sent more results than it had tasks".to_owned());
+            };
+            hand.told += 1;
+            if let Some(left) = hand.batches.front_mut() {
+                *left -= 1;
+                if *left == 0 {
+                    hand.batches.pop_front();
+                }
+            }
+            self.end(id, ran.map_err(|message| TaskError::Panicked { message }));
+        }
+        if count > 0 {
+            let mean = nanos as f64 / count as f64;
+            self.mean = Some(self.mean.map_or(mean, |before| (3.0 * before + mean) / 4.0));
+        }
+        self.stillborn = 0;
+    }
+
+    /// A task has ended.
+    fn end(&mut self, id: Id, result: Result<R, TaskError>) {
+        if id & CHILD != 0 {
+            let Some(Job { child: Some((parent, number)), .. }) = self.children.remove(&id) else { return };
+            let waits = self.hand(parent).is_some_and(|hand| hand.waiting == Some(number));
+            if waits {
+                self.answer(parent, number, result);
+            } else {
+                self.answers.insert((parent, number), result);
+            }
+            return;
+        }
+        let at = id.checked_sub(self.first).and_then(|at| self.roots.get_mut(usize::try_from(at).ok()?));
+        if at.and_then(Option::take).is_none() {
+            return;
+        }
+        while let Some(None) = self.roots.front() {
+            self.roots.pop_front();
+            self.first += 1;
+        }
+        self.progress.ended += 1;
+        self.progress.failed += u64::from(result.is_err());
+        self.outcomes.push_back(Outcome { id: TaskId(id), result });
+    }
+
+    fn fork(&mut self, vpid: Vpid, number: u64, task: T) {
+        self.forks += 1;
+        let id = CHILD | self.forks;
+        let parent = self.hand(vpid).and_then(|hand| hand.tasks.front().copied());
+        let priority = parent.and_then(|parent| self.job(parent)).map_or(0, |job| job.priority);
+        let child = Some((vpid, number));
+        self.children.insert(id, Job { task, priority, cost: 0.0, tries: 0, handed: false, child });
+        self.forked.insert((vpid, number), id);
+        self.ready.push_child(id, priority);
+    }
+
+    /// A worker waits for a child: for its result, or for the word that it is to do it itself.
+    fn join(&mut self, vpid: Vpid, number: u64) {
+        let key = (vpid, number);
+        let child = self.forked.remove(&key);
+        if let Some(result) = self.answers.remove(&key) {
+            return self.answer(vpid, number, result);
+        }
+        let Some(child) = child.filter(|child| self.children.contains_key(child)) else {
+            return self.garbled(vpid, format!("it joins child {number}, which it has not"));
+        };
+        if self.children[&child].handed {
+            if let Some(hand) = self.hand(vpid) {
+                hand.waiting = Some(number);
+            }
+            return;
+        }
+        // It is still among those that are ready, by its number alone.
+        self.children.remove(&child);
+        let _ = self.say(vpid, &OrderRef::Yours); // if it has ended, that will be told
+    }
+
+    fn answer(&mut self, vpid: Vpid, number: u64, result: Result<R, TaskError>) {
+        if let Some(hand) = self.hand(vpid) {
+            hand.waiting = None;
+        }
+        self.forked.remove(&(vpid, number));
+        let said = self.say(vpid, &OrderRef::Answer(&result));
+        // If it has ended, that will be told.
+        if let Err(error @ (FarmError::Unsendable { .. } | FarmError::Room { .. })) = said {
+            let error = Err(TaskError::Unsendable { why: error.to_string() });
+            let _ = self.say(vpid, &OrderRef::Answer(&error));
+        }
+    }
+
+    /// The children of what a worker was at are nobody's.
+    fn disown(&mut self, vpid: Vpid) {
+        self.children.retain(|_, job| job.child.is_none_or(|(parent, _)| parent != vpid));
+        self.forked.retain(|(parent, _), _| *parent != vpid);
+        self.answers.retain(|(parent, _), _| *parent != vpid);
+    }
+
+    /// A worker has ended.
+    fn lost(&mut self, vpid: Vpid, how: &str) {
+        let Some(at) = self.hands.iter().position(|hand| hand.vpid == vpid) else { return };
+        let hand = self.hands.swap_remove(at);
+        self.disown(vpid);
+        if hand.tasks.is_empty() && hand.ending && hand.killed.is_none() {
+            return; // as it should
+        }
+        self.progress.lost += 1;
+        // Relaxed: it is no more; its end was told behind all that it did.
+        let begun = self.farm.diary(vpid).begun.load(Ordering::Relaxed);
+        let at = usize::try_from(begun.saturating_sub(hand.told)).unwrap_or(usize::MAX).min(hand.tasks.len());
+        self.stillborn = if begun == 0 { self.stillborn + 1 } else { 0 };
+        for (place, &id) in hand.tasks.iter().enumerate().rev() {
+            if place + 1 == at {
+                self.tried(id, vpid, how, hand.killed.as_ref());
+            } else {
+                self.again(id);
+            }
+        }
+        if self.stillborn >= STILLBORN {
+            self.stillborn = 0;
+            self.fail_all(&format!("{STILLBORN} workers in a row {how} before they had begun a task"));
+        }
+    }
+
+    /// A task whose worker has ended is tried again, or ends with an error.
+    fn tried(&mut self, id: Id, vpid: Vpid, how: &str, killed: Option<&TaskError>) {
+        let retries = self.crew.retries;
+        let Some(job) = self.job_mut(id) else { return };
+        job.tries += 1;
+        let tries = job.tries;
+        if tries <= retries {
+            self.progress.retried += 1;
+            return self.again(id);
+        }
+        let error = match killed {
+            Some(TaskError::TimedOut { after, .. }) => TaskError::TimedOut { after: *after, tries },
+            Some(other) => other.clone(),
+            None => TaskError::Worker { vpid, how: how.to_owned(), tries },
+        };
+        self.end(id, Err(error));
+    }
+
+    /// When the next task may have taken too long.
+    fn next_check(&self) -> Option<Instant> {
+        let timeout = self.crew.timeout?;
+        let now = monotonic();
+        let left = |hand: &Hand| {
+            let since = self.farm.diary(hand.vpid).since.load(Ordering::Relaxed);
+            let gone = if since == 0 { 0 } else { now.saturating_sub(since) };
+            timeout.saturating_sub(Duration::from_nanos(gone)) + Duration::from_millis(1)
+        };
+        let busy = self.hands.iter().filter(|hand| !hand.tasks.is_empty() && hand.killed.is_none());
+        Instant::now().checked_add(busy.map(left).min()?)
+    }
+
+    /// Kills those whose task takes too long.
+    fn check(&mut self) {
+        let Some(after) = self.crew.timeout else { return };
+        let now = monotonic();
+        let late = |hand: &&Hand| {
+            let since = self.farm.diary(hand.vpid).since.load(Ordering::Relaxed);
+            let gone = Duration::from_nanos(now.saturating_sub(since));
+            hand.killed.is_none() && !hand.tasks.is_empty() && since != 0 && gone > after
+        };
+        for vpid in self.hands.iter().filter(late).map(|hand| hand.vpid).collect::<Vec<_>>() {
+            self.kill(vpid, TaskError::TimedOut { after, tries: 1 });
+        }
+    }
+
+    /// The processes of those who are at work.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.hands.iter().filter_map(|hand| self.farm.pid(hand.vpid)).collect()
+    }
+
+    pub(crate) fn finish(mut self) {
+        let idle = self.hands.iter().filter(|hand| hand.tasks.is_empty()).map(|hand| hand.vpid);
+        for vpid in idle.collect::<Vec<_>>() {
+            let _ = self.say(vpid, &OrderRef::End);
+            let _ = self.farm.wait(vpid, Instant::now().checked_add(GRACE));
+        }
+    }
+}

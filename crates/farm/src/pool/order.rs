@@ -1,0 +1,95 @@
+//! What a pool's manager and its workers say to one another.
+//!
+//! | from the manager   | means                                                                      |
+//! |--------------------|----------------------------------------------------------------------------|
+//! | `Run`              | do these, one after the other                                              |
+//! | `Yours`            | the child that you wait for was begun by nobody: do it yourself             |
+//! | `Answer`           | the result of the child that you wait for                                   |
+//! | `End`              | there is no more                                                            |
+//!
+//! | from a worker      | means                                                                      |
+//! |--------------------|----------------------------------------------------------------------------|
+//! | `Done`             | the results of the next of its tasks, in their order, and the time they took |
+//! | `Fork`             | a child of the task that it is at                                           |
+//! | `Join`             | it waits for a child                                                        |
+//!
+//! Each enumeration is there twice, to be written from what is borrowed and to be read: the variants are in one order.
+
+use serde::ser::SerializeSeq;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::pool::TaskError;
+
+/// How a task that was run has ended: its result, or what its panic said.
+pub(crate) type Ran<R> = Result<R, String>;
+
+#[derive(Serialize)]
+pub(crate) enum OrderRef<'a, I: Clone + ExactSizeIterator<Item: Serialize>, R> {
+    #[serde(serialize_with = "in_order")]
+    Run(I),
+    Yours,
+    Answer(&'a Result<R, TaskError>),
+    End,
+}
+
+#[derive(Deserialize)]
+pub(crate) enum Order<T, R> {
+    Run(Vec<T>),
+    Yours,
+    Answer(Result<R, TaskError>),
+    End,
+}
+
+#[derive(Serialize)]
+pub(crate) enum ReportRef<'a, T, R> {
+    Done { results: &'a [Ran<R>], nanos: u64 },
+    Fork { number: u64, task: &'a T },
+    Join { number: u64 },
+}
+
+#[derive(Deserialize)]
+pub(crate) enum Report<T, R> {
+    Done { results: Vec<Ran<R>>, nanos: u64 },
+    Fork { number: u64, task: T },
+    Join { number: u64 },
+}
+
+fn in_order<S: Serializer, I: Clone + ExactSizeIterator<Item: Serialize>>(
+    items: &I,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let items = items.clone();
+    let mut sequence = serializer.serialize_seq(Some(items.len()))?;
+    for item in items {
+        sequence.serialize_element(&item)?;
+    }
+    sequence.end()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::wire::{decode, encode};
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        type Nothing = std::vec::IntoIter<u8>;
+        let run = encode(&OrderRef::<'_, _, u8>::Run([1_u32, 2, 300].iter())).unwrap();
+        assert!(matches!(decode(&run).unwrap(), Order::<u32, u8>::Run(tasks) if tasks == [1, 2, 300]));
+        let answer = encode(&OrderRef::<'_, Nothing, u8>::Answer(&Ok(7))).unwrap();
+        assert!(matches!(decode(&answer).unwrap(), Order::<u8, u8>::Answer(Ok(7))));
+        for (order, end) in [(OrderRef::<'_, Nothing, u8>::Yours, false), (OrderRef::End, true)] {
+            let read: Order<u8, u8> = decode(&encode(&order).unwrap()).unwrap();
+            assert!(if end { matches!(read, Order::End) } else { matches!(read, Order::Yours) });
+        }
+        let results = [Ok(5_u8), Err("no".to_owned())];
+        let report = |report: ReportRef<'_, u8, u8>| decode(&encode(&report).unwrap()).unwrap();
+        let done: Report<u8, u8> = report(ReportRef::Done { results: &results, nanos: 9 });
+        assert!(matches!(done, Report::Done { results: read, nanos: 9 } if read == results));
+        assert!(matches!(
+            report(ReportRef::Fork { number: 3, task: &4 }),
+            Report::Fork { number: 3, task: 4 }
+        ));
+        assert!(matches!(report(ReportRef::Join { number: 3 }), Report::Join { number: 3 }));
+    }
+}

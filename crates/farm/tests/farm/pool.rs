@@ -1,0 +1,245 @@
+//! Pools: every task ends once, with its result or its error, whatever becomes of the workers.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+use syncline_farm::{Crew, Forks, Outcome, Pool, Program, Task, TaskError, serve, serve_forks};
+
+use crate::program_of;
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) enum Work {
+    Square(u64),
+    Grow(usize),
+    Panic(String),
+    Exit(i32),
+    Kill,
+    Hang,
+    Slow(u64),
+    Pid,
+}
+
+fn do_it(work: Work) -> Vec<u64> {
+    match work {
+        Work::Square(n) => vec![n * n],
+        Work::Grow(len) => (0..len as u64).collect(),
+        Work::Panic(message) => panic!("{message}"),
+        Work::Exit(code) => std::process::exit(code),
+        Work::Kill => {
+            let me = rustix::process::getpid();
+            rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
+            unreachable!()
+        }
+        Work::Hang => loop {
+            std::thread::sleep(Duration::from_secs(1));
+        },
+        Work::Slow(micros) => {
+            std::thread::sleep(Duration::from_micros(micros));
+            vec![micros]
+        }
+        Work::Pid => vec![std::process::id().into()],
+    }
+}
+
+/// Not a test by itself: a worker of a pool.
+#[test]
+fn works() {
+    serve(do_it).unwrap();
+}
+
+/// Not a test by itself: a worker whose tasks fork others.
+#[test]
+fn forks() {
+    serve_forks(|tree: Tree, forks| tree.sum(forks)).unwrap();
+}
+
+fn crew(workers: usize) -> Crew {
+    Crew::of(workers).program(program_of("pool::works"))
+}
+
+fn all(pool: &mut Pool<Work, Vec<u64>>, work: Vec<Work>) -> HashMap<u64, Result<Vec<u64>, TaskError>> {
+    let mut ended = HashMap::new();
+    for Outcome { id, result } in pool.map(work) {
+        assert!(ended.insert(id.number(), result).is_none(), "a task has ended twice");
+    }
+    ended
+}
+
+#[test]
+fn every_task_has_its_result() {
+    for crew in [crew(2), crew(3).batch(7), crew(1).batch(1), crew(4).cold()] {
+        let count = if format!("{crew:?}").contains("Cold") { 30 } else { 5000 };
+        let mut pool = crew.start().unwrap();
+        let ended = all(&mut pool, (0..count).map(Work::Square).collect());
+        assert_eq!(ended.len() as u64, count);
+        assert!(ended.iter().all(|(&n, result)| result == &Ok(vec![n * n])));
+        let progress = pool.progress();
+        assert_eq!((progress.submitted, progress.ended, progress.failed), (count, count, 0));
+        assert!(pool.next().is_none());
+        pool.finish();
+    }
+}
+
+#[test]
+fn large_results_come_whole() {
+    let mut pool = crew(2).memory(64 << 20).start().unwrap();
+    let ended = all(&mut pool, (0..20).map(|n| Work::Grow(n * 20_000)).collect());
+    for (n, result) in ended {
+        assert_eq!(result.unwrap(), (0..n * 20_000).collect::<Vec<_>>());
+    }
+    // Numbers up to 1 000 000 take three bytes: 30 MB do not fit, and that is the error of the task.
+    let mut pool = crew(2).memory(8 << 20).start().unwrap();
+    let ended = all(&mut pool, vec![Work::Square(3), Work::Grow(10_000_000), Work::Square(4)]);
+    assert_eq!((ended[&0].clone(), ended[&2].clone()), (Ok(vec![9]), Ok(vec![16])));
+    let error = ended[&1].clone().unwrap_err().to_string();
+    assert!(error.contains("its result cannot be sent"), "{error}");
+}
+
+#[test]
+fn what_a_worker_does_is_its_tasks_error() {
+    for crew in [crew(2), crew(2).cold(), crew(2).batch(5)] {
+        let mut pool = crew.timeout(Duration::from_secs(1)).start().unwrap();
+        let work = vec![
+            Work::Square(5),
+            Work::Exit(0),
+            Work::Square(6),
+            Work::Panic("no such luck".to_owned()),
+            Work::Exit(4),
+            Work::Hang,
+            Work::Square(7),
+            Work::Kill,
+            Work::Square(8),
+        ];
+        let ended = all(&mut pool, work);
+        let text = |n: u64| match &ended[&n] {
+            Ok(result) => format!("{result:?}"),
+            Err(error) => error.to_string(),
+        };
+        let ends = |n: u64, end: &str| assert!(text(n).ends_with(end), "{}", text(n));
+        assert_eq!(
+            (text(0), text(2), text(6), text(8)),
+            ("[25]".into(), "[36]".into(), "[49]".into(), "[64]".into())
+        );
+        ends(1, "exited with 0");
+        assert_eq!(text(3), "it panicked: no such luck");
+        ends(4, "exited with 4");
+        assert_eq!(text(5), "it took longer than 1s");
+        ends(7, "was killed by signal 9");
+        assert_eq!(pool.progress().failed, 5);
+    }
+}
+
+#[test]
+fn what_has_failed_is_tried_again_as_often_as_was_said() {
+    let mut pool = crew(2).retries(2).start().unwrap();
+    let ended = all(&mut pool, vec![Work::Exit(1), Work::Square(2), Work::Panic("once".to_owned())]);
+    assert!(ended[&0].clone().unwrap_err().to_string().ends_with("exited with 1 (3 tries)"));
+    assert_eq!(ended[&2], Err(TaskError::Panicked { message: "once".to_owned() }));
+    assert_eq!((pool.progress().retried, pool.progress().lost), (2, 3));
+}
+
+#[test]
+fn a_program_that_is_no_worker_is_an_error_of_every_task() {
+    for (program, why) in [
+        (Program::new("/nowhere/to/be/found"), "cannot start /nowhere/to/be/found"),
+        (Program::new("false"), "3 workers in a row exited with 1 before they had begun a task"),
+    ] {
+        for crew in [crew(2).program(program.clone()), crew(2).program(program.clone()).cold()] {
+            let mut pool = crew.start().unwrap();
+            let ended = all(&mut pool, vec![Work::Pid, Work::Pid, Work::Pid]);
+            assert_eq!(ended.len(), 3);
+            assert!(ended.values().all(|r| r.clone().unwrap_err().to_string().contains(why)), "{ended:?}");
+        }
+    }
+}
+
+#[test]
+fn the_best_is_begun_first() {
+    let mut pool = crew(1).batch(1).start::<Work, Vec<u64>>().unwrap();
+    // The first keeps the worker busy until all others are there.
+    let first = Task::new(Work::Slow(20_000)).priority(9);
+    let costs = [1.0, 5.0, 3.0].map(|cost| Task::new(Work::Square(0)).cost(cost));
+    let later = Task::new(Work::Square(0)).priority(-1).cost(99.0);
+    let urgent = Task::new(Work::Square(0)).priority(1);
+    let tasks = [first].into_iter().chain(costs).chain([later, urgent]);
+    let order: Vec<u64> = pool.map(tasks).map(|done| done.id.number()).collect();
+    assert_eq!(order, [0, 5, 2, 3, 1, 4]);
+}
+
+#[test]
+fn a_pool_is_used_again_and_again() {
+    let mut pool = crew(2).start::<Work, Vec<u64>>().unwrap();
+    let one = pool.run(Work::Pid).unwrap();
+    let early = pool.submit(Work::Square(3));
+    assert_eq!(pool.run(Work::Square(4)).unwrap(), [16]);
+    assert_eq!(pool.next().unwrap(), Outcome { id: early, result: Ok(vec![9]) });
+    assert!(pool.next().is_none());
+    assert_eq!(pool.pids().contains(&(one[0] as u32)), true);
+    let watches: Vec<_> =
+        pool.pids().into_iter().map(|pid| syncline_memory::ProcessWatch::new(pid).unwrap()).collect();
+    pool.finish();
+    assert!(watches.iter().all(|watch| watch.has_exited().unwrap()));
+}
+
+/// A tree whose nodes are tasks: the sum of all numbers in it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Tree {
+    number: u64,
+    children: Vec<Tree>,
+}
+
+impl Tree {
+    fn sum(self, forks: &mut Forks<'_, Tree, u64>) -> u64 {
+        let children: Vec<_> = self.children.into_iter().map(|child| forks.fork(child)).collect();
+        // From the last, which was forked last and is likely to be here still.
+        children
+            .into_iter()
+            .rev()
+            .fold(self.number, |sum, child| sum.wrapping_mul(31).wrapping_add(forks.join(child).unwrap()))
+    }
+
+    fn sequential(&self) -> u64 {
+        self.children
+            .iter()
+            .rev()
+            .fold(self.number, |sum, child| sum.wrapping_mul(31).wrapping_add(child.sequential()))
+    }
+
+    fn nodes(&self) -> usize {
+        1 + self.children.iter().map(Tree::nodes).sum::<usize>()
+    }
+
+    /// Of numbers: each is the child of one before it.
+    fn of(parents: &[usize]) -> Tree {
+        let mut children = vec![Vec::new(); parents.len() + 1];
+        for (at, &parent) in parents.iter().enumerate() {
+            children[parent % (at + 1)].push(at + 1);
+        }
+        fn make(at: usize, children: &[Vec<usize>]) -> Tree {
+            let number = (at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            Tree { number, children: children[at].iter().map(|&child| make(child, children)).collect() }
+        }
+        make(0, &children)
+    }
+}
+
+fn forking(workers: usize) -> Crew {
+    Crew::of(workers).program(program_of("pool::forks")).forks()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 30, ..ProptestConfig::default() })]
+
+    #[test]
+    fn forked_and_joined_is_as_one_after_the_other(
+        parents in prop::collection::vec(any::<usize>(), 0..300),
+        workers in 1_usize..4,
+    ) {
+        let tree = Tree::of(&parents);
+        prop_assert_eq!(tree.nodes(), parents.len() + 1);
+        let mut pool = forking(workers).start().unwrap();
+        prop_assert_eq!(pool.run(tree.clone()), Ok(tree.sequential()));
+    }
+}

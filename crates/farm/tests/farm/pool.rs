@@ -176,7 +176,7 @@ fn a_pool_is_used_again_and_again() {
     assert_eq!(pool.run(Work::Square(4)).unwrap(), [16]);
     assert_eq!(pool.next().unwrap(), Outcome { id: early, result: Ok(vec![9]) });
     assert!(pool.next().is_none());
-    assert_eq!(pool.pids().contains(&(one[0] as u32)), true);
+    assert!(pool.pids().contains(&(one[0] as u32)));
     let watches: Vec<_> =
         pool.pids().into_iter().map(|pid| syncline_memory::ProcessWatch::new(pid).unwrap()).collect();
     pool.finish();

@@ -10,8 +10,8 @@
 //!                             │  └─────────── done, but not told of: ready again
 //!                             └────────────── told of: has ended
 //! ```
-//! A worker that ends before it has begun anything three times in a row is no accident: then what is ready ends with an error
-//! that says how.
+//! Three workers in a row that exit before they have begun anything are no accident, nor are thirty that are killed: then
+//! what is ready ends with an error that says how.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use syncline_memory::Ending;
 
 use crate::error::FarmError;
 use crate::farm::Farm;
@@ -27,6 +28,7 @@ use crate::pool::order::{OrderRef, Ran, Report};
 use crate::pool::ready::{Id, Ready};
 use crate::pool::{Crew, CrewKind, Outcome, Progress, Task, TaskError, TaskId, monotonic};
 use crate::program::Program;
+use crate::record::Fate;
 use crate::vpid::Vpid;
 use crate::wire;
 
@@ -36,8 +38,9 @@ const BATCH: f64 = 200_000.0;
 const MOST: usize = 4096;
 /// How many batches a worker has at most, the one that it is at among them.
 const BATCHES: usize = 2;
-/// How often in a row a worker may end before it has begun anything.
+/// How many workers in a row may exit, or be killed, before they have begun anything.
 const STILLBORN: u32 = 3;
+const KILLED_BEFORE: u32 = 30;
 /// How long workers may take to end by themselves.
 const GRACE: Duration = Duration::from_secs(1);
 /// Of the number of a task: it was forked by another.
@@ -184,14 +187,14 @@ where
         let until = check.into_iter().chain(deadline).min();
         match self.farm.recv_any_message_deadline(until) {
             Ok((vpid, message)) => self.report(vpid, message),
-            Err(FarmError::Gone { vpid, fate }) => self.lost(vpid, &fate.to_string()),
+            Err(FarmError::Gone { vpid, fate }) => self.lost(vpid, &fate),
             Err(FarmError::Garbled { from, why }) => self.garbled(from, why.to_string()),
             Err(FarmError::TimedOut { .. }) => (),
             // Whoever had a part has told of its end before.
             Err(FarmError::Alone) if self.hands.is_empty() => (),
-            Err(error) => {
+            Err(_) => {
                 for vpid in self.hands.iter().map(|hand| hand.vpid).collect::<Vec<_>>() {
-                    self.lost(vpid, &error.to_string());
+                    self.lost(vpid, &Fate::Forgotten);
                 }
             }
         }
@@ -484,7 +487,7 @@ where
     }
 
     /// A worker has ended.
-    fn lost(&mut self, vpid: Vpid, how: &str) {
+    fn lost(&mut self, vpid: Vpid, fate: &Fate) {
         let Some(at) = self.hands.iter().position(|hand| hand.vpid == vpid) else { return };
         let hand = self.hands.swap_remove(at);
         self.disown(vpid);
@@ -496,16 +499,19 @@ where
         let begun = self.farm.diary(vpid).begun.load(Ordering::Relaxed);
         let at = usize::try_from(begun.saturating_sub(hand.told)).unwrap_or(usize::MAX).min(hand.tasks.len());
         self.stillborn = if begun == 0 { self.stillborn + 1 } else { 0 };
+        let how = fate.to_string();
         for (place, &id) in hand.tasks.iter().enumerate().rev() {
             if place + 1 == at {
-                self.tried(id, vpid, how, hand.killed.as_ref());
+                self.tried(id, vpid, &how, hand.killed.as_ref());
             } else {
                 self.again(id);
             }
         }
-        if self.stillborn >= STILLBORN {
+        let killed = matches!(fate, Fate::Ended(Ending::Killed(_)));
+        let most = if killed { KILLED_BEFORE } else { STILLBORN };
+        if self.stillborn >= most {
             self.stillborn = 0;
-            self.fail_all(&format!("{STILLBORN} workers in a row {how} before they had begun a task"));
+            self.fail_all(&format!("{most} workers in a row {how} before they had begun a task"));
         }
     }
 

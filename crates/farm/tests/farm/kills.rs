@@ -1,0 +1,213 @@
+//! Workers that are killed at any moment: every task ends once, with its result or its error, and nothing is left behind.
+//!
+//! The pool runs in a process of its own, whose children are the workers and nobody else. `SYNCLINE_KILLS` says how many are
+//! killed under each scheduler (a few), `SYNCLINE_BUSY` how many others keep the machine busy meanwhile (nobody).
+
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+use syncline_farm::{Crew, Task, TaskError, serve, serve_forks};
+
+use crate::program_of;
+
+/// What the process is to do that `run` starts.
+const SCHEDULER: &str = "SYNCLINE_TEST_KILLS";
+
+fn number(variable: &str, otherwise: usize) -> usize {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+/// A little work, of which the processor knows.
+fn work(n: u64) -> u64 {
+    let until = Instant::now() + Duration::from_micros(50 + n % 7 * 40);
+    let mut sum = n;
+    while Instant::now() < until {
+        sum = std::hint::black_box(sum.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    }
+    n.wrapping_mul(n) ^ 5
+}
+
+/// Not a test by itself: a worker.
+#[test]
+fn works() {
+    serve(work).unwrap();
+}
+
+/// A task that forks two others until they are small; `None` if one of them was lost.
+fn fork(n: u64, forks: &mut syncline_farm::Forks<'_, u64, Option<u64>>) -> Option<u64> {
+    if n < 2 {
+        return Some(work(n) - work(n) + n);
+    }
+    let (one, two) = (forks.fork(n - 1), forks.fork(n - 2));
+    let (two, one) = (forks.join(two), forks.join(one));
+    Some(one.ok()?? + two.ok()??)
+}
+
+/// Not a test by itself: a worker whose tasks fork.
+#[test]
+fn forks() {
+    serve_forks(fork).unwrap();
+}
+
+/// The children of this process.
+fn children() -> Vec<i32> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let lists = lists.collect::<Vec<_>>().join(" ");
+    lists.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+/// Kills one child after the other, at random, until it is told to stop.
+fn killer(seed: u64, kills: usize, killed: &AtomicUsize, stop: &AtomicBool) {
+    let mut random = seed | 1;
+    let mut next = move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    while !stop.load(Ordering::Relaxed) && killed.load(Ordering::Relaxed) < kills {
+        std::thread::sleep(Duration::from_micros(next() % 8000));
+        let children = children();
+        let Some(&pid) = children.get(next() as usize % children.len().max(1)) else { continue };
+        let Some(pid) = Pid::from_raw(pid) else { continue };
+        // By a descriptor, and looked at again: the number may be another's by now.
+        let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
+        if self::children().contains(&pid.as_raw_nonzero().get())
+            && rustix::process::pidfd_send_signal(pidfd, Signal::KILL).is_ok()
+        {
+            killed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Has the killer stop, however this ends.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What is right, for the tasks of the crew.
+fn fibonacci(n: u64) -> u64 {
+    if n < 2 { n } else { fibonacci(n - 1) + fibonacci(n - 2) }
+}
+
+/// Not a test by itself: a manager whose workers are killed.
+#[test]
+fn manager() {
+    let Ok(scheduler) = std::env::var(SCHEDULER) else { return };
+    let kills = number("SYNCLINE_KILLS", 25);
+    let retries = if scheduler.contains("again") { 1000 } else { 0 };
+    let (killed, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (mut tasks, mut failed) = (0_u64, 0_u64);
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| killer(0x5EED + kills as u64, kills, &killed, &stop));
+        let _stop = Stop(&stop);
+        let forks = scheduler.contains("forks");
+        let crew = Crew::of(3).retries(retries);
+        let crew = if scheduler.contains("cold") { crew.cold() } else { crew };
+        let crew = if scheduler.contains("ones") { crew.batch(1) } else { crew };
+        let check = |result: Result<bool, TaskError>| match result {
+            Ok(right) => {
+                assert!(right, "a wrong result");
+                0
+            }
+            Err(TaskError::Worker { how, .. }) => {
+                assert_eq!(how, "was killed by signal 9");
+                1
+            }
+            Err(other) => panic!("{other}"),
+        };
+        if forks {
+            let mut pool =
+                crew.forks().program(program_of("kills::forks")).start::<u64, Option<u64>>().unwrap();
+            while killed.load(Ordering::Relaxed) < kills {
+                for outcome in pool.map((0..8).map(Task::new)) {
+                    tasks += 1;
+                    let n = outcome.id.number() % 8;
+                    // `None`: a child was lost, and its parent says so.
+                    let lost = outcome.result == Ok(None);
+                    assert!(!lost || retries == 0);
+                    let result = outcome.result.map(|sum| sum.is_none_or(|sum| sum == fibonacci(n)));
+                    failed += check(result) | u64::from(lost);
+                }
+            }
+        } else {
+            let mut pool = crew.program(program_of("kills::works")).start::<u64, u64>().unwrap();
+            while killed.load(Ordering::Relaxed) < kills {
+                let first = pool.progress().submitted;
+                let count = if scheduler.contains("cold") { 20 } else { 300 };
+                let mut seen = vec![false; count as usize];
+                for outcome in pool.map((0..count).map(|n| first + n)) {
+                    tasks += 1;
+                    let n = outcome.id.number();
+                    assert!(
+                        !std::mem::replace(&mut seen[(n - first) as usize], true),
+                        "a task has ended twice"
+                    );
+                    failed += check(outcome.result.map(|result| result == (n.wrapping_mul(n) ^ 5)));
+                }
+                assert!(seen.iter().all(|&seen| seen), "a task has not ended");
+            }
+        }
+    });
+    assert!(failed <= killed.load(Ordering::Relaxed) as u64 * 8, "{failed} of {tasks} tasks have failed");
+    assert!(
+        retries == 0 || failed == 0 || scheduler.contains("cold"),
+        "{failed} of {tasks} were not tried again"
+    );
+    assert!(children().is_empty(), "somebody is left behind: {:?}", children());
+    let rate = tasks as f64 / begun.elapsed().as_secs_f64();
+    println!(
+        "\nkills {scheduler}: {} killed, {tasks} tasks, {failed} failed, {rate:.0} a second",
+        killed.load(Ordering::Relaxed)
+    );
+}
+
+fn run(scheduler: &str) {
+    let busy = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let mut busy: Vec<_> = (0..number("SYNCLINE_BUSY", 0)).map(|_| busy()).collect();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "kills::manager", "--nocapture", "--quiet"])
+        .env(SCHEDULER, scheduler)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    for busy in &mut busy {
+        let _ = busy.kill();
+        busy.wait().unwrap();
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    println!("{}", said.lines().find(|line| line.starts_with("kills ")).unwrap());
+}
+
+#[test]
+fn of_workers_that_stay() {
+    run("warm");
+    run("warm again");
+}
+
+#[test]
+fn of_workers_with_one_task_at_a_time() {
+    run("ones");
+    run("ones again");
+}
+
+#[test]
+fn of_a_process_for_each_task() {
+    run("cold");
+    run("cold again");
+}
+
+#[test]
+fn of_workers_whose_tasks_fork() {
+    run("forks");
+    run("forks again");
+}

@@ -22,6 +22,7 @@ use syncline_signal::primitive::{AtomicU64, Ordering};
 use crate::blocks::{Block, Blocks, LINE, Supply};
 use crate::channel::Slot;
 use crate::error::FarmError;
+use crate::pool::board::{Board, CELLS, Cell, Deck, HANDS, Head};
 use crate::record::{Life, Record};
 use crate::vpid::{MAX_PROCESSES, Vpid};
 
@@ -44,6 +45,10 @@ struct Header {
     ends: Signal,
     supply: Supply,
 }
+
+/// The bytes of a board: see `pool::board`.
+const BOARD: usize =
+    size_of::<Head>() + HANDS * size_of::<Deck>() + CELLS * size_of::<Cell>() + CELLS * size_of::<Block>();
 
 /// What a farm has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,6 +202,33 @@ impl Arena {
     /// The bytes of a block. Its holder may use them; the pointer is aligned to a line.
     pub(crate) fn bytes(&self, block: u32) -> *mut u8 {
         self.segment.as_ptr().wrapping_add(self.shape.memory() + self.blocks().offset(block))
+    }
+
+    /// Makes a board in a block, which nobody else has; `None` if there is no room.
+    pub(crate) fn make_board(&self) -> Option<u32> {
+        let (block, _) = self.blocks().take(BOARD + LINE as usize, CHANNEL)?;
+        // SAFETY: the block is this process's, has so many bytes, and zero is the state of all that stands in it.
+        unsafe { self.bytes(block).write_bytes(0, BOARD + LINE as usize) };
+        Some(block)
+    }
+
+    /// The board in a block; `None` if the block is too small for one.
+    pub(crate) fn board(&self, block: u32) -> Option<Board<'_>> {
+        self.blocks().size(block).filter(|&size| size >= BOARD + LINE as usize)?;
+        let at = self.bytes(block);
+        let at = at.wrapping_add(at.align_offset(align_of::<Head>()));
+        let (decks, cells) = (size_of::<Head>(), size_of::<Head>() + HANDS * size_of::<Deck>());
+        let table = cells + CELLS * size_of::<Cell>();
+        // SAFETY: the block holds a board (`make_board`): these four, one after the other, each of a size that is a multiple
+        // of its alignment, zero at first, which is a state of all, and changed as they say. It is given back by nobody.
+        unsafe {
+            Some(Board {
+                head: &*at.cast::<Head>(),
+                decks: std::slice::from_raw_parts(at.wrapping_add(decks).cast::<Deck>(), HANDS),
+                cells: std::slice::from_raw_parts(at.wrapping_add(cells).cast::<Cell>(), CELLS),
+                table: std::slice::from_raw_parts(at.wrapping_add(table).cast::<Block>(), CELLS),
+            })
+        }
     }
 
     /// A copy of what stands in a block, whoever holds it.

@@ -115,6 +115,11 @@ impl Blocks<'_> {
         Some((LINE << block.class.load(Ordering::Relaxed)) as usize)
     }
 
+    /// How many there are, free ones among them.
+    pub(crate) fn made(self) -> usize {
+        self.supply.made.load(Ordering::Acquire) as usize // pairs with the Release in `make`
+    }
+
     /// Where a block begins, in bytes from the beginning of the memory.
     pub(crate) fn offset(self, number: u32) -> usize {
         (self.table[number as usize].place.load(Ordering::Relaxed) * LINE) as usize

@@ -46,6 +46,27 @@ pub(crate) struct Body {
     pub(crate) head: u64,
 }
 
+impl Default for Body {
+    fn default() -> Self {
+        Body { bytes: [0; INLINE], head: 0 }
+    }
+}
+
+impl Body {
+    /// A message of which these bytes stand in a slot.
+    pub(crate) fn new(head: u64, bytes: &[u8]) -> Body {
+        let mut body = Body { bytes: [0; INLINE], head };
+        body.bytes[..bytes.len()].copy_from_slice(bytes);
+        body
+    }
+
+    /// The block that it stands in, if it stands in one.
+    pub(crate) fn block(&self) -> Option<u32> {
+        let number = [self.bytes[0], self.bytes[1], self.bytes[2], self.bytes[3]];
+        (self.head & BLOCK != 0).then(|| u32::from_le_bytes(number))
+    }
+}
+
 /// How many bytes of the body matter. Of a head that is garbage, all.
 fn used(head: u64) -> usize {
     if head & BLOCK != 0 { size_of::<u32>() } else { ((head & LEN) as usize).min(INLINE) }
@@ -67,10 +88,10 @@ pub(crate) struct Slot {
     bytes: Cell<[u64; INLINE / 8]>,
 }
 
-/// A cell of the standard library or of loom.
+/// What one side writes and the other reads: a cell of the standard library or of loom.
 #[derive(Debug)]
 #[repr(transparent)]
-struct Cell<T>(UnsafeCell<T>);
+pub(crate) struct Cell<T>(UnsafeCell<T>);
 
 impl<T: Default> Default for Cell<T> {
     fn default() -> Self {
@@ -79,14 +100,14 @@ impl<T: Default> Default for Cell<T> {
 }
 
 impl<T> Cell<T> {
-    fn read<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+    pub(crate) fn read<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
         #[cfg(loom)]
         return self.0.with(f);
         #[cfg(not(loom))]
         f(self.0.get())
     }
 
-    fn write<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+    pub(crate) fn write<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         #[cfg(loom)]
         return self.0.with_mut(f);
         #[cfg(not(loom))]

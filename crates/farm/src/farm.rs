@@ -578,6 +578,40 @@ impl Farm {
         came.ok_or_else(|| FarmError::TimedOut { what: "a message from any process".to_owned() })
     }
 
+    /// As [`recv_any_message_deadline`](Self::recv_any_message_deadline), or until something else is there; `None` then,
+    /// and when the deadline has passed.
+    pub(crate) fn recv_any_or(
+        &mut self,
+        deadline: Option<Instant>,
+        mut other: impl FnMut() -> bool,
+    ) -> Result<Option<(Vpid, Message)>, FarmError> {
+        let (arena, policy) = (Arc::clone(&self.arena), self.policy);
+        let bell = &arena.record(self.me.place()).bell;
+        let came = bell::wait(bell, &policy, deadline, || {
+            if other() {
+                return Ok(Some(None));
+            }
+            Ok::<_, FarmError>(self.take_any()?.map(Some))
+        })?;
+        Ok(came.flatten())
+    }
+
+    /// The next message from a process, if it is there; it does not wait.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn try_recv_message(&mut self, from: Vpid) -> Result<Option<Message>, FarmError> {
+        let ended = self.known(from)?.life(from) == Life::Ended;
+        match self.take(from)? {
+            None if ended => Err(self.gone(from)),
+            message => Ok(message),
+        }
+    }
+
+    pub(crate) fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
     fn take_any(&mut self) -> Result<Option<(Vpid, Message)>, FarmError> {
         // Looked at before the channels: what those who have ended by then had sent is found there.
         let ends = self.arena.ends().get();

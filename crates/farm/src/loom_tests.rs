@@ -9,7 +9,8 @@ use syncline_signal::{Policy, Signal, plant};
 
 use crate::bell;
 use crate::blocks::{Block, Blocks, Supply};
-use crate::channel::{Reader, Slot, Writer};
+use crate::channel::{Body, Reader, Slot, Writer};
+use crate::pool::board::{Board, CELLS, Cell, Deck, HANDS, Head, State, Ticket};
 
 /// All interleavings with at most three preemptions.
 fn model(f: impl Fn() + Sync + Send + 'static) {
@@ -125,4 +126,209 @@ fn a_block_has_one_holder() {
 #[should_panic]
 fn a_stack_without_a_count_is_found() {
     plant::with("blocks: no count", blocks);
+}
+
+/// A board on the heap, with a bell for each hand, and how often each task was run.
+struct Tables {
+    head: Head,
+    decks: Vec<Deck>,
+    cells: Vec<Cell>,
+    table: Vec<Block>,
+    bells: Vec<Signal>,
+    runs: Vec<loom::sync::atomic::AtomicU32>,
+}
+
+impl Tables {
+    fn new() -> Arc<Tables> {
+        Arc::new(Tables {
+            head: Head::default(),
+            decks: (0..HANDS).map(|_| Deck::default()).collect(),
+            cells: (0..CELLS).map(|_| Cell::default()).collect(),
+            table: (0..CELLS).map(|_| Block::default()).collect(),
+            bells: (0..HANDS).map(|_| Signal::new(0)).collect(),
+            runs: (0..4).map(|_| loom::sync::atomic::AtomicU32::new(0)).collect(),
+        })
+    }
+
+    fn board(&self) -> Board<'_> {
+        Board { head: &self.head, decks: &self.decks, cells: &self.cells, table: &self.table }
+    }
+
+    fn offer(&self, hand: usize, number: u64) -> Ticket {
+        let ticket = self.board().offer(hand, hand as u64, Body { head: number, ..Body::default() }).unwrap();
+        if let Some(other) = self.board().wake() {
+            self.bells[other].add(1);
+        }
+        ticket
+    }
+
+    /// Runs a task that this hand has claimed.
+    fn run(&self, ticket: Ticket) -> Body {
+        let number = self.board().task(ticket).head;
+        let before = self.runs[number as usize].fetch_add(1, loom::sync::atomic::Ordering::Relaxed);
+        assert_eq!(before, 0, "a task was run twice");
+        Body { head: number + 100, ..Body::default() }
+    }
+
+    fn end(&self, ticket: Ticket, hand: usize, result: Body) {
+        let owner = self.board().owner(ticket) as usize;
+        if self.board().end(ticket, hand, result) {
+            self.bells[owner].add(1);
+        } else {
+            self.board().free(ticket);
+        }
+    }
+
+    /// Joins a task of this hand: runs it, or waits for who does.
+    fn join(&self, hand: usize, ticket: Ticket, number: u64) {
+        if self.board().claim(ticket, hand) {
+            self.board().take_back(hand, ticket);
+            assert_eq!(self.run(ticket).head, number + 100);
+            self.board().free(ticket);
+            return;
+        }
+        let ended = || Ok::<_, ()>((self.board().state(ticket).0 == State::Ended).then_some(()));
+        bell::wait(&self.bells[hand], &ASLEEP, None, ended).unwrap().unwrap();
+        assert_eq!(self.board().take_result(ticket).head, number + 100, "another result");
+    }
+}
+
+/// An owner offers two tasks and joins them, a thief looks once for each: both are run once, and all results arrive.
+fn stolen_or_not(tasks: u64) {
+    model(move || {
+        let tables = Tables::new();
+        let others = Arc::clone(&tables);
+        let thief = thread::spawn(move || {
+            for _ in 0..tasks {
+                if let Some(ticket) = others.board().steal(2, 1) {
+                    let result = others.run(ticket);
+                    others.end(ticket, 2, result);
+                }
+            }
+        });
+        let tickets: Vec<Ticket> = (0..tasks).map(|number| tables.offer(1, number)).collect();
+        for (number, ticket) in tickets.into_iter().enumerate().rev() {
+            tables.join(1, ticket, number as u64);
+        }
+        thief.join().unwrap();
+        for runs in &tables.runs[..tasks as usize] {
+            assert_eq!(runs.load(loom::sync::atomic::Ordering::Relaxed), 1);
+        }
+    });
+}
+
+/// An owner takes back what it has offered and offers another task in its place, while a thief looks there.
+fn offered_anew() {
+    model(|| {
+        let tables = Tables::new();
+        let first = tables.offer(1, 0);
+        let others = Arc::clone(&tables);
+        let thief = thread::spawn(move || {
+            if let Some(ticket) = others.board().steal(2, 1) {
+                let result = others.run(ticket);
+                others.end(ticket, 2, result);
+            }
+        });
+        tables.join(1, first, 0);
+        let second = tables.offer(1, 1);
+        tables.join(1, second, 1);
+        thief.join().unwrap();
+    });
+}
+
+/// A hand that goes to sleep while another offers: nobody sleeps while a task is there.
+fn offered_to_a_sleeper() {
+    model(|| {
+        let tables = Tables::new();
+        let others = Arc::clone(&tables);
+        let sleeper = thread::spawn(move || {
+            let board = others.board();
+            let ticket = loop {
+                let seen = others.bells[2].get();
+                if let Some(ticket) = board.steal(2, 1) {
+                    break ticket;
+                }
+                board.nod(2);
+                let found = board.steal(2, 1);
+                if found.is_none() {
+                    others.bells[2].wait_until(seen + 1, &ASLEEP, None).unwrap();
+                }
+                board.rise(2);
+                if let Some(ticket) = found {
+                    break ticket;
+                }
+            };
+            let result = others.run(ticket);
+            others.end(ticket, 2, result);
+        });
+        let ticket = tables.offer(1, 0);
+        let ended = || Ok::<_, ()>((tables.board().state(ticket).0 == State::Ended).then_some(()));
+        bell::wait(&tables.bells[1], &ASLEEP, None, ended).unwrap().unwrap();
+        assert_eq!(tables.board().take_result(ticket).head, 100);
+        sleeper.join().unwrap();
+    });
+}
+
+/// An owner that does not want to know any more, while another hand is at the task: one of the two frees it, once.
+fn abandoned() {
+    model(|| {
+        let tables = Tables::new();
+        let others = Arc::clone(&tables);
+        let ticket = tables.offer(1, 0);
+        let thief = thread::spawn(move || {
+            if let Some(ticket) = others.board().steal(2, 1) {
+                let result = others.run(ticket);
+                others.end(ticket, 2, result);
+            }
+        });
+        if tables.board().abandon(ticket, 1) {
+            tables.board().free(ticket);
+        }
+        thief.join().unwrap();
+        // All cells are free, and each once.
+        let cells: Vec<Ticket> = (0..CELLS as u64).map(|number| tables.offer(1, number)).collect();
+        assert!(tables.board().offer(1, 1, Body::default()).is_none());
+        assert_eq!(cells.len(), CELLS);
+    });
+}
+
+#[test]
+fn a_task_is_run_once() {
+    stolen_or_not(1);
+    stolen_or_not(2);
+    offered_anew();
+}
+
+#[test]
+fn nobody_sleeps_while_a_task_is_there() {
+    offered_to_a_sleeper();
+}
+
+#[test]
+fn an_abandoned_task_is_freed_once() {
+    abandoned();
+}
+
+#[test]
+#[should_panic]
+fn a_claim_without_an_exchange_is_found() {
+    plant::with("board: claimed by a look", || stolen_or_not(1));
+}
+
+#[test]
+#[should_panic]
+fn a_task_that_is_not_published_is_found() {
+    plant::with("board: relaxed offer", offered_anew);
+}
+
+#[test]
+#[should_panic]
+fn a_result_that_is_not_published_is_found() {
+    plant::with("board: relaxed end", || stolen_or_not(1));
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn an_offer_that_does_not_see_the_sleeper_is_found() {
+    plant::with("board: no fence", offered_to_a_sleeper);
 }

@@ -37,8 +37,17 @@ pub struct Message {
 }
 
 enum Where {
-    Inline { bytes: Aligned, len: usize },
-    Block { arena: Arc<Arena>, block: u32, len: usize },
+    Inline {
+        bytes: Aligned,
+        len: usize,
+    },
+    /// `lent`: it is another's, which keeps it.
+    Block {
+        arena: Arc<Arena>,
+        block: u32,
+        len: usize,
+        lent: bool,
+    },
 }
 
 /// Bytes that may be read as numbers of up to 16.
@@ -49,6 +58,15 @@ struct Aligned([u8; INLINE]);
 impl Message {
     /// What was taken from a channel of `to`; or what is wrong with it.
     pub(crate) fn new(arena: &Arc<Arena>, to: Vpid, body: Body) -> Result<Message, WireError> {
+        Message::of(arena, to, body, false)
+    }
+
+    /// One that stands somewhere else, and belongs to `holder`, which keeps it as long as this is used.
+    pub(crate) fn lent(arena: &Arc<Arena>, holder: Vpid, body: Body) -> Result<Message, WireError> {
+        Message::of(arena, holder, body, true)
+    }
+
+    fn of(arena: &Arc<Arena>, to: Vpid, body: Body, lent: bool) -> Result<Message, WireError> {
         let len = (body.head & LEN) as usize;
         let kind = Kind((body.head >> KIND) as u16 & 0x7FFF);
         if body.head & BLOCK == 0 {
@@ -60,7 +78,7 @@ impl Message {
         let block = u32::from_le_bytes([body.bytes[0], body.bytes[1], body.bytes[2], body.bytes[3]]);
         match arena.blocks().size(block) {
             Some(size) if len <= size && arena.blocks().is_held(block, to.to_raw() + 1) => {
-                Ok(Message { kind, body: Where::Block { arena: Arc::clone(arena), block, len } })
+                Ok(Message { kind, body: Where::Block { arena: Arc::clone(arena), block, len, lent } })
             }
             _ => Err(WireError::Damaged { what: "its place" }),
         }
@@ -77,9 +95,9 @@ impl Deref for Message {
     fn deref(&self) -> &[u8] {
         match &self.body {
             Where::Inline { bytes, len } => &bytes.0[..*len],
-            // SAFETY: the block is held by this process, for this message, and is at least `len` bytes long (`new`); nobody
+            // SAFETY: the block is held by this process, for this message, or by another that keeps it (`lent`), and is at least `len` bytes long (`new`); nobody
             // writes to it before it is given back, in `drop`; the arena keeps it mapped.
-            Where::Block { arena, block, len } => unsafe {
+            Where::Block { arena, block, len, .. } => unsafe {
                 std::slice::from_raw_parts(arena.bytes(*block), *len)
             },
         }
@@ -88,7 +106,7 @@ impl Deref for Message {
 
 impl Drop for Message {
     fn drop(&mut self) {
-        if let Where::Block { arena, block, .. } = &self.body {
+        if let Where::Block { arena, block, lent: false, .. } = &self.body {
             arena.blocks().give(*block);
         }
     }
@@ -175,6 +193,11 @@ impl<'a> Draft<'a> {
             // SAFETY: the first `len` bytes of the block, which is this draft's alone, were written.
             Some(_) => unsafe { std::slice::from_raw_parts(self.at, self.len) },
         }
+    }
+
+    /// Gives the message to a receiver, to stand wherever.
+    pub(crate) fn into_body(self, to: Vpid, kind: Kind) -> Body {
+        self.hand_over(to, kind, Body::new)
     }
 
     /// Gives the message to a receiver: its head, and what stands in a slot.

@@ -9,7 +9,8 @@
 //! |-----------------------|--------------------------------------------------------------|---------------------------|
 //! | `Crew::of(n)`         | one of n workers that stay                                   | most                      |
 //! | `.cold()`             | a process of its own, at most n at a time                     | libraries that leak, state |
-//! | `.forks()`            | one of n workers at work; those who wait for children have a stand-in | divide and conquer |
+//! | `.forks()`            | one of n workers at work; those who wait for children have a stand-in | divide and conquer, coarse |
+//! | `.stealing()`         | one of n workers, which take forked tasks from one another     | divide and conquer, fine  |
 //!
 //! # Who gets which task
 //! Greedy: no worker is idle while a task is ready. Of those that are ready the best is handed out (see `ready`): by priority,
@@ -22,9 +23,12 @@
 //! timing anomalies" (1969). Batches that shrink with what is left: Polychronopoulos and Kuck, "Guided self-scheduling"
 //! (1987).
 
+pub(crate) mod board;
+mod deal;
 mod manager;
 mod order;
 mod ready;
+mod steal;
 mod worker;
 
 use std::fmt;
@@ -73,6 +77,7 @@ enum CrewKind {
     Warm,
     Cold,
     Forks,
+    Stealing,
 }
 
 impl Crew {
@@ -140,6 +145,15 @@ impl Crew {
     #[must_use]
     pub fn forks(self) -> Self {
         Crew { kind: CrewKind::Forks, ..self }
+    }
+
+    /// Tasks fork others and join them, and workers take from one another what was forked: they call [`serve_forks`].
+    ///
+    /// Against [`forks`](Self::forks): a fork that nobody takes costs less than a microsecond, not a message to the manager
+    /// and back; but who waits for a child does other tasks meanwhile, so the end of a worker is that of all that it was at.
+    #[must_use]
+    pub fn stealing(self) -> Self {
+        Crew { kind: CrewKind::Stealing, ..self }
     }
 
     /// Founds a farm for these workers. They are started when there is something to do.

@@ -24,6 +24,7 @@ use syncline_memory::Ending;
 use crate::error::FarmError;
 use crate::farm::Farm;
 use crate::message::Message;
+use crate::pool::deal::Dealer;
 use crate::pool::order::{OrderRef, Ran, Report};
 use crate::pool::ready::{Id, Ready};
 use crate::pool::{Crew, CrewKind, Outcome, Progress, Task, TaskError, TaskId, monotonic};
@@ -47,8 +48,8 @@ const GRACE: Duration = Duration::from_secs(1);
 const CHILD: Id = 1 << 63;
 
 /// A task that has not ended.
-struct Job<T> {
-    task: T,
+pub(crate) struct Job<T> {
+    pub(crate) task: T,
     priority: i32,
     cost: f64,
     tries: u32,
@@ -59,8 +60,8 @@ struct Job<T> {
 }
 
 /// A worker.
-struct Hand {
-    vpid: Vpid,
+pub(crate) struct Hand {
+    pub(crate) vpid: Vpid,
     /// What it was handed and has not told of, in order, and the sizes of the batches in which that was.
     tasks: VecDeque<Id>,
     batches: VecDeque<usize>,
@@ -69,17 +70,21 @@ struct Hand {
     /// The child that it waits for.
     waiting: Option<u64>,
     /// Why it was killed, if it was.
-    killed: Option<TaskError>,
+    pub(crate) killed: Option<TaskError>,
+    /// Which hand it is, at a board.
+    pub(crate) number: usize,
     /// It will be given nothing more.
     ending: bool,
 }
 
 pub(crate) struct Manager<T, R> {
     farm: Farm,
-    crew: Crew,
+    pub(crate) crew: Crew,
     program: Option<Program>,
-    hands: Vec<Hand>,
-    ready: Ready,
+    pub(crate) hands: Vec<Hand>,
+    pub(crate) ready: Ready,
+    /// The board, if workers steal.
+    pub(crate) dealer: Option<Dealer>,
     /// Tasks that were submitted, from the first that has not ended.
     roots: VecDeque<Option<Job<T>>>,
     first: Id,
@@ -90,7 +95,7 @@ pub(crate) struct Manager<T, R> {
     forks: Id,
     /// How long a task takes, in nanoseconds, by those that were told of last.
     mean: Option<f64>,
-    stillborn: u32,
+    pub(crate) stillborn: u32,
     outcomes: VecDeque<Outcome<R>>,
     /// Counts results that were given away.
     given: u64,
@@ -111,7 +116,9 @@ where
         }
         let mut farm = Farm::with(crew.bounds())?;
         farm.tell_of_every_end();
+        let dealer = (crew.kind == CrewKind::Stealing).then(|| Dealer::new(&farm)).transpose()?;
         Ok(Manager {
+            dealer,
             farm,
             program: crew.program.clone(),
             crew,
@@ -185,11 +192,13 @@ where
         }
         let check = self.next_check();
         let until = check.into_iter().chain(deadline).min();
-        match self.farm.recv_any_message_deadline(until) {
-            Ok((vpid, message)) => self.report(vpid, message),
+        let dealer = &self.dealer;
+        let ended = || dealer.as_ref().is_some_and(Dealer::any_ended);
+        match self.farm.recv_any_or(until, ended) {
+            Ok(Some((vpid, message))) => self.report(vpid, message),
+            Ok(None) => self.collect(),
             Err(FarmError::Gone { vpid, fate }) => self.lost(vpid, &fate),
             Err(FarmError::Garbled { from, why }) => self.garbled(from, why.to_string()),
-            Err(FarmError::TimedOut { .. }) => (),
             // Whoever had a part has told of its end before.
             Err(FarmError::Alone) if self.hands.is_empty() => (),
             Err(_) => {
@@ -202,7 +211,7 @@ where
         self.hand_out();
     }
 
-    fn job(&self, id: Id) -> Option<&Job<T>> {
+    pub(crate) fn job(&self, id: Id) -> Option<&Job<T>> {
         if id & CHILD != 0 {
             return self.children.get(&id);
         }
@@ -222,6 +231,9 @@ where
 
     /// Hands out what is ready, as far as there are workers for it.
     fn hand_out(&mut self) {
+        if self.dealer.is_some() {
+            return self.deal();
+        }
         while !self.ready.is_empty() {
             let idle = |hand: &Hand| hand.tasks.is_empty() && hand.waiting.is_none() && !hand.ending;
             if let Some(at) = self.hands.iter().position(idle) {
@@ -316,7 +328,7 @@ where
     }
 
     /// A task is ready again.
-    fn again(&mut self, id: Id) {
+    pub(crate) fn again(&mut self, id: Id) {
         let Some(job) = self.job_mut(id) else { return };
         job.handed = false;
         let (priority, cost, child) = (job.priority, job.cost, job.child.is_some());
@@ -324,14 +336,16 @@ where
     }
 
     /// Starts a worker.
-    fn start(&mut self) -> Result<(), FarmError> {
+    pub(crate) fn start(&mut self) -> Result<(), FarmError> {
         let program = match &self.program {
             Some(program) => program.clone(),
             None => self.program.insert(Program::this()?).clone(),
         };
         let vpid = self.farm.reserve()?;
         let (tasks, batches) = (VecDeque::new(), VecDeque::new());
-        let hand = Hand { vpid, tasks, batches, told: 0, waiting: None, killed: None, ending: false };
+        let seat = self.seat(vpid);
+        let number = seat.map_or(0, |(_, hand)| hand);
+        let hand = Hand { vpid, tasks, batches, told: 0, waiting: None, killed: None, number, ending: false };
         self.hands.push(hand);
         if self.crew.kind == CrewKind::Cold {
             // What it is to do is there before it is born.
@@ -339,6 +353,9 @@ where
             self.give(at);
             self.hands[at].ending = true;
             let _ = self.say(vpid, &OrderRef::End);
+        }
+        if let Some((block, hand)) = seat {
+            let _ = self.say(vpid, &OrderRef::Board { block, hand: hand as u64 });
         }
         let started = self.farm.start(vpid, &program);
         if started.is_err() {
@@ -354,7 +371,8 @@ where
     }
 
     /// What is ready ends with an error: nobody can do it.
-    fn fail_all(&mut self, why: &str) {
+    pub(crate) fn fail_all(&mut self, why: &str) {
+        self.withdraw(why);
         while let Some(id) = self.ready.pop() {
             self.end(id, Err(TaskError::NoWorker { why: why.to_owned() }));
         }
@@ -410,7 +428,7 @@ where
     }
 
     /// A task has ended.
-    fn end(&mut self, id: Id, result: Result<R, TaskError>) {
+    pub(crate) fn end(&mut self, id: Id, result: Result<R, TaskError>) {
         if id & CHILD != 0 {
             let Some(Job { child: Some((parent, number)), .. }) = self.children.remove(&id) else { return };
             let waits = self.hand(parent).is_some_and(|hand| hand.waiting == Some(number));
@@ -500,6 +518,7 @@ where
         let at = usize::try_from(begun.saturating_sub(hand.told)).unwrap_or(usize::MAX).min(hand.tasks.len());
         self.stillborn = if begun == 0 { self.stillborn + 1 } else { 0 };
         let how = fate.to_string();
+        self.settle(&hand, &how);
         for (place, &id) in hand.tasks.iter().enumerate().rev() {
             if place + 1 == at {
                 self.tried(id, vpid, &how, hand.killed.as_ref());
@@ -542,7 +561,9 @@ where
             let gone = if since == 0 { 0 } else { now.saturating_sub(since) };
             timeout.saturating_sub(Duration::from_nanos(gone)) + Duration::from_millis(1)
         };
-        let busy = self.hands.iter().filter(|hand| !hand.tasks.is_empty() && hand.killed.is_none());
+        // Of those that steal it is not known whether they are at something.
+        let may_be = |hand: &&Hand| self.dealer.is_some() || !hand.tasks.is_empty();
+        let busy = self.hands.iter().filter(|hand| hand.killed.is_none()).filter(may_be);
         Instant::now().checked_add(busy.map(left).min()?)
     }
 
@@ -553,7 +574,7 @@ where
         let late = |hand: &&Hand| {
             let since = self.farm.diary(hand.vpid).since.load(Ordering::Relaxed);
             let gone = Duration::from_nanos(now.saturating_sub(since));
-            hand.killed.is_none() && !hand.tasks.is_empty() && since != 0 && gone > after
+            hand.killed.is_none() && since != 0 && gone > after
         };
         for vpid in self.hands.iter().filter(late).map(|hand| hand.vpid).collect::<Vec<_>>() {
             self.kill(vpid, TaskError::TimedOut { after, tries: 1 });

@@ -6,6 +6,7 @@
 //! | `Yours`            | the child that you wait for was begun by nobody: do it yourself             |
 //! | `Answer`           | the result of the child that you wait for                                   |
 //! | `End`              | there is no more                                                            |
+//! | `Board`            | steal: the tasks are on this board, of which you are that hand               |
 //!
 //! | from a worker      | means                                                                      |
 //! |--------------------|----------------------------------------------------------------------------|
@@ -30,6 +31,10 @@ pub(crate) enum OrderRef<'a, I: Clone + ExactSizeIterator<Item: Serialize>, R> {
     Yours,
     Answer(&'a Result<R, TaskError>),
     End,
+    Board {
+        block: u32,
+        hand: u64,
+    },
 }
 
 #[derive(Deserialize)]
@@ -38,6 +43,7 @@ pub(crate) enum Order<T, R> {
     Yours,
     Answer(Result<R, TaskError>),
     End,
+    Board { block: u32, hand: u64 },
 }
 
 #[derive(Serialize)]

@@ -12,10 +12,12 @@ use serde::de::DeserializeOwned;
 
 use crate::error::FarmError;
 use crate::farm::Farm;
+use crate::pool::board::{HANDS, Ticket};
 use crate::pool::order::{Order, Ran, ReportRef};
+use crate::pool::steal::Seat;
 use crate::pool::{TaskError, monotonic};
 use crate::vpid::Vpid;
-use crate::wire;
+use crate::wire::{self, WireError};
 
 /// How long results may be kept to be sent together.
 const KEPT: Duration = Duration::from_millis(1);
@@ -87,7 +89,11 @@ where
 {
     let Some(farm) = Farm::join()? else { return Ok(()) };
     let mut worker = Worker::new(farm);
-    let ended = worker.attend(|task, worker| f(task, &mut Forks { worker, f: &f }));
+    let ended = match worker.hear() {
+        Ok(Order::Board { block, hand }) => worker.sit(block, hand).and_then(|()| worker.steal(&f)),
+        Ok(order) => worker.attend_to(order, |task, worker| f(task, &mut Forks::new(worker, &f))),
+        Err(error) => Err(error),
+    };
     end(ended)
 }
 
@@ -108,25 +114,75 @@ pub(crate) struct Worker<T, R> {
     /// Results that were not sent yet, and how long their tasks took.
     results: Vec<Ran<R>>,
     nanos: u64,
-    /// Children that were forked and not joined.
-    forked: HashMap<u64, T>,
-    forks: u64,
+    /// Children that were forked and not joined, with their tickets, if they are on a board.
+    forked: HashMap<u64, (Option<Ticket>, T)>,
+    pub(crate) forks: u64,
     begun: u64,
+    /// Its place at the board, if there is one.
+    pub(crate) seat: Option<Seat>,
 }
 
 impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T, R> {
     fn new(farm: Farm) -> Self {
         let (results, forked) = (Vec::new(), HashMap::new());
-        Worker { farm, results, nanos: 0, forked, forks: 0, begun: 0 }
+        Worker { farm, results, nanos: 0, forked, forks: 0, begun: 0, seat: None }
     }
 
-    fn attend(&mut self, mut f: impl FnMut(T, &mut Self) -> R) -> Result<(), FarmError> {
+    fn attend(&mut self, f: impl FnMut(T, &mut Self) -> R) -> Result<(), FarmError> {
+        let first = self.hear()?;
+        self.attend_to(first, f)
+    }
+
+    fn attend_to(
+        &mut self,
+        mut order: Order<T, R>,
+        mut f: impl FnMut(T, &mut Self) -> R,
+    ) -> Result<(), FarmError> {
         loop {
-            match self.hear()? {
+            match order {
                 Order::Run(tasks) => self.run(tasks, &mut f)?,
                 Order::End => return Ok(()),
-                // Nobody waits.
-                Order::Yours | Order::Answer(_) => (),
+                // Nobody waits; and only tasks that fork are on boards.
+                Order::Yours | Order::Answer(_) | Order::Board { .. } => (),
+            }
+            order = self.hear()?;
+        }
+    }
+
+    /// Takes its place at the board.
+    fn sit(&mut self, block: u32, hand: u64) -> Result<(), FarmError> {
+        let (arena, vpid) = (self.farm.arena(), self.farm.vpid());
+        let hand = usize::try_from(hand).unwrap_or(usize::MAX);
+        if hand >= HANDS || arena.board(block).is_none() {
+            let why = WireError::Damaged { what: "the board" };
+            return Err(FarmError::Garbled { from: Vpid::MANAGER, why });
+        }
+        self.seat = Some(Seat::new(arena, block, hand, vpid));
+        Ok(())
+    }
+
+    /// A task begins, perhaps within another; the time of that one.
+    pub(crate) fn begin(&mut self, now: u64) -> u64 {
+        self.begun += 1;
+        let diary = self.farm.diary(self.farm.vpid());
+        // Relaxed, as everywhere: the manager reads it to guess, or when this process is no more.
+        let outer = diary.since.swap(now, Ordering::Relaxed);
+        diary.begun.store(self.begun, Ordering::Relaxed);
+        outer
+    }
+
+    /// It has ended, and the one around it, if there is one, goes on.
+    pub(crate) fn resume(&mut self, outer: u64) {
+        let since = if outer == 0 { 0 } else { monotonic() };
+        self.farm.diary(self.farm.vpid()).since.store(since, Ordering::Relaxed);
+    }
+
+    /// What was forked since then and not joined is not wanted.
+    pub(crate) fn forget_forks_after(&mut self, first: u64) {
+        let late = self.forked.keys().copied().filter(|&number| number > first).collect::<Vec<_>>();
+        for number in late {
+            if let (Some((Some(ticket), _)), Some(seat)) = (self.forked.remove(&number), &self.seat) {
+                seat.abandon(ticket);
             }
         }
     }
@@ -145,7 +201,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             begin = now;
             self.farm.diary(self.farm.vpid()).since.store(0, Ordering::Relaxed);
             self.results.push(ran);
-            self.forked.clear();
+            self.forget_forks_after(0);
             if self.nanos > KEPT.as_nanos() as u64 {
                 self.send_results()?;
             }
@@ -190,29 +246,67 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         self.farm.send_serialized(Vpid::MANAGER, report)
     }
 
+    pub(crate) fn try_hear(&mut self) -> Result<Option<Order<T, R>>, FarmError> {
+        let from = Vpid::MANAGER;
+        let message = self.farm.try_recv_message(from)?;
+        message.map(wire::read).transpose().map_err(|why| FarmError::Garbled { from, why })
+    }
+
     fn fork(&mut self, task: T) -> Result<u64, FarmError> {
         self.forks += 1;
         let number = self.forks;
-        self.say(&ReportRef::Fork { number, task: &task })?;
-        self.forked.insert(number, task);
+        let ticket = match &self.seat {
+            // If it cannot be written there is no room, or it refuses: then it is run here.
+            Some(seat) => seat.offer(&task).ok().flatten(),
+            None => {
+                self.say(&ReportRef::Fork { number, task: &task })?;
+                None
+            }
+        };
+        self.forked.insert(number, (ticket, task));
         Ok(number)
     }
 
-    /// The result of a child, or the child itself, which nobody has begun.
-    fn join(&mut self, number: u64) -> Result<Result<Result<R, TaskError>, T>, FarmError> {
-        self.say(&ReportRef::Join { number })?;
-        let task = self.forked.remove(&number);
-        match (self.hear()?, task) {
-            (Order::Yours, Some(task)) => Ok(Err(task)),
-            (Order::Answer(result), _) => Ok(Ok(result)),
-            // The manager says nothing else to one that waits.
-            _ => Ok(Ok(Err(TaskError::Garbled { why: "the manager's answer is none".to_owned() }))),
+    /// What has become of a child.
+    fn join(&mut self, number: u64) -> Result<Child<T, R>, FarmError> {
+        let forked = self.forked.remove(&number);
+        if let Some(seat) = &self.seat {
+            return Ok(match forked {
+                Some((Some(ticket), task)) if seat.board().claim(ticket, seat.hand) => {
+                    seat.board().take_back(seat.hand, ticket);
+                    seat.free(ticket);
+                    Child::Here(task)
+                }
+                Some((Some(ticket), _)) => Child::Elsewhere(ticket),
+                Some((None, task)) => Child::Here(task),
+                None => Child::Ended(Err(not_there(number))),
+            });
         }
+        self.say(&ReportRef::Join { number })?;
+        Ok(match (self.hear()?, forked) {
+            (Order::Yours, Some((_, task))) => Child::Here(task),
+            (Order::Answer(result), _) => Child::Ended(result),
+            // The manager says nothing else to one that waits.
+            _ => Child::Ended(Err(not_there(number))),
+        })
     }
 }
 
+fn not_there(number: u64) -> TaskError {
+    TaskError::Garbled { why: format!("there is no child {number}: it was forked by a task that has ended") }
+}
+
+/// What has become of a child that is joined.
+enum Child<T, R> {
+    /// Nobody has begun it.
+    Here(T),
+    /// Another worker is at it.
+    Elsewhere(Ticket),
+    Ended(Result<R, TaskError>),
+}
+
 /// What a panic said.
-fn said(panic: Box<dyn std::any::Any + Send>) -> String {
+pub(crate) fn said(panic: Box<dyn std::any::Any + Send>) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let message = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(not a text)").to_owned();
     // Its own end might panic.
@@ -234,7 +328,11 @@ pub struct Forked<R> {
     of: PhantomData<fn() -> R>,
 }
 
-impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Forks<'_, T, R> {
+impl<'w, T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Forks<'w, T, R> {
+    pub(crate) fn new(worker: &'w mut Worker<T, R>, f: &'w dyn Fn(T, &mut Forks<'_, T, R>) -> R) -> Self {
+        Forks { worker, f }
+    }
+
     /// Makes a task a child of the running one: from now on any worker may begin it.
     pub fn fork(&mut self, task: T) -> Forked<R> {
         let number = self.worker.fork(task).map_err(|error| TaskError::Unsendable { why: error.to_string() });
@@ -247,11 +345,14 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Forks<'_,
     /// What has become of the child if it has no result.
     pub fn join(&mut self, child: Forked<R>) -> Result<R, TaskError> {
         match self.worker.join(child.number?) {
-            Ok(Ok(result)) => result,
-            Ok(Err(task)) => {
-                let Forks { worker, f } = self;
-                let run = AssertUnwindSafe(|| f(task, &mut Forks { worker, f: *f }));
-                catch_unwind(run).map_err(|panic| TaskError::Panicked { message: said(panic) })
+            Ok(Child::Ended(result)) => result,
+            Ok(Child::Elsewhere(ticket)) => self.worker.wait_for(ticket, self.f),
+            Ok(Child::Here(task)) => {
+                let first = self.worker.forks;
+                let run = AssertUnwindSafe(|| (self.f)(task, &mut Forks::new(self.worker, self.f)));
+                let ran = catch_unwind(run);
+                self.worker.forget_forks_after(first);
+                ran.map_err(|panic| TaskError::Panicked { message: said(panic) })
             }
             // The manager is gone, and soon so is this process.
             Err(error) => Err(TaskError::Garbled { why: error.to_string() }),

@@ -125,8 +125,8 @@ fn manager() {
             Err(other) => panic!("{other}"),
         };
         if forks {
-            let mut pool =
-                crew.forks().program(program_of("kills::forks")).start::<u64, Option<u64>>().unwrap();
+            let crew = if scheduler.contains("stealing") { crew.stealing() } else { crew.forks() };
+            let mut pool = crew.program(program_of("kills::forks")).start::<u64, Option<u64>>().unwrap();
             while killed.load(Ordering::Relaxed) < kills {
                 for outcome in pool.map((0..8).map(Task::new)) {
                     tasks += 1;
@@ -210,4 +210,10 @@ fn of_a_process_for_each_task() {
 fn of_workers_whose_tasks_fork() {
     run("forks");
     run("forks again");
+}
+
+#[test]
+fn of_workers_that_steal() {
+    run("stealing forks");
+    run("stealing forks again");
 }

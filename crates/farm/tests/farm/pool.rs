@@ -229,17 +229,51 @@ fn forking(workers: usize) -> Crew {
     Crew::of(workers).program(program_of("pool::forks")).forks()
 }
 
+/// Ten thousand nodes, in trees of several shapes, several at a time.
+#[test]
+fn large_trees_are_as_one_after_the_other() {
+    let mut random = 0x5EED_u64;
+    let mut next = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) as usize
+    };
+    // Any parent: shallow and wide; one of the last: deep. (Deeper than values may nest is no value.)
+    let wide: Vec<usize> = (0..9_999).map(|_| next()).collect();
+    let deep: Vec<usize> = (0..9_999).map(|at: usize| at.saturating_sub(next() % 200)).collect();
+    let trees = [wide, deep].map(|parents| Tree::of(&parents));
+    for crew in [forking(2), forking(3).stealing()] {
+        let mut pool = crew.start().unwrap();
+        for outcome in pool.map(trees.clone()) {
+            let tree = &trees[outcome.id.number() as usize];
+            assert_eq!((tree.nodes(), outcome.result), (10_000, Ok(tree.sequential())));
+        }
+        assert_eq!(pool.progress().lost, 0);
+    }
+}
+
+#[test]
+fn many_small_tasks_on_a_board() {
+    let mut pool = forking(2).stealing().start::<Tree, u64>().unwrap();
+    let leaf = |number| Tree { number, children: Vec::new() };
+    let sum: u64 = pool.map((0..3000).map(leaf)).map(|done| done.result.unwrap()).sum();
+    assert_eq!(sum, 2999 * 3000 / 2);
+    pool.finish();
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 30, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 30, ..ProptestConfig::default() })]
 
     #[test]
     fn forked_and_joined_is_as_one_after_the_other(
         parents in prop::collection::vec(any::<usize>(), 0..300),
         workers in 1_usize..4,
+        stealing in any::<bool>(),
     ) {
         let tree = Tree::of(&parents);
         prop_assert_eq!(tree.nodes(), parents.len() + 1);
-        let mut pool = forking(workers).start().unwrap();
+        let crew = forking(workers);
+        let mut pool = if stealing { crew.stealing() } else { crew }.start().unwrap();
         prop_assert_eq!(pool.run(tree.clone()), Ok(tree.sequential()));
+        prop_assert_eq!(pool.progress().lost, 0);
     }
 }

@@ -1,0 +1,427 @@
+//! The tasks of a pool whose workers steal: cells, the decks in which they are offered, and who sleeps.
+//!
+//! # Contract
+//! A task is offered by its owner (the worker that forked it, or the manager), claimed once, by whomever, and told of when it
+//! has ended. Nobody sleeps while a task is offered.
+//!
+//! ```text
+//! cells   state, owner, task, result                         a task each
+//! decks   hand 0 (manager)  | t1 t2 t3 |<- bottom            tickets: a cell and its generation
+//!         hand 1        top ->| t4 t5 |                       the owner adds at the bottom, others look at the top
+//! asleep  a bit for each hand
+//! ```
+//! | state     | means                     | moved on by                                                            |
+//! |-----------|---------------------------|------------------------------------------------------------------------|
+//! | `Offered` | the task is in its cell   | whoever claims it: one exchange of the state, which decides              |
+//! | `Begun`   | a hand is at it           | that hand, when its result is in the cell                               |
+//! | `Ended`   | the result is in its cell | the owner, which takes it and frees the cell                            |
+//! | `Free`    | nothing                   | an owner                                                                |
+//!
+//! The state decides, and a deck only says where to look: a ticket that is found twice is claimed once, and one that is lost
+//! (its owner has taken it back while another looked) is run by its owner when it is joined. So owners and thieves need no
+//! exchange on the decks, and nobody's death leaves one in a state that others must understand. An owner that has ended
+//! makes its cells *orphans*: who is at one frees it.
+//!
+//! # Sleep
+//! Who offers: the ticket, a fence, a look at the bits. Who is to sleep: its bit, a fence, a look at the decks. One of the two
+//! sees the other. Who offers takes one bit away and rings that hand's bell; a hand that was chosen so, and finds that it has
+//! something better to do, chooses another.
+//!
+//! # Costs
+//! To fork and join with nobody stealing: two exchanges on a line of one's own, two fences' worth. To steal: the lines of a
+//! deck, of the cell, of the task.
+//!
+//! # Source
+//! Michael, Vechev and Saraswat, "Idempotent work stealing" (PPoPP 2009): queues without exchanges, which may give a task
+//! twice. Blumofe and Leiserson, "Scheduling multithreaded computations by work stealing" (JACM 46, 1999).
+//!
+//! # Changed
+//! The claim in the cell makes of "at least once" exactly once, which a worker's death does not undo.
+
+use syncline_signal::plant;
+use syncline_signal::primitive::{AtomicU64, Ordering, fence};
+
+use crate::blocks::{Block, Blocks, Supply};
+use crate::channel::{Body, Cell as Place};
+
+/// How many hands a board has, the manager among them.
+pub(crate) const HANDS: usize = if cfg!(loom) { 3 } else { 256 };
+/// How many tickets a deck holds.
+const TICKETS: usize = if cfg!(loom) { 4 } else { 1024 };
+/// How many tasks there can be at a time.
+pub(crate) const CELLS: usize = if cfg!(loom) { 3 } else { 1 << 14 };
+
+/// A task that was offered: its cell, and which of the tasks that were there, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket(u64);
+
+/// How far a task has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum State {
+    Free,
+    Offered,
+    Begun,
+    Ended,
+}
+
+/// Of a state: the owner has ended.
+const ORPHAN: u64 = 1 << 8;
+/// Of a state: the hand that is at it stands from here.
+const HAND: u32 = 16;
+/// Of a state and of a ticket: the generation stands from here.
+const GENERATION: u32 = 32;
+
+/// A task. All zero: none.
+#[repr(C, align(128))]
+#[derive(Debug, Default)]
+pub(crate) struct Cell {
+    state: AtomicU64,
+    /// The number of the process that has offered it.
+    owner: AtomicU64,
+    /// In how many tries its worker has ended.
+    pub(crate) tries: AtomicU64,
+    /// When it was begun, in nanoseconds of the monotonic clock.
+    pub(crate) since: AtomicU64,
+    task: Place<Body>,
+    result: Place<Body>,
+}
+
+// SAFETY: the places are written by the owner while the cell is free, read while it is offered or begun; and written by the
+// hand that is at it, read by the owner after the end. The state orders one after the other.
+unsafe impl Sync for Cell {}
+
+/// What a hand offers. All zero: nothing.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Deck {
+    /// The process whose deck it is.
+    pub(crate) vpid: AtomicU64,
+    /// Tickets that were added, and taken from the bottom.
+    bottom: AtomicU64,
+    _pad: [AtomicU64; 14],
+    /// Tickets that were taken from the top.
+    top: AtomicU64,
+    tickets: [AtomicU64; TICKETS],
+}
+
+/// What a board begins with. All zero: nobody sleeps, no cell is in use.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Head {
+    supply: Supply,
+    asleep: [AtomicU64; HANDS.div_ceil(64)],
+}
+
+/// A board, for a moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Board<'a> {
+    pub(crate) head: &'a Head,
+    pub(crate) decks: &'a [Deck],
+    pub(crate) cells: &'a [Cell],
+    /// Of which cells are free.
+    pub(crate) table: &'a [Block],
+}
+
+impl Default for Deck {
+    fn default() -> Self {
+        let word = |_| AtomicU64::new(0);
+        Deck {
+            vpid: word(0),
+            bottom: word(0),
+            _pad: std::array::from_fn(word),
+            top: word(0),
+            tickets: std::array::from_fn(word),
+        }
+    }
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Head { supply: Supply::default(), asleep: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+}
+
+impl Ticket {
+    /// The place of its cell.
+    pub(crate) fn cell(self) -> usize {
+        self.0 as u32 as usize
+    }
+}
+
+fn word(generation: u64, hand: usize, state: State) -> u64 {
+    generation << GENERATION | (hand as u64) << HAND | state as u64
+}
+
+impl<'a> Board<'a> {
+    fn free_cells(self) -> Blocks<'a> {
+        Blocks { supply: &self.head.supply, table: self.table, lines: self.table.len() as u64 }
+    }
+
+    /// The cell of a ticket.
+    pub(crate) fn at(self, ticket: Ticket) -> &'a Cell {
+        &self.cells[ticket.cell() % self.cells.len()]
+    }
+
+    /// Offers a task, of this process, in the deck of this hand; `None` if there is no room. Whoever is to be woken is not,
+    /// yet: see [`wake`](Self::wake).
+    pub(crate) fn offer(self, hand: usize, owner: u64, task: Body) -> Option<Ticket> {
+        let deck = &self.decks[hand];
+        let (top, bottom) = (deck.top.load(Ordering::Relaxed), deck.bottom.load(Ordering::Relaxed));
+        if bottom.wrapping_sub(top) as i64 >= TICKETS as i64 {
+            return None;
+        }
+        let (number, _) = self.free_cells().take(1, owner + 1)?;
+        let cell = &self.cells[number as usize];
+        // Relaxed: only who has taken the cell changes it now.
+        let generation = cell.state.load(Ordering::Relaxed) >> GENERATION;
+        cell.owner.store(owner, Ordering::Relaxed);
+        cell.tries.store(0, Ordering::Relaxed);
+        // SAFETY: the cell is free and was taken by this thread.
+        cell.task.write(|at| unsafe { at.write(task) });
+        let ticket = Ticket(generation << GENERATION | u64::from(number));
+        let order = if plant::is("board: relaxed offer") { Ordering::Relaxed } else { Ordering::Release };
+        // Release: pairs with the Acquire in `claim`: who claims it sees the task.
+        cell.state.store(word(generation, 0, State::Offered), order);
+        self.add(hand, ticket);
+        Some(ticket)
+    }
+
+    /// Puts a ticket into a deck, whose owner this is.
+    pub(crate) fn add(self, hand: usize, ticket: Ticket) {
+        let deck = &self.decks[hand];
+        // A thief may have passed a ticket that was taken back.
+        let bottom = deck.bottom.load(Ordering::Relaxed).max(deck.top.load(Ordering::Relaxed));
+        deck.tickets[bottom as usize % TICKETS].store(ticket.0, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `steal`: who sees the number sees the ticket.
+        deck.bottom.store(bottom + 1, Ordering::Release);
+    }
+
+    /// Claims a task; whether it was there still.
+    pub(crate) fn claim(self, ticket: Ticket, hand: usize) -> bool {
+        let generation = ticket.0 >> GENERATION;
+        let (from, to) = (word(generation, 0, State::Offered), word(generation, hand, State::Begun));
+        if plant::is("board: claimed by a look") {
+            let there = self.at(ticket).state.load(Ordering::Acquire) == from;
+            self.at(ticket).state.store(to, Ordering::Release);
+            return there;
+        }
+        // Acquire: pairs with the Release in `offer` and `again`.
+        self.at(ticket).state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// The owner has claimed what it has offered last: the ticket need not be looked at by others.
+    pub(crate) fn take_back(self, hand: usize, ticket: Ticket) {
+        let deck = &self.decks[hand];
+        let bottom = deck.bottom.load(Ordering::Relaxed);
+        let last = bottom.checked_sub(1).map(|last| &deck.tickets[last as usize % TICKETS]);
+        if last.is_some_and(|last| last.load(Ordering::Relaxed) == ticket.0)
+            && bottom > deck.top.load(Ordering::Relaxed)
+        {
+            // Whoever has read it claims in vain.
+            deck.bottom.store(bottom - 1, Ordering::Release);
+        }
+    }
+
+    /// Claims the oldest task of the first deck that has one, beginning with the deck of `first`.
+    pub(crate) fn steal(self, hand: usize, first: usize) -> Option<Ticket> {
+        let hands = self.decks.len();
+        (0..hands).find_map(|turn| self.steal_from(hand, (first + turn) % hands))
+    }
+
+    fn steal_from(self, hand: usize, victim: usize) -> Option<Ticket> {
+        let deck = &self.decks[victim];
+        loop {
+            // Relaxed: it only says where to look; the exchange below says whether it has moved.
+            let top = deck.top.load(Ordering::Relaxed);
+            // Acquire: pairs with the Release in `add`.
+            if top >= deck.bottom.load(Ordering::Acquire) {
+                return None;
+            }
+            let place = &deck.tickets[top as usize % TICKETS];
+            let ticket = Ticket(place.load(Ordering::Relaxed));
+            let claimed = self.claim(ticket, hand);
+            if claimed || place.load(Ordering::Relaxed) == ticket.0 {
+                // It is somebody's, in any case.
+                let _ = deck.top.compare_exchange(top, top + 1, Ordering::Relaxed, Ordering::Relaxed);
+            }
+            if claimed {
+                return Some(ticket);
+            }
+        }
+    }
+
+    /// What a task is.
+    pub(crate) fn task(self, ticket: Ticket) -> Body {
+        // SAFETY: the caller is its owner, or has claimed it: nobody writes there.
+        self.at(ticket).task.read(|at| unsafe { at.read() })
+    }
+
+    /// The process that has offered it.
+    pub(crate) fn owner(self, ticket: Ticket) -> u64 {
+        self.at(ticket).owner.load(Ordering::Relaxed)
+    }
+
+    /// The task has ended, with this result, which is its owner's; `false` if it has no owner any more: then the caller
+    /// has its cell and its result.
+    pub(crate) fn end(self, ticket: Ticket, hand: usize, result: Body) -> bool {
+        let cell = self.at(ticket);
+        // SAFETY: the caller is at it: nobody else reads or writes there.
+        cell.result.write(|at| unsafe { at.write(result) });
+        let generation = ticket.0 >> GENERATION;
+        let (from, to) = (word(generation, hand, State::Begun), word(generation, hand, State::Ended));
+        let order = if plant::is("board: relaxed end") { Ordering::Relaxed } else { Ordering::Release };
+        // Release: pairs with the Acquire in `state`: the owner sees the result.
+        cell.state.compare_exchange(from, to, order, Ordering::Relaxed).is_ok()
+    }
+
+    /// How far a task has come, and who is at it.
+    pub(crate) fn state(self, ticket: Ticket) -> (State, usize) {
+        // Acquire: pairs with the Release in `end`.
+        let word = self.at(ticket).state.load(Ordering::Acquire);
+        if word >> GENERATION != ticket.0 >> GENERATION {
+            return (State::Free, 0);
+        }
+        (state_in(word), hand_in(word))
+    }
+
+    /// The result of a task that has ended: its owner takes it, and frees the cell.
+    pub(crate) fn take_result(self, ticket: Ticket) -> Body {
+        // SAFETY: it has ended, and the caller is its owner: nobody writes there before the cell is free.
+        let result = self.at(ticket).result.read(|at| unsafe { at.read() });
+        self.free(ticket);
+        result
+    }
+
+    /// Nothing more is to be known of a task. Its owner says so, or who is at it, if there is no owner.
+    pub(crate) fn free(self, ticket: Ticket) {
+        let next = (ticket.0 >> GENERATION).wrapping_add(1) & u64::from(u32::MAX);
+        // Relaxed: the next owner has it from the stack of free cells.
+        self.at(ticket).state.store(word(next, 0, State::Free), Ordering::Relaxed);
+        self.free_cells().give(ticket.cell() as u32);
+    }
+
+    /// A bit that says that a hand sleeps.
+    fn bit(self, hand: usize) -> (&'a AtomicU64, u64) {
+        (&self.head.asleep[hand / 64], 1 << (hand % 64))
+    }
+
+    /// The hand says that it will sleep. It looks once more before it does.
+    pub(crate) fn nod(self, hand: usize) {
+        let (word, bit) = self.bit(hand);
+        // Relaxed: the fence orders it.
+        word.fetch_or(bit, Ordering::Relaxed);
+        // SeqCst: with the one in `wake`, Dekker's pattern: one sees the other.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The hand does not sleep any more; whether somebody has chosen it to look for a task.
+    pub(crate) fn rise(self, hand: usize) -> bool {
+        let (word, bit) = self.bit(hand);
+        word.fetch_and(!bit, Ordering::Relaxed) & bit == 0
+    }
+
+    /// Something was offered: the hand that is to be woken for it, if any sleeps.
+    pub(crate) fn wake(self) -> Option<usize> {
+        if !plant::is("board: no fence") {
+            // SeqCst: see `nod`.
+            fence(Ordering::SeqCst);
+        }
+        for (number, word) in self.head.asleep.iter().enumerate() {
+            let mut bits = word.load(Ordering::Relaxed);
+            while bits != 0 {
+                let bit = bits & bits.wrapping_neg();
+                // Relaxed: the bell orders what follows.
+                if word.fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
+                    return Some(number * 64 + bit.trailing_zeros() as usize);
+                }
+                bits &= !bit;
+            }
+        }
+        None
+    }
+
+    /// A hand's deck is another's from now on, or nobody's.
+    pub(crate) fn reset(self, hand: usize, vpid: u64) {
+        let deck = &self.decks[hand];
+        // Whatever stands there was claimed, or is nobody's: top first, so that nobody looks in between.
+        deck.top.store(deck.bottom.load(Ordering::Relaxed), Ordering::Relaxed);
+        deck.vpid.store(vpid, Ordering::Relaxed);
+        self.rise(hand);
+    }
+
+    /// A task whose hand has ended is offered again, by the manager.
+    pub(crate) fn again(self, ticket: Ticket) {
+        let generation = ticket.0 >> GENERATION;
+        // Release: as in `offer`; the task is as it was.
+        self.at(ticket).state.store(word(generation, 0, State::Offered), Ordering::Release);
+        self.add(0, ticket);
+    }
+
+    /// The tasks that a hand was at when it ended, and those of its process.
+    pub(crate) fn bereft(self, hand: usize, vpid: u64) -> Vec<(Ticket, Bereft)> {
+        let made = self.free_cells().made();
+        let mut found = Vec::new();
+        for (number, cell) in self.cells.iter().enumerate().take(made) {
+            // Acquire: pairs with the Release of whoever moved it last.
+            let state = cell.state.load(Ordering::Acquire);
+            let ticket = Ticket(state >> GENERATION << GENERATION | number as u64);
+            let own = cell.owner.load(Ordering::Relaxed) == vpid;
+            let at_it = state_in(state) == State::Begun && hand_in(state) == hand;
+            match state_in(state) {
+                State::Free => (),
+                _ if at_it && (own || state & ORPHAN != 0) => found.push((ticket, Bereft::Nobodys)),
+                _ if at_it => found.push((ticket, Bereft::Begun)),
+                _ if own && self.abandon(ticket, 0) => found.push((ticket, Bereft::Nobodys)),
+                _ => (),
+            }
+        }
+        found
+    }
+
+    /// The owner does not want to know of a task any more. Whether the caller is to free it: else who is at it does.
+    pub(crate) fn abandon(self, ticket: Ticket, hand: usize) -> bool {
+        loop {
+            let state = self.at(ticket).state.load(Ordering::Acquire); // pairs with the Release in `end`
+            match state_in(state) {
+                State::Free => return false,
+                State::Ended => return true,
+                State::Offered if self.claim(ticket, hand) => return true,
+                State::Offered => (),
+                State::Begun => {
+                    let (cell, orphan) = (self.at(ticket), state | ORPHAN);
+                    // Relaxed: nothing is passed on by it.
+                    if cell
+                        .state
+                        .compare_exchange(state, orphan, Ordering::Relaxed, Ordering::Relaxed)
+                        .is_ok()
+                    {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What is to be done about a task when a worker has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bereft {
+    /// It was at this one, and its owner waits.
+    Begun,
+    /// Nobody wants to know: it is to be freed.
+    Nobodys,
+}
+
+fn state_in(word: u64) -> State {
+    match word & 0xFF {
+        1 => State::Offered,
+        2 => State::Begun,
+        3 => State::Ended,
+        _ => State::Free,
+    }
+}
+
+fn hand_in(word: u64) -> usize {
+    (word >> HAND & 0xFFFF) as usize
+}

@@ -1,0 +1,245 @@
+//! What a worker does whose pool steals: see `board`.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use syncline_signal::Policy;
+
+use crate::arena::Arena;
+use crate::channel::Body;
+use crate::error::FarmError;
+use crate::message::{Draft, Kind, Message};
+use crate::pool::board::{Board, State, Ticket};
+use crate::pool::order::Order;
+use crate::pool::worker::{Forks, Worker, said};
+use crate::pool::{TaskError, monotonic};
+use crate::record::Life;
+use crate::vpid::Vpid;
+use crate::wire;
+
+/// How long to look, with yields in between, before the sleep.
+const LOOKS: Duration = Duration::from_micros(50);
+
+/// A worker's place at a board.
+#[derive(Clone, Debug)]
+pub(crate) struct Seat {
+    pub(crate) arena: Arc<Arena>,
+    pub(crate) block: u32,
+    pub(crate) hand: usize,
+    pub(crate) vpid: Vpid,
+}
+
+/// What comes next for one that has nothing to do, or waits for a child.
+enum Next<T, R> {
+    Stolen(Ticket),
+    Joined,
+    Order(Order<T, R>),
+}
+
+impl Seat {
+    pub(crate) fn new(arena: &Arc<Arena>, block: u32, hand: usize, vpid: Vpid) -> Seat {
+        Seat { arena: Arc::clone(arena), block, hand, vpid }
+    }
+
+    pub(crate) fn board(&self) -> Board<'_> {
+        self.arena.board(self.block).expect("a board has the size of one")
+    }
+
+    /// Rings the bell of a process.
+    pub(crate) fn ring(&self, vpid: u64) {
+        let place = Vpid::from_raw(vpid).place();
+        if place < self.arena.processes() {
+            self.arena.record(place).bell.add(1);
+        }
+    }
+
+    /// Something was offered: wakes one who sleeps.
+    pub(crate) fn wake(&self) {
+        if let Some(hand) = self.board().wake() {
+            self.ring(self.board().decks[hand].vpid.load(Ordering::Relaxed));
+        }
+    }
+
+    /// A value as it stands in a cell, of which `holder` has what stands elsewhere.
+    pub(crate) fn write(&self, holder: Vpid, value: &impl Serialize) -> Result<Body, wire::WireError> {
+        let mut draft = Draft::new(&self.arena, self.vpid);
+        wire::write(&mut draft, value)?;
+        Ok(draft.into_body(holder, Kind::VALUE))
+    }
+
+    /// Offers a task of this process.
+    pub(crate) fn offer(&self, task: &impl Serialize) -> Result<Option<Ticket>, wire::WireError> {
+        let body = self.write(self.vpid, task)?;
+        let ticket = self.board().offer(self.hand, self.vpid.to_raw(), body);
+        match ticket {
+            Some(_) => self.wake(),
+            None => self.give(&body),
+        }
+        Ok(ticket)
+    }
+
+    /// Gives back what stands elsewhere.
+    fn give(&self, body: &Body) {
+        if let Some(block) = body.block().filter(|&block| self.arena.blocks().size(block).is_some()) {
+            self.arena.blocks().give(block);
+        }
+    }
+
+    /// The owner needs a task no more, which nobody else is at.
+    pub(crate) fn free(&self, ticket: Ticket) {
+        self.give(&self.board().task(ticket));
+        self.board().free(ticket);
+    }
+
+    /// The owner takes the result of a task that has ended.
+    pub(crate) fn result<R: DeserializeOwned>(&self, ticket: Ticket) -> Result<R, TaskError> {
+        self.give(&self.board().task(ticket));
+        let body = self.board().take_result(ticket);
+        let read = Message::new(&self.arena, self.vpid, body).and_then(wire::read::<Result<R, TaskError>>);
+        read.unwrap_or_else(|why| Err(TaskError::Garbled { why: format!("its result {why}") }))
+    }
+
+    /// The owner does not want to know of a task any more.
+    pub(crate) fn abandon(&self, ticket: Ticket) {
+        if self.board().abandon(ticket, self.hand) {
+            if self.board().state(ticket).0 == State::Ended {
+                // Whatever it is.
+                drop(self.result::<()>(ticket));
+            } else {
+                self.free(ticket);
+            }
+        }
+    }
+
+    /// The task has ended: its owner is told, if there is one.
+    pub(crate) fn end(&self, ticket: Ticket, hand: usize, result: &Result<impl Serialize, TaskError>) {
+        let owner = self.board().owner(ticket);
+        let holder = Vpid::from_raw(owner);
+        let body = self.write(holder, result).or_else(|why| {
+            let why = format!("its result {why}");
+            self.write(holder, &Err::<(), _>(TaskError::Unsendable { why }))
+        });
+        // If there is no room even for that, nothing is what is read.
+        let body = body.unwrap_or_default();
+        if self.board().end(ticket, hand, body) {
+            self.ring(owner);
+        } else {
+            self.give(&body);
+            self.board().free(ticket);
+        }
+    }
+}
+
+impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T, R> {
+    /// Steals and runs tasks until there are no more.
+    pub(crate) fn steal(&mut self, f: &dyn Fn(T, &mut Forks<'_, T, R>) -> R) -> Result<(), FarmError> {
+        loop {
+            match self.next(None)? {
+                Next::Stolen(ticket) => self.run_stolen(ticket, f),
+                Next::Order(Order::End) => return Ok(()),
+                Next::Order(_) | Next::Joined => (),
+            }
+        }
+    }
+
+    /// Waits for a child, and does other tasks meanwhile.
+    pub(crate) fn wait_for(
+        &mut self,
+        child: Ticket,
+        f: &dyn Fn(T, &mut Forks<'_, T, R>) -> R,
+    ) -> Result<R, TaskError> {
+        loop {
+            match self.next(Some(child)) {
+                Ok(Next::Joined) => return self.seat().result(child),
+                Ok(Next::Stolen(ticket)) => self.run_stolen(ticket, f),
+                Ok(Next::Order(_)) => (),
+                // The manager is gone, and soon so is this process.
+                Err(error) => return Err(TaskError::Garbled { why: error.to_string() }),
+            }
+        }
+    }
+
+    pub(crate) fn seat(&self) -> &Seat {
+        self.seat.as_ref().expect("one that steals has a seat")
+    }
+
+    fn look(&mut self, child: Option<Ticket>) -> Result<Option<Next<T, R>>, FarmError> {
+        let seat = self.seat.as_ref().expect("one that steals has a seat");
+        let (board, hand) = (seat.board(), seat.hand);
+        if child.is_some_and(|child| board.state(child).0 == State::Ended) {
+            return Ok(Some(Next::Joined));
+        }
+        if let Some(ticket) = board.steal(hand, hand) {
+            return Ok(Some(Next::Stolen(ticket)));
+        }
+        Ok(self.try_hear()?.map(Next::Order))
+    }
+
+    /// Looks for something to do, and sleeps while there is nothing.
+    fn next(&mut self, child: Option<Ticket>) -> Result<Next<T, R>, FarmError> {
+        let seat = self.seat().clone();
+        let bell = &seat.arena.record(seat.vpid.place()).bell;
+        let asleep = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
+        // Whether somebody counts on this one to take what was offered.
+        let mut chosen = false;
+        let found = loop {
+            let seen = bell.get();
+            if let Some(next) = self.look(child)? {
+                break next;
+            }
+            let until = Instant::now() + LOOKS;
+            let mut next = None;
+            while next.is_none() && Instant::now() < until {
+                std::thread::yield_now();
+                next = self.look(child)?;
+            }
+            if let Some(next) = next {
+                break next;
+            }
+            seat.board().nod(seat.hand);
+            let next = self.look(child)?;
+            if next.is_none() {
+                let _ = bell.wait_until(seen + 1, &asleep, None); // nobody is watched
+            }
+            chosen |= seat.board().rise(seat.hand);
+            if let Some(next) = next {
+                break next;
+            }
+        };
+        if chosen && !matches!(found, Next::Stolen(_)) {
+            seat.wake();
+        }
+        Ok(found)
+    }
+
+    /// Runs a task that was claimed.
+    fn run_stolen(&mut self, ticket: Ticket, f: &dyn Fn(T, &mut Forks<'_, T, R>) -> R) {
+        let seat = self.seat().clone();
+        let board = seat.board();
+        let now = monotonic();
+        board.at(ticket).since.store(now, Ordering::Relaxed);
+        let owner = Vpid::from_raw(board.owner(ticket));
+        let read = Message::lent(&seat.arena, owner, board.task(ticket)).and_then(wire::read::<T>);
+        // What belongs to one that has ended may be another's by now.
+        let result = match read {
+            _ if seat.arena.life(owner) == Life::Ended => {
+                Err(TaskError::Garbled { why: "nobody waits for it".to_owned() })
+            }
+            Err(why) => Err(TaskError::Garbled { why: format!("the task {why}") }),
+            Ok(task) => {
+                let outer = self.begin(now);
+                let first = self.forks;
+                let run = AssertUnwindSafe(|| f(task, &mut Forks::new(self, f)));
+                let ran = catch_unwind(run);
+                self.forget_forks_after(first);
+                self.resume(outer);
+                ran.map_err(|panic| TaskError::Panicked { message: said(panic) })
+            }
+        };
+        seat.end(ticket, seat.hand, &result);
+    }
+}

@@ -155,8 +155,9 @@ pub(crate) fn write(draft: &mut Draft<'_>, value: &impl Serialize) -> Result<(),
 
 /// Reads a value from bytes that may be garbage.
 ///
-/// Nothing is allocated for what is not there: the elements of sequences and maps together are no more than the bytes, and
-/// 65 536, if they take none. So the memory of a value is at most so many times the largest of its elements.
+/// Room is made for no more elements than there are bytes before they are there, and the elements of all sequences and maps
+/// together are no more than the bytes, and 65 536 that take none. So the memory of a value is at most so many times the
+/// largest of its elements.
 ///
 /// # Errors
 /// [`WireError::Undecodable`], [`WireError::Trailing`].

@@ -11,12 +11,14 @@
 //! | [`fabric`]  | teams: one function on threads, or on processes that share memory    |
 //! | [`sync`]    | barriers, queue locks                                                |
 //! | [`rma`]     | one-sided memory: put, get, accumulate, fence and sync                |
+//! | [`farm`]    | processes as tasks: pools, spawn, typed channels                     |
 //! | [`store`]   | matrices on disk and in memory: layouts, `.npy`, direct I/O          |
 //! | [`memory`]  | segments of memory; who is alive                                     |
 //! | [`signal`]  | the monotone word that everything waits on                           |
 //! | [`trace`]   | events in per-thread rings                                           |
 
 pub use syncline_fabric as fabric;
+pub use syncline_farm as farm;
 pub use syncline_memory as memory;
 pub use syncline_overlay as overlay;
 pub use syncline_rma as rma;
@@ -27,6 +29,7 @@ pub use syncline_trace as trace;
 pub use syncline_wave as wave;
 
 pub use syncline_fabric::Team;
+pub use syncline_farm::{Crew, Farm};
 pub use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
 pub use syncline_rma::Rma;
 pub use syncline_signal::Signal;

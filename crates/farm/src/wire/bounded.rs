@@ -25,6 +25,8 @@ const FREE_ELEMENTS: usize = 65_536;
 struct Limits {
     nesting: Cell<usize>,
     elements: Cell<usize>,
+    /// All bytes: room is made for no more elements than that before they are there.
+    bytes: usize,
     /// What was exceeded, if anything was.
     exceeded: Cell<Option<&'static str>>,
 }
@@ -67,6 +69,7 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> 
     let limits = Limits {
         nesting: Cell::new(MAX_NESTING),
         elements: Cell::new(bytes.len() + FREE_ELEMENTS),
+        bytes: bytes.len(),
         exceeded: Cell::new(None),
     };
     let mut deserializer = postcard::Deserializer::from_bytes(bytes);
@@ -266,7 +269,7 @@ impl<A> Visit<'_, A> {
 
     /// A length that says more than can be is not believed.
     fn believed(&self, hint: Option<usize>) -> Option<usize> {
-        hint.map(|hint| hint.min(self.limits.elements.get()))
+        hint.map(|hint| hint.min(self.limits.bytes))
     }
 }
 

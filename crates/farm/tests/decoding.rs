@@ -1,0 +1,164 @@
+//! Decoders and garbage: no panic, no stack overflow, and no more memory than the bytes are worth.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+use syncline_farm::wire::{MAX_NESTING, WireError, decode, encode};
+
+/// Counts what this thread allocates.
+struct Counting;
+
+thread_local! {
+    static ALLOCATED: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: the system's allocator, and a number beside it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // A thread that ends has no number any more.
+        let _ = ALLOCATED.try_with(|allocated| allocated.set(allocated.get() + layout.size()));
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+enum Tree {
+    Leaf,
+    Number(u64),
+    Node(Vec<Tree>),
+    Chain(Box<Tree>),
+    Named { name: String, of: Option<Box<Tree>> },
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+struct Nothing {
+    #[serde(skip)]
+    _kept_here: u64,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+struct Everything {
+    truth: bool,
+    small: (u8, i8, u16, i16),
+    middle: (u32, i32, f32),
+    large: (u64, i64, u128, i128, f64),
+    letter: char,
+    text: String,
+    bytes: Vec<u8>,
+    numbers: Vec<i64>,
+    map: BTreeMap<String, Vec<u16>>,
+    tree: Tree,
+    nothing: Vec<Nothing>,
+    fixed: [u32; 3],
+    unit: (),
+}
+
+fn trees() -> impl Strategy<Value = Tree> {
+    let leaf = prop_oneof![Just(Tree::Leaf), any::<u64>().prop_map(Tree::Number)];
+    leaf.prop_recursive(6, 60, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Tree::Node),
+            inner.clone().prop_map(|tree| Tree::Chain(Box::new(tree))),
+            (".{0,8}", prop::option::of(inner))
+                .prop_map(|(name, of)| Tree::Named { name, of: of.map(Box::new) }),
+        ]
+    })
+}
+
+prop_compose! {
+    fn everything()(
+        truth: bool, small: (u8, i8, u16, i16), middle: (u32, i32, f32),
+        large in any::<(u64, i64, u128, i128, f64)>(), letter: char, text: String, bytes: Vec<u8>, numbers: Vec<i64>,
+        map in prop::collection::btree_map(".{0,5}", prop::collection::vec(any::<u16>(), 0..5), 0..5),
+        tree in trees(), nothing in prop::collection::vec(Just(Nothing::default()), 0..9), fixed: [u32; 3],
+    ) -> Everything {
+        let (middle, large) = ((middle.0, middle.1, 1.5), (large.0, large.1, large.2, large.3, -2.5));
+        Everything { truth, small, middle, large, letter, text, bytes, numbers, map, tree, nothing, fixed, unit: () }
+    }
+}
+
+/// What elements that take no bytes may take of memory, in `Everything`: 65 536 of 8 bytes, in a vector that doubles.
+const NOTHINGS: usize = 65_536 * 8 * 4;
+
+/// Decodes bytes as something; what was allocated by that is in proportion.
+fn try_as<T: serde::de::DeserializeOwned>(bytes: &[u8], of_an_element: usize) {
+    try_with::<T>(bytes, of_an_element, 0);
+}
+
+fn try_with<T: serde::de::DeserializeOwned>(bytes: &[u8], of_an_element: usize, free: usize) {
+    let before = ALLOCATED.get();
+    let decoded = decode::<T>(bytes);
+    let allocated = ALLOCATED.get() - before;
+    drop(decoded);
+    // Vectors double as they grow, and maps keep room; a few bytes say what is wrong.
+    let most = 4 * of_an_element * (bytes.len() + 16) + 4096 + free;
+    assert!(allocated <= most, "{allocated} bytes for a message of {}, at most {most}", bytes.len());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_encoded_is_decoded(value in everything()) {
+        prop_assert_eq!(decode::<Everything>(&encode(&value).unwrap()).unwrap(), value);
+    }
+
+    #[test]
+    fn garbage_is_an_error_or_a_value(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        try_with::<Everything>(&bytes, 256, NOTHINGS);
+        try_as::<Tree>(&bytes, size_of::<Tree>());
+        try_as::<Vec<u64>>(&bytes, 8);
+        try_as::<Vec<Vec<String>>>(&bytes, 24);
+        try_as::<HashMap<u16, [u64; 8]>>(&bytes, 160);
+        try_as::<(String, Option<Box<Tree>>, char)>(&bytes, size_of::<Tree>());
+    }
+
+    /// What is nearly right, too: one byte changed, the end cut off, something appended.
+    #[test]
+    fn what_was_damaged_is_an_error_or_a_value(
+        value in everything(), at: prop::sample::Index, byte: u8, cut: prop::sample::Index, more: bool,
+    ) {
+        let mut bytes = encode(&value).unwrap();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        try_with::<Everything>(&bytes, 256, NOTHINGS);
+        bytes.truncate(cut.index(bytes.len() + 1));
+        bytes.extend(more.then_some(byte));
+        try_with::<Everything>(&bytes, 256, NOTHINGS);
+    }
+}
+
+#[test]
+fn what_is_nested_too_deep_is_an_error() {
+    let chain = |levels: usize| (1..levels).fold(Tree::Leaf, |tree, _| Tree::Chain(Box::new(tree)));
+    let good = chain(MAX_NESTING);
+    assert_eq!(decode::<Tree>(&encode(&good).unwrap()), Ok(good));
+    let why = "it is nested deeper than 256 levels".to_owned();
+    let deep = encode(&chain(MAX_NESTING + 1)).unwrap();
+    assert_eq!(decode::<Tree>(&deep), Err(WireError::Undecodable { why: why.clone() }));
+    // A megabyte of it would be the end of any stack.
+    assert_eq!(decode::<Tree>(&vec![3; 1 << 20]), Err(WireError::Undecodable { why }));
+}
+
+#[test]
+fn elements_that_take_no_bytes_are_counted() {
+    let few = vec![Nothing::default(); 1000];
+    assert_eq!(decode::<Vec<Nothing>>(&encode(&few).unwrap()), Ok(few));
+    // 2^62 of them, in nine bytes.
+    let many = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40];
+    let why = "it has more elements than bytes".to_owned();
+    assert_eq!(decode::<Vec<Nothing>>(&many), Err(WireError::Undecodable { why: why.clone() }));
+    assert_eq!(decode::<Vec<()>>(&many), Err(WireError::Undecodable { why }));
+}

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod farm;
 mod launch;
 mod mpi;
 mod overlay;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub(crate) use farm::{FarmCommand, FarmGuardArgs, FarmRunArgs, Protocol};
 pub(crate) use launch::LaunchArgs;
 pub(crate) use mpi::{DoctorArgs, MpiBuildArgs, MpiCommand, MpiListArgs};
 pub(crate) use overlay::{CheckArgs, Draw, GridArgs, Init, OverlayCommand};
@@ -41,7 +43,7 @@ Examples:
     syncline run lk23 framed --iterations 20 --memory 24M --output result.npy
 
 Exit codes: 0 success, 1 error (one line on standard error), 2 wrong command line,
-130 or 143 interrupted (SIGINT, SIGTERM); of launch: see there. Outputs appear whole or not at all, and inputs are only read.
+130 or 143 interrupted (SIGINT, SIGTERM); of launch and farm: see there. Outputs appear whole or not at all, and inputs are only read.
 SIGUSR1 asks a run which of its tasks work, and who waits for whom.";
 
 #[derive(Debug, Subcommand)]
@@ -50,6 +52,9 @@ pub(crate) enum Command {
     Run(RunArgs),
     Convert(ConvertArgs),
     Launch(LaunchArgs),
+    /// Runs many tasks on a few workers, and leaves none behind
+    #[command(subcommand)]
+    Farm(FarmCommand),
     /// Checks and draws overlays: who waits for whom, and whether for ever
     #[command(subcommand)]
     Overlay(OverlayCommand),

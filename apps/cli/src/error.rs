@@ -187,6 +187,12 @@ pub(crate) enum Error {
         /// What is left of the work.
         left: String,
     },
+    /// Tasks that failed, or were ended by a signal: in lines of their own already.
+    #[error("told already")]
+    Told {
+        /// The exit code.
+        code: u8,
+    },
 }
 
 /// Where an overlay that deadlocks was drawn, beside standard output.
@@ -221,6 +227,7 @@ impl Error {
         match self {
             Self::Usage(_) | Self::Unchecked(_) => 2,
             Self::Interrupted { signal, .. } => 128 + signal,
+            Self::Told { code } => *code,
             Self::Team(TeamError::Members { .. }) => 2,
             Self::Team(error) => error.exit_code(),
             _ => 1,
@@ -273,6 +280,7 @@ fn types(all: &[(ElementType, Vec<PathBuf>)]) -> String {
     all.iter().map(one).collect::<Vec<_>>().join(", and ")
 }
 
-fn signal_name(signal: u8) -> &'static str {
+/// The name of a signal.
+pub(crate) fn signal_name(signal: u8) -> &'static str {
     signal_hook::low_level::signal_name(signal.into()).unwrap_or("a signal")
 }

@@ -14,6 +14,7 @@
 //! | `verify`   | the plain loop, and the comparison with it                                  |
 //! | `convert`  | `syncline convert`: from layout to layout                                   |
 //! | `launch`   | `syncline launch`: the processes of a team                                   |
+//! | `farm`     | `syncline farm`: many tasks on a few processes                               |
 //! | `overlay`  | `syncline overlay`: overlays checked and drawn                               |
 //! | `conformance` | `syncline verify`: barriers and locks do what they promise                  |
 //! | `bench`    | `syncline bench`: sweeps, ordered tasks, barriers, locks, memory, raced     |
@@ -37,6 +38,7 @@ mod convert;
 mod doctor;
 mod error;
 mod executor;
+mod farm;
 mod generate;
 mod inputs;
 mod kernels;
@@ -59,7 +61,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use syncline_fabric::TeamError;
 
-use crate::args::{Args, Bench, Command, MpiCommand, OverlayCommand, Probe, Verify};
+use crate::args::{Args, Bench, Command, FarmCommand, MpiCommand, OverlayCommand, Probe, Verify};
 use crate::error::{Error, Result};
 use crate::watch::Signals;
 
@@ -68,7 +70,9 @@ fn main() -> ExitCode {
     match dispatch(args) {
         Ok(()) => ExitCode::SUCCESS,
         // It was told when it happened.
-        Err(error @ Error::Team(TeamError::Failed(_))) => ExitCode::from(error.exit_code()),
+        Err(error @ (Error::Team(TeamError::Failed(_)) | Error::Told { .. })) => {
+            ExitCode::from(error.exit_code())
+        }
         Err(error) => {
             // A line break in a file's name must not make two lines of an error.
             let line = error.to_string().replace('\n', "\\n");
@@ -87,6 +91,8 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Run(args) => run::run(&args, &signals),
         Command::Convert(args) => convert::convert(&args, &signals),
         Command::Launch(args) => return launch::launch(&args),
+        Command::Farm(FarmCommand::Run(args)) => return farm::run(&args, &signals),
+        Command::Farm(FarmCommand::Guard(args)) => return farm::guard(&args),
         Command::Overlay(OverlayCommand::Grid(args)) => return overlay::grid(args, &signals),
         Command::Overlay(OverlayCommand::Check(args)) => return overlay::check(args, &signals),
         Command::Verify(Verify::Barrier(args)) => {

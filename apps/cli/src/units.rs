@@ -147,6 +147,26 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Reads `90`, `1.5s`, `200ms`, `5m`, `2h`; more than nothing.
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit.trim_start() {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("a time is a number and ms, s, m or h, as in 90 or 1.5s or 5m".to_owned()),
+    };
+    let number: f64 = number.parse().map_err(|_| format!("{number:?} is not a number"))?;
+    match Duration::try_from_secs_f64(number * seconds) {
+        Ok(Duration::ZERO) => Err("a time is more than nothing".to_owned()),
+        Ok(time) => Ok(time),
+        Err(_) => Err(format!("{text} is too long")),
+    }
+}
+
 /// Reads `512` (a square) and `256x1024` (rows and columns).
 pub(crate) fn parse_block(text: &str) -> Result<Block, String> {
     let side = |side: &str| match side.trim().parse::<usize>() {
@@ -205,6 +225,25 @@ mod tests {
     }
 
     #[test]
+    fn times_are_read() {
+        for (text, millis) in [
+            ("90", 90_000),
+            ("1.5", 1_500),
+            (".5s", 500),
+            ("200ms", 200),
+            (" 5 m ", 300_000),
+            ("2min", 120_000),
+            ("1h", 3_600_000),
+        ] {
+            assert_eq!(parse_time(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "0", "0ms", "s", "-1", "1d", "1.2.3", "inf", "1e3", "."] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+        assert!(parse_time(&"9".repeat(30)).is_err());
+    }
+
+    #[test]
     fn values_are_shown() {
         let shown = [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (12 << 30, "12.0 GiB")];
         for (bytes, text) in shown {
@@ -230,7 +269,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_the_parsers_panic(text in "\\PC*") {
-            let _ = (parse_size(&text), parse_block(&text));
+            let _ = (parse_size(&text), parse_block(&text), parse_time(&text));
         }
 
         #[test]

@@ -65,7 +65,7 @@ impl Signals {
     }
 
     /// Takes the signal that was caught, so that the next one can be told from it.
-    fn take(&self) -> Option<u8> {
+    pub(crate) fn take(&self) -> Option<u8> {
         // Relaxed: as above.
         Some(self.caught.swap(0, Ordering::Relaxed) as u8).filter(|&signal| signal > 0)
     }

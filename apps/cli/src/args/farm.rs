@@ -1,0 +1,113 @@
+//! The command line of `syncline farm`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Subcommand, ValueEnum};
+
+use crate::units::{parse_size, parse_time};
+
+/// What is done with a farm.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FarmCommand {
+    Run(FarmRunArgs),
+    #[command(hide = true)]
+    Guard(FarmGuardArgs),
+}
+
+/// Runs a command once for each task, several at once; or gives the tasks to workers that stay.
+///
+/// A task is a line of standard input, or of the file --tasks. In the arguments of the command, {} stands for the text
+/// of the task and {#} for its number, from 1; without any {} the text is appended as last argument. No shell is
+/// involved, and what the command reads is empty. Empty lines are no tasks. Lines are read as they are needed, so the input
+/// may be endless.
+///
+/// The standard output of a task comes out whole when the task has ended, its standard error line by line, with the
+/// task's number in front. A task that fails is told in one line, and so is what came of all at the end.
+///
+/// A task is a process group. When its first process has exited, what is left of the group is killed; and when this
+/// command ends, however it is killed itself, its tasks do. Only what leaves its group (setsid) is let go.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "syncline farm run [OPTIONS] -- <COMMAND> [ARGS {}]...",
+    after_long_help = "\
+Examples:
+  syncline farm run -j 4 -- gzip -k {} < files.txt
+  find . -name '*.flac' -print0 | syncline farm run -0 --retries 2 --timeout 5m --logs logs -- ./encode {} out/{#}.mp3
+  seq 1000 | syncline farm run -k -- sh -c 'echo \"$1 squared is $(($1 * $1))\"' _
+  syncline farm run --protocol lines -j 4 -- python3 worker.py < tasks.jsonl > results.jsonl
+
+Workers that stay (--protocol lines): the command is started as often as there are workers, and each process reads and
+writes JSON, a line each:
+  to the worker     {\"id\": 7, \"task\": ...}        a task; at end of file there are no more, and it ends
+  from the worker   {\"id\": 7, \"result\": ...}      what came of it
+                    {\"id\": 7, \"error\": \"text\"}    or why nothing did
+                    {\"task\": ..., \"priority\": 2}   meanwhile, any number of new tasks for whoever is free
+A line of input that is JSON is that value, any other a string. Tasks of higher priority go first (those of the input
+have 0), then in order of arrival. A line for each task comes out: {\"id\": 7, \"task\": ..., \"result\": ...}, or \"error\".
+A worker that ends, takes too long or writes anything else while it has a task fails that task, and is replaced. With
+--retries, the new tasks of a task join when it has a result, so that an attempt that failed leaves none.
+docs/farm-lines.md has examples.
+
+Signals: SIGINT and SIGTERM start no more tasks and end those that run by SIGTERM, 5 s later or at a second signal by
+SIGKILL. Ctrl-Z stops this command, not the tasks that run. The environment variable SYNCLINE_FARM of tasks marks them as
+those of this command.
+
+Exit codes: 0 if all went well, and when whoever reads standard output has seen enough before a task failed; 1 if a task
+failed, or for an error; 2 wrong command line; 130 or 143 interrupted."
+)]
+pub(crate) struct FarmRunArgs {
+    /// How many workers there are at once [default: the number of cores]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) jobs: Option<u16>,
+    /// The file with the tasks [default: standard input]
+    #[arg(short = 'a', long, value_name = "FILE")]
+    pub(crate) tasks: Option<PathBuf>,
+    /// A NUL ends a task, not a line break
+    #[arg(short = '0', long)]
+    pub(crate) null: bool,
+    /// Outputs come in the order of the tasks, not of their ends
+    #[arg(short, long)]
+    pub(crate) keep_order: bool,
+    /// How often a task that failed is run again; what is printed is of its last attempt
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) retries: u32,
+    /// How long a task may take: 90, 1.5s, 5m, 2h. Then it gets SIGTERM, a second later SIGKILL, and has failed
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) timeout: Option<Duration>,
+    /// The first task that fails ends all
+    #[arg(long)]
+    pub(crate) halt: bool,
+    /// The most data memory that each process of a task may have (RLIMIT_DATA, set right after its start)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) memory: Option<u64>,
+    /// A directory for NUMBER.out and NUMBER.err of each task (in place of standard error), and summary.tsv
+    ///
+    /// It is made if it is not there. One that has a summary.tsv already is refused. With --protocol lines there is
+    /// worker-NUMBER.err of each worker.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) logs: Option<PathBuf>,
+    /// How a worker is given its tasks
+    #[arg(long, value_enum, default_value_t = Protocol::Each)]
+    pub(crate) protocol: Protocol,
+    /// The command, and what it gets
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// How a worker is given its tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protocol {
+    /// Each task is a process
+    Each,
+    /// Workers stay, and read and write lines of JSON
+    Lines,
+}
+
+/// Kills the groups that it was told of when there is nobody any more who tells.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FarmGuardArgs {
+    /// What the environment of the tasks has as SYNCLINE_FARM
+    pub(crate) mark: String,
+}

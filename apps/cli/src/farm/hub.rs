@@ -1,0 +1,338 @@
+//! What both kinds of farm share: the one poll, the way to the end, and the last words.
+//!
+//! ```text
+//!   running ── a signal, --halt, standard output closed, an error ──> ending: nothing more is started
+//!      │                     SIGTERM to all at once ── 5 s, or another signal ──> SIGKILL ── 5 s ──> left to the guard
+//!      │ no more tasks                                                │ all have ended
+//!      └──────────────────────> outputs are printed <─────────────────┘   (5 s, when ending)
+//!                                       │
+//!                                    summary
+//! ```
+//!
+//! One thread polls all there is: signals, the input, printers, and pipes and pidfds of tasks. What blocks is in the
+//! printers' threads, so a signal is always heard.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{Resource, Signal, getrlimit};
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+
+use super::guard::Guard;
+use super::output::{FILES, Ordered, Printer};
+use super::report::Report;
+use super::tasks::Source;
+use crate::args::FarmRunArgs;
+use crate::error::{Error, Result, signal_name};
+use crate::watch::{self, Signals};
+
+/// How long tasks may take to end when they were asked to, and readers to take what is left.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often the bar moves.
+const TICK: Duration = Duration::from_millis(100);
+/// Descriptors of each worker: two or three pipes, a pidfd, and a file of output.
+const OF_WORKER: u64 = 5;
+/// Descriptors beside those.
+const OTHERS: u64 = 32;
+
+/// What both kinds of farm share.
+#[derive(Debug)]
+pub(super) struct Hub {
+    pub(super) source: Source,
+    pub(super) output: Ordered,
+    pub(super) errors: Printer,
+    pub(super) guard: Guard,
+    pub(super) report: Report,
+    signals: Vec<(u8, UnixStream)>,
+    bar: ProgressBar,
+    ending: Option<Ending>,
+}
+
+/// Why a farm ends before its tasks do.
+#[derive(Debug)]
+pub(super) enum Why {
+    /// SIGINT, SIGTERM.
+    Signal(u8),
+    /// A task failed, with --halt.
+    Halt,
+    /// Nobody reads what tasks write.
+    Closed,
+    /// It cannot go on.
+    Error(Error),
+}
+
+#[derive(Debug)]
+struct Ending {
+    why: Why,
+    next: Step,
+    /// Somebody has lost patience.
+    hastened: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Term,
+    Kill(Instant),
+    GiveUp(Instant),
+}
+
+/// What a poll may tell of.
+enum Ready<T> {
+    Signal,
+    Source,
+    Output,
+    Errors,
+    Stdout,
+    Theirs(T),
+}
+
+impl Hub {
+    pub(super) fn new(args: &FarmRunArgs, jobs: usize, signals: &Signals) -> Result<Self> {
+        enough_descriptors(jobs)?;
+        let source = Source::open(args.tasks.as_deref(), args.null)?;
+        let report = Report::new(args.logs.as_deref())?;
+        let caught = catch()?;
+        let bar = watch::bar("{spinner} {msg}  {elapsed}");
+        let output = Printer::start(io::stdout().as_fd(), &bar)?;
+        let mut hub = Self {
+            source,
+            output: Ordered::new(output, args.keep_order),
+            errors: Printer::start(io::stderr().as_fd(), &bar)?,
+            guard: Guard::start()?,
+            report,
+            signals: caught,
+            bar,
+            ending: None,
+        };
+        // One that came before there was anybody to poll.
+        if let Some(signal) = signals.take() {
+            hub.stop(Why::Signal(signal));
+        }
+        Ok(hub)
+    }
+
+    /// A line on standard error.
+    pub(super) fn say(&self, what: &str) {
+        // A line break must not make two lines of one.
+        self.errors.print(format!("syncline: {}\n", what.replace('\n', "\\n")).into_bytes().into());
+    }
+
+    /// Begins to end, or hastens it, if that is what has begun already.
+    pub(super) fn stop(&mut self, why: Why) {
+        match (&mut self.ending, why) {
+            (None, why) => self.ending = Some(Ending { why, next: Step::Term, hastened: false }),
+            (Some(ending), Why::Signal(_)) if matches!(ending.why, Why::Signal(_)) => {
+                ending.hastened = true;
+                if let Step::Kill(at) = &mut ending.next {
+                    *at = Instant::now();
+                }
+            }
+            (Some(ending), why @ Why::Signal(_)) => ending.why = why,
+            (Some(_), Why::Error(error)) => self.say(&error.to_string()),
+            (Some(_), Why::Halt | Why::Closed) => (),
+        }
+    }
+
+    /// Does what may fail, which ends the farm.
+    pub(super) fn attempt<T>(&mut self, done: Result<T>) -> Option<T> {
+        done.map_err(|error| self.stop(Why::Error(error))).ok()
+    }
+
+    /// Whether nothing more is to be started.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// What all that runs is to get now; each signal once.
+    pub(super) fn due(&mut self) -> Option<Signal> {
+        let (ending, now) = (self.ending.as_mut()?, Instant::now());
+        match ending.next {
+            Step::Term => {
+                ending.next = Step::Kill(now + PATIENCE);
+                Some(Signal::TERM)
+            }
+            Step::Kill(at) if at <= now => {
+                ending.next = Step::GiveUp(now + PATIENCE);
+                Some(Signal::KILL)
+            }
+            Step::Kill(_) | Step::GiveUp(_) => None,
+        }
+    }
+
+    /// Whether what still runs is left to the guard: SIGKILL has not ended it.
+    pub(super) fn gives_up(&self) -> bool {
+        self.ending
+            .as_ref()
+            .is_some_and(|ending| matches!(ending.next, Step::GiveUp(at) if at <= Instant::now()))
+    }
+
+    /// Sleeps until something has happened, or the time has come: which of `theirs` are ready, and for what.
+    ///
+    /// What is not theirs has been attended to: signals, printers, and, if it is wanted, the input.
+    pub(super) fn poll<'a, T: Copy>(
+        &'a mut self,
+        input: bool,
+        theirs: impl Iterator<Item = (T, BorrowedFd<'a>, PollFlags)>,
+        deadline: Option<Instant>,
+    ) -> Vec<(T, PollFlags)> {
+        let polled = self.wait(input, theirs, deadline);
+        let mut ready = Vec::new();
+        for (what, flags) in self.attempt(polled).unwrap_or_default() {
+            match what {
+                Ready::Signal => self.hear_signals(),
+                Ready::Source => {
+                    let read = self.source.read();
+                    self.attempt(read);
+                }
+                Ready::Output => self.output.printer().hear(),
+                Ready::Errors => self.errors.hear(),
+                Ready::Stdout => self.stop(Why::Closed),
+                Ready::Theirs(theirs) => ready.push((theirs, flags)),
+            }
+        }
+        match self.output.printer().broken() {
+            Some(error) if error.kind() == io::ErrorKind::BrokenPipe => self.stop(Why::Closed),
+            Some(source) => {
+                self.stop(Why::Error(Error::Io { what: "write to standard output".to_owned(), source }));
+            }
+            None => (),
+        }
+        ready
+    }
+
+    fn wait<'a, T: Copy>(
+        &self,
+        input: bool,
+        theirs: impl Iterator<Item = (T, BorrowedFd<'a>, PollFlags)>,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<(Ready<T>, PollFlags)>> {
+        let stdout = io::stdout();
+        let (mut whats, mut fds) = (Vec::new(), Vec::new());
+        let mut add = |what, fd, flags| {
+            whats.push(what);
+            fds.push(PollFd::from_borrowed_fd(fd, flags));
+        };
+        for (_, pipe) in &self.signals {
+            add(Ready::Signal, pipe.as_fd(), PollFlags::IN);
+        }
+        add(Ready::Output, self.output.printer().as_fd(), PollFlags::IN);
+        add(Ready::Errors, self.errors.as_fd(), PollFlags::IN);
+        if self.ending.is_none() {
+            // That nobody reads any more is told without being asked for.
+            add(Ready::Stdout, stdout.as_fd(), PollFlags::empty());
+            if input {
+                add(Ready::Source, self.source.as_fd(), PollFlags::IN);
+            }
+        }
+        for (what, fd, flags) in theirs {
+            add(Ready::Theirs(what), fd, flags);
+        }
+        let step = self.ending.as_ref().map(|ending| match ending.next {
+            Step::Term => Instant::now(),
+            Step::Kill(at) | Step::GiveUp(at) => at,
+        });
+        let tick = (!self.bar.is_hidden()).then(|| Instant::now() + TICK);
+        let until = [deadline, step, tick].into_iter().flatten().min();
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => (),
+            Err(errno) => {
+                return Err(Error::Io { what: "wait for the tasks".to_owned(), source: errno.into() });
+            }
+        }
+        let ready = whats.into_iter().zip(fds.iter().map(PollFd::revents));
+        Ok(ready.filter(|(_, flags)| !flags.is_empty()).collect())
+    }
+
+    fn hear_signals(&mut self) {
+        let mut heard = Vec::new();
+        for (signal, pipe) in &mut self.signals {
+            let mut bytes = [0; 64];
+            while io::Read::read(pipe, &mut bytes).is_ok_and(|read| read > 0) {
+                heard.push(*signal);
+            }
+        }
+        heard.into_iter().for_each(|signal| self.stop(Why::Signal(signal)));
+    }
+
+    /// Moves the bar.
+    pub(super) fn show(&self, running: usize) {
+        if !self.bar.is_hidden() {
+            self.report.show(&self.bar, running, self.is_ending());
+        }
+    }
+
+    /// Prints what is to be printed and told; `unbegun` is how many tasks were read and not begun.
+    pub(super) fn conclude(mut self, unbegun: usize) -> Result<()> {
+        self.output.flush();
+        self.drain();
+        self.bar.finish_and_clear();
+        let unread = (!self.source.is_over()).then_some("the input was not read to its end");
+        let unbegun = (unbegun > 0).then(|| format!("{unbegun} not begun"));
+        let rest: Vec<_> = unbegun.as_deref().into_iter().chain(unread).collect();
+        let rest = Some(rest.join(", ")).filter(|rest| !rest.is_empty());
+        let summary = self.report.summary(rest.as_deref().filter(|_| self.is_ending()));
+        let failed = self.report.any_failed().then_some(1);
+        let (summary, result) = match self.ending.take().map(|ending| ending.why) {
+            None | Some(Why::Halt) => (Some(summary), Ok(failed)),
+            Some(Why::Closed) => (None, Ok(failed)),
+            Some(Why::Signal(signal)) => {
+                (Some(format!("interrupted by {}; {summary}", signal_name(signal))), Ok(Some(128 + signal)))
+            }
+            Some(Why::Error(error)) => (self.report.any_over().then_some(summary), Err(error)),
+        };
+        if let Some(summary) = summary {
+            self.say(&summary);
+            self.drain();
+        }
+        match result? {
+            Some(code) => Err(Error::Told { code }),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until all is printed; not for ever, if the farm was to end.
+    fn drain(&mut self) {
+        let mut until = None;
+        while !self.output.printer().is_idle() || !self.errors.is_idle() {
+            if let Some(ending) = &mut self.ending {
+                // All that ran has ended.
+                ending.next = Step::GiveUp(*until.get_or_insert_with(|| Instant::now() + PATIENCE));
+                if ending.hastened || self.gives_up() {
+                    break;
+                }
+            }
+            self.poll::<()>(false, std::iter::empty(), None);
+        }
+    }
+}
+
+/// Pipes of SIGINT and SIGTERM, and the right to be told how children end, which a parent may have taken from us.
+fn catch() -> Result<Vec<(u8, UnixStream)>> {
+    let one = |signal: i32| {
+        let (pipe, sender) = UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        signal_hook::low_level::pipe::register(signal, sender)?;
+        Ok((signal as u8, pipe))
+    };
+    let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
+    signal_hook::flag::register(SIGCHLD, std::sync::Arc::default()).map_err(failed)?;
+    [SIGINT, SIGTERM].into_iter().map(one).collect::<io::Result<_>>().map_err(failed)
+}
+
+/// Whether so many workers can be watched. Asked before the first task is read.
+fn enough_descriptors(jobs: usize) -> Result<()> {
+    let needed = jobs as u64 * OF_WORKER + FILES as u64 + OTHERS;
+    match getrlimit(Resource::Nofile).current {
+        Some(most) if most < needed => Err(Error::Usage(format!(
+            "{jobs} workers need {needed} open files, and the limit is {most} (ulimit -n)"
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,365 @@
+//! Workers that stay, and read and write lines of JSON.
+//!
+//! ```text
+//!   input ──> queue ──> a free worker ── result ──> a line of output, in order if that is wanted
+//!               ^          │   │ └─ error, death, timeout, nonsense: again, at most --retries times, else a line
+//!               └─ new tasks   └─ dead: another in its place
+//! ```
+//!
+//! | module     | holds                                    |
+//! |------------|------------------------------------------|
+//! | `protocol` | the lines, read and written              |
+//! | `queue`    | the tasks that wait                      |
+//! | `worker`   | a process, its pipes, and its task       |
+//!
+//! The input is read when a worker is free and nothing of priority 0 or more waits. The queue itself is not bounded: it has
+//! what workers have put there. Nothing goes round for ever: a task has so many attempts, and [`IDLE_DEATHS`] workers that die
+//! one after the other without a task, and without an answer between, end the farm.
+
+mod protocol;
+mod queue;
+mod worker;
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use serde_json::value::{RawValue, to_raw_value};
+
+use self::protocol::Said;
+use self::queue::{Queue, Task};
+use self::worker::{Job, Part, Worker};
+use super::hub::{Hub, Why};
+use super::report::{Exit, Failure, Of, shown};
+use crate::args::FarmRunArgs;
+use crate::error::{Error, Result};
+
+/// So many workers may die in a row that have no task.
+const IDLE_DEATHS: usize = 3;
+/// The longest line of a worker.
+const LONGEST: usize = 64 << 20;
+/// How often the input is read, at most, before a task of a negative priority is taken.
+const READS: usize = 16;
+
+/// A farm of workers that stay.
+#[derive(Debug)]
+pub(super) struct Lines<'a> {
+    hub: Hub,
+    args: &'a FarmRunArgs,
+    workers: Vec<Worker>,
+    /// The numbers of those that are to be started.
+    missing: Vec<usize>,
+    queue: Queue,
+    numbers: u64,
+    /// Workers that died in a row and had no task.
+    idle_deaths: usize,
+    /// There are no more tasks.
+    closing: bool,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(hub: Hub, args: &'a FarmRunArgs, jobs: usize) -> Self {
+        Self {
+            hub,
+            args,
+            workers: Vec::new(),
+            missing: (1..=jobs).rev().collect(),
+            queue: Queue::default(),
+            numbers: 0,
+            idle_deaths: 0,
+            closing: false,
+        }
+    }
+
+    /// Runs all tasks.
+    pub(super) fn run(mut self) -> Result<()> {
+        loop {
+            // First, so that none is started for nothing; then again, as the end of the input may have been found.
+            self.close();
+            self.start();
+            self.assign();
+            self.close();
+            if self.is_over() {
+                break;
+            }
+            self.poll();
+            if let Some(signal) = self.hub.due() {
+                self.workers.iter().for_each(|worker| worker.group.signal(signal));
+            }
+            for worker in &mut self.workers {
+                if let Some(line) = worker.escalate(self.args.timeout.unwrap_or_default()) {
+                    self.hub.say(&line);
+                }
+            }
+            self.hub.show(self.workers.iter().filter(|worker| worker.job.is_some()).count());
+        }
+        let (mut unbegun, mut ended) = (0, Vec::new());
+        for task in std::iter::from_fn(|| self.queue.take()) {
+            if task.attempts == 0 { unbegun += 1 } else { ended.push((task, Duration::ZERO)) }
+        }
+        let jobs = self.workers.iter_mut().filter_map(|worker| worker.job.take());
+        ended.extend(jobs.map(|job| (job.task, job.since.elapsed())));
+        for (task, took) in ended {
+            let told = self.hub.report.ended(told(&task, &text_of(&task), took));
+            self.hub.attempt(told);
+        }
+        self.hub.conclude(unbegun)
+    }
+
+    fn is_over(&self) -> bool {
+        match self.closing || self.hub.is_ending() {
+            true => self.workers.is_empty() || self.hub.gives_up(),
+            false => false,
+        }
+    }
+
+    /// Starts workers in the places of those that are missing.
+    fn start(&mut self) {
+        while !self.hub.is_ending() && !self.closing {
+            let Some(number) = self.missing.pop() else { return };
+            let started = Worker::start(number, self.args, &mut self.hub.guard);
+            self.workers.extend(self.hub.attempt(started));
+        }
+    }
+
+    /// Gives tasks to those that are free.
+    fn assign(&mut self) {
+        while let Some(at) = self.workers.iter().position(Worker::is_free) {
+            let Some(mut task) = self.next_task() else { return };
+            if task.attempts == 0 {
+                self.hub.report.begins();
+            }
+            task.attempts += 1;
+            self.workers[at].give(task, self.args.timeout);
+        }
+    }
+
+    fn next_task(&mut self) -> Option<Task> {
+        if self.hub.is_ending() || self.closing {
+            return None;
+        }
+        if !self.hub.output.has_room() {
+            // Only what others wait for would make room.
+            return self.queue.take_this(self.hub.output.waits_for()?);
+        }
+        let mut reads = 0;
+        while self.wants_input() && !self.hub.is_ending() {
+            match self.hub.source.next() {
+                Some(text) => self.arrives(&text),
+                None if reads < READS && self.hub.source.is_ready() => {
+                    reads += 1;
+                    let read = self.hub.source.read();
+                    self.hub.attempt(read);
+                }
+                None => break,
+            }
+        }
+        self.queue.take()
+    }
+
+    /// Whether what comes of the input would be the next.
+    fn wants_input(&self) -> bool {
+        self.queue.highest().is_none_or(|priority| priority < 0)
+    }
+
+    /// A task of the input.
+    fn arrives(&mut self, text: &[u8]) {
+        match protocol::task(text) {
+            Ok(task) => self.add(task, 0),
+            Err(why) => {
+                self.hub.report.begins();
+                let text = String::from_utf8_lossy(text);
+                let task = to_raw_value(&text).unwrap_or_else(|_| RawValue::NULL.to_owned());
+                self.numbers += 1;
+                let task = Task { id: self.numbers, task, priority: 0, attempts: 0 };
+                self.failed(&task, Duration::ZERO, &Failure::Unstarted(format!("it {why}")));
+            }
+        }
+    }
+
+    fn add(&mut self, task: Box<RawValue>, priority: i64) {
+        self.numbers += 1;
+        self.queue.add(Task { id: self.numbers, task, priority, attempts: 0 });
+    }
+
+    /// Tells the workers that there are no more tasks, when that is so.
+    fn close(&mut self) {
+        let busy = self.workers.iter().any(|worker| worker.job.is_some());
+        let more = busy || self.queue.len() > 0 || !self.hub.source.is_over();
+        if !more && !self.closing && !self.hub.is_ending() {
+            self.closing = true;
+            self.workers.iter_mut().filter(|worker| worker.failure.is_none()).for_each(Worker::close);
+        }
+    }
+
+    /// Sleeps until something has happened, and reads what is there.
+    fn poll(&mut self) {
+        let free = self.workers.iter().any(Worker::is_free);
+        let input = free && self.wants_input() && self.hub.output.has_room() && !self.hub.source.is_over();
+        // What nobody reads is left where it is.
+        let heard = self.hub.errors.has_room();
+        let deadline = self.workers.iter().filter_map(|worker| Some(worker.next?.0)).min();
+        let fds =
+            self.workers.iter().enumerate().flat_map(|(at, worker)| {
+                worker.fds(heard).map(move |(part, fd, flags)| ((at, part), fd, flags))
+            });
+        let mut exited = Vec::new();
+        for ((at, part), _) in self.hub.poll(input, fds, deadline) {
+            let worker = &mut self.workers[at];
+            match part {
+                Part::Exit => exited.push(at),
+                Part::In => worker.write(),
+                Part::Out => {
+                    let said = &mut worker.said;
+                    worker.out.read(|piece| said.push(piece));
+                    if worker.out.fd().is_none() {
+                        worker.closed("closed its standard output");
+                    }
+                    self.listen(at);
+                }
+                Part::Err => {
+                    if let Some(lines) = worker.err.read(|piece| worker.lines.take(piece)) {
+                        self.hub.errors.print(lines.into());
+                    }
+                }
+            }
+        }
+        // From behind, as those behind take the places of those that are taken out.
+        exited.sort_unstable();
+        for at in exited.into_iter().rev() {
+            self.exited(at);
+        }
+    }
+
+    /// Attends to the lines that a worker has said.
+    fn listen(&mut self, at: usize) {
+        loop {
+            let worker = &mut self.workers[at];
+            // From one that fails, or was told that there is no more, nothing is taken.
+            if worker.failure.is_some() || self.closing {
+                return;
+            }
+            let Some(line) = worker.said.next() else {
+                if worker.said.len() > LONGEST {
+                    worker.condemn(format!("said a line longer than {} MiB", LONGEST >> 20));
+                }
+                return;
+            };
+            let Some(job) = &mut worker.job else {
+                return worker.condemn(format!("said {} while it had no task", shown(&line)));
+            };
+            match protocol::parse(&line) {
+                Ok(Said::New { task, priority }) if self.args.retries > 0 => job.new.push((task, priority)),
+                Ok(Said::New { task, priority }) => self.add(task, priority),
+                Ok(Said::Answer { id, answer }) if id == job.task.id => self.answered(at, answer),
+                Ok(Said::Answer { id, .. }) => worker.condemn(format!("answered task {id} instead")),
+                Err(why) => worker.condemn(format!("said {}: {why}", shown(&line))),
+            }
+        }
+    }
+
+    fn answered(&mut self, at: usize, answer: Result<Box<RawValue>, String>) {
+        let worker = &mut self.workers[at];
+        let Some(mut job) = worker.job.take() else { return };
+        // A pipe that is closed stays so.
+        if worker.next.is_some_and(|(_, next)| next == worker::Next::Late) {
+            worker.next = None;
+        }
+        self.idle_deaths = 0;
+        if answer.is_ok() {
+            for (task, priority) in job.new.drain(..) {
+                self.add(task, priority);
+            }
+        }
+        self.over(job, answer.map_err(Failure::Answer));
+    }
+
+    /// A worker has exited.
+    fn exited(&mut self, at: usize) {
+        let worker = &mut self.workers[at];
+        let said = &mut worker.said;
+        worker.out.rest(|piece| said.push(piece));
+        // Its answer may have been its last word.
+        self.listen(at);
+        let mut worker = self.workers.swap_remove(at);
+        self.missing.push(worker.number);
+        let finished = worker.group.finish(&mut self.hub.guard);
+        let (lines, errors) = (&mut worker.lines, &self.hub.errors);
+        worker.err.rest(|piece| errors.print(lines.take(piece).into()));
+        errors.print(lines.end().into());
+        let Some(exit) = self.hub.attempt(finished).map(Exit::from) else { return };
+        match (worker.job.take(), worker.failure) {
+            (Some(job), failure) => self.over(job, Err(failure.unwrap_or(Failure::Worker(exit)))),
+            (None, _) if self.hub.is_ending() => (),
+            (None, failure) => self.died_idle(worker.number, exit, failure),
+        }
+    }
+
+    fn died_idle(&mut self, number: usize, exit: Exit, failure: Option<Failure>) {
+        let (how, when) = match failure {
+            Some(Failure::Astray(what)) => (what, ""),
+            // It was told of when it was asked to end.
+            Some(_) => return,
+            None if self.closing => (exit.to_string(), " when there were no more tasks"),
+            None => (exit.to_string(), " while it had no task"),
+        };
+        if self.closing {
+            if exit != Exit::Code(0) {
+                self.hub.say(&format!("worker {number} {how}{when}"));
+            }
+            return;
+        }
+        self.idle_deaths += 1;
+        if self.idle_deaths >= IDLE_DEATHS {
+            let why =
+                format!("{IDLE_DEATHS} workers in a row have ended while they had no task; the last {how}");
+            self.hub.stop(Why::Error(Error::Refuted(why)));
+        } else if exit != Exit::Code(0) {
+            self.hub.say(&format!("worker {number} {how}{when}"));
+        }
+    }
+
+    /// An attempt at a task is over.
+    fn over(&mut self, job: Job, answer: Result<Box<RawValue>, Failure>) {
+        let Job { task, since, .. } = job;
+        let took = since.elapsed();
+        match answer {
+            Ok(result) => {
+                let done = self.hub.report.done(told(&task, &text_of(&task), took));
+                self.hub.attempt(done);
+                self.hub.output.print(task.id, protocol::tell(task.id, &task.task, Ok(&result)).into());
+            }
+            // Whether it would have failed without us, nobody knows.
+            Err(_) if self.hub.is_ending() => {
+                let done = self.hub.report.ended(told(&task, &text_of(&task), took));
+                self.hub.attempt(done);
+            }
+            Err(_) if task.attempts <= self.args.retries => {
+                self.hub.report.again(task.attempts);
+                self.queue.add(task);
+            }
+            Err(failure) => self.failed(&task, took, &failure),
+        }
+    }
+
+    /// A task has finally failed.
+    fn failed(&mut self, task: &Task, took: Duration, failure: &Failure) {
+        let line = self.hub.report.failed(told(task, &text_of(task), took), failure);
+        if let Some(line) = self.hub.attempt(line) {
+            self.hub.say(&line);
+        }
+        self.hub.output.print(task.id, protocol::tell(task.id, &task.task, Err(&failure.text())).into());
+        if self.args.halt {
+            self.hub.stop(Why::Halt);
+        }
+    }
+}
+
+fn told<'a>(task: &Task, text: &'a str, took: Duration) -> Of<'a> {
+    Of { number: task.id, text: text.as_bytes(), attempts: task.attempts, took }
+}
+
+/// A task for people: what a string says, and any other value as it is.
+fn text_of(task: &Task) -> Cow<'_, str> {
+    let text = task.task.get();
+    serde_json::from_str::<String>(text).map_or(Cow::Borrowed(text), Cow::Owned)
+}

@@ -1,0 +1,343 @@
+//! What is told of tasks: a line for each that failed, one for all, a table on disk, and a bar meanwhile.
+//!
+//! ```text
+//!   syncline: task 17 ("text") exited with 3 (2 attempts)
+//!   syncline: 1000 tasks: 998 done, 2 failed (first: task 17 exited with 3), 3 retried, 12.3 s, 81 tasks/s
+//! ```
+
+use std::fmt::{self, Write as _};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+
+use crate::error::{Error, Result, signal_name};
+use crate::units::{Time, plural};
+
+/// How much of a text stands in a line.
+const SHOWN: usize = 60;
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+impl From<ExitStatus> for Exit {
+    fn from(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Code(code),
+            (None, signal) => Self::Signal(signal.unwrap_or(0)),
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exited with {code}"),
+            Self::Signal(signal) => match u8::try_from(*signal).map(signal_name) {
+                Ok(name) if name != "a signal" => write!(f, "was killed by {name}"),
+                _ => write!(f, "was killed by signal {signal}"),
+            },
+        }
+    }
+}
+
+/// Why an attempt at a task failed. In a line it stands behind the task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// Its process did not end well.
+    Exit(Exit),
+    /// It took too long.
+    Late(Duration),
+    /// There was no process.
+    Unstarted(String),
+    /// Its worker ended.
+    Worker(Exit),
+    /// Its worker did something else than it should.
+    Astray(String),
+    /// Its worker says that it failed.
+    Answer(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exit(exit) => write!(f, "{exit}"),
+            Self::Late(after) => write!(f, "took longer than {} s", after.as_secs_f64()),
+            Self::Unstarted(why) => write!(f, "could not be started: {why}"),
+            Self::Worker(exit) => write!(f, "failed: its worker {exit}"),
+            Self::Astray(what) => write!(f, "failed: its worker {what}"),
+            Self::Answer(text) => write!(f, "failed: {}", shown(text.as_bytes())),
+        }
+    }
+}
+
+impl Failure {
+    /// For a program that knows the task.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Answer(text) => text.clone(),
+            other => {
+                let text = other.to_string();
+                text.strip_prefix("failed: ").map_or(text.clone(), str::to_owned)
+            }
+        }
+    }
+
+    /// In one word, for a table.
+    fn word(&self) -> String {
+        match self {
+            Self::Exit(Exit::Code(code)) => code.to_string(),
+            Self::Exit(exit @ Exit::Signal(_)) => exit.to_string().replace("was killed by ", ""),
+            Self::Late(_) => "timeout".to_owned(),
+            Self::Unstarted(_) => "unstarted".to_owned(),
+            Self::Worker(_) | Self::Astray(_) => "worker".to_owned(),
+            Self::Answer(_) => "error".to_owned(),
+        }
+    }
+}
+
+/// A text in quotes, so that it is in one line; cut if it is long.
+pub(super) fn shown(text: &[u8]) -> String {
+    // No character has more than four bytes.
+    let begin = String::from_utf8_lossy(&text[..text.len().min(4 * (SHOWN + 1))]).into_owned();
+    match begin.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{:?}...", &begin[..end]),
+        None => format!("{begin:?}"),
+    }
+}
+
+/// What is told of one task.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Of<'a> {
+    pub(super) number: u64,
+    pub(super) text: &'a [u8],
+    pub(super) attempts: u32,
+    /// How long the last attempt took.
+    pub(super) took: Duration,
+}
+
+/// What became of tasks so far.
+#[derive(Debug)]
+pub(super) struct Report {
+    since: Instant,
+    begun: u64,
+    done: u64,
+    failed: u64,
+    retried: u64,
+    /// Ended by us, as all was to end.
+    ended: u64,
+    /// The first that failed, and how.
+    first: Option<(u64, Failure)>,
+    table: Option<(PathBuf, File)>,
+}
+
+impl Report {
+    /// Nothing so far; with a table in that directory, which is made.
+    pub(super) fn new(logs: Option<&Path>) -> Result<Self> {
+        let table = logs.map(table).transpose()?;
+        Ok(Self {
+            since: Instant::now(),
+            begun: 0,
+            done: 0,
+            failed: 0,
+            retried: 0,
+            ended: 0,
+            first: None,
+            table,
+        })
+    }
+
+    /// A task begins, for the first time.
+    pub(super) fn begins(&mut self) {
+        self.begun += 1;
+    }
+
+    /// A task is to be run once more, after this many attempts.
+    pub(super) fn again(&mut self, attempts: u32) {
+        self.retried += u64::from(attempts == 1);
+    }
+
+    /// A task is done.
+    pub(super) fn done(&mut self, task: Of<'_>) -> Result<()> {
+        self.done += 1;
+        self.row(task, "0")
+    }
+
+    /// A task was ended with all others.
+    pub(super) fn ended(&mut self, task: Of<'_>) -> Result<()> {
+        self.ended += 1;
+        self.row(task, "ended")
+    }
+
+    /// A task has finally failed: the line that tells it.
+    pub(super) fn failed(&mut self, task: Of<'_>, failure: &Failure) -> Result<String> {
+        self.failed += 1;
+        self.first.get_or_insert_with(|| (task.number, failure.clone()));
+        self.row(task, &failure.word())?;
+        let attempts = match task.attempts {
+            0 | 1 => String::new(),
+            n => format!(" ({n} attempts)"),
+        };
+        Ok(format!("task {} ({}) {failure}{attempts}", task.number, shown(task.text)))
+    }
+
+    /// Whether any task has failed.
+    pub(super) fn any_failed(&self) -> bool {
+        self.failed > 0
+    }
+
+    /// Whether anything has come of any task.
+    pub(super) fn any_over(&self) -> bool {
+        self.done + self.failed + self.ended > 0
+    }
+
+    fn row(&mut self, task: Of<'_>, how: &str) -> Result<()> {
+        let Some((path, table)) = &mut self.table else { return Ok(()) };
+        let mut row = format!("{}\t{how}\t{:.3}\t{}\t", task.number, task.took.as_secs_f64(), task.attempts);
+        row.reserve(task.text.len() + 1);
+        let mut row = row.into_bytes();
+        for &byte in task.text {
+            match byte {
+                b'\t' => row.extend(b"\\t"),
+                b'\n' => row.extend(b"\\n"),
+                b'\\' => row.extend(b"\\\\"),
+                other => row.push(other),
+            }
+        }
+        row.push(b'\n');
+        table.write_all(&row).map_err(|source| unwritten(path, source))
+    }
+
+    /// All in one line; `rest` is what of the input was not begun, if that is to be told.
+    pub(super) fn summary(&self, rest: Option<&str>) -> String {
+        let mut line = format!("{} task{}: {} done", self.begun, plural(self.begun), self.done);
+        // A string takes all that is written.
+        if let Some((number, failure)) = &self.first {
+            let _ = write!(line, ", {} failed (first: task {number} {failure})", self.failed);
+        }
+        for (many, what) in [(self.ended, "ended before they were done"), (self.retried, "retried")] {
+            if many > 0 {
+                let _ = write!(line, ", {many} {what}");
+            }
+        }
+        if let Some(rest) = rest {
+            let _ = write!(line, ", {rest}");
+        }
+        let took = self.since.elapsed();
+        let _ = write!(line, ", {}, {}", Time(took), self.pace(took));
+        line
+    }
+
+    fn pace(&self, took: Duration) -> String {
+        let rate = (self.done + self.failed) as f64 / took.as_secs_f64().max(1e-9);
+        let digits = usize::from(rate < 9.95);
+        format!("{rate:.digits$} tasks/s")
+    }
+
+    /// Moves the bar.
+    pub(super) fn show(&self, bar: &ProgressBar, running: usize, ending: bool) {
+        let mut line = format!("{} done", self.done);
+        for (many, what) in [(self.failed, "failed"), (self.retried, "retried"), (running as u64, "running")]
+        {
+            if many > 0 {
+                let _ = write!(line, ", {many} {what}");
+            }
+        }
+        let ending = if ending { ", ending" } else { "" };
+        bar.set_message(format!("{line}, {}{ending}", self.pace(self.since.elapsed())));
+        bar.tick();
+    }
+}
+
+/// Makes the table of a directory, with its heads.
+fn table(logs: &Path) -> Result<(PathBuf, File)> {
+    let made = fs::create_dir_all(logs);
+    made.map_err(|source| Error::Io { what: format!("make the directory {}", logs.display()), source })?;
+    let path = logs.join("summary.tsv");
+    let mut table = File::create_new(&path).map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => Error::Exists(path.clone()),
+        _ => unwritten(&path, source),
+    })?;
+    let heads = table.write_all(b"number\texit\tseconds\tattempts\ttask\n");
+    heads.map_err(|source| unwritten(&path, source))?;
+    Ok((path, table))
+}
+
+fn unwritten(path: &Path, source: io::Error) -> Error {
+    Error::Io { what: format!("write {}", path.display()), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(number: u64, attempts: u32) -> Of<'static> {
+        Of { number, text: b"a\tb\n", attempts, took: Duration::from_millis(1500) }
+    }
+
+    #[test]
+    fn failures_are_lines() {
+        let mut report = Report::new(None).unwrap();
+        let line = report.failed(task(17, 2), &Failure::Exit(Exit::Code(3))).unwrap();
+        assert_eq!(line, r#"task 17 ("a\tb\n") exited with 3 (2 attempts)"#);
+        let failures = [
+            (Failure::Exit(Exit::Signal(9)), "was killed by SIGKILL", "SIGKILL"),
+            (Failure::Exit(Exit::Signal(63)), "was killed by signal 63", "signal 63"),
+            (Failure::Late(Duration::from_millis(1500)), "took longer than 1.5 s", "timeout"),
+            (Failure::Late(Duration::from_secs(90)), "took longer than 90 s", "timeout"),
+            (Failure::Worker(Exit::Code(0)), "failed: its worker exited with 0", "worker"),
+            (Failure::Answer("no\nway".to_owned()), r#"failed: "no\nway""#, "error"),
+        ];
+        for (failure, text, word) in failures {
+            assert_eq!((failure.to_string().as_str(), failure.word().as_str()), (text, word));
+        }
+    }
+
+    #[test]
+    fn all_is_one_line() {
+        let mut report = Report::new(None).unwrap();
+        for number in 1..=4 {
+            report.begins();
+            if number < 3 {
+                report.done(task(number, 1)).unwrap();
+            }
+        }
+        report.again(1);
+        report.again(2);
+        assert!(report.summary(None).starts_with("4 tasks: 2 done, 1 retried, "), "{}", report.summary(None));
+        report.failed(task(3, 3), &Failure::Exit(Exit::Code(3))).unwrap();
+        report.ended(task(4, 1)).unwrap();
+        let line = report.summary(Some("the rest was not read"));
+        let expected = "4 tasks: 2 done, 1 failed (first: task 3 exited with 3), 1 ended before they were done, 1 retried, \
+                        the rest was not read, ";
+        assert!(line.starts_with(expected) && line.ends_with(" tasks/s"), "{line}");
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        assert_eq!(shown(b"x"), "\"x\"");
+        assert_eq!(shown("\u{e4}".repeat(60).as_bytes()), format!("{:?}", "\u{e4}".repeat(60)));
+        assert_eq!(shown("\u{1f600}".repeat(61).as_bytes()), format!("{:?}...", "\u{1f600}".repeat(60)));
+        assert_eq!(shown(&[b'x'; 100_000]).len(), SHOWN + 5);
+        assert_eq!(shown(b"\xff"), "\"\u{fffd}\"");
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each() {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = folder.path().join("a/b");
+        let mut report = Report::new(Some(&logs)).unwrap();
+        report.done(task(1, 2)).unwrap();
+        let rows = fs::read_to_string(logs.join("summary.tsv")).unwrap();
+        assert_eq!(rows, "number\texit\tseconds\tattempts\ttask\n1\t0\t1.500\t2\ta\\tb\\n\n");
+        assert!(matches!(Report::new(Some(&logs)), Err(Error::Exists(_))));
+    }
+}

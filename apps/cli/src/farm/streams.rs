@@ -1,0 +1,192 @@
+//! Pipes from tasks: read without waiting, and standard error line by line.
+//!
+//! | what has happened                    | what is read                                                      |
+//! |--------------------------------------|-------------------------------------------------------------------|
+//! | a poll says that something is there  | one piece                                                         |
+//! | the task has ended                   | what is there, and no more: others may hold the pipe for ever     |
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+
+/// How much is read at once.
+const PIECE: usize = 64 << 10;
+/// The longest line of standard error that comes out whole.
+const LONGEST: usize = 64 << 10;
+
+/// The end of a pipe from which we read.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    /// `None` after its end.
+    fd: Option<OwnedFd>,
+}
+
+impl Pipe {
+    /// A pipe that was not given, or whose reads can not be kept from waiting, is at its end.
+    pub(super) fn new(fd: Option<impl Into<OwnedFd>>) -> Self {
+        Self { fd: fd.map(Into::into).filter(|fd| rustix::io::ioctl_fionbio(fd, true).is_ok()) }
+    }
+
+    /// For a poll, until its end.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Reads one piece, if there is one.
+    pub(super) fn read<R>(&mut self, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let fd = self.fd.as_ref()?;
+        let mut piece = [0; PIECE];
+        match rustix::io::read(fd, &mut piece[..]) {
+            Ok(0) => self.fd = None,
+            Ok(read) => return Some(take(&piece[..read])),
+            Err(Errno::AGAIN | Errno::INTR) => (),
+            Err(_) => self.fd = None,
+        }
+        None
+    }
+
+    /// Reads what is there now, and closes it.
+    pub(super) fn rest(&mut self, mut take: impl FnMut(&[u8])) {
+        let there = self.fd.as_ref().and_then(|fd| rustix::io::ioctl_fionread(fd).ok());
+        let mut left = there.unwrap_or(0);
+        while left > 0 {
+            // Nobody else reads, so it is all there.
+            match self.read(|piece| {
+                take(piece);
+                piece.len() as u64
+            }) {
+                Some(read) => left = left.saturating_sub(read),
+                None => break,
+            }
+        }
+        self.fd = None;
+    }
+}
+
+/// Standard error of a task: whole lines, each with a prefix.
+#[derive(Debug)]
+pub(super) struct Prefixed {
+    prefix: String,
+    /// A line that has no end yet.
+    begun: Vec<u8>,
+}
+
+impl Prefixed {
+    pub(super) fn new(prefix: String) -> Self {
+        Self { prefix, begun: Vec::new() }
+    }
+
+    /// What came; what of it can be printed.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut whole = Vec::new();
+        for part in bytes.split_inclusive(|&byte| byte == b'\n') {
+            self.begun.extend_from_slice(part);
+            if part.ends_with(b"\n") || self.begun.len() > LONGEST {
+                whole.append(&mut self.end());
+            }
+        }
+        whole
+    }
+
+    /// The line that has no end yet, with one, if there is such a line.
+    pub(super) fn end(&mut self) -> Vec<u8> {
+        if self.begun.is_empty() {
+            return Vec::new();
+        }
+        let mut line = self.prefix.clone().into_bytes();
+        line.append(&mut self.begun);
+        if !line.ends_with(b"\n") {
+            line.push(b'\n');
+        }
+        line
+    }
+}
+
+/// Bytes that come in pieces, and go in parts that end with a separator.
+#[derive(Debug)]
+pub(super) struct Splitter {
+    separator: u8,
+    bytes: Vec<u8>,
+    /// Where the next part begins.
+    begin: usize,
+    /// Up to where there is no separator.
+    searched: usize,
+}
+
+impl Splitter {
+    pub(super) fn new(separator: u8) -> Self {
+        Self { separator, bytes: Vec::new(), begin: 0, searched: 0 }
+    }
+
+    /// What came.
+    pub(super) fn push(&mut self, piece: &[u8]) {
+        self.bytes.drain(..self.begin);
+        self.searched -= self.begin;
+        self.begin = 0;
+        self.bytes.extend_from_slice(piece);
+    }
+
+    /// The next part that is whole, without its separator.
+    pub(super) fn next(&mut self) -> Option<Vec<u8>> {
+        match self.bytes[self.searched..].iter().position(|&byte| byte == self.separator) {
+            Some(more) => {
+                let part = self.bytes[self.begin..self.searched + more].to_vec();
+                self.begin = self.searched + more + 1;
+                self.searched = self.begin;
+                Some(part)
+            }
+            None => {
+                self.searched = self.bytes.len();
+                None
+            }
+        }
+    }
+
+    /// What is left, when nothing more comes.
+    pub(super) fn last(&mut self) -> Option<Vec<u8>> {
+        let part = self.bytes.split_off(self.begin);
+        self.bytes.clear();
+        (self.begin, self.searched) = (0, 0);
+        Some(part).filter(|part| !part.is_empty())
+    }
+
+    /// How many bytes there are that are no part yet.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() - self.begin
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_read_though_others_hold_the_pipe() {
+        let (from, to) = rustix::pipe::pipe().unwrap();
+        rustix::io::write(&to, &[7; 50_000]).unwrap();
+        let (mut pipe, mut read) = (Pipe::new(Some(from)), 0);
+        pipe.rest(|piece| read += piece.len());
+        assert_eq!((read, pipe.fd().is_none()), (50_000, true));
+    }
+
+    #[test]
+    fn a_line_without_end_comes_in_pieces() {
+        let mut lines = Prefixed::new("> ".to_owned());
+        let out = lines.take(&vec![b'x'; LONGEST + 1]);
+        assert_eq!(out.len(), LONGEST + 4);
+        assert!(lines.end().is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn lines_are_the_same_however_they_come(pieces in prop::collection::vec("[ab\n]{0,5}", 0..20)) {
+            let mut lines = Prefixed::new("> ".to_owned());
+            let mut out: Vec<u8> = pieces.iter().flat_map(|piece| lines.take(piece.as_bytes())).collect();
+            out.append(&mut lines.end());
+            let expected: String = pieces.concat().lines().map(|line| format!("> {line}\n")).collect();
+            prop_assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+}

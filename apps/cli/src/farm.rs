@@ -29,6 +29,7 @@ mod template;
 use std::thread;
 use std::time::Duration;
 
+pub(crate) use group::bound;
 pub(crate) use guard::guard;
 
 use crate::args::{FarmRunArgs, Protocol};

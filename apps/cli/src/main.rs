@@ -85,6 +85,10 @@ fn main() -> ExitCode {
 
 /// Runs the command, and prints what it has to say.
 fn dispatch(args: Args) -> Result<()> {
+    // First, as signals are not for this program any more.
+    if let Command::Farm(FarmCommand::Bound(args)) = &args.command {
+        return farm::bound(args);
+    }
     let signals = Signals::catch()?;
     let text = match args.command {
         Command::Gen(args) => generate::generate(&args, &signals),
@@ -93,6 +97,7 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Launch(args) => return launch::launch(&args),
         Command::Farm(FarmCommand::Run(args)) => return farm::run(&args, &signals),
         Command::Farm(FarmCommand::Guard(args)) => return farm::guard(&args),
+        Command::Farm(FarmCommand::Bound(args)) => return farm::bound(&args),
         Command::Overlay(OverlayCommand::Grid(args)) => return overlay::grid(args, &signals),
         Command::Overlay(OverlayCommand::Check(args)) => return overlay::check(args, &signals),
         Command::Verify(Verify::Barrier(args)) => {

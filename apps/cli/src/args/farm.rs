@@ -14,6 +14,8 @@ pub(crate) enum FarmCommand {
     Run(FarmRunArgs),
     #[command(hide = true)]
     Guard(FarmGuardArgs),
+    #[command(hide = true)]
+    Bound(FarmBoundArgs),
 }
 
 /// Runs a command once for each task, several at once; or gives the tasks to workers that stay.
@@ -79,7 +81,7 @@ pub(crate) struct FarmRunArgs {
     /// The first task that fails ends all
     #[arg(long)]
     pub(crate) halt: bool,
-    /// The most data memory that each process of a task may have (RLIMIT_DATA, set right after its start)
+    /// The most data memory that each process of a task may have (RLIMIT_DATA)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
     /// A directory for NUMBER.out and NUMBER.err of each task (in place of standard error), and summary.tsv
@@ -110,4 +112,14 @@ pub(crate) enum Protocol {
 pub(crate) struct FarmGuardArgs {
     /// What the environment of the tasks has as SYNCLINE_FARM
     pub(crate) mark: String,
+}
+
+/// Becomes a program that may have so much data memory.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FarmBoundArgs {
+    /// In bytes
+    pub(crate) memory: u64,
+    /// The program, and what it gets
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
 }

@@ -13,14 +13,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::process::Signal;
 
 use super::GRACE;
-use super::group::{Group, Unstarted};
+use super::group::{self, Group, Unstarted};
 use super::hub::{Hub, Why};
 use super::output::Spool;
 use super::report::{Exit, Failure, Of};
@@ -152,8 +152,11 @@ impl<'a> Each<'a> {
         let Some((program, rest)) = parts.split_first() else { return };
         let logs = self.args.logs.as_deref().map(|logs| logs_of(logs, task.number)).transpose();
         let Some(logs) = self.hub.attempt(logs) else { return };
-        let mut command = Command::new(program);
-        command.args(rest).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = match group::command(program, rest, self.args.memory) {
+            Ok(command) => command,
+            Err(error) => return self.unstarted(task, program, &error),
+        };
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut log = None;
         if let Some((out, err)) = logs {
             match out.try_clone() {
@@ -162,7 +165,7 @@ impl<'a> Each<'a> {
             };
             log = Some(out);
         }
-        let mut group = match Group::start(&mut command, &mut self.hub.guard, self.args.memory) {
+        let mut group = match Group::start(&mut command, &mut self.hub.guard) {
             Ok(group) => group,
             Err(Unstarted::Process(error)) => return self.unstarted(task, program, &error),
             Err(Unstarted::Guard(error)) => return self.hub.stop(Why::Error(error)),

@@ -2,22 +2,27 @@
 //!
 //! | step       | what is done                                                                            |
 //! |------------|-----------------------------------------------------------------------------------------|
-//! | `start`    | the guard is told, the process started (posix_spawn), watched by pidfd and bounded      |
+//! | `start`    | the guard is told, the process started (posix_spawn) and watched by pidfd              |
 //! | `signal`   | goes to all of the group, also to processes that are stopped                            |
 //! | `finish`   | when the first process has exited: the rest killed, the guard told, the status collected |
 //!
 //! Until `finish` nobody has collected the process, so its number is that of no other group.
 
+use std::env;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process_group, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process_group, setrlimit};
 use syncline_memory::ProcessWatch;
 
 use super::guard::{Guard, MARK};
+use crate::args::FarmBoundArgs;
 use crate::error::{Error, Result};
 
 /// A process group whose first process has not been collected.
@@ -38,14 +43,8 @@ pub(super) enum Unstarted {
 }
 
 impl Group {
-    /// Starts a process in a group of its own, which may have so much data memory.
-    ///
-    /// The bound is set when the process runs already, and inherited by what it starts then.
-    pub(super) fn start(
-        command: &mut Command,
-        guard: &mut Guard,
-        memory: Option<u64>,
-    ) -> Result<Self, Unstarted> {
+    /// Starts a process in a group of its own.
+    pub(super) fn start(command: &mut Command, guard: &mut Guard) -> Result<Self, Unstarted> {
         command.process_group(0).env(MARK, guard.mark());
         guard.starting().map_err(Unstarted::Guard)?;
         let mut child = match command.spawn() {
@@ -59,9 +58,7 @@ impl Group {
         // Nobody has collected the child, so the number is its own.
         let watch = guard.began(id).map_err(Unstarted::Guard).and_then(|()| {
             let watch = ProcessWatch::new(child.id());
-            let watch = watch.map_err(|error| Unstarted::Process(io::Error::other(error)))?;
-            bound(id, memory).map_err(Unstarted::Process)?;
-            Ok(watch)
+            watch.map_err(|error| Unstarted::Process(io::Error::other(error)))
         });
         match watch {
             Ok(watch) => Ok(Self { child, watch, id }),
@@ -106,16 +103,42 @@ impl AsFd for Group {
     }
 }
 
-/// Bounds the data memory of a process; one that has exited needs no bound.
-fn bound(id: Pid, memory: Option<u64>) -> io::Result<()> {
-    let Some(memory) = memory else { return Ok(()) };
-    // It has ours. A limit that is lower already stays.
-    let most = getrlimit(Resource::Data).maximum.map_or(memory, |most| most.min(memory));
-    match prlimit(Some(id), Resource::Data, Rlimit { current: Some(most), maximum: Some(most) }) {
-        Ok(_) | Err(Errno::SRCH) => Ok(()),
-        Err(errno) => Err(io::Error::new(
-            io::Error::from(errno).kind(),
-            format!("its memory cannot be bounded: {}", io::Error::from(errno)),
-        )),
+/// A process of that program, with a bound on its data memory if there is to be one.
+///
+/// The bound is set by this very program, which then becomes the other. Set from outside it would come too late: a shell
+/// starts its first child before we are told that it runs.
+pub(super) fn command(program: &OsStr, args: &[OsString], memory: Option<u64>) -> io::Result<Command> {
+    let mut command = Command::new(program);
+    if let Some(memory) = memory {
+        // Else it would be the failure of every task.
+        if !is_there(program) {
+            return Err(Errno::NOENT.into());
+        }
+        command = Command::new("/proc/self/exe");
+        command.arg0("syncline").args(["farm", "bound", &memory.to_string(), "--"]).arg(program);
     }
+    command.args(args);
+    Ok(command)
+}
+
+/// Whether there is such a program, where a shell would look for it.
+fn is_there(program: &OsStr) -> bool {
+    if program.as_bytes().contains(&b'/') {
+        return Path::new(program).exists();
+    }
+    let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    env::split_paths(&path).any(|folder| folder.join(program).exists())
+}
+
+/// `syncline farm bound`: bounds this process, and becomes the program.
+pub(crate) fn bound(args: &FarmBoundArgs) -> Result<()> {
+    let [program, rest @ ..] = &args.command[..] else { return Ok(()) };
+    // A limit that is lower already stays.
+    let most = getrlimit(Resource::Data).maximum.map_or(args.memory, |most| most.min(args.memory));
+    let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    let limited = setrlimit(Resource::Data, limit);
+    limited
+        .map_err(|errno| Error::Io { what: "bound the memory of a task".to_owned(), source: errno.into() })?;
+    let source = Command::new(program).args(rest).exec();
+    Err(Error::Io { what: format!("start {}", program.display()), source })
 }

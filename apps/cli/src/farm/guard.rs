@@ -26,7 +26,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, getpgid, getsid, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::SIGHUP;
 use syncline_memory::ProcessWatch;
 
@@ -186,15 +186,25 @@ fn kill(group: Pid) {
 fn marked(mark: &str) -> Vec<Pid> {
     let mark = format!("{MARK}={mark}");
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers
-        .filter_map(Pid::from_raw)
-        .filter(|&pid| getpgid(Some(pid)) == Ok(pid) && getsid(Some(pid)) != Ok(pid))
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let leaders = numbers.filter(|&pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        group_and_session(&stat).is_some_and(|(group, session)| group == pid && session != pid)
+    });
+    leaders
         .filter(|pid| {
-            let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
         })
+        .filter_map(Pid::from_raw)
         .collect()
+}
+
+/// What the kernel says of a process: number (name) state parent group session ...
+fn group_and_session(stat: &str) -> Option<(i32, i32)> {
+    // The name may contain anything.
+    let mut behind_name = stat.rsplit_once(')')?.1.split_whitespace().skip(2);
+    Some((behind_name.next()?.parse().ok()?, behind_name.next()?.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -211,6 +221,13 @@ mod tests {
         assert_eq!(told, expected);
         told.hear("?");
         assert!(!told.starting);
+    }
+
+    #[test]
+    fn groups_are_read() {
+        assert_eq!(group_and_session("7 (a) b (c)) S 1 5 3 0 -1"), Some((5, 3)));
+        assert_eq!(group_and_session("7 (a) S 1 0"), None);
+        assert_eq!(group_and_session(""), None);
     }
 
     #[test]

@@ -33,6 +33,9 @@ use crate::watch::{self, Signals};
 
 /// How long tasks may take to end when they were asked to, and readers to take what is left.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long readers may take if there was a second signal; one that comes sooner is none, as some send each to a process
+/// and once more to its group.
+const HASTE: Duration = Duration::from_millis(100);
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(100);
 /// Descriptors of each worker: two or three pipes, a pidfd, and a file of output.
@@ -69,6 +72,7 @@ pub(super) enum Why {
 #[derive(Debug)]
 struct Ending {
     why: Why,
+    since: Instant,
     next: Step,
     /// Somebody has lost patience.
     hastened: bool,
@@ -125,14 +129,19 @@ impl Hub {
     /// Begins to end, or hastens it, if that is what has begun already.
     pub(super) fn stop(&mut self, why: Why) {
         match (&mut self.ending, why) {
-            (None, why) => self.ending = Some(Ending { why, next: Step::Term, hastened: false }),
+            (None, why) => {
+                self.ending = Some(Ending { why, since: Instant::now(), next: Step::Term, hastened: false });
+            }
             (Some(ending), Why::Signal(_)) if matches!(ending.why, Why::Signal(_)) => {
+                if ending.since.elapsed() < HASTE {
+                    return;
+                }
                 ending.hastened = true;
                 if let Step::Kill(at) = &mut ending.next {
                     *at = Instant::now();
                 }
             }
-            (Some(ending), why @ Why::Signal(_)) => ending.why = why,
+            (Some(ending), why @ Why::Signal(_)) => (ending.why, ending.since) = (why, Instant::now()),
             (Some(_), Why::Error(error)) => self.say(&error.to_string()),
             (Some(_), Why::Halt | Why::Closed) => (),
         }
@@ -271,42 +280,46 @@ impl Hub {
     /// Prints what is to be printed and told; `unbegun` is how many tasks were read and not begun.
     pub(super) fn conclude(mut self, unbegun: usize) -> Result<()> {
         self.output.flush();
-        self.drain();
+        self.drain(|hub| hub.output.printer().is_idle() && hub.errors.is_idle());
         self.bar.finish_and_clear();
         let unread = (!self.source.is_over()).then_some("the input was not read to its end");
         let unbegun = (unbegun > 0).then(|| format!("{unbegun} not begun"));
         let rest: Vec<_> = unbegun.as_deref().into_iter().chain(unread).collect();
-        let rest = Some(rest.join(", ")).filter(|rest| !rest.is_empty());
-        let summary = self.report.summary(rest.as_deref().filter(|_| self.is_ending()));
-        let failed = self.report.any_failed().then_some(1);
-        let (summary, result) = match self.ending.take().map(|ending| ending.why) {
-            None | Some(Why::Halt) => (Some(summary), Ok(failed)),
-            Some(Why::Closed) => (None, Ok(failed)),
-            Some(Why::Signal(signal)) => {
-                (Some(format!("interrupted by {}; {summary}", signal_name(signal))), Ok(Some(128 + signal)))
-            }
-            Some(Why::Error(error)) => (self.report.any_over().then_some(summary), Err(error)),
+        let rest = Some(rest.join(", ")).filter(|rest| !rest.is_empty() && self.is_ending());
+        let summary = self.report.summary(rest.as_deref());
+        let summary = match self.ending.as_ref().map(|ending| &ending.why) {
+            None | Some(Why::Halt) => Some(summary),
+            Some(Why::Closed) => None,
+            Some(Why::Signal(signal)) => Some(format!("interrupted by {}; {summary}", signal_name(*signal))),
+            Some(Why::Error(_)) => self.report.any_over().then_some(summary),
         };
         if let Some(summary) = summary {
             self.say(&summary);
-            self.drain();
+            self.drain(|hub| hub.errors.is_idle());
         }
-        match result? {
-            Some(code) => Err(Error::Told { code }),
-            None => Ok(()),
+        match self.ending.take().map(|ending| ending.why) {
+            Some(Why::Error(error)) => Err(error),
+            Some(Why::Signal(signal)) => Err(Error::Told { code: 128 + signal }),
+            None | Some(Why::Halt | Why::Closed) if self.report.any_failed() => Err(Error::Told { code: 1 }),
+            None | Some(Why::Halt | Why::Closed) => Ok(()),
         }
     }
 
-    /// Waits until all is printed; not for ever, if the farm was to end.
-    fn drain(&mut self) {
-        let mut until = None;
-        while !self.output.printer().is_idle() || !self.errors.is_idle() {
+    /// Waits until all is printed; if the farm is to end, or when it is, not for ever.
+    fn drain(&mut self, is_done: impl Fn(&Self) -> bool) {
+        let (mut until, mut hastened) = (None, false);
+        while !is_done(self) {
             if let Some(ending) = &mut self.ending {
-                // All that ran has ended.
-                ending.next = Step::GiveUp(*until.get_or_insert_with(|| Instant::now() + PATIENCE));
-                if ending.hastened || self.gives_up() {
-                    break;
+                let now = Instant::now();
+                if ending.hastened && !hastened {
+                    (until, hastened) = (Some(now + HASTE), true);
                 }
+                let until = *until.get_or_insert(now + PATIENCE);
+                if until <= now {
+                    return;
+                }
+                // All that ran has ended.
+                ending.next = Step::GiveUp(until);
             }
             self.poll::<()>(false, std::iter::empty(), None);
         }

@@ -10,7 +10,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
@@ -23,7 +23,7 @@ use super::queue::Task;
 use crate::args::FarmRunArgs;
 use crate::error::{Error, Result};
 use crate::farm::GRACE;
-use crate::farm::group::{Group, Unstarted};
+use crate::farm::group::{self, Group, Unstarted};
 use crate::farm::guard::Guard;
 use crate::farm::report::Failure;
 use crate::farm::streams::{Pipe, Prefixed, Splitter};
@@ -89,13 +89,14 @@ impl Worker {
         // The command line has at least one.
         let (program, rest) =
             args.command.split_first().ok_or(Error::Usage("no command is given".to_owned()))?;
-        let mut command = Command::new(program);
-        command.args(rest).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let failed = |source| Error::Io { what: format!("start {}", program.display()), source };
+        let mut command = group::command(program, rest, args.memory).map_err(failed)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(logs) = &args.logs {
             command.stderr(log_of(logs, number)?);
         }
-        let mut group = Group::start(&mut command, guard, args.memory).map_err(|why| match why {
-            Unstarted::Process(source) => Error::Io { what: format!("start {}", program.display()), source },
+        let mut group = Group::start(&mut command, guard).map_err(|why| match why {
+            Unstarted::Process(source) => failed(source),
             Unstarted::Guard(error) => error,
         })?;
         let (input, out, err) = group.pipes();

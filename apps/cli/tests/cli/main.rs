@@ -7,6 +7,7 @@ mod common;
 mod contest;
 mod data;
 mod executors;
+mod farm;
 mod kernels;
 mod kills;
 mod launch;

@@ -1,0 +1,104 @@
+//! `syncline farm run`: a process for each task, and workers that stay.
+
+mod each;
+mod endings;
+mod lines;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::command;
+
+/// `syncline farm run` in a folder with these options, and a command with its arguments.
+fn farm(folder: &Path, options: &str, program: &[&str]) -> Command {
+    let mut command = command(folder, &format!("farm run {options} --"));
+    command.args(program).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// As [`farm`], with a script of the shell, whose first argument is the task.
+fn shell(folder: &Path, options: &str, script: &str) -> Command {
+    farm(folder, options, &["sh", "-c", script, "_"])
+}
+
+/// What came of a farm.
+#[derive(Debug)]
+struct Came {
+    code: Option<i32>,
+    out: String,
+    errors: Vec<String>,
+}
+
+impl Came {
+    fn of(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let errors = text(output.stderr).lines().map(String::from).collect();
+        Self { code: output.status.code(), out: text(output.stdout), errors }
+    }
+
+    /// The summary, without times, and what was told before.
+    fn summary(&self) -> (&[String], &str) {
+        let Some((last, before)) = self.errors.split_last() else { panic!("{self:?}") };
+        let mut parts = last.rsplitn(3, ", ");
+        assert!(parts.next().is_some_and(|pace| pace.ends_with(" tasks/s")), "{self:?}");
+        (before, parts.nth(1).unwrap())
+    }
+}
+
+/// Runs a farm with that input.
+fn run(mut command: Command, input: &str) -> Came {
+    let mut child = command.spawn().unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    // It may end before it has read all.
+    let writer = thread::spawn(move || drop(pipe.write_all(input.as_bytes())));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    Came::of(output)
+}
+
+/// The numbers from 1, a line each.
+fn numbers(to: usize) -> String {
+    (1..=to).map(|number| format!("{number}\n")).collect()
+}
+
+/// Waits until something is so; not for ever.
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !so() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{what} has not come");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// How many processes sleep for that long, which nobody else does.
+fn processes(nap: &str) -> usize {
+    let expected = format!("sleep\0{nap}\0").into_bytes();
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    all.filter(|entry| fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == expected)).count()
+}
+
+/// Waits until none does: a process that was killed is there for a moment.
+fn gone(nap: &str) {
+    until("the end of all tasks", || processes(nap) == 0);
+}
+
+/// A number of seconds to sleep, long and nobody else's.
+fn nap(which: u32) -> String {
+    format!("{}.{which}", 1_000_000 + std::process::id())
+}
+
+/// Reads a line of a child's standard output.
+fn line(child: &mut Child) -> String {
+    let out = child.stdout.as_mut().unwrap();
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while out.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).unwrap()
+}

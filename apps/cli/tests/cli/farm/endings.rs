@@ -1,0 +1,227 @@
+//! How a farm ends before its tasks do, and that nothing is left of it then.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::*;
+
+/// A farm of two whose tasks, and their children, sleep; as soon as they do.
+fn sleeping(folder: &Path, options: &str, script: &str, nap: &str) -> Child {
+    let mut child = farm(folder, &format!("-j 2 {options}"), &["sh", "-c", script, nap]).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // Not closed by its end: there may be more.
+    input.write_all(numbers(10).as_bytes()).unwrap();
+    child.stdin = Some(input);
+    until("a sleeper for each", || processes(nap) >= 4);
+    child
+}
+
+/// A task that sleeps beside a child that does, and both heed signals.
+const SLEEPS: &str = "(exec sleep \"$0\") & exec sleep \"$0\"";
+/// One that does not heed SIGTERM.
+const STUBBORN: &str = "trap '' TERM; (exec sleep \"$0\") & sleep \"$0\"; sleep \"$0\"";
+
+fn signalled(mut child: Child, signals: &[Signal]) -> Came {
+    let input = child.stdin.take();
+    for &signal in signals {
+        // Not collected before the end, so the number is its own.
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        thread::sleep(Duration::from_millis(300));
+    }
+    let came = Came::of(child.wait_with_output().unwrap());
+    drop(input);
+    came
+}
+
+#[test]
+fn signals_end_all_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    for (which, signal, code, name) in [(10, Signal::INT, 130, "SIGINT"), (11, Signal::TERM, 143, "SIGTERM")]
+    {
+        let nap = nap(which);
+        let came = signalled(sleeping(folder.path(), "", SLEEPS, &nap), &[signal]);
+        assert_eq!((came.code, came.out.as_str()), (Some(code), ""), "{came:?}");
+        let expected = format!(
+            "syncline: interrupted by {name}; 2 tasks: 0 done, 2 ended before they were done, the input was not read \
+             to its end"
+        );
+        assert_eq!(came.summary(), (&[][..], expected.as_str()));
+        gone(&nap);
+    }
+}
+
+#[test]
+fn who_does_not_heed_a_signal_is_killed_at_once_by_a_second_one_or_later() {
+    let folder = tempfile::tempdir().unwrap();
+    for (which, signals) in [(12, &[Signal::TERM, Signal::TERM][..]), (13, &[Signal::TERM])] {
+        let nap = nap(which);
+        let came = signalled(sleeping(folder.path(), "", STUBBORN, &nap), signals);
+        assert_eq!(came.code, Some(143), "{came:?}");
+        gone(&nap);
+    }
+}
+
+#[test]
+fn what_is_done_when_a_signal_comes_is_printed() {
+    let nap = nap(14);
+    // The first sleeps; others are done, and in order would come after it.
+    let script = "if [ $1 = 1 ]; then (exec sleep \"$0\") & (exec sleep \"$0\") & (exec sleep \"$0\") & exec sleep \"$0\"; fi; echo $1";
+    let folder = tempfile::tempdir().unwrap();
+    let child = sleeping(folder.path(), "-k", script, &nap);
+    thread::sleep(Duration::from_millis(300));
+    let came = signalled(child, &[Signal::INT]);
+    assert_eq!(came.code, Some(130));
+    let expected: String = (2..=10).map(|number| format!("{number}\n")).collect();
+    assert!(expected.starts_with(&came.out), "{came:?}");
+    gone(&nap);
+}
+
+/// Twice at any moment of a farm that starts tasks all the time, and once in quiet.
+#[test]
+fn sigkill_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let nap = nap(15);
+    let mut child = sleeping(folder.path(), "", STUBBORN, &nap);
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    gone(&nap);
+    for which in 16..24 {
+        let nap = super::nap(which);
+        // Every process that is started would sleep for long, unless it is one of the first.
+        let script = "[ $(($1 % 7)) != 0 ] || exec sleep \"$0\"";
+        let mut child = farm(folder.path(), "-j 40", &["sh", "-c", script, &nap]).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(numbers(1000).as_bytes()).unwrap();
+        until("the first sleeper", || processes(&nap) > 0);
+        thread::sleep(Duration::from_millis(u64::from(which - 16)));
+        kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+        child.wait().unwrap();
+        gone(&nap);
+    }
+}
+
+/// The guard of a farm ends with it, and a farm without a guard does not go on.
+#[test]
+fn the_guard_ends_with_its_farm_and_the_farm_with_its_guard() {
+    let folder = tempfile::tempdir().unwrap();
+    let nap = nap(25);
+    let mut child = sleeping(folder.path(), "", SLEEPS, &nap);
+    let input = child.stdin.take();
+    let guard = children(child.id()).into_iter().find(|pid| {
+        fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default().starts_with(b"syncline\0farm\0guard\0")
+    });
+    let guard = Pid::from_raw(guard.unwrap()).unwrap();
+    // It heeds none of these.
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        kill_process(guard, signal).unwrap();
+    }
+    thread::sleep(Duration::from_millis(50));
+    kill_process(guard, Signal::KILL).unwrap();
+    // It is seen when a task has ended.
+    kill_process(Pid::from_raw(children(child.id())[1]).unwrap(), Signal::KILL).unwrap();
+    let came = Came::of(child.wait_with_output().unwrap());
+    drop(input);
+    assert_eq!(came.code, Some(1), "{came:?}");
+    assert!(came.errors.last().unwrap().contains("tell the guard which tasks run"), "{came:?}");
+    gone(&nap);
+}
+
+fn children(pid: u32) -> Vec<i32> {
+    let mut all: Vec<i32> = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
+        .unwrap()
+        .split_whitespace()
+        .map(|pid| pid.parse().unwrap())
+        .collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_all_quietly() {
+    let nap = nap(26);
+    let folder = tempfile::tempdir().unwrap();
+    // Tasks that write, and one that sleeps and never would.
+    let script = "[ $1 != 2 ] || exec sleep \"$0\"; echo $1";
+    let mut child = farm(folder.path(), "-j 2", &["sh", "-c", script, &nap]).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let writer = thread::spawn(move || {
+        // Endless, until nobody reads it.
+        let mut number = 0;
+        while writeln!(input, "{number}").is_ok() {
+            number += 1;
+        }
+    });
+    assert_eq!(line(&mut child), "0");
+    drop(child.stdout.take());
+    let came = Came::of(child.wait_with_output().unwrap());
+    writer.join().unwrap();
+    assert_eq!((came.code, came.errors.len()), (Some(0), 0), "{came:?}");
+    gone(&nap);
+}
+
+#[test]
+fn a_reader_that_is_gone_is_noticed_though_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let nap = nap(27);
+    let mut child = sleeping(folder.path(), "", SLEEPS, &nap);
+    let input = child.stdin.take();
+    drop(child.stdout.take());
+    let came = Came::of(child.wait_with_output().unwrap());
+    drop(input);
+    assert_eq!((came.code, came.errors.len()), (Some(0), 0), "{came:?}");
+    gone(&nap);
+}
+
+/// A reader that takes nothing does not keep signals from being heard.
+#[test]
+fn a_reader_that_stops_does_not_stop_signals() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "head -c 300000 /dev/zero; touch done.$1";
+    let mut child = farm(folder.path(), "-j 2", &["sh", "-c", script, "_"]).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(numbers(10_000).as_bytes()).unwrap();
+    until("an end of a task", || folder.path().join("done.1").exists());
+    for _ in 0..2 {
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        thread::sleep(Duration::from_millis(300));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn outputs_that_nobody_reads_do_not_pile_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "head -c 4000000 /dev/zero; touch done.$1";
+    let mut child = farm(folder.path(), "-j 2", &["sh", "-c", script, "_"]).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(numbers(200).as_bytes()).unwrap();
+    until("an end of tasks", || folder.path().join("done.64").exists());
+    thread::sleep(Duration::from_millis(300));
+    // So many may wait, some run, and one is being printed.
+    assert!(!folder.path().join("done.80").exists());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 200 * 4_000_000));
+}
+
+#[test]
+fn a_child_that_holds_the_pipe_does_not_hold_the_farm() {
+    let (one, other) = (nap(28), nap(29));
+    // One child in the group, and one that has left it: that one is let go, and does not matter.
+    let script = "(exec sleep \"$0\") & setsid sleep \"$1\" & echo started";
+    let came = run(farm(Path::new("."), "", &["sh", "-c", script, &one, &other]), "x\n");
+    assert_eq!((came.code, came.out.as_str()), (Some(0), "started\n"));
+    gone(&one);
+    // It ends with this test.
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let left = all.filter(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        line == format!("sleep\0{other}\0").into_bytes()
+    });
+    for entry in left {
+        let pid = entry.file_name().to_str().unwrap().parse().unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! | step       | what is done                                                                            |
 //! |------------|-----------------------------------------------------------------------------------------|
+//! | `command`  | says what is to be started, by way of this very program if its memory is to be bounded  |
 //! | `start`    | the guard is told, the process started (posix_spawn) and watched by pidfd              |
 //! | `signal`   | goes to all of the group, also to processes that are stopped                            |
 //! | `finish`   | when the first process has exited: the rest killed, the guard told, the status collected |

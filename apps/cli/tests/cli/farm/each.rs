@@ -140,12 +140,12 @@ fn a_task_that_takes_too_long_fails() {
     // The second one does not heed SIGTERM, nor does its child.
     let script =
         "if [ $1 = 1 ]; then sleep \"$0\"; elif [ $1 = 2 ]; then trap '' TERM; sleep \"$0\"; fi; echo $1";
-    let came = run(farm(here(), "-k -j 3 --timeout 1.5", &["sh", "-c", script, &nap]), &numbers(3));
+    let came = run(farm(here(), "-k -j 3 --timeout 2.5", &["sh", "-c", script, &nap]), &numbers(3));
     assert_eq!((came.code, came.out.as_str()), (Some(1), "3\n"));
     let (mut lines, summary) = (came.summary().0.to_vec(), came.summary().1);
     lines.sort();
     let expected =
-        [1, 2].map(|number| format!("syncline: task {number} (\"{number}\") took longer than 1.5 s"));
+        [1, 2].map(|number| format!("syncline: task {number} (\"{number}\") took longer than 2.5 s"));
     assert_eq!(lines, expected);
     assert!(summary.starts_with("syncline: 3 tasks: 1 done, 2 failed (first: task 1 took"), "{summary}");
     gone(&nap);

@@ -215,10 +215,10 @@ fn nonsense_fails_its_task_and_ends_its_worker() {
 fn a_task_that_takes_too_long_ends_its_worker() {
     let nap = nap(30);
     let script = format!("if [ $task = 2 ]; then sleep {nap}; fi; {SQUARE}");
-    let came = run(workers(Path::new("."), "-j 1 -k --timeout 1 --retries 1", &script), &numbers(3));
+    let came = run(workers(Path::new("."), "-j 1 -k --timeout 2 --retries 1", &script), &numbers(3));
     assert_eq!((came.code, came.out.lines().count()), (Some(1), 3));
-    assert_eq!(came.summary().0, ["syncline: task 2 (\"2\") took longer than 1 s (2 attempts)"]);
-    assert_eq!(values(&came)[1]["error"], "took longer than 1 s");
+    assert_eq!(came.summary().0, ["syncline: task 2 (\"2\") took longer than 2 s (2 attempts)"]);
+    assert_eq!(values(&came)[1]["error"], "took longer than 2 s");
     gone(&nap);
 }
 

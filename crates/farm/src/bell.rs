@@ -6,15 +6,15 @@
 //!
 //! | who    | step                                                                     |
 //! |--------|--------------------------------------------------------------------------|
-//! | waiter | notes how often it has rung; looks; looks again for a while               |
+//! | waiter | looks for a while; notes how often it has rung; looks                     |
 //! |        | sleeps until it has rung once more; begins again                          |
 //! | others | a message in its slot (or the end of a process in its record); then rings |
 //!
 //! A ring that comes before the note was of something that the look after the note sees; a later one ends the sleep.
 //!
 //! # Costs
-//! To ring: one read-modify-write of a line that nobody else touches while the waiter looks elsewhere; a system call if it
-//! sleeps.
+//! To ring: one read-modify-write of a line that nobody else touches as long as the waiter finds what it waits for before it
+//! thinks of sleep; a system call if it sleeps.
 //!
 //! # Source
 //! Event counts (Reed and Kanodia, "Synchronization with eventcounts and sequencers", CACM 22, 1979).
@@ -38,14 +38,14 @@ pub(crate) fn wait<T, E>(
     mut look: impl FnMut() -> Result<Option<T>, E>,
 ) -> Result<Option<T>, E> {
     loop {
-        let seen = bell.get();
-        if let Some(found) = look()? {
-            return Ok(Some(found));
-        }
         // A model would explore every number of looks.
         if !cfg!(loom)
             && let Some(found) = look_on(policy, deadline, &mut look)?
         {
+            return Ok(Some(found));
+        }
+        let seen = bell.get();
+        if let Some(found) = look()? {
             return Ok(Some(found));
         }
         match bell.wait_until(seen + 1, &ASLEEP, deadline) {
@@ -63,10 +63,10 @@ fn look_on<T, E>(
     look: &mut impl FnMut() -> Result<Option<T>, E>,
 ) -> Result<Option<T>, E> {
     for pause in 1..=policy.pauses {
-        hint::spin_loop();
         if let Some(found) = look()? {
             return Ok(Some(found));
         }
+        hint::spin_loop();
         if pause % MANY == 0 && deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Ok(None);
         }

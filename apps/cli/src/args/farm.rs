@@ -53,7 +53,7 @@ A worker that ends, takes too long or writes anything else while it has a task f
 docs/farm-lines.md has examples.
 
 Signals: SIGINT and SIGTERM start no more tasks and end those that run by SIGTERM, 5 s later or at a second signal by
-SIGKILL. Ctrl-Z stops this command, not the tasks that run. The environment variable SYNCLINE_FARM of tasks marks them as
+SIGKILL. Ctrl-Z stops this command, not the tasks that run. The environment variable SYNCLINE_FARM_RUN of tasks marks them as
 those of this command.
 
 Exit codes: 0 if all went well, and when whoever reads standard output has seen enough before a task failed; 1 if a task
@@ -110,7 +110,7 @@ pub(crate) enum Protocol {
 /// Kills the groups that it was told of when there is nobody any more who tells.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FarmGuardArgs {
-    /// What the environment of the tasks has as SYNCLINE_FARM
+    /// What the environment of the tasks has as SYNCLINE_FARM_RUN
     pub(crate) mark: String,
 }
 

@@ -34,7 +34,7 @@ use crate::args::FarmGuardArgs;
 use crate::error::{Error, Result};
 
 /// The variable in the environment of every task that says whose it is.
-pub(super) const MARK: &str = "SYNCLINE_FARM";
+pub(super) const MARK: &str = "SYNCLINE_FARM_RUN";
 
 /// How long the guard may take to read or to end.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -77,6 +77,21 @@ pub(crate) struct Hand {
     ending: bool,
 }
 
+impl Hand {
+    /// It has told of so many of its tasks.
+    fn tell(&mut self, mut tasks: usize) {
+        self.told += tasks as u64;
+        while let Some(left) = self.batches.front_mut().filter(|_| tasks > 0) {
+            let of_this = tasks.min(*left);
+            *left -= of_this;
+            tasks -= of_this;
+            if *left == 0 {
+                self.batches.pop_front();
+            }
+        }
+    }
+}
+
 pub(crate) struct Manager<T, R> {
     farm: Farm,
     pub(crate) crew: Crew,
@@ -406,18 +421,14 @@ where
             // What was not joined is not wanted.
             self.disown(vpid);
         }
+        let Some(at) = self.hands.iter().position(|hand| hand.vpid == vpid) else { return };
+        if count > self.hands[at].tasks.len() {
+            return self.garbled(vpid, "it has sent more results than it had tasks".to_owned());
+        }
+        self.hands[at].tell(count);
         for ran in results {
-            let Some(hand) = self.hand(vpid) else { return };
-            let Some(id) = hand.tasks.pop_front() else {
-                return self.garbled(vpid, "it has sent more results than it had tasks".to_owned());
-            };
-            hand.told += 1;
-            if let Some(left) = hand.batches.front_mut() {
-                *left -= 1;
-                if *left == 0 {
-                    hand.batches.pop_front();
-                }
-            }
+            // As many as there are results.
+            let Some(id) = self.hands[at].tasks.pop_front() else { return };
             self.end(id, ran.map_err(|message| TaskError::Panicked { message }));
         }
         if count > 0 {

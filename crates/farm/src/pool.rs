@@ -403,6 +403,8 @@ where
 
 /// How many tasks are drawn ahead.
 const AHEAD: u64 = 16_384;
+/// How many are drawn before the first of them are handed out.
+const SOME: usize = 1024;
 
 /// What becomes of tasks, as they end: see [`Pool::map`].
 #[derive(Debug)]
@@ -431,10 +433,15 @@ where
         let manager = &mut self.pool.manager;
         // Drawn when half of them have gone: so their order is seldom looked at.
         if manager.waiting() < AHEAD / 2 {
+            let mut drawn = 0;
             while manager.waiting() < AHEAD
                 && let Some(task) = self.tasks.next()
             {
                 manager.submit(task.into());
+                drawn += 1;
+                if drawn % SOME == 0 {
+                    manager.hand_out_plain();
+                }
             }
         }
         manager.next()

@@ -164,6 +164,14 @@ where
         id
     }
 
+    /// What was submitted may be handed out before more is drawn: nothing that comes later could be better, as far as one
+    /// can see.
+    pub(crate) fn hand_out_plain(&mut self) {
+        if !self.ready.has_ranked() {
+            self.hand_out();
+        }
+    }
+
     /// How many tasks nobody has.
     pub(crate) fn waiting(&self) -> u64 {
         self.ready.len() as u64

@@ -91,6 +91,11 @@ impl Ready {
         self.plain.pop_front()
     }
 
+    /// Whether there are tasks with a priority or a cost.
+    pub(crate) fn has_ranked(&self) -> bool {
+        !self.ranked.is_empty()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.plain.len() + self.ranked.len()
     }

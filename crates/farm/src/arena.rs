@@ -18,6 +18,7 @@ use std::sync::Arc;
 use syncline_memory::Segment;
 use syncline_signal::Signal;
 use syncline_signal::primitive::{AtomicU64, Ordering};
+use syncline_sync::{Array, Shared, Space, SpaceError};
 
 use crate::blocks::{Block, Blocks, LINE, Supply};
 use crate::channel::Slot;
@@ -61,8 +62,49 @@ struct Shape {
 /// The memory of a farm, as one of its processes sees it.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    segment: Segment,
+    home: Home,
     shape: Shape,
+}
+
+/// Where it is.
+#[derive(Debug)]
+enum Home {
+    /// In a segment of its own, which is inherited.
+    Segment(Segment),
+    /// In the memory of a team, in which all members find it.
+    Team(Array<Page>),
+}
+
+/// What the memory of a farm within that of a team is made of.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(crate) struct Page([AtomicU64; 512]);
+
+impl Default for Page {
+    fn default() -> Self {
+        Page(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+// SAFETY: words, of which all bytes zero are the default. What stands in them is changed by atomic operations, or by one
+// who has it alone (`Slot`, `Blocks`, `Cell`).
+unsafe impl Shared for Page {}
+
+impl Home {
+    fn at(&self) -> *mut u8 {
+        match self {
+            Home::Segment(segment) => segment.as_ptr(),
+            // Words that may be changed through shared references: so may what stands there.
+            Home::Team(pages) => pages.as_ptr().cast_mut().cast(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Home::Segment(segment) => segment.len(),
+            Home::Team(pages) => size_of_val::<[Page]>(pages),
+        }
+    }
 }
 
 /// What a channel begins with, before its slots.
@@ -83,6 +125,10 @@ pub(crate) enum End {
 }
 
 impl Shape {
+    fn new(processes: usize, depth: usize, memory: usize) -> Shape {
+        Shape { processes, depth, blocks: (memory / PER_BLOCK).clamp(1024, 1 << 24) }
+    }
+
     fn records(self) -> usize {
         size_of::<Header>().next_multiple_of(4096)
     }
@@ -107,17 +153,35 @@ impl Shape {
 impl Arena {
     /// New memory for so many processes at a time, with `memory` bytes for channels and messages.
     pub(crate) fn new(processes: usize, depth: usize, memory: usize) -> Result<Arena, FarmError> {
-        let shape = Shape { processes, depth, blocks: (memory / PER_BLOCK).clamp(1024, 1 << 24) };
+        let shape = Shape::new(processes, depth, memory);
         let len = shape.memory().checked_add(memory).ok_or(FarmError::Memory { asked: memory })?;
-        let arena = Arena { segment: Segment::shared(len)?, shape };
-        let header = arena.header();
-        header.processes.store(processes as u64, Ordering::Relaxed);
-        header.depth.store(depth as u64, Ordering::Relaxed);
-        header.blocks.store(shape.blocks as u64, Ordering::Relaxed);
-        header.next.store(1, Ordering::Relaxed);
-        // Others see it by inheriting the segment, later.
-        header.mark.store(MARK, Ordering::Release);
+        let arena = Arena { home: Home::Segment(Segment::shared(len)?), shape };
+        arena.sign();
         Ok(arena)
+    }
+
+    /// The same in the memory of a team: all members make it, and all have the same.
+    pub(crate) fn within(
+        space: &mut Space,
+        processes: usize,
+        depth: usize,
+        memory: usize,
+    ) -> Result<Arena, SpaceError> {
+        let shape = Shape::new(processes, depth, memory);
+        let pages = (shape.memory() + memory).div_ceil(size_of::<Page>());
+        let arena = Arena { home: Home::Team(space.array(pages)?), shape };
+        arena.sign();
+        Ok(arena)
+    }
+
+    /// Says what it is.
+    fn sign(&self) {
+        let (header, shape) = (self.header(), self.shape);
+        header.processes.store(shape.processes as u64, Ordering::Relaxed);
+        header.depth.store(shape.depth as u64, Ordering::Relaxed);
+        header.blocks.store(shape.blocks as u64, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `attach`.
+        header.mark.store(MARK, Ordering::Release);
     }
 
     /// The memory of a farm that another process has founded; or what is wrong with it.
@@ -126,9 +190,9 @@ impl Arena {
             return Err(format!("{} bytes are too few", segment.len()));
         }
         let unknown = Shape { processes: 0, depth: 0, blocks: 0 };
-        let mut arena = Arena { segment, shape: unknown };
+        let mut arena = Arena { home: Home::Segment(segment), shape: unknown };
         let header = arena.header();
-        // Acquire: pairs with the Release in `new`.
+        // Acquire: pairs with the Release in `sign`.
         if header.mark.load(Ordering::Acquire) != MARK {
             return Err("it is that of another version, or no farm's".to_owned());
         }
@@ -141,7 +205,7 @@ impl Arena {
         let sane = (1..=MAX_PROCESSES).contains(&shape.processes)
             && (1..=MAX_DEPTH).contains(&shape.depth)
             && shape.blocks <= 1 << 24;
-        if !sane || shape.memory() > arena.segment.len() {
+        if !sane || shape.memory() > arena.home.len() {
             return Err(format!("its shape is garbage: {shape:?}"));
         }
         arena.shape = shape;
@@ -149,7 +213,10 @@ impl Arena {
     }
 
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.segment.fd()
+        match &self.home {
+            Home::Segment(segment) => segment.fd(),
+            Home::Team(_) => None,
+        }
     }
 
     /// How many processes there are room for.
@@ -158,9 +225,9 @@ impl Arena {
     }
 
     fn header(&self) -> &Header {
-        // SAFETY: the segment begins with the header, is at least as large (`new`, `attach`), page-aligned, zero at first,
-        // which is a header, and changed by atomic operations only. It lives as long as `self`.
-        unsafe { &*self.segment.as_ptr().cast::<Header>() }
+        // SAFETY: the memory begins with the header, is at least as large (`new`, `within`, `attach`), aligned to 128, zero at
+        // first, which is a header, and changed by atomic operations only. It lives as long as `self`.
+        unsafe { &*self.home.at().cast::<Header>() }
     }
 
     /// How many processes have ended.
@@ -172,7 +239,7 @@ impl Arena {
     #[inline]
     pub(crate) fn record(&self, place: usize) -> &Record {
         assert!(place < self.shape.processes);
-        let at = self.segment.as_ptr().wrapping_add(self.shape.records()).cast::<Record>();
+        let at = self.home.at().wrapping_add(self.shape.records()).cast::<Record>();
         // SAFETY: the records stand there, as many as there are processes, and `place` is one; aligned, zero at first,
         // which is a record, and changed by atomic operations only.
         unsafe { &*at.wrapping_add(place) }
@@ -186,22 +253,22 @@ impl Arena {
     /// Where the channel from one place to another is found.
     fn cell(&self, to: usize, from: usize) -> &AtomicU64 {
         assert!(to < self.shape.processes && from < self.shape.processes);
-        let at = self.segment.as_ptr().wrapping_add(self.shape.rows()).cast::<AtomicU64>();
+        let at = self.home.at().wrapping_add(self.shape.rows()).cast::<AtomicU64>();
         // SAFETY: as in `record`: a square of words, in which this is one.
         unsafe { &*at.wrapping_add(to * self.shape.processes + from) }
     }
 
     pub(crate) fn blocks(&self) -> Blocks<'_> {
-        let at = self.segment.as_ptr().wrapping_add(self.shape.table()).cast::<Block>();
+        let at = self.home.at().wrapping_add(self.shape.table()).cast::<Block>();
         // SAFETY: as in `record`: so many blocks stand there.
         let table = unsafe { std::slice::from_raw_parts(at, self.shape.blocks) };
-        let lines = (self.segment.len() - self.shape.memory()) as u64 / LINE;
+        let lines = (self.home.len() - self.shape.memory()) as u64 / LINE;
         Blocks { supply: &self.header().supply, table, lines }
     }
 
     /// The bytes of a block. Its holder may use them; the pointer is aligned to a line.
     pub(crate) fn bytes(&self, block: u32) -> *mut u8 {
-        self.segment.as_ptr().wrapping_add(self.shape.memory() + self.blocks().offset(block))
+        self.home.at().wrapping_add(self.shape.memory() + self.blocks().offset(block))
     }
 
     /// Makes a board in a block, which nobody else has; `None` if there is no room.
@@ -244,13 +311,13 @@ impl Arena {
 
     /// How many bytes of memory there are for channels and messages.
     pub(crate) fn memory(&self) -> usize {
-        self.segment.len() - self.shape.memory()
+        self.home.len() - self.shape.memory()
     }
 
     /// A free place, which is reserved for a child of `parent` now.
     pub(crate) fn reserve(&self, parent: Vpid) -> Option<Vpid> {
         let (header, places) = (self.header(), self.shape.processes);
-        let first = header.next.load(Ordering::Relaxed) as usize;
+        let first = header.next.load(Ordering::Relaxed).max(1) as usize;
         let place = (0..places).map(|turn| (first + turn) % places).find(|&place| {
             let (generation, life) = self.record(place).now();
             place != 0

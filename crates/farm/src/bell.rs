@@ -48,10 +48,11 @@ pub(crate) fn wait<T, E>(
         if let Some(found) = look()? {
             return Ok(Some(found));
         }
-        match bell.wait_until(seen + 1, &ASLEEP, deadline) {
+        match bell.wait_until(seen + 1, &Policy { death: policy.death, ..ASLEEP }, deadline) {
             Ok(_) => (),
             Err(WaitError::TimedOut) => return look(),
-            Err(_) => (), // nobody else is watched
+            // The next look sees who it is; if it does not matter, that is not to be all that is done.
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
         }
     }
 }

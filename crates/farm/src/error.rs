@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use syncline_sync::{Fault, SpaceError};
+
 use crate::record::Fate;
 use crate::vpid::Vpid;
 use crate::wire::WireError;
@@ -139,6 +141,24 @@ pub enum FarmError {
         /// Who this is.
         vpid: Vpid,
     },
+
+    /// A member of the team is dead, without which the others do not go on.
+    #[error("a pool of a team has ended: {fault}")]
+    Team {
+        /// Who.
+        fault: Fault,
+    },
+
+    /// A pool of a team has another kind of crew.
+    #[error("a team cannot be a crew that is {kind}: its members are there already, and stay")]
+    Crew {
+        /// Which.
+        kind: &'static str,
+    },
+
+    /// The memory of a team.
+    #[error(transparent)]
+    Space(#[from] SpaceError),
 
     /// The memory that all share, or the lifeline.
     #[error(transparent)]

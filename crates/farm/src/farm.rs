@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde::Serialize;
+use syncline_fabric::Member;
 use syncline_memory::{Ending, LifelineEnd, Segment, inherit};
 use syncline_signal::primitive::Ordering;
 use syncline_signal::{Policy, WaitError, Watch};
+use syncline_sync::{Deaths, LAUNCHER};
 
 use crate::arena::{Arena, End, MAX_DEPTH, Slots};
 use crate::bell;
@@ -126,7 +128,13 @@ pub struct Farm {
 #[derive(Debug)]
 enum Role {
     Manager(Steward),
-    Worker { manager: OwnedFd },
+    Worker {
+        manager: OwnedFd,
+    },
+    /// One of a team, whose ranks are the numbers.
+    Member {
+        deaths: Deaths,
+    },
 }
 
 #[derive(Debug)]
@@ -147,12 +155,42 @@ struct Inbound {
 #[derive(Debug)]
 struct Receiver<'a> {
     arena: &'a Arena,
+    role: &'a Role,
     vpid: Vpid,
 }
 
 impl Watch for Receiver<'_> {
     fn who(&self) -> Option<u32> {
-        (self.arena.life(self.vpid) == Life::Ended).then_some(self.vpid.place() as u32)
+        (self.role.life(self.arena, self.vpid) == Life::Ended).then_some(self.vpid.place() as u32)
+    }
+}
+
+impl Role {
+    /// How far a process has come.
+    #[inline]
+    fn life(&self, arena: &Arena, vpid: Vpid) -> Life {
+        match self {
+            Role::Member { deaths } if deaths.includes(vpid.place()) || deaths.includes(LAUNCHER) => {
+                Life::Ended
+            }
+            _ => arena.life(vpid),
+        }
+    }
+
+    /// How many have ended.
+    fn ends(&self, arena: &Arena) -> u64 {
+        match self {
+            Role::Member { deaths } => deaths.count() as u64,
+            _ => arena.ends().get(),
+        }
+    }
+
+    /// What tells those who wait for one that ends, if it is not their bell.
+    fn deaths(&self) -> Option<Deaths> {
+        match self {
+            Role::Member { deaths } => Some(deaths.clone()),
+            _ => None,
+        }
     }
 }
 
@@ -236,6 +274,21 @@ impl Farm {
         Ok(Some(Farm::of(Arc::new(arena), vpid, Role::Worker { manager })))
     }
 
+    /// Founds a farm of the members of a team, which are on one host: their ranks are the numbers.
+    ///
+    /// All members call it, as anything that is made.
+    pub(crate) fn within(member: &mut Member, memory: usize) -> Result<Farm, FarmError> {
+        let (rank, size, deaths) = (member.rank(), member.size(), member.deaths().clone());
+        let arena = Arena::within(member.space(), size, 4, memory)?;
+        (0..size).for_each(|place| arena.record(place).is_member());
+        arena.record(rank).pid.store(u64::from(std::process::id()), Ordering::Relaxed);
+        let mut farm = Farm::of(Arc::new(arena), Vpid::new(rank, 0), Role::Member { deaths });
+        if rank == 0 {
+            farm.children = (1..size).map(|place| Vpid::new(place, 0)).collect();
+        }
+        Ok(farm)
+    }
+
     fn of(arena: Arc<Arena>, me: Vpid, role: Role) -> Farm {
         Farm {
             arena,
@@ -294,6 +347,7 @@ impl Farm {
         match &self.role {
             Role::Manager(steward) => steward.look(),
             Role::Worker { manager } => steward::ring(manager),
+            Role::Member { .. } => (),
         }
         let (arena, deadline) = (Arc::clone(&self.arena), Instant::now().checked_add(FOR_A_PLACE));
         let bell = &arena.record(self.me.place()).bell;
@@ -324,6 +378,8 @@ impl Farm {
         match &mut self.role {
             Role::Manager(steward) => steward.start(vpid, program)?,
             Role::Worker { .. } => self.ask(vpid, program)?,
+            // Nobody reserves there.
+            Role::Member { .. } => return Err(FarmError::NotReserved { vpid }),
         }
         self.children.push(vpid);
         Ok(())
@@ -416,8 +472,8 @@ impl Farm {
     /// The channel to a process, in which there is room.
     #[inline]
     fn outbound_to(&mut self, to: Vpid, deadline: Option<Instant>) -> Result<&mut Outbound, FarmError> {
-        let life = self.known(to)?.life(to);
-        if life == Life::Ended {
+        self.known(to)?;
+        if self.life(to) == Life::Ended {
             self.close(to);
             return Err(self.gone(to));
         }
@@ -432,7 +488,7 @@ impl Farm {
             let outbound = Outbound { to, block: slots.block, writer: Writer::new(slots) };
             self.outbound[to.place()] = Some(outbound);
         }
-        let receiver = Receiver { arena: &self.arena, vpid: to };
+        let receiver = Receiver { arena: &self.arena, role: &self.role, vpid: to };
         let policy = Policy { death: Some(&receiver), ..self.policy };
         let waited = match &self.outbound[to.place()] {
             Some(outbound) => outbound.writer.wait(&policy, deadline),
@@ -458,7 +514,20 @@ impl Farm {
     }
 
     fn gone(&self, vpid: Vpid) -> FarmError {
-        FarmError::Gone { vpid, fate: self.arena.record(vpid.place()).fate(vpid) }
+        FarmError::Gone { vpid, fate: self.fate_of(vpid) }
+    }
+
+    #[inline]
+    fn life(&self, vpid: Vpid) -> Life {
+        self.role.life(&self.arena, vpid)
+    }
+
+    /// How one has ended that has.
+    fn fate_of(&self, vpid: Vpid) -> Fate {
+        match self.role {
+            Role::Member { .. } => Fate::Dead,
+            _ => self.arena.record(vpid.place()).fate(vpid),
+        }
     }
 
     /// Receives the next value from a process, and waits for it.
@@ -505,11 +574,12 @@ impl Farm {
         {
             return Ok(message);
         }
-        let (arena, policy) = (Arc::clone(&self.arena), self.policy);
+        let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
+        let policy = Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy };
         let bell = &arena.record(self.me.place()).bell;
         let came = bell::wait(bell, &policy, deadline, || match self.take(from)? {
             Some(message) => Ok(Some(message)),
-            None if arena.life(from) == Life::Ended => match self.take(from)? {
+            None if self.life(from) == Life::Ended => match self.take(from)? {
                 Some(message) => Ok(Some(message)),
                 None => {
                     self.unlink(from);
@@ -572,7 +642,8 @@ impl Farm {
         &mut self,
         deadline: Option<Instant>,
     ) -> Result<(Vpid, Message), FarmError> {
-        let (arena, policy) = (Arc::clone(&self.arena), self.policy);
+        let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
+        let policy = Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy };
         let bell = &arena.record(self.me.place()).bell;
         let came = bell::wait(bell, &policy, deadline, || self.take_any())?;
         came.ok_or_else(|| FarmError::TimedOut { what: "a message from any process".to_owned() })
@@ -585,7 +656,8 @@ impl Farm {
         deadline: Option<Instant>,
         mut other: impl FnMut() -> bool,
     ) -> Result<Option<(Vpid, Message)>, FarmError> {
-        let (arena, policy) = (Arc::clone(&self.arena), self.policy);
+        let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
+        let policy = Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy };
         let bell = &arena.record(self.me.place()).bell;
         let came = bell::wait(bell, &policy, deadline, || {
             if other() {
@@ -601,7 +673,8 @@ impl Farm {
     /// # Errors
     /// As [`recv`](Self::recv).
     pub fn try_recv_message(&mut self, from: Vpid) -> Result<Option<Message>, FarmError> {
-        let ended = self.known(from)?.life(from) == Life::Ended;
+        self.known(from)?;
+        let ended = self.life(from) == Life::Ended;
         match self.take(from)? {
             None if ended => Err(self.gone(from)),
             message => Ok(message),
@@ -614,7 +687,7 @@ impl Farm {
 
     fn take_any(&mut self) -> Result<Option<(Vpid, Message)>, FarmError> {
         // Looked at before the channels: what those who have ended by then had sent is found there.
-        let ends = self.arena.ends().get();
+        let ends = self.role.ends(&self.arena);
         let alone = matches!(&self.role, Role::Manager(steward) if steward.living() == 0);
         self.look_for_channels();
         for _ in 0..self.senders.len() {
@@ -650,7 +723,7 @@ impl Farm {
 
     /// Lets go of the channels of those who have ended, and of children that ended well.
     fn bury(&mut self) {
-        let dead = |vpid: Vpid| self.arena.life(vpid) == Life::Ended;
+        let dead = |vpid: Vpid| self.life(vpid) == Life::Ended;
         let channels = self.senders.iter().filter_map(|&place| self.inbound.get(place)?.as_ref());
         // One that has ended just now may have sent something just before: another end was told then, or will be.
         let done = channels.filter(|inbound| dead(inbound.from) && !inbound.reader.is_full());
@@ -729,8 +802,8 @@ impl Farm {
     /// # Errors
     /// [`FarmError::Unknown`].
     pub fn fate(&self, vpid: Vpid) -> Result<Option<Fate>, FarmError> {
-        let record = self.known(vpid)?;
-        Ok((record.life(vpid) == Life::Ended).then(|| record.fate(vpid)))
+        self.known(vpid)?;
+        Ok((self.life(vpid) == Life::Ended).then(|| self.fate_of(vpid)))
     }
 
     /// Waits until a process has ended, and tells how.
@@ -760,7 +833,9 @@ impl Farm {
                 steward.send(vpid, Signal::KILL);
                 Ok(())
             }
-            Role::Worker { .. } => Err(FarmError::Manager { what: "kill processes", vpid: self.me }),
+            Role::Worker { .. } | Role::Member { .. } => {
+                Err(FarmError::Manager { what: "kill processes", vpid: self.me })
+            }
         }
     }
 
@@ -777,7 +852,7 @@ impl Farm {
     pub fn living(&self) -> usize {
         match &self.role {
             Role::Manager(steward) => steward.living(),
-            Role::Worker { .. } => 0,
+            Role::Worker { .. } | Role::Member { .. } => 0,
         }
     }
 }

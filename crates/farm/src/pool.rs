@@ -39,8 +39,10 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use syncline_fabric::Member;
 pub use worker::{Forked, Forks, serve, serve_forks};
 
+use crate::crowd::Crowd;
 use crate::error::FarmError;
 use crate::farm::Bounds;
 use crate::program::Program;
@@ -168,12 +170,70 @@ impl Crew {
         Ok(Pool { manager: Manager::new(self)? })
     }
 
+    /// Makes a pool of the members of a team, on whatever hosts: rank 0 manages, by `manage`, all others work, by `work`. Returns
+    /// what `manage` returned, and `None` at the others, when it is over.
+    ///
+    /// The workers are all other members, however many the crew was to have, and they are not killed: of a task that takes
+    /// longer than its [`timeout`](Self::timeout) it is told, and its member is given nothing more. When a member dies of a
+    /// team that is on several hosts, all tasks that have not ended end with that.
+    ///
+    /// # Collective
+    /// All members call it, as anything that is made; each with the same crew.
+    ///
+    /// # Errors
+    /// [`FarmError::Crew`] for a crew that is [`cold`](Self::cold) or [`stealing`](Self::stealing); [`FarmError::Range`] in a
+    /// team of one; [`FarmError::Team`], [`FarmError::Gone`] at a worker whose manager is dead.
+    ///
+    /// # Examples
+    /// ```
+    /// use syncline_fabric::Team;
+    /// use syncline_farm::Crew;
+    ///
+    /// let sums = Team::hosts(3).run(|me| {
+    ///     Crew::of(2).on(me, |n: u64, _| n * n, |pool| pool.map(1..=10).map(|done| done.result.unwrap()).sum::<u64>())
+    /// })?;
+    /// assert_eq!(sums[0].as_ref().unwrap(), &Some(385));
+    /// # Ok::<(), syncline_fabric::TeamError>(())
+    /// ```
+    pub fn on<T, R, X>(
+        self,
+        member: &mut Member,
+        work: impl Fn(T, &mut Forks<'_, T, R>) -> R,
+        manage: impl FnOnce(&mut Pool<T, R>) -> X,
+    ) -> Result<Option<X>, FarmError>
+    where
+        T: Serialize + DeserializeOwned,
+        R: Serialize + DeserializeOwned,
+    {
+        let (rank, members) = (member.rank(), member.size());
+        match self.kind {
+            CrewKind::Cold => return Err(FarmError::Crew { kind: "cold" }),
+            CrewKind::Stealing => return Err(FarmError::Crew { kind: "stealing" }),
+            CrewKind::Warm | CrewKind::Forks => (),
+        }
+        if members < 2 {
+            let (what, most) = ("the number of members of a team with a pool", syncline_sync::MAX_MEMBERS);
+            return Err(FarmError::Range { what, said: members, least: 2, most });
+        }
+        let crowd = Crowd::within(member, self.memory.min(TEAM_MEMORY))?;
+        if rank > 0 {
+            return worker::work(crowd, work).map(|()| None);
+        }
+        let mut pool = Pool { manager: Manager::within(crowd, members, self) };
+        let managed = manage(&mut pool);
+        pool.manager.dismiss(members);
+        Ok(Some(managed))
+    }
+
     fn bounds(&self) -> Bounds {
         // Those who wait for children, those who have ended and whose places are not free yet.
         let processes = (8 * self.workers + 64).min(crate::MAX_PROCESSES);
         Bounds::default().processes(processes).memory(self.memory).worker_memory(self.worker_memory).depth(4)
     }
 }
+
+/// How much of a team's memory tasks and results under way may take.
+const TEAM_MEMORY: usize = 32 << 20;
 
 /// A task to be submitted.
 ///
@@ -391,7 +451,7 @@ where
 
     /// The processes of its workers, by their numbers in the system.
     #[must_use]
-    pub fn pids(&self) -> Vec<u32> {
+    pub fn pids(&mut self) -> Vec<u32> {
         self.manager.pids()
     }
 

@@ -75,6 +75,8 @@ pub enum Fate {
     NotStarted(String),
     /// Who reserved it has ended before it was started.
     NeverStarted,
+    /// It is a member of a team, and is dead or has been given up.
+    Dead,
     /// It has ended so long ago that nothing more is known.
     Forgotten,
 }
@@ -85,6 +87,7 @@ impl std::fmt::Display for Fate {
             Fate::Ended(ending) => write!(f, "{ending}"),
             Fate::NotStarted(why) => write!(f, "could not be started: {why}"),
             Fate::NeverStarted => f.write_str("was never started: who reserved it has ended"),
+            Fate::Dead => f.write_str("is dead"),
             Fate::Forgotten => f.write_str("ended long ago"),
         }
     }
@@ -136,6 +139,11 @@ impl Record {
             (generation, _) if generation > vpid.generation() => Life::Ended,
             _ => Life::Free,
         }
+    }
+
+    /// A member of a team is there, whoever says so.
+    pub(crate) fn is_member(&self) {
+        self.step(0, Life::Free, Life::Joined);
     }
 
     /// From one life to another, if it is in that one.

@@ -14,16 +14,15 @@
 //! what is ready ends with an error that says how.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use syncline_memory::Ending;
 
+use crate::crowd::{Crowd, Heard};
 use crate::error::FarmError;
 use crate::farm::Farm;
-use crate::message::Message;
 use crate::pool::deal::Dealer;
 use crate::pool::order::{OrderRef, Ran, Report};
 use crate::pool::ready::{Id, Ready};
@@ -31,7 +30,6 @@ use crate::pool::{Crew, CrewKind, Outcome, Progress, Task, TaskError, TaskId, mo
 use crate::program::Program;
 use crate::record::Fate;
 use crate::vpid::Vpid;
-use crate::wire;
 
 /// How long a batch should take, in nanoseconds.
 const BATCH: f64 = 200_000.0;
@@ -65,8 +63,9 @@ pub(crate) struct Hand {
     /// What it was handed and has not told of, in order, and the sizes of the batches in which that was.
     tasks: VecDeque<Id>,
     batches: VecDeque<usize>,
-    /// Tasks that it has told of.
+    /// Tasks that it has told of, and when it was last known to begin one.
     told: u64,
+    at: u64,
     /// The child that it waits for.
     waiting: Option<u64>,
     /// Why it was killed, if it was.
@@ -78,9 +77,15 @@ pub(crate) struct Hand {
 }
 
 impl Hand {
+    fn new(vpid: Vpid, number: usize) -> Hand {
+        let (tasks, batches) = (VecDeque::new(), VecDeque::new());
+        Hand { vpid, tasks, batches, told: 0, at: 0, waiting: None, killed: None, number, ending: false }
+    }
+
     /// It has told of so many of its tasks.
     fn tell(&mut self, mut tasks: usize) {
         self.told += tasks as u64;
+        self.at = monotonic();
         while let Some(left) = self.batches.front_mut().filter(|_| tasks > 0) {
             let of_this = tasks.min(*left);
             *left -= of_this;
@@ -93,7 +98,9 @@ impl Hand {
 }
 
 pub(crate) struct Manager<T, R> {
-    farm: Farm,
+    crowd: Crowd,
+    /// The members of a team that were given nothing yet; `None` where workers are started.
+    team: Option<VecDeque<Vpid>>,
     pub(crate) crew: Crew,
     program: Option<Program>,
     pub(crate) hands: Vec<Hand>,
@@ -132,9 +139,21 @@ where
         let mut farm = Farm::with(crew.bounds())?;
         farm.tell_of_every_end();
         let dealer = (crew.kind == CrewKind::Stealing).then(|| Dealer::new(&farm)).transpose()?;
-        Ok(Manager {
+        Ok(Manager::of(Crowd::Farm(Box::new(farm)), None, dealer, crew))
+    }
+
+    /// The manager of the other members of a team, whose first this one is.
+    pub(crate) fn within(crowd: Crowd, members: usize, mut crew: Crew) -> Self {
+        crew.workers = members - 1;
+        let team = (1..members).map(|rank| Vpid::new(rank, 0)).collect();
+        Manager::of(crowd, Some(team), None, crew)
+    }
+
+    fn of(crowd: Crowd, team: Option<VecDeque<Vpid>>, dealer: Option<Dealer>, crew: Crew) -> Self {
+        Manager {
+            crowd,
+            team,
             dealer,
-            farm,
             program: crew.program.clone(),
             crew,
             hands: Vec::new(),
@@ -150,7 +169,7 @@ where
             outcomes: VecDeque::new(),
             given: 0,
             progress: Progress::default(),
-        })
+        }
     }
 
     #[inline]
@@ -217,16 +236,21 @@ where
         let until = check.into_iter().chain(deadline).min();
         let dealer = &self.dealer;
         let ended = || dealer.as_ref().is_some_and(Dealer::any_ended);
-        match self.farm.recv_any_or(until, ended) {
-            Ok(Some((vpid, message))) => self.report(vpid, message),
-            Ok(None) => self.collect(),
-            Err(FarmError::Gone { vpid, fate }) => self.lost(vpid, &fate),
-            Err(FarmError::Garbled { from, why }) => self.garbled(from, why.to_string()),
+        match self.crowd.hear_any::<Report<T, R>>(until, ended) {
+            Heard::From(vpid, report) => self.report(vpid, report),
+            Heard::Nothing => self.collect(),
+            Heard::Gone(vpid, fate) => self.lost(vpid, &fate),
+            Heard::Garbled(from, why) => self.garbled(from, why.to_string()),
             // Whoever had a part has told of its end before.
-            Err(FarmError::Alone) if self.hands.is_empty() => (),
-            Err(_) => {
+            Heard::Nobody(_) if self.hands.is_empty() && self.team.is_none() => (),
+            Heard::Nobody(why) => {
+                let fate = if self.team.is_some() { Fate::Dead } else { Fate::Forgotten };
                 for vpid in self.hands.iter().map(|hand| hand.vpid).collect::<Vec<_>>() {
-                    self.lost(vpid, &Fate::Forgotten);
+                    self.lost(vpid, &fate);
+                }
+                if let Some(team) = &mut self.team {
+                    team.clear();
+                    self.fail_all(&why);
                 }
             }
         }
@@ -327,9 +351,12 @@ where
         // All are there, as `give` has seen.
         let tasks = ids.iter().map(|id| task(id).expect("a task that was popped is there"));
         let order = OrderRef::<'_, _, R>::Run(tasks);
-        match self.farm.send_serialized(vpid, &order) {
+        match self.crowd.send(vpid, &order) {
             Ok(()) => {
                 let hand = &mut self.hands[at];
+                if hand.tasks.is_empty() {
+                    hand.at = monotonic();
+                }
                 hand.tasks.extend(ids);
                 hand.batches.push_back(ids.len());
             }
@@ -360,16 +387,19 @@ where
 
     /// Starts a worker.
     pub(crate) fn start(&mut self) -> Result<(), FarmError> {
+        if let Some(team) = &mut self.team {
+            let vpid = team.pop_front().ok_or(FarmError::Alone)?;
+            self.hands.push(Hand::new(vpid, 0));
+            self.progress.started += 1;
+            return Ok(());
+        }
         let program = match &self.program {
             Some(program) => program.clone(),
             None => self.program.insert(Program::this()?).clone(),
         };
-        let vpid = self.farm.reserve()?;
-        let (tasks, batches) = (VecDeque::new(), VecDeque::new());
+        let vpid = self.crowd.farm().ok_or(FarmError::Alone)?.reserve()?;
         let seat = self.seat(vpid);
-        let number = seat.map_or(0, |(_, hand)| hand);
-        let hand = Hand { vpid, tasks, batches, told: 0, waiting: None, killed: None, number, ending: false };
-        self.hands.push(hand);
+        self.hands.push(Hand::new(vpid, seat.map_or(0, |(_, hand)| hand)));
         if self.crew.kind == CrewKind::Cold {
             // What it is to do is there before it is born.
             let at = self.hands.len() - 1;
@@ -380,7 +410,7 @@ where
         if let Some((block, hand)) = seat {
             let _ = self.say(vpid, &OrderRef::Board { block, hand: hand as u64 });
         }
-        let started = self.farm.start(vpid, &program);
+        let started = self.crowd.farm().ok_or(FarmError::Alone)?.start(vpid, &program);
         if started.is_err() {
             let hand = self.hands.pop();
             hand.iter().flat_map(|hand| &hand.tasks).rev().for_each(|&id| self.again(id));
@@ -390,7 +420,7 @@ where
     }
 
     fn say(&mut self, vpid: Vpid, order: &OrderRef<'_, NoTasks<'_, T>, R>) -> Result<(), FarmError> {
-        self.farm.send_serialized(vpid, order)
+        self.crowd.send(vpid, order)
     }
 
     /// What is ready ends with an error: nobody can do it.
@@ -401,12 +431,11 @@ where
         }
     }
 
-    fn report(&mut self, vpid: Vpid, message: Message) {
-        match wire::read::<Report<T, R>>(message) {
-            Ok(Report::Done { results, nanos }) => self.done(vpid, results, nanos),
-            Ok(Report::Fork { number, task }) => self.fork(vpid, number, task),
-            Ok(Report::Join { number }) => self.join(vpid, number),
-            Err(why) => self.garbled(vpid, why.to_string()),
+    fn report(&mut self, vpid: Vpid, report: Report<T, R>) {
+        match report {
+            Report::Done { results, nanos } => self.done(vpid, results, nanos),
+            Report::Fork { number, task } => self.fork(vpid, number, task),
+            Report::Join { number } => self.join(vpid, number),
         }
     }
 
@@ -419,7 +448,12 @@ where
         if let Some(hand) = self.hand(vpid) {
             hand.killed.get_or_insert(why);
             hand.ending = true;
-            let _ = self.farm.kill(vpid); // the manager may
+            if self.team.is_some() {
+                // A member cannot be killed: it is given nothing more.
+                self.lost(vpid, &Fate::Dead);
+            } else if let Some(farm) = self.crowd.farm() {
+                let _ = farm.kill(vpid); // the manager may
+            }
         }
     }
 
@@ -532,8 +566,8 @@ where
             return; // as it should
         }
         self.progress.lost += 1;
-        // Relaxed: it is no more; its end was told behind all that it did.
-        let begun = self.farm.diary(vpid).begun.load(Ordering::Relaxed);
+        // Read after its end was told, which was behind all that it did.
+        let begun = self.crowd.begun(vpid, hand.told);
         let at = usize::try_from(begun.saturating_sub(hand.told)).unwrap_or(usize::MAX).min(hand.tasks.len());
         self.stillborn = if begun == 0 { self.stillborn + 1 } else { 0 };
         let how = fate.to_string();
@@ -576,7 +610,7 @@ where
         let timeout = self.crew.timeout?;
         let now = monotonic();
         let left = |hand: &Hand| {
-            let since = self.farm.diary(hand.vpid).since.load(Ordering::Relaxed);
+            let since = self.since(hand);
             let gone = if since == 0 { 0 } else { now.saturating_sub(since) };
             timeout.saturating_sub(Duration::from_nanos(gone)) + Duration::from_millis(1)
         };
@@ -586,12 +620,21 @@ where
         Instant::now().checked_add(busy.map(left).min()?)
     }
 
+    /// When a worker has begun what it is at, as far as is known; 0: it is at nothing.
+    fn since(&self, hand: &Hand) -> u64 {
+        match self.crowd.diary(hand.vpid) {
+            Some(_) => self.crowd.since(hand.vpid),
+            None if hand.tasks.is_empty() => 0,
+            None => hand.at,
+        }
+    }
+
     /// Kills those whose task takes too long.
     fn check(&mut self) {
         let Some(after) = self.crew.timeout else { return };
         let now = monotonic();
         let late = |hand: &&Hand| {
-            let since = self.farm.diary(hand.vpid).since.load(Ordering::Relaxed);
+            let since = self.since(hand);
             let gone = Duration::from_nanos(now.saturating_sub(since));
             hand.killed.is_none() && since != 0 && gone > after
         };
@@ -601,15 +644,26 @@ where
     }
 
     /// The processes of those who are at work.
-    pub(crate) fn pids(&self) -> Vec<u32> {
-        self.hands.iter().filter_map(|hand| self.farm.pid(hand.vpid)).collect()
+    pub(crate) fn pids(&mut self) -> Vec<u32> {
+        let Some(farm) = self.crowd.farm() else { return Vec::new() };
+        self.hands.iter().filter_map(|hand| farm.pid(hand.vpid)).collect()
     }
 
+    /// Has those who are at nothing end, and waits for that; the others are killed, when this is dropped.
     pub(crate) fn finish(mut self) {
         let idle = self.hands.iter().filter(|hand| hand.tasks.is_empty()).map(|hand| hand.vpid);
         for vpid in idle.collect::<Vec<_>>() {
             let _ = self.say(vpid, &OrderRef::End);
-            let _ = self.farm.wait(vpid, Instant::now().checked_add(GRACE));
+            if let Some(farm) = self.crowd.farm() {
+                let _ = farm.wait(vpid, Instant::now().checked_add(GRACE));
+            }
+        }
+    }
+
+    /// Lets the members of a team go, whatever they are at: they go when they have done that.
+    pub(crate) fn dismiss(mut self, members: usize) {
+        for rank in 1..members {
+            let _ = self.say(Vpid::new(rank, 0), &OrderRef::End); // the dead are gone
         }
     }
 }

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::crowd::Crowd;
 use crate::error::FarmError;
 use crate::farm::Farm;
 use crate::pool::board::{HANDS, Ticket};
@@ -49,7 +51,7 @@ where
     R: Serialize + DeserializeOwned,
 {
     let Some(farm) = Farm::join()? else { return Ok(()) };
-    let mut worker = Worker::new(farm);
+    let mut worker = Worker::new(Crowd::Farm(Box::new(farm)));
     let ended = worker.attend(|task, _| f(task));
     end(ended)
 }
@@ -88,13 +90,20 @@ where
     R: Serialize + DeserializeOwned,
 {
     let Some(farm) = Farm::join()? else { return Ok(()) };
-    let mut worker = Worker::new(farm);
-    let ended = match worker.hear() {
-        Ok(Order::Board { block, hand }) => worker.sit(block, hand).and_then(|()| worker.steal(&f)),
-        Ok(order) => worker.attend_to(order, |task, worker| f(task, &mut Forks::new(worker, &f))),
-        Err(error) => Err(error),
-    };
-    end(ended)
+    end(work(Crowd::Farm(Box::new(farm)), f))
+}
+
+/// Does what the manager says, until it says that there is no more.
+pub(crate) fn work<T, R>(crowd: Crowd, f: impl Fn(T, &mut Forks<'_, T, R>) -> R) -> Result<(), FarmError>
+where
+    T: Serialize + DeserializeOwned,
+    R: Serialize + DeserializeOwned,
+{
+    let mut worker = Worker::new(crowd);
+    match worker.hear()? {
+        Order::Board { block, hand } => worker.sit(block, hand).and_then(|()| worker.steal(&f)),
+        order => worker.attend_to(order, |task, worker| f(task, &mut Forks::new(worker, &f))),
+    }
 }
 
 fn end(ended: Result<(), FarmError>) -> ! {
@@ -110,7 +119,7 @@ fn end(ended: Result<(), FarmError>) -> ! {
 
 /// What a worker has.
 pub(crate) struct Worker<T, R> {
-    farm: Farm,
+    crowd: Crowd,
     /// Results that were not sent yet, and how long their tasks took.
     results: Vec<Ran<R>>,
     nanos: u64,
@@ -123,9 +132,9 @@ pub(crate) struct Worker<T, R> {
 }
 
 impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T, R> {
-    fn new(farm: Farm) -> Self {
+    fn new(crowd: Crowd) -> Self {
         let (results, forked) = (Vec::new(), HashMap::new());
-        Worker { farm, results, nanos: 0, forked, forks: 0, begun: 0, seat: None }
+        Worker { crowd, results, nanos: 0, forked, forks: 0, begun: 0, seat: None }
     }
 
     fn attend(&mut self, f: impl FnMut(T, &mut Self) -> R) -> Result<(), FarmError> {
@@ -151,20 +160,24 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
 
     /// Takes its place at the board.
     fn sit(&mut self, block: u32, hand: u64) -> Result<(), FarmError> {
-        let (arena, vpid) = (self.farm.arena(), self.farm.vpid());
-        let hand = usize::try_from(hand).unwrap_or(usize::MAX);
-        if hand >= HANDS || arena.board(block).is_none() {
-            let why = WireError::Damaged { what: "the board" };
-            return Err(FarmError::Garbled { from: Vpid::MANAGER, why });
+        let (vpid, hand) = (self.crowd.vpid(), usize::try_from(hand).unwrap_or(usize::MAX));
+        let arena = self.crowd.farm().map(|farm| Arc::clone(farm.arena()));
+        match arena.filter(|arena| hand < HANDS && arena.board(block).is_some()) {
+            Some(arena) => {
+                self.seat = Some(Seat::new(&arena, block, hand, vpid));
+                Ok(())
+            }
+            None => {
+                let why = WireError::Damaged { what: "the board" };
+                Err(FarmError::Garbled { from: Vpid::MANAGER, why })
+            }
         }
-        self.seat = Some(Seat::new(arena, block, hand, vpid));
-        Ok(())
     }
 
     /// A task begins, perhaps within another; the time of that one.
     pub(crate) fn begin(&mut self, now: u64) -> u64 {
         self.begun += 1;
-        let diary = self.farm.diary(self.farm.vpid());
+        let Some(diary) = self.crowd.diary(self.crowd.vpid()) else { return 0 };
         // Relaxed, as everywhere: the manager reads it to guess, or when this process is no more.
         let outer = diary.since.load(Ordering::Relaxed);
         diary.since.store(now, Ordering::Relaxed);
@@ -175,7 +188,9 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     /// It has ended, and the one around it, if there is one, goes on.
     pub(crate) fn resume(&mut self, outer: u64) {
         let since = if outer == 0 { 0 } else { monotonic() };
-        self.farm.diary(self.farm.vpid()).since.store(since, Ordering::Relaxed);
+        if let Some(diary) = self.crowd.diary(self.crowd.vpid()) {
+            diary.since.store(since, Ordering::Relaxed);
+        }
     }
 
     /// What was forked since then and not joined is not wanted.
@@ -244,18 +259,16 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     }
 
     fn hear(&mut self) -> Result<Order<T, R>, FarmError> {
-        let from = Vpid::MANAGER;
-        let message = self.farm.recv_message(from)?;
-        wire::read(message).map_err(|why| FarmError::Garbled { from, why })
+        self.crowd.hear()
     }
 
     fn say(&mut self, report: &ReportRef<'_, T, R>) -> Result<(), FarmError> {
-        self.farm.send_serialized(Vpid::MANAGER, report)
+        self.crowd.send(Vpid::MANAGER, report)
     }
 
     pub(crate) fn try_hear(&mut self) -> Result<Option<Order<T, R>>, FarmError> {
         let from = Vpid::MANAGER;
-        let message = self.farm.try_recv_message(from)?;
+        let message = self.crowd.farm().map(|farm| farm.try_recv_message(from)).transpose()?.flatten();
         message.map(wire::read).transpose().map_err(|why| FarmError::Garbled { from, why })
     }
 

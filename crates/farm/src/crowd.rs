@@ -1,0 +1,150 @@
+//! Who a pool's manager and workers are to one another: processes of a farm, or members of a team.
+//!
+//! | crowd    | they are                         | messages go by         | a worker that hangs          |
+//! |----------|----------------------------------|------------------------|------------------------------|
+//! | farm     | processes that the manager starts | channels               | is killed                    |
+//! | farm     | members of a team on one host     | channels, in the team's memory | is given nothing more |
+//! | mail     | members of a team on several hosts | the team's wire        | is given nothing more        |
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use syncline_fabric::Member;
+use syncline_sync::Fault;
+
+use crate::error::FarmError;
+use crate::farm::Farm;
+use crate::mail::Mail;
+use crate::record::{Diary, Fate};
+use crate::vpid::Vpid;
+use crate::wire::{self, WireError};
+
+#[derive(Debug)]
+pub(crate) enum Crowd {
+    Farm(Box<Farm>),
+    Mail(Mail),
+}
+
+/// What the manager hears.
+pub(crate) enum Heard<V> {
+    /// A message.
+    From(Vpid, V),
+    /// One that is garbage.
+    Garbled(Vpid, WireError),
+    /// A worker has ended.
+    Gone(Vpid, Fate),
+    /// Nobody is left, or nobody can be heard any more.
+    Nobody(String),
+    /// The deadline has passed, or what else was waited for is there.
+    Nothing,
+}
+
+impl Crowd {
+    /// The members of a team.
+    pub(crate) fn within(member: &mut Member, memory: usize) -> Result<Crowd, FarmError> {
+        match Mail::new(member) {
+            Some(mail) => Ok(Crowd::Mail(mail)),
+            None => Ok(Crowd::Farm(Box::new(Farm::within(member, memory)?))),
+        }
+    }
+
+    /// The farm, where there is one.
+    pub(crate) fn farm(&mut self) -> Option<&mut Farm> {
+        match self {
+            Crowd::Farm(farm) => Some(farm),
+            Crowd::Mail(_) => None,
+        }
+    }
+
+    pub(crate) fn vpid(&self) -> Vpid {
+        match self {
+            Crowd::Farm(farm) => farm.vpid(),
+            Crowd::Mail(mail) => mail.vpid(),
+        }
+    }
+
+    /// Sends what serde writes.
+    pub(crate) fn send(&mut self, to: Vpid, value: &impl Serialize) -> Result<(), FarmError> {
+        let mail = match self {
+            Crowd::Farm(farm) => return farm.send_serialized(to, value),
+            Crowd::Mail(mail) => mail,
+        };
+        // Written first: what refuses is not to leave half a message.
+        let bytes = wire::encode(value).map_err(|why| FarmError::Unsendable { to, why })?;
+        mail.send(to, |mut message| {
+            message.extend_from_slice(&bytes);
+            message
+        });
+        Ok(())
+    }
+
+    /// The manager waits for whatever comes first.
+    pub(crate) fn hear_any<V: DeserializeOwned>(
+        &mut self,
+        deadline: Option<Instant>,
+        other: impl FnMut() -> bool,
+    ) -> Heard<V> {
+        let farm = match self {
+            Crowd::Farm(farm) => farm,
+            Crowd::Mail(mail) => {
+                return match mail.recv(deadline) {
+                    Ok(None) => Heard::Nothing,
+                    Ok(Some((from, bytes))) => heard(from, wire::decode(&bytes)),
+                    // Whoever it is: the endpoint waits for nobody any more.
+                    Err(fault) => Heard::Nobody(fault.to_string()),
+                };
+            }
+        };
+        match farm.recv_any_or(deadline, other) {
+            Ok(None) => Heard::Nothing,
+            Ok(Some((from, message))) => heard(from, wire::read(message)),
+            Err(FarmError::Gone { vpid, fate }) => Heard::Gone(vpid, fate),
+            Err(FarmError::Garbled { from, why }) => Heard::Garbled(from, why),
+            Err(error) => Heard::Nobody(error.to_string()),
+        }
+    }
+
+    /// A worker waits for what the manager says.
+    pub(crate) fn hear<V: DeserializeOwned>(&mut self) -> Result<V, FarmError> {
+        let from = Vpid::MANAGER;
+        let read = match self {
+            Crowd::Farm(farm) => wire::read(farm.recv_message(from)?),
+            Crowd::Mail(mail) => match mail.recv(None).map_err(dead)? {
+                Some((_, bytes)) => wire::decode(&bytes),
+                None => Err(WireError::Damaged { what: "its end" }),
+            },
+        };
+        read.map_err(|why| FarmError::Garbled { from, why })
+    }
+
+    /// What a worker is at; of one that is far, nothing is known.
+    pub(crate) fn diary(&self, vpid: Vpid) -> Option<&Diary> {
+        match self {
+            Crowd::Farm(farm) => Some(farm.diary(vpid)),
+            Crowd::Mail(_) => None,
+        }
+    }
+
+    /// How many tasks a worker has begun, that has told of so many.
+    pub(crate) fn begun(&self, vpid: Vpid, told: u64) -> u64 {
+        self.diary(vpid).map_or(told + 1, |diary| diary.begun.load(Ordering::Relaxed))
+    }
+
+    /// When a worker has begun its last task; 0: it has ended that one, or nothing is known.
+    pub(crate) fn since(&self, vpid: Vpid) -> u64 {
+        self.diary(vpid).map_or(0, |diary| diary.since.load(Ordering::Relaxed))
+    }
+}
+
+fn heard<V>(from: Vpid, read: Result<V, WireError>) -> Heard<V> {
+    match read {
+        Ok(value) => Heard::From(from, value),
+        Err(why) => Heard::Garbled(from, why),
+    }
+}
+
+fn dead(fault: Fault) -> FarmError {
+    FarmError::Team { fault }
+}

@@ -1,0 +1,129 @@
+//! Pools of the members of a team: on threads, processes and hosts.
+
+use std::process::Command;
+
+use syncline_fabric::{Member, Team, TeamError};
+use syncline_farm::{Crew, FarmError, Forks, TaskError};
+
+type Sums = Result<Option<(u64, u64)>, FarmError>;
+
+/// Two pools, one after the other: of plain tasks, one of which panics, and of tasks that fork.
+fn pools(me: &mut Member) -> Sums {
+    let squares = Crew::of(1).on(
+        me,
+        |n: u64, _| {
+            assert!(n != 13, "no luck");
+            vec![n * n; n as usize % 50]
+        },
+        |pool| {
+            let mut sum = 0;
+            for done in pool.map(0..500) {
+                match done.result {
+                    Ok(result) => {
+                        assert_eq!(result, vec![done.id.number().pow(2); done.id.number() as usize % 50]);
+                        sum += result.iter().sum::<u64>();
+                    }
+                    Err(error) => {
+                        assert_eq!(
+                            (done.id.number(), error),
+                            (13, TaskError::Panicked { message: "no luck".into() })
+                        );
+                    }
+                }
+            }
+            assert_eq!((pool.progress().ended, pool.progress().failed), (500, 1));
+            sum
+        },
+    )?;
+    let forked = Crew::of(1).forks().on(me, fibonacci, |pool| pool.run(12).unwrap())?;
+    me.wait().unwrap();
+    Ok(squares.zip(forked))
+}
+
+fn fibonacci(n: u32, forks: &mut Forks<'_, u32, u64>) -> u64 {
+    if n < 2 {
+        return n.into();
+    }
+    let (one, two) = (forks.fork(n - 1), forks.fork(n - 2));
+    forks.join(two).unwrap() + forks.join(one).unwrap()
+}
+
+fn check(sums: Result<Vec<Sums>, TeamError>) {
+    let squares = (0..500_u64).filter(|&n| n != 13).map(|n| n * n * (n % 50)).sum::<u64>();
+    for (rank, sum) in sums.unwrap().into_iter().enumerate() {
+        assert_eq!(sum.unwrap(), (rank == 0).then_some((squares, 144)), "rank {rank}");
+    }
+}
+
+#[test]
+fn on_threads() {
+    check(Team::threads(2).quiet().run(pools));
+    check(Team::threads(4).quiet().run(pools));
+}
+
+#[test]
+fn on_hosts() {
+    check(Team::hosts(2).quiet().run(pools));
+    check(Team::hosts(3).threads(2).quiet().run(pools));
+    check(Team::hosts(2).processes(2).quiet().run(pools));
+}
+
+const ROLE: &str = "SYNCLINE_FARM_TEAM_TEST";
+
+#[test]
+fn on_processes() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "role", "--nocapture"]).env(ROLE, "pools");
+    for variable in ["SYNCLINE_TEAM", "SYNCLINE_THREADS"] {
+        command.env_remove(variable);
+    }
+    let ended = command.output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+/// Not a test by itself: the processes of a team.
+#[test]
+fn role() {
+    if std::env::var_os(ROLE).is_some() {
+        let team = Team::processes(3).quiet().args(["--exact", "role", "--nocapture"]);
+        for sum in team.run(pools).unwrap() {
+            sum.unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_crew_that_a_team_cannot_be() {
+    let on = |crew: Crew, members: usize| {
+        let ended = Team::threads(members).quiet().run(|me| crew.clone().on(me, |n: u64, _| n, |_| ()));
+        ended.unwrap().swap_remove(0).unwrap_err().to_string()
+    };
+    let why = "a team cannot be a crew that is cold: its members are there already, and stay";
+    assert_eq!(on(Crew::of(1).cold(), 2), why);
+    assert!(on(Crew::of(1).stealing(), 2).contains("stealing"));
+    assert_eq!(
+        on(Crew::of(1), 1),
+        "the number of members of a team with a pool must be from 2 to 4096, not 1"
+    );
+}
+
+/// A worker that panics as a member, not in a task, is given up: what it was at is tried again elsewhere.
+#[test]
+fn a_member_that_is_gone_is_told_of() {
+    let ended = Team::threads(3).quiet().run(|me| {
+        let rank = me.rank();
+        let pool = Crew::of(2).retries(1).on(
+            me,
+            move |n: u64, _| {
+                if rank == 2 {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                n + 1
+            },
+            |pool| pool.map(0..200).map(|done| done.result.unwrap()).sum::<u64>(),
+        );
+        assert!(rank != 2, "this member is gone");
+        pool.unwrap()
+    });
+    assert!(ended.unwrap_err().to_string().contains("this member is gone"));
+}

@@ -445,6 +445,24 @@ impl Farm {
         self.send_written(to, deadline, |draft| Encoder::write(draft, value))
     }
 
+    /// Sends bytes that are of some kind already: those of a message that is passed on, or of a program in another
+    /// language. Until a deadline, as [`send_deadline`](Self::send_deadline).
+    ///
+    /// # Errors
+    /// As [`send_deadline`](Self::send_deadline); [`FarmError::Unsendable`] if they cannot be of that kind, by their length.
+    pub fn send_bytes(
+        &mut self,
+        to: Vpid,
+        kind: Kind,
+        bytes: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<(), FarmError> {
+        self.send_written(to, deadline, |draft| match kind.size() {
+            Some(size) if bytes.len().is_multiple_of(size) => draft.extend(bytes).map(|()| kind),
+            _ => Err(WireError::Damaged { what: "its length" }),
+        })
+    }
+
     /// Sends what serde writes, as a value.
     pub(crate) fn send_serialized(&mut self, to: Vpid, value: &impl Serialize) -> Result<(), FarmError> {
         self.send_written(to, None, |draft| wire::write(draft, value).map(|()| Kind::VALUE))

@@ -64,7 +64,7 @@ mod loom_tests;
 
 pub use error::FarmError;
 pub use farm::{Bounds, Farm};
-pub use message::Message;
+pub use message::{Kind, Message};
 pub use pool::{
     Crew, Forked, Forks, Outcome, Pool, Progress, Results, Task, TaskError, TaskId, serve, serve_forks,
 };

@@ -7,15 +7,46 @@ use std::sync::Arc;
 use crate::arena::Arena;
 use crate::channel::{BLOCK, Body, INLINE, KIND, LEN};
 use crate::vpid::Vpid;
-use crate::wire::WireError;
+use crate::wire::{self, Number, WireError};
 
-/// What the bytes of a message are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kind(pub(crate) u16);
+/// What the bytes of a message are: a value, by serde, or plain numbers of one type.
+///
+/// It is what programs in other languages go by; in Rust the type of what is received does it.
+///
+/// ```
+/// use syncline_farm::{Farm, Kind, Numbers, Vpid};
+///
+/// let mut farm = Farm::new()?;
+/// farm.send_bytes(Vpid::MANAGER, Kind::numbers::<u16>(), &7_u16.to_ne_bytes(), None)?; // to itself
+/// let message = farm.recv_message(Vpid::MANAGER)?;
+/// assert_eq!((message.kind(), message.kind().size()), (Kind::numbers::<u16>(), Some(2)));
+/// assert_eq!(message.kind().to_string(), "numbers u16");
+/// # Ok::<(), syncline_farm::FarmError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Kind(pub(crate) u16);
 
 impl Kind {
-    /// A value, by serde.
-    pub(crate) const VALUE: Kind = Kind(1);
+    /// A value, by serde, in the encoding of postcard.
+    pub const VALUE: Kind = Kind(1);
+
+    /// Numbers of a type, as they are in memory.
+    #[must_use]
+    pub fn numbers<T: Number>() -> Kind {
+        Kind(T::MARK)
+    }
+
+    /// How many bytes one number has; 1 for a value. `None` if the kind is none that this version sends.
+    #[must_use]
+    pub fn size(self) -> Option<usize> {
+        wire::size(self)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(wire::name(*self))
+    }
 }
 
 /// A message that was received: its bytes, where the sender has written them.
@@ -84,7 +115,9 @@ impl Message {
         }
     }
 
-    pub(crate) fn kind(&self) -> Kind {
+    /// What its bytes are.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
         self.kind
     }
 }

@@ -34,7 +34,7 @@ mod worker;
 use std::fmt;
 use std::iter::Fuse;
 use std::num::NonZeroUsize;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ use manager::Manager;
 /// Who is to work, and how.
 ///
 /// ```
-/// use std::time::Duration;
+/// use std::time::{Duration, Instant};
 /// use syncline_farm::{Crew, Program};
 ///
 /// let crew = Crew::of(8)
@@ -408,6 +408,15 @@ where
     )]
     pub fn next(&mut self) -> Option<Outcome<R>> {
         self.manager.next()
+    }
+
+    /// As [`next`](Self::next), until a deadline.
+    ///
+    /// # Errors
+    /// [`FarmError::TimedOut`]: the tasks go on, and what they come to is there later.
+    pub fn next_deadline(&mut self, deadline: Option<Instant>) -> Result<Option<Outcome<R>>, FarmError> {
+        let next = self.manager.next_deadline(deadline);
+        next.ok_or_else(|| FarmError::TimedOut { what: "a task to end".to_owned() })
     }
 
     /// Runs one task, and waits for it. What else ends in the meantime is there later.

@@ -17,6 +17,7 @@ mod numbers;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub(crate) use numbers::{name, size};
 pub use numbers::{Number, Numbers};
 
 use crate::message::{Draft, Kind, Message};
@@ -138,7 +139,7 @@ impl<T: Serialize + DeserializeOwned> Wire for T {
 pub(crate) fn read<T: DeserializeOwned>(message: Message) -> Result<T, WireError> {
     match message.kind() {
         Kind::VALUE => decode(&message),
-        other => Err(WireError::Kind { expected: "a value".to_owned(), found: numbers::name(other) }),
+        other => Err(WireError::Kind { expected: "a value".to_owned(), found: name(other).to_owned() }),
     }
 }
 

@@ -214,6 +214,18 @@ where
         }
     }
 
+    /// As `next`; `None` when the deadline passes first.
+    pub(crate) fn next_deadline(&mut self, deadline: Option<Instant>) -> Option<Option<Outcome<R>>> {
+        // A step takes what is there even when the deadline has passed.
+        while self.outcomes.is_empty() && self.progress.ended < self.progress.submitted {
+            self.step(deadline);
+            if self.outcomes.is_empty() && deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return None;
+            }
+        }
+        Some(self.next())
+    }
+
     pub(crate) fn wait_for(&mut self, id: Id) -> Result<R, TaskError> {
         loop {
             let at = self.outcomes.iter().position(|outcome| outcome.id.0 == id);

@@ -33,11 +33,20 @@ macro_rules! numbers {
         )*
 
         /// What a message of a kind has in it, in words.
-        pub(super) fn name(kind: Kind) -> String {
+        pub(crate) fn name(kind: Kind) -> &'static str {
             match kind {
-                Kind::VALUE => "a value".to_owned(),
-                $(Kind(mark) if mark == <$type>::MARK => concat!("numbers ", stringify!($type)).to_owned(),)*
-                _ => "of a kind that is unknown".to_owned(),
+                Kind::VALUE => "a value",
+                $(Kind(mark) if mark == <$type>::MARK => concat!("numbers ", stringify!($type)),)*
+                _ => "of a kind that is unknown",
+            }
+        }
+
+        /// How many bytes one element of a kind has.
+        pub(crate) fn size(kind: Kind) -> Option<usize> {
+            match kind {
+                Kind::VALUE => Some(1),
+                $(Kind(mark) if mark == <$type>::MARK => Some(size_of::<$type>()),)*
+                _ => None,
             }
         }
     };
@@ -109,7 +118,7 @@ impl<T: Number> Wire for Numbers<'_, T> {
     #[inline]
     fn decode(message: Message) -> Result<Self, WireError> {
         if message.kind() != Kind(T::MARK) {
-            let (expected, found) = (format!("numbers {}", T::NAME), name(message.kind()));
+            let (expected, found) = (format!("numbers {}", T::NAME), name(message.kind()).to_owned());
             return Err(WireError::Kind { expected, found });
         }
         if bytemuck::try_cast_slice::<u8, T>(&message).is_err() {

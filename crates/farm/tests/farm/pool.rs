@@ -1,13 +1,13 @@
 //! Pools: every task ends once, with its result or its error, whatever becomes of the workers.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
-use syncline_farm::{Crew, Forks, Outcome, Pool, Program, Task, TaskError, serve, serve_forks};
+use syncline_farm::{Crew, FarmError, Forks, Outcome, Pool, Program, Task, TaskError, serve, serve_forks};
 
-use crate::program_of;
+use crate::{late, program_of};
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) enum Work {
@@ -80,6 +80,18 @@ fn every_task_has_its_result() {
         assert!(pool.next().is_none());
         pool.finish();
     }
+}
+
+#[test]
+fn a_deadline_ends_a_wait_for_results_and_not_the_tasks() {
+    let mut pool = crew(1).start::<Work, Vec<u64>>().unwrap();
+    assert_eq!(pool.next_deadline(None).unwrap(), None);
+    pool.submit(Work::Slow(200_000));
+    let soon = Some(Instant::now() + Duration::from_millis(10));
+    assert!(matches!(pool.next_deadline(soon), Err(FarmError::TimedOut { .. })));
+    let outcome = pool.next_deadline(late()).unwrap().unwrap();
+    assert_eq!((outcome.id.number(), outcome.result), (0, Ok(vec![200_000])));
+    assert_eq!(pool.next_deadline(soon).unwrap(), None);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 /* Syncline: ordered read-write locks and the overlays made of them; signals, barriers, queue locks;
- * teams; one-sided memory.
+ * teams; one-sided memory; farms of processes.
  *
  * Made by cbindgen from bindings/c/src; a test compares the two.
  *
@@ -28,6 +28,12 @@
  *     the part of any other, which does nothing for it; within a host in place, between hosts by messages. Positions are
  *     offsets, and all numbers of them bytes. What was written is seen by others after a fence, and by all after a sync.
  *
+ * Farms of processes
+ *     A farm has one process that founds it, the manager, and workers, which any of them starts at any time: for tasks that are
+ *     irregular, not thread-safe, or crash. Each has a number; any two exchange messages, which are read where they were
+ *     written. Who has ended is an error for those who wait for it. A pool is a farm that hands tasks to workers: whatever
+ *     becomes of a worker is the error of its task. No process outlives the manager.
+ *
  * Errors
  *     Functions that can fail return a syncline_status, 0 for success. syncline_last_failure() tells the
  *     rest for the calling thread. What is seen to be wrong changes nothing; what cannot be seen, such as an
@@ -35,8 +41,8 @@
  *
  * Threads
  *     Any function may be called from any thread, also from the body of a task, unless it says otherwise.
- *     Different objects may be used at the same time. Of two calls with one handle, one overlay, one rma or one rank of a
- *     barrier or lock at the same time the second is SYNCLINE_STATUS_MISUSE and does nothing; that includes calls with
+ *     Different objects may be used at the same time. Of two calls with one handle, one overlay, one rma, one farm, one pool
+ *     or one rank of a barrier or lock at the same time the second is SYNCLINE_STATUS_MISUSE and does nothing; that includes calls with
  *     an overlay from the bodies of its own run; to look at a run there are watches. A handle or a rank may be used
  *     by one thread after another; a location, a watch or a signal by several at the same time. Bodies that
  *     wait for something that is not declared, such as a handle, are not covered by the check. No function is safe in signal handlers, and none in the child of a
@@ -45,7 +51,8 @@
  * Objects
  *     What a function ..._new() makes, the function ..._free() of that kind gives back. Free in any order:
  *     handles and overlays keep what they need of their locations. A signal is not made: its bytes are zero. What a
- *     member of a team makes is given back when its function returns.
+ *     member of a team makes is given back when its function returns. A farm that was joined, messages, pools and outcomes are
+ *     freed by the caller, too.
  */
 
 
@@ -70,6 +77,21 @@
  * See `SYNCLINE_VERSION_MAJOR`.
  */
 #define SYNCLINE_VERSION_PATCH 0
+
+/**
+ * The number of the process that founded a farm.
+ */
+#define SYNCLINE_FARM_MANAGER 0
+
+/**
+ * No process: the parent of a manager.
+ */
+#define SYNCLINE_FARM_NOBODY UINT64_MAX
+
+/**
+ * Instead of nanoseconds: a wait without an end.
+ */
+#define SYNCLINE_FARM_FOR_EVER UINT64_MAX
 
 /**
  * What a function says. Later versions may say more: treat what is not known as a failure.
@@ -101,7 +123,8 @@ typedef enum {
    */
   SYNCLINE_STATUS_BAD_OVERLAY = 5,
   /**
-   * The body of a task returned another number than 0; see `task`, `iteration` and `code`.
+   * The body of a task returned another number than 0; see `task`, `iteration` and `code`. In an outcome of a pool: the
+   * function of the worker said that there is no result.
    */
   SYNCLINE_STATUS_BODY_FAILED = 6,
   /**
@@ -125,7 +148,8 @@ typedef enum {
    */
   SYNCLINE_STATUS_TIMED_OUT = 11,
   /**
-   * A member is gone (it has left, or is dead), so that the others would wait for ever; the message names it.
+   * A member is gone (it has left, or is dead), so that the others would wait for ever; the message names it. In a farm: a
+   * process that was to send or receive something has ended; `code` is its exit code, or 128 and the signal.
    */
   SYNCLINE_STATUS_GONE = 12,
   /**
@@ -138,9 +162,25 @@ typedef enum {
    */
   SYNCLINE_STATUS_MEMBER_FAILED = 14,
   /**
-   * The system refused what a team needs: memory, a process; the message says which.
+   * The system refused what a team or a farm needs: memory, a process; the message says which.
    */
   SYNCLINE_STATUS_SYSTEM = 15,
+  /**
+   * A farm is full: of processes, or its memory of messages. Some are to be received, or it is to be founded with more.
+   */
+  SYNCLINE_STATUS_NO_ROOM = 16,
+  /**
+   * A message has more elements than there is room for. It is not lost; how many there are was told.
+   */
+  SYNCLINE_STATUS_TOO_SMALL = 17,
+  /**
+   * A message is something else than was asked for; the message of the failure says what.
+   */
+  SYNCLINE_STATUS_GARBLED = 18,
+  /**
+   * No process of the farm is left that could send anything.
+   */
+  SYNCLINE_STATUS_ALONE = 19,
 } syncline_status;
 
 /**
@@ -206,6 +246,120 @@ enum syncline_drawing
 typedef enum syncline_drawing syncline_drawing;
 #else
 typedef uint32_t syncline_drawing;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * How a process has come to be no more.
+ */
+enum syncline_farm_end
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /**
+   * It has exited.
+   */
+  SYNCLINE_FARM_END_EXITED = 0,
+  /**
+   * A signal has killed it.
+   */
+  SYNCLINE_FARM_END_KILLED = 1,
+  /**
+   * It could not be started.
+   */
+  SYNCLINE_FARM_END_NOT_STARTED = 2,
+  /**
+   * Who had reserved its number has ended before it was started.
+   */
+  SYNCLINE_FARM_END_NEVER_STARTED = 3,
+  /**
+   * It has ended so long ago that nothing more is known.
+   */
+  SYNCLINE_FARM_END_FORGOTTEN = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum syncline_farm_end syncline_farm_end;
+#else
+typedef uint32_t syncline_farm_end;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * What a message has in it. In Fortran and C, numbers are those of that size.
+ */
+enum syncline_farm_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  /**
+   * What a program in Rust has sent, if not numbers: its bytes.
+   */
+  SYNCLINE_FARM_KIND_VALUE = 0,
+  /**
+   * Bytes: `uint8_t`.
+   */
+  SYNCLINE_FARM_KIND_U8 = 1,
+  /**
+   * `int8_t`
+   */
+  SYNCLINE_FARM_KIND_I8 = 2,
+  /**
+   * `uint16_t`
+   */
+  SYNCLINE_FARM_KIND_U16 = 3,
+  /**
+   * `int16_t`
+   */
+  SYNCLINE_FARM_KIND_I16 = 4,
+  /**
+   * `uint32_t`
+   */
+  SYNCLINE_FARM_KIND_U32 = 5,
+  /**
+   * `int32_t`
+   */
+  SYNCLINE_FARM_KIND_I32 = 6,
+  /**
+   * `uint64_t`
+   */
+  SYNCLINE_FARM_KIND_U64 = 7,
+  /**
+   * `int64_t`
+   */
+  SYNCLINE_FARM_KIND_I64 = 8,
+  /**
+   * Integers of 16 bytes without a sign.
+   */
+  SYNCLINE_FARM_KIND_U128 = 9,
+  /**
+   * Integers of 16 bytes.
+   */
+  SYNCLINE_FARM_KIND_I128 = 10,
+  /**
+   * `float`
+   */
+  SYNCLINE_FARM_KIND_F32 = 11,
+  /**
+   * `double`
+   */
+  SYNCLINE_FARM_KIND_F64 = 12,
+  /**
+   * `size_t`: another kind than `uint64_t`.
+   */
+  SYNCLINE_FARM_KIND_USIZE = 13,
+  /**
+   * `ptrdiff_t`: another kind than `int64_t`.
+   */
+  SYNCLINE_FARM_KIND_ISIZE = 14,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum syncline_farm_kind syncline_farm_kind;
+#else
+typedef uint32_t syncline_farm_kind;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -349,6 +503,22 @@ typedef uint32_t syncline_runner;
 typedef struct syncline_barrier syncline_barrier;
 
 /**
+ * A farm of processes, as one of them has it. It is used by one thread at a time.
+ */
+typedef struct syncline_farm syncline_farm;
+
+/**
+ * A pool of workers, which are processes. It is used by one thread at a time, and works while that thread waits for
+ * outcomes.
+ */
+typedef struct syncline_farm_pool syncline_farm_pool;
+
+/**
+ * What a task comes to: set by the function of a worker.
+ */
+typedef struct syncline_farm_result syncline_farm_result;
+
+/**
  * What a task holds to ask for a location. It has one request at a time. Access belongs to the handle, not
  * to a thread: one thread may post and another acquire, but one at a time.
  */
@@ -412,7 +582,8 @@ typedef struct {
   syncline_status status;
   /**
    * What the body of a task returned, with `SYNCLINE_STATUS_BODY_FAILED`, or a member of a team, with
-   * `SYNCLINE_STATUS_MEMBER_FAILED`; else 0.
+   * `SYNCLINE_STATUS_MEMBER_FAILED`; of a process of a farm, with `SYNCLINE_STATUS_GONE`, its exit code, or 128 and the
+   * signal that has killed it; else 0.
    */
   int code;
   /**
@@ -428,6 +599,69 @@ typedef struct {
    */
   const char *message;
 } syncline_failure;
+
+/**
+ * What a farm may take. All that is 0 is left to the library.
+ */
+typedef struct {
+  /**
+   * How many processes there are at a time at most, the manager among them; 0 is 1024.
+   */
+  size_t processes;
+  /**
+   * How many bytes messages under way may take, in all; 0 is 1 GiB. They take none before they are used.
+   */
+  size_t memory;
+  /**
+   * How many bytes each process may have for itself; 0: as many as the system gives. One that wants more is refused by
+   * the system, and usually ends.
+   */
+  uint64_t worker_memory;
+  /**
+   * How many messages can wait in the channel from one process to another; 0 counts as 1. Who sends one more waits.
+   */
+  size_t depth;
+} syncline_farm_bounds;
+
+/**
+ * How a process has ended.
+ */
+typedef struct {
+  /**
+   * One of `syncline_farm_end`.
+   */
+  uint32_t end;
+  /**
+   * What it has exited with, or the signal that has killed it; else 0.
+   */
+  int code;
+} syncline_farm_fate;
+
+/**
+ * A message that was received. Later versions may have more fields, at the end.
+ */
+typedef struct {
+  /**
+   * What it has in it: `count` elements, aligned for them and to 16. Not `NULL`; valid until the message is freed.
+   */
+  const void *data;
+  /**
+   * How many elements.
+   */
+  size_t count;
+  /**
+   * How many bytes they are in all.
+   */
+  size_t bytes;
+  /**
+   * Who has sent it.
+   */
+  uint64_t from;
+  /**
+   * What the elements are: one of `syncline_farm_kind`.
+   */
+  uint32_t kind;
+} syncline_farm_message;
 
 /**
  * An operation that is under way. All bytes zero: none is; so it begins, and so it is when it has been waited for.
@@ -467,6 +701,109 @@ typedef struct {
  * program. `step` is valid until it returns.
  */
 typedef int (*syncline_body)(void *user, uint64_t iteration, syncline_step *step);
+
+/**
+ * How a pool works. All that is 0 is left to the library.
+ */
+typedef struct {
+  /**
+   * How long a task may take, in nanoseconds; its worker is killed then. 0: as long as it takes.
+   */
+  uint64_t timeout;
+  /**
+   * How many bytes each worker may have for itself; 0: as many as the system gives.
+   */
+  uint64_t worker_memory;
+  /**
+   * How many bytes tasks and results under way may take, in all; 0 is 1 GiB.
+   */
+  size_t memory;
+  /**
+   * How many tasks are handed out together; 0: as the time that they take suggests. Of a batch whose worker is killed
+   * those are run again that it had done in the last millisecond: tasks that must never be run twice want 1.
+   */
+  size_t batch;
+  /**
+   * How often a task is tried again whose worker has failed; 0: never.
+   */
+  uint32_t retries;
+  /**
+   * A process of its own for each task: for libraries that leak, or keep what they should not.
+   */
+  bool cold;
+} syncline_farm_pool_options;
+
+/**
+ * What has become of a task. Later versions may have more fields, at the end.
+ */
+typedef struct {
+  /**
+   * Which: the number that `syncline_farm_pool_submit` gave.
+   */
+  uint64_t id;
+  /**
+   * `SYNCLINE_STATUS_OK`: it has a result. `SYNCLINE_STATUS_BODY_FAILED`: the function of the worker said that it has
+   * not. `SYNCLINE_STATUS_GONE`: its worker has ended. `SYNCLINE_STATUS_TIMED_OUT`: it took too long.
+   * `SYNCLINE_STATUS_NO_ROOM`: it cannot be sent. `SYNCLINE_STATUS_SYSTEM`: no worker could be started.
+   * `SYNCLINE_STATUS_GARBLED`: its worker is none of this kind.
+   */
+  syncline_status status;
+  /**
+   * Why it has no result, in words; `NULL` if it has one.
+   */
+  const char *error;
+  /**
+   * The result, of `length` bytes, aligned as `malloc` does; not `NULL`.
+   */
+  const void *bytes;
+  /**
+   * How many bytes the result has; 0 if there is none.
+   */
+  size_t length;
+} syncline_farm_outcome;
+
+/**
+ * How far a pool has come.
+ */
+typedef struct {
+  /**
+   * Tasks that were submitted.
+   */
+  uint64_t submitted;
+  /**
+   * Tasks that have ended, of those.
+   */
+  uint64_t ended;
+  /**
+   * Tasks whose worker has failed for good, of those. What a worker's function says is a result here.
+   */
+  uint64_t failed;
+  /**
+   * How often a task was tried again.
+   */
+  uint64_t retried;
+  /**
+   * Workers that were started.
+   */
+  uint64_t started;
+  /**
+   * Workers that have ended otherwise than they should.
+   */
+  uint64_t lost;
+} syncline_farm_progress;
+
+/**
+ * What a worker does for each task, one after the other: `length` bytes at `task`, aligned as `malloc` does, and the pointer
+ * of `syncline_farm_serve`. 0 is success, with the bytes of `result`, none if they are not set; any other number is an error
+ * of the task.
+ *
+ * It may exit or crash: that is the error of the task, and another worker goes on with the others. It must not be taken
+ * away by `longjmp`; an exception that leaves it is a crash. `task` and `result` are valid until it returns.
+ */
+typedef int (*syncline_farm_function)(const void *task,
+                                      size_t length,
+                                      syncline_farm_result *result,
+                                      void *context);
 
 /**
  * What a run did. Later versions may have more fields, at the end.
@@ -656,6 +993,141 @@ syncline_status syncline_barrier_leave(syncline_barrier *barrier,
  * thread. A call that succeeds leaves it alone.
  */
 const syncline_failure *syncline_last_failure(void);
+
+/**
+ * Founds a farm, whose manager this process is. `bounds` may be `NULL`: all are left to the library.
+ *
+ * A bound that makes no sense is `SYNCLINE_STATUS_INVALID_ARGUMENT`; what the system refuses is `SYNCLINE_STATUS_SYSTEM`.
+ * `*farm` is to be given back by `syncline_farm_free`.
+ *
+ * # Safety
+ * `bounds` is `NULL` or can be read. `*farm` can be written.
+ */
+syncline_status syncline_farm_new(const syncline_farm_bounds *bounds,
+                                  syncline_farm **farm);
+
+/**
+ * Takes part in the farm that has started this process: then `*farm` is this worker's, and to be given back by
+ * `syncline_farm_free`. If no farm has started this process `*farm` is `NULL`, and the status that of success.
+ *
+ * Every process that a farm starts calls this early, before it makes threads. From then on the system kills it when the
+ * manager is gone. The second time it is `SYNCLINE_STATUS_MISUSE`.
+ *
+ * # Safety
+ * `*farm` can be written.
+ */
+syncline_status syncline_farm_join(syncline_farm **farm);
+
+/**
+ * Gives a farm back; `NULL` is nothing. The manager's kills all processes of the farm that live, and waits for their ends.
+ *
+ * It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it. Messages that were received stay as they are.
+ *
+ * # Safety
+ * `farm` comes from `syncline_farm_new` or `syncline_farm_join`, and no other call with it begins from now on.
+ */
+syncline_status syncline_farm_free(syncline_farm *farm);
+
+/**
+ * The number of this process in its farm: `SYNCLINE_FARM_MANAGER`, or a worker's. `SYNCLINE_FARM_NOBODY`, and a failure,
+ * if `farm` is `NULL`.
+ *
+ * # Safety
+ * `farm` is `NULL`, or was not freed.
+ */
+uint64_t syncline_farm_vpid(const syncline_farm *farm);
+
+/**
+ * The process that has started this one; `SYNCLINE_FARM_NOBODY` for the manager, and, with a failure, if `farm` is `NULL`.
+ *
+ * # Safety
+ * As `syncline_farm_vpid`.
+ */
+uint64_t syncline_farm_parent(const syncline_farm *farm);
+
+/**
+ * Makes a number for a process that is not born yet, so that it can be sent something first: `syncline_farm_start` starts
+ * it. Any process of the farm may. `SYNCLINE_STATUS_NO_ROOM` if there are as many processes as the bounds allow.
+ *
+ * # Safety
+ * `farm` was not freed. `*vpid` can be written.
+ */
+syncline_status syncline_farm_reserve(syncline_farm *farm,
+                                      uint64_t *vpid);
+
+/**
+ * Starts the process of a number that this process, or another, has reserved.
+ *
+ * `program` is looked for as a shell would; `NULL`: this program again. `arguments` are those after its name, and end in
+ * `NULL`; they may be `NULL`: none. Its standard input is empty; its other streams, its folder and its environment are
+ * those of the manager, whichever process asks.
+ *
+ * A program that cannot be started is `SYNCLINE_STATUS_SYSTEM`, and the number is used up. A number that was not reserved,
+ * or was started, is `SYNCLINE_STATUS_MISUSE`.
+ *
+ * # Safety
+ * `farm` was not freed. `program` and `arguments` are strings as above, which nobody writes meanwhile.
+ */
+syncline_status syncline_farm_start(syncline_farm *farm,
+                                    uint64_t vpid,
+                                    const char *program,
+                                    const char *const *arguments);
+
+/**
+ * Starts a process, and tells its number: `syncline_farm_reserve` and `syncline_farm_start` in one.
+ *
+ * # Safety
+ * As both.
+ */
+syncline_status syncline_farm_spawn(syncline_farm *farm,
+                                    const char *program,
+                                    const char *const *arguments,
+                                    uint64_t *vpid);
+
+/**
+ * Waits until a process has ended, for `nanoseconds` at most (`SYNCLINE_FARM_FOR_EVER`: without an end; 0: asks only), and
+ * tells how. Any process of the farm may. `SYNCLINE_STATUS_TIMED_OUT` if it lives still.
+ *
+ * `fate` may be `NULL`. What the process had sent can be received before and after.
+ *
+ * # Safety
+ * `farm` was not freed. `*fate` can be written, if it is not `NULL`.
+ */
+syncline_status syncline_farm_wait(syncline_farm *farm,
+                                   uint64_t vpid,
+                                   uint64_t nanoseconds,
+                                   syncline_farm_fate *fate);
+
+/**
+ * Kills a process. Its end is told to all, soon. For the manager; in a worker it is `SYNCLINE_STATUS_MISUSE`. One that has
+ * ended is killed already.
+ *
+ * # Safety
+ * `farm` was not freed.
+ */
+syncline_status syncline_farm_kill(syncline_farm *farm,
+                                   uint64_t vpid);
+
+/**
+ * The number that the system has for a process of the farm; `*pid` is 0 if it was not started, or has ended long ago. Any
+ * process of the farm may ask.
+ *
+ * # Safety
+ * `farm` was not freed. `*pid` can be written.
+ */
+syncline_status syncline_farm_pid(const syncline_farm *farm,
+                                  uint64_t vpid,
+                                  uint32_t *pid);
+
+/**
+ * How many processes of the farm live, the manager not among them. For the manager; in a worker it is
+ * `SYNCLINE_STATUS_MISUSE`.
+ *
+ * # Safety
+ * `farm` was not freed. `*living` can be written.
+ */
+syncline_status syncline_farm_living(const syncline_farm *farm,
+                                     size_t *living);
 
 /**
  * Makes a handle whose requests are inclusive: to read, together with neighbouring readers.
@@ -860,6 +1332,89 @@ syncline_status syncline_lock_recover_for(syncline_lock *lock,
                                           size_t rank,
                                           uint64_t nanoseconds,
                                           bool *poisoned);
+
+/**
+ * Sends `count` elements of a kind, one of `syncline_farm_kind`, to a process, as one message. Any process of the farm
+ * may, to any other and to itself, also to one that was reserved only.
+ *
+ * It returns when the message is in its channel, which it is at once unless as many as the channel holds were not received
+ * yet; it waits for `nanoseconds` at most (`SYNCLINE_FARM_FOR_EVER`: without an end), and is `SYNCLINE_STATUS_TIMED_OUT`
+ * then. `SYNCLINE_STATUS_GONE` if the receiver has ended (`code` of the failure is what it has exited with, or 128 and the
+ * signal), `SYNCLINE_STATUS_NO_ROOM` if the farm's memory is full. In all these cases nothing was sent.
+ *
+ * What this process did before is seen by the receiver. `from` may be `NULL` if `count` is 0, and is the caller's again
+ * when this returns.
+ *
+ * # Safety
+ * `farm` was not freed. `count` elements can be read from `from` on, and nobody writes them meanwhile.
+ */
+syncline_status syncline_farm_send(syncline_farm *farm,
+                                   uint64_t to,
+                                   uint32_t kind,
+                                   const void *from,
+                                   size_t count,
+                                   uint64_t nanoseconds);
+
+/**
+ * Receives the next message of a process, and waits for it, for `nanoseconds` at most (`SYNCLINE_FARM_FOR_EVER`: without
+ * an end; 0: takes what is there).
+ *
+ * `*message` is read in place, and to be given back by `syncline_farm_message_free`. `SYNCLINE_STATUS_GONE` if the process
+ * has ended, and all that it had sent was received; `code` of the failure is what it has exited with, or 128 and the
+ * signal. `SYNCLINE_STATUS_GARBLED` if what it has sent is no message; that is lost.
+ *
+ * # Safety
+ * `farm` was not freed. `*message` can be written.
+ */
+syncline_status syncline_farm_recv(syncline_farm *farm,
+                                   uint64_t from,
+                                   uint64_t nanoseconds,
+                                   const syncline_farm_message **message);
+
+/**
+ * Like `syncline_farm_recv`, from whoever has sent something, in turn.
+ *
+ * `*from` is who has sent it. `SYNCLINE_STATUS_GONE` if a process that this one has started has ended, and not by exiting
+ * with 0: once for each, when all that it had sent was received; then `*from` is that process. `SYNCLINE_STATUS_ALONE` for
+ * the manager if no other process lives and all that they had sent was received: then, and at the deadline, `*from` is
+ * `SYNCLINE_FARM_NOBODY`. `from` may be `NULL`.
+ *
+ * # Safety
+ * `farm` was not freed. `*message` can be written; so can `*from`, if it is not `NULL`.
+ */
+syncline_status syncline_farm_recv_any(syncline_farm *farm,
+                                       uint64_t nanoseconds,
+                                       uint64_t *from,
+                                       const syncline_farm_message **message);
+
+/**
+ * Like `syncline_farm_recv`, into the caller's memory, which has room for `capacity` elements of a kind, one of
+ * `syncline_farm_kind`; `*count` is how many came.
+ *
+ * If there is no room for all it is `SYNCLINE_STATUS_TOO_SMALL`, and `*count` is how many they are; if they are of another
+ * kind it is `SYNCLINE_STATUS_GARBLED`. In both cases nothing was written, and the message is the next that is received
+ * from that process.
+ *
+ * # Safety
+ * `farm` was not freed. `capacity` elements can be written from `to` on, which may be `NULL` if that is 0, and nobody else
+ * uses them meanwhile. `*count` can be written.
+ */
+syncline_status syncline_farm_recv_into(syncline_farm *farm,
+                                        uint64_t from,
+                                        uint32_t kind,
+                                        void *to,
+                                        size_t capacity,
+                                        uint64_t nanoseconds,
+                                        size_t *count);
+
+/**
+ * Gives a message back; `NULL` is nothing. Any thread may, also after the farm was freed. What it took of the farm's memory
+ * is free for others then.
+ *
+ * # Safety
+ * `message` comes from a function of this library as it is, and is not used from now on.
+ */
+void syncline_farm_message_free(const syncline_farm_message *message);
 
 /**
  * Writes bytes of the program's memory into the part of a member: from `offset` on. When it returns, that memory may be
@@ -1301,6 +1856,142 @@ syncline_status syncline_step_report(syncline_step *step,
  * `step` is what the body of a task was given, and the body has not returned. No other thread uses it.
  */
 syncline_status syncline_step_leave(syncline_step *step);
+
+/**
+ * Makes a pool of so many workers, which run a program with arguments, as at `syncline_farm_start`: `NULL` is this program
+ * again. They call `syncline_farm_serve`, early. `options` may be `NULL`.
+ *
+ * Workers are started when there is something to do. It is `SYNCLINE_STATUS_INVALID_ARGUMENT` if there are to be none, or
+ * more than 1024, or an option makes no sense; `SYNCLINE_STATUS_SYSTEM` if the system refuses something. `*pool` is to be
+ * given back by `syncline_farm_pool_free` or `syncline_farm_pool_finish`.
+ *
+ * # Safety
+ * `program` and `arguments` are as at `syncline_farm_start`. `options` is `NULL` or can be read. `*pool` can be written.
+ */
+syncline_status syncline_farm_pool_start(size_t workers,
+                                         const char *program,
+                                         const char *const *arguments,
+                                         const syncline_farm_pool_options *options,
+                                         syncline_farm_pool **pool);
+
+/**
+ * Submits a task of `length` bytes; `*id`, if it is not `NULL`, is its number: they are counted from 0. It is begun when
+ * somebody waits for outcomes.
+ *
+ * Tasks of higher `priority` are begun first, and of one priority those of the largest `cost`, in whatever unit; 0 for
+ * both is in the order in which they come. `task` may be `NULL` if `length` is 0, and is the caller's again when this
+ * returns.
+ *
+ * # Safety
+ * `pool` was not freed. `length` bytes can be read from `task` on, and nobody writes them meanwhile. `*id` can be written,
+ * if it is not `NULL`.
+ */
+syncline_status syncline_farm_pool_submit(syncline_farm_pool *pool,
+                                          const void *task,
+                                          size_t length,
+                                          int32_t priority,
+                                          double cost,
+                                          uint64_t *id);
+
+/**
+ * Waits for the next task that ends, whichever it is, for `nanoseconds` at most (`SYNCLINE_FARM_FOR_EVER`: without an end;
+ * 0: takes what is there). `*outcome` is to be given back by `syncline_farm_outcome_free`; it is `NULL` when all tasks have
+ * ended and were told.
+ *
+ * What becomes of a task is in its outcome, and no failure of this call. `SYNCLINE_STATUS_TIMED_OUT` if no task has ended
+ * in that time: they go on, but nothing is handed out before the next call.
+ *
+ * # Safety
+ * `pool` was not freed. `*outcome` can be written.
+ */
+syncline_status syncline_farm_pool_next(syncline_farm_pool *pool,
+                                        uint64_t nanoseconds,
+                                        const syncline_farm_outcome **outcome);
+
+/**
+ * Gives an outcome back; `NULL` is nothing. Any thread may, also after the pool was freed.
+ *
+ * # Safety
+ * `outcome` comes from `syncline_farm_pool_next` as it is, and is not used from now on.
+ */
+void syncline_farm_outcome_free(const syncline_farm_outcome *outcome);
+
+/**
+ * Tells how far a pool has come.
+ *
+ * # Safety
+ * `pool` was not freed. `*progress` can be written.
+ */
+syncline_status syncline_farm_pool_progress(const syncline_farm_pool *pool,
+                                            syncline_farm_progress *progress);
+
+/**
+ * Has the workers of a pool end by themselves, those that are at nothing, waits for that, kills the others, and gives the
+ * pool back. Tasks that have not ended are lost.
+ *
+ * It is `SYNCLINE_STATUS_MISUSE`, and nothing happens, while a call uses it.
+ *
+ * # Safety
+ * `pool` is `NULL`, which is an error, or comes from `syncline_farm_pool_start`; no other call with it begins from now on.
+ */
+syncline_status syncline_farm_pool_finish(syncline_farm_pool *pool);
+
+/**
+ * Gives a pool back, and kills its workers; `NULL` is nothing. Outcomes that were taken stay as they are.
+ *
+ * It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it.
+ *
+ * # Safety
+ * `pool` comes from `syncline_farm_pool_start`, and no other call with it begins from now on.
+ */
+syncline_status syncline_farm_pool_free(syncline_farm_pool *pool);
+
+/**
+ * Serves a pool, if this process is a worker of one: calls `function` with `context` for each task that it is given, and
+ * exits when there are no more. In any other process it returns at once, with success.
+ *
+ * A worker calls it early, before it makes threads, and in place of `syncline_farm_join`: after that it is
+ * `SYNCLINE_STATUS_MISUSE`.
+ *
+ * # Safety
+ * `function` may be called with `context`, on this thread.
+ */
+syncline_status syncline_farm_serve(syncline_farm_function function,
+                                    void *context);
+
+/**
+ * Sets the result of a task to a copy of `length` bytes, in place of what was set before. For the function of a worker.
+ * `bytes` may be `NULL` if `length` is 0. `SYNCLINE_STATUS_SYSTEM` if there is no memory for it.
+ *
+ * # Safety
+ * `result` is `NULL`, or its function has not returned. `length` bytes can be read from `bytes` on.
+ */
+syncline_status syncline_farm_result_set(syncline_farm_result *result,
+                                         const void *bytes,
+                                         size_t length);
+
+/**
+ * Makes the result of a task `length` bytes, all zero, in place of what was set before; they are written from `*bytes` on,
+ * aligned as `malloc` does. For the function of a worker. `SYNCLINE_STATUS_SYSTEM` if there is no memory for it.
+ *
+ * # Safety
+ * `result` is `NULL`, or its function has not returned. `*bytes` can be written; what it points to is used until the
+ * function returns, or the result is set again.
+ */
+syncline_status syncline_farm_result_room(syncline_farm_result *result,
+                                          size_t length,
+                                          void **bytes);
+
+/**
+ * Says why a task has no result, in words, which are copied. For the function of a worker; whatever that returns is then an
+ * error of the task, with these words.
+ *
+ * # Safety
+ * `result` is `NULL`, or its function has not returned. `words` is `NULL`, which is an error, or a string that ends in a
+ * zero byte.
+ */
+syncline_status syncline_farm_result_fail(syncline_farm_result *result,
+                                          const char *words);
 
 /**
  * Makes a member's way to one-sided memory, with all others: all members make it, as at `syncline_member_barrier`. It is

@@ -15,6 +15,9 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use syncline_fabric::TeamError;
+use syncline_farm::wire::WireError;
+use syncline_farm::{FarmError, Fate};
+use syncline_memory::Ending;
 use syncline_overlay::{AcquireError, CheckError, RunError};
 use syncline_rma::RmaError;
 use syncline_signal::WaitError;
@@ -37,7 +40,8 @@ pub enum Status {
     Deadlock = 4,
     /// The tasks cannot be run as they are declared; the message says why.
     BadOverlay = 5,
-    /// The body of a task returned another number than 0; see `task`, `iteration` and `code`.
+    /// The body of a task returned another number than 0; see `task`, `iteration` and `code`. In an outcome of a pool: the
+    /// function of the worker said that there is no result.
     BodyFailed = 6,
     /// A location is in another overlay that runs at this moment.
     InUse = 7,
@@ -49,15 +53,24 @@ pub enum Status {
     Stuck = 10,
     /// The time was over before a wait was. Nothing is lost: it may be called again.
     TimedOut = 11,
-    /// A member is gone (it has left, or is dead), so that the others would wait for ever; the message names it.
+    /// A member is gone (it has left, or is dead), so that the others would wait for ever; the message names it. In a farm: a
+    /// process that was to send or receive something has ended; `code` is its exit code, or 128 and the signal.
     Gone = 12,
     /// A member died or returned while it held the lock, and what the lock guards may be half changed; the message names it.
     Poisoned = 13,
     /// A member of a team returned another number than 0, or a process of it did not end well; the message names it, and
     /// `code` is the number, or the exit code.
     MemberFailed = 14,
-    /// The system refused what a team needs: memory, a process; the message says which.
+    /// The system refused what a team or a farm needs: memory, a process; the message says which.
     System = 15,
+    /// A farm is full: of processes, or its memory of messages. Some are to be received, or it is to be founded with more.
+    NoRoom = 16,
+    /// A message has more elements than there is room for. It is not lost; how many there are was told.
+    TooSmall = 17,
+    /// A message is something else than was asked for; the message of the failure says what.
+    Garbled = 18,
+    /// No process of the farm is left that could send anything.
+    Alone = 19,
 }
 
 /// The last failure of a thread. Later versions may have more fields, at the end.
@@ -67,7 +80,8 @@ pub struct Failure {
     /// What the function returned.
     pub status: Status,
     /// What the body of a task returned, with `SYNCLINE_STATUS_BODY_FAILED`, or a member of a team, with
-    /// `SYNCLINE_STATUS_MEMBER_FAILED`; else 0.
+    /// `SYNCLINE_STATUS_MEMBER_FAILED`; of a process of a farm, with `SYNCLINE_STATUS_GONE`, its exit code, or 128 and the
+    /// signal that has killed it; else 0.
     pub code: c_int,
     /// The iteration of the task, from 0, if a task failed; else 0.
     pub iteration: u64,
@@ -257,6 +271,34 @@ impl From<RmaError> for Error {
             _ => Status::InvalidArgument,
         };
         Self::new(status, error.to_string())
+    }
+}
+
+impl From<FarmError> for Error {
+    fn from(error: FarmError) -> Self {
+        let status = match &error {
+            FarmError::Gone { .. } => Status::Gone,
+            FarmError::TimedOut { .. } => Status::TimedOut,
+            FarmError::Alone => Status::Alone,
+            FarmError::Unknown { .. } | FarmError::Range { .. } | FarmError::Variable { .. } => {
+                Status::InvalidArgument
+            }
+            FarmError::NotReserved { .. } | FarmError::Taken { .. } | FarmError::Manager { .. } => {
+                Status::Misuse
+            }
+            FarmError::Full { .. } | FarmError::Room { .. } => Status::NoRoom,
+            FarmError::Unsendable { why: WireError::Long { .. }, .. } => Status::NoRoom,
+            FarmError::Garbled { .. } => Status::Garbled,
+            FarmError::Memory { .. } | FarmError::Start { .. } | FarmError::System { .. } => Status::System,
+            FarmError::Memories(_) => Status::System,
+            _ => Status::Internal, // all that is sent from C can be sent
+        };
+        let code = match &error {
+            FarmError::Gone { fate: Fate::Ended(Ending::Exited(code)), .. } => (*code).into(),
+            FarmError::Gone { fate: Fate::Ended(Ending::Killed(signal)), .. } => 128 + signal,
+            _ => 0,
+        };
+        Error { code, ..Self::new(status, error.to_string()) }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Ordered read-write locks and overlays, signals, barriers, queue locks, teams and one-sided memory for C, C++ and Fortran.
+//! Ordered read-write locks and overlays, signals, barriers, queue locks, teams, one-sided memory and farms of processes for C,
+//! C++ and Fortran.
 //!
 //! The header, `include/syncline.h`, is made from this crate by cbindgen and has all that C needs to know. Locations
 //! here are control only: they have a name and a queue, and the data that they order belong to the C
@@ -13,6 +14,7 @@
 //! * [`teams`]: one function in threads or processes, which share memory, barriers and locks.
 //! * [`rma`]: memory of members that all members read and write. [`moves`], [`words`]: what they do to it. [`syncs`]: when it
 //!   is done.
+//! * [`farms`]: processes as tasks. [`messages`]: what they send. [`pools`]: tasks in, results out.
 //! * [`error`]: a status from every function, and the last failure of a thread in words.
 //!
 //! # What holds for all functions
@@ -25,13 +27,16 @@ use std::ffi::c_char;
 
 pub mod barriers;
 pub mod error;
+pub mod farms;
 pub mod handles;
 pub mod locations;
 pub mod locks;
+pub mod messages;
 pub mod moves;
 pub mod mutexes;
 pub mod operate;
 pub mod overlay;
+pub mod pools;
 pub mod rma;
 pub mod run;
 pub mod signals;

@@ -1,0 +1,69 @@
+/* Tasks in, results out, whatever becomes of the workers: one of the tasks aborts its process, and that is its error; the
+ * others have their results.
+ *
+ *     cc farm_pool.c -lsyncline_c -pthread */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "syncline.h"
+
+enum { TASKS = 20, BROKEN = 13 };
+
+static int failed(const char *what) {
+    fprintf(stderr, "%s: %s\n", what, syncline_last_failure()->message);
+    return 1;
+}
+
+#define TRY(call)                                                                                               \
+    do {                                                                                                        \
+        if ((call) != SYNCLINE_STATUS_OK) {                                                                     \
+            return failed(#call);                                                                               \
+        }                                                                                                       \
+    } while (0)
+
+/* What a worker does with a task. A library that is not thread-safe, or may crash, is welcome here. */
+static int work(const void *task, size_t length, syncline_farm_result *result, void *context) {
+    uint64_t n;
+    (void)context;
+    if (length != sizeof n) {
+        syncline_farm_result_fail(result, "a task is a number");
+        return 1;
+    }
+    memcpy(&n, task, sizeof n);
+    if (n == BROKEN) {
+        abort();
+    }
+    uint64_t square = n * n;
+    return syncline_farm_result_set(result, &square, sizeof square) == SYNCLINE_STATUS_OK ? 0 : 1;
+}
+
+int main(void) {
+    const syncline_farm_pool_options options = {.timeout = 60000000000}; /* a task that hangs is an error, too */
+    const syncline_farm_outcome *outcome;
+    syncline_farm_pool *pool;
+    uint64_t sum = 0, square;
+
+    TRY(syncline_farm_serve(work, NULL)); /* workers stay in here */
+    TRY(syncline_farm_pool_start(2, NULL, NULL, &options, &pool));
+    for (uint64_t n = 0; n < TASKS; n++) {
+        TRY(syncline_farm_pool_submit(pool, &n, sizeof n, 0, 0, NULL));
+    }
+    for (;;) {
+        TRY(syncline_farm_pool_next(pool, SYNCLINE_FARM_FOR_EVER, &outcome));
+        if (!outcome) {
+            break; /* all have ended */
+        }
+        if (outcome->status == SYNCLINE_STATUS_OK && outcome->length == sizeof square) {
+            memcpy(&square, outcome->bytes, sizeof square);
+            sum += square;
+        } else {
+            printf("task %d has no result\n", (int)outcome->id);
+            fprintf(stderr, "task %d: %s\n", (int)outcome->id, outcome->error);
+        }
+        syncline_farm_outcome_free(outcome);
+    }
+    printf("the sum of the others is %llu\n", (unsigned long long)sum);
+    TRY(syncline_farm_pool_finish(pool));
+    return 0;
+}

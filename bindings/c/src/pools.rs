@@ -428,7 +428,7 @@ pub unsafe extern "C" fn syncline_farm_result_set(
     call(|| {
         // SAFETY: as the caller vouches.
         let (result, bytes) =
-            unsafe { (the_result(result)?, array(bytes.cast::<u8>(), length, "the bytes")?) };
+            unsafe { (the_result(result)?, array(bytes.cast::<u8>(), length, "the array of bytes")?) };
         result.bytes = vec(bytes).ok_or_else(|| no_memory(length))?;
         Ok(())
     })
@@ -470,7 +470,7 @@ pub unsafe extern "C" fn syncline_farm_result_room(
 pub unsafe extern "C" fn syncline_farm_result_fail(result: *mut FarmResult, words: *const c_char) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
-        let (result, words) = unsafe { (the_result(result)?, borrow(words, "the words")?) };
+        let (result, words) = unsafe { (the_result(result)?, borrow(words, "the text")?) };
         // SAFETY: as the caller vouches; not `NULL`.
         let words = unsafe { CStr::from_ptr(words) };
         result.error = Some(words.to_string_lossy().into_owned());

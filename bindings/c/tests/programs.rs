@@ -5,8 +5,10 @@ mod tools;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use syncline_fabric::Launcher;
+use syncline_farm::{Crew, Farm, Numbers, Program as Worker};
 use tools::{Tool, libraries, output, root, succeed};
 
 /// A program, and what it writes.
@@ -15,7 +17,7 @@ struct Program {
     output: &'static str,
 }
 
-const C: [Program; 11] = [
+const C: [Program; 12] = [
     Program {
         source: "examples/handles.c",
         output: "location 'batch' was not granted before the deadline\nsum 33984000, expected 33984000\n",
@@ -40,9 +42,26 @@ const C: [Program; 11] = [
     Program { source: "tests/programs/locks.c", output: "one at a time\n" },
     Program { source: "tests/programs/teams.c", output: "all of the team were told\n" },
     Program { source: "tests/programs/rma.c", output: "it went where it was sent\n" },
+    Program { source: "tests/programs/farms.c", output: "nothing was lost\n" },
     TEAM,
     QUEUE,
 ];
+
+/// They start processes and watch them by pidfd, which valgrind may not know.
+const FARMS: [Program; 4] = [
+    Program {
+        source: "examples/lazy_solve.c",
+        output: "11 processes: 1.00000 2.00000 3.00000 4.00000 5.00000\n",
+    },
+    POOL,
+    Program { source: "tests/programs/farm_processes.c", output: "all ends were told\n" },
+    Program { source: "tests/programs/pools.c", output: "every task has ended once\n" },
+];
+
+const POOL: Program = Program {
+    source: "examples/farm_pool.c",
+    output: "task 13 has no result\nthe sum of the others is 2301\n",
+};
 
 /// It says the same whoever takes part.
 const TEAM: Program =
@@ -111,16 +130,19 @@ fn all(compiler: &'static str, flags: &[&str], library: &[&str], programs: &[Pro
 #[test]
 fn programs_run_with_the_static_library() {
     all("gcc", &["-std=c99"], &STATIC, &C, &[]);
+    all("gcc", &["-std=c99"], &STATIC, &FARMS, &[]);
 }
 
 #[test]
 fn programs_run_with_the_shared_library() {
     all("gcc", &["-std=c11"], &SHARED, &C, &[]);
+    all("gcc", &["-std=c11"], &SHARED, &FARMS, &[]);
 }
 
 #[test]
 fn programs_run_when_clang_makes_them() {
     all("clang", &["-std=c11"], &SHARED, &C, &[]);
+    all("clang", &["-std=c11"], &SHARED, &FARMS, &[]);
 }
 
 #[test]
@@ -144,6 +166,7 @@ fn the_sanitizers_find_nothing() {
         return;
     }
     all("gcc", &sanitize, &STATIC, &C, &[]);
+    all("gcc", &sanitize, &STATIC, &FARMS, &[]);
 }
 
 #[test]
@@ -216,6 +239,43 @@ fn an_exception_out_of_a_body_ends_the_program() {
     assert!(!ended.status.success() && ended.status.code().is_none(), "{ended:?}");
     assert_eq!(String::from_utf8_lossy(&ended.stdout), "");
     assert!(String::from_utf8_lossy(&ended.stderr).contains("foreign exception"), "{ended:?}");
+}
+
+#[test]
+fn a_worker_that_aborts_is_named() {
+    team_of_processes(&POOL, &[], "was killed by signal 6\n");
+}
+
+/// What programs in Rust and in C send to one another is the same.
+#[test]
+fn workers_in_c_of_a_manager_in_rust() {
+    let Some(tool) = Tool::find("gcc") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let late = || Some(Instant::now() + Duration::from_secs(60));
+    let echo = Program { source: "tests/programs/farm_processes.c", output: "" };
+    let executable = build(dir.path(), tool, &["-std=c11"], &SHARED, &echo);
+    let mut farm = Farm::new().unwrap();
+    let worker = farm.spawn(&Worker::new(&executable).arg("echo")).unwrap();
+    for len in [1, 14, 15, 100_000] {
+        let numbers: Vec<f64> = (0..len).map(|n| f64::from(n) / 3.0).collect();
+        farm.send_deadline(worker, &Numbers::from(&numbers[..]), late()).unwrap();
+        assert_eq!(*farm.recv_deadline::<Numbers<'_, f64>>(worker, late()).unwrap(), numbers);
+    }
+    let value = (7_u32, "a value of serde is passed on".to_owned());
+    farm.send_deadline(worker, &value, late()).unwrap();
+    assert_eq!(farm.recv_deadline::<(u32, String)>(worker, late()).unwrap(), value);
+    farm.send_deadline(worker, &Numbers::from(&[0_u128; 0][..]), late()).unwrap();
+    assert!(farm.recv_deadline::<Numbers<'_, u128>>(worker, late()).unwrap().is_empty());
+    assert_eq!(farm.wait(worker, late()).unwrap().to_string(), "exited with 0");
+
+    let works = Program { source: "tests/programs/pools.c", output: "" };
+    let executable = build(dir.path(), tool, &["-std=c11"], &STATIC, &works);
+    let crew = Crew::of(2).program(Worker::new(executable)).timeout(Duration::from_secs(60));
+    let mut pool = crew.start::<Vec<u8>, Result<Vec<u8>, String>>().unwrap();
+    assert_eq!(pool.run(b"reverse".to_vec()).unwrap(), Ok(b"esrever".to_vec()));
+    assert_eq!(pool.run(b"fail".to_vec()).unwrap(), Err("no such luck".to_owned()));
+    let error = pool.run(b"kill".to_vec()).unwrap_err().to_string();
+    assert!(error.ends_with("was killed by signal 9"), "{error}");
 }
 
 /// A program whose members are said by its arguments, and what it has to say: on stdout, then how its stderr begins.

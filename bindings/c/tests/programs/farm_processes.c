@@ -1,0 +1,188 @@
+/* Farms of processes of this program: they are told of one another's ends. With an argument, what one of them is to do. Run
+ * by tests/programs.rs, also as the worker of a manager in Rust. */
+#define _POSIX_C_SOURCE 200809L
+#include <signal.h>
+#include <unistd.h>
+
+#include "expect.h"
+
+enum { F64 = SYNCLINE_FARM_KIND_F64, U64 = SYNCLINE_FARM_KIND_U64 };
+static const uint64_t LONG = 60000000000; /* far beyond what any wait takes */
+
+static void free_all(syncline_farm *farm) { OK(syncline_farm_free(farm)); }
+
+/* Sends every message back to whoever has started it, until an empty one. */
+static void echo(syncline_farm *farm) {
+    uint64_t parent = syncline_farm_parent(farm);
+    for (size_t count = 1; count;) {
+        const syncline_farm_message *message;
+        OK(syncline_farm_recv(farm, parent, LONG, &message));
+        count = message->count;
+        OK(syncline_farm_send(farm, parent, message->kind, message->data, message->count, LONG));
+        syncline_farm_message_free(message);
+    }
+}
+
+static int never(const void *task, size_t length, syncline_farm_result *result, void *context) {
+    (void)task, (void)length, (void)result, (void)context;
+    return 1;
+}
+
+/* What only a manager may, and what is done once. */
+static void misuse(syncline_farm *farm) {
+    syncline_farm *again;
+    size_t living;
+    EXPECT(syncline_farm_vpid(farm) == 1 && syncline_farm_parent(farm) == SYNCLINE_FARM_MANAGER);
+    FAILS(syncline_farm_kill(farm, SYNCLINE_FARM_MANAGER), MISUSE, "only the manager can kill processes; this is process 1");
+    FAILS(syncline_farm_living(farm, &living), MISUSE, "only the manager can count those who live; this is process 1");
+    FAILS(syncline_farm_join(&again), MISUSE, "process 1 of the farm takes part already");
+    FAILS(syncline_farm_serve(never, NULL), MISUSE, "process 1 of the farm takes part already");
+    FAILS(syncline_farm_start(farm, 1, NULL, NULL), MISUSE, "process 1 is not one that was reserved and not started yet");
+}
+
+/* Has another do it, and passes on what that sends. */
+static void middle(syncline_farm *farm) {
+    const char *const arguments[] = {"echo", NULL};
+    uint64_t child;
+    double number;
+    size_t count;
+    OK(syncline_farm_spawn(farm, NULL, arguments, &child));
+    for (double n = 1; n < 4; n++) {
+        OK(syncline_farm_send(farm, child, F64, &n, 1, LONG));
+        OK(syncline_farm_recv_into(farm, child, F64, &number, 1, LONG, &count));
+        OK(syncline_farm_send(farm, SYNCLINE_FARM_MANAGER, F64, &number, 1, LONG));
+    }
+    OK(syncline_farm_send(farm, child, F64, NULL, 0, LONG));
+    OK(syncline_farm_wait(farm, child, LONG, NULL));
+}
+
+static void work(syncline_farm *farm, const char *role) {
+    uint64_t seven = 7;
+    if (strcmp(role, "echo") == 0) {
+        echo(farm);
+    } else if (strcmp(role, "misuse") == 0) {
+        misuse(farm);
+    } else if (strcmp(role, "middle") == 0) {
+        middle(farm);
+    } else if (strcmp(role, "seven") == 0) {
+        OK(syncline_farm_send(farm, SYNCLINE_FARM_MANAGER, U64, &seven, 1, LONG));
+        exit(7);
+    } else if (strcmp(role, "hang") == 0) {
+        OK(syncline_farm_send(farm, SYNCLINE_FARM_MANAGER, U64, &seven, 1, LONG));
+        sleep(60);
+    }
+    free_all(farm);
+}
+
+/* A process of this program, which is told by its arguments what to do. */
+static uint64_t start(syncline_farm *farm, const char *role) {
+    const char *arguments[] = {role, NULL};
+    uint64_t vpid;
+    OK(syncline_farm_reserve(farm, &vpid));
+    OK(syncline_farm_start(farm, vpid, NULL, arguments));
+    return vpid;
+}
+
+static void ends(syncline_farm *farm, uint64_t vpid, uint32_t end, int code) {
+    syncline_farm_fate fate = {77, 77};
+    OK(syncline_farm_wait(farm, vpid, LONG, &fate));
+    EXPECT(fate.end == end && fate.code == code);
+}
+
+static void messages_come_back(syncline_farm *farm) {
+    static const size_t counts[] = {1, 14, 15, 1000, 200000, 0};
+    uint64_t vpid = start(farm, "echo");
+    double *numbers = malloc(200000 * sizeof *numbers);
+    const syncline_farm_message *message;
+    for (size_t n = 0; n < 200000; n++) {
+        numbers[n] = (double)n / 3;
+    }
+    for (size_t n = 0; n < 6; n++) {
+        OK(syncline_farm_send(farm, vpid, F64, numbers, counts[n], LONG));
+        OK(syncline_farm_recv(farm, vpid, LONG, &message));
+        EXPECT(message->kind == F64 && message->count == counts[n] && message->from == vpid);
+        EXPECT(memcmp(message->data, numbers, message->bytes) == 0);
+        syncline_farm_message_free(message);
+    }
+    free(numbers);
+    ends(farm, vpid, SYNCLINE_FARM_END_EXITED, 0);
+    FAILS(syncline_farm_recv(farm, vpid, LONG, &message), GONE, "process 1 exited with 0");
+}
+
+static void ends_are_told(syncline_farm *farm) {
+    const syncline_farm_message *message;
+    uint64_t from, seven = start(farm, "seven"), hang = start(farm, "hang"), sh, number;
+    size_t count, living;
+    uint32_t pid;
+    const char *const arguments[] = {"-c", "exit 3", NULL};
+
+    /* What it had sent comes first, also when there was no room for it. */
+    ends(farm, seven, SYNCLINE_FARM_END_EXITED, 7);
+    EXPECT(syncline_farm_recv_into(farm, seven, U64, NULL, 0, LONG, &count) == SYNCLINE_STATUS_TOO_SMALL);
+    OK(syncline_farm_recv_into(farm, seven, U64, &number, 1, LONG, &count));
+    EXPECT(number == 7 && count == 1);
+    EXPECT(syncline_farm_recv(farm, seven, LONG, &message) == SYNCLINE_STATUS_GONE);
+    EXPECT(syncline_last_failure()->code == 7);
+
+    OK(syncline_farm_recv_into(farm, hang, U64, &number, 1, LONG, &count));
+    EXPECT(syncline_farm_wait(farm, hang, 0, NULL) == SYNCLINE_STATUS_TIMED_OUT);
+    OK(syncline_farm_living(farm, &living));
+    OK(syncline_farm_pid(farm, hang, &pid));
+    EXPECT(living == 1 && pid > 1 && kill((pid_t)pid, 0) == 0);
+    OK(syncline_farm_kill(farm, hang));
+    EXPECT(syncline_farm_recv_any(farm, LONG, &from, &message) == SYNCLINE_STATUS_GONE);
+    EXPECT(from == hang && syncline_last_failure()->code == 128 + SIGKILL);
+    EXPECT(strstr(syncline_last_failure()->message, "was killed by signal 9"));
+    ends(farm, hang, SYNCLINE_FARM_END_KILLED, SIGKILL);
+    EXPECT(syncline_farm_send(farm, hang, U64, &number, 1, LONG) == SYNCLINE_STATUS_GONE);
+    OK(syncline_farm_kill(farm, hang)); /* it has ended */
+    EXPECT(syncline_farm_recv_any(farm, LONG, &from, &message) == SYNCLINE_STATUS_ALONE);
+    EXPECT(from == SYNCLINE_FARM_NOBODY);
+
+    /* One that takes no part. */
+    OK(syncline_farm_spawn(farm, "sh", arguments, &sh));
+    EXPECT(syncline_farm_recv_any(farm, LONG, &from, &message) == SYNCLINE_STATUS_GONE);
+    EXPECT(from == sh && syncline_last_failure()->code == 3);
+
+    /* One that cannot be started. */
+    OK(syncline_farm_reserve(farm, &sh));
+    FAILS(syncline_farm_start(farm, sh, "/nowhere/to/be/found", NULL), SYSTEM,
+          "cannot start /nowhere/to/be/found: No such file or directory (os error 2)");
+    ends(farm, sh, SYNCLINE_FARM_END_NOT_STARTED, 0);
+    EXPECT(syncline_farm_start(farm, sh, NULL, NULL) == SYNCLINE_STATUS_MISUSE);
+}
+
+static void workers_start_others(syncline_farm *farm) {
+    uint64_t vpid = start(farm, "middle");
+    double number;
+    size_t count;
+    for (double n = 1; n < 4; n++) {
+        OK(syncline_farm_recv_into(farm, vpid, F64, &number, 1, LONG, &count));
+        EXPECT(number == n && count == 1);
+    }
+    ends(farm, vpid, SYNCLINE_FARM_END_EXITED, 0);
+}
+
+int main(int count, char **arguments) {
+    syncline_farm *farm;
+    uint64_t hang;
+    uint32_t pid;
+    OK(syncline_farm_join(&farm));
+    if (farm) {
+        work(farm, count > 1 ? arguments[1] : "");
+        return 0;
+    }
+    OK(syncline_farm_new(NULL, &farm));
+    ends(farm, start(farm, "misuse"), SYNCLINE_FARM_END_EXITED, 0);
+    free_all(farm);
+    OK(syncline_farm_new(NULL, &farm));
+    messages_come_back(farm);
+    ends_are_told(farm);
+    workers_start_others(farm);
+    hang = start(farm, "hang");
+    OK(syncline_farm_pid(farm, hang, &pid));
+    free_all(farm);
+    EXPECT(kill((pid_t)pid, 0) != 0); /* nobody is left */
+    puts("all ends were told");
+    return 0;
+}

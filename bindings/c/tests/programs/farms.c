@@ -1,0 +1,249 @@
+/* Farms and pools: what goes wrong is an error that names it, and nothing is lost. No process is started here: see
+ * farm_processes.c. Run by tests/programs.rs. */
+#define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "expect.h"
+
+enum { F64 = SYNCLINE_FARM_KIND_F64, U8 = SYNCLINE_FARM_KIND_U8 };
+static const uint64_t ME = SYNCLINE_FARM_MANAGER;
+
+static syncline_farm *farm_of(size_t processes, size_t memory, size_t depth) {
+    const syncline_farm_bounds bounds = {processes, memory, 0, depth};
+    syncline_farm *farm;
+    OK(syncline_farm_new(&bounds, &farm));
+    return farm;
+}
+
+static void null_is_an_error(void) {
+    syncline_farm *farm = farm_of(0, 0, 0), *none = NULL;
+    syncline_farm_pool *pool;
+    const syncline_farm_message *message;
+    const syncline_farm_outcome *outcome;
+    syncline_farm_progress progress;
+    uint64_t vpid;
+    uint32_t pid;
+    size_t count;
+    void *bytes;
+    FAILS(syncline_farm_new(NULL, NULL), INVALID_ARGUMENT, "farm is NULL");
+    FAILS(syncline_farm_join(NULL), INVALID_ARGUMENT, "farm is NULL");
+    OK(syncline_farm_free(NULL));
+    EXPECT(syncline_farm_vpid(NULL) == SYNCLINE_FARM_NOBODY && syncline_farm_parent(NULL) == SYNCLINE_FARM_NOBODY);
+    EXPECT(strcmp(syncline_last_failure()->message, "the farm is NULL") == 0);
+    FAILS(syncline_farm_reserve(none, &vpid), INVALID_ARGUMENT, "the farm is NULL");
+    FAILS(syncline_farm_reserve(farm, NULL), INVALID_ARGUMENT, "vpid is NULL");
+    FAILS(syncline_farm_start(none, 1, "true", NULL), INVALID_ARGUMENT, "the farm is NULL");
+    FAILS(syncline_farm_start(farm, 1, "", NULL), INVALID_ARGUMENT, "the name of the program is empty");
+    FAILS(syncline_farm_spawn(none, "true", NULL, &vpid), INVALID_ARGUMENT, "the farm is NULL");
+    FAILS(syncline_farm_spawn(farm, "true", NULL, NULL), INVALID_ARGUMENT, "vpid is NULL");
+    FAILS(syncline_farm_wait(none, ME, 0, NULL), INVALID_ARGUMENT, "the farm is NULL");
+    FAILS(syncline_farm_kill(none, ME), INVALID_ARGUMENT, "the farm is NULL");
+    FAILS(syncline_farm_pid(none, ME, &pid), INVALID_ARGUMENT, "the farm is NULL");
+    FAILS(syncline_farm_pid(farm, ME, NULL), INVALID_ARGUMENT, "pid is NULL");
+    FAILS(syncline_farm_living(none, &count), INVALID_ARGUMENT, "the farm is NULL");
+    FAILS(syncline_farm_living(farm, NULL), INVALID_ARGUMENT, "living is NULL");
+    FAILS(syncline_farm_send(none, ME, U8, "", 1, 0), INVALID_ARGUMENT, "the farm is NULL");
+    FAILS(syncline_farm_send(farm, ME, U8, NULL, 1, 0), INVALID_ARGUMENT, "what is to be sent is NULL");
+    FAILS(syncline_farm_recv(none, ME, 0, &message), INVALID_ARGUMENT, "the farm is NULL");
+    FAILS(syncline_farm_recv(farm, ME, 0, NULL), INVALID_ARGUMENT, "message is NULL");
+    FAILS(syncline_farm_recv_any(none, 0, NULL, &message), INVALID_ARGUMENT, "the farm is NULL");
+    FAILS(syncline_farm_recv_any(farm, 0, NULL, NULL), INVALID_ARGUMENT, "message is NULL");
+    FAILS(syncline_farm_recv_into(none, ME, U8, &pid, 1, 0, &count), INVALID_ARGUMENT, "the farm is NULL");
+    FAILS(syncline_farm_recv_into(farm, ME, U8, NULL, 1, 0, &count), INVALID_ARGUMENT, "to is NULL");
+    FAILS(syncline_farm_recv_into(farm, ME, U8, &pid, 1, 0, NULL), INVALID_ARGUMENT, "count is NULL");
+    syncline_farm_message_free(NULL);
+    OK(syncline_farm_free(farm));
+
+    FAILS(syncline_farm_pool_start(1, NULL, NULL, NULL, NULL), INVALID_ARGUMENT, "pool is NULL");
+    FAILS(syncline_farm_pool_submit(NULL, NULL, 0, 0, 0, NULL), INVALID_ARGUMENT, "the pool is NULL");
+    FAILS(syncline_farm_pool_next(NULL, 0, &outcome), INVALID_ARGUMENT, "the pool is NULL");
+    FAILS(syncline_farm_pool_progress(NULL, &progress), INVALID_ARGUMENT, "the pool is NULL");
+    FAILS(syncline_farm_pool_finish(NULL), INVALID_ARGUMENT, "the pool is NULL");
+    OK(syncline_farm_pool_free(NULL));
+    syncline_farm_outcome_free(NULL);
+    FAILS(syncline_farm_serve(NULL, NULL), INVALID_ARGUMENT, "the function of the worker is NULL");
+    FAILS(syncline_farm_result_set(NULL, "", 1), INVALID_ARGUMENT, "the result is NULL");
+    FAILS(syncline_farm_result_room(NULL, 1, &bytes), INVALID_ARGUMENT, "the result is NULL");
+    FAILS(syncline_farm_result_room(NULL, 1, NULL), INVALID_ARGUMENT, "bytes is NULL");
+    FAILS(syncline_farm_result_fail(NULL, "no"), INVALID_ARGUMENT, "the result is NULL");
+
+    OK(syncline_farm_pool_start(1, NULL, NULL, NULL, &pool));
+    FAILS(syncline_farm_pool_submit(pool, NULL, 1, 0, 0, NULL), INVALID_ARGUMENT, "the task is NULL");
+    FAILS(syncline_farm_pool_submit(pool, NULL, 0, 0, strtod("nan", NULL), NULL), INVALID_ARGUMENT,
+          "the cost of the task is not a number");
+    FAILS(syncline_farm_pool_next(pool, 0, NULL), INVALID_ARGUMENT, "outcome is NULL");
+    FAILS(syncline_farm_pool_progress(pool, NULL), INVALID_ARGUMENT, "progress is NULL");
+    OK(syncline_farm_pool_next(pool, SYNCLINE_FARM_FOR_EVER, &outcome));
+    EXPECT(!outcome); /* nothing was submitted */
+    OK(syncline_farm_pool_finish(pool));
+}
+
+static void bounds_are_looked_at(void) {
+    const syncline_farm_bounds one = {1, 0, 0, 0}, shallow = {0, 1, 0, 0}, deep = {0, 0, 0, SIZE_MAX};
+    syncline_farm *farm;
+    syncline_farm_pool *pool;
+    uint64_t vpid;
+    FAILS(syncline_farm_new(&one, &farm), INVALID_ARGUMENT,
+          "the number of processes of a farm must be from 2 to 16384, not 1");
+    EXPECT(syncline_farm_new(&shallow, &farm) == SYNCLINE_STATUS_INVALID_ARGUMENT);
+    EXPECT(syncline_farm_new(&deep, &farm) == SYNCLINE_STATUS_INVALID_ARGUMENT);
+    FAILS(syncline_farm_pool_start(0, NULL, NULL, NULL, &pool), INVALID_ARGUMENT,
+          "the number of workers of a pool must be from 1 to 1024, not 0");
+    FAILS(syncline_farm_pool_start(1, "", NULL, NULL, &pool), INVALID_ARGUMENT, "the name of the program is empty");
+
+    farm = farm_of(2, 1 << 16, 0);
+    OK(syncline_farm_reserve(farm, &vpid));
+    EXPECT(vpid == 1);
+    EXPECT(syncline_farm_reserve(farm, &vpid) == SYNCLINE_STATUS_NO_ROOM);
+    EXPECT(strstr(syncline_last_failure()->message, "the farm has 2 processes already"));
+    char *large = calloc(1 << 20, 1);
+    EXPECT(syncline_farm_send(farm, ME, U8, large, 1 << 20, 0) == SYNCLINE_STATUS_NO_ROOM);
+    EXPECT(strstr(syncline_last_failure()->message, "are free for a message in the farm's memory"));
+    free(large);
+    OK(syncline_farm_free(farm));
+}
+
+static void numbers_of_processes_are_looked_at(void) {
+    syncline_farm *farm = farm_of(0, 0, 0);
+    const syncline_farm_message *message;
+    size_t count;
+    uint32_t pid;
+    char byte = 0;
+    const char *unknown = "there is no process 99 in this farm";
+    FAILS(syncline_farm_start(farm, 99, "true", NULL), INVALID_ARGUMENT, unknown);
+    FAILS(syncline_farm_send(farm, 99, U8, &byte, 1, 0), INVALID_ARGUMENT, unknown);
+    FAILS(syncline_farm_recv(farm, 99, 0, &message), INVALID_ARGUMENT, unknown);
+    FAILS(syncline_farm_recv_into(farm, 99, U8, &byte, 1, 0, &count), INVALID_ARGUMENT, unknown);
+    FAILS(syncline_farm_wait(farm, 99, 0, NULL), INVALID_ARGUMENT, unknown);
+    FAILS(syncline_farm_kill(farm, 99), INVALID_ARGUMENT, unknown);
+    FAILS(syncline_farm_pid(farm, 99, &pid), INVALID_ARGUMENT, unknown);
+    EXPECT(syncline_farm_wait(farm, SYNCLINE_FARM_NOBODY, 0, NULL) == SYNCLINE_STATUS_INVALID_ARGUMENT);
+    FAILS(syncline_farm_start(farm, ME, "true", NULL), MISUSE,
+          "process 0 is not one that was reserved and not started yet");
+    OK(syncline_farm_pid(farm, ME, &pid));
+    EXPECT(pid == (uint32_t)getpid());
+    FAILS(syncline_farm_wait(farm, ME, 0, NULL), TIMED_OUT, "the deadline passed while waiting for the end of process 0");
+    OK(syncline_farm_free(farm));
+}
+
+/* Every kind comes back as what it was sent as, small or large, and in place. */
+static void kinds(void) {
+    static const size_t sizes[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 4, 8, sizeof(size_t), sizeof(size_t)};
+    static unsigned char bytes[16 * 5000];
+    syncline_farm *farm = farm_of(0, 0, 0);
+    const syncline_farm_message *message, *last = NULL;
+    for (size_t n = 0; n < sizeof bytes; n++) {
+        bytes[n] = (unsigned char)(n * 7);
+    }
+    for (uint32_t kind = 0; kind < 15; kind++) {
+        for (size_t count = 0; count < 6000; count = count * 5 + 1) {
+            uint64_t from = 77;
+            OK(syncline_farm_send(farm, ME, kind, count ? bytes : NULL, count, 0));
+            OK(syncline_farm_recv_any(farm, 0, &from, &message));
+            EXPECT(from == ME && message->from == ME && message->kind == kind && message->count == count);
+            EXPECT(message->bytes == count * sizes[kind] && (uintptr_t)message->data % 16 == 0);
+            EXPECT(memcmp(message->data, bytes, message->bytes) == 0);
+            syncline_farm_message_free(last);
+            last = message;
+        }
+    }
+    FAILS(syncline_farm_send(farm, ME, 15, bytes, 1, 0), INVALID_ARGUMENT, "there is no syncline_farm_kind 15");
+    FAILS(syncline_farm_send(farm, ME, F64, bytes, SIZE_MAX, 0), INVALID_ARGUMENT,
+          "there are no 18446744073709551615 numbers f64 in memory");
+    EXPECT(syncline_farm_send(farm, ME, U8, bytes, SIZE_MAX, 0) == SYNCLINE_STATUS_INVALID_ARGUMENT);
+    OK(syncline_farm_free(farm));
+    /* It is there still. */
+    EXPECT(memcmp(last->data, bytes, last->bytes) == 0);
+    syncline_farm_message_free(last);
+}
+
+/* What does not fit, or is something else, is the next that is received. */
+static void nothing_is_lost(void) {
+    const double sent[3] = {1.5, 2.5, 3.5};
+    double received[3] = {0, 0, 0};
+    int32_t wrong[3];
+    size_t count = 77;
+    uint64_t from = 77;
+    const syncline_farm_message *message;
+    syncline_farm *farm = farm_of(0, 0, 2);
+    FAILS(syncline_farm_recv(farm, ME, 0, &message), TIMED_OUT, "the deadline passed while waiting for a message from process 0");
+    FAILS(syncline_farm_recv_any(farm, 0, &from, &message), ALONE,
+          "no process of the farm is left that could send anything");
+    EXPECT(from == SYNCLINE_FARM_NOBODY);
+    OK(syncline_farm_send(farm, ME, F64, sent, 3, 0));
+    OK(syncline_farm_send(farm, ME, F64, sent, 1, 0));
+    FAILS(syncline_farm_send(farm, ME, F64, sent, 1, 1000), TIMED_OUT,
+          "the deadline passed while waiting for process 0 to receive what it was sent before");
+    FAILS(syncline_farm_recv_into(farm, ME, F64, received, 2, 0, &count), TOO_SMALL,
+          "a message from process 0 has 3 elements, and there is room for 2");
+    EXPECT(count == 3 && received[0] == 0);
+    FAILS(syncline_farm_recv_into(farm, ME, F64, NULL, 0, 0, &count), TOO_SMALL,
+          "a message from process 0 has 3 elements, and there is room for 0");
+    FAILS(syncline_farm_recv_into(farm, ME, SYNCLINE_FARM_KIND_I32, wrong, 3, 0, &count), GARBLED,
+          "a message from process 0 is numbers f64, not numbers i32");
+    FAILS(syncline_farm_recv_into(farm, ME, 15, wrong, 3, 0, &count), INVALID_ARGUMENT,
+          "there is no syncline_farm_kind 15");
+    OK(syncline_farm_recv_into(farm, ME, F64, received, 3, 0, &count));
+    EXPECT(count == 3 && memcmp(received, sent, sizeof sent) == 0);
+    EXPECT(syncline_farm_recv_into(farm, ME, F64, received, 0, 0, &count) == SYNCLINE_STATUS_TOO_SMALL);
+    OK(syncline_farm_recv_any(farm, 0, &from, &message));
+    EXPECT(from == ME && message->count == 1 && *(const double *)message->data == 1.5);
+    syncline_farm_message_free(message);
+    OK(syncline_farm_send(farm, ME, F64, NULL, 0, 0));
+    OK(syncline_farm_recv_into(farm, ME, F64, NULL, 0, 0, &count));
+    EXPECT(count == 0);
+    /* One that is kept when the farm is freed goes with it. */
+    OK(syncline_farm_send(farm, ME, F64, sent, 3, 0));
+    EXPECT(syncline_farm_recv_into(farm, ME, U8, received, 3, 0, &count) == SYNCLINE_STATUS_GARBLED);
+    OK(syncline_farm_free(farm));
+}
+
+static void *wait_in_vain(void *farm) {
+    const syncline_farm_message *message;
+    EXPECT(syncline_farm_recv(farm, ME, 500000000, &message) == SYNCLINE_STATUS_TIMED_OUT);
+    return NULL;
+}
+
+static void one_thread_at_a_time(void) {
+    syncline_farm *farm = farm_of(0, 0, 0);
+    pthread_t thread;
+    uint32_t pid;
+    EXPECT(pthread_create(&thread, NULL, wait_in_vain, farm) == 0);
+    while (syncline_farm_pid(farm, ME, &pid) == SYNCLINE_STATUS_OK) {
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    EXPECT(strcmp(syncline_last_failure()->message, "another call is using the farm at this moment") == 0);
+    FAILS(syncline_farm_free(farm), MISUSE, "another call is using the farm at this moment");
+    EXPECT(syncline_farm_vpid(farm) == ME && syncline_farm_parent(farm) == SYNCLINE_FARM_NOBODY);
+    EXPECT(pthread_join(thread, NULL) == 0);
+    OK(syncline_farm_free(farm));
+}
+
+static int never(const void *task, size_t length, syncline_farm_result *result, void *context) {
+    (void)task, (void)length, (void)result, (void)context;
+    fail(__LINE__, "this is no worker");
+    return 1;
+}
+
+int main(void) {
+    syncline_farm *farm = (syncline_farm *)&farm;
+    size_t living = 77;
+    /* This is no worker: nothing happens. */
+    OK(syncline_farm_join(&farm));
+    EXPECT(farm == NULL);
+    OK(syncline_farm_serve(never, NULL));
+    null_is_an_error();
+    bounds_are_looked_at();
+    numbers_of_processes_are_looked_at();
+    kinds();
+    nothing_is_lost();
+    one_thread_at_a_time();
+    OK(syncline_farm_new(NULL, &farm));
+    OK(syncline_farm_living(farm, &living));
+    EXPECT(living == 0);
+    OK(syncline_farm_free(farm));
+    puts("nothing was lost");
+    return 0;
+}

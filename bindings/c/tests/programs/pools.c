@@ -1,0 +1,175 @@
+/* Pools of workers of this program: every task ends once, with its result or with what has become of its worker. With an
+ * argument it is a worker only. Run by tests/programs.rs, also as the worker of a pool in Rust. */
+#define _POSIX_C_SOURCE 200809L
+#include <signal.h>
+#include <unistd.h>
+
+#include "expect.h"
+
+enum { TASKS = 9 };
+
+static const char context = 'c';
+
+/* What is to be done stands in the first byte. */
+static int work(const void *task, size_t length, syncline_farm_result *result, void *pointer) {
+    const char *text = task;
+    char *room;
+    void *bytes;
+    EXPECT(pointer == &context);
+    switch (length ? *text : 'n') {
+    case 'e': /* what has come */
+        OK(syncline_farm_result_set(result, "something else", 14));
+        OK(syncline_farm_result_set(result, task, length));
+        return 0;
+    case 'r': /* the same, written in place, backwards */
+        OK(syncline_farm_result_room(result, length, &bytes));
+        room = bytes;
+        for (size_t n = 0; n < length; n++) {
+            EXPECT(room[n] == 0);
+            room[n] = text[length - 1 - n];
+        }
+        return 0;
+    case 'f':
+        OK(syncline_farm_result_set(result, "half", 4));
+        OK(syncline_farm_result_fail(result, "no such luck"));
+        return 0;
+    case '3':
+        return 3;
+    case 'x':
+        exit(4);
+    case 'k':
+        raise(SIGKILL);
+        return 0;
+    case 'h':
+        sleep(60);
+        return 0;
+    case 'm':
+        FAILS(syncline_farm_result_set(result, NULL, 1), INVALID_ARGUMENT, "the array of bytes is NULL");
+        FAILS(syncline_farm_result_room(result, 1, NULL), INVALID_ARGUMENT, "bytes is NULL");
+        FAILS(syncline_farm_result_room(result, SIZE_MAX, &bytes), SYSTEM,
+              "there is no memory for 18446744073709551615 bytes");
+        FAILS(syncline_farm_result_fail(result, NULL), INVALID_ARGUMENT, "the text is NULL");
+        FAILS(syncline_farm_serve(work, NULL), MISUSE, "process 1 of the farm takes part already");
+        OK(syncline_farm_result_set(result, "told", 4));
+        return 0;
+    default: /* no bytes */
+        return 0;
+    }
+}
+
+static uint64_t submit(syncline_farm_pool *pool, const char *task, int32_t priority, double cost) {
+    uint64_t id = 77;
+    OK(syncline_farm_pool_submit(pool, task, strlen(task), priority, cost, &id));
+    return id;
+}
+
+static const syncline_farm_outcome *next(syncline_farm_pool *pool) {
+    const syncline_farm_outcome *outcome;
+    OK(syncline_farm_pool_next(pool, 60000000000, &outcome));
+    return outcome;
+}
+
+/* It ends in words or in bytes, and has the other not. */
+static void ended(const syncline_farm_outcome *outcome, syncline_status status, const char *what) {
+    size_t length = strlen(what);
+    EXPECT(outcome && outcome->status == status && outcome->bytes);
+    if (status == SYNCLINE_STATUS_OK) {
+        EXPECT(!outcome->error && outcome->length == length && memcmp(outcome->bytes, what, length) == 0);
+    } else {
+        EXPECT(outcome->length == 0 && strlen(outcome->error) >= length);
+        EXPECT(strcmp(outcome->error + strlen(outcome->error) - length, what) == 0);
+    }
+    syncline_farm_outcome_free(outcome);
+}
+
+static void all_end(const syncline_farm_pool_options *options) {
+    static const char *const tasks[TASKS] = {"echo", "reverse", "", "fail", "3", "x", "kill", "hang", "echo again"};
+    const syncline_farm_outcome *outcomes[TASKS] = {NULL}, *outcome;
+    syncline_farm_progress progress;
+    syncline_farm_pool *pool;
+    OK(syncline_farm_pool_start(2, NULL, NULL, options, &pool));
+    for (uint64_t n = 0; n < TASKS; n++) {
+        EXPECT(submit(pool, tasks[n], 0, 0) == n);
+    }
+    while ((outcome = next(pool))) {
+        EXPECT(outcome->id < TASKS && !outcomes[outcome->id]);
+        outcomes[outcome->id] = outcome;
+    }
+    OK(syncline_farm_pool_progress(pool, &progress));
+    EXPECT(progress.submitted == TASKS && progress.ended == TASKS && progress.failed == 3);
+    EXPECT(progress.retried == 0 && progress.lost == 3 && progress.started >= 2);
+    OK(syncline_farm_pool_finish(pool));
+    ended(outcomes[0], SYNCLINE_STATUS_OK, "echo");
+    ended(outcomes[1], SYNCLINE_STATUS_OK, "esrever");
+    ended(outcomes[2], SYNCLINE_STATUS_OK, "");
+    ended(outcomes[3], SYNCLINE_STATUS_BODY_FAILED, "no such luck");
+    ended(outcomes[4], SYNCLINE_STATUS_BODY_FAILED, "its function returned 3");
+    ended(outcomes[5], SYNCLINE_STATUS_GONE, "exited with 4");
+    ended(outcomes[6], SYNCLINE_STATUS_GONE, "was killed by signal 9");
+    ended(outcomes[7], SYNCLINE_STATUS_TIMED_OUT, "it took longer than 500ms");
+    ended(outcomes[8], SYNCLINE_STATUS_OK, "echo again");
+}
+
+static void the_best_comes_first(void) {
+    const syncline_farm_outcome *outcome;
+    syncline_farm_pool *pool;
+    OK(syncline_farm_pool_start(1, NULL, NULL, NULL, &pool));
+    submit(pool, "e last", -1, 9);
+    submit(pool, "e small", 0, 1);
+    submit(pool, "e large", 0, 2);
+    submit(pool, "e first", 1, 0);
+    OK(syncline_farm_pool_submit(pool, NULL, 0, 2, 0, NULL));
+    ended(next(pool), SYNCLINE_STATUS_OK, "");
+    ended(next(pool), SYNCLINE_STATUS_OK, "e first");
+    ended(next(pool), SYNCLINE_STATUS_OK, "e large");
+    ended(next(pool), SYNCLINE_STATUS_OK, "e small");
+    ended(next(pool), SYNCLINE_STATUS_OK, "e last");
+    EXPECT(!next(pool));
+    submit(pool, "misuse", 0, 0);
+    ended(next(pool), SYNCLINE_STATUS_OK, "told");
+    /* An outcome outlives its pool; a task that hangs does not. */
+    submit(pool, "echo", 0, 0);
+    outcome = next(pool);
+    submit(pool, "hang", 0, 0);
+    const syncline_farm_outcome *none;
+    FAILS(syncline_farm_pool_next(pool, 10000000, &none), TIMED_OUT, "the deadline passed while waiting for a task to end");
+    OK(syncline_farm_pool_free(pool));
+    ended(outcome, SYNCLINE_STATUS_OK, "echo");
+}
+
+static void what_cannot_be_is_told(void) {
+    const syncline_farm_pool_options again = {0, 0, 0, 0, 2, false}, small = {0, 0, 1 << 20, 0, 0, false};
+    const syncline_farm_pool_options none = {0, 0, 1, 0, 0, false};
+    char *large = calloc(1 << 22, 1);
+    syncline_farm_pool *pool;
+    OK(syncline_farm_pool_start(1, NULL, NULL, &again, &pool));
+    submit(pool, "x", 0, 0);
+    ended(next(pool), SYNCLINE_STATUS_GONE, "exited with 4 (3 tries)");
+    OK(syncline_farm_pool_free(pool));
+
+    OK(syncline_farm_pool_start(1, NULL, NULL, &small, &pool));
+    OK(syncline_farm_pool_submit(pool, large, 1 << 22, 0, 0, NULL));
+    free(large);
+    const syncline_farm_outcome *outcome = next(pool);
+    EXPECT(outcome->status == SYNCLINE_STATUS_NO_ROOM && strstr(outcome->error, "it cannot be sent: "));
+    syncline_farm_outcome_free(outcome);
+    OK(syncline_farm_pool_free(pool));
+    EXPECT(syncline_farm_pool_start(1, NULL, NULL, &none, &pool) == SYNCLINE_STATUS_INVALID_ARGUMENT);
+
+    OK(syncline_farm_pool_start(1, "/nowhere/to/be/found", NULL, NULL, &pool));
+    submit(pool, "echo", 0, 0);
+    ended(next(pool), SYNCLINE_STATUS_SYSTEM,
+          "cannot start /nowhere/to/be/found: No such file or directory (os error 2)");
+    OK(syncline_farm_pool_free(pool));
+}
+
+int main(void) {
+    const syncline_farm_pool_options warm = {500000000, 0, 0, 0, 0, false}, cold = {500000000, 0, 0, 0, 0, true};
+    OK(syncline_farm_serve(work, (void *)&context));
+    all_end(&warm);
+    all_end(&cold);
+    the_best_comes_first();
+    what_cannot_be_is_told();
+    puts("every task has ended once");
+    return 0;
+}

@@ -1,4 +1,4 @@
-! Syncline in Fortran: signals, barriers, queue locks, teams and one-sided memory, by iso_c_binding.
+! Syncline in Fortran: signals, barriers, queue locks, teams, one-sided memory and farms of processes, by iso_c_binding.
 !
 !     gfortran syncline.f90 program.f90 -lsyncline_c -pthread -ldl -lm
 !
@@ -7,7 +7,8 @@
 ! the names, arguments and numbers here with those of the header.
 !
 ! Signals, barriers and locks may be used by the threads of an OpenMP region, with omp_get_thread_num() as rank. What the
-! members of a team run is a function with bind(C): see examples/team.f90.
+! members of a team run is a function with bind(C): see examples/team.f90; so is what the workers of a pool do: see
+! examples/farm.f90.
 module syncline
     use, intrinsic :: iso_c_binding
     implicit none
@@ -17,12 +18,17 @@ module syncline
     integer(c_int), parameter, public :: SYNCLINE_STATUS_NOT_GRANTED = 1
     integer(c_int), parameter, public :: SYNCLINE_STATUS_INVALID_ARGUMENT = 2
     integer(c_int), parameter, public :: SYNCLINE_STATUS_MISUSE = 3
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_BODY_FAILED = 6
     integer(c_int), parameter, public :: SYNCLINE_STATUS_INTERNAL = 9
     integer(c_int), parameter, public :: SYNCLINE_STATUS_TIMED_OUT = 11
     integer(c_int), parameter, public :: SYNCLINE_STATUS_GONE = 12
     integer(c_int), parameter, public :: SYNCLINE_STATUS_POISONED = 13
     integer(c_int), parameter, public :: SYNCLINE_STATUS_MEMBER_FAILED = 14
     integer(c_int), parameter, public :: SYNCLINE_STATUS_SYSTEM = 15
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_NO_ROOM = 16
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_TOO_SMALL = 17
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_GARBLED = 18
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_ALONE = 19
 
     integer(c_int32_t), parameter, public :: SYNCLINE_BARRIER_KIND_COUNTER = 0
     integer(c_int32_t), parameter, public :: SYNCLINE_BARRIER_KIND_TOURNAMENT = 1
@@ -38,6 +44,33 @@ module syncline
     integer(c_int32_t), parameter, public :: SYNCLINE_RMA_NUMBER_F64 = 3
     integer(c_int32_t), parameter, public :: SYNCLINE_RMA_NUMBER_C32 = 4
     integer(c_int32_t), parameter, public :: SYNCLINE_RMA_NUMBER_C64 = 5
+
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_KIND_VALUE = 0
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_KIND_U8 = 1
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_KIND_I8 = 2
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_KIND_U16 = 3
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_KIND_I16 = 4
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_KIND_U32 = 5
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_KIND_I32 = 6
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_KIND_U64 = 7
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_KIND_I64 = 8
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_KIND_U128 = 9
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_KIND_I128 = 10
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_KIND_F32 = 11
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_KIND_F64 = 12
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_KIND_USIZE = 13
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_KIND_ISIZE = 14
+
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_END_EXITED = 0
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_END_KILLED = 1
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_END_NOT_STARTED = 2
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_END_NEVER_STARTED = 3
+    integer(c_int32_t), parameter, public :: SYNCLINE_FARM_END_FORGOTTEN = 4
+
+    ! Numbers of processes; and nanoseconds, of which the largest number without a sign is a wait without an end.
+    integer(c_int64_t), parameter, public :: SYNCLINE_FARM_MANAGER = 0
+    integer(c_int64_t), parameter, public :: SYNCLINE_FARM_NOBODY = -1
+    integer(c_int64_t), parameter, public :: SYNCLINE_FARM_FOR_EVER = -1
 
     ! A number that only grows, from 0. Read and written by the functions below only; not to be copied while in use,
     ! so it is to be a target, or to stand in memory of its own.
@@ -66,7 +99,48 @@ module syncline
         integer(c_int64_t) :: first = 0, second = 0
     end type
 
-    public :: syncline_message
+    ! What a farm may take. 0 is left to the library.
+    type, bind(C), public :: syncline_farm_bounds
+        integer(c_size_t) :: processes = 0, memory = 0
+        integer(c_int64_t) :: worker_memory = 0
+        integer(c_size_t) :: depth = 0
+    end type
+
+    ! How a process has ended: SYNCLINE_FARM_END_..., and its exit code or the signal.
+    type, bind(C), public :: syncline_farm_fate
+        integer(c_int32_t) :: end = 0
+        integer(c_int) :: code = 0
+    end type
+
+    ! A message that was received, by c_f_pointer: count elements at data, whose kind is SYNCLINE_FARM_KIND_...
+    type, bind(C), public :: syncline_farm_message
+        type(c_ptr) :: data
+        integer(c_size_t) :: count, bytes
+        integer(c_int64_t) :: from
+        integer(c_int32_t) :: kind
+    end type
+
+    ! How a pool works. 0 is left to the library.
+    type, bind(C), public :: syncline_farm_pool_options
+        integer(c_int64_t) :: timeout = 0, worker_memory = 0
+        integer(c_size_t) :: memory = 0, batch = 0
+        integer(c_int32_t) :: retries = 0
+        logical(c_bool) :: cold = .false.
+    end type
+
+    ! What has become of a task, by c_f_pointer; syncline_text(error) has the words if the status is not SYNCLINE_STATUS_OK.
+    type, bind(C), public :: syncline_farm_outcome
+        integer(c_int64_t) :: id
+        integer(c_int) :: status
+        type(c_ptr) :: error, bytes
+        integer(c_size_t) :: length
+    end type
+
+    type, bind(C), public :: syncline_farm_progress
+        integer(c_int64_t) :: submitted = 0, ended = 0, failed = 0, retried = 0, started = 0, lost = 0
+    end type
+
+    public :: syncline_message, syncline_text
     public :: syncline_signal_get, syncline_signal_raise_to, syncline_signal_add
     public :: syncline_signal_wait, syncline_signal_wait_for
     public :: syncline_barrier_new, syncline_barrier_free, syncline_barrier_leave
@@ -93,6 +167,14 @@ module syncline
     public :: syncline_rma_swap_i64, syncline_rma_swap_pair, syncline_rma_compare_swap_i32
     public :: syncline_rma_compare_swap_i64, syncline_rma_compare_swap_pair
     public :: syncline_rma_mutexes_new, syncline_rma_mutexes_free, syncline_rma_lock, syncline_rma_unlock
+    public :: syncline_farm_new, syncline_farm_join, syncline_farm_free, syncline_farm_vpid
+    public :: syncline_farm_parent, syncline_farm_reserve, syncline_farm_start, syncline_farm_spawn
+    public :: syncline_farm_wait, syncline_farm_kill, syncline_farm_pid, syncline_farm_living
+    public :: syncline_farm_send, syncline_farm_recv, syncline_farm_recv_any, syncline_farm_recv_into
+    public :: syncline_farm_message_free, syncline_farm_pool_start, syncline_farm_pool_submit
+    public :: syncline_farm_pool_next, syncline_farm_outcome_free, syncline_farm_pool_progress
+    public :: syncline_farm_pool_finish, syncline_farm_pool_free, syncline_farm_serve, syncline_farm_result_set
+    public :: syncline_farm_result_room, syncline_farm_result_fail
 
     interface
         function syncline_signal_get(signal, number) bind(C) result(status)
@@ -804,6 +886,224 @@ module syncline
             type(syncline_rma_pair), intent(out) :: before
             integer(c_int) :: status
         end function
+
+        ! bounds: c_loc of a syncline_farm_bounds, or c_null_ptr.
+        function syncline_farm_new(bounds, farm) bind(C) result(status)
+            import
+            type(c_ptr), value :: bounds
+            type(c_ptr), intent(out) :: farm
+            integer(c_int) :: status
+        end function
+
+        ! farm: c_null_ptr if this is no worker.
+        function syncline_farm_join(farm) bind(C) result(status)
+            import
+            type(c_ptr), intent(out) :: farm
+            integer(c_int) :: status
+        end function
+
+        function syncline_farm_free(farm) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int) :: status
+        end function
+
+        function syncline_farm_vpid(farm) bind(C) result(number)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int64_t) :: number
+        end function
+
+        function syncline_farm_parent(farm) bind(C) result(number)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int64_t) :: number
+        end function
+
+        function syncline_farm_reserve(farm, vpid) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int64_t), intent(out) :: vpid
+            integer(c_int) :: status
+        end function
+
+        ! program: c_loc of its name, which ends in c_null_char, or c_null_ptr: this one. arguments: c_loc of an array of such
+        ! pointers, the last of which is c_null_ptr; or c_null_ptr: none.
+        function syncline_farm_start(farm, vpid, program, arguments) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int64_t), value :: vpid
+            type(c_ptr), value :: program, arguments
+            integer(c_int) :: status
+        end function
+
+        function syncline_farm_spawn(farm, program, arguments, vpid) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            type(c_ptr), value :: program, arguments
+            integer(c_int64_t), intent(out) :: vpid
+            integer(c_int) :: status
+        end function
+
+        function syncline_farm_wait(farm, vpid, nanoseconds, fate) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int64_t), value :: vpid, nanoseconds
+            type(syncline_farm_fate), intent(out) :: fate
+            integer(c_int) :: status
+        end function
+
+        function syncline_farm_kill(farm, vpid) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int64_t), value :: vpid
+            integer(c_int) :: status
+        end function
+
+        function syncline_farm_pid(farm, vpid, pid) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int64_t), value :: vpid
+            integer(c_int32_t), intent(out) :: pid
+            integer(c_int) :: status
+        end function
+
+        function syncline_farm_living(farm, living) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_size_t), intent(out) :: living
+            integer(c_int) :: status
+        end function
+
+        ! kind: SYNCLINE_FARM_KIND_...; from: c_loc of what is sent.
+        function syncline_farm_send(farm, to, kind, from, count, nanoseconds) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int64_t), value :: to
+            integer(c_int32_t), value :: kind
+            type(c_ptr), value :: from
+            integer(c_size_t), value :: count
+            integer(c_int64_t), value :: nanoseconds
+            integer(c_int) :: status
+        end function
+
+        ! message: the address of a syncline_farm_message.
+        function syncline_farm_recv(farm, from, nanoseconds, message) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int64_t), value :: from, nanoseconds
+            type(c_ptr), intent(out) :: message
+            integer(c_int) :: status
+        end function
+
+        function syncline_farm_recv_any(farm, nanoseconds, from, message) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int64_t), value :: nanoseconds
+            integer(c_int64_t), intent(out) :: from
+            type(c_ptr), intent(out) :: message
+            integer(c_int) :: status
+        end function
+
+        function syncline_farm_recv_into(farm, from, kind, to, capacity, nanoseconds, count) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int64_t), value :: from
+            integer(c_int32_t), value :: kind
+            type(c_ptr), value :: to
+            integer(c_size_t), value :: capacity
+            integer(c_int64_t), value :: nanoseconds
+            integer(c_size_t), intent(out) :: count
+            integer(c_int) :: status
+        end function
+
+        subroutine syncline_farm_message_free(message) bind(C)
+            import
+            type(c_ptr), value :: message
+        end subroutine
+
+        ! options: c_loc of a syncline_farm_pool_options, or c_null_ptr.
+        function syncline_farm_pool_start(workers, program, arguments, options, pool) bind(C) result(status)
+            import
+            integer(c_size_t), value :: workers
+            type(c_ptr), value :: program, arguments, options
+            type(c_ptr), intent(out) :: pool
+            integer(c_int) :: status
+        end function
+
+        function syncline_farm_pool_submit(pool, task, length, priority, cost, id) bind(C) result(status)
+            import
+            type(c_ptr), value :: pool, task
+            integer(c_size_t), value :: length
+            integer(c_int32_t), value :: priority
+            real(c_double), value :: cost
+            integer(c_int64_t), intent(out) :: id
+            integer(c_int) :: status
+        end function
+
+        ! outcome: the address of a syncline_farm_outcome, or c_null_ptr: all have ended.
+        function syncline_farm_pool_next(pool, nanoseconds, outcome) bind(C) result(status)
+            import
+            type(c_ptr), value :: pool
+            integer(c_int64_t), value :: nanoseconds
+            type(c_ptr), intent(out) :: outcome
+            integer(c_int) :: status
+        end function
+
+        subroutine syncline_farm_outcome_free(outcome) bind(C)
+            import
+            type(c_ptr), value :: outcome
+        end subroutine
+
+        function syncline_farm_pool_progress(pool, progress) bind(C) result(status)
+            import
+            type(c_ptr), value :: pool
+            type(syncline_farm_progress), intent(out) :: progress
+            integer(c_int) :: status
+        end function
+
+        function syncline_farm_pool_finish(pool) bind(C) result(status)
+            import
+            type(c_ptr), value :: pool
+            integer(c_int) :: status
+        end function
+
+        function syncline_farm_pool_free(pool) bind(C) result(status)
+            import
+            type(c_ptr), value :: pool
+            integer(c_int) :: status
+        end function
+
+        ! function: c_funloc of one with bind(C) and the arguments task, length, result and context: a c_ptr, an integer(c_size_t)
+        ! and two c_ptr, all by value; its result is an integer(c_int), 0 for success.
+        function syncline_farm_serve(function, context) bind(C) result(status)
+            import
+            type(c_funptr), value :: function
+            type(c_ptr), value :: context
+            integer(c_int) :: status
+        end function
+
+        function syncline_farm_result_set(result, bytes, length) bind(C) result(status)
+            import
+            type(c_ptr), value :: result, bytes
+            integer(c_size_t), value :: length
+            integer(c_int) :: status
+        end function
+
+        function syncline_farm_result_room(result, length, bytes) bind(C) result(status)
+            import
+            type(c_ptr), value :: result
+            integer(c_size_t), value :: length
+            type(c_ptr), intent(out) :: bytes
+            integer(c_int) :: status
+        end function
+
+        ! words: c_loc of characters of which the last is c_null_char.
+        function syncline_farm_result_fail(result, words) bind(C) result(status)
+            import
+            type(c_ptr), value :: result, words
+            integer(c_int) :: status
+        end function
     end interface
 
     ! The beginning of syncline_failure.
@@ -820,8 +1120,6 @@ contains
         character(:), allocatable :: text
         type(c_ptr) :: last
         type(failure_of_c), pointer :: failure
-        character(kind=c_char), pointer :: bytes(:)
-        integer :: length, i
 
         last = syncline_last_failure()
         if (.not. c_associated(last)) then
@@ -829,7 +1127,21 @@ contains
             return
         end if
         call c_f_pointer(last, failure)
-        call c_f_pointer(failure%message, bytes, [huge(0)])
+        text = syncline_text(failure%message)
+    end function
+
+    ! A text of C; empty if it is c_null_ptr.
+    function syncline_text(pointer) result(text)
+        type(c_ptr), intent(in) :: pointer
+        character(:), allocatable :: text
+        character(kind=c_char), pointer :: bytes(:)
+        integer :: length, i
+
+        if (.not. c_associated(pointer)) then
+            text = ''
+            return
+        end if
+        call c_f_pointer(pointer, bytes, [huge(0)])
         length = 0
         do while (bytes(length + 1) /= c_null_char)
             length = length + 1

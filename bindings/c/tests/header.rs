@@ -68,11 +68,14 @@ fn the_module_for_fortran_says_what_the_header_says() {
     let (mut functions, mut numbers) = (0, 0);
     for line in module.lines().map(str::trim).filter(|line| !line.starts_with('!')) {
         if let Some(constant) = line.split_once("parameter, public :: ").map(|(_, constant)| constant) {
-            assert!(header.contains(&format!(" {constant},")), "{constant}");
+            let defined = constant.replace(" = ", " ").replace(" -1", " UINT64_MAX");
+            let there = [format!(" {constant},"), format!("#define {defined} ")];
+            assert!(there.iter().any(|there| header.contains(there)), "{constant}");
             numbers += 1;
         }
-        if line.contains("bind(C) result(") {
-            let name = between(line, "function ", '(').unwrap();
+        let subroutine = line.starts_with("subroutine ") && line.ends_with(" bind(C)");
+        if line.contains("bind(C) result(") || subroutine {
+            let name = between(line, if subroutine { "subroutine " } else { "function " }, '(').unwrap();
             let here: Vec<_> =
                 between(line, "(", ')').unwrap().split(", ").filter(|a| !a.is_empty()).collect();
             let there = between(&header, &format!("{name}("), ')').unwrap_or_else(|| panic!("{name}"));
@@ -94,9 +97,14 @@ fn the_module_for_fortran_says_what_the_header_says() {
     let team =
         ["syncline_status syncline_team_", "syncline_status syncline_member_", "size_t syncline_member_"];
     let rma = ["syncline_status syncline_rma_", "size_t syncline_rma_", "void *syncline_rma_"];
-    let all: usize =
-        made.iter().chain(&team).chain(&rma).map(|function| header.matches(function).count()).sum();
-    assert_eq!(functions, all + 1, "signals, barriers, locks, teams, one-sided memory and the last failure");
+    let farm = ["syncline_status syncline_farm_", "uint64_t syncline_farm_", "void syncline_farm_"];
+    let all = made.iter().chain(&team).chain(&rma).chain(&farm);
+    let all: usize = all.map(|function| header.matches(&format!(" {function}")).count()).sum();
+    assert_eq!(
+        functions,
+        all + 1,
+        "signals, barriers, locks, teams, one-sided memory, farms and the last failure"
+    );
     assert!(numbers > 0);
 }
 

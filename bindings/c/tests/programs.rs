@@ -73,7 +73,7 @@ const QUEUE: Program =
 const CPP: [Program; 1] =
     [Program { source: "examples/pipeline.cpp", output: "last: 1009, expected 1009\n" }];
 
-const FORTRAN: [Program; 3] = [
+const FORTRAN: [Program; 4] = [
     Program { source: "tests/programs/rma.f90", output: "rows and sums are right\n" },
     Program {
         source: "examples/relax.f90",
@@ -83,6 +83,10 @@ const FORTRAN: [Program; 3] = [
         source: "examples/team.f90",
         output: "sum: 500500\nsum: 500500\n\
                  a team has 1 to 4096 members, not 1 processes x 5000 threads\n",
+    },
+    Program {
+        source: "examples/farm.f90",
+        output: "sum of 3 parts: 499500\nsum of the squares: 91\ntask 7: it is too large\n",
     },
 ];
 

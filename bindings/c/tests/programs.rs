@@ -250,6 +250,16 @@ fn a_worker_that_aborts_is_named() {
     team_of_processes(&POOL, &[], "was killed by signal 6\n");
 }
 
+/// The program that has the pool goes on.
+#[test]
+fn an_exception_out_of_a_worker_is_the_error_of_its_task() {
+    let throws = Program {
+        source: "tests/programs/pool_throws.cpp",
+        output: "its worker, process 1, was killed by signal 6\n",
+    };
+    all("g++", &["-std=c++11"], &SHARED, &[throws], &[]);
+}
+
 /// What programs in Rust and in C send to one another is the same.
 #[test]
 fn workers_in_c_of_a_manager_in_rust() {

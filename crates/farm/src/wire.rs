@@ -4,7 +4,7 @@
 //! |------------------------------------------|----------------------------|------------------------------------------|
 //! | any `Serialize + DeserializeOwned` type  | the type                   | postcard: small integers are short        |
 //! | [`Numbers`] of `f64`, `u32`, ...          | [`Numbers`], read in place | as they are in memory                    |
-//! | anything                                 | [`Message`](crate::Message) | as they were sent                         |
+//! | anything                                 | [`Message`]                | as they were sent                         |
 //!
 //! # Bounds
 //! What is received may be garbage, if a worker is broken. Decoding looks at every length before it believes it, never takes
@@ -17,8 +17,8 @@ mod numbers;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub(crate) use numbers::{name, size};
 pub use numbers::{Number, Numbers};
+pub(crate) use numbers::{name, size};
 
 use crate::message::{Draft, Kind, Message};
 

@@ -52,10 +52,7 @@ fn bytes_of_a_kind_are_what_numbers_are() {
     // Seven bytes are no number, and nothing is sent.
     let error = farm.send_bytes(me, Kind::numbers::<u32>(), &bytes[..7], late()).unwrap_err();
     assert!(matches!(error, FarmError::Unsendable { .. }), "{error}");
-    assert!(matches!(
-        farm.recv_message_deadline(me, Some(Instant::now())),
-        Err(FarmError::TimedOut { .. })
-    ));
+    assert!(matches!(farm.recv_message_deadline(me, Some(Instant::now())), Err(FarmError::TimedOut { .. })));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 /* Pools of workers of this program: every task ends once, with its result or with what has become of its worker. With an
  * argument it is a worker only. Run by tests/programs.rs, also as the worker of a pool in Rust. */
 #define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "expect.h"
@@ -137,6 +139,59 @@ static void the_best_comes_first(void) {
     ended(outcome, SYNCLINE_STATUS_OK, "echo");
 }
 
+static void *wait_in_vain(void *pool) {
+    const syncline_farm_outcome *outcome;
+    EXPECT(syncline_farm_pool_next(pool, 500000000, &outcome) == SYNCLINE_STATUS_TIMED_OUT);
+    return NULL;
+}
+
+static void one_thread_at_a_time(void) {
+    const char *words = "another call is using the pool at this moment";
+    syncline_farm_progress progress;
+    syncline_farm_pool *pool;
+    pthread_t thread;
+    OK(syncline_farm_pool_start(1, NULL, NULL, NULL, &pool));
+    submit(pool, "hang", 0, 0);
+    EXPECT(pthread_create(&thread, NULL, wait_in_vain, pool) == 0);
+    while (syncline_farm_pool_progress(pool, &progress) == SYNCLINE_STATUS_OK) {
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    EXPECT(strcmp(syncline_last_failure()->message, words) == 0);
+    FAILS(syncline_farm_pool_submit(pool, NULL, 0, 0, 0, NULL), MISUSE, words);
+    FAILS(syncline_farm_pool_finish(pool), MISUSE, words);
+    FAILS(syncline_farm_pool_free(pool), MISUSE, words);
+    EXPECT(pthread_join(thread, NULL) == 0);
+    OK(syncline_farm_pool_free(pool));
+}
+
+/* Many small ones, and large ones. */
+static void tasks_of_every_size(void) {
+    enum { MANY = 5000, LARGE = 3 << 20 };
+    char *large = malloc(LARGE), small[16] = "e";
+    const syncline_farm_outcome *outcome;
+    syncline_farm_pool *pool;
+    size_t ended = 0, bytes = 0;
+    memset(large, 'e', LARGE);
+    OK(syncline_farm_pool_start(3, NULL, NULL, NULL, &pool));
+    for (size_t n = 0; n < MANY; n++) {
+        OK(syncline_farm_pool_submit(pool, small, n % sizeof small, 0, 0, NULL));
+    }
+    for (size_t n = 0; n < 5; n++) {
+        OK(syncline_farm_pool_submit(pool, large, LARGE - n, 0, 0, NULL));
+    }
+    while ((outcome = next(pool))) {
+        size_t length = outcome->id < MANY ? outcome->id % sizeof small : LARGE - (outcome->id - MANY);
+        EXPECT(outcome->status == SYNCLINE_STATUS_OK && outcome->length == length);
+        EXPECT(memcmp(outcome->bytes, outcome->id < MANY ? small : large, length) == 0);
+        bytes += outcome->length;
+        ended++;
+        syncline_farm_outcome_free(outcome);
+    }
+    EXPECT(ended == MANY + 5 && bytes > 5 * (size_t)(LARGE - 5));
+    OK(syncline_farm_pool_finish(pool));
+    free(large);
+}
+
 static void what_cannot_be_is_told(void) {
     const syncline_farm_pool_options again = {0, 0, 0, 0, 2, false}, small = {0, 0, 1 << 20, 0, 0, false};
     const syncline_farm_pool_options none = {0, 0, 1, 0, 0, false};
@@ -169,6 +224,8 @@ int main(void) {
     all_end(&warm);
     all_end(&cold);
     the_best_comes_first();
+    one_thread_at_a_time();
+    tasks_of_every_size();
     what_cannot_be_is_told();
     puts("every task has ended once");
     return 0;

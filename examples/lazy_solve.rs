@@ -6,7 +6,7 @@ use syncline::Farm;
 use syncline::farm::{FarmError, Program, Vpid};
 
 fn factors(n: u64) -> Option<(u64, u64)> {
-    let factor = (2..).take_while(|d| d * d <= n).find(|d| n % d == 0)?;
+    let factor = (2..).take_while(|d| d * d <= n).find(|d| n.is_multiple_of(*d))?;
     Some((factor, n / factor))
 }
 

@@ -96,7 +96,8 @@ impl From<&Fate> for FarmFate {
             Fate::Ended(Ending::Killed(signal)) => (FarmEnd::Killed, signal),
             Fate::NotStarted(_) => (FarmEnd::NotStarted, 0),
             Fate::NeverStarted => (FarmEnd::NeverStarted, 0),
-            Fate::Forgotten => (FarmEnd::Forgotten, 0),
+            // Members of teams are no processes of farms in C.
+            Fate::Dead | Fate::Forgotten => (FarmEnd::Forgotten, 0),
         };
         FarmFate { end: end as u32, code }
     }

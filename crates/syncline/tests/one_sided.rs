@@ -1,4 +1,5 @@
-//! The examples of one-sided memory, on threads, processes and hosts, and under every MPI that is here.
+//! The examples of one-sided memory, and a pool of the team's members, on threads, processes and hosts, and under every MPI
+//! that is here.
 //!
 //! Processes of a team run this very program, again with the one test [`role`] or [`rank`].
 
@@ -15,20 +16,28 @@ mod work_queue;
 use std::error::Error;
 use std::process::{Command, Stdio};
 
-use syncline::Team;
 use syncline::fabric::{Member, TeamError};
+use syncline::farm::Forks;
+use syncline::{Crew, Team};
 
 const ROLE: &str = "SYNCLINE_ONE_SIDED_TEST_ROLE";
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// All three, small. How many blocks of the queue this member has done.
+/// All three, small, and a pool. How many blocks of the queue this member has done.
 fn all(me: &mut Member) -> Result<usize> {
     transpose::transpose(me, 37)?;
     let (rank, values, _) = histogram::histogram(me, 12_000)?;
     assert_eq!((rank, values), (me.rank(), 12_000 * me.size()));
     let (_, done, steps) = work_queue::work_queue(me, 40)?;
     assert!(steps >= done);
+    if me.size() > 1 {
+        let work = |n: u64, _: &mut Forks<'_, u64, Vec<u64>>| vec![n; 1000];
+        let sum = Crew::of(1).on(me, work, |pool| {
+            pool.map(0..300).map(|done| done.result.unwrap().iter().sum::<u64>()).sum::<u64>()
+        })?;
+        assert_eq!(sum, (me.rank() == 0).then_some(1000 * 299 * 300 / 2));
+    }
     Ok(done)
 }
 

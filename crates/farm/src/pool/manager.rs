@@ -483,7 +483,7 @@ where
         for ran in results {
             // As many as there are results.
             let Some(id) = self.hands[at].tasks.pop_front() else { return };
-            self.end(id, ran.map_err(|message| TaskError::Panicked { message }));
+            self.end(id, ran);
         }
         if count > 0 {
             let mean = nanos as f64 / count as f64;

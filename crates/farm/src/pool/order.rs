@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::pool::TaskError;
 
-/// How a task that was run has ended: its result, or what its panic said.
-pub(crate) type Ran<R> = Result<R, String>;
+/// How a task that was run has ended.
+pub(crate) type Ran<R> = Result<R, TaskError>;
 
 #[derive(Serialize)]
 pub(crate) enum OrderRef<'a, I: Clone + ExactSizeIterator<Item: Serialize>, R> {
@@ -88,7 +88,7 @@ mod tests {
             let read: Order<u8, u8> = decode(&encode(&order).unwrap()).unwrap();
             assert!(if end { matches!(read, Order::End) } else { matches!(read, Order::Yours) });
         }
-        let results = [Ok(5_u8), Err("no".to_owned())];
+        let results = [Ok(5_u8), Err(TaskError::Panicked { message: "no".to_owned() })];
         let report = |report: ReportRef<'_, u8, u8>| decode(&encode(&report).unwrap()).unwrap();
         let done: Report<u8, u8> = report(ReportRef::Done { results: &results, nanos: 9 });
         assert!(matches!(done, Report::Done { results: read, nanos: 9 } if read == results));

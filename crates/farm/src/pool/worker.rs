@@ -210,7 +210,8 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         let last = tasks.len();
         for (place, task) in tasks.into_iter().enumerate() {
             self.begin(begin);
-            let ran = catch_unwind(AssertUnwindSafe(|| f(task, self))).map_err(said);
+            let ran = catch_unwind(AssertUnwindSafe(|| f(task, self)));
+            let ran = ran.map_err(|panic| TaskError::Panicked { message: said(panic) });
             self.results.push(ran);
             if !self.forked.is_empty() {
                 self.forget_forks_after(0);
@@ -249,7 +250,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             let nanos = if place == 0 { nanos } else { 0 };
             match self.say(&ReportRef::Done { results: &[ran], nanos }) {
                 Err(why @ (FarmError::Unsendable { .. } | FarmError::Room { .. })) => {
-                    let ran = Err(format!("its result cannot be sent: {why}"));
+                    let ran = Err(TaskError::Unsendable { why: format!("its result: {why}") });
                     self.say(&ReportRef::Done { results: &[ran], nanos })?;
                 }
                 said => said?,

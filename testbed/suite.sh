@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One-sided memory between the hosts of a testbed: testbed/suite.sh COMMAND [KILLS]... (make testbed-test). COMMAND is the
+# One-sided memory and pools between the hosts of a testbed: testbed/suite.sh COMMAND [KILLS]... (make testbed-test). COMMAND is the
 # `syncline` to verify. With every MPI that is there: all operations on 3 and 4 hosts, and on 2 of two processes; then
 # KILLS times (6 unless it says otherwise) a host is killed or cut off in the middle, and the others must say who is gone, and end.
 # With Open MPI 5 (make mpi-wheels) as often a process is killed, and the others must go on to the end as a smaller team.
@@ -71,13 +71,15 @@ silence=10000
 for mpi in "${mpis[@]}"; do
 	for shape in "3 1" "4 1" "2 2"; do
 		read -r hosts each <<<"$shape"
-		code=0
-		run "$mpi" "$hosts" "$each" verify rma --rounds 30 || code=$?
-		if [ "$code" = 0 ]; then
-			echo "ok      $mpi, $hosts hosts of $each: $(grep -h 'rounds ok' "$folder/out" | tail -n 1)"
-		else
-			bad "$mpi, $hosts hosts of $each: exit code $code: $(tail -n 3 "$folder/out")"
-		fi
+		for subject in rma farm; do
+			code=0
+			run "$mpi" "$hosts" "$each" verify "$subject" --rounds 30 || code=$?
+			if [ "$code" = 0 ]; then
+				echo "ok      $mpi, $hosts hosts of $each: $(grep -h 'rounds ok' "$folder/out" | tail -n 1)"
+			else
+				bad "$mpi, $hosts hosts of $each, $subject: exit code $code: $(tail -n 3 "$folder/out")"
+			fi
+		done
 	done
 done
 

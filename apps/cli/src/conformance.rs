@@ -1,4 +1,4 @@
-//! `syncline verify`: barriers and locks do what they promise, on this machine, in every place.
+//! `syncline verify`: barriers, locks, memory and pools do what they promise, on this machine, in every place.
 //!
 //! ```text
 //! for each number of members, for each place       a team: threads here, or processes of this command (--session)
@@ -14,6 +14,7 @@
 //! and rank; values agree, the greatest time of a round is below the least of the next, nobody skips.
 
 mod barrier;
+mod farm;
 mod lock;
 mod rma;
 mod scene;
@@ -35,6 +36,7 @@ pub(crate) enum Subject {
     Barrier,
     Lock,
     Rma,
+    Farm,
 }
 
 /// What a session verifies.
@@ -58,7 +60,13 @@ impl Subject {
             Self::Barrier => barrier::ALGORITHMS.iter().map(|&(name, _)| name).collect(),
             Self::Lock => lock::ALGORITHMS.iter().map(|&(name, _)| name).collect(),
             Self::Rma => rma::PARTS.iter().map(|&(name, _)| name).collect(),
+            Self::Farm => farm::PARTS.iter().map(|&(name, _)| name).collect(),
         }
+    }
+
+    /// Whether it is for members on several hosts, too.
+    fn is_far(self) -> bool {
+        matches!(self, Self::Rma | Self::Farm)
     }
 
     fn word(self) -> &'static str {
@@ -66,6 +74,7 @@ impl Subject {
             Self::Barrier => "barrier",
             Self::Lock => "lock",
             Self::Rma => "rma",
+            Self::Farm => "farm",
         }
     }
 }
@@ -85,6 +94,7 @@ impl Plan {
             Subject::Barrier => barrier::session(me, self),
             Subject::Lock => lock::session(me, self),
             Subject::Rma => rma::session(me, self),
+            Subject::Farm => farm::session(me, self),
         }
     }
 }
@@ -93,7 +103,7 @@ impl Places {
     /// Where a subject is verified unless somebody says otherwise.
     fn all(subject: Subject) -> Vec<Places> {
         let mut all = vec![Places::Threads, Places::Processes, Places::Both];
-        all.extend((subject == Subject::Rma).then_some(Places::Hosts));
+        all.extend(subject.is_far().then_some(Places::Hosts));
         all
     }
 
@@ -130,7 +140,7 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
         return Err(Error::Usage(format!("no {} has such a name; there are: {names}", subject.word())));
     }
     let launched = syncline_mpi::launched().filter(|launched| launched.size != Some(1));
-    let joins = std::env::var_os("SYNCLINE_TEAM").is_some() || launched.is_some() && subject == Subject::Rma;
+    let joins = std::env::var_os("SYNCLINE_TEAM").is_some() || launched.is_some() && subject.is_far();
     if args.session || joins {
         // One of the processes of a team: who takes part is in the environment.
         return here(&plan, !args.session);
@@ -235,6 +245,7 @@ fn table(plan: &Plan, places: &[Places], counts: &[usize], took: Duration) -> St
         Subject::Rma => {
             "Memory was as simulated, nobody read what was stale, and nothing was done twice or not at all."
         }
+        Subject::Farm => "Every task has ended once, with its result.",
     };
     let _ = write!(
         text,

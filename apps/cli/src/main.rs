@@ -105,6 +105,7 @@ fn dispatch(args: Args) -> Result<()> {
         }
         Command::Verify(Verify::Lock(args)) => conformance::run(conformance::Subject::Lock, &args, &signals),
         Command::Verify(Verify::Rma(args)) => conformance::run(conformance::Subject::Rma, &args, &signals),
+        Command::Verify(Verify::Farm(args)) => conformance::run(conformance::Subject::Farm, &args, &signals),
         Command::Bench(Bench::Wave(args)) => bench::wave(&args, &signals),
         Command::Bench(Bench::Overlay(args)) => bench::overlay(&args, &signals),
         Command::Bench(Bench::Barrier(args)) => bench::barrier(&args, &signals),

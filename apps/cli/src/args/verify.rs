@@ -47,6 +47,18 @@ Examples:
 processes are the members.
 Exit codes: 0 all hold; 1 something does not, which is named on standard error with the round and the members.")]
     Rma(VerifyArgs),
+    /// Verifies pools of the members of a team: every task ends once, with its result
+    ///
+    /// One member hands out tasks of all sizes, some urgent, some dear, and trees of tasks that fork others; all others
+    /// work, wherever they are. Each result is compared with what it must be.
+    #[command(after_long_help = "\
+Examples:
+  syncline verify farm --quick
+  mpirun -n 4 syncline verify farm --quick
+
+Started by an MPI launcher, its processes are the members.
+Exit codes: 0 all hold; 1 something does not, which is named on standard error with the task.")]
+    Farm(VerifyArgs),
 }
 
 /// How much is verified.

@@ -1,4 +1,5 @@
-//! `syncline verify rma`: in every place, under every MPI that is here; and what becomes of it when members are killed.
+//! `syncline verify rma` and `farm`: in every place, under every MPI that is here; and what becomes of it when members are
+//! killed.
 //!
 //! `SYNCLINE_KILLS=100` kills as many times; `SYNCLINE_SEED=5` begins with that seed.
 
@@ -19,6 +20,15 @@ fn operations_hold_everywhere() {
     for name in ["memory", "syncs", "fences", "words", "locks", "barriers"] {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
         assert_eq!(line.matches(" 360 ok").count(), 4, "{text}");
+    }
+}
+
+#[test]
+fn pools_hold_everywhere() {
+    let text = ok(Path::new("."), "verify farm --members 1-4,6 --rounds 100");
+    for name in ["tasks", "forks"] {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        assert_eq!(line.matches(" 500 ok").count(), 4, "{text}");
     }
 }
 
@@ -94,11 +104,13 @@ fn ends(mut command: Command, what: &str) -> Output {
 #[test]
 fn operations_hold_under_mpi() {
     for launcher in LAUNCHERS {
-        for (processes, per_host) in [(2, 9), (2, 1), (4, 9), (4, 2), (4, 1)] {
-            let line = "verify rma --rounds 40";
-            let Some(mut command) = launcher.command(processes, line) else { break };
+        let shapes = [(2, 9), (2, 1), (4, 9), (4, 2), (4, 1)];
+        let subjects = ["rma", "farm"].into_iter().flat_map(|subject| shapes.map(|shape| (subject, shape)));
+        for (subject, (processes, per_host)) in subjects {
+            let line = format!("verify {subject} --rounds 40");
+            let Some(mut command) = launcher.command(processes, &line) else { break };
             command.env("SYNCLINE_PER_HOST", per_host.to_string()).env("SYNCLINE_TIMEOUT", "20000");
-            let what = format!("{}, {processes} processes, {per_host} on a host", launcher.name);
+            let what = format!("{}, {subject}, {processes} processes, {per_host} on a host", launcher.name);
             let Output { status, stdout, stderr } = ends(command, &what);
             let (said, wrong) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
             assert!(status.success(), "{what}: {wrong}");

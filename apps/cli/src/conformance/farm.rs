@@ -1,0 +1,138 @@
+//! A session of pools: rank 0 hands out tasks, all others work.
+//!
+//! # Tasks
+//! As many as there are rounds, of all sizes, some urgent, some dear: each must end once, with its result. Which result that
+//! is, the manager computes as well.
+//!
+//! # Forks
+//! Trees whose nodes are tasks, of random shapes: the result of each must be that of the plain recursion.
+
+use syncline_fabric::Member;
+use syncline_farm::{Crew, FarmError, Forks, Task};
+
+use super::scene::hash;
+use super::{Plan, finding};
+
+/// Verifies one kind of pool.
+type Part = fn(&mut Member, &Plan) -> Result<(), String>;
+
+/// All kinds.
+pub(super) const PARTS: [(&str, Part); 2] = [("tasks", tasks), ("forks", forks)];
+
+/// The most numbers that a result has, and once in a while.
+const LONG: u64 = 20_000;
+/// So many rounds are a tree.
+const TREE: u64 = 20;
+/// The most children of a node, and the levels of a tree.
+const CHILDREN: u64 = 4;
+const LEVELS: u32 = 5;
+
+pub(super) fn session(me: &mut Member, plan: &Plan) -> Result<(), String> {
+    // One alone has nobody who works for it.
+    if me.size() == 1 {
+        return Ok(());
+    }
+    PARTS.iter().filter(|(name, _)| plan.includes(name)).try_for_each(|(_, part)| part(me, plan))
+}
+
+/// What a task returns.
+fn numbers(seed: u64) -> Vec<u64> {
+    let random = hash(seed, 1);
+    let len = if random.is_multiple_of(64) { LONG } else { random % 64 };
+    (0..len).map(|n| hash(seed, n)).collect()
+}
+
+fn tasks(me: &mut Member, plan: &Plan) -> Result<(), String> {
+    let rounds = plan.rounds;
+    let done = Crew::of(1).on(
+        me,
+        |seed: u64, _| numbers(seed),
+        |pool| {
+            let task = |seed| {
+                let random = hash(seed, 2);
+                let task = Task::new(seed).priority((random % 3) as i32 - 1);
+                if random.is_multiple_of(5) { task.cost((random % 100) as f64) } else { task }
+            };
+            let mut ended = vec![false; rounds as usize];
+            for outcome in pool.map((0..rounds).map(task)) {
+                let seed = outcome.id.number();
+                if std::mem::replace(&mut ended[seed as usize], true) {
+                    return Err((seed, "the task has ended twice".to_owned()));
+                }
+                match outcome.result {
+                    Ok(result) if result == numbers(seed) => (),
+                    Ok(_) => return Err((seed, "another result than it should be".to_owned())),
+                    Err(error) => return Err((seed, error.to_string())),
+                }
+            }
+            match ended.iter().position(|ended| !ended) {
+                Some(seed) => Err((seed as u64, "the task has not ended".to_owned())),
+                None => Ok(()),
+            }
+        },
+    );
+    judge(me, "tasks", done)
+}
+
+/// The sum of a tree: of a node and the trees below it. `below` says what those are.
+fn node<E>(seed: u64, levels: u32, mut below: impl FnMut(u64, u32) -> Result<u64, E>) -> Result<u64, E> {
+    let children = if levels == 0 { 0 } else { hash(seed, 3) % (CHILDREN + 1) };
+    (0..children).try_fold(seed, |sum, child| {
+        Ok(sum.wrapping_mul(31).wrapping_add(below(hash(seed, 4 + child), levels - 1)?))
+    })
+}
+
+fn recursion(seed: u64, levels: u32) -> u64 {
+    node(seed, levels, |seed, levels| Ok::<_, ()>(recursion(seed, levels))).unwrap_or(0)
+}
+
+/// The same by tasks: all children are forked first.
+fn forked(
+    seed: u64,
+    levels: u32,
+    forks: &mut Forks<'_, (u64, u32), Result<u64, String>>,
+) -> Result<u64, String> {
+    let mut children = Vec::new();
+    let none: Result<u64, ()> = node(seed, levels, |seed, levels| {
+        children.push(forks.fork((seed, levels)));
+        Ok(0)
+    });
+    debug_assert!(none.is_ok());
+    let mut children = children.into_iter();
+    node(seed, levels, |_, _| match children.next().map(|child| forks.join(child)) {
+        Some(joined) => joined.map_err(|error| error.to_string())?,
+        None => Err("a child that was not forked".to_owned()),
+    })
+}
+
+fn forks(me: &mut Member, plan: &Plan) -> Result<(), String> {
+    let trees = plan.rounds.div_ceil(TREE);
+    let done = Crew::of(1).forks().on(
+        me,
+        |(seed, levels): (u64, u32), forks| forked(seed, levels, forks),
+        |pool| {
+            for outcome in pool.map((0..trees).map(|seed| (seed, LEVELS))) {
+                let seed = outcome.id.number();
+                match outcome.result {
+                    Ok(Ok(sum)) if sum == recursion(seed, LEVELS) => (),
+                    Ok(Ok(_)) => return Err((seed, "another sum than that of the recursion".to_owned())),
+                    Ok(Err(error)) => return Err((seed, error)),
+                    Err(error) => return Err((seed, error.to_string())),
+                }
+            }
+            Ok(())
+        },
+    );
+    judge(me, "forks", done)
+}
+
+/// What the manager has found: the task, and what is wrong with it.
+type Found = Result<(), (u64, String)>;
+
+fn judge(me: &Member, part: &str, done: Result<Option<Found>, FarmError>) -> Result<(), String> {
+    match done {
+        Ok(None | Some(Ok(()))) => Ok(()),
+        Ok(Some(Err((round, what)))) => Err(finding(me, part, round, format_args!("{what}"))),
+        Err(error) => Err(finding(me, part, 0, format_args!("{error}"))),
+    }
+}

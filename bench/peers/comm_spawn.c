@@ -3,6 +3,9 @@
  *   mpicc -O2 -o comm_spawn comm_spawn.c
  *   mpirun -n 1 comm_spawn 20        Open MPI: with --oversubscribe, where there is one processor only
  *
+ * MPICH over UCX has no dynamic processes before 4.3 (https://github.com/pmodels/mpich/pull/5467), Debian's 4.0.2 among
+ * them: there spawn is an error. The 5.0.2 of `make mpi-wheels` has them.
+ *
  * Prints a line of JSON: `seconds` is from the call of MPI_Comm_spawn to the message, each of N times; `spawned` that to
  * the return of MPI_Comm_spawn. The worker is this very program, which MPI_Comm_get_parent tells. Between two times
  * both disconnect, and the worker ends by itself; nobody can wait for that, so the next may start beside its end.
@@ -82,9 +85,13 @@ static void manage(char *program, int n)
     check(MPI_Get_library_version(library, &length), "ask for the version");
     /* Its first line is its name and number; the rest is how it was built. */
     library[strcspn(library, ",\n\"\\")] = '\0';
-    for (char *c = library; *c; c++)
-        if (*c == '\t')
-            *c = ' ';
+    char *end = library;
+    for (const char *c = library; *c; c++) {
+        const char letter = *c == '\t' ? ' ' : *c;
+        if (letter != ' ' || (end > library && end[-1] != ' '))
+            *end++ = letter;
+    }
+    *end = '\0';
     printf("{\"what\": \"comm_spawn %d\", \"library\": \"%s\"", n, library);
     print("seconds", seconds, n);
     print("spawned", spawned, n);

@@ -1,4 +1,4 @@
-//! Textbook barriers and locks: baselines for a race, not for use.
+//! Textbook barriers and locks, and a published farm's messages: baselines for a race, not for use.
 //!
 //! | module                        | is                                                                      |
 //! |-------------------------------|-------------------------------------------------------------------------|
@@ -6,9 +6,10 @@
 //! | [`test_and_set`]              | a flag that all exchange until one of them finds it free                |
 //! | [`test_and_test_and_set`]     | the same, but they look before, and keep away longer and longer         |
 //! | [`array_lock`]                | a queue of slots, each on a line of its own                             |
+//! | [`sysv`]                      | messages of processes by System V shared memory, and their cold start   |
 //!
-//! The papers' processors each had one thread. So that threads that share a processor get on as well, all loops here
-//! yield after some pauses; nothing sleeps.
+//! The papers' processors each had one thread. So that threads that share a processor get on as well, all loops of
+//! barriers and locks here yield after some pauses; none of them sleeps.
 //!
 //! # Example
 //! ```
@@ -25,6 +26,7 @@
 
 pub mod array_lock;
 pub mod counter_barrier;
+pub mod sysv;
 pub mod test_and_set;
 pub mod test_and_test_and_set;
 

@@ -1,0 +1,207 @@
+//! Messages by System V shared memory, between threads and between processes; and nothing is left.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+use syncline_baselines::sysv::{Between, Channel, cold, shell};
+use tempfile::TempDir;
+
+/// What tells this program, started by one of its tests, to be a worker: the folder.
+const FOLDER: &str = "SYNCLINE_TEST_SYSV_FOLDER";
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
+const SIZES: [usize; 5] = [1, 2, 1023, 1025, 100_000];
+/// The numbers of the processes.
+const MANAGER: u8 = 200;
+const WORKER: u8 = 201;
+
+/// Keys are the machine's, and those of two folders may be the same: one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A folder for channels, alone.
+struct Scene {
+    folder: TempDir,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        Self { folder: tempfile::tempdir().unwrap(), _alone: alone }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A channel that is removed with what returns, and its other end.
+    fn channel(&self, i: u8, j: u8) -> (Channel, Channel) {
+        let made = Channel::new(self.path(), i, j).unwrap().waiting(Between::Yield, PATIENCE);
+        (made, Channel::join(self.path(), i, j).waiting(Between::Yield, PATIENCE))
+    }
+
+    /// The keys of all channels here, for as long as their files are there: as glibc and musl compute them.
+    fn keys(&self) -> BTreeSet<i32> {
+        let key = |file: fs::DirEntry| {
+            let name = file.file_name().into_string().unwrap();
+            let from: u64 = name.split('-').nth(1).unwrap().parse().unwrap();
+            let status = file.metadata().unwrap();
+            (from << 24 | (status.dev() & 0xff) << 16 | status.ino() & 0xffff) as u32 as i32
+        };
+        fs::read_dir(self.path()).unwrap().map(|file| key(file.unwrap())).collect()
+    }
+
+    /// That all channels are removed, of which these were the keys.
+    fn nothing_is_left(&self, keys: &BTreeSet<i32>) {
+        assert_eq!(present(keys), 0, "segments are left");
+        assert_eq!(fs::read_dir(self.path()).unwrap().count(), 0, "files are left");
+    }
+}
+
+/// How many of these keys have segments.
+fn present(keys: &BTreeSet<i32>) -> usize {
+    let table = fs::read_to_string("/proc/sysvipc/shm").unwrap();
+    let key = |line: &str| line.split_whitespace().next()?.parse().ok();
+    table.lines().skip(1).filter_map(key).filter(|key| keys.contains(key)).count()
+}
+
+fn data(size: usize, seed: usize) -> Vec<i32> {
+    (0..size).map(|i| (i.wrapping_mul(0x9E37_79B9) ^ seed) as i32).collect()
+}
+
+#[test]
+fn threads_get_what_was_sent_in_order() {
+    let scene = Scene::new();
+    for between in [Between::Yield, Between::Sleep(Duration::from_micros(50))] {
+        let (mut from, to) = scene.channel(10, 11);
+        let mut to = to.waiting(between, PATIENCE);
+        let keys = scene.keys();
+        assert_eq!(present(&keys), 1);
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                for (seed, size) in SIZES.into_iter().cycle().take(25).enumerate() {
+                    to.send(&data(size, seed)).unwrap();
+                }
+            });
+            for (seed, size) in SIZES.into_iter().cycle().take(25).enumerate() {
+                assert_eq!(from.receive().unwrap(), data(size, seed));
+            }
+        });
+        drop(from);
+        scene.nothing_is_left(&keys);
+    }
+}
+
+/// What a process does that was started by the test of that name.
+fn worker(folder: &OsStr) {
+    // When the shell is killed.
+    set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
+    let end = |i, j| Channel::join(Path::new(folder), i, j).waiting(Between::Yield, PATIENCE);
+    let (mut from, mut to) = (end(MANAGER, WORKER), end(WORKER, MANAGER));
+    for _ in SIZES {
+        let mut data = from.receive().unwrap();
+        data.reverse();
+        to.send(&data).unwrap();
+    }
+}
+
+/// A worker and its shell. Dropped, both have ended before anything else is: otherwise it might make again what has been
+/// removed.
+struct Worker(Child);
+
+impl Worker {
+    fn end(mut self) {
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // One that has ended cannot be killed, and need not.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        // Until nobody has the other end any more.
+        let _ = self.0.stdout.take().map(|mut said| said.read_to_end(&mut Vec::new()));
+    }
+}
+
+#[test]
+fn processes_get_what_was_sent_even_before_they_are_born() {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return worker(&folder);
+    }
+    let scene = Scene::new();
+    let (from, to) = (scene.channel(WORKER, MANAGER), scene.channel(MANAGER, WORKER));
+    let (mut from, mut to) = (from.0, to.0);
+    to.send(&data(SIZES[0], 0)).unwrap();
+    let keys = scene.keys();
+    assert_eq!(present(&keys), 3, "two tags and data");
+    let test = "processes_get_what_was_sent_even_before_they_are_born";
+    let program = std::env::current_exe().unwrap();
+    let mut command = shell(program.as_os_str(), &["--exact".as_ref(), test.as_ref()]);
+    let worker = Worker(command.env(FOLDER, scene.path()).stdout(Stdio::piped()).spawn().unwrap());
+    for (seed, size) in SIZES.into_iter().enumerate() {
+        if seed > 0 {
+            to.send(&data(size, seed)).unwrap();
+        }
+        let mut back = data(size, seed);
+        back.reverse();
+        assert_eq!(from.receive().unwrap(), back);
+    }
+    worker.end();
+    from.remove().unwrap();
+    to.remove().unwrap();
+    scene.nothing_is_left(&keys);
+}
+
+#[test]
+fn no_data_and_no_room_are_errors() {
+    let scene = Scene::new();
+    let (made, mut end) = scene.channel(12, 13);
+    assert_eq!(end.send(&[]).unwrap_err().kind(), ErrorKind::InvalidInput);
+    let mut end = end.waiting(Between::Yield, Some(Duration::from_millis(20)));
+    assert_eq!(end.receive().unwrap_err().kind(), ErrorKind::TimedOut);
+    end.send(&[1]).unwrap();
+    assert_eq!(end.send(&[2]).unwrap_err().kind(), ErrorKind::TimedOut);
+    assert_eq!(end.receive().unwrap(), [1]);
+    let keys = scene.keys();
+    drop(made);
+    scene.nothing_is_left(&keys);
+}
+
+#[test]
+fn a_message_that_nobody_receives_is_deleted_even_by_a_panic() {
+    let scene = Scene::new();
+    let (made, mut end) = scene.channel(14, 15);
+    end.send(&data(100_000, 0)).unwrap();
+    let keys = scene.keys();
+    assert_eq!(present(&keys), 2, "a tag and data");
+    let failed = thread::scope(|scope| {
+        let failing = move || {
+            let _made = made;
+            panic!("as a test does that fails");
+        };
+        scope.spawn(failing).join()
+    });
+    assert!(failed.is_err());
+    scene.nothing_is_left(&keys);
+    // A channel that is not there can be removed as well.
+    end.remove().unwrap();
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_by_the_shell() {
+    let mut child = cold("./no such program".as_ref(), &[]).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(127));
+    let mut child =
+        cold("sh".as_ref(), &["-c".as_ref(), "exit \"$1\"".as_ref(), "a b".as_ref(), "3".as_ref()]).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+}

@@ -7,6 +7,7 @@
 //! | [`test_and_test_and_set`]     | the same, but they look before, and keep away longer and longer         |
 //! | [`array_lock`]                | a queue of slots, each on a line of its own                             |
 //! | [`sysv`]                      | messages of processes by System V shared memory, and their cold start   |
+//! | [`futex_ping_pong`]           | a word that two processes hand to each other, asleep: a yardstick       |
 //!
 //! The papers' processors each had one thread. So that threads that share a processor get on as well, all loops of
 //! barriers and locks here yield after some pauses; none of them sleeps.
@@ -26,6 +27,7 @@
 
 pub mod array_lock;
 pub mod counter_barrier;
+pub mod futex_ping_pong;
 pub mod sysv;
 pub mod test_and_set;
 pub mod test_and_test_and_set;

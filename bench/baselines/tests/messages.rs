@@ -1,4 +1,4 @@
-//! Messages by System V shared memory, between threads and between processes; and nothing is left.
+//! Messages by System V shared memory and words by futex, between threads and between processes; and nothing is left.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -6,17 +6,20 @@ use std::fs;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
+use syncline_baselines::futex_ping_pong::{self, PingPong};
 use syncline_baselines::sysv::{Between, Channel, cold, shell};
 use tempfile::TempDir;
 
 /// What tells this program, started by one of its tests, to be a worker: the folder.
 const FOLDER: &str = "SYNCLINE_TEST_SYSV_FOLDER";
+/// And this one, to answer.
+const ANSWER: &str = "SYNCLINE_TEST_PING_PONG";
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 const SIZES: [usize; 5] = [1, 2, 1023, 1025, 100_000];
 /// The numbers of the processes.
@@ -204,4 +207,27 @@ fn a_program_that_is_not_there_is_told_by_the_shell() {
     let mut child =
         cold("sh".as_ref(), &["-c".as_ref(), "exit \"$1\"".as_ref(), "a b".as_ref(), "3".as_ref()]).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(3));
+}
+
+fn this_program(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test]).env(ANSWER, "1");
+    command
+}
+
+#[test]
+fn two_processes_hand_a_word_to_each_other() {
+    if std::env::var_os(ANSWER).is_some() {
+        return futex_ping_pong::answer().unwrap();
+    }
+    let start = Instant::now();
+    let mut game = PingPong::start(this_program("two_processes_hand_a_word_to_each_other")).unwrap();
+    let seconds = game.round_trips(100).unwrap();
+    assert!(seconds > 0.0 && seconds < start.elapsed().as_secs_f64());
+}
+
+#[test]
+fn who_plays_with_nobody_is_told() {
+    assert!(PingPong::start(Command::new("true")).unwrap_err().to_string().contains("exit status: 0"));
+    assert_eq!(PingPong::start(Command::new("./no such program")).unwrap_err().kind(), ErrorKind::NotFound);
 }

@@ -354,7 +354,8 @@ def table(n):
     for line, per, scale, unit in rows:
         try:
             values = [s / per * scale for s in measure(line)["seconds"]]
-            print(f"{line:38}{statistics.median(values):10.2f}{min(values):10.2f}{max(values):10.2f}  {unit}", flush=True)
+            told = "".join(f"{value:10.2f}" for value in (statistics.median(values), min(values), max(values)))
+            print(f"{line:38}{told}  {unit}", flush=True)
         except Exception as error:
             failed = 1
             print(f"{line:38}{type(error).__name__}: {error}", flush=True)

@@ -28,10 +28,14 @@
 //!                                                             11 tag = 0
 //! ```
 //!
-//! What is not said there, and done here: there is a dash between i and j in the names of the files; the sender detaches the tag at its end, and the receiver attaches it again for
-//! step 11; between two looks of step 4 one yields, or sleeps ([`Between`]), and no longer than one is told to; the sender
-//! writes the tag with Release, and the receiver reads it with Acquire, and so back again. Data are read from the data
-//! segment, not from that of the tag as the text has it once. No data cannot be sent: their size would be that of room.
+//! What is not said there, and done here: there is a dash between i and j in the names of the files; the sender detaches
+//! the tag at its end, and the receiver attaches it again for step 11; between two looks of step 4 one yields, or sleeps
+//! ([`Between`]), and no longer than one is told to; the sender writes the tag with Release, and the receiver reads it
+//! with Acquire, and so back again. Data are read from the data segment, not from that of the tag as the text has it once.
+//! No data cannot be sent: their size would be that of room.
+//!
+//! Where processors are short, a yield is no sleep: beside threads that compute, a message takes as long as these are let
+//! run, some milliseconds, and with short sleeps some hundred microseconds.
 //!
 //! # Costs
 //! A message: either side opens two files and asks for their status; four `shmget`, five `shmat` and `shmdt`, and one

@@ -6,6 +6,7 @@ alternate it with others:
 
   cold METHOD N                          a process is started until its first message is here; then it is joined
   warm FARM N [WORKERS [METHOD]]         one task, submitted to workers that wait for it, until its result is here
+  rested FARM N [WORKERS [METHOD]]       the same, 2 ms after the one before
   map WAY TASKS CHUNK WORKERS [N [METHOD]]
                                          TASKS tasks x -> x + 1 until all results are here; CHUNK is a number or
                                          `default`: what Pool.map chooses, a quarter of a worker's share
@@ -35,6 +36,8 @@ import time
 METHODS = ("fork", "forkserver", "spawn")
 # Tasks of each worker, and trips, that are not timed.
 WARM_UP = 20
+# Seconds after which whoever waits for a task sleeps.
+REST = 0.002
 # Seconds that anything may take.
 PATIENCE = 60
 SET_PDEATHSIG = 1
@@ -186,11 +189,16 @@ class Farm:
         return lambda: result.result(PATIENCE)
 
 
-def warm(kind, n, workers, method):
+def warm(kind, n, workers, method, rest):
     with Farm(kind, workers, method) as farm:
         def once():
             right(farm.submit(41)() == 42, "a task")
-        return timed(n, once)
+        seconds = []
+        for _ in range(n):
+            if rest:
+                time.sleep(rest)
+            seconds += timed(1, once)
+        return seconds
 
 
 def default_chunk(tasks, workers):
@@ -304,9 +312,9 @@ def measure(line):
         return about()
     if what == "cold":
         seconds = cold(one_of(word(0), METHODS), number(word(1)))
-    elif what == "warm":
+    elif what in ("warm", "rested"):
         seconds = warm(one_of(word(0), ("pool", "executor")), number(word(1)), number(word(2, "2")),
-                       one_of(word(3, "fork"), METHODS))
+                       one_of(word(3, "fork"), METHODS), REST if what == "rested" else 0)
     elif what == "map":
         seconds = tasks(one_of(word(0), ("pool", "imap", "executor")), number(word(1)), word(2), number(word(3)),
                         number(word(4, "1")), one_of(word(5, "fork"), METHODS))
@@ -367,7 +375,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="measure everything and print a table")
     parser.add_argument("--quick", action="store_true", help="with --all: a quarter of the repetitions")
+    parser.add_argument("--hold", type=int, default=0, metavar="MIB", help="hold so much memory, all of it touched")
     options = parser.parse_args()
+    held = bytearray(b"1") * (options.hold << 20)  # noqa: F841
     # So that whatever is running is ended, and joined, when this is asked to end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:

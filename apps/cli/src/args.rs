@@ -19,7 +19,8 @@ pub(crate) use run::{BlockOrder, ExecutorKind, KernelName, RunArgs, RunnerKind};
 pub(crate) use verify::{Places, Verify, VerifyArgs};
 
 use crate::bench::{
-    BenchBarrierArgs, BenchLockArgs, BenchMemberArgs, BenchOverlayArgs, BenchRmaArgs, BenchWaveArgs,
+    BenchBarrierArgs, BenchFarmArgs, BenchLockArgs, BenchMemberArgs, BenchOverlayArgs, BenchRmaArgs,
+    BenchWaveArgs, FarmWorkerArgs,
 };
 use crate::probe::{ProbeDiskArgs, TABLE};
 use crate::units::{BlockSize, parse_block_size, parse_size};
@@ -66,6 +67,8 @@ pub(crate) enum Command {
     Bench(Bench),
     #[command(hide = true)]
     BenchMember(BenchMemberArgs),
+    #[command(hide = true)]
+    FarmWorker(FarmWorkerArgs),
     /// Measures what sweeps wait for
     #[command(subcommand, after_long_help = TABLE)]
     Probe(Probe),
@@ -89,6 +92,7 @@ pub(crate) enum Bench {
     Barrier(BenchBarrierArgs),
     Lock(BenchLockArgs),
     Rma(BenchRmaArgs),
+    Farm(BenchFarmArgs),
 }
 
 /// Writes matrices to try things with, as .npy files.

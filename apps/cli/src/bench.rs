@@ -19,6 +19,7 @@
 
 mod barrier;
 mod contest;
+mod farm;
 mod floor;
 mod kernel;
 mod lock;
@@ -42,6 +43,7 @@ use syncline_wave::{
 
 pub(crate) use self::barrier::{BenchBarrierArgs, barrier};
 pub(crate) use self::contest::{BenchMemberArgs, member};
+pub(crate) use self::farm::{BenchFarmArgs, FarmWorkerArgs, farm, farm_worker};
 pub(crate) use self::lock::{BenchLockArgs, lock};
 pub(crate) use self::overlay::{BenchOverlayArgs, overlay};
 pub(crate) use self::rma::{BenchRmaArgs, rma};

@@ -17,7 +17,7 @@
 //! | `farm`     | `syncline farm`: many tasks on a few processes                               |
 //! | `overlay`  | `syncline overlay`: overlays checked and drawn                               |
 //! | `conformance` | `syncline verify`: barriers and locks do what they promise                  |
-//! | `bench`    | `syncline bench`: sweeps, ordered tasks, barriers, locks, memory, raced     |
+//! | `bench`    | `syncline bench`: sweeps, ordered tasks, barriers, locks, memory, farms     |
 //! | `probe`    | `syncline probe`: what a disk does with the requests of a sweep             |
 //! | `mpi`      | `syncline mpi`: shims for the MPIs of this machine                          |
 //! | `doctor`   | `syncline doctor`: what of this machine will hurt                           |
@@ -111,7 +111,9 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Bench(Bench::Barrier(args)) => bench::barrier(&args, &signals),
         Command::Bench(Bench::Lock(args)) => bench::lock(&args, &signals),
         Command::Bench(Bench::Rma(args)) => bench::rma(&args),
+        Command::Bench(Bench::Farm(args)) => bench::farm(&args, &signals),
         Command::BenchMember(args) => return bench::member(&args),
+        Command::FarmWorker(args) => return bench::farm_worker(&args),
         Command::Probe(Probe::Disk(args)) => probe::disk(&args, &signals),
         Command::Mpi(MpiCommand::Build(args)) => mpi::build_all(&args),
         Command::Mpi(MpiCommand::List(args)) => mpi::list(&args),

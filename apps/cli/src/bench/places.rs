@@ -42,6 +42,14 @@ impl Places {
         (!places.is_empty()).then(|| places.join(","))
     }
 
+    /// Lets the calling thread run on all of them again.
+    pub(crate) fn release(&self) {
+        let mut set = CpuSet::new();
+        self.0.iter().for_each(|&cpu| set.set(cpu));
+        // With none, or if it fails, it stays where it is.
+        let _ = sched_setaffinity(None, &set);
+    }
+
     /// Pins the calling thread to the place of a worker; whether that could be done.
     pub(crate) fn pin(&self, worker: usize) -> bool {
         let Some(place) = worker.checked_rem(self.0.len()) else { return false };

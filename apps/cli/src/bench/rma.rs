@@ -22,6 +22,7 @@ use syncline_fabric::wire::channel::Conditions;
 use syncline_fabric::{Member, Team};
 
 use self::race::{Outcome, Pace};
+pub(super) use self::report::Target;
 use super::at_least;
 use super::peers::failed;
 use crate::error::Result;

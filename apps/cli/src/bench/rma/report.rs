@@ -34,22 +34,30 @@ pub(super) struct Team {
 
 /// A number that is aimed at.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Target {
-    pub(super) what: String,
-    pub(super) value: f64,
+pub(in super::super) struct Target {
+    pub(in super::super) what: String,
+    pub(in super::super) value: f64,
     /// It is met at this, or on the better side of it.
-    pub(super) target: f64,
-    pub(super) at_most: bool,
-    pub(super) met: bool,
+    pub(in super::super) target: f64,
+    pub(in super::super) at_most: bool,
+    pub(in super::super) met: bool,
 }
 
 impl Target {
-    pub(super) fn at_most(what: impl Into<String>, value: Option<f64>, target: f64) -> Option<Target> {
+    pub(in super::super) fn at_most(
+        what: impl Into<String>,
+        value: Option<f64>,
+        target: f64,
+    ) -> Option<Target> {
         let value = value?;
         Some(Target { what: what.into(), value, target, at_most: true, met: value <= target })
     }
 
-    pub(super) fn at_least(what: impl Into<String>, value: Option<f64>, target: f64) -> Option<Target> {
+    pub(in super::super) fn at_least(
+        what: impl Into<String>,
+        value: Option<f64>,
+        target: f64,
+    ) -> Option<Target> {
         let value = value?;
         Some(Target { what: what.into(), value, target, at_most: false, met: value >= target })
     }

@@ -1,0 +1,173 @@
+//! Many integers, and many bytes.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use rand_core::{RngCore as _, SeedableRng as _};
+use rand_pcg::Pcg64Mcg;
+use syncline_farm::{Farm, FarmError, Numbers, Vpid};
+
+use super::super::contest::Side;
+use super::Kit;
+use super::race::{Group, Outcome, Samples, words};
+use super::rivals;
+use super::worker::{Role, program, sum};
+use crate::error::Result;
+
+/// Integers of a message.
+const COUNT: usize = 100_000;
+/// Messages of a round.
+const TIMES: usize = 10;
+/// Bytes of the large message.
+const LARGE: usize = 64 << 20;
+
+/// The names of ours.
+pub(super) const NUMBERS: &str = "Numbers<u64>";
+pub(super) const SMALL: &str = "Vec<u64>, small ones";
+pub(super) const RANDOM: &str = "Vec<u64>, random ones";
+pub(super) const METRICS: [&str; 2] = ["written", "read"];
+/// Those that they are compared with.
+pub(super) const PICKLE: [(&str, &str); 2] =
+    [("pickle, small ones: dumps and loads", SMALL), ("pickle, random ones: dumps and loads", RANDOM)];
+pub(super) const TRANSFERS: [(&str, &str); 3] = [
+    ("Numbers<u64>: to another process", "Pipe, list of random ones: to another process"),
+    ("Vec<u64>, small ones: to another process", "Pipe, list of small ones: to another process"),
+    ("Vec<u64>, random ones: to another process", "Pipe, list of random ones: to another process"),
+];
+pub(super) const MEMCPY: &str = "memcpy";
+pub(super) const SENT: &str = "Numbers<u64>, looked at";
+const SUMMED: &str = "Numbers<u64>, summed";
+
+/// From 0 to 255, as Python's.
+fn small() -> Vec<u64> {
+    (0..COUNT as u64).map(|n| n & 255).collect()
+}
+
+fn random(count: usize) -> Vec<u64> {
+    let mut source = Pcg64Mcg::seed_from_u64(7);
+    (0..count).map(|_| source.next_u64()).collect()
+}
+
+/// Integers.
+pub(super) fn integers(kit: &Kit<'_>) -> Result<Group> {
+    let mut group = Group::new("integers", ("ns per integer", 1.0));
+    let numbers = random(COUNT);
+    group.add_all(
+        Side::Ours,
+        NUMBERS,
+        &METRICS,
+        to_itself(move |farm, seconds| {
+            let start = Instant::now();
+            farm.send(Vpid::MANAGER, &Numbers::from(&numbers[..]))?;
+            seconds[0].push(start.elapsed().as_secs_f64());
+            let start = Instant::now();
+            black_box(sum(&farm.recv::<Numbers<u64>>(Vpid::MANAGER)?));
+            seconds[1].push(start.elapsed().as_secs_f64());
+            Ok(())
+        }),
+    );
+    for (way, values) in [(SMALL, small()), (RANDOM, random(COUNT))] {
+        group.add_all(
+            Side::Ours,
+            way,
+            &METRICS,
+            to_itself(move |farm, seconds| {
+                let start = Instant::now();
+                farm.send(Vpid::MANAGER, &values)?;
+                seconds[0].push(start.elapsed().as_secs_f64());
+                let start = Instant::now();
+                black_box(farm.recv::<Vec<u64>>(Vpid::MANAGER)?);
+                seconds[1].push(start.elapsed().as_secs_f64());
+                Ok(())
+            }),
+        );
+    }
+    let numbers = random(COUNT);
+    let total = sum(&numbers);
+    let sent = move |farm: &mut Farm, worker| farm.send(worker, &Numbers::from(&numbers[..]));
+    group.add(Side::Ours, TRANSFERS[0].0, to_another(Role::Sum, COUNT, TIMES, total, sent));
+    for (n, values) in [(1, small()), (2, random(COUNT))] {
+        let sent = move |farm: &mut Farm, worker| farm.send(worker, &values);
+        group.add(Side::Ours, TRANSFERS[n].0, to_another(Role::Values, COUNT, TIMES, COUNT as u64, sent));
+    }
+    let python = rivals::python(kit.folder, 0)?;
+    let lines = [
+        (PICKLE[0].0, "pickle small", 5),
+        (PICKLE[1].0, "pickle random", 3),
+        (TRANSFERS[1].1, "transfer small", 5),
+        (TRANSFERS[2].1, "transfer random", 3),
+    ];
+    for (way, line, times) in lines {
+        let line = format!("{line} {COUNT} {times}");
+        group.add(Side::Peer, way, python.as_ref().map_err(Clone::clone).map(|p| p.asks(&line, COUNT)));
+    }
+    group.notes = vec![
+        format!("{COUNT} in a message; small: 0 to 255; random: of 64 bits; written and read by one process"),
+        "a published farm, an integer: 9 to 18 us written, 130 to 152 us read (2007, as published)"
+            .to_owned(),
+    ];
+    Ok(group)
+}
+
+/// What a process sends to itself: seconds per integer to write and to read them.
+fn to_itself(
+    mut once: impl FnMut(&mut Farm, &mut [Samples]) -> std::result::Result<(), FarmError> + 'static,
+) -> Outcome<impl FnMut() -> Outcome<Vec<Samples>>> {
+    let mut farm = Farm::new().map_err(words)?;
+    Ok(move || {
+        let mut seconds = vec![Samples::new(); 2];
+        for _ in 0..TIMES {
+            once(&mut farm, &mut seconds).map_err(words)?;
+        }
+        seconds.iter_mut().flatten().for_each(|seconds| *seconds /= COUNT as f64);
+        Ok(seconds)
+    })
+}
+
+/// What is sent to a worker, until it has answered that it has it: seconds for each of so many.
+fn to_another(
+    role: Role,
+    count: usize,
+    times: usize,
+    answer: u64,
+    mut send: impl FnMut(&mut Farm, Vpid) -> std::result::Result<(), FarmError> + 'static,
+) -> Outcome<impl FnMut() -> Outcome<Samples>> {
+    let mut farm = Farm::new().map_err(words)?;
+    let worker = farm.spawn(&program(role)?).map_err(words)?;
+    let mut once = move || {
+        let start = Instant::now();
+        send(&mut farm, worker)?;
+        let answered: u64 = farm.recv(worker)?;
+        Ok::<_, FarmError>((answered, start.elapsed().as_secs_f64() / count as f64))
+    };
+    let mut once = move || match once().map_err(words)? {
+        (answered, seconds) if answered == answer => Ok(seconds),
+        (answered, _) => Err(format!("it has answered {answered} in place of {answer}")),
+    };
+    Ok(move || (0..times).map(|_| once()).collect())
+}
+
+/// Bytes.
+pub(super) fn bytes(_: &Kit<'_>) -> Result<Group> {
+    let mut group = Group::new("bytes", ("ms", 1e6));
+    let words = random(LARGE / 8);
+    let (first, total) = (words[0].to_ne_bytes()[0], sum(&words));
+    let words = std::rc::Rc::new(words);
+    let (from, mut to) = (words.clone(), vec![1; LARGE / 8]);
+    group.add(
+        Side::Baseline,
+        MEMCPY,
+        Ok(move || {
+            let start = Instant::now();
+            black_box(&mut to).copy_from_slice(black_box(&from));
+            Ok(vec![start.elapsed().as_secs_f64()])
+        }),
+    );
+    for (way, role, answer) in [(SENT, Role::Look, u64::from(first)), (SUMMED, Role::Sum, total)] {
+        let words = words.clone();
+        let sent = move |farm: &mut Farm, worker| farm.send(worker, &Numbers::from(&words[..]));
+        group.add(Side::Ours, way, to_another(role, 1, 1, answer, sent));
+    }
+    group.notes = vec![format!("{} MiB to another process, until it has answered", LARGE >> 20)];
+    Ok(group)
+}

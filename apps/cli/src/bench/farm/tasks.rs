@@ -1,0 +1,135 @@
+//! Tasks of pools: one that is waited for, and many small ones.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use syncline_farm::{Crew, Pool};
+
+use super::super::contest::Side;
+use super::Kit;
+use super::race::{Group, Outcome, Samples, words};
+use super::rivals;
+use super::worker::{Role, program, timed};
+use crate::error::Result;
+
+/// Workers of each pool.
+const WORKERS: usize = 2;
+/// Tasks of a sample of many.
+pub(super) const MANY: usize = 10_000;
+/// Samples of a round, of what is fast.
+const TIMES: usize = 5;
+/// What Pool.map makes of these: a quarter of a worker's share.
+pub(super) const CHUNK: usize = MANY / (4 * WORKERS);
+/// Tasks that are waited for, in a round.
+const FEW: usize = 20;
+/// Long enough for everybody to sleep.
+const REST: Duration = Duration::from_millis(2);
+
+/// The names of ours.
+pub(super) const RESTED: &str = "Pool::run, asleep";
+pub(super) const HOT: &str = "Pool::run, hot";
+pub(super) const ONE_BY_ONE: &str = "Pool::map, batches of 1";
+pub(super) const USUAL: &str = "Pool::map, batches by time";
+pub(super) const CHUNKS: &str = "Pool::map, batches of 1250";
+/// Those that they are compared with.
+const FUTEX: &str = "futex, to another process and back, asleep";
+pub(super) const EXECUTOR: &str = "executor.map, chunks of 1";
+pub(super) const POOL: [&str; 2] = ["Python Pool.map, chunks of 1", "Python Pool.imap, chunks of 1"];
+pub(super) const POOL_CHUNKS: [&str; 2] =
+    ["Python Pool.map, chunks of 1250 (default)", "Python Pool.imap, chunks of 1250"];
+pub(super) const APPLY: [&str; 2] = ["Python Pool.apply, asleep", "executor.submit, asleep"];
+
+/// One task.
+pub(super) fn warm(kit: &Kit<'_>) -> Result<Group> {
+    let mut group = Group::new("warm", ("us", 1e3));
+    let one = |rest: Duration, count: usize| {
+        let mut pool = pool(None)?;
+        Ok(move || {
+            let mut once = || {
+                sleep(rest);
+                timed(|| right(&pool.run(41).map_err(words)?, &42))
+            };
+            (0..count).map(|_| once()).collect()
+        })
+    };
+    group.add(Side::Ours, RESTED, one(REST, FEW));
+    group.add(Side::Ours, HOT, one(Duration::ZERO, 10 * FEW));
+    let futex = rivals::futex(None).map(|mut trip| {
+        move || {
+            let mut once = || {
+                sleep(REST);
+                trip(1)
+            };
+            (0..FEW).map(|_| once()).collect()
+        }
+    });
+    group.add(Side::Baseline, FUTEX, futex);
+    let python = rivals::python(kit.folder, 0)?;
+    let lines = [
+        (APPLY[0], format!("rested pool {FEW}")),
+        ("Python Pool.apply, hot", format!("warm pool {}", 10 * FEW)),
+        (APPLY[1], format!("rested executor {FEW}")),
+        ("executor.submit, hot", format!("warm executor {}", 10 * FEW)),
+    ];
+    for (way, line) in lines {
+        group.add(Side::Peer, way, python.as_ref().map_err(Clone::clone).map(|p| p.asks(&line, 1)));
+    }
+    group.notes.push(format!("{WORKERS} workers; asleep: after {REST:?} without a task"));
+    Ok(group)
+}
+
+/// Many.
+pub(super) fn many(kit: &Kit<'_>) -> Result<Group> {
+    let mut group = Group::new("tasks", ("us per task", 1e3));
+    let all = |batch| {
+        let mut pool = pool(batch)?;
+        Ok(move || {
+            let mut once = || {
+                let mut sum = 0;
+                for done in pool.map(0..MANY as u64) {
+                    sum += done.result.map_err(words)?;
+                }
+                right(&sum, &((MANY * (MANY + 1) / 2) as u64))
+            };
+            let one = || Ok(timed(&mut once)? / MANY as f64);
+            std::iter::repeat_with(one).take(TIMES).collect()
+        })
+    };
+    group.add(Side::Ours, ONE_BY_ONE, all(Some(1)));
+    group.add(Side::Ours, USUAL, all(None));
+    group.add(Side::Ours, CHUNKS, all(Some(CHUNK)));
+    let python = rivals::python(kit.folder, 0)?;
+    let lines = [
+        (POOL[0], "pool", 1, 1),
+        (POOL[1], "imap", 1, 1),
+        (POOL_CHUNKS[0], "pool", CHUNK, TIMES),
+        (POOL_CHUNKS[1], "imap", CHUNK, TIMES),
+        (EXECUTOR, "executor", 1, 1),
+        ("executor.map, chunks of 1250", "executor", CHUNK, TIMES),
+    ];
+    for (way, kind, chunk, times) in lines {
+        let line = format!("map {kind} {MANY} {chunk} {WORKERS} {times}");
+        group.add(Side::Peer, way, python.as_ref().map_err(Clone::clone).map(|p| p.asks(&line, MANY)));
+    }
+    group.notes.push(format!("{MANY} tasks x -> x + 1, {WORKERS} workers"));
+    Ok(group)
+}
+
+/// A pool of ours, whose workers are there.
+fn pool(batch: Option<usize>) -> Outcome<Pool<u64, u64>> {
+    let crew = Crew::of(WORKERS).program(program(Role::Serve)?);
+    let crew = batch.into_iter().fold(crew, Crew::batch);
+    let mut pool = crew.start().map_err(words)?;
+    let first: Samples = pool.map(0..100_u64).map(|_| 0.0).collect();
+    right(&first.len(), &100)?;
+    // What they still have to do to sleep.
+    let rested = Instant::now();
+    while rested.elapsed() < REST {
+        sleep(REST);
+    }
+    Ok(pool)
+}
+
+fn right<T: PartialEq + std::fmt::Debug>(is: &T, expected: &T) -> Outcome<()> {
+    if is == expected { Ok(()) } else { Err(format!("{is:?} where {expected:?} is right")) }
+}

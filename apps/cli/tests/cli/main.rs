@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bench;
+mod bench_farm;
 mod bench_rma;
 mod common;
 mod contest;

@@ -8,7 +8,7 @@ SYNCLINE = $(BUILT)/syncline
 # What CI runs, a person can run; only the progress bar of cargo differs.
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help demo demo-for-tests command-for-tests test test-deps loom lint bench bench-overlay bench-sync bench-rma bench-rma-testbed bench-peers-deps bench-disk bench-papers soak \
+.PHONY: help demo demo-for-tests command-for-tests test test-deps loom lint bench bench-overlay bench-sync bench-rma bench-farm bench-rma-testbed bench-peers-deps bench-disk bench-papers soak \
 	testbed-deps testbed-test mpi-wheels build install install-build install-files uninstall
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make bench-overlay  overlays against OpenMP, oneTBB and what one writes by hand (a minute)"
 	@echo "make bench-sync  barriers and locks against those of others and of textbooks (two minutes)"
 	@echo "make bench-rma   one-sided memory on this host, against what is aimed at (a minute)"
+	@echo "make bench-farm  processes as tasks against Python's, MPI's and a published farm's (a minute)"
 	@echo "make bench-rma-testbed  fences, syncs, locks and barriers between 2 to 8 hosts with a delay (root; a quarter of an hour)"
 	@echo "make bench-peers-deps  installs what these are compiled with (root, Debian); without it they are skipped"
 	@echo "make bench-disk  the papers' case out of core (root, 50 GiB of disk, an hour): see bench/README.md"
@@ -123,6 +124,10 @@ bench-sync: build
 
 bench-rma: build
 	$(SYNCLINE) bench rma --quick
+
+# Workers without libraries to load take the target x86_64-unknown-linux-musl of Rust; without it they are skipped.
+bench-farm: build
+	$(SYNCLINE) bench farm --quick
 
 # See bench/rma_testbed.sh for what else can be said.
 RMA_RESULTS ?= target/bench-rma

@@ -41,7 +41,7 @@ use crate::watch::{self, Signals};
 
 /// Measures farms of processes: starts, tasks, messages, in turn with those of others.
 ///
-/// Others are Python's multiprocessing and concurrent.futures (python3), MPI_Comm_spawn (Open MPI: mpicc on the path, and
+/// Others are Python's multiprocessing and concurrent.futures (python3), MPI_Comm_spawn (Open MPI: mpicc on the path, or
 /// below target/mpi, where `make mpi-wheels` puts it), a published farm's messages by System V shared memory, a futex, and
 /// memcpy. What is not there is skipped, and the table says why. A worker without libraries to load is built with cargo where the
 /// sources of Syncline are at hand (the current folder, or one above it) and Rust has the target

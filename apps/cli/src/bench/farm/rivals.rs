@@ -71,14 +71,14 @@ pub(super) fn comm_spawn(folder: &Path, group: &mut Group) -> Result<()> {
     let usual = Path::new("mpicc").to_owned();
     let mut why = String::new();
     for mpicc in [Some(usual), newer].into_iter().flatten() {
-        let workshop = Workshop::new(folder, &[COMM_SPAWN])?;
+        // Nothing is compiled by it: a path is no name of a compiler.
+        Workshop::new(folder, &[COMM_SPAWN])?;
         let program = folder.join("comm_spawn");
         let made = open_mpi(&mpicc).and_then(|version| {
             let mut compile = Command::new(&mpicc);
             compile.current_dir(folder).args(["-O2", "-o"]).arg(&program).arg(COMM_SPAWN.0);
             output(&mut compile).map(|_| version)
         });
-        drop(workshop);
         let version = match made {
             Ok(version) => version,
             Err(other) => {

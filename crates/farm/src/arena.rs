@@ -40,8 +40,8 @@ struct Header {
     processes: AtomicU64,
     depth: AtomicU64,
     blocks: AtomicU64,
-    /// Where the search for a free place begins.
-    next: AtomicU64,
+    /// How many places were ever used: those from there on nobody need look at.
+    used: AtomicU64,
     /// How many processes have ended.
     ends: Signal,
     supply: Supply,
@@ -314,17 +314,29 @@ impl Arena {
         self.home.len() - self.shape.memory()
     }
 
-    /// A free place, which is reserved for a child of `parent` now.
+    /// How many places were ever used: who looks at all looks at these. A place is used before anybody knows of it.
+    #[inline]
+    pub(crate) fn used(&self) -> usize {
+        // Acquire: pairs with the Release in `use_place`.
+        (self.header().used.load(Ordering::Acquire) as usize).min(self.shape.processes)
+    }
+
+    /// From now on that place is among those that are looked at.
+    pub(crate) fn use_place(&self, place: usize) {
+        // Release: pairs with the Acquire in `used`.
+        self.header().used.fetch_max(place as u64 + 1, Ordering::Release);
+    }
+
+    /// The first free place, which is reserved for a child of `parent` now.
     pub(crate) fn reserve(&self, parent: Vpid) -> Option<Vpid> {
-        let (header, places) = (self.header(), self.shape.processes);
-        let first = header.next.load(Ordering::Relaxed).max(1) as usize;
-        let place = (0..places).map(|turn| (first + turn) % places).find(|&place| {
+        let place = (1..self.shape.processes).find(|&place| {
             let (generation, life) = self.record(place).now();
-            place != 0
-                && life == Life::Free
-                && self.record(place).step(generation, Life::Free, Life::Reserved)
+            if life == Life::Free && place >= self.used() {
+                // Before anybody has it.
+                self.use_place(place);
+            }
+            life == Life::Free && self.record(place).step(generation, Life::Free, Life::Reserved)
         })?;
-        header.next.store(place as u64 + 1, Ordering::Relaxed);
         let record = self.record(place);
         record.parent.store(parent.to_raw(), Ordering::Relaxed);
         Some(Vpid::new(place, record.now().0))
@@ -386,7 +398,7 @@ impl Arena {
     /// What is left to do for one that has ended: lets go of its ends of channels, and of the blocks that it held.
     /// Writers first, before its end is told: then readers still find their channels.
     pub(crate) fn let_go_of_writers(&self, vpid: Vpid) {
-        for to in 0..self.shape.processes {
+        for to in 0..self.used() {
             if let Some(block) = self.channel_at(to, vpid.place()) {
                 self.let_go(block, End::Writer);
             }
@@ -394,7 +406,7 @@ impl Arena {
     }
 
     pub(crate) fn let_go_of_the_rest(&self, vpid: Vpid) {
-        for from in 0..self.shape.processes {
+        for from in 0..self.used() {
             if let Some(block) = self.channel_at(vpid.place(), from) {
                 self.unlink(from, vpid.place(), block);
             }
@@ -408,7 +420,7 @@ impl Arena {
         let parent = Vpid::from_raw(record.parent.load(Ordering::Relaxed));
         // Acquire: pairs with the Release in `Farm::note`, after which the parent looks at the record no more.
         let noted = record.noted.load(Ordering::Acquire) == 1 || self.life(parent) == Life::Ended;
-        noted && (0..self.shape.processes).all(|to| self.channel_at(to, vpid.place()).is_none())
+        noted && (0..self.used()).all(|to| self.channel_at(to, vpid.place()).is_none())
     }
 
     fn channel_at(&self, to: usize, from: usize) -> Option<u32> {

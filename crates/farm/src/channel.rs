@@ -131,59 +131,77 @@ impl Slot {
         });
     }
 
-    fn take(&self) -> Body {
+    #[inline]
+    fn read<R>(&self, read: impl FnOnce(u64, &[u8]) -> R) -> R {
         // SAFETY: the tag says full, so only the reader touches the cells until it says otherwise, and there is one reader.
         let head = self.head.read(|at| unsafe { at.read() });
-        let mut body = Body { bytes: [0; INLINE], head };
-        let len = used(head);
         self.bytes.read(|at| {
-            // SAFETY: as above; both are at least `INLINE` bytes, of which `used` is never more.
-            unsafe { std::ptr::copy_nonoverlapping(at.cast::<u8>(), body.bytes.as_mut_ptr(), len) }
-        });
-        body
+            // SAFETY: as above; there are `INLINE` bytes, of which `used` is never more.
+            read(head, unsafe { std::slice::from_raw_parts(at.cast::<u8>(), used(head)) })
+        })
     }
 }
 
-/// The tag of a slot that is free for message `number`.
-fn free(number: u64, depth: usize) -> u64 {
-    2 * (number / depth as u64)
+/// Which slot is next, and for the how manyth time. (Counted, as a division takes as long as the way of a message.)
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    slot: usize,
+    /// The tag of the slot when it is free.
+    free: u64,
+}
+
+impl Turn {
+    #[inline]
+    fn pass(&mut self, depth: usize) {
+        self.slot += 1;
+        if self.slot == depth {
+            (self.slot, self.free) = (0, self.free + 2);
+        }
+    }
 }
 
 /// The writer's end of a channel. There is one of each channel, in one thread at a time.
 #[derive(Debug)]
 pub(crate) struct Writer<R> {
     slots: R,
-    /// Messages written.
-    written: u64,
+    turn: Turn,
 }
 
 impl<R: Deref<Target = [Slot]>> Writer<R> {
     /// The writer's end of a channel through which nothing has gone.
     pub(crate) fn new(slots: R) -> Self {
-        Writer { slots, written: 0 }
+        Writer { slots, turn: Turn::default() }
     }
 
+    #[inline]
     fn slot(&self) -> &Slot {
-        &self.slots[(self.written % self.slots.len() as u64) as usize]
+        &self.slots[self.turn.slot]
     }
 
     /// Waits until there is a free slot, or somebody whom the policy watches is gone.
     #[inline]
     pub(crate) fn wait(&self, policy: &Policy<'_>, deadline: Option<Instant>) -> Result<(), WaitError> {
-        self.slot().tag.wait_until(free(self.written, self.slots.len()), policy, deadline).map(|_| ())
+        self.slot().tag.wait_until(self.turn.free, policy, deadline).map(|_| ())
+    }
+
+    /// Whether there is a free slot.
+    #[inline]
+    pub(crate) fn is_free(&self) -> bool {
+        // Acquire: pairs with the Release in `Reader::take_with`.
+        self.slot().tag.get() == self.turn.free
     }
 
     /// Writes a message into the slot that is free, as [`wait`](Self::wait) has seen, and rings the reader's bell.
     #[inline]
     pub(crate) fn put(&mut self, head: u64, bytes: &[u8], bell: &Signal) {
-        debug_assert!(self.slot().tag.get() == free(self.written, self.slots.len()));
+        debug_assert!(self.is_free());
         if plant::is("channel: rings first") {
             bell.add(1);
         }
         self.slot().put(head, bytes);
-        // Release: pairs with the Acquire in `Reader::take`; the reader sees the message.
+        // Release: pairs with the Acquire in `Reader::is_full`; the reader sees the message.
         self.slot().tag.add(1);
-        self.written += 1;
+        self.turn.pass(self.slots.len());
         if !plant::is("channel: rings first") {
             // Release: pairs with the Acquire in `bell::wait`; who is woken sees the tag.
             bell.add(1);
@@ -195,40 +213,44 @@ impl<R: Deref<Target = [Slot]>> Writer<R> {
 #[derive(Debug)]
 pub(crate) struct Reader<R> {
     slots: R,
-    /// Messages taken.
-    taken: u64,
+    turn: Turn,
 }
 
 impl<R: Deref<Target = [Slot]>> Reader<R> {
     /// The reader's end of a channel from which nothing was taken.
     pub(crate) fn new(slots: R) -> Self {
-        Reader { slots, taken: 0 }
+        Reader { slots, turn: Turn::default() }
     }
 
     /// Takes the next message out of its slot, if it is there.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Body> {
-        let depth = self.slots.len();
-        let slot = &self.slots[(self.taken % depth as u64) as usize];
-        // Acquire: pairs with the Release in `Writer::put`.
-        if slot.tag.get() != free(self.taken, depth) + 1 {
+        self.take_with(Body::new)
+    }
+
+    /// Reads the next message in its slot, if it is there, which is free afterwards: its head, and what stands there.
+    #[inline]
+    pub(crate) fn take_with<X>(&mut self, read: impl FnOnce(u64, &[u8]) -> X) -> Option<X> {
+        if !self.is_full() {
             return None;
         }
+        let slot = &self.slots[self.turn.slot];
         if plant::is("channel: frees first") {
             slot.tag.add(1);
         }
-        let body = slot.take();
+        let read = slot.read(read);
         if !plant::is("channel: frees first") {
             // Release: pairs with the Acquire in `Writer::wait`; the writer writes over what has been read.
             slot.tag.add(1);
         }
-        self.taken += 1;
-        Some(body)
+        self.turn.pass(self.slots.len());
+        Some(read)
     }
 
     /// Whether a message is there.
+    #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        let depth = self.slots.len();
-        self.slots[(self.taken % depth as u64) as usize].tag.get() == free(self.taken, depth) + 1
+        // Acquire: pairs with the Release in `Writer::put`.
+        self.slots[self.turn.slot].tag.get() == self.turn.free + 1
     }
 }

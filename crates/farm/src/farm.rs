@@ -15,7 +15,7 @@ use syncline_sync::{Deaths, LAUNCHER};
 
 use crate::arena::{Arena, End, MAX_DEPTH, Slots};
 use crate::bell;
-use crate::channel::{Reader, Writer};
+use crate::channel::{BLOCK, Body, LEN, Reader, Writer};
 use crate::error::FarmError;
 use crate::message::{Draft, Kind, Message};
 use crate::place::{self, FARM, Place};
@@ -230,6 +230,7 @@ impl Farm {
         let record = arena.record(0);
         record.pid.store(u64::from(std::process::id()), Ordering::Relaxed);
         record.step(0, Life::Free, Life::Joined);
+        arena.use_place(0);
         Ok(Farm::of(arena, Vpid::MANAGER, Role::Manager(steward)))
     }
 
@@ -281,6 +282,7 @@ impl Farm {
         let (rank, size, deaths) = (member.rank(), member.size(), member.deaths().clone());
         let arena = Arena::within(member.space(), size, 4, memory)?;
         (0..size).for_each(|place| arena.record(place).is_member());
+        arena.use_place(size - 1);
         arena.record(rank).pid.store(u64::from(std::process::id()), Ordering::Relaxed);
         let mut farm = Farm::of(Arc::new(arena), Vpid::new(rank, 0), Role::Member { deaths });
         if rank == 0 {
@@ -475,21 +477,33 @@ impl Farm {
         deadline: Option<Instant>,
         write: impl FnOnce(&mut Draft<'_>) -> Result<Kind, WireError>,
     ) -> Result<(), FarmError> {
-        let arena = Arc::clone(&self.arena);
-        let mut draft = Draft::new(&arena, self.me);
+        if !self.is_ready(to) {
+            self.make_ready(to, deadline)?;
+        }
+        let Farm { arena, me, outbound, .. } = self;
+        let mut draft = Draft::new(arena, *me);
         let kind = write(&mut draft).map_err(|why| match why {
             WireError::Long { bytes } => FarmError::Room { asked: bytes, memory: arena.memory() },
             why => FarmError::Unsendable { to, why },
         })?;
-        let outbound = self.outbound_to(to, deadline)?;
         let bell = &arena.record(to.place()).bell;
-        draft.hand_over(to, kind, |head, bytes| outbound.writer.put(head, bytes, bell));
+        if let Some(Some(outbound)) = outbound.get_mut(to.place()) {
+            draft.hand_over(to, kind, |head, bytes| outbound.writer.put(head, bytes, bell));
+        }
         Ok(())
     }
 
-    /// The channel to a process, in which there is room.
+    /// Whether there is a channel to a process that lives, and room in it.
     #[inline]
-    fn outbound_to(&mut self, to: Vpid, deadline: Option<Instant>) -> Result<&mut Outbound, FarmError> {
+    fn is_ready(&self, to: Vpid) -> bool {
+        let outbound = self.outbound.get(to.place()).and_then(Option::as_ref);
+        outbound.is_some_and(|outbound| outbound.to == to && outbound.writer.is_free())
+            && self.life(to) != Life::Ended
+    }
+
+    /// Sees to it that there is a channel to a process, and room in it.
+    #[cold]
+    fn make_ready(&mut self, to: Vpid, deadline: Option<Instant>) -> Result<(), FarmError> {
         self.known(to)?;
         if self.life(to) == Life::Ended {
             self.close(to);
@@ -513,7 +527,7 @@ impl Farm {
             None => Ok(()),
         };
         match waited {
-            Ok(()) => Ok(self.outbound[to.place()].as_mut().expect("it was opened")),
+            Ok(()) => Ok(()),
             Err(WaitError::TimedOut) => {
                 Err(FarmError::TimedOut { what: format!("process {to} to receive what it was sent before") })
             }
@@ -564,8 +578,7 @@ impl Farm {
     /// [`FarmError::TimedOut`]: what comes later can be received later.
     #[inline]
     pub fn recv_deadline<T: Wire>(&mut self, from: Vpid, deadline: Option<Instant>) -> Result<T, FarmError> {
-        let message = self.recv_message_deadline(from, deadline)?;
-        T::decode(message).map_err(|why| FarmError::Garbled { from, why })
+        self.recv_with(from, deadline, |farm| farm.take_value(from))
     }
 
     /// Receives the next message from a process, whatever it is.
@@ -586,19 +599,31 @@ impl Farm {
         from: Vpid,
         deadline: Option<Instant>,
     ) -> Result<Message, FarmError> {
-        let life = self.known(from)?.life(from);
-        if life != Life::Ended
-            && let Some(message) = self.take(from)?
+        self.recv_with(from, deadline, |farm| farm.take(from))
+    }
+
+    /// Waits until `take` has something from a process.
+    #[inline]
+    fn recv_with<X>(
+        &mut self,
+        from: Vpid,
+        deadline: Option<Instant>,
+        mut take: impl FnMut(&mut Farm) -> Result<Option<X>, FarmError>,
+    ) -> Result<X, FarmError> {
+        self.known(from)?;
+        if self.life(from) != Life::Ended
+            && let Some(taken) = take(self)?
         {
-            return Ok(message);
+            return Ok(taken);
         }
         let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
         let policy = Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy };
         let bell = &arena.record(self.me.place()).bell;
-        let came = bell::wait(bell, &policy, deadline, || match self.take(from)? {
-            Some(message) => Ok(Some(message)),
-            None if self.life(from) == Life::Ended => match self.take(from)? {
-                Some(message) => Ok(Some(message)),
+        let came = bell::wait(bell, &policy, deadline, || match take(self)? {
+            Some(taken) => Ok(Some(taken)),
+            // What it had sent before its end is there by now.
+            None if self.life(from) == Life::Ended => match take(self)? {
+                Some(taken) => Ok(Some(taken)),
                 None => {
                     self.unlink(from);
                     let gone = self.gone(from);
@@ -611,26 +636,40 @@ impl Farm {
         came.ok_or_else(|| FarmError::TimedOut { what: format!("a message from process {from}") })
     }
 
+    /// The next value from a process, if it is there; read where it stands, if it is small.
+    #[inline]
+    fn take_value<T: Wire>(&mut self, from: Vpid) -> Result<Option<T>, FarmError> {
+        let Some(reader) = self.reader_of(from) else { return Ok(None) };
+        let read = reader.take_with(|head, bytes| {
+            let small = head & BLOCK == 0 && head & LEN == bytes.len() as u64;
+            let read = small.then(|| T::decode_in_place(Kind::of(head), bytes)).flatten();
+            read.ok_or_else(|| Body::new(head, bytes))
+        });
+        let value = match read {
+            None => return Ok(None),
+            Some(Ok(value)) => value,
+            Some(Err(body)) => Message::new(&self.arena, self.me, body).and_then(T::decode),
+        };
+        value.map(Some).map_err(|why| FarmError::Garbled { from, why })
+    }
+
     /// The next message from a process, if it is there.
     #[inline]
     fn take(&mut self, from: Vpid) -> Result<Option<Message>, FarmError> {
-        if self
-            .inbound
-            .get(from.place())
-            .is_none_or(|inbound| inbound.as_ref().is_none_or(|i| i.from != from))
-        {
+        let Some(reader) = self.reader_of(from) else { return Ok(None) };
+        let Some(body) = reader.take() else { return Ok(None) };
+        Message::new(&self.arena, self.me, body).map(Some).map_err(|why| FarmError::Garbled { from, why })
+    }
+
+    /// The channel from a process, if it has opened one.
+    #[inline]
+    fn reader_of(&mut self, from: Vpid) -> Option<&mut Reader<Slots>> {
+        let known = |inbound: &Option<Inbound>| inbound.as_ref().is_some_and(|inbound| inbound.from == from);
+        if !self.inbound.get(from.place()).is_some_and(known) {
             self.look_for_channels();
         }
-        let Some(Some(inbound)) = self.inbound.get_mut(from.place()) else { return Ok(None) };
-        if inbound.from != from {
-            return Ok(None);
-        }
-        match inbound.reader.take() {
-            None => Ok(None),
-            Some(body) => Message::new(&self.arena, self.me, body)
-                .map(Some)
-                .map_err(|why| FarmError::Garbled { from, why }),
-        }
+        let inbound = self.inbound.get_mut(from.place())?.as_mut()?;
+        (inbound.from == from).then_some(&mut inbound.reader)
     }
 
     /// Receives the next value from whoever has sent one, in turn.
@@ -790,7 +829,7 @@ impl Farm {
 
     #[cold]
     fn look_at_all(&mut self) {
-        for place in 0..self.arena.processes() {
+        for place in 0..self.arena.used() {
             let Some((from, slots)) = self.arena.found(place, self.me) else { continue };
             if self.inbound.len() <= place {
                 self.inbound.resize_with(place + 1, || None);

@@ -30,6 +30,11 @@ impl Kind {
     /// A value, by serde, in the encoding of postcard.
     pub const VALUE: Kind = Kind(1);
 
+    /// What the head of a message says.
+    pub(crate) fn of(head: u64) -> Kind {
+        Kind((head >> KIND) as u16 & 0x7FFF)
+    }
+
     /// Numbers of a type, as they are in memory.
     #[must_use]
     pub fn numbers<T: Number>() -> Kind {
@@ -99,7 +104,7 @@ impl Message {
 
     fn of(arena: &Arc<Arena>, to: Vpid, body: Body, lent: bool) -> Result<Message, WireError> {
         let len = (body.head & LEN) as usize;
-        let kind = Kind((body.head >> KIND) as u16 & 0x7FFF);
+        let kind = Kind::of(body.head);
         if body.head & BLOCK == 0 {
             if len > INLINE {
                 return Err(WireError::Damaged { what: "its length" });

@@ -42,6 +42,9 @@ use crate::wire;
 /// they end, and a lifeline that they do not look at.
 static SPAWNING: Mutex<()> = Mutex::new(());
 
+/// How many of the dead keep their places, so that it can be asked how they ended.
+const DEAD: usize = 64;
+
 /// The manager's part of a farm: dropped, all its processes are killed, and collected.
 #[derive(Debug)]
 pub(crate) struct Steward {
@@ -230,7 +233,7 @@ impl Office {
 
     fn ring_all(&self) {
         let arena = &self.arena;
-        for place in 0..arena.processes() {
+        for place in 0..arena.used() {
             let record = arena.record(place);
             if matches!(record.now().1, Life::Reserved | Life::Asked | Life::Started | Life::Joined)
                 || place == 0
@@ -325,7 +328,7 @@ impl Watchman {
     fn tell(&mut self, vpid: Vpid, ending: Ending) {
         self.end_of(vpid, &Ok(ending));
         // What it had reserved and not started never will be.
-        for place in 1..self.office.arena.processes() {
+        for place in 1..self.office.arena.used() {
             let record = self.office.arena.record(place);
             let (generation, life) = record.now();
             let orphan = matches!(life, Life::Reserved | Life::Asked)
@@ -342,10 +345,10 @@ impl Watchman {
         self.forget();
     }
 
-    /// Frees places when half of them are those of the dead, the oldest first, as far as nobody has anything of them.
+    /// Frees places when many of them are those of the dead, the oldest first, as far as nobody has anything of them.
     fn forget(&mut self) {
         let arena = &self.office.arena;
-        let most = arena.processes() / 2;
+        let most = DEAD.min(arena.processes() / 2);
         let before = self.ended.len();
         let mut looks = self.ended.len();
         while self.ended.len() > most && looks > 0 {
@@ -367,7 +370,7 @@ impl Watchman {
 
     /// Starts what workers have asked for.
     fn serve(&mut self) {
-        for place in 1..self.office.arena.processes() {
+        for place in 1..self.office.arena.used() {
             let arena = Arc::clone(&self.office.arena);
             let record = arena.record(place);
             let (generation, life) = record.now();

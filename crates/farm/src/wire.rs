@@ -99,6 +99,12 @@ pub trait Wire: Sized {
     /// If the message is something else.
     #[doc(hidden)]
     fn decode(message: Message) -> Result<Self, WireError>;
+
+    /// Reads the value where a small message stands, if it is one that need not keep it.
+    #[doc(hidden)]
+    fn decode_in_place(_kind: Kind, _bytes: &[u8]) -> Option<Result<Self, WireError>> {
+        None
+    }
 }
 
 /// Where [`Wire::encode`] writes.
@@ -131,6 +137,11 @@ impl<T: Serialize + DeserializeOwned> Wire for T {
     #[inline]
     fn decode(message: Message) -> Result<Self, WireError> {
         read(message)
+    }
+
+    #[inline]
+    fn decode_in_place(kind: Kind, bytes: &[u8]) -> Option<Result<Self, WireError>> {
+        (kind == Kind::VALUE).then(|| decode(bytes))
     }
 }
 

@@ -57,8 +57,9 @@ fn borrow(number: RawFd) -> io::Result<BorrowedFd<'static>> {
 /// Removes a variable from the environment of this process if it has no other thread; else it stays, as others may
 /// read the environment.
 pub fn forget_variable(variable: &str) {
-    let alone = std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
-    if alone {
+    // A folder has two links, and one for each folder in it: here, one for each thread. If that is not so somewhere, it
+    // is not 3.
+    if rustix::fs::stat("/proc/self/task").is_ok_and(|tasks| tasks.st_nlink == 3) {
         // SAFETY: no other thread can read or write the environment, for there is none: only this one could make one.
         unsafe { std::env::remove_var(variable) };
     }

@@ -151,6 +151,14 @@ struct Inbound {
     reader: Reader<Slots>,
 }
 
+/// What was in a slot.
+enum Read<T> {
+    /// A value that was read there.
+    Value(Result<T, WireError>),
+    /// Something else.
+    Message(Body),
+}
+
 /// Ends the wait of a sender when the receiver is no more.
 #[derive(Debug)]
 struct Receiver<'a> {
@@ -643,12 +651,12 @@ impl Farm {
         let read = reader.take_with(|head, bytes| {
             let small = head & BLOCK == 0 && head & LEN == bytes.len() as u64;
             let read = small.then(|| T::decode_in_place(Kind::of(head), bytes)).flatten();
-            read.ok_or_else(|| Body::new(head, bytes))
+            read.map_or_else(|| Read::Message(Body::new(head, bytes)), Read::Value)
         });
         let value = match read {
             None => return Ok(None),
-            Some(Ok(value)) => value,
-            Some(Err(body)) => Message::new(&self.arena, self.me, body).and_then(T::decode),
+            Some(Read::Value(value)) => value,
+            Some(Read::Message(body)) => Message::new(&self.arena, self.me, body).and_then(T::decode),
         };
         value.map(Some).map_err(|why| FarmError::Garbled { from, why })
     }

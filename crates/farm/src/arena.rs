@@ -40,6 +40,8 @@ struct Header {
     processes: AtomicU64,
     depth: AtomicU64,
     blocks: AtomicU64,
+    /// How many bytes each process may have for itself; 0: no bound.
+    worker_memory: AtomicU64,
     /// How many places were ever used: those from there on nobody need look at.
     used: AtomicU64,
     /// How many processes have ended.
@@ -312,6 +314,16 @@ impl Arena {
     /// How many bytes of memory there are for channels and messages.
     pub(crate) fn memory(&self) -> usize {
         self.home.len() - self.shape.memory()
+    }
+
+    /// Bounds what each process may have for itself.
+    pub(crate) fn bound_workers(&self, bytes: u64) {
+        self.header().worker_memory.store(bytes, Ordering::Relaxed);
+    }
+
+    /// How many bytes that are, if there is a bound.
+    pub(crate) fn worker_memory(&self) -> Option<u64> {
+        Some(self.header().worker_memory.load(Ordering::Relaxed)).filter(|&bytes| bytes > 0)
     }
 
     /// How many places were ever used: who looks at all looks at these. A place is used before anybody knows of it.

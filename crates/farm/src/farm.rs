@@ -5,7 +5,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde::Serialize;
 use syncline_fabric::Member;
 use syncline_memory::{Ending, LifelineEnd, Segment, inherit};
@@ -234,7 +234,8 @@ impl Farm {
         range("the depth of channels", depth, 1, MAX_DEPTH)?;
         range("the memory of a farm", memory, 1 << 16, 1 << 44)?;
         let arena = Arc::new(Arena::new(processes, depth, memory)?);
-        let steward = Steward::new(&arena, worker_memory.map(NonZeroU64::get))?;
+        arena.bound_workers(worker_memory.map_or(0, NonZeroU64::get));
+        let steward = Steward::new(&arena)?;
         let record = arena.record(0);
         record.pid.store(u64::from(std::process::id()), Ordering::Relaxed);
         record.step(0, Life::Free, Life::Joined);
@@ -279,6 +280,14 @@ impl Farm {
             return Err(FarmError::Taken { vpid });
         }
         lifeline.kill_when_cut()?;
+        // The manager does so, too, for programs that do not come here; but perhaps a moment too late.
+        if let Some(bytes) = arena.worker_memory() {
+            let most = getrlimit(Resource::Data).maximum.map_or(bytes, |most| most.min(bytes));
+            let limit = Rlimit { current: Some(most), maximum: Some(most) };
+            let what = "bound the memory of this process";
+            setrlimit(Resource::Data, limit)
+                .map_err(|errno| FarmError::System { what, source: errno.into() })?;
+        }
         inherit::forget_variable(FARM);
         Ok(Some(Farm::of(Arc::new(arena), vpid, Role::Worker { manager })))
     }

@@ -61,8 +61,6 @@ struct Office {
     end: LifelineEnd,
     /// The line is cut when this process is gone.
     _keeper: LifelineKeeper,
-    /// What each process may have of memory of its own, in bytes.
-    worker_memory: Option<u64>,
     inbox: Mutex<Vec<Order>>,
     living: AtomicUsize,
 }
@@ -83,7 +81,7 @@ struct Running {
 
 impl Steward {
     /// Nobody is started yet, and there is no thread before somebody is.
-    pub(crate) fn new(arena: &Arc<Arena>, worker_memory: Option<u64>) -> Result<Steward, FarmError> {
+    pub(crate) fn new(arena: &Arc<Arena>) -> Result<Steward, FarmError> {
         let (keeper, end) = Lifeline::pair()?;
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| system("make an eventfd", errno))?;
@@ -92,7 +90,6 @@ impl Steward {
             event,
             end,
             _keeper: keeper,
-            worker_memory,
             inbox: Mutex::default(),
             living: AtomicUsize::new(0),
         };
@@ -210,7 +207,7 @@ impl Office {
     }
 
     fn bound(&self, child: &Child) -> io::Result<()> {
-        let Some(bytes) = self.worker_memory else { return Ok(()) };
+        let Some(bytes) = self.arena.worker_memory() else { return Ok(()) };
         let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         rustix::process::prlimit(pid, Resource::Data, limit)?;

@@ -14,6 +14,7 @@ use crate::pool::ready::Id;
 use crate::pool::steal::Seat;
 use crate::record::Life;
 use crate::vpid::Vpid;
+use crate::wire::WireError;
 
 /// How many tasks are offered for each worker: enough that nobody waits for the manager, few enough that what is urgent and
 /// comes later is not behind all others.
@@ -56,8 +57,12 @@ where
             let Some(job) = self.job(id) else { continue };
             match dealer.seat.offer(&job.task) {
                 Ok(Some(ticket)) => self.dealer.iter_mut().for_each(|d| d.offered.push((ticket, id))),
-                // The board is full: later.
+                // The board is full, or the memory: later, when something has ended.
                 Ok(None) => {
+                    self.again(id);
+                    break;
+                }
+                Err(WireError::Long { .. }) if !dealer.offered.is_empty() => {
                     self.again(id);
                     break;
                 }

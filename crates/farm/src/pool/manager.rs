@@ -296,7 +296,9 @@ where
         while !self.ready.is_empty() {
             let idle = |hand: &Hand| hand.tasks.is_empty() && hand.waiting.is_none() && !hand.ending;
             if let Some(at) = self.hands.iter().position(idle) {
-                self.give(at);
+                if !self.give(at) {
+                    return;
+                }
                 continue;
             }
             let at_work = self.hands.iter().filter(|hand| hand.waiting.is_none() && !hand.ending).count();
@@ -309,8 +311,8 @@ where
             }
             let room = |hand: &Hand| hand.batches.len() < BATCHES && !hand.ending;
             match self.hands.iter().position(room).filter(|_| self.goes_ahead()) {
-                Some(at) => self.give(at),
-                None => return,
+                Some(at) if self.give(at) => (),
+                _ => return,
             }
         }
     }
@@ -336,7 +338,8 @@ where
         }
     }
 
-    fn give(&mut self, at: usize) {
+    /// Hands a worker what it can do next; whether there was room for that.
+    fn give(&mut self, at: usize) -> bool {
         let (batch, mut ids) = (self.batch(), Vec::new());
         while ids.len() < batch
             && let Some(id) = self.ready.pop()
@@ -347,13 +350,11 @@ where
                 ids.push(id);
             }
         }
-        if !ids.is_empty() {
-            self.send(at, &ids);
-        }
+        ids.is_empty() || self.send(at, &ids)
     }
 
-    /// Sends tasks to a worker: all together, or one by one, if one of them cannot be sent.
-    fn send(&mut self, at: usize, ids: &[Id]) {
+    /// Sends tasks to a worker: all together, or one by one, if one of them cannot be sent. Whether there was room.
+    fn send(&mut self, at: usize, ids: &[Id]) -> bool {
         let vpid = self.hands[at].vpid;
         let (roots, children, first) = (&self.roots, &self.children, self.first);
         let task = |id: &Id| match id & CHILD {
@@ -376,7 +377,12 @@ where
                 // One by one, as far as the channel goes.
                 let (now, later) = ids.split_at(1);
                 later.iter().rev().for_each(|&id| self.again(id));
-                self.send(at, now);
+                return self.send(at, now);
+            }
+            // What the others are at will make some.
+            Err(FarmError::Room { .. }) if self.hands.iter().any(|hand| !hand.tasks.is_empty()) => {
+                self.again(ids[0]);
+                return false;
             }
             Err(error @ (FarmError::Unsendable { .. } | FarmError::Room { .. })) => {
                 self.end(ids[0], Err(TaskError::Unsendable { why: error.to_string() }));
@@ -387,6 +393,7 @@ where
                 ids.iter().rev().for_each(|&id| self.again(id));
             }
         }
+        true
     }
 
     /// A task is ready again.

@@ -15,7 +15,7 @@ use crate::error::FarmError;
 use crate::message::{Draft, Kind, Message};
 use crate::pool::board::{Board, State, Ticket};
 use crate::pool::order::Order;
-use crate::pool::worker::{Forks, Worker, said};
+use crate::pool::worker::{Forks, Worker, patiently, said};
 use crate::pool::{TaskError, monotonic};
 use crate::record::Life;
 use crate::vpid::Vpid;
@@ -119,7 +119,8 @@ impl Seat {
     pub(crate) fn end(&self, ticket: Ticket, hand: usize, result: &Result<impl Serialize, TaskError>) {
         let owner = self.board().owner(ticket);
         let holder = Vpid::from_raw(owner);
-        let body = self.write(holder, result).or_else(|why| {
+        let is_room = |why: &wire::WireError| matches!(why, wire::WireError::Long { .. });
+        let body = patiently(|| self.write(holder, result), is_room).or_else(|why| {
             let why = format!("its result {why}");
             self.write(holder, &Err::<(), _>(TaskError::Unsendable { why }))
         });

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -238,7 +238,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         }
         let (results, nanos) = (std::mem::take(&mut self.results), std::mem::take(&mut self.nanos));
         let report = ReportRef::Done { results: &results, nanos };
-        match self.say(&report) {
+        match patiently(|| self.say(&report), |error| matches!(error, FarmError::Room { .. })) {
             // What cannot be sent is an error of the task, if it is one.
             Err(FarmError::Unsendable { .. } | FarmError::Room { .. }) => self.one_by_one(results, nanos),
             said => said,
@@ -248,7 +248,8 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     fn one_by_one(&mut self, results: Vec<Ran<R>>, nanos: u64) -> Result<(), FarmError> {
         for (place, ran) in results.into_iter().enumerate() {
             let nanos = if place == 0 { nanos } else { 0 };
-            match self.say(&ReportRef::Done { results: &[ran], nanos }) {
+            let report = ReportRef::Done { results: &[ran], nanos };
+            match patiently(|| self.say(&report), |error| matches!(error, FarmError::Room { .. })) {
                 Err(why @ (FarmError::Unsendable { .. } | FarmError::Room { .. })) => {
                     let ran = Err(TaskError::Unsendable { why: format!("its result: {why}") });
                     self.say(&ReportRef::Done { results: &[ran], nanos })?;
@@ -324,6 +325,28 @@ enum Child<T, R> {
     /// Another worker is at it.
     Elsewhere(Ticket),
     Ended(Result<R, TaskError>),
+}
+
+/// How long to wait for room: what others have sent makes some when it is received.
+const FOR_ROOM: Duration = Duration::from_secs(10);
+
+/// Tries again, for a while, what failed for want of room.
+pub(crate) fn patiently<X, E>(
+    mut attempt: impl FnMut() -> Result<X, E>,
+    is_room: impl Fn(&E) -> bool,
+) -> Result<X, E> {
+    let mut until = None;
+    loop {
+        match attempt() {
+            Err(error) if is_room(&error) => {
+                if Instant::now() > *until.get_or_insert_with(|| Instant::now() + FOR_ROOM) {
+                    return Err(error);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            done => return done,
+        }
+    }
 }
 
 /// What a panic said.

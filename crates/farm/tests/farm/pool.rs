@@ -109,6 +109,18 @@ fn large_results_come_whole() {
     assert!(error.starts_with("it cannot be sent: its result: no "), "{error}");
 }
 
+/// Results that fill the memory wait for room, not for ever: it is made as the manager takes what is there.
+#[test]
+fn results_wait_for_room() {
+    for crew in [crew(3).batch(1), crew(3).cold()] {
+        let mut pool = crew.memory(16 << 20).start().unwrap();
+        let ended = all(&mut pool, (0..24).map(|n| Work::Grow(400_000 + n)).collect());
+        assert!(
+            ended.iter().all(|(&n, result)| result.as_ref().is_ok_and(|r| r.len() as u64 == 400_000 + n))
+        );
+    }
+}
+
 #[test]
 fn what_a_worker_does_is_its_tasks_error() {
     for crew in [crew(2), crew(2).cold(), crew(2).batch(5)] {

@@ -7,6 +7,7 @@
 //! integers   many integers written into a message, and read                pickle, Pipe
 //! bytes      one message of 64 MiB                                         memcpy
 //! tasks      10 000 tasks x -> x + 1                                        Pool.map, Pool.imap, executor.map
+//! span       tasks that sleep, and trees of them, on 8 workers              what a greedy schedule takes at most
 //! ```
 //!
 //! The entries of a group alternate, round after round (`race`). Our workers are this command again, as a subcommand that its
@@ -20,6 +21,7 @@ mod race;
 mod report;
 mod rivals;
 mod server;
+mod span;
 mod targets;
 mod tasks;
 mod trips;
@@ -68,7 +70,7 @@ pub(crate) struct BenchFarmArgs {
     /// With 1 everything is run once, and nothing before it to warm up.
     #[arg(long, value_name = "N", value_parser = at_least(1))]
     rounds: Option<usize>,
-    /// Only groups whose name contains this: cold, warm, trip, integers, bytes, tasks
+    /// Only groups whose name contains this: cold, warm, trip, integers, bytes, tasks, span
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// Of what one manager holds while it starts processes [default: 1024]
@@ -91,13 +93,14 @@ pub(super) struct Kit<'a> {
 type Make = fn(&Kit<'_>) -> Result<Group>;
 
 /// All groups: of a second of the whole, how much each may take.
-const GROUPS: [(&str, f64, Make); 6] = [
-    ("cold", 0.3, cold::group),
+const GROUPS: [(&str, f64, Make); 7] = [
+    ("cold", 0.25, cold::group),
     ("warm", 0.1, tasks::warm),
     ("trip", 0.17, trips::group),
     ("integers", 0.1, data::integers),
     ("bytes", 0.06, data::bytes),
-    ("tasks", 0.27, tasks::many),
+    ("tasks", 0.2, tasks::many),
+    ("span", 0.12, span::group),
 ];
 
 /// Seconds of all groups.

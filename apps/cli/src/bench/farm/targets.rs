@@ -2,11 +2,14 @@
 
 use super::super::rma::Target;
 use super::race::Cell;
-use super::{cold, data, tasks, trips};
+use super::{cold, data, span, tasks, trips};
 
 /// The least a farm is to be faster than others: one by one than an executor, in equal chunks than a pool.
 const EXECUTOR: f64 = 10.0;
 const POOL: f64 = 4.0;
+
+/// The most that tasks are to take, by what a greedy schedule takes.
+const SPAN: f64 = 1.1;
 
 /// Of everything that was measured; `hop` is that of a cache line.
 pub(super) fn all(cells: &[Cell], hop: Option<f64>) -> Vec<Target> {
@@ -68,5 +71,8 @@ pub(super) fn all(cells: &[Cell], hop: Option<f64>) -> Vec<Target> {
     targets.push(Target::at_least("tasks, by default: Pool.map or imap / ours", usual, 1.0));
     let chunks = ratio(best("tasks", &tasks::POOL_CHUNKS), tasks_of(tasks::CHUNKS));
     targets.push(Target::at_least("tasks in batches of 1250: Pool.map or imap / ours", chunks, POOL));
+    for way in span::ENTRIES {
+        targets.push(Target::at_most(format!("{way}: by greedy bound"), of("span", way), SPAN));
+    }
     targets.into_iter().flatten().collect()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use syncline_farm::{Farm, FarmError, Numbers, Vpid};
+use syncline_farm::{Farm, FarmError, Vpid};
 
 use super::super::contest::Side;
 use super::super::places::Places;
@@ -113,8 +113,8 @@ fn trips(
 
 fn trip(farm: &mut Farm, worker: Vpid, word: u64) -> Outcome<()> {
     let mut once = || {
-        farm.send(worker, &Numbers::from(&[word][..]))?;
-        Ok::<bool, FarmError>(*farm.recv::<Numbers<u64>>(worker)? == [word])
+        farm.send(worker, &word)?;
+        Ok::<bool, FarmError>(farm.recv::<u64>(worker)? == word)
     };
     if once().map_err(words)? { Ok(()) } else { Err("not what was sent".to_owned()) }
 }

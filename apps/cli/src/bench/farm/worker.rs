@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use syncline_baselines::futex_ping_pong;
 use syncline_baselines::sysv::{Between, Channel};
-use syncline_farm::{Farm, Numbers, Program, Vpid, serve};
+use syncline_farm::{Farm, Numbers, Program, Vpid, serve, serve_forks};
 use syncline_signal::Policy;
 
 use super::super::peers::failed;
 use super::super::places::Places;
-use super::cold;
 use super::race::{Outcome, words};
+use super::{cold, span};
 use crate::error::{Error, Result};
 
 /// Works for `bench farm`.
@@ -58,6 +58,8 @@ pub(super) enum Role {
     Look,
     /// Adds 1, task by task.
     Serve,
+    /// Sleeps, task by task.
+    Rest,
     /// Is the other side of a futex.
     Answer,
     /// A published farm's worker, which sends one message.
@@ -101,6 +103,7 @@ pub(crate) fn farm_worker(args: &FarmWorkerArgs) -> Result<()> {
     }
     let done = match args.role {
         Role::Serve => serve(|x: u64| x.wrapping_add(1)).map_err(words).and(Err(NOBODY.to_owned())),
+        Role::Rest => serve_forks(span::rest).map_err(words).and(Err(NOBODY.to_owned())),
         Role::Answer => futex_ping_pong::answer().map_err(words),
         Role::PaperHello | Role::PaperEcho => match &args.folder {
             Some(folder) => paper(args, folder),
@@ -129,7 +132,7 @@ fn attend(farm: &mut Farm, role: Role) -> std::result::Result<bool, syncline_far
     let manager = Vpid::MANAGER;
     match role {
         Role::Echo => {
-            let word: Numbers<u64> = farm.recv(manager)?;
+            let word: u64 = farm.recv(manager)?;
             farm.send(manager, &word)?;
         }
         Role::Sum => {

@@ -30,7 +30,7 @@ help:
 	@echo "make testbed-test  several hosts with a delay between them, on this machine (root), and one-sided memory on them (6 minutes)"
 	@echo "make testbed-deps  installs what that takes, with two MPIs (root, Debian); see testbed/README.md"
 	@echo "make mpi-wheels  two newer MPIs from PyPI, below target/mpi"
-	@echo "make soak        barriers and locks for ten million rounds; the property tests, kills and models at length (an hour)"
+	@echo "make soak        barriers and locks for ten million rounds; the property tests, kills, decoders and models at length (an hour)"
 
 build:
 	$(CARGO) build --release -p syncline-cli
@@ -156,6 +156,8 @@ soak: build
 	$(SYNCLINE) verify lock --members 2 --rounds 10000000 --in threads,processes
 	$(SYNCLINE) verify lock --members 5 --rounds 1000000
 	PROPTEST_CASES=20000 SYNCLINE_KILLS=300 $(CARGO) test --release --workspace -- --show-output
+	SYNCLINE_KILLS=500 SYNCLINE_BUSY=2 $(CARGO) test --release -p syncline-farm --test farm kills -- --show-output
+	PROPTEST_CASES=1000000 $(CARGO) test --release -p syncline-farm --test decoding
 	LOOM_MAX_PREEMPTIONS=4 $(MAKE) loom
 
 # Hosts on one machine, and the MPIs of Debian. Without root, namespaces or an MPI it says what it skips.

@@ -294,15 +294,16 @@ where
             return self.deal();
         }
         while !self.ready.is_empty() {
-            let idle = |hand: &Hand| hand.tasks.is_empty() && hand.waiting.is_none() && !hand.ending;
-            if let Some(at) = self.hands.iter().position(idle) {
-                if !self.give(at) {
-                    return;
+            // Those who wait for children are not at work; nor are more at once than the crew has, when they go on.
+            let busy = |hand: &&Hand| !hand.tasks.is_empty() && hand.waiting.is_none();
+            if self.hands.iter().filter(busy).count() < self.crew.workers {
+                let idle = |hand: &Hand| hand.tasks.is_empty() && !hand.ending;
+                if let Some(at) = self.hands.iter().position(idle) {
+                    if !self.give(at) {
+                        return;
+                    }
+                    continue;
                 }
-                continue;
-            }
-            let at_work = self.hands.iter().filter(|hand| hand.waiting.is_none() && !hand.ending).count();
-            if at_work < self.crew.workers {
                 match self.start() {
                     Ok(()) => continue,
                     Err(error) if self.hands.is_empty() => self.fail_all(&error.to_string()),

@@ -119,8 +119,10 @@ impl Seat {
     pub(crate) fn end(&self, ticket: Ticket, hand: usize, result: &Result<impl Serialize, TaskError>) {
         let owner = self.board().owner(ticket);
         let holder = Vpid::from_raw(owner);
-        let is_room = |why: &wire::WireError| matches!(why, wire::WireError::Long { .. });
-        let body = patiently(|| self.write(holder, result), is_room).or_else(|why| {
+        let memory = self.arena.memory();
+        let may_come =
+            |why: &wire::WireError| matches!(why, wire::WireError::Long { bytes } if 4 * bytes <= memory);
+        let body = patiently(|| self.write(holder, result), may_come).or_else(|why| {
             let why = format!("its result {why}");
             self.write(holder, &Err::<(), _>(TaskError::Unsendable { why }))
         });

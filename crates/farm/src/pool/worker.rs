@@ -238,7 +238,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         }
         let (results, nanos) = (std::mem::take(&mut self.results), std::mem::take(&mut self.nanos));
         let report = ReportRef::Done { results: &results, nanos };
-        match patiently(|| self.say(&report), |error| matches!(error, FarmError::Room { .. })) {
+        match patiently(|| self.say(&report), may_come) {
             // What cannot be sent is an error of the task, if it is one.
             Err(FarmError::Unsendable { .. } | FarmError::Room { .. }) => self.one_by_one(results, nanos),
             said => said,
@@ -249,7 +249,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         for (place, ran) in results.into_iter().enumerate() {
             let nanos = if place == 0 { nanos } else { 0 };
             let report = ReportRef::Done { results: &[ran], nanos };
-            match patiently(|| self.say(&report), |error| matches!(error, FarmError::Room { .. })) {
+            match patiently(|| self.say(&report), may_come) {
                 Err(why @ (FarmError::Unsendable { .. } | FarmError::Room { .. })) => {
                     let ran = Err(TaskError::Unsendable { why: format!("its result: {why}") });
                     self.say(&ReportRef::Done { results: &[ran], nanos })?;
@@ -330,15 +330,20 @@ enum Child<T, R> {
 /// How long to wait for room: what others have sent makes some when it is received.
 const FOR_ROOM: Duration = Duration::from_secs(10);
 
+/// Whether there may be room for what found none. A message that grows takes twice its length, and others are there, too.
+fn may_come(error: &FarmError) -> bool {
+    matches!(error, FarmError::Room { asked, memory } if asked.saturating_mul(4) <= *memory)
+}
+
 /// Tries again, for a while, what failed for want of room.
 pub(crate) fn patiently<X, E>(
     mut attempt: impl FnMut() -> Result<X, E>,
-    is_room: impl Fn(&E) -> bool,
+    may_come: impl Fn(&E) -> bool,
 ) -> Result<X, E> {
     let mut until = None;
     loop {
         match attempt() {
-            Err(error) if is_room(&error) => {
+            Err(error) if may_come(&error) => {
                 if Instant::now() > *until.get_or_insert_with(|| Instant::now() + FOR_ROOM) {
                     return Err(error);
                 }

@@ -18,7 +18,14 @@ pub(crate) enum Work {
     Kill,
     Hang,
     Slow(u64),
+    /// When it began and ended, on the clock that all processes have.
+    When(u64),
     Pid,
+}
+
+fn now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn do_it(work: Work) -> Vec<u64> {
@@ -38,6 +45,11 @@ fn do_it(work: Work) -> Vec<u64> {
         Work::Slow(micros) => {
             std::thread::sleep(Duration::from_micros(micros));
             vec![micros]
+        }
+        Work::When(micros) => {
+            let begun = now();
+            std::thread::sleep(Duration::from_micros(micros));
+            vec![begun, now()]
         }
         Work::Pid => vec![std::process::id().into()],
     }
@@ -118,6 +130,22 @@ fn results_wait_for_room() {
         assert!(
             ended.iter().all(|(&n, result)| result.as_ref().is_ok_and(|r| r.len() as u64 == 400_000 + n))
         );
+    }
+}
+
+/// The most that are under way at once, of times from and to.
+fn most_at_once(times: &[(u64, u64)]) -> usize {
+    let at = |time: u64| times.iter().filter(|&&(from, to)| from <= time && time < to).count();
+    times.iter().map(|&(from, _)| at(from)).max().unwrap_or(0)
+}
+
+#[test]
+fn no_more_are_at_work_than_the_crew_has() {
+    for crew in [crew(3), crew(3).cold(), crew(3).batch(4)] {
+        let mut pool = crew.start().unwrap();
+        let ended = all(&mut pool, (0..60).map(|_| Work::When(500)).collect());
+        let times: Vec<_> = ended.into_values().map(|times| times.unwrap()).map(|t| (t[0], t[1])).collect();
+        assert!((1..=3).contains(&most_at_once(&times)), "{} at once", most_at_once(&times));
     }
 }
 

@@ -50,7 +50,7 @@ struct Header {
 }
 
 /// The bytes of a board: see `pool::board`.
-const BOARD: usize =
+pub(crate) const BOARD: usize =
     size_of::<Head>() + HANDS * size_of::<Deck>() + CELLS * size_of::<Cell>() + CELLS * size_of::<Block>();
 
 /// What a farm has room for.
@@ -403,7 +403,7 @@ impl Arena {
         // AcqRel: whoever is second has all that the first has done behind it, and so has the next user of the memory.
         let before = ends.let_go.fetch_or(end as u64, Ordering::AcqRel);
         if before | end as u64 == End::Writer as u64 | End::Reader as u64 && before & end as u64 == 0 {
-            self.blocks().give(block);
+            self.blocks().give(block, CHANNEL);
         }
     }
 

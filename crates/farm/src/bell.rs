@@ -16,6 +16,10 @@
 //! To ring: one read-modify-write of a line that nobody else touches as long as the waiter finds what it waits for before it
 //! thinks of sleep; a system call if it sleeps.
 //!
+//! # Death
+//! Whoever is killed between ringing and the system call that wakes leaves a sleeper asleep, and its mark gone. So a sleep is a
+//! tenth of a second at most.
+//!
 //! # Source
 //! Event counts (Reed and Kanodia, "Synchronization with eventcounts and sequencers", CACM 22, 1979).
 
@@ -26,6 +30,9 @@ use syncline_signal::{Policy, Signal, WaitError};
 
 /// Straight to sleep: the looks are over.
 const ASLEEP: Policy<'_> = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
+
+/// The longest sleep between two looks.
+pub(crate) const NAP: Duration = Duration::from_millis(100);
 
 /// So many pauses are a millisecond or some.
 const MANY: u32 = 1 << 14;
@@ -48,8 +55,12 @@ pub(crate) fn wait<T, E>(
         if let Some(found) = look()? {
             return Ok(Some(found));
         }
-        match bell.wait_until(seen + 1, &Policy { death: policy.death, ..ASLEEP }, deadline) {
+        // Whoever rings may be killed between the ring and the system call that wakes: so nobody sleeps for long.
+        let nap = Instant::now().checked_add(NAP);
+        let until = deadline.into_iter().chain(nap).min();
+        match bell.wait_until(seen + 1, &Policy { death: policy.death, ..ASLEEP }, until) {
             Ok(_) => (),
+            Err(WaitError::TimedOut) if deadline.is_none_or(|deadline| Instant::now() < deadline) => (),
             Err(WaitError::TimedOut) => return look(),
             // The next look sees who it is; if it does not matter, that is not to be all that is done.
             Err(_) => std::thread::sleep(Duration::from_millis(1)),

@@ -137,23 +137,28 @@ impl Blocks<'_> {
         self.table[number as usize].holder.load(Ordering::Relaxed) == holder
     }
 
-    /// Gives a block back. Its holder does, once.
-    pub(crate) fn give(self, number: u32) {
+    /// Who holds a block.
+    pub(crate) fn holder(self, number: u32) -> u64 {
+        self.table[number as usize].holder.load(Ordering::Relaxed)
+    }
+
+    /// Gives a block back that `holder` has, if it has it still: one that is dead has none, as [`sweep`](Self::sweep) has
+    /// given them back.
+    pub(crate) fn give(self, number: u32, holder: u64) {
         let block = &self.table[number as usize];
-        // Relaxed: whoever takes the block writes its own name there after it has taken it.
-        block.holder.store(0, Ordering::Relaxed);
-        self.push(block.class.load(Ordering::Relaxed) as usize, number);
+        // Acquire: pairs with the Release in `take` and `hand_over`. The exchange, as whoever hands a block to one that dies
+        // gives it back when it learns of that, and the sweep may have been there before.
+        if block.holder.compare_exchange(holder, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            self.push(block.class.load(Ordering::Relaxed) as usize, number);
+        }
     }
 
     /// Gives back what a process held, which is dead.
     pub(crate) fn sweep(self, holder: u64) {
         let made = self.supply.made.load(Ordering::Acquire); // pairs with the Release in `make`
         for (number, block) in (0..made).zip(self.table) {
-            // Acquire: pairs with the Release in `take` and `hand_over`. The exchange, as who ends later may sweep as well.
-            if block.holder.load(Ordering::Relaxed) == holder
-                && block.holder.compare_exchange(holder, 0, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            {
-                self.push(block.class.load(Ordering::Relaxed) as usize, number);
+            if block.holder.load(Ordering::Relaxed) == holder {
+                self.give(number, holder);
             }
         }
     }
@@ -256,8 +261,9 @@ mod tests {
                         held.retain(|&(_, of)| of != holder);
                     }
                     _ if !held.is_empty() => {
-                        let (number, _) = held.swap_remove(usize::from(pick) % held.len());
-                        blocks.give(number);
+                        let (number, holder) = held.swap_remove(usize::from(pick) % held.len());
+                        blocks.give(number, holder + 1); // another's: nothing happens
+                        blocks.give(number, holder);
                     }
                     _ => (),
                 }

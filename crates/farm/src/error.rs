@@ -133,6 +133,13 @@ pub enum FarmError {
         vpid: Vpid,
     },
 
+    /// A process that was started as a worker is about to start others.
+    #[error(
+        "this process was started by a farm, and has not taken part in it: call `serve` or `Farm::join` before anything \
+         that founds another"
+    )]
+    Worker,
+
     /// Only the manager can do this.
     #[error("only the manager can {what}; this is process {vpid}")]
     Manager {

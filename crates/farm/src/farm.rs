@@ -220,8 +220,12 @@ impl Farm {
     /// Founds a farm, whose manager this process is.
     ///
     /// # Errors
-    /// [`FarmError::Range`] if a bound makes no sense; what the system refuses.
+    /// [`FarmError::Range`] if a bound makes no sense; [`FarmError::Worker`] in a process that a farm has started, and that
+    /// does not take part in that one; what the system refuses.
     pub fn with(bounds: Bounds) -> Result<Farm, FarmError> {
+        if JOINED.get().is_none() && Place::is_ours() {
+            return Err(FarmError::Worker);
+        }
         let Bounds { processes, memory, worker_memory, depth } = bounds;
         let range = |what, said, least, most| {
             if (least..=most).contains(&said) {
@@ -353,7 +357,8 @@ impl Farm {
         self.policy = policy;
     }
 
-    /// Makes a number for a process that is not born yet, so that it can be sent something first.
+    /// Makes a number for a process that is not born yet, so that it can be sent something first: as many messages as a
+    /// channel holds ([`Bounds::depth`]), and not more, as nobody receives them yet.
     ///
     /// # Errors
     /// [`FarmError::Full`].
@@ -372,6 +377,19 @@ impl Farm {
         let bell = &arena.record(self.me.place()).bell;
         let place = bell::wait(bell, &self.policy, deadline, || Ok::<_, FarmError>(arena.reserve(self.me)))?;
         place.ok_or(FarmError::Full { processes: arena.processes() })
+    }
+
+    /// The same, if there is a place now.
+    pub(crate) fn reserve_now(&mut self) -> Option<Vpid> {
+        let place = self.arena.reserve(self.me);
+        if place.is_none() {
+            // Sooner or later there will be.
+            self.bury();
+            if let Role::Manager(steward) = &self.role {
+                steward.look();
+            }
+        }
+        place
     }
 
     /// Starts a process, as a task, and returns its number. Any process of the farm may, at any time.
@@ -420,7 +438,7 @@ impl Farm {
         let answered = bell::wait(bell, &self.policy, None, || {
             Ok::<_, FarmError>((record.life(vpid) != Life::Asked).then_some(()))
         });
-        self.arena.blocks().give(block);
+        self.arena.blocks().give(block, self.me.to_raw() + 1);
         answered?;
         match (record.life(vpid), record.fate(vpid)) {
             (Life::Ended, Fate::NotStarted(why)) => {

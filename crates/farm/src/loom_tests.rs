@@ -92,8 +92,8 @@ fn blocks() {
         // Two are free at first: the one below is what a late exchange would bring back to light.
         let view = Blocks { supply: &memory.0, table: &memory.1, lines: 3 };
         let (one, two) = (view.take(1, 9).unwrap().0, view.take(1, 9).unwrap().0);
-        view.give(one);
-        view.give(two);
+        view.give(one, 9);
+        view.give(two, 9);
         // Two are taken, the first goes back first, and what is held longer is touched again.
         let turn = |memory: &(Supply, Vec<Block>), used: &[loom::cell::UnsafeCell<u32>; 3], me: u64| {
             let view = Blocks { supply: &memory.0, table: &memory.1, lines: 3 };
@@ -104,9 +104,9 @@ fn blocks() {
             };
             let (first, second) = (take(), take());
             first.iter().chain(&second).for_each(touch);
-            first.into_iter().for_each(|number| view.give(number));
+            first.into_iter().for_each(|number| view.give(number, me));
             second.iter().for_each(touch);
-            second.into_iter().for_each(|number| view.give(number));
+            second.into_iter().for_each(|number| view.give(number, me));
         };
         let other = {
             let (memory, used) = (Arc::clone(&memory), Arc::clone(&used));

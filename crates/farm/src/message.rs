@@ -77,12 +77,12 @@ enum Where {
         bytes: Aligned,
         len: usize,
     },
-    /// `lent`: it is another's, which keeps it.
+    /// `holder`: who gives it back, here; none if it is lent by another, which keeps it.
     Block {
         arena: Arc<Arena>,
         block: u32,
         len: usize,
-        lent: bool,
+        holder: Option<u64>,
     },
 }
 
@@ -113,9 +113,15 @@ impl Message {
         }
         let block = u32::from_le_bytes([body.bytes[0], body.bytes[1], body.bytes[2], body.bytes[3]]);
         match arena.blocks().size(block) {
-            Some(size) if len <= size && arena.blocks().is_held(block, to.to_raw() + 1) => {
-                Ok(Message { kind, body: Where::Block { arena: Arc::clone(arena), block, len, lent } })
-            }
+            Some(size) if len <= size && arena.blocks().is_held(block, to.to_raw() + 1) => Ok(Message {
+                kind,
+                body: Where::Block {
+                    arena: Arc::clone(arena),
+                    block,
+                    len,
+                    holder: (!lent).then_some(to.to_raw() + 1),
+                },
+            }),
             _ => Err(WireError::Damaged { what: "its place" }),
         }
     }
@@ -144,8 +150,8 @@ impl Deref for Message {
 
 impl Drop for Message {
     fn drop(&mut self) {
-        if let Where::Block { arena, block, lent: false, .. } = &self.body {
-            arena.blocks().give(*block);
+        if let Where::Block { arena, block, holder: Some(holder), .. } = &self.body {
+            arena.blocks().give(*block, *holder);
         }
     }
 }
@@ -197,7 +203,7 @@ impl<'a> Draft<'a> {
         // SAFETY: both are at least `len` bytes long and belong to this draft alone; they are different memory.
         unsafe { std::ptr::copy_nonoverlapping(self.bytes().as_ptr(), at, self.len) };
         if let Some((old, _)) = self.block.replace((block, size)) {
-            self.arena.blocks().give(old);
+            self.arena.blocks().give(old, self.me.to_raw() + 1);
         }
         (self.at, self.room) = (at, size);
     }
@@ -255,7 +261,7 @@ impl<'a> Draft<'a> {
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if let Some((block, _)) = self.block {
-            self.arena.blocks().give(block);
+            self.arena.blocks().give(block, self.me.to_raw() + 1);
         }
     }
 }

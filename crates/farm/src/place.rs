@@ -2,6 +2,8 @@
 
 use std::os::fd::RawFd;
 
+use syncline_memory::{LifelineEnd, inherit};
+
 use crate::error::FarmError;
 use crate::vpid::Vpid;
 
@@ -32,6 +34,15 @@ impl Place {
             Ok(place) => Ok(Some(place)),
             Err(why) => Err(wrong(value, why)),
         }
+    }
+
+    /// Whether a farm has started this very process, and not one that has started it: whose descriptors are not here.
+    pub(crate) fn is_ours() -> bool {
+        let place = Place::from_environment().ok().flatten();
+        place.is_some_and(|place| {
+            inherit::copy(place.memory).is_ok_and(|memory| inherit::is_sealed(&memory))
+                && inherit::copy(place.lifeline).is_ok_and(|end| LifelineEnd::from_fd(end).is_ok())
+        })
     }
 
     /// What the variable is set to.

@@ -228,7 +228,13 @@ impl Crew {
     fn bounds(&self) -> Bounds {
         // Those who wait for children, those who have ended and whose places are not free yet.
         let processes = (8 * self.workers + 64).min(crate::MAX_PROCESSES);
-        Bounds::default().processes(processes).memory(self.memory).worker_memory(self.worker_memory).depth(4)
+        // The board beside what the tasks take.
+        let board = if self.kind == CrewKind::Stealing { crate::arena::BOARD.next_power_of_two() } else { 0 };
+        Bounds::default()
+            .processes(processes)
+            .memory(self.memory + board)
+            .worker_memory(self.worker_memory)
+            .depth(4)
     }
 }
 
@@ -428,7 +434,7 @@ where
         self.manager.wait_for(id.0)
     }
 
-    /// Runs tasks, and returns what becomes of them as they end.
+    /// Runs tasks, and returns what becomes of them as they end; and of those that were submitted before.
     ///
     /// Tasks are drawn from the iterator as they are needed, some ten thousand ahead; of those the largest come first.
     ///

@@ -14,7 +14,7 @@
 
 use syncline_memory::Ending;
 use syncline_signal::PaddedSignal;
-use syncline_signal::primitive::{AtomicU64, Ordering};
+use syncline_signal::primitive::{AtomicU64, Ordering, fence};
 
 use crate::vpid::Vpid;
 
@@ -181,6 +181,8 @@ impl Record {
     /// Why a process is no more that has [`Life::Ended`].
     pub(crate) fn fate(&self, vpid: Vpid) -> Fate {
         let fate = fate(self.ending.load(Ordering::Relaxed));
+        // Acquire: the look at the life below is not to come before the one at the ending above.
+        fence(Ordering::Acquire);
         // Looked at afterwards: if the place is another's by now, so may the fate be.
         if self.now() == (vpid.generation(), Life::Ended) { fate } else { Fate::Forgotten }
     }

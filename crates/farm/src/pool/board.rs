@@ -298,7 +298,8 @@ impl<'a> Board<'a> {
         let next = (ticket.0 >> GENERATION).wrapping_add(1) & u64::from(u32::MAX);
         // Relaxed: the next owner has it from the stack of free cells.
         self.at(ticket).state.store(word(next, 0, State::Free), Ordering::Relaxed);
-        self.free_cells().give(ticket.cell() as u32);
+        let cell = ticket.cell() as u32;
+        self.free_cells().give(cell, self.free_cells().holder(cell));
     }
 
     /// A bit that says that a hand sleeps.
@@ -350,12 +351,18 @@ impl<'a> Board<'a> {
         self.rise(hand);
     }
 
-    /// A task whose hand has ended is offered again, by the manager.
-    pub(crate) fn again(self, ticket: Ticket) {
+    /// A task whose hand has ended is offered again, by the manager; whether it has an owner still. If not, it is the
+    /// caller's to free.
+    pub(crate) fn again(self, ticket: Ticket, hand: usize) -> bool {
         let generation = ticket.0 >> GENERATION;
+        let (from, to) = (word(generation, hand, State::Begun), word(generation, 0, State::Offered));
         // Release: as in `offer`; the task is as it was.
-        self.at(ticket).state.store(word(generation, 0, State::Offered), Ordering::Release);
-        self.add(0, ticket);
+        let offered =
+            self.at(ticket).state.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed).is_ok();
+        if offered {
+            self.add(0, ticket);
+        }
+        offered
     }
 
     /// The tasks that a hand was at when it ended, and those of its process.

@@ -132,8 +132,8 @@ where
         let last = begun.map(|&(ticket, _)| board.at(ticket).since.load(Ordering::Relaxed)).max();
         for (ticket, what) in bereft {
             if what == Bereft::Nobodys {
-                // What belonged to the dead was given back by the steward.
-                board.free(ticket);
+                // What belonged to the dead was given back by the steward; what to others is there still.
+                seat.free(ticket);
                 continue;
             }
             let cell = board.at(ticket);
@@ -141,8 +141,11 @@ where
             let owner = Vpid::from_raw(board.owner(ticket));
             if tries <= retries && seat.arena.life(owner) != Life::Ended {
                 self.progress.retried += 1;
-                board.again(ticket);
-                seat.wake();
+                if board.again(ticket, hand.number) {
+                    seat.wake();
+                } else {
+                    seat.free(ticket);
+                }
                 continue;
             }
             let tries = u32::try_from(tries).unwrap_or(u32::MAX);

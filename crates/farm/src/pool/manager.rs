@@ -40,6 +40,8 @@ const BATCHES: usize = 2;
 /// How many workers in a row may exit, or be killed, before they have begun anything.
 const STILLBORN: u32 = 3;
 const KILLED_BEFORE: u32 = 30;
+/// How long a worker may take until it has begun its first task, beside the time that the task may take.
+const BIRTH: Duration = Duration::from_secs(10);
 /// How long workers may take to end by themselves.
 const GRACE: Duration = Duration::from_secs(1);
 /// Of the number of a task: it was forked by another.
@@ -68,8 +70,9 @@ pub(crate) struct Hand {
     at: u64,
     /// The child that it waits for.
     waiting: Option<u64>,
-    /// Why it was killed, if it was.
+    /// Why it was killed, if it was, and how many tasks it had begun then.
     pub(crate) killed: Option<TaskError>,
+    killed_at: u64,
     /// Which hand it is, at a board.
     pub(crate) number: usize,
     /// It will be given nothing more.
@@ -79,7 +82,18 @@ pub(crate) struct Hand {
 impl Hand {
     fn new(vpid: Vpid, number: usize) -> Hand {
         let (tasks, batches) = (VecDeque::new(), VecDeque::new());
-        Hand { vpid, tasks, batches, told: 0, at: 0, waiting: None, killed: None, number, ending: false }
+        Hand {
+            vpid,
+            tasks,
+            batches,
+            told: 0,
+            at: 0,
+            waiting: None,
+            killed: None,
+            killed_at: 0,
+            number,
+            ending: false,
+        }
     }
 
     /// It has told of so many of its tasks.
@@ -411,32 +425,41 @@ where
             let vpid = team.pop_front().ok_or(FarmError::Alone)?;
             self.hands.push(Hand::new(vpid, 0));
             self.progress.started += 1;
-            return Ok(());
+            return self.introduce(vpid, None);
         }
         let program = match &self.program {
             Some(program) => program.clone(),
             None => self.program.insert(Program::this()?).clone(),
         };
-        let vpid = self.crowd.farm().ok_or(FarmError::Alone)?.reserve()?;
+        let farm = self.crowd.farm().ok_or(FarmError::Alone)?;
+        let vpid = farm.reserve_now().ok_or(FarmError::Alone)?;
         let seat = self.seat(vpid);
         self.hands.push(Hand::new(vpid, seat.map_or(0, |(_, hand)| hand)));
-        if self.crew.kind == CrewKind::Cold {
-            // What it is to do is there before it is born.
-            let at = self.hands.len() - 1;
-            self.give(at);
-            self.hands[at].ending = true;
-            let _ = self.say(vpid, &OrderRef::End);
-        }
-        if let Some((block, hand)) = seat {
-            let _ = self.say(vpid, &OrderRef::Board { block, hand: hand as u64 });
-        }
-        let started = self.crowd.farm().ok_or(FarmError::Alone)?.start(vpid, &program);
+        let started = self.introduce(vpid, seat).and_then(|()| {
+            // Those are told what to do before they are born.
+            self.crowd.farm().ok_or(FarmError::Alone)?.start(vpid, &program)
+        });
         if started.is_err() {
             let hand = self.hands.pop();
             hand.iter().flat_map(|hand| &hand.tasks).rev().for_each(|&id| self.again(id));
         }
         self.progress.started += u64::from(started.is_ok());
         started
+    }
+
+    /// Says to a worker what it needs to know first.
+    fn introduce(&mut self, vpid: Vpid, seat: Option<(u32, usize)>) -> Result<(), FarmError> {
+        match (self.crew.kind, seat) {
+            (CrewKind::Cold, _) => {
+                let at = self.hands.len() - 1;
+                self.give(at);
+                self.hands[at].ending = true;
+                self.say(vpid, &OrderRef::End)
+            }
+            (CrewKind::Forks, _) => self.say(vpid, &OrderRef::Forks),
+            (_, Some((block, hand))) => self.say(vpid, &OrderRef::Board { block, hand: hand as u64 }),
+            _ => Ok(()),
+        }
     }
 
     fn say(&mut self, vpid: Vpid, order: &OrderRef<'_, NoTasks<'_, T>, R>) -> Result<(), FarmError> {
@@ -465,8 +488,12 @@ where
     }
 
     fn kill(&mut self, vpid: Vpid, why: TaskError) {
+        let told = self.hand(vpid).map_or(0, |hand| hand.told);
+        let begun = self.crowd.begun(vpid, told);
         if let Some(hand) = self.hand(vpid) {
-            hand.killed.get_or_insert(why);
+            if hand.killed.is_none() {
+                (hand.killed, hand.killed_at) = (Some(why), begun);
+            }
             hand.ending = true;
             if self.team.is_some() {
                 // A member cannot be killed: it is given nothing more.
@@ -592,8 +619,10 @@ where
         self.stillborn = if begun == 0 { self.stillborn + 1 } else { 0 };
         let how = fate.to_string();
         self.settle(&hand, &how);
+        // The one for which it was killed may have ended in the last moment: then it is nobody's fault.
+        let moved_on = hand.killed.is_some() && begun > hand.killed_at;
         for (place, &id) in hand.tasks.iter().enumerate().rev() {
-            if place + 1 == at {
+            if place + 1 == at && !moved_on {
                 self.tried(id, vpid, &how, hand.killed.as_ref());
             } else {
                 self.again(id);
@@ -640,11 +669,13 @@ where
         Instant::now().checked_add(busy.map(left).min()?)
     }
 
-    /// When a worker has begun what it is at, as far as is known; 0: it is at nothing.
+    /// When a worker has begun what it is at, as far as is known; 0: it is at nothing. One that has not begun what it was
+    /// given has some time to be born.
     fn since(&self, hand: &Hand) -> u64 {
-        match self.crowd.diary(hand.vpid) {
-            Some(_) => self.crowd.since(hand.vpid),
-            None if hand.tasks.is_empty() => 0,
+        match self.crowd.diary(hand.vpid).map(|_| self.crowd.since(hand.vpid)) {
+            Some(since) if since != 0 => since,
+            _ if hand.tasks.is_empty() => 0,
+            Some(_) => hand.at + BIRTH.as_nanos() as u64,
             None => hand.at,
         }
     }
@@ -672,10 +703,13 @@ where
     /// Has those who are at nothing end, and waits for that; the others are killed, when this is dropped.
     pub(crate) fn finish(mut self) {
         let idle = self.hands.iter().filter(|hand| hand.tasks.is_empty()).map(|hand| hand.vpid);
-        for vpid in idle.collect::<Vec<_>>() {
+        let (idle, deadline) = (idle.collect::<Vec<_>>(), Instant::now().checked_add(GRACE));
+        for &vpid in &idle {
             let _ = self.say(vpid, &OrderRef::End);
+        }
+        for &vpid in &idle {
             if let Some(farm) = self.crowd.farm() {
-                let _ = farm.wait(vpid, Instant::now().checked_add(GRACE));
+                let _ = farm.wait(vpid, deadline);
             }
         }
     }

@@ -6,6 +6,7 @@
 //! | `Yours`            | the child that you wait for was begun by nobody: do it yourself             |
 //! | `Answer`           | the result of the child that you wait for                                   |
 //! | `End`              | there is no more                                                            |
+//! | `Forks`            | what your tasks fork is for all: said first, or children are done where they are joined |
 //! | `Board`            | steal: the tasks are on this board, of which you are that hand               |
 //!
 //! | from a worker      | means                                                                      |
@@ -31,6 +32,7 @@ pub(crate) enum OrderRef<'a, I: Clone + ExactSizeIterator<Item: Serialize>, R> {
     Yours,
     Answer(&'a Result<R, TaskError>),
     End,
+    Forks,
     Board {
         block: u32,
         hand: u64,
@@ -43,6 +45,7 @@ pub(crate) enum Order<T, R> {
     Yours,
     Answer(Result<R, TaskError>),
     End,
+    Forks,
     Board { block: u32, hand: u64 },
 }
 

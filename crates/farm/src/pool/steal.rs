@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use syncline_signal::Policy;
 
 use crate::arena::Arena;
+use crate::bell::NAP;
 use crate::channel::Body;
 use crate::error::FarmError;
 use crate::message::{Draft, Kind, Message};
@@ -77,27 +78,27 @@ impl Seat {
         let ticket = self.board().offer(self.hand, self.vpid.to_raw(), body);
         match ticket {
             Some(_) => self.wake(),
-            None => self.give(&body),
+            None => self.give(&body, self.vpid.to_raw()),
         }
         Ok(ticket)
     }
 
-    /// Gives back what stands elsewhere.
-    fn give(&self, body: &Body) {
+    /// Gives back what stands elsewhere, and is held by that process.
+    fn give(&self, body: &Body, vpid: u64) {
         if let Some(block) = body.block().filter(|&block| self.arena.blocks().size(block).is_some()) {
-            self.arena.blocks().give(block);
+            self.arena.blocks().give(block, vpid + 1);
         }
     }
 
-    /// The owner needs a task no more, which nobody else is at.
+    /// Nobody needs a task any more, and nobody else is at it.
     pub(crate) fn free(&self, ticket: Ticket) {
-        self.give(&self.board().task(ticket));
+        self.give(&self.board().task(ticket), self.board().owner(ticket));
         self.board().free(ticket);
     }
 
     /// The owner takes the result of a task that has ended.
     pub(crate) fn result<R: DeserializeOwned>(&self, ticket: Ticket) -> Result<R, TaskError> {
-        self.give(&self.board().task(ticket));
+        self.give(&self.board().task(ticket), self.vpid.to_raw());
         let body = self.board().take_result(ticket);
         let read = Message::new(&self.arena, self.vpid, body).and_then(wire::read::<Result<R, TaskError>>);
         read.unwrap_or_else(|why| Err(TaskError::Garbled { why: format!("its result {why}") }))
@@ -131,8 +132,9 @@ impl Seat {
         if self.board().end(ticket, hand, body) {
             self.ring(owner);
         } else {
-            self.give(&body);
-            self.board().free(ticket);
+            // Nobody wants it. If its owner lives, what it has given is there still; if not, it was swept.
+            self.give(&body, owner);
+            self.free(ticket);
         }
     }
 }
@@ -206,7 +208,8 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             seat.board().nod(seat.hand);
             let next = self.look(child)?;
             if next.is_none() {
-                let _ = bell.wait_until(seen + 1, &asleep, None); // nobody is watched
+                // Not for long: see `bell`.
+                let _ = bell.wait_until(seen + 1, &asleep, Instant::now().checked_add(NAP));
             }
             chosen |= seat.board().rise(seat.hand);
             if let Some(next) = next {
@@ -227,7 +230,8 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         board.at(ticket).since.store(now, Ordering::Relaxed);
         let owner = Vpid::from_raw(board.owner(ticket));
         let read = Message::lent(&seat.arena, owner, board.task(ticket)).and_then(wire::read::<T>);
-        // What belongs to one that has ended may be another's by now.
+        // What belongs to one that has ended may be another's by now. Acquire: that look is not to come before the reading.
+        fence(Ordering::Acquire);
         let result = match read {
             _ if seat.arena.life(owner) == Life::Ended => {
                 Err(TaskError::Garbled { why: "nobody waits for it".to_owned() })

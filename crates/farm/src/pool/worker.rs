@@ -127,6 +127,8 @@ pub(crate) struct Worker<T, R> {
     forked: HashMap<u64, (Option<Ticket>, T)>,
     pub(crate) forks: u64,
     begun: u64,
+    /// What its tasks fork is told to the manager.
+    tells: bool,
     /// Its place at the board, if there is one.
     pub(crate) seat: Option<Seat>,
 }
@@ -134,7 +136,7 @@ pub(crate) struct Worker<T, R> {
 impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T, R> {
     fn new(crowd: Crowd) -> Self {
         let (results, forked) = (Vec::new(), HashMap::new());
-        Worker { crowd, results, nanos: 0, forked, forks: 0, begun: 0, seat: None }
+        Worker { crowd, results, nanos: 0, forked, forks: 0, begun: 0, tells: false, seat: None }
     }
 
     fn attend(&mut self, f: impl FnMut(T, &mut Self) -> R) -> Result<(), FarmError> {
@@ -151,8 +153,16 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             match order {
                 Order::Run(tasks) => self.run(tasks, &mut f)?,
                 Order::End => return Ok(()),
-                // Nobody waits; and only tasks that fork are on boards.
-                Order::Yours | Order::Answer(_) | Order::Board { .. } => (),
+                Order::Forks => self.tells = true,
+                // Nobody waits.
+                Order::Yours | Order::Answer(_) => (),
+                // That is said first, to those who can.
+                Order::Board { .. } => {
+                    let why = WireError::Damaged {
+                        what: "a board for a worker that does not fork (serve, not serve_forks)",
+                    };
+                    return Err(FarmError::Garbled { from: Vpid::MANAGER, why });
+                }
             }
             order = self.hear()?;
         }
@@ -280,10 +290,12 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         let ticket = match &self.seat {
             // If it cannot be written there is no room, or it refuses: then it is run here.
             Some(seat) => seat.offer(&task).ok().flatten(),
-            None => {
+            None if self.tells => {
                 self.say(&ReportRef::Fork { number, task: &task })?;
                 None
             }
+            // In a crew whose tasks do not fork it is done where it is joined.
+            None => None,
         };
         self.forked.insert(number, (ticket, task));
         Ok(number)
@@ -303,6 +315,11 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                 Some((None, task)) => Child::Here(task),
                 None => Child::Ended(Err(not_there(number))),
             });
+        }
+        if !self.tells {
+            return Ok(
+                forked.map_or_else(|| Child::Ended(Err(not_there(number))), |(_, task)| Child::Here(task))
+            );
         }
         self.say(&ReportRef::Join { number })?;
         Ok(match (self.hear()?, forked) {

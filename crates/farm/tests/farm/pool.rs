@@ -244,6 +244,14 @@ pub(crate) struct Tree {
 
 impl Tree {
     fn sum(self, forks: &mut Forks<'_, Tree, u64>) -> u64 {
+        if self.number == u64::MAX {
+            // One that forks and does not wait.
+            for child in self.children.into_iter().filter(|child| child.number == u64::MAX) {
+                let _ = forks.fork(child);
+            }
+            std::thread::sleep(Duration::from_micros(300));
+            return u64::MAX;
+        }
         let children: Vec<_> = self.children.into_iter().map(|child| forks.fork(child)).collect();
         // From the last, which was forked last and is likely to be here still.
         children
@@ -310,6 +318,53 @@ fn many_small_tasks_on_a_board() {
     let sum: u64 = pool.map((0..3000).map(leaf)).map(|done| done.result.unwrap()).sum();
     assert_eq!(sum, 2999 * 3000 / 2);
     pool.finish();
+}
+
+/// In a crew that does not fork, who forks does it all by itself; and one that cannot fork is no worker of a board.
+#[test]
+fn crews_and_workers_that_do_not_fit() {
+    let tree = Tree::of(&(0..40).map(|n: usize| n / 2).collect::<Vec<_>>());
+    for crew in [Crew::of(2), Crew::of(2).cold(), Crew::of(2).batch(3)] {
+        let mut pool = crew.program(program_of("pool::forks")).start::<Tree, u64>().unwrap();
+        for outcome in pool.map((0..20).map(|_| tree.clone())) {
+            assert_eq!(outcome.result, Ok(tree.sequential()));
+        }
+    }
+    let mut pool = crew(2).stealing().start().unwrap();
+    let ended = all(&mut pool, vec![Work::Square(2), Work::Square(3)]);
+    let why = "3 workers in a row exited with 3 before they had begun a task";
+    assert!(ended.values().all(|r| r.clone().unwrap_err().to_string().contains(why)), "{ended:?}");
+}
+
+/// Not a test by itself: a worker that takes itself for a manager.
+#[test]
+fn unaware() {
+    if std::env::var_os("SYNCLINE_TEST_UNAWARE").is_some() {
+        let error = syncline_farm::Farm::new().unwrap_err();
+        assert!(error.to_string().starts_with("this process was started by a farm"), "{error}");
+        std::process::exit(44);
+    }
+}
+
+#[test]
+fn a_worker_that_takes_no_part_founds_no_farm() {
+    let program = program_of("pool::unaware").variable("SYNCLINE_TEST_UNAWARE", "1");
+    let mut farm = syncline_farm::Farm::new().unwrap();
+    let vpid = farm.spawn(&program).unwrap();
+    assert_eq!(farm.wait(vpid, crate::late()).unwrap().to_string(), "exited with 44");
+}
+
+/// What was forked and is not joined is nobody's, and takes no room: the memory holds few of these tasks.
+#[test]
+fn what_is_not_joined_takes_no_room() {
+    let leaf = Tree { number: u64::MAX, children: vec![Tree { number: 1, children: Vec::new() }; 20_000] };
+    for crew in [forking(2), forking(3).stealing()] {
+        let mut pool = crew.memory(24 << 20).start().unwrap();
+        let tree = Tree { number: u64::MAX, children: vec![leaf.clone(), leaf.clone()] };
+        for outcome in pool.map((0..150).map(|_| tree.clone())) {
+            assert_eq!(outcome.result, Ok(u64::MAX));
+        }
+    }
 }
 
 proptest! {

@@ -40,7 +40,7 @@ fn every_group_has_times_and_nothing_stays() {
     let records = records(&printed);
     let (cells, skipped) = (of(&records, "cell"), of(&records, "skipped"));
     assert_eq!(of(&records, "machine").len(), 1);
-    let groups = ["bytes", "cold", "integers", "tasks", "trip", "warm"];
+    let groups = ["bytes", "cold", "integers", "span", "tasks", "trip", "warm"];
     assert_eq!(Vec::from_iter(all(&cells, "group")), groups);
     for cell in &cells {
         let [best, median, p90] = ["best", "median", "p90"].map(|name| cell[name].as_f64().unwrap());
@@ -74,7 +74,7 @@ fn without_python_and_mpi_they_are_skipped() {
     let (printed, said) = farm(folder.path(), "--only a --json", Some(folder.path()));
     let records = records(&printed);
     // Those whose names have an a.
-    assert_eq!(Vec::from_iter(all(&of(&records, "cell"), "group")), ["tasks", "warm"]);
+    assert_eq!(Vec::from_iter(all(&of(&records, "cell"), "group")), ["span", "tasks", "warm"]);
     let skipped = of(&records, "skipped");
     assert_eq!(Vec::from_iter(all(&skipped, "why")), ["no python3"]);
     assert!(said.contains("skipped: executor.submit, hot: no python3"), "{said}");

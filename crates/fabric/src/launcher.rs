@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
-use syncline_memory::{Ending, Lifeline, Segment};
+use syncline_memory::{Ending, Lifeline, Segment, children_can_be_watched};
 
 use crate::control::Control;
 use crate::environment::Shape;
 use crate::error::{Failure, Part, TeamError};
-use crate::signals::{Signals, children_can_be_watched};
+use crate::signals::Signals;
 use crate::team::{MEMORY, shared};
 use children::{Children, Heritage};
 

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rustix::process::Signal;
 use signal_hook::SigId;
 use signal_hook::low_level::{pipe, unregister};
+use syncline_memory::Disposition;
 
 /// Where signals arrive while it lives.
 #[derive(Debug)]
@@ -32,24 +33,13 @@ static LAUNCHERS: Mutex<usize> = Mutex::new(0);
 /// Whether none does: then signals have their default effect, where they had it before.
 static NONE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// If a process ignores SIGCHLD, nobody is told how its children end.
-pub(crate) fn children_can_be_watched() -> io::Result<()> {
-    match disposition(Signal::CHILD.as_raw()) {
-        Disposition::Ignored => Err(io::Error::other(
-            "this process ignores SIGCHLD, so it is not told how they end; give that signal its default (from a shell: \
-             env --default-signal=CHLD ...)",
-        )),
-        _ => Ok(()),
-    }
-}
-
 impl Signals {
     pub(crate) fn catch() -> io::Result<Signals> {
         count(|launchers| launchers + 1);
         let mut signals = Signals { caught: Vec::new() };
         for signal in [Signal::INT, Signal::TERM] {
             let number = signal.as_raw();
-            match disposition(number) {
+            match Disposition::of(number) {
                 Disposition::Ignored => continue,
                 Disposition::Caught => (),
                 Disposition::Default => {
@@ -102,37 +92,15 @@ fn count(change: impl FnOnce(usize) -> usize) {
     none().store(*launchers == 0, Ordering::Relaxed);
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Disposition {
-    Default,
-    Ignored,
-    Caught,
-}
-
-/// What this process does with a signal, as the kernel says it.
-fn disposition(signal: i32) -> Disposition {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let has = |name: &str| {
-        let mask = status.lines().find_map(|line| line.strip_prefix(name));
-        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-        mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
-    };
-    match (has("SigIgn:"), has("SigCgt:")) {
-        (true, _) => Disposition::Ignored,
-        (_, true) => Disposition::Caught,
-        _ => Disposition::Default,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_signal_is_caught_while_somebody_wants_it() {
-        assert_eq!(disposition(Signal::TERM.as_raw()), Disposition::Default);
+        assert_eq!(Disposition::of(Signal::TERM.as_raw()), Disposition::Default);
         let mut signals = Signals::catch().unwrap();
-        assert_eq!(disposition(Signal::TERM.as_raw()), Disposition::Caught);
+        assert_eq!(Disposition::of(Signal::TERM.as_raw()), Disposition::Caught);
         assert!(signals.take().is_empty());
         signal_hook::low_level::raise(Signal::TERM.as_raw()).unwrap();
         assert_eq!(signals.take(), [Signal::TERM]);

@@ -652,7 +652,8 @@ impl Farm {
             return Ok(taken);
         }
         let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
-        let policy = Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy };
+        let policy =
+            Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy_for(from) };
         let bell = &arena.record(self.me.place()).bell;
         let came = bell::wait(bell, &policy, deadline, || match take(self)? {
             Some(taken) => Ok(Some(taken)),
@@ -669,6 +670,20 @@ impl Farm {
             None => Ok(None),
         })?;
         came.ok_or_else(|| FarmError::TimedOut { what: format!("a message from process {from}") })
+    }
+
+    /// How to wait for a process. One that is not there yet begins on the processor of whoever has started it, as a rule:
+    /// who yields that is not given it again soon, but who sleeps is woken elsewhere. Births take longer than yields last.
+    fn policy_for(&self, from: Vpid) -> Policy<'static> {
+        let is_there = matches!(self.life(from), Life::Joined | Life::Ended);
+        if is_there { self.policy } else { Policy { yield_for: Duration::ZERO, ..self.policy } }
+    }
+
+    /// How to wait for any process: as for the one that is there least.
+    fn policy_for_any(&self) -> Policy<'static> {
+        let unborn =
+            self.children.iter().find(|&&child| !matches!(self.life(child), Life::Joined | Life::Ended));
+        unborn.map_or(self.policy, |&child| self.policy_for(child))
     }
 
     /// The next value from a process, if it is there; read where it stands, if it is small.
@@ -735,7 +750,8 @@ impl Farm {
         deadline: Option<Instant>,
     ) -> Result<(Vpid, Message), FarmError> {
         let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
-        let policy = Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy };
+        let policy =
+            Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy_for_any() };
         let bell = &arena.record(self.me.place()).bell;
         let came = bell::wait(bell, &policy, deadline, || self.take_any())?;
         came.ok_or_else(|| FarmError::TimedOut { what: "a message from any process".to_owned() })
@@ -749,7 +765,8 @@ impl Farm {
         mut other: impl FnMut() -> bool,
     ) -> Result<Option<(Vpid, Message)>, FarmError> {
         let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
-        let policy = Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy };
+        let policy =
+            Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy_for_any() };
         let bell = &arena.record(self.me.place()).bell;
         let came = bell::wait(bell, &policy, deadline, || {
             if other() {

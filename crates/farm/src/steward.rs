@@ -6,28 +6,31 @@
 //!
 //! ```text
 //!  a worker: record says Asked ── eventfd ──┐
-//!  the manager: started one, kill one ──────┼──> steward: poll ──> start, kill
+//!                                           ├──> steward: epoll ──> starts it
 //!  a process ends: its pidfd is readable ───┘         │
 //!                                                     └──> its writers let go; record says Ended;
 //!                                                          its blocks given back; all bells rung
 //! ```
+//! What the manager starts itself is watched from then on without waking the thread: so the new process has the processor.
 //!
 //! # Costs
-//! A start: posix_spawn, whose time does not grow with the manager's memory. The thread sleeps otherwise. An end: a look at
-//! the farm's tables, and a ring for each process.
+//! A start: posix_spawn, whose time does not grow with the manager's memory, a pipe and a pidfd. The thread sleeps otherwise.
+//! An end: a look at the farm's tables, and a ring for each process.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags};
-use rustix::io::Errno;
+use rustix::buffer::spare_capacity;
+use rustix::event::{EventfdFlags, epoll};
+use rustix::io::{Errno, FdFlags};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
-use syncline_memory::{Ending, Lifeline, LifelineEnd, LifelineKeeper, ProcessWatch};
+use syncline_memory::{Ending, Lifeline, LifelineKeeper, ProcessWatch, children_can_be_watched};
 
 use crate::arena::Arena;
 use crate::error::FarmError;
@@ -58,40 +61,49 @@ struct Office {
     arena: Arc<Arena>,
     /// Written to, by whatever process, when there is something to do.
     event: OwnedFd,
-    end: LifelineEnd,
-    /// The line is cut when this process is gone.
-    _keeper: LifelineKeeper,
-    inbox: Mutex<Vec<Order>>,
+    /// Watches the event, as [`EVENT`], and those who run, by their numbers.
+    epoll: OwnedFd,
+    /// By their numbers. One is there before it is watched.
+    running: Mutex<HashMap<u64, Running>>,
     living: AtomicUsize,
+    /// The thread is to end.
+    stop: AtomicBool,
+    /// What processes have for their standard input.
+    nothing: File,
 }
 
-#[derive(Debug)]
-enum Order {
-    Watch(Running),
-    Send(Vpid, Signal),
-    Stop,
-}
+/// What the event is called; no process is: it would be the last of them all.
+const EVENT: u64 = u64::MAX;
 
 #[derive(Debug)]
 struct Running {
-    vpid: Vpid,
     child: Child,
     watch: ProcessWatch,
+    /// The line is cut when this process is gone. Each has its own.
+    _keeper: LifelineKeeper,
 }
 
 impl Steward {
     /// Nobody is started yet, and there is no thread before somebody is.
     pub(crate) fn new(arena: &Arc<Arena>) -> Result<Steward, FarmError> {
-        let (keeper, end) = Lifeline::pair()?;
+        children_can_be_watched()
+            .map_err(|source| FarmError::System { what: "watch the processes of a farm", source })?;
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| system("make an eventfd", errno))?;
+        let epoll =
+            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|errno| system("make an epoll", errno))?;
+        epoll::add(&epoll, &event, epoll::EventData::new_u64(EVENT), epoll::EventFlags::IN)
+            .map_err(|errno| system("watch an eventfd", errno))?;
+        let nothing =
+            File::open("/dev/null").map_err(|source| FarmError::System { what: "open /dev/null", source })?;
         let office = Office {
             arena: Arc::clone(arena),
             event,
-            end,
-            _keeper: keeper,
-            inbox: Mutex::default(),
+            epoll,
+            running: Mutex::default(),
             living: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+            nothing,
         };
         Ok(Steward { office: Arc::new(office), thread: None })
     }
@@ -99,14 +111,15 @@ impl Steward {
     /// Starts the process of a number that was reserved.
     pub(crate) fn start(&mut self, vpid: Vpid, program: &Program) -> Result<(), FarmError> {
         self.attend()?;
-        let running = self.office.start(vpid, program)?;
-        self.office.order(Order::Watch(running));
-        Ok(())
+        self.office.start(vpid, program)
     }
 
-    /// A signal to a process, if it lives still when it is sent.
+    /// A signal to a process, if it lives still.
     pub(crate) fn send(&self, vpid: Vpid, signal: Signal) {
-        self.office.order(Order::Send(vpid, signal));
+        if let Some(running) = self.office.running().get(&vpid.to_raw()) {
+            // It fails only for one that has ended.
+            let _ = rustix::process::pidfd_send_signal(&running.watch, signal);
+        }
     }
 
     /// Asks it to look whether there are places that can be used again.
@@ -124,8 +137,7 @@ impl Steward {
         if self.thread.is_none() {
             let office = Arc::clone(&self.office);
             let thread = std::thread::Builder::new().name("syncline farm".to_owned());
-            let thread = thread
-                .spawn(move || Watchman { office, running: Vec::new(), ended: VecDeque::new() }.attend());
+            let thread = thread.spawn(move || Watchman { office, ended: VecDeque::new() }.attend());
             let what = "start a thread that watches the farm's processes";
             self.thread = Some(thread.map_err(|source| FarmError::System { what, source })?);
         }
@@ -136,7 +148,9 @@ impl Steward {
 impl Drop for Steward {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.office.order(Order::Stop);
+            // Relaxed: the ring makes it seen, as a write to a descriptor and the read of it do.
+            self.office.stop.store(true, Ordering::Relaxed);
+            ring(&self.office.event);
             // It does not panic; if it did, there is nobody to tell.
             let _ = thread.join();
         }
@@ -154,37 +168,37 @@ fn system(what: &'static str, errno: Errno) -> FarmError {
 }
 
 impl Office {
-    fn order(&self, order: Order) {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).push(order);
-        ring(&self.event);
+    fn running(&self) -> MutexGuard<'_, HashMap<u64, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a process; its record says so.
-    fn start(&self, vpid: Vpid, program: &Program) -> Result<Running, FarmError> {
-        let failed = |source| FarmError::Start { program: program.path.clone(), source };
+    /// Starts a process; its record says so, and it is watched.
+    fn start(&self, vpid: Vpid, program: &Program) -> Result<(), FarmError> {
         let record = self.arena.record(vpid.place());
-        match self.spawn(vpid, program) {
-            Ok((child, watch)) => {
-                record.pid.store(u64::from(child.id()), Ordering::Relaxed);
-                // If it takes part already, it is beyond that.
-                let _ = record.step(vpid.generation(), Life::Reserved, Life::Started)
-                    || record.step(vpid.generation(), Life::Asked, Life::Started);
-                self.living.fetch_add(1, Ordering::Relaxed);
-                Ok(Running { vpid, child, watch })
-            }
-            Err(error) => {
-                self.declare(vpid, &Err(Some(error.raw_os_error().unwrap_or(invalid()))));
-                Err(failed(error))
-            }
-        }
+        let started = self.spawn(vpid, program).and_then(|running| {
+            record.pid.store(u64::from(running.child.id()), Ordering::Relaxed);
+            // If it takes part already, it is beyond that.
+            let _ = record.step(vpid.generation(), Life::Reserved, Life::Started)
+                || record.step(vpid.generation(), Life::Asked, Life::Started);
+            self.living.fetch_add(1, Ordering::Relaxed);
+            self.watch(vpid, running)
+        });
+        started.map_err(|source| {
+            self.declare(vpid, &Err(Some(source.raw_os_error().unwrap_or(invalid()))));
+            FarmError::Start { program: program.path.clone(), source }
+        })
     }
 
-    fn spawn(&self, vpid: Vpid, program: &Program) -> io::Result<(Child, ProcessWatch)> {
+    fn spawn(&self, vpid: Vpid, program: &Program) -> io::Result<Running> {
+        let (keeper, lifeline) = Lifeline::pair().map_err(io::Error::other)?;
+        let mut command = Command::new(&program.path);
+        command.args(&program.args).envs(program.variables.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::from(self.nothing.try_clone()?));
         let _one_at_a_time = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
-        // Copies that are not closed on exec: the child has them under the same numbers.
-        let memory = self.arena.fd().ok_or(io::ErrorKind::Unsupported)?;
-        let (memory, lifeline) = (rustix::io::dup(memory)?, rustix::io::dup(&self.end)?);
-        let manager = rustix::io::dup(&self.event)?;
+        // Not closed on exec: the child has them under the same numbers.
+        let (lifeline, memory) = (lifeline.into_fd(), self.arena.fd().ok_or(io::ErrorKind::Unsupported)?);
+        rustix::io::fcntl_setfd(&lifeline, FdFlags::empty())?;
+        let (memory, manager) = (rustix::io::dup(memory)?, rustix::io::dup(&self.event)?);
         let place = Place {
             memory: memory.as_raw_fd(),
             lifeline: lifeline.as_raw_fd(),
@@ -192,18 +206,29 @@ impl Office {
             vpid,
         };
         // Nothing here keeps the standard library from posix_spawn.
-        let mut command = Command::new(&program.path);
-        command.args(&program.args).envs(program.variables.iter().map(|(name, value)| (name, value)));
-        let mut child = command.env(FARM, place.value()).stdin(Stdio::null()).spawn()?;
+        let mut child = command.env(FARM, place.value()).spawn()?;
         match self.bound(&child).and_then(|()| ProcessWatch::new(child.id()).map_err(io::Error::other)) {
-            Ok(watch) => Ok((child, watch)),
+            Ok(watch) => Ok(Running { child, watch, _keeper: keeper }),
             Err(error) => {
-                // One that cannot be watched is not kept.
-                let _ = child.kill();
-                let _ = child.wait();
+                end(&mut child); // one that cannot be watched is not kept
                 Err(error)
             }
         }
+    }
+
+    /// From now on the thread is told when it ends.
+    fn watch(&self, vpid: Vpid, running: Running) -> io::Result<()> {
+        let name = vpid.to_raw();
+        let mut all = self.running();
+        let data = epoll::EventData::new_u64(name);
+        if let Err(errno) = epoll::add(&self.epoll, &running.watch, data, epoll::EventFlags::IN) {
+            let Running { mut child, .. } = running;
+            end(&mut child);
+            self.living.fetch_sub(1, Ordering::Relaxed);
+            return Err(errno.into());
+        }
+        all.insert(name, running);
+        Ok(())
     }
 
     fn bound(&self, child: &Child) -> io::Result<()> {
@@ -246,80 +271,67 @@ fn invalid() -> i32 {
     Errno::INVAL.raw_os_error()
 }
 
+/// Has a process end, and collects it.
+fn end(child: &mut Child) {
+    let _ = child.kill(); // it fails only for one that has ended
+    let _ = child.wait();
+}
+
 /// The thread.
 struct Watchman {
     office: Arc<Office>,
-    running: Vec<Running>,
     /// Who has ended and whose place is not free yet, the oldest first.
     ended: VecDeque<Vpid>,
 }
 
+/// How many events are looked at together.
+const EVENTS: usize = 64;
+
 impl Watchman {
     fn attend(mut self) {
+        let mut events = Vec::with_capacity(EVENTS);
         loop {
-            let asked = self.poll();
-            let orders =
-                std::mem::take(&mut *self.office.inbox.lock().unwrap_or_else(PoisonError::into_inner));
-            let mut stop = false;
-            for order in orders {
-                match order {
-                    Order::Watch(running) => self.running.push(running),
-                    Order::Send(vpid, signal) => self.send(vpid, signal),
-                    Order::Stop => stop = true,
-                }
-            }
-            if stop {
+            events.clear();
+            // Interrupted, or no memory: again.
+            let _ = epoll::wait(&self.office.epoll, spare_capacity(&mut events), None);
+            // Relaxed: see where it is set.
+            if self.office.stop.load(Ordering::Relaxed) {
                 return self.end();
             }
-            self.reap();
+            let mut asked = false;
+            for event in &events {
+                match event.data.u64() {
+                    EVENT => asked = true,
+                    name => self.reap(Vpid::from_raw(name)),
+                }
+            }
             if asked {
+                let mut count = [0; 8];
+                // Whoever rings from here on is heard the next time.
+                let _ = rustix::io::read(&self.office.event, &mut count);
                 self.serve();
                 self.forget();
             }
         }
     }
 
-    /// Sleeps until there is something to do; whether somebody rang.
-    fn poll(&self) -> bool {
-        let watched = self.running.iter().map(|running| running.watch.as_fd());
-        let mut fds: Vec<_> = std::iter::once(self.office.event.as_fd())
-            .chain(watched)
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-            .collect();
-        let _ = rustix::event::poll(&mut fds, None); // interrupted, or no memory: again
-        let mut count = [0; 8];
-        rustix::io::read(&self.office.event, &mut count).is_ok()
-    }
-
-    fn send(&self, vpid: Vpid, signal: Signal) {
-        if let Some(running) = self.running.iter().find(|running| running.vpid == vpid) {
-            // It fails only for one that has ended.
-            let _ = rustix::process::pidfd_send_signal(&running.watch, signal);
-        }
-    }
-
-    /// Collects those that have ended, and tells of them.
-    fn reap(&mut self) {
-        let mut still = Vec::with_capacity(self.running.len());
-        for mut running in std::mem::take(&mut self.running) {
-            let ending = match running.child.try_wait() {
-                Ok(None) => {
-                    still.push(running);
-                    continue;
-                }
-                Ok(Some(status)) => Ending::from(status),
-                // Somebody else has collected it.
-                Err(_) => match running.watch.has_exited() {
-                    Ok(false) => {
-                        still.push(running);
-                        continue;
-                    }
-                    _ => Ending::Exited(0),
-                },
-            };
-            self.tell(running.vpid, ending);
-        }
-        self.running = still;
+    /// Collects one that has ended, and tells of it.
+    fn reap(&mut self, vpid: Vpid) {
+        let mut all = self.office.running();
+        let Some(running) = all.get_mut(&vpid.to_raw()) else { return };
+        let ending = match running.child.try_wait() {
+            Ok(None) => return,
+            Ok(Some(status)) => Ending::from(status),
+            // Somebody else has collected it.
+            Err(_) => match running.watch.has_exited() {
+                Ok(false) => return,
+                _ => Ending::Exited(0),
+            },
+        };
+        // Closes its descriptor, and with that the watch.
+        all.remove(&vpid.to_raw());
+        drop(all);
+        self.tell(vpid, ending);
     }
 
     fn tell(&mut self, vpid: Vpid, ending: Ending) {
@@ -377,10 +389,11 @@ impl Watchman {
             let vpid = Vpid::new(place, generation);
             let parent = Vpid::from_raw(record.parent.load(Ordering::Relaxed));
             match self.request(record.request.load(Ordering::Relaxed)) {
-                Some(program) => match self.office.start(vpid, &program) {
-                    Ok(running) => self.running.push(running),
-                    Err(_) => self.ended.push_back(vpid), // its record says why
-                },
+                Some(program) => {
+                    if self.office.start(vpid, &program).is_err() {
+                        self.ended.push_back(vpid); // its record says why
+                    }
+                }
                 None => self.end_of(vpid, &Err(Some(invalid()))),
             }
             arena.record(parent.place() % arena.processes()).bell.add(1);
@@ -395,11 +408,12 @@ impl Watchman {
     }
 
     /// Kills all, and collects them.
-    fn end(mut self) {
-        for running in &self.running {
+    fn end(self) {
+        let mut all = self.office.running();
+        for running in all.values() {
             let _ = rustix::process::pidfd_send_signal(&running.watch, Signal::KILL);
         }
-        for running in &mut self.running {
+        for (_, mut running) in all.drain() {
             let _ = running.child.wait();
         }
     }

@@ -15,7 +15,7 @@
 //! parent died, and a child that looks late still sees it closed.
 
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Instant;
@@ -211,21 +211,24 @@ impl LifelineEnd {
     /// From now on the kernel kills this process (SIGKILL) when the keeper is gone; and at once, if it is gone already. No
     /// thread is needed for that, and whatever the process computes does not hold it up.
     ///
+    /// One process can have that of an end: the last that asks for it. So the parent makes a pair for each child that is to.
+    ///
     /// The end is used up: it stays open until the process ends, or becomes another program by exec, which is not killed. A
     /// child made by fork is not either.
     ///
     /// # Errors
-    /// [`Error::Lifeline`] if the system refuses: it has no `/proc`, say.
+    /// [`Error::Lifeline`] if the system refuses.
     ///
     /// # Source
-    /// Signals of `O_ASYNC`, with `F_SETSIG`: fcntl(2). They belong to an open file, which all who inherit a pipe share;
-    /// so the pipe is opened anew, for this process alone.
+    /// Signals of `O_ASYNC`, with `F_SETSIG`: fcntl(2). They belong to an open file, which all who inherit a pipe share.
     pub fn kill_when_cut(self) -> Result<()> {
         crate::fatal::kill_at_hang_up(&self.pipe)
             .map_err(|source| Error::Lifeline { op: "watch", source })?;
         if self.is_cut()? {
             let _ = kill_process(getpid(), Signal::KILL);
         }
+        // It has to stay open for as long as the process lives.
+        let _ = self.pipe.into_raw_fd();
         Ok(())
     }
 

@@ -1,17 +1,13 @@
 //! A pipe whose hang-up kills: the calls of fcntl that no safe wrapper has.
 
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags};
 use rustix::process::getpid;
 
 /// The kernel sends SIGKILL to this process when the last write end of the pipe is closed.
 pub(crate) fn kill_at_hang_up(pipe: &OwnedFd) -> io::Result<()> {
-    // An open file of this process alone: owner and signal are those of the open file, not of the descriptor.
-    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
-    let own = rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
-    let flags = rustix::fs::fcntl_getfl(&own)?.bits() as libc::c_int;
+    let flags = rustix::fs::fcntl_getfl(pipe)?.bits() as libc::c_int;
     let settings = [
         (libc::F_SETOWN, getpid().as_raw_nonzero().get()),
         (F_SETSIG, libc::SIGKILL),
@@ -19,12 +15,10 @@ pub(crate) fn kill_at_hang_up(pipe: &OwnedFd) -> io::Result<()> {
     ];
     for (command, value) in settings {
         // SAFETY: the descriptor is open, and each of these commands takes an integer; none touches memory.
-        if unsafe { libc::fcntl(own.as_raw_fd(), command, value) } == -1 {
+        if unsafe { libc::fcntl(pipe.as_raw_fd(), command, value) } == -1 {
             return Err(io::Error::last_os_error());
         }
     }
-    // It has to stay open for as long as the process lives.
-    let _ = own.into_raw_fd();
     Ok(())
 }
 

@@ -7,7 +7,8 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 use rustix::fs::SealFlags;
-use rustix::io::FdFlags;
+use rustix::io::{Errno, FdFlags};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// A copy, closed on exec, of a descriptor that was inherited under this number. The number itself stays as it is.
 ///
@@ -57,10 +58,36 @@ fn borrow(number: RawFd) -> io::Result<BorrowedFd<'static>> {
 /// Removes a variable from the environment of this process if it has no other thread; else it stays, as others may
 /// read the environment.
 pub fn forget_variable(variable: &str) {
-    // A folder has two links, and one for each folder in it: here, one for each thread. If that is not so somewhere, it
-    // is not 3.
-    if rustix::fs::stat("/proc/self/task").is_ok_and(|tasks| tasks.st_nlink == 3) {
+    if is_alone() {
         // SAFETY: no other thread can read or write the environment, for there is none: only this one could make one.
         unsafe { std::env::remove_var(variable) };
+    }
+}
+
+/// Whether this thread is the only one of its process.
+fn is_alone() -> bool {
+    let thread = UnshareFlags::from_bits_retain(CLONE_THREAD);
+    // SAFETY: to leave the other threads is refused where there are any, and changes nothing where there are none: unshare(2).
+    match unsafe { unshare_unsafe(thread) } {
+        Ok(()) => true,
+        Err(Errno::INVAL) => false,
+        // It may not be asked, in some containers. A folder has two links, and one for each folder in it: here, one for
+        // each thread. If that is not so somewhere, it is not 3.
+        Err(_) => rustix::fs::stat("/proc/self/task").is_ok_and(|tasks| tasks.st_nlink == 3),
+    }
+}
+
+/// Not among the flags that rustix names.
+const CLONE_THREAD: u32 = 0x0001_0000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_is_not_alone() {
+        // There is at least the thread that runs the tests, or the test is that one.
+        let alone = std::thread::scope(|scope| scope.spawn(is_alone).join().unwrap());
+        assert!(!alone);
     }
 }

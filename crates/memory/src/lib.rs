@@ -11,11 +11,13 @@
 //! crate, and whoever makes a reference into a segment answers for its races.
 
 mod alive;
+mod disposition;
 mod error;
 mod fatal;
 pub mod inherit;
 mod segment;
 
 pub use alive::{Ending, Lifeline, LifelineEnd, LifelineKeeper, ProcessWatch};
+pub use disposition::{Disposition, children_can_be_watched};
 pub use error::{Error, Result};
 pub use segment::{Access, Advice, Pages, Segment};

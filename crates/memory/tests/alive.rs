@@ -173,31 +173,31 @@ fn helper_busy() {
     }
 }
 
-/// Two that share one pipe: each is killed, though it looks at nothing.
+/// Two that have a lifeline each: they are killed, though they look at nothing.
 #[test]
 fn the_kernel_kills_children_whose_lifeline_is_cut() {
     use std::os::unix::process::ExitStatusExt;
 
-    let (keeper, end) = Lifeline::pair().unwrap();
     let start = || {
-        let stdin = Stdio::from(end.as_fd().try_clone_to_owned().unwrap());
-        let mut child = run_helper("busy").stdin(stdin).stdout(Stdio::piped()).spawn().unwrap();
+        let (keeper, end) = Lifeline::pair().unwrap();
+        let mut child = run_helper("busy").stdin(end.into_fd()).stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         while !line.starts_with("busy") {
             line.clear();
             assert_ne!(output.read_line(&mut line).unwrap(), 0, "the helper ended early");
         }
-        child
+        (child, keeper)
     };
     let mut children = [start(), start()];
-    assert!(children.iter_mut().all(|child| child.try_wait().unwrap().is_none()));
-    drop(keeper);
-    for child in &mut children {
+    assert!(children.iter_mut().all(|(child, _)| child.try_wait().unwrap().is_none()));
+    for (mut child, keeper) in children {
+        drop(keeper);
         assert_eq!(child.wait().unwrap().signal(), Some(9));
     }
     // One that comes too late.
-    let mut late =
-        run_helper("busy").stdin(Stdio::from(end.into_fd())).stdout(Stdio::null()).spawn().unwrap();
+    let (keeper, end) = Lifeline::pair().unwrap();
+    drop(keeper);
+    let mut late = run_helper("busy").stdin(end.into_fd()).stdout(Stdio::null()).spawn().unwrap();
     assert_eq!(late.wait().unwrap().signal(), Some(9));
 }

@@ -54,7 +54,9 @@ impl Bounds {
         Bounds { processes, ..self }
     }
 
-    /// How many bytes messages under way may take, in all [default: 1 GiB]. They take none before they are used.
+    /// How many bytes messages under way may take, in all [default: 1 GiB]. They take none before they are used. What was
+    /// used for messages of one size stays for such as are not larger: many sizes, one after the other, may need several
+    /// times as much as is under way.
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
         Bounds { memory, ..self }
@@ -77,7 +79,8 @@ impl Bounds {
 /// A farm of processes, as one of them sees it: it spawns others, sends to them, and receives from them.
 ///
 /// One thread at a time uses it; a process has one for each farm that it founds, and one if it was spawned. When the
-/// manager's is dropped, or the manager dies however, all processes of the farm are killed.
+/// manager's is dropped, or the manager dies however, all processes of the farm are killed; what a worker has started by
+/// other means than its farm is its own affair.
 ///
 /// # Examples
 /// A worker sends back what it is sent. Both are this program: `join` tells which it is.

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use loom::sync::atomic::Ordering;
 use loom::thread;
 use syncline_signal::{Policy, Signal, plant};
 
@@ -81,6 +82,37 @@ fn a_bell_rung_before_the_message_is_found() {
 #[should_panic]
 fn a_slot_freed_before_it_was_read_is_found() {
     plant::with("channel: frees first", || channel(1, 2));
+}
+
+/// Somebody rings, and is killed before the system call that wakes: the mark of the sleeper is gone. Its death is told.
+fn killed_in_the_ring() {
+    model(|| {
+        let shared = Arc::new((loom::sync::atomic::AtomicBool::new(false), Signal::new(0)));
+        let other = Arc::clone(&shared);
+        let killed = thread::spawn(move || {
+            other.0.store(true, Ordering::Relaxed);
+            other.1.add_and_die();
+        });
+        let other = Arc::clone(&shared);
+        let steward = thread::spawn(move || {
+            killed.join().unwrap();
+            bell::ring_for_a_death(&other.1);
+        });
+        let is_there = || Ok::<_, ()>(shared.0.load(Ordering::Relaxed).then_some(()));
+        assert_eq!(bell::wait(&shared.1, &ASLEEP, None, is_there), Ok(Some(())));
+        steward.join().unwrap();
+    });
+}
+
+#[test]
+fn whoever_is_killed_in_the_ring_leaves_nobody_asleep() {
+    killed_in_the_ring();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_mark_that_the_dead_have_taken_is_found() {
+    plant::with("bell: trusts the dead", killed_in_the_ring);
 }
 
 /// Two processes take and give blocks: nobody has what another has.

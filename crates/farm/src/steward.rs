@@ -33,6 +33,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal};
 use syncline_memory::{Ending, Lifeline, LifelineKeeper, ProcessWatch, children_can_be_watched};
 
 use crate::arena::Arena;
+use crate::bell;
 use crate::error::FarmError;
 use crate::place::{FARM, Place};
 use crate::program::{Program, Request};
@@ -260,7 +261,7 @@ impl Office {
             if matches!(record.now().1, Life::Reserved | Life::Asked | Life::Started | Life::Joined)
                 || place == 0
             {
-                record.bell.add(1);
+                bell::ring_for_a_death(&record.bell);
             }
         }
     }

@@ -185,6 +185,20 @@ impl Signal {
         now
     }
 
+    /// Wakes all who sleep, whether or not the word says that somebody does; they look again.
+    ///
+    /// For whoever finds that a process has died that may have raised the number, and was killed before it woke anybody.
+    pub fn wake(&self) {
+        self.word.wake_all();
+    }
+
+    /// For models: adds 1 as a process does that is killed before it wakes anybody.
+    #[cfg(loom)]
+    pub fn add_and_die(&self) {
+        self.word.bits.fetch_add(1 << 1, Ordering::Release);
+        self.word.bits.fetch_and(!SLEEPER, Ordering::Relaxed);
+    }
+
     /// For models: the word is used for something else. A touch that is not over by then, or that comes later, fails.
     #[cfg(loom)]
     pub fn reuse(&mut self) {

@@ -10,7 +10,6 @@ use serde::de::DeserializeOwned;
 use syncline_signal::Policy;
 
 use crate::arena::Arena;
-use crate::bell::NAP;
 use crate::channel::Body;
 use crate::error::FarmError;
 use crate::message::{Draft, Kind, Message};
@@ -24,6 +23,8 @@ use crate::wire;
 
 /// How long to look, with yields in between, before the sleep.
 const LOOKS: Duration = Duration::from_micros(50);
+/// The longest sleep of a thief.
+const NAP: Duration = Duration::from_millis(100);
 
 /// A worker's place at a board.
 #[derive(Clone, Debug)]
@@ -208,7 +209,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             seat.board().nod(seat.hand);
             let next = self.look(child)?;
             if next.is_none() {
-                // Not for long: see `bell`.
+                // Not for long: whoever has chosen this one to be woken may be killed before it rings.
                 let _ = bell.wait_until(seen + 1, &asleep, Instant::now().checked_add(NAP));
             }
             chosen |= seat.board().rise(seat.hand);

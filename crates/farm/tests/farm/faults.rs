@@ -135,6 +135,29 @@ fn a_manager_that_dies_takes_its_workers_along() {
     }
 }
 
+/// Who ignores SIGCHLD is not told how processes end.
+#[test]
+fn a_manager_that_could_not_know_how_workers_end_is_refused() {
+    if std::env::var_os("SYNCLINE_FARM_TEST").is_some() {
+        println!(
+            "\nsays {}",
+            Farm::new().map(|_| "nothing".to_owned()).unwrap_or_else(|error| error.to_string())
+        );
+        return;
+    }
+    let name = "faults::a_manager_that_could_not_know_how_workers_end_is_refused";
+    let said = Command::new("sh")
+        .args(["-c", "trap '' CHLD; exec \"$0\" --exact \"$1\" --nocapture --quiet"])
+        .arg(std::env::current_exe().unwrap())
+        .arg(name)
+        .env("SYNCLINE_FARM_TEST", "manager")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    let line = said.lines().find_map(|line| line.strip_prefix("says ")).unwrap();
+    assert!(line.contains("this process ignores SIGCHLD"), "{line}");
+}
+
 #[test]
 fn a_farm_that_is_dropped_leaves_nobody() {
     let mut farm = Farm::new().unwrap();

@@ -146,10 +146,10 @@ fn a_manager_that_could_not_know_how_workers_end_is_refused() {
         return;
     }
     let name = "faults::a_manager_that_could_not_know_how_workers_end_is_refused";
-    let said = Command::new("sh")
-        .args(["-c", "trap '' CHLD; exec \"$0\" --exact \"$1\" --nocapture --quiet"])
+    let said = Command::new("env")
+        .arg("--ignore-signal=CHLD")
         .arg(std::env::current_exe().unwrap())
-        .arg(name)
+        .args(["--exact", name, "--nocapture", "--quiet"])
         .env("SYNCLINE_FARM_TEST", "manager")
         .output()
         .unwrap();

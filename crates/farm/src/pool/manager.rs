@@ -10,7 +10,7 @@
 //!                             │  └─────────── done, but not told of: ready again
 //!                             └────────────── told of: has ended
 //! ```
-//! Three workers in a row that exit before they have begun anything are no accident, nor are thirty that are killed: then
+//! Three workers in a row that exit before they have begun anything are no accident, nor are a hundred that are killed: then
 //! what is ready ends with an error that says how.
 
 use std::collections::{HashMap, VecDeque};
@@ -39,7 +39,7 @@ const MOST: usize = 4096;
 const BATCHES: usize = 2;
 /// How many workers in a row may exit, or be killed, before they have begun anything.
 const STILLBORN: u32 = 3;
-const KILLED_BEFORE: u32 = 30;
+const KILLED_BEFORE: u32 = 100;
 /// How long a worker may take until it has begun its first task, beside the time that the task may take.
 const BIRTH: Duration = Duration::from_secs(10);
 /// How long workers may take to end by themselves.
@@ -632,7 +632,9 @@ where
         let most = if killed { KILLED_BEFORE } else { STILLBORN };
         if self.stillborn >= most {
             self.stillborn = 0;
-            self.fail_all(&format!("{most} workers in a row {how} before they had begun a task"));
+            self.fail_all(&format!(
+                "{most} workers in a row ended before they had begun a task; the last {how}"
+            ));
         }
     }
 

@@ -196,7 +196,10 @@ fn what_has_failed_is_tried_again_as_often_as_was_said() {
 fn a_program_that_is_no_worker_is_an_error_of_every_task() {
     for (program, why) in [
         (Program::new("/nowhere/to/be/found"), "cannot start /nowhere/to/be/found"),
-        (Program::new("false"), "3 workers in a row exited with 1 before they had begun a task"),
+        (
+            Program::new("false"),
+            "3 workers in a row ended before they had begun a task; the last exited with 1",
+        ),
     ] {
         for crew in [crew(2).program(program.clone()), crew(2).program(program.clone()).cold()] {
             let mut pool = crew.start().unwrap();
@@ -332,7 +335,7 @@ fn crews_and_workers_that_do_not_fit() {
     }
     let mut pool = crew(2).stealing().start().unwrap();
     let ended = all(&mut pool, vec![Work::Square(2), Work::Square(3)]);
-    let why = "3 workers in a row exited with 3 before they had begun a task";
+    let why = "3 workers in a row ended before they had begun a task; the last exited with 3";
     assert!(ended.values().all(|r| r.clone().unwrap_err().to_string().contains(why)), "{ended:?}");
 }
 

@@ -45,6 +45,7 @@
 mod arena;
 mod bell;
 mod blocks;
+mod bounds;
 mod channel;
 mod crowd;
 mod error;
@@ -62,8 +63,9 @@ pub mod wire;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
+pub use bounds::Bounds;
 pub use error::FarmError;
-pub use farm::{Bounds, Farm};
+pub use farm::Farm;
 pub use message::{Kind, Message};
 pub use pool::{
     Crew, Forked, Forks, Outcome, Pool, Progress, Results, Task, TaskError, TaskId, serve, serve_forks,

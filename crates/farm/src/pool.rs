@@ -42,9 +42,9 @@ use serde::{Deserialize, Serialize};
 use syncline_fabric::Member;
 pub use worker::{Forked, Forks, serve, serve_forks};
 
+use crate::bounds::Bounds;
 use crate::crowd::Crowd;
 use crate::error::FarmError;
-use crate::farm::Bounds;
 use crate::program::Program;
 use crate::vpid::Vpid;
 use manager::Manager;

@@ -31,6 +31,8 @@ use crate::program::Program;
 use crate::record::Fate;
 use crate::vpid::Vpid;
 
+mod family;
+
 /// How long a batch should take, in nanoseconds.
 const BATCH: f64 = 200_000.0;
 /// How many tasks a batch has at most.
@@ -550,58 +552,6 @@ where
         self.progress.ended += 1;
         self.progress.failed += u64::from(result.is_err());
         self.outcomes.push_back(Outcome { id: TaskId(id), result });
-    }
-
-    fn fork(&mut self, vpid: Vpid, number: u64, task: T) {
-        self.forks += 1;
-        let id = CHILD | self.forks;
-        let parent = self.hand(vpid).and_then(|hand| hand.tasks.front().copied());
-        let priority = parent.and_then(|parent| self.job(parent)).map_or(0, |job| job.priority);
-        let child = Some((vpid, number));
-        self.children.insert(id, Job { task, priority, cost: 0.0, tries: 0, handed: false, child });
-        self.forked.insert((vpid, number), id);
-        self.ready.push_child(id, priority);
-    }
-
-    /// A worker waits for a child: for its result, or for the word that it is to do it itself.
-    fn join(&mut self, vpid: Vpid, number: u64) {
-        let key = (vpid, number);
-        let child = self.forked.remove(&key);
-        if let Some(result) = self.answers.remove(&key) {
-            return self.answer(vpid, number, result);
-        }
-        let Some(child) = child.filter(|child| self.children.contains_key(child)) else {
-            return self.garbled(vpid, format!("it joins child {number}, which it has not"));
-        };
-        if self.children[&child].handed {
-            if let Some(hand) = self.hand(vpid) {
-                hand.waiting = Some(number);
-            }
-            return;
-        }
-        // It is still among those that are ready, by its number alone.
-        self.children.remove(&child);
-        let _ = self.say(vpid, &OrderRef::Yours); // if it has ended, that will be told
-    }
-
-    fn answer(&mut self, vpid: Vpid, number: u64, result: Result<R, TaskError>) {
-        if let Some(hand) = self.hand(vpid) {
-            hand.waiting = None;
-        }
-        self.forked.remove(&(vpid, number));
-        let said = self.say(vpid, &OrderRef::Answer(&result));
-        // If it has ended, that will be told.
-        if let Err(error @ (FarmError::Unsendable { .. } | FarmError::Room { .. })) = said {
-            let error = Err(TaskError::Unsendable { why: error.to_string() });
-            let _ = self.say(vpid, &OrderRef::Answer(&error));
-        }
-    }
-
-    /// The children of what a worker was at are nobody's.
-    fn disown(&mut self, vpid: Vpid) {
-        self.children.retain(|_, job| job.child.is_none_or(|(parent, _)| parent != vpid));
-        self.forked.retain(|(parent, _), _| *parent != vpid);
-        self.answers.retain(|(parent, _), _| *parent != vpid);
     }
 
     /// A worker has ended.

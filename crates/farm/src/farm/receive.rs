@@ -1,0 +1,337 @@
+//! The receiving half of a farm: from one process, from any, and whose channels there are.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use syncline_memory::Ending;
+use syncline_signal::primitive::Ordering;
+use syncline_signal::{Policy, Watch};
+
+use super::{Farm, Inbound, Role};
+use crate::arena::{Arena, Slots};
+use crate::bell;
+use crate::channel::{BLOCK, Body, LEN, Reader};
+use crate::error::FarmError;
+use crate::message::{Kind, Message};
+use crate::record::{Fate, Life};
+use crate::vpid::Vpid;
+use crate::wire::{Wire, WireError};
+
+/// What was in a slot.
+enum Read<T> {
+    /// A value that was read there.
+    Value(Result<T, WireError>),
+    /// Something else.
+    Message(Body),
+}
+
+impl Farm {
+    /// Receives the next value from a process, and waits for it.
+    ///
+    /// # Errors
+    /// [`FarmError::Gone`] if the process has ended, and all that it had sent was received; [`FarmError::Garbled`] if what it
+    /// has sent is something else: then that message is lost.
+    #[inline]
+    pub fn recv<T: Wire>(&mut self, from: Vpid) -> Result<T, FarmError> {
+        self.recv_deadline(from, None)
+    }
+
+    /// As [`recv`](Self::recv), until a deadline.
+    ///
+    /// # Errors
+    /// [`FarmError::TimedOut`]: what comes later can be received later.
+    #[inline]
+    pub fn recv_deadline<T: Wire>(&mut self, from: Vpid, deadline: Option<Instant>) -> Result<T, FarmError> {
+        self.recv_with(from, deadline, |farm| farm.take_value(from))
+    }
+
+    /// Receives the next message from a process, whatever it is.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_message(&mut self, from: Vpid) -> Result<Message, FarmError> {
+        self.recv_message_deadline(from, None)
+    }
+
+    /// As [`recv_message`](Self::recv_message), until a deadline.
+    ///
+    /// # Errors
+    /// As [`recv_deadline`](Self::recv_deadline).
+    #[inline]
+    pub fn recv_message_deadline(
+        &mut self,
+        from: Vpid,
+        deadline: Option<Instant>,
+    ) -> Result<Message, FarmError> {
+        self.recv_with(from, deadline, |farm| farm.take(from))
+    }
+
+    /// Waits until `take` has something from a process.
+    #[inline]
+    fn recv_with<X>(
+        &mut self,
+        from: Vpid,
+        deadline: Option<Instant>,
+        mut take: impl FnMut(&mut Farm) -> Result<Option<X>, FarmError>,
+    ) -> Result<X, FarmError> {
+        self.known(from)?;
+        if self.life(from) != Life::Ended
+            && let Some(taken) = take(self)?
+        {
+            return Ok(taken);
+        }
+        let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
+        let policy =
+            Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy_for(from) };
+        let bell = &arena.record(self.me.place()).bell;
+        let came = bell::wait(bell, &policy, deadline, || match take(self)? {
+            Some(taken) => Ok(Some(taken)),
+            // What it had sent before its end is there by now.
+            None if self.life(from) == Life::Ended => match take(self)? {
+                Some(taken) => Ok(Some(taken)),
+                None => {
+                    self.unlink(from);
+                    let gone = self.gone(from);
+                    self.note(from);
+                    Err(gone)
+                }
+            },
+            None => Ok(None),
+        })?;
+        came.ok_or_else(|| FarmError::TimedOut { what: format!("a message from process {from}") })
+    }
+
+    /// How to wait for a process. One that is not there yet begins on the processor of whoever has started it, as a rule:
+    /// who yields that is not given it again soon, but who sleeps is woken elsewhere. Births take longer than yields last.
+    fn policy_for(&self, from: Vpid) -> Policy<'static> {
+        let is_there = matches!(self.life(from), Life::Joined | Life::Ended);
+        if is_there { self.policy } else { Policy { yield_for: Duration::ZERO, ..self.policy } }
+    }
+
+    /// How to wait for any process: as for the one that is there least.
+    fn policy_for_any(&self) -> Policy<'static> {
+        let unborn =
+            self.children.iter().find(|&&child| !matches!(self.life(child), Life::Joined | Life::Ended));
+        unborn.map_or(self.policy, |&child| self.policy_for(child))
+    }
+
+    /// The next value from a process, if it is there; read where it stands, if it is small.
+    #[inline]
+    fn take_value<T: Wire>(&mut self, from: Vpid) -> Result<Option<T>, FarmError> {
+        let Some(reader) = self.reader_of(from) else { return Ok(None) };
+        let read = reader.take_with(|head, bytes| {
+            let small = head & BLOCK == 0 && head & LEN == bytes.len() as u64;
+            let read = small.then(|| T::decode_in_place(Kind::of(head), bytes)).flatten();
+            read.map_or_else(|| Read::Message(Body::new(head, bytes)), Read::Value)
+        });
+        let value = match read {
+            None => return Ok(None),
+            Some(Read::Value(value)) => value,
+            Some(Read::Message(body)) => Message::new(&self.arena, self.me, body).and_then(T::decode),
+        };
+        value.map(Some).map_err(|why| FarmError::Garbled { from, why })
+    }
+
+    /// The next message from a process, if it is there.
+    #[inline]
+    fn take(&mut self, from: Vpid) -> Result<Option<Message>, FarmError> {
+        let Some(reader) = self.reader_of(from) else { return Ok(None) };
+        let Some(body) = reader.take() else { return Ok(None) };
+        Message::new(&self.arena, self.me, body).map(Some).map_err(|why| FarmError::Garbled { from, why })
+    }
+
+    /// The channel from a process, if it has opened one.
+    #[inline]
+    fn reader_of(&mut self, from: Vpid) -> Option<&mut Reader<Slots>> {
+        let known = |inbound: &Option<Inbound>| inbound.as_ref().is_some_and(|inbound| inbound.from == from);
+        if !self.inbound.get(from.place()).is_some_and(known) {
+            self.look_for_channels();
+        }
+        let inbound = self.inbound.get_mut(from.place())?.as_mut()?;
+        (inbound.from == from).then_some(&mut inbound.reader)
+    }
+
+    /// Receives the next value from whoever has sent one, in turn.
+    ///
+    /// # Errors
+    /// [`FarmError::Gone`] if a process that this one has started has ended, and not by exiting with 0: once for each, when
+    /// all that it had sent was received. [`FarmError::Alone`] if no other process lives (the manager is told).
+    /// [`FarmError::Garbled`], which says from whom.
+    pub fn recv_any<T: Wire>(&mut self) -> Result<(Vpid, T), FarmError> {
+        self.recv_any_deadline(None)
+    }
+
+    /// As [`recv_any`](Self::recv_any), until a deadline.
+    ///
+    /// # Errors
+    /// [`FarmError::TimedOut`].
+    pub fn recv_any_deadline<T: Wire>(&mut self, deadline: Option<Instant>) -> Result<(Vpid, T), FarmError> {
+        let (from, message) = self.recv_any_message_deadline(deadline)?;
+        T::decode(message).map(|value| (from, value)).map_err(|why| FarmError::Garbled { from, why })
+    }
+
+    /// Receives the next message from whoever has sent one, whatever it is, until a deadline.
+    ///
+    /// # Errors
+    /// As [`recv_any_deadline`](Self::recv_any_deadline).
+    pub fn recv_any_message_deadline(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<(Vpid, Message), FarmError> {
+        let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
+        let policy =
+            Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy_for_any() };
+        let bell = &arena.record(self.me.place()).bell;
+        let came = bell::wait(bell, &policy, deadline, || self.take_any())?;
+        came.ok_or_else(|| FarmError::TimedOut { what: "a message from any process".to_owned() })
+    }
+
+    /// As [`recv_any_message_deadline`](Self::recv_any_message_deadline), or until something else is there; `None` then,
+    /// and when the deadline has passed.
+    pub(crate) fn recv_any_or(
+        &mut self,
+        deadline: Option<Instant>,
+        mut other: impl FnMut() -> bool,
+    ) -> Result<Option<(Vpid, Message)>, FarmError> {
+        let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
+        let policy =
+            Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy_for_any() };
+        let bell = &arena.record(self.me.place()).bell;
+        let came = bell::wait(bell, &policy, deadline, || {
+            if other() {
+                return Ok(Some(None));
+            }
+            Ok::<_, FarmError>(self.take_any()?.map(Some))
+        })?;
+        Ok(came.flatten())
+    }
+
+    /// The next message from a process, if it is there; it does not wait.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn try_recv_message(&mut self, from: Vpid) -> Result<Option<Message>, FarmError> {
+        self.known(from)?;
+        let ended = self.life(from) == Life::Ended;
+        match self.take(from)? {
+            None if ended => Err(self.gone(from)),
+            message => Ok(message),
+        }
+    }
+
+    pub(crate) fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    fn take_any(&mut self) -> Result<Option<(Vpid, Message)>, FarmError> {
+        // Looked at before the channels: what those who have ended by then had sent is found there.
+        let ends = self.role.ends(&self.arena);
+        let alone = matches!(&self.role, Role::Manager(steward) if steward.living() == 0);
+        self.look_for_channels();
+        for _ in 0..self.senders.len() {
+            self.turn = (self.turn + 1) % self.senders.len();
+            let place = self.senders[self.turn];
+            let Some(Some(inbound)) = self.inbound.get_mut(place) else { continue };
+            if let Some(body) = inbound.reader.take() {
+                let from = inbound.from;
+                let message = Message::new(&self.arena, self.me, body);
+                return message.map(|m| Some((from, m))).map_err(|why| FarmError::Garbled { from, why });
+            }
+        }
+        if ends != self.ends {
+            self.ends = ends;
+            self.bury();
+        }
+        for at in 0..self.children.len() {
+            let vpid = self.children[at];
+            match self.fate(vpid)? {
+                None => (),
+                Some(Fate::Ended(Ending::Exited(0))) if !self.every_end => (),
+                // It may have sent something between the looks: that comes first.
+                Some(_) if self.has_sent(vpid) => return self.take_any(),
+                Some(_) => {
+                    let gone = self.gone(vpid);
+                    self.note(vpid);
+                    return Err(gone);
+                }
+            }
+        }
+        if alone { Err(FarmError::Alone) } else { Ok(None) }
+    }
+
+    /// Lets go of the channels of those who have ended, and of children that ended well.
+    pub(super) fn bury(&mut self) {
+        let dead = |vpid: Vpid| self.life(vpid) == Life::Ended;
+        let channels = self.senders.iter().filter_map(|&place| self.inbound.get(place)?.as_ref());
+        // One that has ended just now may have sent something just before: another end was told then, or will be.
+        let done = channels.filter(|inbound| dead(inbound.from) && !inbound.reader.is_full());
+        for vpid in done.map(|inbound| inbound.from).collect::<Vec<_>>() {
+            self.unlink(vpid);
+        }
+        if self.every_end {
+            return;
+        }
+        let well = Some(Fate::Ended(Ending::Exited(0)));
+        let children = self.children.iter().copied();
+        for child in
+            children.filter(|&child| self.fate(child).is_ok_and(|fate| fate == well)).collect::<Vec<_>>()
+        {
+            self.note(child);
+        }
+    }
+
+    /// The end of a child was seen: its place may be another's.
+    pub(super) fn note(&mut self, child: Vpid) {
+        if let Some(at) = self.children.iter().position(|&other| other == child) {
+            self.children.swap_remove(at);
+            // Release: pairs with the Acquire in `Arena::is_forgotten`.
+            self.arena.record(child.place()).noted.store(1, Ordering::Release);
+        }
+    }
+
+    /// Whether there is something to receive from a process.
+    pub(super) fn has_sent(&mut self, vpid: Vpid) -> bool {
+        self.look_for_channels();
+        let inbound = self.inbound.get(vpid.place()).and_then(Option::as_ref);
+        inbound.is_some_and(|inbound| inbound.from == vpid && inbound.reader.is_full())
+    }
+
+    /// Finds the channels that others have opened to this process since the last time.
+    #[inline]
+    fn look_for_channels(&mut self) {
+        let record = self.arena.record(self.me.place());
+        // Acquire: pairs with the Release in `Arena::open`.
+        let opened = record.inbound.load(Ordering::Acquire);
+        if opened != self.opened {
+            self.opened = opened;
+            self.look_at_all();
+        }
+    }
+
+    #[cold]
+    fn look_at_all(&mut self) {
+        for place in 0..self.arena.used() {
+            let Some((from, slots)) = self.arena.found(place, self.me) else { continue };
+            if self.inbound.len() <= place {
+                self.inbound.resize_with(place + 1, || None);
+            }
+            let known = self.inbound[place].as_ref().is_some_and(|inbound| inbound.block == slots.block);
+            if !known {
+                if self.inbound[place].is_none() {
+                    self.senders.push(place);
+                }
+                let (block, reader) = (slots.block, Reader::new(slots));
+                self.inbound[place] = Some(Inbound { from, block, reader });
+            }
+        }
+    }
+
+    /// The channel of a sender that has ended is not looked at any more.
+    fn unlink(&mut self, sender: Vpid) {
+        let Some(slot) = self.inbound.get_mut(sender.place()) else { return };
+        if let Some(inbound) = slot.take_if(|inbound| inbound.from == sender) {
+            self.senders.retain(|&place| place != sender.place());
+            self.arena.unlink(sender.place(), self.me.place(), inbound.block);
+        }
+    }
+}

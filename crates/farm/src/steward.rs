@@ -191,7 +191,7 @@ impl Office {
     }
 
     fn spawn(&self, vpid: Vpid, program: &Program) -> io::Result<Running> {
-        let (keeper, lifeline) = Lifeline::pair().map_err(io::Error::other)?;
+        let (keeper, lifeline) = Lifeline::pair().map_err(cause)?;
         let mut command = Command::new(&program.path);
         command.args(&program.args).envs(program.variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::from(self.nothing.try_clone()?));
@@ -208,7 +208,7 @@ impl Office {
         };
         // Nothing here keeps the standard library from posix_spawn.
         let mut child = command.env(FARM, place.value()).spawn()?;
-        match self.bound(&child).and_then(|()| ProcessWatch::new(child.id()).map_err(io::Error::other)) {
+        match self.bound(&child).and_then(|()| ProcessWatch::new(child.id()).map_err(cause)) {
             Ok(watch) => Ok(Running { child, watch, _keeper: keeper }),
             Err(error) => {
                 end(&mut child); // one that cannot be watched is not kept
@@ -264,6 +264,16 @@ impl Office {
                 bell::ring_for_a_death(&record.bell);
             }
         }
+    }
+}
+
+/// What the system has said: its number is what a record can tell to whoever has asked for a process.
+fn cause(error: syncline_memory::Error) -> io::Error {
+    use syncline_memory::Error::{Lifeline, Process};
+
+    match error {
+        Lifeline { source, .. } | Process { source, .. } => source,
+        other => io::Error::other(other),
     }
 }
 

@@ -158,6 +158,38 @@ fn a_manager_that_could_not_know_how_workers_end_is_refused() {
     assert!(line.contains("this process ignores SIGCHLD"), "{line}");
 }
 
+/// Who has no descriptors left for another process says so, and its farm goes on.
+#[test]
+fn descriptors_may_be_used_up() {
+    if std::env::var_os("SYNCLINE_FARM_TEST").is_some() {
+        let mut farm = Farm::new().unwrap();
+        let mut workers = Vec::new();
+        let why = loop {
+            match farm.spawn(&Program::new("sleep").arg("60")) {
+                Ok(vpid) => workers.push(vpid),
+                Err(error) => break error,
+            }
+        };
+        farm.kill(workers[0]).unwrap();
+        farm.wait(workers[0], late()).unwrap();
+        let again = farm.spawn(&Program::new("true")).and_then(|vpid| farm.wait(vpid, late())).unwrap();
+        println!("\nsays {} started, {why}; then one {again}", workers.len());
+        return;
+    }
+    let said = Command::new("sh")
+        .args([
+            "-c",
+            "ulimit -n 48; exec \"$0\" --exact faults::descriptors_may_be_used_up --nocapture --quiet",
+        ])
+        .arg(std::env::current_exe().unwrap())
+        .env("SYNCLINE_FARM_TEST", "manager")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    let line = said.lines().find_map(|line| line.strip_prefix("says ")).unwrap();
+    assert!(line.contains("Too many open files") && line.ends_with("then one exited with 0"), "{line}");
+}
+
 #[test]
 fn a_farm_that_is_dropped_leaves_nobody() {
     let mut farm = Farm::new().unwrap();

@@ -19,13 +19,13 @@ contains
         real(c_double), pointer :: numbers(:)
         real(c_double), target :: total
 
-        call check(syncline_farm_recv(farm, syncline_farm_parent(farm), SYNCLINE_FARM_FOR_EVER, received))
+        call check(syncline_farm_recv_for(farm, syncline_farm_parent(farm), SYNCLINE_FOREVER, received))
         call c_f_pointer(received, message)
         call c_f_pointer(message%data, numbers, [message%count])
         total = sum(numbers)
-        call syncline_farm_message_free(received)
-        call check(syncline_farm_send(farm, syncline_farm_parent(farm), SYNCLINE_FARM_KIND_F64, c_loc(total), 1_c_size_t, &
-            SYNCLINE_FARM_FOR_EVER))
+        call syncline_farm_message_dispose(received)
+        call check(syncline_farm_send_for(farm, syncline_farm_parent(farm), SYNCLINE_FARM_KIND_F64, c_loc(total), 1_c_size_t, &
+            SYNCLINE_FOREVER))
         call check(syncline_farm_free(farm))
     end subroutine
 
@@ -84,28 +84,28 @@ program farms
     call check(syncline_farm_new(c_null_ptr, farm))
     do n = 1, 3
         call check(syncline_farm_spawn(farm, c_null_ptr, c_null_ptr, vpid))
-        call check(syncline_farm_send(farm, vpid, SYNCLINE_FARM_KIND_F64, c_loc(numbers(333 * n - 332)), 333_c_size_t, &
-            SYNCLINE_FARM_FOR_EVER))
+        call check(syncline_farm_send_for(farm, vpid, SYNCLINE_FARM_KIND_F64, c_loc(numbers(333 * n - 332)), 333_c_size_t, &
+            SYNCLINE_FOREVER))
         workers(n) = vpid
     end do
     total = 0
     do n = 1, 3
-        call check(syncline_farm_recv_into(farm, workers(n), SYNCLINE_FARM_KIND_F64, c_loc(part), 1_c_size_t, &
-            SYNCLINE_FARM_FOR_EVER, count))
+        call check(syncline_farm_recv_into_for(farm, workers(n), SYNCLINE_FARM_KIND_F64, c_loc(part), 1_c_size_t, &
+            SYNCLINE_FOREVER, count))
         total = total + part
     end do
     print '(a, i0)', 'sum of 3 parts: ', nint(total)
     call check(syncline_farm_free(farm))
 
     arguments = [c_loc(serve), c_null_ptr]
-    call check(syncline_farm_pool_start(2_c_size_t, c_null_ptr, c_loc(arguments), c_null_ptr, pool))
+    call check(syncline_farm_pool_new(2_c_size_t, c_null_ptr, c_loc(arguments), c_null_ptr, pool))
     do task = 0, 7
         call check(syncline_farm_pool_submit(pool, c_loc(task), 4_c_size_t, 0_c_int32_t, 0d0, id))
     end do
     squares = 0
     words = ''
     do
-        call check(syncline_farm_pool_next(pool, SYNCLINE_FARM_FOR_EVER, taken))
+        call check(syncline_farm_pool_next_for(pool, SYNCLINE_FOREVER, taken))
         if (.not. c_associated(taken)) exit
         call c_f_pointer(taken, outcome)
         if (outcome%status == SYNCLINE_STATUS_OK) then
@@ -115,7 +115,7 @@ program farms
             failed = outcome%id
             words = syncline_text(outcome%error)
         end if
-        call syncline_farm_outcome_free(taken)
+        call syncline_farm_outcome_dispose(taken)
     end do
     print '(a, i0)', 'sum of the squares: ', squares
     print '(a, i0, 2a)', 'task ', failed, ': ', words

@@ -45,12 +45,12 @@ int main(void) {
     uint64_t sum = 0, square;
 
     TRY(syncline_farm_serve(work, NULL)); /* workers stay in here */
-    TRY(syncline_farm_pool_start(2, NULL, NULL, &options, &pool));
+    TRY(syncline_farm_pool_new(2, NULL, NULL, &options, &pool));
     for (uint64_t n = 0; n < TASKS; n++) {
         TRY(syncline_farm_pool_submit(pool, &n, sizeof n, 0, 0, NULL));
     }
     for (;;) {
-        TRY(syncline_farm_pool_next(pool, SYNCLINE_FARM_FOR_EVER, &outcome));
+        TRY(syncline_farm_pool_next_for(pool, SYNCLINE_FOREVER, &outcome));
         if (!outcome) {
             break; /* all have ended */
         }
@@ -61,7 +61,7 @@ int main(void) {
             printf("task %d has no result\n", (int)outcome->id);
             fprintf(stderr, "task %d: %s\n", (int)outcome->id, outcome->error);
         }
-        syncline_farm_outcome_free(outcome);
+        syncline_farm_outcome_dispose(outcome);
     }
     printf("the sum of the others is %llu\n", (unsigned long long)sum);
     TRY(syncline_farm_pool_finish(pool));

@@ -104,7 +104,7 @@ int main(void) {
     wrong += differences();
     printf("%llu steps, %llu iterations: %s\n", (unsigned long long)report->steps,
            (unsigned long long)report->iterations, differences() ? "DIFFERENT" : "the bits of the loop");
-    syncline_report_free(report);
+    syncline_report_dispose(report);
 
     /* On, with a thread per block, until nothing changes by more than a hundredth. */
     check(syncline_overlay_run_until(overlay, SYNCLINE_RUNNER_THREADS, 0, 0.01, 10000, &report));
@@ -116,7 +116,7 @@ int main(void) {
     wrong += differences() + !report->converged;
     printf("converged: %s, residuals those of the loop: %s\n", report->converged ? "yes" : "no",
            wrong ? "NO" : "yes");
-    syncline_report_free(report);
+    syncline_report_dispose(report);
 
     check(syncline_overlay_free(overlay));
     for (int i = 0; i < BLOCKS; i++) {

@@ -31,7 +31,7 @@ static int phase(syncline_member *me, void *argument)
     int64_t one = 1;
     uint64_t draw = rank + 1;
 
-    must(syncline_rma_new(me, &rma));
+    must(syncline_member_rma(me, &rma));
     must(syncline_rma_allocate(rma, BINS * sizeof *mine, &bins));
     must(syncline_rma_allocate(rma, rank == 0 ? 2 * sizeof *mine : 0, &last));
     must(syncline_rma_mutexes_new(rma, rank == 0 ? 1 : 0, &mutexes));

@@ -46,7 +46,7 @@ static void *look(void *argument) {
     }
     const char *who = "'second' waits at 'cell' for 'first'";
     printf("stuck: %s\n", strstr(report, who) ? who : "it was not told who waits for whom");
-    syncline_text_free(report);
+    syncline_text_dispose(report);
     /* A body that runs is waited for: it is not torn from what it does. */
     pthread_mutex_lock(&mutex);
     is_open = 1;
@@ -77,7 +77,7 @@ int main(void) {
     if (count == 1 && active[0] == 0 && strstr(text, "second")) {
         printf("at the start 'first' is active, 'second' is not\n");
     }
-    syncline_text_free(text);
+    syncline_text_dispose(text);
 
     if (pthread_create(&thread, NULL, look, watch)) {
         perror("pthread_create");

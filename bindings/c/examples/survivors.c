@@ -32,7 +32,7 @@ static int work(syncline_member *me, void *argument)
     syncline_rma_memory *progress;
 
     /* What all have done: those who are left may be a step apart. */
-    TRY(syncline_rma_new(me, &rma));
+    TRY(syncline_member_rma(me, &rma));
     TRY(syncline_rma_allocate(rma, sizeof kept->done, &progress));
     TRY(syncline_rma_put(rma, progress, rank, 0, &kept->done, sizeof kept->done));
     TRY(syncline_rma_sync(rma));

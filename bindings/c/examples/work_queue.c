@@ -49,7 +49,7 @@ static int member(syncline_member *me, void *argument) {
     (void)argument;
 
     /* Block b is number b / size of rank b % size; so are the results. The counter is rank 0's. */
-    TRY(syncline_rma_new(me, &rma));
+    TRY(syncline_member_rma(me, &rma));
     TRY(syncline_rma_allocate(rma, rank == 0 ? sizeof next : 0, &counter));
     TRY(syncline_rma_allocate(rma, (BLOCKS + size - 1) / size * BYTES, &blocks));
     TRY(syncline_rma_allocate(rma, (RESULTS + size - 1) / size * BYTES, &results));
@@ -95,9 +95,9 @@ static int member(syncline_member *me, void *argument) {
     if (rank == 0) {
         printf("%d blocks in %d results: %d wrong\n", BLOCKS, RESULTS, wrong);
     }
-    TRY(syncline_rma_free(rma, counter));
-    TRY(syncline_rma_free(rma, blocks));
-    TRY(syncline_rma_free(rma, results));
+    TRY(syncline_rma_deallocate(rma, counter));
+    TRY(syncline_rma_deallocate(rma, blocks));
+    TRY(syncline_rma_deallocate(rma, results));
     return wrong;
 }
 

@@ -70,7 +70,7 @@ module syncline
     ! Numbers of processes; and nanoseconds, of which the largest number without a sign is a wait without an end.
     integer(c_int64_t), parameter, public :: SYNCLINE_FARM_MANAGER = 0
     integer(c_int64_t), parameter, public :: SYNCLINE_FARM_NOBODY = -1
-    integer(c_int64_t), parameter, public :: SYNCLINE_FARM_FOR_EVER = -1
+    integer(c_int64_t), parameter, public :: SYNCLINE_FOREVER = -1
 
     ! A number that only grows, from 0. Read and written by the functions below only; not to be copied while in use,
     ! so it is to be a target, or to stand in memory of its own.
@@ -147,10 +147,10 @@ module syncline
     public :: syncline_barrier_wait, syncline_barrier_wait_for, syncline_barrier_arrive, syncline_barrier_done
     public :: syncline_lock_new, syncline_lock_free, syncline_lock_declare_dead
     public :: syncline_lock_recover, syncline_lock_recover_for
-    public :: syncline_lock_acquire, syncline_lock_acquire_for, syncline_lock_try, syncline_lock_release
+    public :: syncline_lock_acquire, syncline_lock_acquire_for, syncline_lock_try_acquire, syncline_lock_release
     public :: syncline_team_run, syncline_team_run_mpi, syncline_team_run_shrinking
     public :: syncline_member_rank, syncline_member_size, syncline_member_process, syncline_member_processes
-    public :: syncline_member_thread, syncline_member_threads, syncline_member_wait, syncline_member_await
+    public :: syncline_member_thread, syncline_member_threads, syncline_member_wait, syncline_member_await_for
     public :: syncline_member_barrier, syncline_member_lock, syncline_member_memory
     public :: syncline_member_host, syncline_member_hosts, syncline_member_died
     public :: syncline_rma_put, syncline_rma_get, syncline_rma_accumulate, syncline_rma_start_put
@@ -158,21 +158,21 @@ module syncline
     public :: syncline_rma_get_strided, syncline_rma_accumulate_strided, syncline_rma_start_put_strided
     public :: syncline_rma_start_get_strided, syncline_rma_start_accumulate_strided, syncline_rma_put_list
     public :: syncline_rma_get_list, syncline_rma_accumulate_list, syncline_rma_start_put_list
-    public :: syncline_rma_start_get_list, syncline_rma_start_accumulate_list, syncline_rma_new
-    public :: syncline_rma_allocate, syncline_rma_free, syncline_rma_address, syncline_rma_bytes
-    public :: syncline_rma_allocate_local, syncline_rma_free_local, syncline_rma_wait, syncline_rma_test
+    public :: syncline_rma_start_get_list, syncline_rma_start_accumulate_list, syncline_member_rma
+    public :: syncline_rma_allocate, syncline_rma_deallocate, syncline_rma_address, syncline_rma_bytes
+    public :: syncline_rma_allocate_local, syncline_rma_deallocate_local, syncline_rma_wait, syncline_rma_test
     public :: syncline_rma_wait_all, syncline_rma_fence, syncline_rma_fence_all, syncline_rma_fence_all_asking
-    public :: syncline_rma_sync, syncline_rma_sync_start, syncline_rma_sync_wait, syncline_rma_sync_done
+    public :: syncline_rma_sync, syncline_rma_sync_start, syncline_rma_sync_wait_for, syncline_rma_sync_done
     public :: syncline_rma_sync_global, syncline_rma_fetch_add_i32, syncline_rma_fetch_add_i64, syncline_rma_swap_i32
     public :: syncline_rma_swap_i64, syncline_rma_swap_pair, syncline_rma_compare_swap_i32
     public :: syncline_rma_compare_swap_i64, syncline_rma_compare_swap_pair
     public :: syncline_rma_mutexes_new, syncline_rma_mutexes_free, syncline_rma_lock, syncline_rma_unlock
     public :: syncline_farm_new, syncline_farm_join, syncline_farm_free, syncline_farm_vpid
     public :: syncline_farm_parent, syncline_farm_reserve, syncline_farm_start, syncline_farm_spawn
-    public :: syncline_farm_wait, syncline_farm_kill, syncline_farm_pid, syncline_farm_living
-    public :: syncline_farm_send, syncline_farm_recv, syncline_farm_recv_any, syncline_farm_recv_into
-    public :: syncline_farm_message_free, syncline_farm_pool_start, syncline_farm_pool_submit
-    public :: syncline_farm_pool_next, syncline_farm_outcome_free, syncline_farm_pool_progress
+    public :: syncline_farm_wait_for, syncline_farm_kill, syncline_farm_pid, syncline_farm_living
+    public :: syncline_farm_send_for, syncline_farm_recv_for, syncline_farm_recv_any_for, syncline_farm_recv_into_for
+    public :: syncline_farm_message_dispose, syncline_farm_pool_new, syncline_farm_pool_submit
+    public :: syncline_farm_pool_next_for, syncline_farm_outcome_dispose, syncline_farm_pool_progress
     public :: syncline_farm_pool_finish, syncline_farm_pool_free, syncline_farm_serve, syncline_farm_result_set
     public :: syncline_farm_result_room, syncline_farm_result_fail
 
@@ -288,7 +288,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        function syncline_lock_try(lock, rank) bind(C) result(status)
+        function syncline_lock_try_acquire(lock, rank) bind(C) result(status)
             import
             type(c_ptr), value :: lock
             integer(c_size_t), value :: rank
@@ -422,7 +422,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        function syncline_member_await(me, signal, number, nanoseconds) bind(C) result(status)
+        function syncline_member_await_for(me, signal, number, nanoseconds) bind(C) result(status)
             import
             type(c_ptr), value :: me
             type(syncline_signal), intent(in) :: signal
@@ -665,7 +665,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        function syncline_rma_new(me, rma) bind(C) result(status)
+        function syncline_member_rma(me, rma) bind(C) result(status)
             import
             type(c_ptr), value :: me
             type(c_ptr), intent(out) :: rma
@@ -680,7 +680,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        function syncline_rma_free(rma, memory) bind(C) result(status)
+        function syncline_rma_deallocate(rma, memory) bind(C) result(status)
             import
             type(c_ptr), value :: rma, memory
             integer(c_int) :: status
@@ -709,7 +709,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        function syncline_rma_free_local(rma, buffer) bind(C) result(status)
+        function syncline_rma_deallocate_local(rma, buffer) bind(C) result(status)
             import
             type(c_ptr), value :: rma, buffer
             integer(c_int) :: status
@@ -795,7 +795,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        function syncline_rma_sync_wait(rma, nanoseconds) bind(C) result(status)
+        function syncline_rma_sync_wait_for(rma, nanoseconds) bind(C) result(status)
             import
             type(c_ptr), value :: rma
             integer(c_int64_t), value :: nanoseconds
@@ -945,7 +945,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        function syncline_farm_wait(farm, vpid, nanoseconds, fate) bind(C) result(status)
+        function syncline_farm_wait_for(farm, vpid, nanoseconds, fate) bind(C) result(status)
             import
             type(c_ptr), value :: farm
             integer(c_int64_t), value :: vpid, nanoseconds
@@ -976,7 +976,7 @@ module syncline
         end function
 
         ! kind: SYNCLINE_FARM_KIND_...; from: c_loc of what is sent.
-        function syncline_farm_send(farm, to, kind, from, count, nanoseconds) bind(C) result(status)
+        function syncline_farm_send_for(farm, to, kind, from, count, nanoseconds) bind(C) result(status)
             import
             type(c_ptr), value :: farm
             integer(c_int64_t), value :: to
@@ -988,7 +988,7 @@ module syncline
         end function
 
         ! message: the address of a syncline_farm_message.
-        function syncline_farm_recv(farm, from, nanoseconds, message) bind(C) result(status)
+        function syncline_farm_recv_for(farm, from, nanoseconds, message) bind(C) result(status)
             import
             type(c_ptr), value :: farm
             integer(c_int64_t), value :: from, nanoseconds
@@ -996,7 +996,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        function syncline_farm_recv_any(farm, nanoseconds, from, message) bind(C) result(status)
+        function syncline_farm_recv_any_for(farm, nanoseconds, from, message) bind(C) result(status)
             import
             type(c_ptr), value :: farm
             integer(c_int64_t), value :: nanoseconds
@@ -1005,7 +1005,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        function syncline_farm_recv_into(farm, from, kind, to, capacity, nanoseconds, count) bind(C) result(status)
+        function syncline_farm_recv_into_for(farm, from, kind, to, capacity, nanoseconds, count) bind(C) result(status)
             import
             type(c_ptr), value :: farm
             integer(c_int64_t), value :: from
@@ -1017,13 +1017,13 @@ module syncline
             integer(c_int) :: status
         end function
 
-        subroutine syncline_farm_message_free(message) bind(C)
+        subroutine syncline_farm_message_dispose(message) bind(C)
             import
             type(c_ptr), value :: message
         end subroutine
 
         ! options: c_loc of a syncline_farm_pool_options, or c_null_ptr.
-        function syncline_farm_pool_start(workers, program, arguments, options, pool) bind(C) result(status)
+        function syncline_farm_pool_new(workers, program, arguments, options, pool) bind(C) result(status)
             import
             integer(c_size_t), value :: workers
             type(c_ptr), value :: program, arguments, options
@@ -1042,7 +1042,7 @@ module syncline
         end function
 
         ! outcome: the address of a syncline_farm_outcome, or c_null_ptr: all have ended.
-        function syncline_farm_pool_next(pool, nanoseconds, outcome) bind(C) result(status)
+        function syncline_farm_pool_next_for(pool, nanoseconds, outcome) bind(C) result(status)
             import
             type(c_ptr), value :: pool
             integer(c_int64_t), value :: nanoseconds
@@ -1050,7 +1050,7 @@ module syncline
             integer(c_int) :: status
         end function
 
-        subroutine syncline_farm_outcome_free(outcome) bind(C)
+        subroutine syncline_farm_outcome_dispose(outcome) bind(C)
             import
             type(c_ptr), value :: outcome
         end subroutine

@@ -79,6 +79,11 @@
 #define SYNCLINE_VERSION_PATCH 0
 
 /**
+ * The nanoseconds of a `..._for` function that waits without an end.
+ */
+#define SYNCLINE_FOREVER UINT64_MAX
+
+/**
  * The number of the process that founded a farm.
  */
 #define SYNCLINE_FARM_MANAGER 0
@@ -87,11 +92,6 @@
  * No process: the parent of a manager.
  */
 #define SYNCLINE_FARM_NOBODY UINT64_MAX
-
-/**
- * Instead of nanoseconds: a wait without an end.
- */
-#define SYNCLINE_FARM_FOR_EVER UINT64_MAX
 
 /**
  * What a function says. Later versions may say more: treat what is not known as a failure.
@@ -1085,7 +1085,7 @@ syncline_status syncline_farm_spawn(syncline_farm *farm,
                                     uint64_t *vpid);
 
 /**
- * Waits until a process has ended, for `nanoseconds` at most (`SYNCLINE_FARM_FOR_EVER`: without an end; 0: asks only), and
+ * Waits until a process has ended, for `nanoseconds` at most (`SYNCLINE_FOREVER`: without an end; 0: asks only), and
  * tells how. Any process of the farm may. `SYNCLINE_STATUS_TIMED_OUT` if it lives still.
  *
  * `fate` may be `NULL`. What the process had sent can be received before and after.
@@ -1093,10 +1093,10 @@ syncline_status syncline_farm_spawn(syncline_farm *farm,
  * # Safety
  * `farm` was not freed. `*fate` can be written, if it is not `NULL`.
  */
-syncline_status syncline_farm_wait(syncline_farm *farm,
-                                   uint64_t vpid,
-                                   uint64_t nanoseconds,
-                                   syncline_farm_fate *fate);
+syncline_status syncline_farm_wait_for(syncline_farm *farm,
+                                       uint64_t vpid,
+                                       uint64_t nanoseconds,
+                                       syncline_farm_fate *fate);
 
 /**
  * Kills a process. Its end is told to all, soon. For the manager; in a worker it is `SYNCLINE_STATUS_MISUSE`. One that has
@@ -1189,8 +1189,8 @@ syncline_status syncline_acquire(syncline_handle *handle);
  * # Safety
  * `handle` is one that was not freed.
  */
-syncline_status syncline_acquire_within(syncline_handle *handle,
-                                        uint64_t nanoseconds);
+syncline_status syncline_acquire_for(syncline_handle *handle,
+                                     uint64_t nanoseconds);
 
 /**
  * Like `syncline_acquire`, but does not wait: `SYNCLINE_STATUS_NOT_GRANTED` if it would have to.
@@ -1288,8 +1288,8 @@ syncline_status syncline_lock_acquire_for(syncline_lock *lock,
  * # Safety
  * `lock` was not freed.
  */
-syncline_status syncline_lock_try(syncline_lock *lock,
-                                  size_t rank);
+syncline_status syncline_lock_try_acquire(syncline_lock *lock,
+                                          size_t rank);
 
 /**
  * Lets go, as the member `rank`.
@@ -1338,7 +1338,7 @@ syncline_status syncline_lock_recover_for(syncline_lock *lock,
  * may, to any other and to itself, also to one that was reserved only.
  *
  * It returns when the message is in its channel, which it is at once unless as many as the channel holds were not received
- * yet; it waits for `nanoseconds` at most (`SYNCLINE_FARM_FOR_EVER`: without an end), and is `SYNCLINE_STATUS_TIMED_OUT`
+ * yet; it waits for `nanoseconds` at most (`SYNCLINE_FOREVER`: without an end), and is `SYNCLINE_STATUS_TIMED_OUT`
  * then. `SYNCLINE_STATUS_GONE` if the receiver has ended (`code` of the failure is what it has exited with, or 128 and the
  * signal), `SYNCLINE_STATUS_NO_ROOM` if the farm's memory is full. In all these cases nothing was sent.
  *
@@ -1348,31 +1348,31 @@ syncline_status syncline_lock_recover_for(syncline_lock *lock,
  * # Safety
  * `farm` was not freed. `count` elements can be read from `from` on, and nobody writes them meanwhile.
  */
-syncline_status syncline_farm_send(syncline_farm *farm,
-                                   uint64_t to,
-                                   uint32_t kind,
-                                   const void *from,
-                                   size_t count,
-                                   uint64_t nanoseconds);
+syncline_status syncline_farm_send_for(syncline_farm *farm,
+                                       uint64_t to,
+                                       uint32_t kind,
+                                       const void *from,
+                                       size_t count,
+                                       uint64_t nanoseconds);
 
 /**
- * Receives the next message of a process, and waits for it, for `nanoseconds` at most (`SYNCLINE_FARM_FOR_EVER`: without
+ * Receives the next message of a process, and waits for it, for `nanoseconds` at most (`SYNCLINE_FOREVER`: without
  * an end; 0: takes what is there).
  *
- * `*message` is read in place, and to be given back by `syncline_farm_message_free`. `SYNCLINE_STATUS_GONE` if the process
+ * `*message` is read in place, and to be given back by `syncline_farm_message_dispose`. `SYNCLINE_STATUS_GONE` if the process
  * has ended, and all that it had sent was received; `code` of the failure is what it has exited with, or 128 and the
  * signal. `SYNCLINE_STATUS_GARBLED` if what it has sent is no message; that is lost.
  *
  * # Safety
  * `farm` was not freed. `*message` can be written.
  */
-syncline_status syncline_farm_recv(syncline_farm *farm,
-                                   uint64_t from,
-                                   uint64_t nanoseconds,
-                                   const syncline_farm_message **message);
+syncline_status syncline_farm_recv_for(syncline_farm *farm,
+                                       uint64_t from,
+                                       uint64_t nanoseconds,
+                                       const syncline_farm_message **message);
 
 /**
- * Like `syncline_farm_recv`, from whoever has sent something, in turn.
+ * Like `syncline_farm_recv_for`, from whoever has sent something, in turn.
  *
  * `*from` is who has sent it. `SYNCLINE_STATUS_GONE` if a process that this one has started has ended, and not by exiting
  * with 0: once for each, when all that it had sent was received; then `*from` is that process. `SYNCLINE_STATUS_ALONE` for
@@ -1382,13 +1382,13 @@ syncline_status syncline_farm_recv(syncline_farm *farm,
  * # Safety
  * `farm` was not freed. `*message` can be written; so can `*from`, if it is not `NULL`.
  */
-syncline_status syncline_farm_recv_any(syncline_farm *farm,
-                                       uint64_t nanoseconds,
-                                       uint64_t *from,
-                                       const syncline_farm_message **message);
+syncline_status syncline_farm_recv_any_for(syncline_farm *farm,
+                                           uint64_t nanoseconds,
+                                           uint64_t *from,
+                                           const syncline_farm_message **message);
 
 /**
- * Like `syncline_farm_recv`, into the caller's memory, which has room for `capacity` elements of a kind, one of
+ * Like `syncline_farm_recv_for`, into the caller's memory, which has room for `capacity` elements of a kind, one of
  * `syncline_farm_kind`; `*count` is how many came.
  *
  * If there is no room for all it is `SYNCLINE_STATUS_TOO_SMALL`, and `*count` is how many they are; if they are of another
@@ -1399,13 +1399,13 @@ syncline_status syncline_farm_recv_any(syncline_farm *farm,
  * `farm` was not freed. `capacity` elements can be written from `to` on, which may be `NULL` if that is 0, and nobody else
  * uses them meanwhile. `*count` can be written.
  */
-syncline_status syncline_farm_recv_into(syncline_farm *farm,
-                                        uint64_t from,
-                                        uint32_t kind,
-                                        void *to,
-                                        size_t capacity,
-                                        uint64_t nanoseconds,
-                                        size_t *count);
+syncline_status syncline_farm_recv_into_for(syncline_farm *farm,
+                                            uint64_t from,
+                                            uint32_t kind,
+                                            void *to,
+                                            size_t capacity,
+                                            uint64_t nanoseconds,
+                                            size_t *count);
 
 /**
  * Gives a message back; `NULL` is nothing. Any thread may, also after the farm was freed. What it took of the farm's memory
@@ -1414,14 +1414,14 @@ syncline_status syncline_farm_recv_into(syncline_farm *farm,
  * # Safety
  * `message` comes from a function of this library as it is, and is not used from now on.
  */
-void syncline_farm_message_free(const syncline_farm_message *message);
+void syncline_farm_message_dispose(const syncline_farm_message *message);
 
 /**
  * Writes bytes of the program's memory into the part of a member: from `offset` on. When it returns, that memory may be
  * used again; what was written is seen by others after a fence, or a sync.
  *
  * # Safety
- * That of `syncline_rma_new`; `memory` is `NULL`, or comes from `syncline_rma_allocate`. `bytes` can be read from `from`
+ * That of `syncline_member_rma`; `memory` is `NULL`, or comes from `syncline_rma_allocate`. `bytes` can be read from `from`
  * on, and are not where they are written to; nobody writes them meanwhile.
  */
 syncline_status syncline_rma_put(syncline_rma *rma,
@@ -1705,7 +1705,7 @@ syncline_status syncline_rma_start_accumulate_list(syncline_rma *rma,
  * mutex in the order in which they asked, and between hosts one message hands it over.
  *
  * # Safety
- * That of `syncline_rma_new`. `*mutexes` can be written.
+ * That of `syncline_member_rma`. `*mutexes` can be written.
  */
 syncline_status syncline_rma_mutexes_new(syncline_rma *rma,
                                          size_t count,
@@ -1716,7 +1716,7 @@ syncline_status syncline_rma_mutexes_new(syncline_rma *rma,
  * one that this member holds is `SYNCLINE_STATUS_INVALID_ARGUMENT`.
  *
  * # Safety
- * That of `syncline_rma_new`. `mutexes` is `NULL`, or comes from `syncline_rma_mutexes_new`.
+ * That of `syncline_member_rma`. `mutexes` is `NULL`, or comes from `syncline_rma_mutexes_new`.
  */
 syncline_status syncline_rma_lock(syncline_rma *rma,
                                   const syncline_rma_mutexes *mutexes,
@@ -1868,11 +1868,11 @@ syncline_status syncline_step_leave(syncline_step *step);
  * # Safety
  * `program` and `arguments` are as at `syncline_farm_start`. `options` is `NULL` or can be read. `*pool` can be written.
  */
-syncline_status syncline_farm_pool_start(size_t workers,
-                                         const char *program,
-                                         const char *const *arguments,
-                                         const syncline_farm_pool_options *options,
-                                         syncline_farm_pool **pool);
+syncline_status syncline_farm_pool_new(size_t workers,
+                                       const char *program,
+                                       const char *const *arguments,
+                                       const syncline_farm_pool_options *options,
+                                       syncline_farm_pool **pool);
 
 /**
  * Submits a task of `length` bytes; `*id`, if it is not `NULL`, is its number: they are counted from 0. It is begun when
@@ -1894,8 +1894,8 @@ syncline_status syncline_farm_pool_submit(syncline_farm_pool *pool,
                                           uint64_t *id);
 
 /**
- * Waits for the next task that ends, whichever it is, for `nanoseconds` at most (`SYNCLINE_FARM_FOR_EVER`: without an end;
- * 0: takes what is there). `*outcome` is to be given back by `syncline_farm_outcome_free`; it is `NULL` when all tasks have
+ * Waits for the next task that ends, whichever it is, for `nanoseconds` at most (`SYNCLINE_FOREVER`: without an end;
+ * 0: takes what is there). `*outcome` is to be given back by `syncline_farm_outcome_dispose`; it is `NULL` when all tasks have
  * ended and were told.
  *
  * What becomes of a task is in its outcome, and no failure of this call. `SYNCLINE_STATUS_TIMED_OUT` if no task has ended
@@ -1904,17 +1904,17 @@ syncline_status syncline_farm_pool_submit(syncline_farm_pool *pool,
  * # Safety
  * `pool` was not freed. `*outcome` can be written.
  */
-syncline_status syncline_farm_pool_next(syncline_farm_pool *pool,
-                                        uint64_t nanoseconds,
-                                        const syncline_farm_outcome **outcome);
+syncline_status syncline_farm_pool_next_for(syncline_farm_pool *pool,
+                                            uint64_t nanoseconds,
+                                            const syncline_farm_outcome **outcome);
 
 /**
  * Gives an outcome back; `NULL` is nothing. Any thread may, also after the pool was freed.
  *
  * # Safety
- * `outcome` comes from `syncline_farm_pool_next` as it is, and is not used from now on.
+ * `outcome` comes from `syncline_farm_pool_next_for` as it is, and is not used from now on.
  */
-void syncline_farm_outcome_free(const syncline_farm_outcome *outcome);
+void syncline_farm_outcome_dispose(const syncline_farm_outcome *outcome);
 
 /**
  * Tells how far a pool has come.
@@ -1932,7 +1932,7 @@ syncline_status syncline_farm_pool_progress(const syncline_farm_pool *pool,
  * It is `SYNCLINE_STATUS_MISUSE`, and nothing happens, while a call uses it.
  *
  * # Safety
- * `pool` is `NULL`, which is an error, or comes from `syncline_farm_pool_start`; no other call with it begins from now on.
+ * `pool` is `NULL`, which is an error, or comes from `syncline_farm_pool_new`; no other call with it begins from now on.
  */
 syncline_status syncline_farm_pool_finish(syncline_farm_pool *pool);
 
@@ -1942,7 +1942,7 @@ syncline_status syncline_farm_pool_finish(syncline_farm_pool *pool);
  * It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it.
  *
  * # Safety
- * `pool` comes from `syncline_farm_pool_start`, and no other call with it begins from now on.
+ * `pool` comes from `syncline_farm_pool_new`, and no other call with it begins from now on.
  */
 syncline_status syncline_farm_pool_free(syncline_farm_pool *pool);
 
@@ -2002,8 +2002,8 @@ syncline_status syncline_farm_result_fail(syncline_farm_result *result,
  * `me` is `NULL`, or its function has not returned. `*rma` can be written. Of rmas of functions that have returned, no
  * more than the last thousand are passed to this library.
  */
-syncline_status syncline_rma_new(syncline_member *me,
-                                 syncline_rma **rma);
+syncline_status syncline_member_rma(syncline_member *me,
+                                    syncline_rma **rma);
 
 /**
  * Allocates so many bytes of this member's, all zero; the others allocate as many as they like, 0 too. Each part begins at
@@ -2011,7 +2011,7 @@ syncline_status syncline_rma_new(syncline_member *me,
  * no room, it is `SYNCLINE_STATUS_INVALID_ARGUMENT` for all. What is not freed is given back with the team.
  *
  * # Safety
- * As for all functions with an rma, that of `syncline_rma_new`. `*memory` can be written.
+ * As for all functions with an rma, that of `syncline_member_rma`. `*memory` can be written.
  */
 syncline_status syncline_rma_allocate(syncline_rma *rma,
                                       size_t bytes,
@@ -2022,17 +2022,17 @@ syncline_status syncline_rma_allocate(syncline_rma *rma,
  * use it afterwards, or to free it again, is `SYNCLINE_STATUS_MISUSE`.
  *
  * # Safety
- * That of `syncline_rma_new`. `memory` is `NULL`, or comes from `syncline_rma_allocate`.
+ * That of `syncline_member_rma`. `memory` is `NULL`, or comes from `syncline_rma_allocate`.
  */
-syncline_status syncline_rma_free(syncline_rma *rma,
-                                  syncline_rma_memory *memory);
+syncline_status syncline_rma_deallocate(syncline_rma *rma,
+                                        syncline_rma_memory *memory);
 
 /**
  * The part of a member, as memory, if it is on the host of this one; else `NULL`, without a failure. It is there until it
  * is freed. Others may read and write it at any time.
  *
  * # Safety
- * `memory` is `NULL`, or comes from `syncline_rma_allocate`; of its rma, as at `syncline_rma_new`.
+ * `memory` is `NULL`, or comes from `syncline_rma_allocate`; of its rma, as at `syncline_member_rma`.
  */
 void *syncline_rma_address(const syncline_rma_memory *memory,
                            size_t rank);
@@ -2047,10 +2047,10 @@ size_t syncline_rma_bytes(const syncline_rma_memory *memory, size_t rank);
 
 /**
  * Allocates memory of the program's own, all zero, aligned to 128: to put from and get into. It is freed by
- * `syncline_rma_free_local`, or when the function of the member returns.
+ * `syncline_rma_deallocate_local`, or when the function of the member returns.
  *
  * # Safety
- * That of `syncline_rma_new`. `*buffer` can be written.
+ * That of `syncline_member_rma`. `*buffer` can be written.
  */
 syncline_status syncline_rma_allocate_local(syncline_rma *rma,
                                             size_t bytes,
@@ -2061,9 +2061,9 @@ syncline_status syncline_rma_allocate_local(syncline_rma *rma,
  * `SYNCLINE_STATUS_MISUSE`.
  *
  * # Safety
- * That of `syncline_rma_new`. Nothing is on its way into the buffer.
+ * That of `syncline_member_rma`. Nothing is on its way into the buffer.
  */
-syncline_status syncline_rma_free_local(syncline_rma *rma, void *buffer);
+syncline_status syncline_rma_deallocate_local(syncline_rma *rma, void *buffer);
 
 /**
  * Runs the tasks of a checked overlay, so many iterations each, and returns when all have stopped.
@@ -2104,7 +2104,7 @@ syncline_status syncline_overlay_run_until(syncline_overlay *overlay,
  * # Safety
  * `report` comes from a run, and is not used from now on.
  */
-void syncline_report_free(syncline_report *report);
+void syncline_report_dispose(syncline_report *report);
 
 /**
  * Reads a signal. What was done before it was raised to that number is seen after this call.
@@ -2135,7 +2135,7 @@ syncline_status syncline_signal_add(syncline_signal *signal,
 
 /**
  * Waits until a signal is at least `number`, however long that takes: where a member of a team may die that is to raise
- * it, use `syncline_member_await`.
+ * it, use `syncline_member_await_for`.
  *
  * # Safety
  * `signal` points to a signal, which stays where it is until this call returns.
@@ -2158,7 +2158,7 @@ syncline_status syncline_signal_wait_for(const syncline_signal *signal,
  * come; what was written is there for all to see. A handle that is zero is nothing to wait for.
  *
  * # Safety
- * That of `syncline_rma_new`. `handle` is `NULL`, or can be read and written.
+ * That of `syncline_member_rma`. `handle` is `NULL`, or can be read and written.
  */
 syncline_status syncline_rma_wait(syncline_rma *rma,
                                   syncline_rma_handle *handle);
@@ -2178,7 +2178,7 @@ syncline_status syncline_rma_test(syncline_rma *rma,
  * Waits for everything that this member has started, with handles or without. Handles are waited for still, at once.
  *
  * # Safety
- * That of `syncline_rma_new`.
+ * That of `syncline_member_rma`.
  */
 syncline_status syncline_rma_wait_all(syncline_rma *rma);
 
@@ -2186,7 +2186,7 @@ syncline_status syncline_rma_wait_all(syncline_rma *rma);
  * Waits until everything that this member has written to the memory of `rank` is there for all to see.
  *
  * # Safety
- * That of `syncline_rma_new`.
+ * That of `syncline_member_rma`.
  */
 syncline_status syncline_rma_fence(syncline_rma *rma,
                                    size_t rank);
@@ -2195,7 +2195,7 @@ syncline_status syncline_rma_fence(syncline_rma *rma,
  * Waits until everything that this member has written, to whatever member, is there for all to see.
  *
  * # Safety
- * That of `syncline_rma_new`.
+ * That of `syncline_member_rma`.
  */
 syncline_status syncline_rma_fence_all(syncline_rma *rma);
 
@@ -2204,7 +2204,7 @@ syncline_status syncline_rma_fence_all(syncline_rma *rma);
  * the next; `random`: in an order of each member's own. For comparisons.
  *
  * # Safety
- * That of `syncline_rma_new`.
+ * That of `syncline_member_rma`.
  */
 syncline_status syncline_rma_fence_all_asking(syncline_rma *rma,
                                               size_t k,
@@ -2215,17 +2215,17 @@ syncline_status syncline_rma_fence_all_asking(syncline_rma *rma,
  * a barrier in one. What any did before is seen by whoever comes out. A member that is gone is `SYNCLINE_STATUS_GONE`.
  *
  * # Safety
- * That of `syncline_rma_new`.
+ * That of `syncline_member_rma`.
  */
 syncline_status syncline_rma_sync(syncline_rma *rma);
 
 /**
- * Arrives at a sync, and does not wait: what is written from now on is of the next. `syncline_rma_sync_wait` follows, or
+ * Arrives at a sync, and does not wait: what is written from now on is of the next. `syncline_rma_sync_wait_for` follows, or
  * `syncline_rma_sync_done` until that says so; until then no other sync, allocation or free is begun:
  * `SYNCLINE_STATUS_MISUSE`.
  *
  * # Safety
- * That of `syncline_rma_new`.
+ * That of `syncline_member_rma`.
  */
 syncline_status syncline_rma_sync_start(syncline_rma *rma);
 
@@ -2235,17 +2235,17 @@ syncline_status syncline_rma_sync_start(syncline_rma *rma);
  * `SYNCLINE_STATUS_MISUSE`.
  *
  * # Safety
- * That of `syncline_rma_new`.
+ * That of `syncline_member_rma`.
  */
-syncline_status syncline_rma_sync_wait(syncline_rma *rma,
-                                       uint64_t nanoseconds);
+syncline_status syncline_rma_sync_wait_for(syncline_rma *rma,
+                                           uint64_t nanoseconds);
 
 /**
  * Looks whether the sync at which this member has arrived is complete, and does not wait. `*done` is true then, and also
  * if it has arrived at none.
  *
  * # Safety
- * That of `syncline_rma_new`. `*done` can be written.
+ * That of `syncline_member_rma`. `*done` can be written.
  */
 syncline_status syncline_rma_sync_done(syncline_rma *rma,
                                        bool *done);
@@ -2254,7 +2254,7 @@ syncline_status syncline_rma_sync_done(syncline_rma *rma,
  * As `syncline_rma_sync`, also for those who look past it, such as devices: all is in the memory of all hosts.
  *
  * # Safety
- * That of `syncline_rma_new`.
+ * That of `syncline_member_rma`.
  */
 syncline_status syncline_rma_sync_global(syncline_rma *rma);
 
@@ -2409,10 +2409,10 @@ syncline_status syncline_member_wait(syncline_member *me);
  * `me` is `NULL`, or its function has not returned. `signal` points to a signal, which stays where it is until this call
  * returns.
  */
-syncline_status syncline_member_await(syncline_member *me,
-                                      const syncline_signal *signal,
-                                      uint64_t number,
-                                      uint64_t nanoseconds);
+syncline_status syncline_member_await_for(syncline_member *me,
+                                          const syncline_signal *signal,
+                                          uint64_t number,
+                                          uint64_t nanoseconds);
 
 /**
  * Makes a barrier of all members, and takes this one's seat: `kind` and `radix` are as in `syncline_barrier_new`.
@@ -2459,12 +2459,12 @@ syncline_status syncline_member_memory(syncline_member *me,
  * # Safety
  * `text` comes from such a function as it is, and is not used from now on.
  */
-void syncline_text_free(char *text);
+void syncline_text_dispose(char *text);
 
 /**
  * Shows the first requests of a checked overlay, as every run queues them.
  *
- * `drawing` is one of `syncline_drawing`. `*text` is to be given back by `syncline_text_free`.
+ * `drawing` is one of `syncline_drawing`. `*text` is to be given back by `syncline_text_dispose`.
  *
  * # Safety
  * `overlay` was not freed. `*text` can be written.
@@ -2494,7 +2494,7 @@ void syncline_watch_free(syncline_watch *watch);
 /**
  * Shows who stands where at this moment: which tasks run, which are delayed and by whom.
  *
- * `*text` is `NULL` if the overlay does not run; else it is to be given back by `syncline_text_free`.
+ * `*text` is `NULL` if the overlay does not run; else it is to be given back by `syncline_text_dispose`.
  *
  * # Safety
  * `watch` was not freed. `*text` can be written.
@@ -2508,7 +2508,7 @@ syncline_status syncline_watch_draw(const syncline_watch *watch,
  * since when.
  *
  * `*text` is `NULL` if the run has ended before (told once for each run), or if none is under way and none begins for
- * as long, or, at once, if the overlay was freed; else it is to be given back by `syncline_text_free`. With
+ * as long, or, at once, if the overlay was freed; else it is to be given back by `syncline_text_dispose`. With
  * `SYNCLINE_DRAWING_WORDS` it is the whole report, with another drawing the queues of that moment. If `end_run` is true
  * the run then fails with `SYNCLINE_STATUS_STUCK` and the report as its message, as soon as the bodies under way have
  * returned; unless it has ended by itself in between.
@@ -2528,7 +2528,7 @@ syncline_status syncline_watch_stuck(const syncline_watch *watch,
  * Adds to a word of the part of a member, at `offset` bytes; `*before` is what was there.
  *
  * # Safety
- * That of `syncline_rma_new`; `memory` is `NULL`, or comes from `syncline_rma_allocate`. `*before` can be written.
+ * That of `syncline_member_rma`; `memory` is `NULL`, or comes from `syncline_rma_allocate`. `*before` can be written.
  */
 syncline_status syncline_rma_fetch_add_i32(syncline_rma *rma,
                                            const syncline_rma_memory *memory,

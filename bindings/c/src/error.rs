@@ -23,6 +23,8 @@ use syncline_rma::RmaError;
 use syncline_signal::WaitError;
 use syncline_sync::{Fault, LockError, SpaceError};
 
+use crate::SYNCLINE_FOREVER;
+
 /// What a function says. Later versions may say more: treat what is not known as a failure.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -398,8 +400,11 @@ pub(crate) fn out<T>(pointer: *mut T, what: &str) -> Result<*mut T, Error> {
     if pointer.is_null() { Err(Error::invalid(format!("{what} is NULL"))) } else { Ok(pointer) }
 }
 
-/// The end of a wait of so many nanoseconds from now on; none if that is beyond the clock.
+/// The end of a wait of so many nanoseconds from now on; none for `SYNCLINE_FOREVER`, or if it is beyond the clock.
 pub(crate) fn deadline(nanoseconds: u64) -> Option<Instant> {
+    if nanoseconds == SYNCLINE_FOREVER {
+        return None;
+    }
     Instant::now().checked_add(Duration::from_nanos(nanoseconds))
 }
 

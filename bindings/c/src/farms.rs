@@ -19,19 +19,16 @@ use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard};
-use std::time::Instant;
 
 use syncline_farm::{Bounds, Fate, Message, Program, Vpid};
 use syncline_memory::Ending;
 
-use crate::error::{self, Error, Status, borrow, call, claim, out, unused};
+use crate::error::{Error, Status, borrow, call, claim, deadline, out, unused};
 
 /// The number of the process that founded a farm.
 pub const SYNCLINE_FARM_MANAGER: u64 = 0;
 /// No process: the parent of a manager.
 pub const SYNCLINE_FARM_NOBODY: u64 = u64::MAX;
-/// Instead of nanoseconds: a wait without an end.
-pub const SYNCLINE_FARM_FOR_EVER: u64 = u64::MAX;
 
 /// A farm of processes, as one of them has it. It is used by one thread at a time.
 #[derive(Debug)]
@@ -115,11 +112,6 @@ impl FarmBounds {
         }
         bounds.depth(depth.max(1))
     }
-}
-
-/// The end of a wait; none if it has none.
-pub(crate) fn until(nanoseconds: u64) -> Option<Instant> {
-    if nanoseconds == SYNCLINE_FARM_FOR_EVER { None } else { error::deadline(nanoseconds) }
 }
 
 /// A program with its arguments; `NULL` is this one.
@@ -321,7 +313,7 @@ pub unsafe extern "C" fn syncline_farm_spawn(
     })
 }
 
-/// Waits until a process has ended, for `nanoseconds` at most (`SYNCLINE_FARM_FOR_EVER`: without an end; 0: asks only), and
+/// Waits until a process has ended, for `nanoseconds` at most (`SYNCLINE_FOREVER`: without an end; 0: asks only), and
 /// tells how. Any process of the farm may. `SYNCLINE_STATUS_TIMED_OUT` if it lives still.
 ///
 /// `fate` may be `NULL`. What the process had sent can be received before and after.
@@ -329,7 +321,7 @@ pub unsafe extern "C" fn syncline_farm_spawn(
 /// # Safety
 /// `farm` was not freed. `*fate` can be written, if it is not `NULL`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_farm_wait(
+pub unsafe extern "C" fn syncline_farm_wait_for(
     farm: *mut Farm,
     vpid: u64,
     nanoseconds: u64,
@@ -338,7 +330,7 @@ pub unsafe extern "C" fn syncline_farm_wait(
     call(|| {
         // SAFETY: as the caller vouches.
         let mut inside = unsafe { the_farm(farm) }?;
-        let how = inside.farm.wait(Vpid::from_raw(vpid), until(nanoseconds))?;
+        let how = inside.farm.wait(Vpid::from_raw(vpid), deadline(nanoseconds))?;
         if !fate.is_null() {
             // SAFETY: as the caller vouches.
             unsafe { fate.write(FarmFate::from(&how)) };

@@ -231,7 +231,7 @@ pub unsafe extern "C" fn syncline_acquire(handle: *mut Handle) -> Status {
 /// # Safety
 /// `handle` is one that was not freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_acquire_within(handle: *mut Handle, nanoseconds: u64) -> Status {
+pub unsafe extern "C" fn syncline_acquire_for(handle: *mut Handle, nanoseconds: u64) -> Status {
     call(|| {
         let deadline = deadline(nanoseconds);
         // SAFETY: as the caller vouches.

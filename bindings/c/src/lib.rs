@@ -51,6 +51,8 @@ pub const SYNCLINE_VERSION_MAJOR: u32 = 0;
 pub const SYNCLINE_VERSION_MINOR: u32 = 1;
 /// See `SYNCLINE_VERSION_MAJOR`.
 pub const SYNCLINE_VERSION_PATCH: u32 = 0;
+/// The nanoseconds of a `..._for` function that waits without an end.
+pub const SYNCLINE_FOREVER: u64 = u64::MAX;
 
 /// The version of the library, as in "0.1.0".
 #[unsafe(no_mangle)]

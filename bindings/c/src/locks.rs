@@ -5,7 +5,7 @@
 //! cannot borrow in C, so a member knows whether it holds the lock:
 //!
 //! ```text
-//!         acquire, try, acquire_for, recover, recover_for
+//!    acquire, try_acquire, acquire_for, recover, recover_for
 //!   idle ────────────────────────────────────> held
 //!    ^                                          │ │
 //!    └───────────────── release ────────────────┘ └── declare_dead ──> dead; the others recover
@@ -263,7 +263,7 @@ pub unsafe extern "C" fn syncline_lock_acquire_for(lock: *mut Lock, rank: usize,
 /// # Safety
 /// `lock` was not freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_lock_try(lock: *mut Lock, rank: usize) -> Status {
+pub unsafe extern "C" fn syncline_lock_try_acquire(lock: *mut Lock, rank: usize) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
         let mut seat = unsafe { idle(lock, rank) }?;

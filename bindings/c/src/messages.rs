@@ -14,8 +14,8 @@ use std::ptr;
 
 use syncline_farm::{FarmError, Kind, Message, Vpid};
 
-use crate::error::{Error, Status, array, call, out};
-use crate::farms::{Farm, Inside, SYNCLINE_FARM_NOBODY, the_farm, until};
+use crate::error::{Error, Status, array, call, deadline, out};
+use crate::farms::{Farm, Inside, SYNCLINE_FARM_NOBODY, the_farm};
 
 /// What a message has in it. In Fortran and C, numbers are those of that size.
 #[repr(u32)]
@@ -127,8 +127,8 @@ impl Inside {
             return Ok(kept);
         }
         match from {
-            Some(from) => Ok((from, self.farm.recv_message_deadline(from, until(nanoseconds))?)),
-            None => self.farm.recv_any_message_deadline(until(nanoseconds)),
+            Some(from) => Ok((from, self.farm.recv_message_deadline(from, deadline(nanoseconds))?)),
+            None => self.farm.recv_any_message_deadline(deadline(nanoseconds)),
         }
     }
 }
@@ -158,7 +158,7 @@ unsafe fn show(from: Vpid, message: Message, to: *mut *const FarmMessage) -> Res
 /// may, to any other and to itself, also to one that was reserved only.
 ///
 /// It returns when the message is in its channel, which it is at once unless as many as the channel holds were not received
-/// yet; it waits for `nanoseconds` at most (`SYNCLINE_FARM_FOR_EVER`: without an end), and is `SYNCLINE_STATUS_TIMED_OUT`
+/// yet; it waits for `nanoseconds` at most (`SYNCLINE_FOREVER`: without an end), and is `SYNCLINE_STATUS_TIMED_OUT`
 /// then. `SYNCLINE_STATUS_GONE` if the receiver has ended (`code` of the failure is what it has exited with, or 128 and the
 /// signal), `SYNCLINE_STATUS_NO_ROOM` if the farm's memory is full. In all these cases nothing was sent.
 ///
@@ -168,7 +168,7 @@ unsafe fn show(from: Vpid, message: Message, to: *mut *const FarmMessage) -> Res
 /// # Safety
 /// `farm` was not freed. `count` elements can be read from `from` on, and nobody writes them meanwhile.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_farm_send(
+pub unsafe extern "C" fn syncline_farm_send_for(
     farm: *mut Farm,
     to: u64,
     kind: u32,
@@ -183,21 +183,21 @@ pub unsafe extern "C" fn syncline_farm_send(
         // SAFETY: as the caller vouches.
         let (mut inside, bytes) =
             unsafe { (the_farm(farm)?, array(from.cast::<u8>(), bytes, "what is to be sent")?) };
-        Ok(inside.farm.send_bytes(Vpid::from_raw(to), kind, bytes, until(nanoseconds))?)
+        Ok(inside.farm.send_bytes(Vpid::from_raw(to), kind, bytes, deadline(nanoseconds))?)
     })
 }
 
-/// Receives the next message of a process, and waits for it, for `nanoseconds` at most (`SYNCLINE_FARM_FOR_EVER`: without
+/// Receives the next message of a process, and waits for it, for `nanoseconds` at most (`SYNCLINE_FOREVER`: without
 /// an end; 0: takes what is there).
 ///
-/// `*message` is read in place, and to be given back by `syncline_farm_message_free`. `SYNCLINE_STATUS_GONE` if the process
+/// `*message` is read in place, and to be given back by `syncline_farm_message_dispose`. `SYNCLINE_STATUS_GONE` if the process
 /// has ended, and all that it had sent was received; `code` of the failure is what it has exited with, or 128 and the
 /// signal. `SYNCLINE_STATUS_GARBLED` if what it has sent is no message; that is lost.
 ///
 /// # Safety
 /// `farm` was not freed. `*message` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_farm_recv(
+pub unsafe extern "C" fn syncline_farm_recv_for(
     farm: *mut Farm,
     from: u64,
     nanoseconds: u64,
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn syncline_farm_recv(
     })
 }
 
-/// Like `syncline_farm_recv`, from whoever has sent something, in turn.
+/// Like `syncline_farm_recv_for`, from whoever has sent something, in turn.
 ///
 /// `*from` is who has sent it. `SYNCLINE_STATUS_GONE` if a process that this one has started has ended, and not by exiting
 /// with 0: once for each, when all that it had sent was received; then `*from` is that process. `SYNCLINE_STATUS_ALONE` for
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn syncline_farm_recv(
 /// # Safety
 /// `farm` was not freed. `*message` can be written; so can `*from`, if it is not `NULL`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_farm_recv_any(
+pub unsafe extern "C" fn syncline_farm_recv_any_for(
     farm: *mut Farm,
     nanoseconds: u64,
     from: *mut u64,
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn syncline_farm_recv_any(
     })
 }
 
-/// Like `syncline_farm_recv`, into the caller's memory, which has room for `capacity` elements of a kind, one of
+/// Like `syncline_farm_recv_for`, into the caller's memory, which has room for `capacity` elements of a kind, one of
 /// `syncline_farm_kind`; `*count` is how many came.
 ///
 /// If there is no room for all it is `SYNCLINE_STATUS_TOO_SMALL`, and `*count` is how many they are; if they are of another
@@ -261,7 +261,7 @@ pub unsafe extern "C" fn syncline_farm_recv_any(
 /// `farm` was not freed. `capacity` elements can be written from `to` on, which may be `NULL` if that is 0, and nobody else
 /// uses them meanwhile. `*count` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_farm_recv_into(
+pub unsafe extern "C" fn syncline_farm_recv_into_for(
     farm: *mut Farm,
     from: u64,
     kind: u32,
@@ -314,7 +314,7 @@ pub unsafe extern "C" fn syncline_farm_recv_into(
 /// # Safety
 /// `message` comes from a function of this library as it is, and is not used from now on.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_farm_message_free(message: *const FarmMessage) {
+pub unsafe extern "C" fn syncline_farm_message_dispose(message: *const FarmMessage) {
     if !message.is_null() {
         // SAFETY: as the caller vouches; `show` made it so.
         drop(unsafe { Box::from_raw(message.cast_mut().cast::<Kept>()) });

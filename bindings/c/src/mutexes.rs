@@ -53,7 +53,7 @@ unsafe fn with<R>(
 /// mutex in the order in which they asked, and between hosts one message hands it over.
 ///
 /// # Safety
-/// That of `syncline_rma_new`. `*mutexes` can be written.
+/// That of `syncline_member_rma`. `*mutexes` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_mutexes_new(
     rma: *mut Rma,
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn syncline_rma_mutexes_new(
 /// one that this member holds is `SYNCLINE_STATUS_INVALID_ARGUMENT`.
 ///
 /// # Safety
-/// That of `syncline_rma_new`. `mutexes` is `NULL`, or comes from `syncline_rma_mutexes_new`.
+/// That of `syncline_member_rma`. `mutexes` is `NULL`, or comes from `syncline_rma_mutexes_new`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_lock(
     rma: *mut Rma,

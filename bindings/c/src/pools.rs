@@ -23,8 +23,8 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 use syncline_farm::{Crew, Outcome, Pool, Task, TaskError};
 
-use crate::error::{Error, Status, array, borrow, c_string, call, claim, out, unused};
-use crate::farms::{program, until};
+use crate::error::{Error, Status, array, borrow, c_string, call, claim, deadline, out, unused};
+use crate::farms::program;
 
 /// Bytes in one piece: what serde makes of a `Vec<u8>`, without a look at each.
 struct Bytes(Vec<u8>);
@@ -179,7 +179,7 @@ unsafe fn the_pool<'a>(pool: *const FarmPool) -> Result<MutexGuard<'a, Pool<Byte
 /// # Safety
 /// `program` and `arguments` are as at `syncline_farm_start`. `options` is `NULL` or can be read. `*pool` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_farm_pool_start(
+pub unsafe extern "C" fn syncline_farm_pool_new(
     workers: usize,
     program: *const c_char,
     arguments: *const *const c_char,
@@ -246,8 +246,8 @@ pub unsafe extern "C" fn syncline_farm_pool_submit(
     })
 }
 
-/// Waits for the next task that ends, whichever it is, for `nanoseconds` at most (`SYNCLINE_FARM_FOR_EVER`: without an end;
-/// 0: takes what is there). `*outcome` is to be given back by `syncline_farm_outcome_free`; it is `NULL` when all tasks have
+/// Waits for the next task that ends, whichever it is, for `nanoseconds` at most (`SYNCLINE_FOREVER`: without an end;
+/// 0: takes what is there). `*outcome` is to be given back by `syncline_farm_outcome_dispose`; it is `NULL` when all tasks have
 /// ended and were told.
 ///
 /// What becomes of a task is in its outcome, and no failure of this call. `SYNCLINE_STATUS_TIMED_OUT` if no task has ended
@@ -256,7 +256,7 @@ pub unsafe extern "C" fn syncline_farm_pool_submit(
 /// # Safety
 /// `pool` was not freed. `*outcome` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_farm_pool_next(
+pub unsafe extern "C" fn syncline_farm_pool_next_for(
     pool: *mut FarmPool,
     nanoseconds: u64,
     outcome: *mut *const FarmOutcome,
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn syncline_farm_pool_next(
     call(|| {
         let outcome = out(outcome, "outcome")?;
         // SAFETY: as the caller vouches.
-        let next = unsafe { the_pool(pool) }?.next_deadline(until(nanoseconds))?;
+        let next = unsafe { the_pool(pool) }?.next_deadline(deadline(nanoseconds))?;
         // SAFETY: as the caller vouches.
         unsafe { outcome.write(next.map_or(ptr::null(), shown)) };
         Ok(())
@@ -303,9 +303,9 @@ fn shown(Outcome { id, result }: Outcome<Done>) -> *const FarmOutcome {
 /// Gives an outcome back; `NULL` is nothing. Any thread may, also after the pool was freed.
 ///
 /// # Safety
-/// `outcome` comes from `syncline_farm_pool_next` as it is, and is not used from now on.
+/// `outcome` comes from `syncline_farm_pool_next_for` as it is, and is not used from now on.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_farm_outcome_free(outcome: *const FarmOutcome) {
+pub unsafe extern "C" fn syncline_farm_outcome_dispose(outcome: *const FarmOutcome) {
     if !outcome.is_null() {
         // SAFETY: as the caller vouches; `shown` made it so.
         drop(unsafe { Box::from_raw(outcome.cast_mut().cast::<Kept>()) });
@@ -338,7 +338,7 @@ pub unsafe extern "C" fn syncline_farm_pool_progress(
 /// It is `SYNCLINE_STATUS_MISUSE`, and nothing happens, while a call uses it.
 ///
 /// # Safety
-/// `pool` is `NULL`, which is an error, or comes from `syncline_farm_pool_start`; no other call with it begins from now on.
+/// `pool` is `NULL`, which is an error, or comes from `syncline_farm_pool_new`; no other call with it begins from now on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_pool_finish(pool: *mut FarmPool) -> Status {
     call(|| {
@@ -358,7 +358,7 @@ pub unsafe extern "C" fn syncline_farm_pool_finish(pool: *mut FarmPool) -> Statu
 /// It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it.
 ///
 /// # Safety
-/// `pool` comes from `syncline_farm_pool_start`, and no other call with it begins from now on.
+/// `pool` comes from `syncline_farm_pool_new`, and no other call with it begins from now on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_pool_free(pool: *mut FarmPool) -> Status {
     if pool.is_null() {

@@ -187,7 +187,7 @@ impl Alive {
     pub(crate) fn no_sync_started(&self) -> Result<(), Error> {
         match self.started {
             false => Ok(()),
-            true => Err(Error::misuse("a sync is started: syncline_rma_sync_wait comes first")),
+            true => Err(Error::misuse("a sync is started: syncline_rma_sync_wait_for comes first")),
         }
     }
 }
@@ -298,7 +298,7 @@ pub(crate) fn retire(rma: Arc<Rma>) -> Result<(), Error> {
 /// `me` is `NULL`, or its function has not returned. `*rma` can be written. Of rmas of functions that have returned, no
 /// more than the last thousand are passed to this library.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_rma_new(me: *mut TeamMember<'_>, rma: *mut *mut Rma) -> Status {
+pub unsafe extern "C" fn syncline_member_rma(me: *mut TeamMember<'_>, rma: *mut *mut Rma) -> Status {
     static IDS: AtomicU64 = AtomicU64::new(1);
     call(|| {
         let rma = out(rma, "rma")?;
@@ -333,7 +333,7 @@ pub unsafe extern "C" fn syncline_rma_new(me: *mut TeamMember<'_>, rma: *mut *mu
 /// no room, it is `SYNCLINE_STATUS_INVALID_ARGUMENT` for all. What is not freed is given back with the team.
 ///
 /// # Safety
-/// As for all functions with an rma, that of `syncline_rma_new`. `*memory` can be written.
+/// As for all functions with an rma, that of `syncline_member_rma`. `*memory` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_allocate(
     rma: *mut Rma,
@@ -363,9 +363,9 @@ pub unsafe extern "C" fn syncline_rma_allocate(
 /// use it afterwards, or to free it again, is `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
-/// That of `syncline_rma_new`. `memory` is `NULL`, or comes from `syncline_rma_allocate`.
+/// That of `syncline_member_rma`. `memory` is `NULL`, or comes from `syncline_rma_allocate`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_rma_free(rma: *mut Rma, memory: *mut RmaMemory) -> Status {
+pub unsafe extern "C" fn syncline_rma_deallocate(rma: *mut Rma, memory: *mut RmaMemory) -> Status {
     let free = |alive: &mut Alive| {
         alive.no_sync_started()?;
         // SAFETY: as the caller vouches.
@@ -387,7 +387,7 @@ pub unsafe extern "C" fn syncline_rma_free(rma: *mut Rma, memory: *mut RmaMemory
 /// is freed. Others may read and write it at any time.
 ///
 /// # Safety
-/// `memory` is `NULL`, or comes from `syncline_rma_allocate`; of its rma, as at `syncline_rma_new`.
+/// `memory` is `NULL`, or comes from `syncline_rma_allocate`; of its rma, as at `syncline_member_rma`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_address(memory: *const RmaMemory, rank: usize) -> *mut c_void {
     let mut address = ptr::null_mut();
@@ -430,10 +430,10 @@ unsafe fn of(memory: *const RmaMemory, rank: usize, look: impl FnOnce(&Global<u8
 }
 
 /// Allocates memory of the program's own, all zero, aligned to 128: to put from and get into. It is freed by
-/// `syncline_rma_free_local`, or when the function of the member returns.
+/// `syncline_rma_deallocate_local`, or when the function of the member returns.
 ///
 /// # Safety
-/// That of `syncline_rma_new`. `*buffer` can be written.
+/// That of `syncline_member_rma`. `*buffer` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_allocate_local(
     rma: *mut Rma,
@@ -462,9 +462,9 @@ pub unsafe extern "C" fn syncline_rma_allocate_local(
 /// `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
-/// That of `syncline_rma_new`. Nothing is on its way into the buffer.
+/// That of `syncline_member_rma`. Nothing is on its way into the buffer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_rma_free_local(rma: *mut Rma, buffer: *mut c_void) -> Status {
+pub unsafe extern "C" fn syncline_rma_deallocate_local(rma: *mut Rma, buffer: *mut c_void) -> Status {
     let free = |alive: &mut Alive| {
         if buffer.is_null() {
             return Ok(());

@@ -142,7 +142,7 @@ fn keep(done: Done) -> *mut Report {
 /// # Safety
 /// `report` comes from a run, and is not used from now on.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_report_free(report: *mut Report) {
+pub unsafe extern "C" fn syncline_report_dispose(report: *mut Report) {
     if !report.is_null() {
         // SAFETY: as the caller vouches; `keep` made it as part of this.
         let kept = unsafe { Box::from_raw(report.cast::<Kept>()) };

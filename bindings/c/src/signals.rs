@@ -107,7 +107,7 @@ pub unsafe extern "C" fn syncline_signal_add(signal: *mut Signal, n: u64, now: *
 }
 
 /// Waits until a signal is at least `number`, however long that takes: where a member of a team may die that is to raise
-/// it, use `syncline_member_await`.
+/// it, use `syncline_member_await_for`.
 ///
 /// # Safety
 /// `signal` points to a signal, which stays where it is until this call returns.

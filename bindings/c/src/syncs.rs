@@ -19,7 +19,7 @@ use crate::rma::{Alive, Rma, RmaHandle, with};
 /// come; what was written is there for all to see. A handle that is zero is nothing to wait for.
 ///
 /// # Safety
-/// That of `syncline_rma_new`. `handle` is `NULL`, or can be read and written.
+/// That of `syncline_member_rma`. `handle` is `NULL`, or can be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_wait(rma: *mut Rma, handle: *mut RmaHandle) -> Status {
     let wait = |alive: &mut Alive| {
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn syncline_rma_test(rma: *mut Rma, handle: *mut RmaHandle
 /// Waits for everything that this member has started, with handles or without. Handles are waited for still, at once.
 ///
 /// # Safety
-/// That of `syncline_rma_new`.
+/// That of `syncline_member_rma`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_wait_all(rma: *mut Rma) -> Status {
     let wait = |alive: &mut Alive| {
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn syncline_rma_wait_all(rma: *mut Rma) -> Status {
 /// Waits until everything that this member has written to the memory of `rank` is there for all to see.
 ///
 /// # Safety
-/// That of `syncline_rma_new`.
+/// That of `syncline_member_rma`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_fence(rma: *mut Rma, rank: usize) -> Status {
     // SAFETY: as the caller vouches.
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn syncline_rma_fence(rma: *mut Rma, rank: usize) -> Statu
 /// Waits until everything that this member has written, to whatever member, is there for all to see.
 ///
 /// # Safety
-/// That of `syncline_rma_new`.
+/// That of `syncline_member_rma`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_fence_all(rma: *mut Rma) -> Status {
     // SAFETY: as the caller vouches.
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn syncline_rma_fence_all(rma: *mut Rma) -> Status {
 /// the next; `random`: in an order of each member's own. For comparisons.
 ///
 /// # Safety
-/// That of `syncline_rma_new`.
+/// That of `syncline_member_rma`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_fence_all_asking(rma: *mut Rma, k: usize, random: bool) -> Status {
     // SAFETY: as the caller vouches.
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn syncline_rma_fence_all_asking(rma: *mut Rma, k: usize, 
 /// a barrier in one. What any did before is seen by whoever comes out. A member that is gone is `SYNCLINE_STATUS_GONE`.
 ///
 /// # Safety
-/// That of `syncline_rma_new`.
+/// That of `syncline_member_rma`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_sync(rma: *mut Rma) -> Status {
     let sync = |alive: &mut Alive| {
@@ -145,12 +145,12 @@ pub unsafe extern "C" fn syncline_rma_sync(rma: *mut Rma) -> Status {
     call(|| unsafe { with(rma, sync) })
 }
 
-/// Arrives at a sync, and does not wait: what is written from now on is of the next. `syncline_rma_sync_wait` follows, or
+/// Arrives at a sync, and does not wait: what is written from now on is of the next. `syncline_rma_sync_wait_for` follows, or
 /// `syncline_rma_sync_done` until that says so; until then no other sync, allocation or free is begun:
 /// `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
-/// That of `syncline_rma_new`.
+/// That of `syncline_member_rma`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_sync_start(rma: *mut Rma) -> Status {
     let start = |alive: &mut Alive| {
@@ -168,9 +168,9 @@ pub unsafe extern "C" fn syncline_rma_sync_start(rma: *mut Rma) -> Status {
 /// `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
-/// That of `syncline_rma_new`.
+/// That of `syncline_member_rma`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_rma_sync_wait(rma: *mut Rma, nanoseconds: u64) -> Status {
+pub unsafe extern "C" fn syncline_rma_sync_wait_for(rma: *mut Rma, nanoseconds: u64) -> Status {
     let wait = |alive: &mut Alive| {
         if !alive.started {
             return Err(Error::misuse("no sync is started"));
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn syncline_rma_sync_wait(rma: *mut Rma, nanoseconds: u64)
 /// if it has arrived at none.
 ///
 /// # Safety
-/// That of `syncline_rma_new`. `*done` can be written.
+/// That of `syncline_member_rma`. `*done` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_sync_done(rma: *mut Rma, done: *mut bool) -> Status {
     let look = |alive: &mut Alive| {
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn syncline_rma_sync_done(rma: *mut Rma, done: *mut bool) 
 /// As `syncline_rma_sync`, also for those who look past it, such as devices: all is in the memory of all hosts.
 ///
 /// # Safety
-/// That of `syncline_rma_new`.
+/// That of `syncline_member_rma`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_sync_global(rma: *mut Rma) -> Status {
     let sync = |alive: &mut Alive| {

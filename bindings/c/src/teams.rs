@@ -393,7 +393,7 @@ pub unsafe extern "C" fn syncline_member_wait(me: *mut TeamMember<'_>) -> Status
 /// `me` is `NULL`, or its function has not returned. `signal` points to a signal, which stays where it is until this call
 /// returns.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_member_await(
+pub unsafe extern "C" fn syncline_member_await_for(
     me: *mut TeamMember<'_>,
     signal: *const Signal,
     number: u64,

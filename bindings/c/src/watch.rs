@@ -61,7 +61,7 @@ unsafe fn give(text: *mut *mut c_char, shown: Option<String>) {
 /// # Safety
 /// `text` comes from such a function as it is, and is not used from now on.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_text_free(text: *mut c_char) {
+pub unsafe extern "C" fn syncline_text_dispose(text: *mut c_char) {
     if !text.is_null() {
         // SAFETY: as the caller vouches; `give` made it so.
         drop(unsafe { CString::from_raw(text) });
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn syncline_text_free(text: *mut c_char) {
 
 /// Shows the first requests of a checked overlay, as every run queues them.
 ///
-/// `drawing` is one of `syncline_drawing`. `*text` is to be given back by `syncline_text_free`.
+/// `drawing` is one of `syncline_drawing`. `*text` is to be given back by `syncline_text_dispose`.
 ///
 /// # Safety
 /// `overlay` was not freed. `*text` can be written.
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn syncline_watch_free(watch: *mut Watch) {
 
 /// Shows who stands where at this moment: which tasks run, which are delayed and by whom.
 ///
-/// `*text` is `NULL` if the overlay does not run; else it is to be given back by `syncline_text_free`.
+/// `*text` is `NULL` if the overlay does not run; else it is to be given back by `syncline_text_dispose`.
 ///
 /// # Safety
 /// `watch` was not freed. `*text` can be written.
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn syncline_watch_draw(
 /// since when.
 ///
 /// `*text` is `NULL` if the run has ended before (told once for each run), or if none is under way and none begins for
-/// as long, or, at once, if the overlay was freed; else it is to be given back by `syncline_text_free`. With
+/// as long, or, at once, if the overlay was freed; else it is to be given back by `syncline_text_dispose`. With
 /// `SYNCLINE_DRAWING_WORDS` it is the whole report, with another drawing the queues of that moment. If `end_run` is true
 /// the run then fails with `SYNCLINE_STATUS_STUCK` and the report as its message, as soon as the bodies under way have
 /// returned; unless it has ended by itself in between.

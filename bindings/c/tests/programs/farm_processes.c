@@ -16,10 +16,10 @@ static void echo(syncline_farm *farm) {
     uint64_t parent = syncline_farm_parent(farm);
     for (size_t count = 1; count;) {
         const syncline_farm_message *message;
-        OK(syncline_farm_recv(farm, parent, LONG, &message));
+        OK(syncline_farm_recv_for(farm, parent, LONG, &message));
         count = message->count;
-        OK(syncline_farm_send(farm, parent, message->kind, message->data, message->count, LONG));
-        syncline_farm_message_free(message);
+        OK(syncline_farm_send_for(farm, parent, message->kind, message->data, message->count, LONG));
+        syncline_farm_message_dispose(message);
     }
 }
 
@@ -48,12 +48,12 @@ static void middle(syncline_farm *farm) {
     size_t count;
     OK(syncline_farm_spawn(farm, NULL, arguments, &child));
     for (double n = 1; n < 4; n++) {
-        OK(syncline_farm_send(farm, child, F64, &n, 1, LONG));
-        OK(syncline_farm_recv_into(farm, child, F64, &number, 1, LONG, &count));
-        OK(syncline_farm_send(farm, SYNCLINE_FARM_MANAGER, F64, &number, 1, LONG));
+        OK(syncline_farm_send_for(farm, child, F64, &n, 1, LONG));
+        OK(syncline_farm_recv_into_for(farm, child, F64, &number, 1, LONG, &count));
+        OK(syncline_farm_send_for(farm, SYNCLINE_FARM_MANAGER, F64, &number, 1, LONG));
     }
-    OK(syncline_farm_send(farm, child, F64, NULL, 0, LONG));
-    OK(syncline_farm_wait(farm, child, LONG, NULL));
+    OK(syncline_farm_send_for(farm, child, F64, NULL, 0, LONG));
+    OK(syncline_farm_wait_for(farm, child, LONG, NULL));
 }
 
 static void work(syncline_farm *farm, const char *role) {
@@ -65,10 +65,10 @@ static void work(syncline_farm *farm, const char *role) {
     } else if (strcmp(role, "middle") == 0) {
         middle(farm);
     } else if (strcmp(role, "seven") == 0) {
-        OK(syncline_farm_send(farm, SYNCLINE_FARM_MANAGER, U64, &seven, 1, LONG));
+        OK(syncline_farm_send_for(farm, SYNCLINE_FARM_MANAGER, U64, &seven, 1, LONG));
         exit(7);
     } else if (strcmp(role, "hang") == 0) {
-        OK(syncline_farm_send(farm, SYNCLINE_FARM_MANAGER, U64, &seven, 1, LONG));
+        OK(syncline_farm_send_for(farm, SYNCLINE_FARM_MANAGER, U64, &seven, 1, LONG));
         sleep(60);
     }
     free_all(farm);
@@ -85,7 +85,7 @@ static uint64_t start(syncline_farm *farm, const char *role) {
 
 static void ends(syncline_farm *farm, uint64_t vpid, uint32_t end, int code) {
     syncline_farm_fate fate = {77, 77};
-    OK(syncline_farm_wait(farm, vpid, LONG, &fate));
+    OK(syncline_farm_wait_for(farm, vpid, LONG, &fate));
     EXPECT(fate.end == end && fate.code == code);
 }
 
@@ -98,15 +98,15 @@ static void messages_come_back(syncline_farm *farm) {
         numbers[n] = (double)n / 3;
     }
     for (size_t n = 0; n < 6; n++) {
-        OK(syncline_farm_send(farm, vpid, F64, numbers, counts[n], LONG));
-        OK(syncline_farm_recv(farm, vpid, LONG, &message));
+        OK(syncline_farm_send_for(farm, vpid, F64, numbers, counts[n], LONG));
+        OK(syncline_farm_recv_for(farm, vpid, LONG, &message));
         EXPECT(message->kind == F64 && message->count == counts[n] && message->from == vpid);
         EXPECT(memcmp(message->data, numbers, message->bytes) == 0);
-        syncline_farm_message_free(message);
+        syncline_farm_message_dispose(message);
     }
     free(numbers);
     ends(farm, vpid, SYNCLINE_FARM_END_EXITED, 0);
-    FAILS(syncline_farm_recv(farm, vpid, LONG, &message), GONE, "process 1 exited with 0");
+    FAILS(syncline_farm_recv_for(farm, vpid, LONG, &message), GONE, "process 1 exited with 0");
 }
 
 static void ends_are_told(syncline_farm *farm) {
@@ -118,30 +118,30 @@ static void ends_are_told(syncline_farm *farm) {
 
     /* What it had sent comes first, also when there was no room for it. */
     ends(farm, seven, SYNCLINE_FARM_END_EXITED, 7);
-    EXPECT(syncline_farm_recv_into(farm, seven, U64, NULL, 0, LONG, &count) == SYNCLINE_STATUS_TOO_SMALL);
-    OK(syncline_farm_recv_into(farm, seven, U64, &number, 1, LONG, &count));
+    EXPECT(syncline_farm_recv_into_for(farm, seven, U64, NULL, 0, LONG, &count) == SYNCLINE_STATUS_TOO_SMALL);
+    OK(syncline_farm_recv_into_for(farm, seven, U64, &number, 1, LONG, &count));
     EXPECT(number == 7 && count == 1);
-    EXPECT(syncline_farm_recv(farm, seven, LONG, &message) == SYNCLINE_STATUS_GONE);
+    EXPECT(syncline_farm_recv_for(farm, seven, LONG, &message) == SYNCLINE_STATUS_GONE);
     EXPECT(syncline_last_failure()->code == 7);
 
-    OK(syncline_farm_recv_into(farm, hang, U64, &number, 1, LONG, &count));
-    EXPECT(syncline_farm_wait(farm, hang, 0, NULL) == SYNCLINE_STATUS_TIMED_OUT);
+    OK(syncline_farm_recv_into_for(farm, hang, U64, &number, 1, LONG, &count));
+    EXPECT(syncline_farm_wait_for(farm, hang, 0, NULL) == SYNCLINE_STATUS_TIMED_OUT);
     OK(syncline_farm_living(farm, &living));
     OK(syncline_farm_pid(farm, hang, &pid));
     EXPECT(living == 1 && pid > 1 && kill((pid_t)pid, 0) == 0);
     OK(syncline_farm_kill(farm, hang));
-    EXPECT(syncline_farm_recv_any(farm, LONG, &from, &message) == SYNCLINE_STATUS_GONE);
+    EXPECT(syncline_farm_recv_any_for(farm, LONG, &from, &message) == SYNCLINE_STATUS_GONE);
     EXPECT(from == hang && syncline_last_failure()->code == 128 + SIGKILL);
     EXPECT(strstr(syncline_last_failure()->message, "was killed by signal 9"));
     ends(farm, hang, SYNCLINE_FARM_END_KILLED, SIGKILL);
-    EXPECT(syncline_farm_send(farm, hang, U64, &number, 1, LONG) == SYNCLINE_STATUS_GONE);
+    EXPECT(syncline_farm_send_for(farm, hang, U64, &number, 1, LONG) == SYNCLINE_STATUS_GONE);
     OK(syncline_farm_kill(farm, hang)); /* it has ended */
-    EXPECT(syncline_farm_recv_any(farm, LONG, &from, &message) == SYNCLINE_STATUS_ALONE);
+    EXPECT(syncline_farm_recv_any_for(farm, LONG, &from, &message) == SYNCLINE_STATUS_ALONE);
     EXPECT(from == SYNCLINE_FARM_NOBODY);
 
     /* One that takes no part. */
     OK(syncline_farm_spawn(farm, "sh", arguments, &sh));
-    EXPECT(syncline_farm_recv_any(farm, LONG, &from, &message) == SYNCLINE_STATUS_GONE);
+    EXPECT(syncline_farm_recv_any_for(farm, LONG, &from, &message) == SYNCLINE_STATUS_GONE);
     EXPECT(from == sh && syncline_last_failure()->code == 3);
 
     /* One that cannot be started. */
@@ -157,7 +157,7 @@ static void workers_start_others(syncline_farm *farm) {
     double number;
     size_t count;
     for (double n = 1; n < 4; n++) {
-        OK(syncline_farm_recv_into(farm, vpid, F64, &number, 1, LONG, &count));
+        OK(syncline_farm_recv_into_for(farm, vpid, F64, &number, 1, LONG, &count));
         EXPECT(number == n && count == 1);
     }
     ends(farm, vpid, SYNCLINE_FARM_END_EXITED, 0);

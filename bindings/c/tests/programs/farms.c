@@ -38,44 +38,44 @@ static void null_is_an_error(void) {
     FAILS(syncline_farm_start(farm, 1, "", NULL), INVALID_ARGUMENT, "the name of the program is empty");
     FAILS(syncline_farm_spawn(none, "true", NULL, &vpid), INVALID_ARGUMENT, "the farm is NULL");
     FAILS(syncline_farm_spawn(farm, "true", NULL, NULL), INVALID_ARGUMENT, "vpid is NULL");
-    FAILS(syncline_farm_wait(none, ME, 0, NULL), INVALID_ARGUMENT, "the farm is NULL");
+    FAILS(syncline_farm_wait_for(none, ME, 0, NULL), INVALID_ARGUMENT, "the farm is NULL");
     FAILS(syncline_farm_kill(none, ME), INVALID_ARGUMENT, "the farm is NULL");
     FAILS(syncline_farm_pid(none, ME, &pid), INVALID_ARGUMENT, "the farm is NULL");
     FAILS(syncline_farm_pid(farm, ME, NULL), INVALID_ARGUMENT, "pid is NULL");
     FAILS(syncline_farm_living(none, &count), INVALID_ARGUMENT, "the farm is NULL");
     FAILS(syncline_farm_living(farm, NULL), INVALID_ARGUMENT, "living is NULL");
-    FAILS(syncline_farm_send(none, ME, U8, "", 1, 0), INVALID_ARGUMENT, "the farm is NULL");
-    FAILS(syncline_farm_send(farm, ME, U8, NULL, 1, 0), INVALID_ARGUMENT, "what is to be sent is NULL");
-    FAILS(syncline_farm_recv(none, ME, 0, &message), INVALID_ARGUMENT, "the farm is NULL");
-    FAILS(syncline_farm_recv(farm, ME, 0, NULL), INVALID_ARGUMENT, "message is NULL");
-    FAILS(syncline_farm_recv_any(none, 0, NULL, &message), INVALID_ARGUMENT, "the farm is NULL");
-    FAILS(syncline_farm_recv_any(farm, 0, NULL, NULL), INVALID_ARGUMENT, "message is NULL");
-    FAILS(syncline_farm_recv_into(none, ME, U8, &pid, 1, 0, &count), INVALID_ARGUMENT, "the farm is NULL");
-    FAILS(syncline_farm_recv_into(farm, ME, U8, NULL, 1, 0, &count), INVALID_ARGUMENT, "to is NULL");
-    FAILS(syncline_farm_recv_into(farm, ME, U8, &pid, 1, 0, NULL), INVALID_ARGUMENT, "count is NULL");
-    syncline_farm_message_free(NULL);
+    FAILS(syncline_farm_send_for(none, ME, U8, "", 1, 0), INVALID_ARGUMENT, "the farm is NULL");
+    FAILS(syncline_farm_send_for(farm, ME, U8, NULL, 1, 0), INVALID_ARGUMENT, "what is to be sent is NULL");
+    FAILS(syncline_farm_recv_for(none, ME, 0, &message), INVALID_ARGUMENT, "the farm is NULL");
+    FAILS(syncline_farm_recv_for(farm, ME, 0, NULL), INVALID_ARGUMENT, "message is NULL");
+    FAILS(syncline_farm_recv_any_for(none, 0, NULL, &message), INVALID_ARGUMENT, "the farm is NULL");
+    FAILS(syncline_farm_recv_any_for(farm, 0, NULL, NULL), INVALID_ARGUMENT, "message is NULL");
+    FAILS(syncline_farm_recv_into_for(none, ME, U8, &pid, 1, 0, &count), INVALID_ARGUMENT, "the farm is NULL");
+    FAILS(syncline_farm_recv_into_for(farm, ME, U8, NULL, 1, 0, &count), INVALID_ARGUMENT, "to is NULL");
+    FAILS(syncline_farm_recv_into_for(farm, ME, U8, &pid, 1, 0, NULL), INVALID_ARGUMENT, "count is NULL");
+    syncline_farm_message_dispose(NULL);
     OK(syncline_farm_free(farm));
 
-    FAILS(syncline_farm_pool_start(1, NULL, NULL, NULL, NULL), INVALID_ARGUMENT, "pool is NULL");
+    FAILS(syncline_farm_pool_new(1, NULL, NULL, NULL, NULL), INVALID_ARGUMENT, "pool is NULL");
     FAILS(syncline_farm_pool_submit(NULL, NULL, 0, 0, 0, NULL), INVALID_ARGUMENT, "the pool is NULL");
-    FAILS(syncline_farm_pool_next(NULL, 0, &outcome), INVALID_ARGUMENT, "the pool is NULL");
+    FAILS(syncline_farm_pool_next_for(NULL, 0, &outcome), INVALID_ARGUMENT, "the pool is NULL");
     FAILS(syncline_farm_pool_progress(NULL, &progress), INVALID_ARGUMENT, "the pool is NULL");
     FAILS(syncline_farm_pool_finish(NULL), INVALID_ARGUMENT, "the pool is NULL");
     OK(syncline_farm_pool_free(NULL));
-    syncline_farm_outcome_free(NULL);
+    syncline_farm_outcome_dispose(NULL);
     FAILS(syncline_farm_serve(NULL, NULL), INVALID_ARGUMENT, "the function of the worker is NULL");
     FAILS(syncline_farm_result_set(NULL, "", 1), INVALID_ARGUMENT, "the result is NULL");
     FAILS(syncline_farm_result_room(NULL, 1, &bytes), INVALID_ARGUMENT, "the result is NULL");
     FAILS(syncline_farm_result_room(NULL, 1, NULL), INVALID_ARGUMENT, "bytes is NULL");
     FAILS(syncline_farm_result_fail(NULL, "no"), INVALID_ARGUMENT, "the result is NULL");
 
-    OK(syncline_farm_pool_start(1, NULL, NULL, NULL, &pool));
+    OK(syncline_farm_pool_new(1, NULL, NULL, NULL, &pool));
     FAILS(syncline_farm_pool_submit(pool, NULL, 1, 0, 0, NULL), INVALID_ARGUMENT, "the task is NULL");
     FAILS(syncline_farm_pool_submit(pool, NULL, 0, 0, strtod("nan", NULL), NULL), INVALID_ARGUMENT,
           "the cost of the task is not a number");
-    FAILS(syncline_farm_pool_next(pool, 0, NULL), INVALID_ARGUMENT, "outcome is NULL");
+    FAILS(syncline_farm_pool_next_for(pool, 0, NULL), INVALID_ARGUMENT, "outcome is NULL");
     FAILS(syncline_farm_pool_progress(pool, NULL), INVALID_ARGUMENT, "progress is NULL");
-    OK(syncline_farm_pool_next(pool, SYNCLINE_FARM_FOR_EVER, &outcome));
+    OK(syncline_farm_pool_next_for(pool, SYNCLINE_FOREVER, &outcome));
     EXPECT(!outcome); /* nothing was submitted */
     OK(syncline_farm_pool_finish(pool));
 }
@@ -89,9 +89,9 @@ static void bounds_are_looked_at(void) {
           "the number of processes of a farm must be from 2 to 16384, not 1");
     EXPECT(syncline_farm_new(&shallow, &farm) == SYNCLINE_STATUS_INVALID_ARGUMENT);
     EXPECT(syncline_farm_new(&deep, &farm) == SYNCLINE_STATUS_INVALID_ARGUMENT);
-    FAILS(syncline_farm_pool_start(0, NULL, NULL, NULL, &pool), INVALID_ARGUMENT,
+    FAILS(syncline_farm_pool_new(0, NULL, NULL, NULL, &pool), INVALID_ARGUMENT,
           "the number of workers of a pool must be from 1 to 1024, not 0");
-    FAILS(syncline_farm_pool_start(1, "", NULL, NULL, &pool), INVALID_ARGUMENT, "the name of the program is empty");
+    FAILS(syncline_farm_pool_new(1, "", NULL, NULL, &pool), INVALID_ARGUMENT, "the name of the program is empty");
 
     farm = farm_of(2, 1 << 16, 0);
     OK(syncline_farm_reserve(farm, &vpid));
@@ -99,7 +99,7 @@ static void bounds_are_looked_at(void) {
     EXPECT(syncline_farm_reserve(farm, &vpid) == SYNCLINE_STATUS_NO_ROOM);
     EXPECT(strstr(syncline_last_failure()->message, "the farm has 2 processes already"));
     char *large = calloc(1 << 20, 1);
-    EXPECT(syncline_farm_send(farm, ME, U8, large, 1 << 20, 0) == SYNCLINE_STATUS_NO_ROOM);
+    EXPECT(syncline_farm_send_for(farm, ME, U8, large, 1 << 20, 0) == SYNCLINE_STATUS_NO_ROOM);
     EXPECT(strstr(syncline_last_failure()->message, "are free for a message in the farm's memory"));
     free(large);
     OK(syncline_farm_free(farm));
@@ -113,18 +113,18 @@ static void numbers_of_processes_are_looked_at(void) {
     char byte = 0;
     const char *unknown = "there is no process 99 in this farm";
     FAILS(syncline_farm_start(farm, 99, "true", NULL), INVALID_ARGUMENT, unknown);
-    FAILS(syncline_farm_send(farm, 99, U8, &byte, 1, 0), INVALID_ARGUMENT, unknown);
-    FAILS(syncline_farm_recv(farm, 99, 0, &message), INVALID_ARGUMENT, unknown);
-    FAILS(syncline_farm_recv_into(farm, 99, U8, &byte, 1, 0, &count), INVALID_ARGUMENT, unknown);
-    FAILS(syncline_farm_wait(farm, 99, 0, NULL), INVALID_ARGUMENT, unknown);
+    FAILS(syncline_farm_send_for(farm, 99, U8, &byte, 1, 0), INVALID_ARGUMENT, unknown);
+    FAILS(syncline_farm_recv_for(farm, 99, 0, &message), INVALID_ARGUMENT, unknown);
+    FAILS(syncline_farm_recv_into_for(farm, 99, U8, &byte, 1, 0, &count), INVALID_ARGUMENT, unknown);
+    FAILS(syncline_farm_wait_for(farm, 99, 0, NULL), INVALID_ARGUMENT, unknown);
     FAILS(syncline_farm_kill(farm, 99), INVALID_ARGUMENT, unknown);
     FAILS(syncline_farm_pid(farm, 99, &pid), INVALID_ARGUMENT, unknown);
-    EXPECT(syncline_farm_wait(farm, SYNCLINE_FARM_NOBODY, 0, NULL) == SYNCLINE_STATUS_INVALID_ARGUMENT);
+    EXPECT(syncline_farm_wait_for(farm, SYNCLINE_FARM_NOBODY, 0, NULL) == SYNCLINE_STATUS_INVALID_ARGUMENT);
     FAILS(syncline_farm_start(farm, ME, "true", NULL), MISUSE,
           "process 0 is not one that was reserved and not started yet");
     OK(syncline_farm_pid(farm, ME, &pid));
     EXPECT(pid == (uint32_t)getpid());
-    FAILS(syncline_farm_wait(farm, ME, 0, NULL), TIMED_OUT, "the deadline passed while waiting for the end of process 0");
+    FAILS(syncline_farm_wait_for(farm, ME, 0, NULL), TIMED_OUT, "the deadline passed while waiting for the end of process 0");
     OK(syncline_farm_free(farm));
 }
 
@@ -140,23 +140,23 @@ static void kinds(void) {
     for (uint32_t kind = 0; kind < 15; kind++) {
         for (size_t count = 0; count < 6000; count = count * 5 + 1) {
             uint64_t from = 77;
-            OK(syncline_farm_send(farm, ME, kind, count ? bytes : NULL, count, 0));
-            OK(syncline_farm_recv_any(farm, 0, &from, &message));
+            OK(syncline_farm_send_for(farm, ME, kind, count ? bytes : NULL, count, 0));
+            OK(syncline_farm_recv_any_for(farm, 0, &from, &message));
             EXPECT(from == ME && message->from == ME && message->kind == kind && message->count == count);
             EXPECT(message->bytes == count * sizes[kind] && (uintptr_t)message->data % 16 == 0);
             EXPECT(memcmp(message->data, bytes, message->bytes) == 0);
-            syncline_farm_message_free(last);
+            syncline_farm_message_dispose(last);
             last = message;
         }
     }
-    FAILS(syncline_farm_send(farm, ME, 15, bytes, 1, 0), INVALID_ARGUMENT, "there is no syncline_farm_kind 15");
-    FAILS(syncline_farm_send(farm, ME, F64, bytes, SIZE_MAX, 0), INVALID_ARGUMENT,
+    FAILS(syncline_farm_send_for(farm, ME, 15, bytes, 1, 0), INVALID_ARGUMENT, "there is no syncline_farm_kind 15");
+    FAILS(syncline_farm_send_for(farm, ME, F64, bytes, SIZE_MAX, 0), INVALID_ARGUMENT,
           "there are no 18446744073709551615 numbers f64 in memory");
-    EXPECT(syncline_farm_send(farm, ME, U8, bytes, SIZE_MAX, 0) == SYNCLINE_STATUS_INVALID_ARGUMENT);
+    EXPECT(syncline_farm_send_for(farm, ME, U8, bytes, SIZE_MAX, 0) == SYNCLINE_STATUS_INVALID_ARGUMENT);
     OK(syncline_farm_free(farm));
     /* It is there still. */
     EXPECT(memcmp(last->data, bytes, last->bytes) == 0);
-    syncline_farm_message_free(last);
+    syncline_farm_message_dispose(last);
 }
 
 /* What does not fit, or is something else, is the next that is received. */
@@ -168,41 +168,41 @@ static void nothing_is_lost(void) {
     uint64_t from = 77;
     const syncline_farm_message *message;
     syncline_farm *farm = farm_of(0, 0, 2);
-    FAILS(syncline_farm_recv(farm, ME, 0, &message), TIMED_OUT, "the deadline passed while waiting for a message from process 0");
-    FAILS(syncline_farm_recv_any(farm, 0, &from, &message), ALONE,
+    FAILS(syncline_farm_recv_for(farm, ME, 0, &message), TIMED_OUT, "the deadline passed while waiting for a message from process 0");
+    FAILS(syncline_farm_recv_any_for(farm, 0, &from, &message), ALONE,
           "no process of the farm is left that could send anything");
     EXPECT(from == SYNCLINE_FARM_NOBODY);
-    OK(syncline_farm_send(farm, ME, F64, sent, 3, 0));
-    OK(syncline_farm_send(farm, ME, F64, sent, 1, 0));
-    FAILS(syncline_farm_send(farm, ME, F64, sent, 1, 1000), TIMED_OUT,
+    OK(syncline_farm_send_for(farm, ME, F64, sent, 3, 0));
+    OK(syncline_farm_send_for(farm, ME, F64, sent, 1, 0));
+    FAILS(syncline_farm_send_for(farm, ME, F64, sent, 1, 1000), TIMED_OUT,
           "the deadline passed while waiting for process 0 to receive what it was sent before");
-    FAILS(syncline_farm_recv_into(farm, ME, F64, received, 2, 0, &count), TOO_SMALL,
+    FAILS(syncline_farm_recv_into_for(farm, ME, F64, received, 2, 0, &count), TOO_SMALL,
           "a message from process 0 has 3 elements, and there is room for 2");
     EXPECT(count == 3 && received[0] == 0);
-    FAILS(syncline_farm_recv_into(farm, ME, F64, NULL, 0, 0, &count), TOO_SMALL,
+    FAILS(syncline_farm_recv_into_for(farm, ME, F64, NULL, 0, 0, &count), TOO_SMALL,
           "a message from process 0 has 3 elements, and there is room for 0");
-    FAILS(syncline_farm_recv_into(farm, ME, SYNCLINE_FARM_KIND_I32, wrong, 3, 0, &count), GARBLED,
+    FAILS(syncline_farm_recv_into_for(farm, ME, SYNCLINE_FARM_KIND_I32, wrong, 3, 0, &count), GARBLED,
           "a message from process 0 is numbers f64, not numbers i32");
-    FAILS(syncline_farm_recv_into(farm, ME, 15, wrong, 3, 0, &count), INVALID_ARGUMENT,
+    FAILS(syncline_farm_recv_into_for(farm, ME, 15, wrong, 3, 0, &count), INVALID_ARGUMENT,
           "there is no syncline_farm_kind 15");
-    OK(syncline_farm_recv_into(farm, ME, F64, received, 3, 0, &count));
+    OK(syncline_farm_recv_into_for(farm, ME, F64, received, 3, 0, &count));
     EXPECT(count == 3 && memcmp(received, sent, sizeof sent) == 0);
-    EXPECT(syncline_farm_recv_into(farm, ME, F64, received, 0, 0, &count) == SYNCLINE_STATUS_TOO_SMALL);
-    OK(syncline_farm_recv_any(farm, 0, &from, &message));
+    EXPECT(syncline_farm_recv_into_for(farm, ME, F64, received, 0, 0, &count) == SYNCLINE_STATUS_TOO_SMALL);
+    OK(syncline_farm_recv_any_for(farm, 0, &from, &message));
     EXPECT(from == ME && message->count == 1 && *(const double *)message->data == 1.5);
-    syncline_farm_message_free(message);
-    OK(syncline_farm_send(farm, ME, F64, NULL, 0, 0));
-    OK(syncline_farm_recv_into(farm, ME, F64, NULL, 0, 0, &count));
+    syncline_farm_message_dispose(message);
+    OK(syncline_farm_send_for(farm, ME, F64, NULL, 0, 0));
+    OK(syncline_farm_recv_into_for(farm, ME, F64, NULL, 0, 0, &count));
     EXPECT(count == 0);
     /* One that is kept when the farm is freed goes with it. */
-    OK(syncline_farm_send(farm, ME, F64, sent, 3, 0));
-    EXPECT(syncline_farm_recv_into(farm, ME, U8, received, 3, 0, &count) == SYNCLINE_STATUS_GARBLED);
+    OK(syncline_farm_send_for(farm, ME, F64, sent, 3, 0));
+    EXPECT(syncline_farm_recv_into_for(farm, ME, U8, received, 3, 0, &count) == SYNCLINE_STATUS_GARBLED);
     OK(syncline_farm_free(farm));
 }
 
 static void *wait_in_vain(void *farm) {
     const syncline_farm_message *message;
-    EXPECT(syncline_farm_recv(farm, ME, 500000000, &message) == SYNCLINE_STATUS_TIMED_OUT);
+    EXPECT(syncline_farm_recv_for(farm, ME, 500000000, &message) == SYNCLINE_STATUS_TIMED_OUT);
     return NULL;
 }
 

@@ -36,7 +36,7 @@ static void null_is_an_error(void) {
     FAILS(syncline_post_all(&none, 1), INVALID_ARGUMENT, "the handle is NULL");
     OK(syncline_post_all(NULL, 0));
     FAILS(syncline_acquire(NULL), INVALID_ARGUMENT, "the handle is NULL");
-    FAILS(syncline_acquire_within(NULL, 1), INVALID_ARGUMENT, "the handle is NULL");
+    FAILS(syncline_acquire_for(NULL, 1), INVALID_ARGUMENT, "the handle is NULL");
     FAILS(syncline_try_acquire(NULL), INVALID_ARGUMENT, "the handle is NULL");
     FAILS(syncline_next(NULL), INVALID_ARGUMENT, "the handle is NULL");
     FAILS(syncline_release(NULL), INVALID_ARGUMENT, "the handle is NULL");
@@ -71,9 +71,9 @@ static void null_is_an_error(void) {
     EXPECT(text == NULL); /* no run, and none begins */
     syncline_watch_free(watch);
     syncline_watch_free(NULL);
-    syncline_text_free(NULL);
+    syncline_text_dispose(NULL);
     syncline_location_free(NULL);
-    syncline_report_free(NULL);
+    syncline_report_dispose(NULL);
     OK(syncline_handle_free(NULL));
     OK(syncline_overlay_free(NULL));
     OK(syncline_overlay_free(o));
@@ -99,7 +99,7 @@ static void handles_go_round_in_their_states(void) {
     FAILS(syncline_post(a), MISUSE, "the handle holds its location already");
     FAILS(syncline_abandon(a), MISUSE, "the handle holds its location already");
     FAILS(syncline_try_acquire(b), NOT_GRANTED, "the location is not granted yet");
-    FAILS(syncline_acquire_within(b, 1000), NOT_GRANTED, "location 'x' was not granted before the deadline");
+    FAILS(syncline_acquire_for(b, 1000), NOT_GRANTED, "location 'x' was not granted before the deadline");
 
     /* None is posted if one cannot be; or two handles at once. */
     all[0] = c, all[1] = a;
@@ -112,7 +112,7 @@ static void handles_go_round_in_their_states(void) {
     OK(syncline_handle_free(a)); /* what it had posted is skipped */
     OK(syncline_acquire(c));
     OK(syncline_next(b));
-    OK(syncline_acquire_within(b, UINT64_MAX));
+    OK(syncline_acquire_for(b, UINT64_MAX));
     OK(syncline_handle_free(b)); /* and what it holds is released */
     OK(syncline_release(c));
     OK(syncline_handle_free(c));
@@ -205,7 +205,7 @@ static void bodies_fail_by_name_and_number(void) {
         OK(syncline_overlay_run(o, runners[i], 2, 10, &report));
         EXPECT(report->iterations == 10 && report->steps == 14 && loud.count == 4);
         EXPECT(!report->converged && report->residual_count == 0);
-        syncline_report_free(report);
+        syncline_report_dispose(report);
 
         loud = (struct act){.leave = 1};
         FAILS(syncline_overlay_run_until(o, runners[i], 2, -1.0, 10, NULL), MISUSE,

@@ -20,7 +20,7 @@ static void *member(void *argument) {
             OK(syncline_lock_acquire(lock, rank));
             break;
         case 1:
-            while ((status = syncline_lock_try(lock, rank)) == SYNCLINE_STATUS_NOT_GRANTED) {
+            while ((status = syncline_lock_try_acquire(lock, rank)) == SYNCLINE_STATUS_NOT_GRANTED) {
                 usleep(0);
             }
             OK(status);
@@ -102,7 +102,7 @@ static void faults(uint32_t kind) {
     FAILS(syncline_lock_acquire(NULL, 0), INVALID_ARGUMENT, "the lock is NULL");
     FAILS(syncline_lock_declare_dead(NULL, 0), INVALID_ARGUMENT, "the lock is NULL");
     OK(syncline_lock_new(kind, 2, &lock));
-    FAILS(syncline_lock_try(lock, 2), INVALID_ARGUMENT, "rank 2 is none of 2 members");
+    FAILS(syncline_lock_try_acquire(lock, 2), INVALID_ARGUMENT, "rank 2 is none of 2 members");
     FAILS(syncline_lock_release(lock, 0), MISUSE, "rank 0 does not hold the lock");
     FAILS(syncline_lock_recover(lock, 0, NULL), INVALID_ARGUMENT, "poisoned is NULL");
     FAILS(syncline_lock_recover_for(lock, 0, 1000, NULL), INVALID_ARGUMENT, "poisoned is NULL");
@@ -110,7 +110,7 @@ static void faults(uint32_t kind) {
     FAILS(syncline_lock_acquire(lock, 0), MISUSE, "rank 0 holds the lock already");
     FAILS(syncline_lock_recover(lock, 0, &poisoned), MISUSE, "rank 0 holds the lock already");
     FAILS(syncline_lock_release(lock, 1), MISUSE, "rank 1 does not hold the lock");
-    FAILS(syncline_lock_try(lock, 1), NOT_GRANTED, "the lock is not free");
+    FAILS(syncline_lock_try_acquire(lock, 1), NOT_GRANTED, "the lock is not free");
     FAILS(syncline_lock_acquire_for(lock, 1, 1000), TIMED_OUT, "the lock was not free before the deadline");
     FAILS(syncline_lock_recover_for(lock, 1, 1000, &poisoned), TIMED_OUT, "the lock was not free before the deadline");
     FAILS(syncline_lock_free(lock), MISUSE, "rank 0 holds the lock");

@@ -9,12 +9,12 @@ int main() {
     syncline_farm_pool *pool;
     const syncline_farm_outcome *outcome;
     OK(syncline_farm_serve(work, nullptr));
-    OK(syncline_farm_pool_start(1, nullptr, nullptr, nullptr, &pool));
+    OK(syncline_farm_pool_new(1, nullptr, nullptr, nullptr, &pool));
     OK(syncline_farm_pool_submit(pool, "x", 1, 0, 0, nullptr));
-    OK(syncline_farm_pool_next(pool, SYNCLINE_FARM_FOR_EVER, &outcome));
+    OK(syncline_farm_pool_next_for(pool, SYNCLINE_FOREVER, &outcome));
     EXPECT(outcome->status == SYNCLINE_STATUS_GONE);
     std::puts(outcome->error);
-    syncline_farm_outcome_free(outcome);
+    syncline_farm_outcome_dispose(outcome);
     OK(syncline_farm_pool_finish(pool));
     return 0;
 }

@@ -67,7 +67,7 @@ static uint64_t submit(syncline_farm_pool *pool, const char *task, int32_t prior
 
 static const syncline_farm_outcome *next(syncline_farm_pool *pool) {
     const syncline_farm_outcome *outcome;
-    OK(syncline_farm_pool_next(pool, 60000000000, &outcome));
+    OK(syncline_farm_pool_next_for(pool, 60000000000, &outcome));
     return outcome;
 }
 
@@ -81,7 +81,7 @@ static void ended(const syncline_farm_outcome *outcome, syncline_status status, 
         EXPECT(outcome->length == 0 && strlen(outcome->error) >= length);
         EXPECT(strcmp(outcome->error + strlen(outcome->error) - length, what) == 0);
     }
-    syncline_farm_outcome_free(outcome);
+    syncline_farm_outcome_dispose(outcome);
 }
 
 static void all_end(const syncline_farm_pool_options *options) {
@@ -89,7 +89,7 @@ static void all_end(const syncline_farm_pool_options *options) {
     const syncline_farm_outcome *outcomes[TASKS] = {NULL}, *outcome;
     syncline_farm_progress progress;
     syncline_farm_pool *pool;
-    OK(syncline_farm_pool_start(2, NULL, NULL, options, &pool));
+    OK(syncline_farm_pool_new(2, NULL, NULL, options, &pool));
     for (uint64_t n = 0; n < TASKS; n++) {
         EXPECT(submit(pool, tasks[n], 0, 0) == n);
     }
@@ -115,7 +115,7 @@ static void all_end(const syncline_farm_pool_options *options) {
 static void the_best_comes_first(void) {
     const syncline_farm_outcome *outcome;
     syncline_farm_pool *pool;
-    OK(syncline_farm_pool_start(1, NULL, NULL, NULL, &pool));
+    OK(syncline_farm_pool_new(1, NULL, NULL, NULL, &pool));
     submit(pool, "e last", -1, 9);
     submit(pool, "e small", 0, 1);
     submit(pool, "e large", 0, 2);
@@ -134,14 +134,14 @@ static void the_best_comes_first(void) {
     outcome = next(pool);
     submit(pool, "hang", 0, 0);
     const syncline_farm_outcome *none;
-    FAILS(syncline_farm_pool_next(pool, 10000000, &none), TIMED_OUT, "the deadline passed while waiting for a task to end");
+    FAILS(syncline_farm_pool_next_for(pool, 10000000, &none), TIMED_OUT, "the deadline passed while waiting for a task to end");
     OK(syncline_farm_pool_free(pool));
     ended(outcome, SYNCLINE_STATUS_OK, "echo");
 }
 
 static void *wait_in_vain(void *pool) {
     const syncline_farm_outcome *outcome;
-    EXPECT(syncline_farm_pool_next(pool, 500000000, &outcome) == SYNCLINE_STATUS_TIMED_OUT);
+    EXPECT(syncline_farm_pool_next_for(pool, 500000000, &outcome) == SYNCLINE_STATUS_TIMED_OUT);
     return NULL;
 }
 
@@ -150,7 +150,7 @@ static void one_thread_at_a_time(void) {
     syncline_farm_progress progress;
     syncline_farm_pool *pool;
     pthread_t thread;
-    OK(syncline_farm_pool_start(1, NULL, NULL, NULL, &pool));
+    OK(syncline_farm_pool_new(1, NULL, NULL, NULL, &pool));
     submit(pool, "hang", 0, 0);
     EXPECT(pthread_create(&thread, NULL, wait_in_vain, pool) == 0);
     while (syncline_farm_pool_progress(pool, &progress) == SYNCLINE_STATUS_OK) {
@@ -172,7 +172,7 @@ static void tasks_of_every_size(void) {
     syncline_farm_pool *pool;
     size_t ended = 0, bytes = 0;
     memset(large, 'e', LARGE);
-    OK(syncline_farm_pool_start(3, NULL, NULL, NULL, &pool));
+    OK(syncline_farm_pool_new(3, NULL, NULL, NULL, &pool));
     for (size_t n = 0; n < MANY; n++) {
         OK(syncline_farm_pool_submit(pool, small, n % sizeof small, 0, 0, NULL));
     }
@@ -185,7 +185,7 @@ static void tasks_of_every_size(void) {
         EXPECT(memcmp(outcome->bytes, outcome->id < MANY ? small : large, length) == 0);
         bytes += outcome->length;
         ended++;
-        syncline_farm_outcome_free(outcome);
+        syncline_farm_outcome_dispose(outcome);
     }
     EXPECT(ended == MANY + 5 && bytes > 5 * (size_t)(LARGE - 5));
     OK(syncline_farm_pool_finish(pool));
@@ -197,21 +197,21 @@ static void what_cannot_be_is_told(void) {
     const syncline_farm_pool_options none = {0, 0, 1, 0, 0, false};
     char *large = calloc(1 << 22, 1);
     syncline_farm_pool *pool;
-    OK(syncline_farm_pool_start(1, NULL, NULL, &again, &pool));
+    OK(syncline_farm_pool_new(1, NULL, NULL, &again, &pool));
     submit(pool, "x", 0, 0);
     ended(next(pool), SYNCLINE_STATUS_GONE, "exited with 4 (3 tries)");
     OK(syncline_farm_pool_free(pool));
 
-    OK(syncline_farm_pool_start(1, NULL, NULL, &small, &pool));
+    OK(syncline_farm_pool_new(1, NULL, NULL, &small, &pool));
     OK(syncline_farm_pool_submit(pool, large, 1 << 22, 0, 0, NULL));
     free(large);
     const syncline_farm_outcome *outcome = next(pool);
     EXPECT(outcome->status == SYNCLINE_STATUS_NO_ROOM && strstr(outcome->error, "it cannot be sent: "));
-    syncline_farm_outcome_free(outcome);
+    syncline_farm_outcome_dispose(outcome);
     OK(syncline_farm_pool_free(pool));
-    EXPECT(syncline_farm_pool_start(1, NULL, NULL, &none, &pool) == SYNCLINE_STATUS_INVALID_ARGUMENT);
+    EXPECT(syncline_farm_pool_new(1, NULL, NULL, &none, &pool) == SYNCLINE_STATUS_INVALID_ARGUMENT);
 
-    OK(syncline_farm_pool_start(1, "/nowhere/to/be/found", NULL, NULL, &pool));
+    OK(syncline_farm_pool_new(1, "/nowhere/to/be/found", NULL, NULL, &pool));
     submit(pool, "echo", 0, 0);
     ended(next(pool), SYNCLINE_STATUS_SYSTEM,
           "cannot start /nowhere/to/be/found: No such file or directory (os error 2)");

@@ -17,7 +17,7 @@ static int all_operations(syncline_member *me, void *argument) {
     syncline_rma_memory *memory, *counter;
     void *local;
     (void)argument;
-    OK(syncline_rma_new(me, &rma));
+    OK(syncline_member_rma(me, &rma));
     OK(syncline_rma_allocate(rma, 4096, &memory));
     OK(syncline_rma_allocate(rma, rank == 0 ? 64 : 0, &counter));
     EXPECT(syncline_rma_bytes(counter, 0) == 64 && (size == 1 || syncline_rma_bytes(counter, 1) == 0));
@@ -75,15 +75,15 @@ static int all_operations(syncline_member *me, void *argument) {
 
         /* Sums: every member adds to every other, in all types. */
         OK(syncline_rma_sync_start(rma));
-        FAILS(syncline_rma_sync_start(rma), MISUSE, "a sync is started: syncline_rma_sync_wait comes first");
-        FAILS(syncline_rma_sync(rma), MISUSE, "a sync is started: syncline_rma_sync_wait comes first");
-        FAILS(syncline_rma_free(rma, memory), MISUSE, "a sync is started: syncline_rma_sync_wait comes first");
+        FAILS(syncline_rma_sync_start(rma), MISUSE, "a sync is started: syncline_rma_sync_wait_for comes first");
+        FAILS(syncline_rma_sync(rma), MISUSE, "a sync is started: syncline_rma_sync_wait_for comes first");
+        FAILS(syncline_rma_deallocate(rma, memory), MISUSE, "a sync is started: syncline_rma_sync_wait_for comes first");
         syncline_status waited;
         do {
-            waited = syncline_rma_sync_wait(rma, 1000);
+            waited = syncline_rma_sync_wait_for(rma, 1000);
         } while (waited == SYNCLINE_STATUS_TIMED_OUT);
         EXPECT(waited == SYNCLINE_STATUS_OK);
-        FAILS(syncline_rma_sync_wait(rma, 0), MISUSE, "no sync is started");
+        FAILS(syncline_rma_sync_wait_for(rma, 0), MISUSE, "no sync is started");
         const int32_t i32[2] = {1, 2}, two = 2;
         const int64_t i64[2] = {1, 2}, three = 3;
         const float f32[2] = {1, 2}, half = 0.5F, c32[4] = {1, 2, 3, 4}, i_32[2] = {0, 1};
@@ -161,8 +161,8 @@ static int all_operations(syncline_member *me, void *argument) {
         EXPECT((syncline_rma_address(memory, other) != NULL) == (other / each == syncline_member_host(me)));
     }
     OK(syncline_rma_sync(rma));
-    OK(syncline_rma_free(rma, counter));
-    OK(syncline_rma_free_local(rma, local));
+    OK(syncline_rma_deallocate(rma, counter));
+    OK(syncline_rma_deallocate_local(rma, local));
     if (rank == 0) {
         kept = rma;
         kept_memory = memory;
@@ -185,10 +185,10 @@ static int faults(syncline_member *me, void *argument) {
     char none[100];
     (void)argument;
     sprintf(none, "rank 4096 is none of %zu members", size);
-    FAILS(syncline_rma_new(NULL, &rma), INVALID_ARGUMENT, "the member is NULL");
-    FAILS(syncline_rma_new(me, NULL), INVALID_ARGUMENT, "rma is NULL");
-    OK(syncline_rma_new(me, &rma));
-    OK(syncline_rma_new(me, &second));
+    FAILS(syncline_member_rma(NULL, &rma), INVALID_ARGUMENT, "the member is NULL");
+    FAILS(syncline_member_rma(me, NULL), INVALID_ARGUMENT, "rma is NULL");
+    OK(syncline_member_rma(me, &rma));
+    OK(syncline_member_rma(me, &second));
     FAILS(syncline_rma_allocate(NULL, 64, &memory), INVALID_ARGUMENT, "the rma is NULL");
     FAILS(syncline_rma_allocate(rma, 64, NULL), INVALID_ARGUMENT, "memory is NULL");
     EXPECT(syncline_rma_allocate(rma, SIZE_MAX / 4, &memory) == SYNCLINE_STATUS_INVALID_ARGUMENT);
@@ -205,7 +205,7 @@ static int faults(syncline_member *me, void *argument) {
     FAILS(syncline_rma_get(rma, memory, 0, SIZE_MAX, bytes, 8), INVALID_ARGUMENT,
           "bytes 18446744073709551615 to 18446744073709551615 are not all among the 64 that rank 0 has in this allocation");
     FAILS(syncline_rma_put(rma, elsewhere, 0, 0, bytes, 8), MISUSE, "the memory belongs to another rma");
-    FAILS(syncline_rma_free(rma, elsewhere), MISUSE, "the memory belongs to another rma");
+    FAILS(syncline_rma_deallocate(rma, elsewhere), MISUSE, "the memory belongs to another rma");
     FAILS(syncline_rma_put_strided(rma, memory, 0, 0, overlapping, bytes, apart, counts, 1), INVALID_ARGUMENT,
           "this shape cannot be: runs overlap: a stride of 2 elements, over 4");
     FAILS(syncline_rma_get_strided(rma, memory, 0, 0, apart, bytes, overlapping, counts, 1), INVALID_ARGUMENT,
@@ -243,21 +243,21 @@ static int faults(syncline_member *me, void *argument) {
     EXPECT(syncline_rma_address(memory, 4096) == NULL && syncline_rma_bytes(memory, 4096) == SIZE_MAX);
     FAILS(syncline_rma_fence(rma, 4096), INVALID_ARGUMENT, none);
     OK(syncline_rma_allocate_local(rma, 0, &buffer));
-    FAILS(syncline_rma_free_local(rma, bytes), MISUSE, "the buffer was freed, or is none of this rma");
-    OK(syncline_rma_free_local(rma, buffer));
-    FAILS(syncline_rma_free_local(rma, buffer), MISUSE, "the buffer was freed, or is none of this rma");
-    OK(syncline_rma_free_local(rma, NULL));
+    FAILS(syncline_rma_deallocate_local(rma, bytes), MISUSE, "the buffer was freed, or is none of this rma");
+    OK(syncline_rma_deallocate_local(rma, buffer));
+    FAILS(syncline_rma_deallocate_local(rma, buffer), MISUSE, "the buffer was freed, or is none of this rma");
+    OK(syncline_rma_deallocate_local(rma, NULL));
     OK(syncline_rma_allocate_local(rma, 100, &buffer)); /* given back with the rma */
-    OK(syncline_rma_free(rma, memory));
-    FAILS(syncline_rma_free(rma, memory), MISUSE, "the memory was freed");
+    OK(syncline_rma_deallocate(rma, memory));
+    FAILS(syncline_rma_deallocate(rma, memory), MISUSE, "the memory was freed");
     FAILS(syncline_rma_put(rma, memory, 0, 0, bytes, 8), MISUSE, "the memory was freed");
     EXPECT(syncline_rma_address(memory, rank) == NULL && syncline_rma_bytes(memory, rank) == SIZE_MAX);
     if (size == 2) {
         /* One frees what the other does not. */
-        EXPECT((rank == 0 ? syncline_rma_free(second, elsewhere) : syncline_rma_allocate(second, 8, &memory)) ==
+        EXPECT((rank == 0 ? syncline_rma_deallocate(second, elsewhere) : syncline_rma_allocate(second, 8, &memory)) ==
                SYNCLINE_STATUS_MISUSE);
     }
-    OK(syncline_rma_free(second, elsewhere));
+    OK(syncline_rma_deallocate(second, elsewhere));
     OK(syncline_rma_sync(rma));
     return 0;
 }
@@ -270,7 +270,7 @@ static int one_is_gone(syncline_member *me, void *argument) {
     static char bytes[4][100000];
     syncline_rma_handle handle = {{0}};
     (void)argument;
-    OK(syncline_rma_new(me, &rma));
+    OK(syncline_member_rma(me, &rma));
     OK(syncline_rma_allocate(rma, 100000, &memory));
     OK(syncline_rma_start_get(rma, memory, (rank + 1) % size, 0, bytes[rank], 100000, &handle));
     OK(syncline_rma_start_get(rma, memory, (rank + 1) % size, 0, bytes[rank], 10, NULL));

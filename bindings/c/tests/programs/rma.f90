@@ -25,7 +25,7 @@ contains
         next = mod(rank + 1, members)
         mine = [(real(rank * n + k, c_double), k = 1, n)]
         one = 1
-        call check(syncline_rma_new(me, rma))
+        call check(syncline_member_rma(me, rma))
         call check(syncline_rma_allocate(rma, c_sizeof(mine), row))
         call check(syncline_rma_allocate(rma, 2 * c_sizeof(one), sums))
         ! Every other number, then the others: a section, and a list.

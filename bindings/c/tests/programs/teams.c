@@ -68,11 +68,11 @@ static int faults(syncline_member *me, void *argument) {
 
     OK(syncline_member_memory(me, sizeof(syncline_signal), &memory));
     syncline_signal *raised = memory;
-    FAILS(syncline_member_await(me, raised, 3, 1000), TIMED_OUT, "the deadline passed");
-    FAILS(syncline_member_await(me, NULL, 3, 1000), INVALID_ARGUMENT, "the signal is NULL");
-    FAILS(syncline_member_await(NULL, raised, 3, 1000), INVALID_ARGUMENT, "the member is NULL");
+    FAILS(syncline_member_await_for(me, raised, 3, 1000), TIMED_OUT, "the deadline passed");
+    FAILS(syncline_member_await_for(me, NULL, 3, 1000), INVALID_ARGUMENT, "the signal is NULL");
+    FAILS(syncline_member_await_for(NULL, raised, 3, 1000), INVALID_ARGUMENT, "the member is NULL");
     OK(syncline_signal_add(raised, 1, NULL));
-    OK(syncline_member_await(me, raised, 2, UINT64_MAX));
+    OK(syncline_member_await_for(me, raised, 2, UINT64_MAX));
 
     OK(syncline_member_memory(me, sizeof(long), &memory));
     EXPECT((uintptr_t)memory % 128 == 0);
@@ -161,7 +161,7 @@ static int killed(syncline_member *me, void *argument) {
     if (rank == 1) {
         raise(SIGKILL);
     }
-    FAILS(syncline_member_await(me, recovered, 7, UINT64_MAX), GONE, "member 1 is dead");
+    FAILS(syncline_member_await_for(me, recovered, 7, UINT64_MAX), GONE, "member 1 is dead");
     FAILS(syncline_barrier_wait(barrier, rank), GONE, "member 1 is dead");
     FAILS(syncline_member_wait(me), GONE, "member 1 is dead");
     if (rank == 0) {

@@ -10,6 +10,9 @@ use proptest::prelude::*;
 use syncline_sync::cost::{Algorithm, best_radix, transfers};
 use syncline_sync::{BarrierMember, Deaths, Fault, Flags, Role, Space, SpaceError, roles};
 
+/// Far beyond what any wait takes, on any machine.
+const HANG: Duration = Duration::from_secs(300);
+
 /// A member arrives, looks, or does both, as the numbers say; nobody is through before all have arrived, and everybody
 /// is once all have arrived and have looked often enough.
 fn drive(mut members: Members, steps: &[(usize, u8)]) {
@@ -98,7 +101,7 @@ fn four_thousand_members() {
 /// Threads, each with a counter of its own that the others read.
 fn by_threads(members: Members, episodes: u64) {
     let counters: Vec<AtomicU64> = members.iter().map(|_| AtomicU64::new(0)).collect();
-    let deadline = Instant::now() + Duration::from_secs(100);
+    let deadline = Instant::now() + HANG;
     std::thread::scope(|scope| {
         for (rank, mut member) in members.into_iter().enumerate() {
             let counters = &counters;
@@ -181,16 +184,20 @@ fn a_deadline_ends_a_wait_and_loses_nothing() {
     for kind in Kind::every(4) {
         let mut members = kind.heap(4);
         let mut late = members.remove(1);
+        let all_gave_up = std::sync::Barrier::new(4);
         std::thread::scope(|scope| {
             for mut member in members {
+                let all_gave_up = &all_gave_up;
                 scope.spawn(move || {
                     let soon = Instant::now() + Duration::from_millis(20);
-                    assert_eq!(member.wait_deadline(Some(soon)), Err(Fault::TimedOut), "{kind:?}");
+                    let waited = member.wait_deadline(Some(soon));
+                    all_gave_up.wait();
+                    assert_eq!(waited, Err(Fault::TimedOut), "{kind:?}");
                     member.wait().unwrap();
                     assert_eq!(member.episodes(), 1);
                 });
             }
-            std::thread::sleep(Duration::from_millis(60));
+            all_gave_up.wait();
             late.wait().unwrap();
         });
     }
@@ -227,18 +234,21 @@ fn in_two_levels_one_who_leaves_is_told_to_all_groups() {
     for kind in [Kind::CounterWithin(2), Kind::TournamentWithin(2)] {
         let mut members = kind.heap(6);
         drop(members.remove(1));
+        let all_were_told = std::sync::Barrier::new(members.len());
         std::thread::scope(|scope| {
             for mut member in members {
+                let all_were_told = &all_were_told;
                 scope.spawn(move || {
-                    let fault = member.wait_deadline(Some(Instant::now() + Duration::from_secs(60)));
+                    let fault = member.wait_deadline(Some(Instant::now() + HANG));
+                    let again = member.wait_deadline(Some(Instant::now() + HANG));
+                    all_were_told.wait();
                     let named = match member.rank() {
                         0 => 1,
                         leader if leader.is_multiple_of(2) => 0,
                         other => other - 1,
                     };
                     assert_eq!(fault, Err(Fault::Left { rank: named }), "{kind:?}, {}", member.rank());
-                    assert_eq!(member.wait(), fault, "it stays so");
-                    std::thread::sleep(Duration::from_millis(300));
+                    assert_eq!(again, fault, "it stays so");
                 });
             }
         });
@@ -290,8 +300,15 @@ fn the_dead_are_told_to_those_who_wait_or_look() {
             std::thread::sleep(Duration::from_millis(5));
             deaths.give_up(2);
             looking.arrive().unwrap();
-            let fault = (0..10_000_000).find_map(|_| looking.done().err());
-            assert_eq!(fault, Some(Fault::Dead { rank: 2 }), "{kind:?}");
+            let late = Instant::now() + HANG;
+            let fault = loop {
+                match looking.done() {
+                    Err(fault) => break fault,
+                    Ok(done) => assert!(!done && Instant::now() < late, "{kind:?}: the death is never told"),
+                }
+                std::thread::yield_now();
+            };
+            assert_eq!(fault, Fault::Dead { rank: 2 }, "{kind:?}");
         });
     }
 }

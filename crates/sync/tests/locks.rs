@@ -1,7 +1,7 @@
 //! Locks: one at a time, in order, with deadlines, and after a death.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use syncline_memory::Segment;
@@ -20,8 +20,35 @@ impl Random {
     }
 }
 
+/// Far beyond what any wait takes, on any machine.
+const HANG: Duration = Duration::from_secs(300);
+
+fn late() -> Option<Instant> {
+    Some(Instant::now() + HANG)
+}
+
 fn soon(milliseconds: u64) -> Option<Instant> {
     Some(Instant::now() + Duration::from_millis(milliseconds))
+}
+
+/// A policy of waits that sleep at once.
+const SLEEPY: Policy<'static> = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
+
+/// The number of this thread, by which [`until_asleep`] finds it.
+fn thread_number() -> String {
+    let own = std::fs::read_link("/proc/thread-self").unwrap();
+    own.file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+/// Waits until a thread of this process sleeps in the kernel: by [`SLEEPY`] it does so when it has its place in the queue.
+fn until_asleep(thread: &str) {
+    let late = Instant::now() + HANG;
+    let stat = format!("/proc/self/task/{thread}/stat");
+    // The state stands behind the name, which may have any characters.
+    while !std::fs::read_to_string(&stat).unwrap().rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')) {
+        assert!(Instant::now() < late, "thread {thread} never waits");
+        std::thread::yield_now();
+    }
 }
 
 /// Runs the same test with both.
@@ -84,19 +111,16 @@ fn first_come_first_served<R: RawLock>() {
     let mut first = lock.member(0).unwrap();
     let held = first.lock().unwrap();
     let order: Vec<usize> = vec![3, 1, 6, 2, 5, 4];
-    let asking = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for (at, &rank) in order.iter().enumerate() {
-            let (mut mine, asking) = (lock.member(rank).unwrap(), &asking);
+        for &rank in &order {
+            let mut mine = lock.member(rank).unwrap();
+            mine.set_policy(&SLEEPY);
+            let (number, asks) = mpsc::channel();
             scope.spawn(move || {
-                asking.fetch_add(1, Ordering::Relaxed);
+                number.send(thread_number()).unwrap();
                 mine.lock().unwrap().push(rank);
             });
-            while asking.load(Ordering::Relaxed) == at {
-                std::thread::yield_now();
-            }
-            // It is about to ask, and nothing tells from outside that it has.
-            std::thread::sleep(Duration::from_millis(30));
+            until_asleep(&asks.recv().unwrap());
         }
         assert_eq!(lock.holder(), Some(0));
         drop(held);
@@ -106,14 +130,19 @@ fn first_come_first_served<R: RawLock>() {
 
 fn who_gives_up_keeps_its_place<R: RawLock>() {
     let lock = Lock::<R, Vec<usize>>::new(3, Vec::new()).unwrap();
-    let [mut holder, mut early, mut late] = [0, 1, 2].map(|rank| lock.member(rank).unwrap());
+    let [mut holder, mut early, mut behind] = [0, 1, 2].map(|rank| lock.member(rank).unwrap());
     let held = holder.lock().unwrap();
     assert_eq!(early.lock_deadline(soon(1)).unwrap_err(), LockError::TimedOut);
     std::thread::scope(|scope| {
-        scope.spawn(move || late.lock().unwrap().push(2));
-        std::thread::sleep(Duration::from_millis(30));
-        scope.spawn(move || early.lock().unwrap().push(1));
-        std::thread::sleep(Duration::from_millis(30));
+        for (asks, rank) in [(&mut behind, 2), (&mut early, 1)] {
+            asks.set_policy(&SLEEPY);
+            let (number, there) = mpsc::channel();
+            scope.spawn(move || {
+                number.send(thread_number()).unwrap();
+                asks.lock().unwrap().push(rank);
+            });
+            until_asleep(&there.recv().unwrap());
+        }
         drop(held);
     });
     assert_eq!(*holder.lock().unwrap(), [1, 2], "it had asked first");
@@ -145,7 +174,7 @@ fn a_place_may_be_given_up_often<R: RawLock>() {
             assert_eq!(other.lock_deadline(over).unwrap_err(), LockError::TimedOut);
         }
         drop(held);
-        drop(other.lock_deadline(soon(60_000)).unwrap());
+        drop(other.lock_deadline(late()).unwrap());
     }
 }
 
@@ -243,14 +272,14 @@ fn a_leaked_guard_ends_with_its_handle<R: RawLock>() {
     let ways: [Again<R>; 3] = [
         |mine| mine.try_lock().map(|held| assert!(held.is_none())),
         |mine| mine.lock_deadline(Some(Instant::now())).map(|_| ()),
-        |mine| mine.recover(soon(60_000)).map(|held| assert_eq!(held.poisoned_by(), Some(0))),
+        |mine| mine.recover(late()).map(|held| assert_eq!(held.poisoned_by(), Some(0))),
     ];
     let [mut leaks, mut waits] = [0, 1].map(|rank| lock.member(rank).unwrap());
     for (way, told) in ways.into_iter().zip([Err(0), Err(0), Ok(())]) {
         std::mem::forget(leaks.lock().unwrap());
         let told = told.map_err(|rank| LockError::Poisoned { rank });
         assert_eq!(way(&mut leaks), told);
-        drop(waits.recover(soon(60_000)).unwrap());
+        drop(waits.recover(late()).unwrap());
     }
 }
 
@@ -270,17 +299,21 @@ fn a_holder_that_dies_is_told_and_its_lock_recovered<R: RawLock>() {
     let (lock, deaths) = mortal::<R>(4);
     let mut dead = lock.member(3).unwrap();
     std::mem::forget(dead.lock().unwrap());
+    let (number, waiting) = mpsc::channel();
     std::thread::scope(|scope| {
         for rank in 0..3 {
             let mut mine = lock.member(rank).unwrap();
+            mine.set_policy(&SLEEPY);
+            let number = number.clone();
             scope.spawn(move || {
+                number.send(thread_number()).unwrap();
                 assert_eq!(mine.lock().unwrap_err(), LockError::Dead { rank: 3 });
                 // All recover at once: one repairs, and all get it in turn.
-                *mine.recover(soon(60_000)).unwrap() += 1;
+                *mine.recover(late()).unwrap() += 1;
                 *mine.lock().unwrap() += 1;
             });
         }
-        std::thread::sleep(Duration::from_millis(20));
+        waiting.iter().take(3).for_each(|thread| until_asleep(&thread));
         declare(&deaths, 3);
     });
     let mut last = lock.member(0).unwrap();
@@ -296,20 +329,21 @@ fn a_waiter_that_dies_does_not_stay_in_the_way<R: RawLock>() {
     let mut dying = lock.member(2).unwrap();
     let gone = Arc::new(AtomicBool::new(false));
     let end = Arc::clone(&gone);
+    let (number, asks) = mpsc::channel();
     let ghost = std::thread::spawn(move || {
-        let sleepy = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
-        dying.set_policy(&sleepy);
+        dying.set_policy(&SLEEPY);
+        number.send(thread_number()).unwrap();
         let error = dying.lock().unwrap_err();
         std::mem::forget(dying);
         end.store(true, Ordering::Relaxed);
         error
     });
-    std::thread::sleep(Duration::from_millis(20));
+    until_asleep(&asks.recv().unwrap());
     declare(&deaths, 2);
     assert_eq!(ghost.join().unwrap(), LockError::Dead { rank: 2 });
     drop(held);
     let mut other = lock.member(1).unwrap();
-    let mut held = other.recover(soon(60_000)).unwrap();
+    let mut held = other.recover(late()).unwrap();
     assert_eq!(held.poisoned_by(), None, "it had not touched the data");
     *held += 1;
     drop(held);
@@ -327,7 +361,7 @@ fn who_is_given_up_keeps_what_it_holds<R: RawLock>() {
     assert_eq!(mine.recover(soon(20)).unwrap_err(), LockError::TimedOut);
     *held += 1;
     drop(held);
-    let held = mine.recover(soon(60_000)).unwrap();
+    let held = mine.recover(late()).unwrap();
     assert_eq!((held.poisoned_by(), *held), (None, 1));
 }
 
@@ -341,7 +375,7 @@ fn the_dead_of_another_process_are_not_ours<R: RawLock>() {
     assert_eq!(mine.lock().unwrap_err(), LockError::Dead { rank: 0 });
     assert_eq!(mine.recover(soon(20)).unwrap_err(), LockError::TimedOut);
     drop(held);
-    drop(mine.recover(soon(60_000)).unwrap());
+    drop(mine.recover(late()).unwrap());
 }
 
 fn a_recovery_that_ran_out_of_time_has_recovered_from_nothing<R: RawLock>() {
@@ -352,9 +386,9 @@ fn a_recovery_that_ran_out_of_time_has_recovered_from_nothing<R: RawLock>() {
     // The queue can only be repaired when the holder is out of it.
     assert_eq!(mine.recover(soon(5)).unwrap_err(), LockError::TimedOut);
     // It may stand behind the dead, still.
-    assert_eq!(mine.lock_deadline(soon(60_000)).unwrap_err(), LockError::Dead { rank: 2 });
+    assert_eq!(mine.lock_deadline(late()).unwrap_err(), LockError::Dead { rank: 2 });
     drop(held);
-    *mine.recover(soon(60_000)).unwrap() += 1;
+    *mine.recover(late()).unwrap() += 1;
 }
 
 /// Members die with the lock in hand, one after the other, among others who work, are told, and recover.
@@ -374,10 +408,10 @@ fn deaths_at_any_moment<R: RawLock>() {
                         counted.fetch_add(1, Ordering::Relaxed);
                     };
                     let work = |mine: &mut LockMember<R, u64>, random: &mut Random| {
-                        let until = if random.below(3) == 0 { Some(Instant::now()) } else { soon(60_000) };
+                        let until = if random.below(3) == 0 { Some(Instant::now()) } else { late() };
                         match mine.lock_deadline(until).map(touch) {
                             Ok(()) | Err(LockError::TimedOut) => (),
-                            Err(_) => match mine.recover(soon(60_000)).map(touch) {
+                            Err(_) => match mine.recover(late()).map(touch) {
                                 // Another one died meanwhile: the next time.
                                 Ok(()) | Err(LockError::Dead { .. }) => (),
                                 Err(error) => panic!("{error}"),
@@ -390,7 +424,7 @@ fn deaths_at_any_moment<R: RawLock>() {
                     }
                     if rank < 2 {
                         if random.below(2) == 0
-                            && let Ok(held) = mine.lock_deadline(soon(60_000))
+                            && let Ok(held) = mine.lock_deadline(late())
                         {
                             std::mem::forget(held);
                         }
@@ -401,7 +435,7 @@ fn deaths_at_any_moment<R: RawLock>() {
             }
         });
         let mut last = lock.member(4).unwrap();
-        let count = *last.recover(soon(60_000)).unwrap();
+        let count = *last.recover(late()).unwrap();
         assert_eq!(count, counted.load(Ordering::Relaxed), "seed {seed}");
     }
 }
@@ -442,14 +476,13 @@ fn handles_are_one_per_rank<R: RawLock>() {
 fn sleepers_are_woken<R: RawLock>() {
     let members = 4;
     let lock = Lock::<R, u64>::new(members, 0).unwrap();
-    let sleepy = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
     std::thread::scope(|scope| {
         for rank in 0..members {
             let mut mine = lock.member(rank).unwrap();
-            mine.set_policy(&sleepy);
+            mine.set_policy(&SLEEPY);
             scope.spawn(move || {
                 for _ in 0..500 {
-                    *mine.lock_deadline(soon(60_000)).unwrap() += 1;
+                    *mine.lock_deadline(late()).unwrap() += 1;
                 }
             });
         }

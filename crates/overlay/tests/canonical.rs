@@ -354,7 +354,7 @@ fn a_round_of_the_canonical_form_gives_the_numbers_of_a_round_of_the_original() 
 
 #[test]
 fn the_engine_gives_the_numbers_of_the_original_from_the_canonical_form() {
-    within(100, || {
+    within(|| {
         for (seed, case) in live(30_000, 100) {
             let canonical = case.canonical().unwrap();
             let expected = reference(&case, ROUNDS).pop().unwrap();

@@ -121,7 +121,7 @@ fn verify_cycle(cycle: &[Wait], queues: &Queues) {
 
 #[test]
 fn check_finds_what_an_exhaustive_search_finds() {
-    within(40, || {
+    within(|| {
         let (mut live, mut dead) = (0, 0);
         for seed in 0..3000 {
             let mut random = Random::new(seed);

@@ -57,7 +57,7 @@ fn look(plan: &Plan, initial: Initial, runner: Runner, seed: u64) {
 
 #[test]
 fn on_a_grid() {
-    within(40, || {
+    within(|| {
         let plan = Plan::grid(4, 5);
         for initial in [Initial::Program, Initial::Wave, Initial::MaxParallel] {
             for (i, runner) in runners().into_iter().enumerate() {
@@ -70,7 +70,7 @@ fn on_a_grid() {
 /// A chain lets its ends drift apart the farthest.
 #[test]
 fn on_a_chain() {
-    within(40, || {
+    within(|| {
         let plan = Plan::grid(1, 24);
         for (i, runner) in runners().into_iter().enumerate() {
             look(&plan, Initial::MaxParallel, runner, i as u64);
@@ -80,7 +80,7 @@ fn on_a_chain() {
 
 #[test]
 fn on_random_overlays() {
-    within(40, || {
+    within(|| {
         for seed in 0..60 {
             let mut random = Random::new(seed);
             let plan = Plan::random(&mut random, 2..=12, 2..=10, 4);

@@ -50,7 +50,7 @@ async fn race<A: Future + Unpin, B: Future + Unpin>(mut a: A, mut b: B) -> Resul
 fn tasks_that_await_and_threads_that_block_stand_in_one_queue() {
     const REQUESTS: usize = 200;
     for runtime in runtimes() {
-        within(60, move || {
+        within(move || {
             let x = Location::new("x", Vec::new());
             let mut first = x.writer();
             let held = first.acquire_until(soon()).unwrap();
@@ -84,7 +84,7 @@ fn tasks_that_await_and_threads_that_block_stand_in_one_queue() {
 fn iterative_tasks_and_threads_go_round_in_order() {
     const ROUNDS: usize = 1000;
     for runtime in runtimes() {
-        within(60, move || {
+        within(move || {
             let x = Location::new("x", 0);
             let mut handles: Vec<_> = (0..6).map(|_| x.writer()).collect();
             handles.iter_mut().for_each(Writer::post);
@@ -129,7 +129,7 @@ fn iterative_tasks_and_threads_go_round_in_order() {
 fn futures_dropped_at_any_moment_hold_up_nobody() {
     const ROUNDS: usize = 3000;
     for runtime in runtimes() {
-        within(120, move || {
+        within(move || {
             let cells = [Location::new("x", 0_u64), Location::new("y", 0_u64)];
             let written = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
             // No await stands between the two additions, so both are done or none.
@@ -228,7 +228,7 @@ fn the_loser_of_a_race_is_skipped() {
 #[test]
 fn a_panic_of_a_task_that_holds_poisons_and_those_who_await_are_told() {
     for runtime in runtimes() {
-        within(60, move || {
+        within(move || {
             let x = Location::new("x", 0);
             let (mut bad, mut waits, mut waits_too) = (x.writer().named("painter"), x.writer(), x.reader());
             bad.post();
@@ -255,7 +255,7 @@ fn a_panic_of_a_task_that_holds_poisons_and_those_who_await_are_told() {
 #[test]
 fn a_reader_that_panics_and_a_writer_that_is_aborted_poison_nothing() {
     for runtime in runtimes() {
-        within(60, move || {
+        within(move || {
             let x = Location::new("x", 0);
             let (mut reader, mut writer, mut last) = (x.reader(), x.writer(), x.writer());
             post_all(&mut [&mut reader, &mut writer, &mut last]);
@@ -290,7 +290,7 @@ fn a_task_from_outside_takes_its_turns_in_a_running_overlay() {
     let depth_first = Runner::Pool { workers: 2, order: ReadyOrder::DepthFirst };
     for runner in [Runner::pool(1), Runner::pool(2), depth_first, Runner::Threads] {
         for runtime in runtimes() {
-            within(60, move || {
+            within(move || {
                 let (x, y) = (Location::new("x", 0), Location::new("y", 0_u64));
                 let mut outside = x.writer();
                 outside.post(); // the overlay begins behind it

@@ -55,7 +55,7 @@ fn assert_ended(cells: &[Location<u64>]) {
 
 #[test]
 fn an_error_ends_the_run_and_names_the_task() {
-    within(40, || {
+    within(|| {
         for initial in [Initial::Program, Initial::Wave, Initial::MaxParallel] {
             for runner in runners() {
                 let cells = Plan::grid(4, 4).cells(|_| 0);
@@ -75,7 +75,7 @@ fn an_error_ends_the_run_and_names_the_task() {
 
 #[test]
 fn a_panic_ends_the_run_and_poisons_what_the_task_writes() {
-    within(40, || {
+    within(|| {
         for runner in runners() {
             let cells = Plan::grid(4, 4).cells(|_| 0);
             let mut overlay =
@@ -100,7 +100,7 @@ fn a_panic_ends_the_run_and_poisons_what_the_task_writes() {
 
 #[test]
 fn a_panic_names_all_locations_that_the_task_writes_and_none_that_it_reads() {
-    within(40, || {
+    within(|| {
         for runner in runners() {
             let [a, b, c] = ["a", "b", "c"].map(|name| Location::new(name, 0));
             let mut overlay = Overlay::new();
@@ -127,7 +127,7 @@ fn a_panic_names_all_locations_that_the_task_writes_and_none_that_it_reads() {
 /// Both were in the middle of writing; that only one can be reported does not make the other's data sound.
 #[test]
 fn two_panics_at_once_poison_what_both_write() {
-    within(40, || {
+    within(|| {
         for runner in two_at_once() {
             let (a, b) = (Location::new("a", 0), Location::new("b", 0));
             let both = Barrier::new(2);
@@ -150,7 +150,7 @@ fn two_panics_at_once_poison_what_both_write() {
 /// The other way to hide a panic: an error that came first.
 #[test]
 fn a_panic_after_an_error_still_poisons() {
-    within(40, || {
+    within(|| {
         for runner in two_at_once() {
             let (a, b) = (Location::new("a", 0), Location::new("b", 0));
             let both = Barrier::new(2);
@@ -170,16 +170,14 @@ fn a_panic_after_an_error_still_poisons() {
     });
 }
 
-/// A task that fails at once, and one that never waits for it and has much to do.
+/// A task that fails at once, and one that never waits for it and would never end: without the error the run hangs.
 fn fail_beside_a_busy_task(runner: Runner) {
-    const MANY: u64 = 3_000_000;
-    within(20, move || {
-        let (a, b) = (Location::new("a", ()), Location::new("b", 0));
+    within(move || {
+        let (a, b) = (Location::new("a", ()), Location::new("b", 0_u64));
         let mut overlay = Overlay::new();
         overlay.task("fails", a.write(), |_, _| Err::<(), _>("no"));
         overlay.task("goes on", b.write(), |n, _| *n += 1);
-        overlay.check(Initial::Program).unwrap().run(runner, Stop::after(MANY)).unwrap_err();
-        assert!(value(&b) < MANY, "{runner:?}: the other task did all its iterations after the error");
+        overlay.check(Initial::Program).unwrap().run(runner, Stop::after(u64::MAX >> 2)).unwrap_err();
     });
 }
 
@@ -200,7 +198,7 @@ fn an_error_ends_independent_threads() {
 #[test]
 fn an_error_wakes_threads_that_are_granted_at_the_same_moment() {
     for _ in 0..20 {
-        within(20, || {
+        within(|| {
             let (a, b) = (Location::new("a", ()), Location::new("b", ()));
             let both = Barrier::new(2);
             let failed = AtomicBool::new(false);
@@ -228,7 +226,7 @@ fn an_error_wakes_threads_that_are_granted_at_the_same_moment() {
 /// A writer that is not of the overlay panics while the overlay runs: the next to be granted is told.
 #[test]
 fn a_panic_outside_is_told_to_the_tasks_of_a_running_overlay() {
-    within(40, || {
+    within(|| {
         for runner in runners() {
             let x = Location::new("x", 0);
             let mut outside = x.writer().named("outside");
@@ -259,7 +257,7 @@ fn a_panic_outside_is_told_to_the_tasks_of_a_running_overlay() {
 
 #[test]
 fn nobody_waits_for_a_task_that_has_left() {
-    within(40, || {
+    within(|| {
         for runner in runners() {
             let cells = Plan::grid(4, 4).cells(|_| 0);
             let leave = |step: &mut Step| {
@@ -281,7 +279,7 @@ fn nobody_waits_for_a_task_that_has_left() {
 /// Any number may leave at any time; the rest do all their iterations, in the order they had.
 #[test]
 fn tasks_leave_random_overlays_one_after_the_other() {
-    within(40, || {
+    within(|| {
         for seed in 0..60 {
             let mut random = Random::new(seed);
             let plan = Plan::random(&mut random, 2..=10, 1..=6, 4);
@@ -320,7 +318,7 @@ fn tasks_leave_random_overlays_one_after_the_other() {
 /// Errors at random moments, again and again: no thread is left behind, and no request.
 #[test]
 fn failures_at_any_moment_leave_no_trace() {
-    within(40, || {
+    within(|| {
         let ran = AtomicU64::new(0);
         for seed in 0..150 {
             let mut random = Random::new(seed);

@@ -285,7 +285,7 @@ const GRIDS: [Grid; 6] = [
 
 #[test]
 fn frontiers_give_the_bits_of_the_double_loop() {
-    within(40, || {
+    within(|| {
         for grid in GRIDS {
             for initial in [Initial::Program, Initial::Wave] {
                 let (canonical, sides) = grid.canonical(&initial);
@@ -307,7 +307,7 @@ fn frontiers_give_the_bits_of_the_double_loop() {
 
 #[test]
 fn frontiers_in_red_black_order_give_the_bits_of_the_blocks_in_that_order() {
-    within(40, || {
+    within(|| {
         let grid = Grid { blocks: (3, 4), points: (3, 2) };
         let mut order: Vec<usize> = (0..grid.count()).collect();
         order.sort_by_key(|b| (b / 4 + b % 4) % 2);

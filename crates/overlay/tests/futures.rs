@@ -151,7 +151,7 @@ fn a_waker_may_use_the_location_when_it_is_woken_and_when_it_is_dropped() {
             let _ = other.try_acquire().unwrap();
         }
     }
-    within(40, || {
+    within(|| {
         let x = Location::new("x", 0);
         let meddler = || Waker::from(Arc::new(Meddler(x.clone())));
         let (mut w1, mut w2) = (x.writer(), x.writer());
@@ -281,7 +281,7 @@ fn is_granted(queue: &[(usize, Kind)], actor: usize) -> bool {
 #[test]
 fn random_steps_agree_with_a_plain_queue() {
     const STEPS: usize = 4000;
-    within(120, || {
+    within(|| {
         let (mut granted, mut dropped_waiting, mut dropped_granted) = (0, 0, 0);
         for seed in 0..40 {
             let mut random = Random::new(seed);
@@ -341,7 +341,7 @@ fn random_steps_agree_with_a_plain_queue() {
 #[test]
 fn a_run_that_fails_wakes_those_who_await() {
     for runner in [Runner::pool(2), Runner::Threads] {
-        within(60, move || {
+        within(move || {
             let x = Location::new("x", 0);
             let (mut outside, (bell, waker)) = (x.writer(), bell());
             let (slot, waiting) = (Mutex::new(Some(&mut outside)), Mutex::new(None));

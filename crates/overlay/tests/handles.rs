@@ -176,7 +176,7 @@ fn data_come_back_from_the_last_reference() {
 /// Many more handles than a location has room for beside its queue.
 #[test]
 fn hundreds_of_handles_are_granted_in_order() {
-    within(40, || {
+    within(|| {
         let x = Location::new("x", Vec::new());
         let mut first = x.writer();
         let held = first.acquire_until(soon()).unwrap();
@@ -195,7 +195,7 @@ fn hundreds_of_handles_are_granted_in_order() {
 #[test]
 fn posts_over_two_locations_in_opposite_order_never_deadlock() {
     const ROUNDS: u64 = 20_000;
-    within(40, || {
+    within(|| {
         let (a, b) = (Location::new("a", 0), Location::new("b", 0));
         std::thread::scope(|s| {
             for swapped in [false, true] {
@@ -223,7 +223,7 @@ fn posts_over_two_locations_in_opposite_order_never_deadlock() {
 /// The same over random sets of locations, of readers and writers, some twice in one call.
 #[test]
 fn posts_over_random_sets_of_locations_never_deadlock() {
-    within(40, || {
+    within(|| {
         let cells: Vec<_> = (0..5).map(|l| Location::new(format!("l{l}"), 0_u64)).collect();
         let written = AtomicU64::new(0);
         std::thread::scope(|s| {
@@ -265,7 +265,7 @@ fn posts_over_random_sets_of_locations_never_deadlock() {
 /// Requests are given up at random, in every state; the others are served as if they had never been.
 #[test]
 fn requests_given_up_at_random_hold_up_nobody() {
-    within(40, || {
+    within(|| {
         let x = Location::new("x", 0_u64);
         let written = AtomicU64::new(0);
         std::thread::scope(|s| {

@@ -164,7 +164,7 @@ fn run(
 
 #[test]
 fn whatever_happens_every_run_ends_as_it_would_alone() {
-    within(120, || {
+    within(|| {
         let (mut ok, mut failed, mut mixed, mut visits) = (0, 0, 0, 0);
         for seed in 0..1000 {
             let mut random = Random::new(seed);
@@ -242,6 +242,6 @@ fn an_overlay_may_begin_where_another_has_just_ended() {
         });
         assert_eq!(x.into_inner().unwrap(), total.into_inner() + 200);
     };
-    within(60, move || after(Runner::Queues { workers: 2, order: ReadyOrder::Fifo }));
-    within(60, move || after(Runner::pool(2)));
+    within(move || after(Runner::Queues { workers: 2, order: ReadyOrder::Fifo }));
+    within(move || after(Runner::pool(2)));
 }

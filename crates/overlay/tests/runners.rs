@@ -101,7 +101,7 @@ fn plain(iterations: usize) -> Vec<u64> {
 
 #[test]
 fn sixty_four_threads_and_all_pools_give_the_bits_of_the_double_loop() {
-    within(40, || {
+    within(|| {
         let expected = plain(25);
         for initial in [Initial::Program, Initial::Wave] {
             for runner in runners() {
@@ -116,7 +116,7 @@ fn sixty_four_threads_and_all_pools_give_the_bits_of_the_double_loop() {
 
 #[test]
 fn red_black_threads_and_pools_agree_with_each_other() {
-    within(40, || {
+    within(|| {
         let run = |runner| {
             let blocks = blocks();
             overlay(&blocks, Initial::MaxParallel).run(runner, Stop::after(25)).unwrap();
@@ -130,7 +130,7 @@ fn red_black_threads_and_pools_agree_with_each_other() {
 
 #[test]
 fn an_overlay_that_has_ended_runs_again() {
-    within(40, || {
+    within(|| {
         let blocks = blocks();
         let mut overlay = overlay(&blocks, Initial::Wave);
         for (runner, iterations) in [(Runner::pool(2), 4), (Runner::Threads, 1), (Runner::pool(3), 8)] {
@@ -142,7 +142,7 @@ fn an_overlay_that_has_ended_runs_again() {
 
 #[test]
 fn every_task_does_the_asked_number_of_iterations() {
-    within(40, || {
+    within(|| {
         for runner in runners() {
             for n in [0, 1, 2, 17] {
                 let blocks = blocks();
@@ -179,7 +179,7 @@ fn soon() -> Instant {
 #[test]
 fn a_reader_from_outside_samples_and_changes_nothing() {
     const N: u64 = 3000;
-    within(40, || {
+    within(|| {
         let untouched = cells();
         row(&untouched).run(Runner::pool(1), Stop::after(N)).unwrap();
         let expected = *untouched[2].reader().acquire().unwrap();
@@ -209,7 +209,7 @@ fn a_reader_from_outside_samples_and_changes_nothing() {
 #[test]
 fn a_reader_from_outside_that_goes_round_sees_every_version_once() {
     const N: u64 = 500;
-    within(40, || {
+    within(|| {
         for runner in runners() {
             let cell = Location::new("cell", 0);
             let mut reader = cell.reader();
@@ -242,7 +242,7 @@ fn a_reader_from_outside_that_goes_round_sees_every_version_once() {
 /// overlay at one location and behind it at another.
 #[test]
 fn a_reader_from_outside_over_two_locations_does_not_deadlock() {
-    within(40, || {
+    within(|| {
         for runner in [Runner::pool(1), Runner::pool(2), Runner::Threads] {
             let (a, b) = (Location::new("a", 0_u64), Location::new("b", 0_u64));
             let over = AtomicBool::new(false);
@@ -251,7 +251,7 @@ fn a_reader_from_outside_over_two_locations_does_not_deadlock() {
                     while !over.load(Ordering::Relaxed) {
                         let (mut x, mut y) = (a.reader(), b.reader());
                         post_all(&mut [&mut x, &mut y]);
-                        let deadline = Instant::now() + Duration::from_secs(5);
+                        let deadline = soon();
                         let x = x.acquire_until(deadline).expect("no deadlock at 'a'");
                         let y = y.acquire_until(deadline).expect("no deadlock at 'b'");
                         assert_eq!(*x, *y, "one version of both");
@@ -271,7 +271,7 @@ fn a_reader_from_outside_over_two_locations_does_not_deadlock() {
 
 #[test]
 fn a_location_of_a_running_overlay_is_refused_to_another() {
-    within(40, || {
+    within(|| {
         for runner in [Runner::Threads, Runner::pool(2)] {
             let (free, taken) = (Location::new("free", 0), Location::new("taken", 0));
             let counting = |cells: &[&Location<i32>]| {
@@ -316,7 +316,7 @@ fn a_location_of_a_running_overlay_is_refused_to_another() {
 
 #[test]
 fn tasks_that_ask_for_nothing_go_round_on_their_own() {
-    within(40, || {
+    within(|| {
         for runner in runners() {
             let counts: [AtomicU64; 3] = Default::default();
             let cell = Location::new("cell", 0);
@@ -341,7 +341,7 @@ fn tasks_that_ask_for_nothing_go_round_on_their_own() {
 
 #[test]
 fn a_pool_has_at_least_one_worker_and_at_most_one_for_each_task() {
-    within(40, || {
+    within(|| {
         for workers in [0, 1, 3, 64, usize::MAX] {
             let cells = cells();
             let report = row(&cells).run(Runner::pool(workers), Stop::after(40)).unwrap();
@@ -363,7 +363,7 @@ fn an_overlay_without_tasks_ends_at_once() {
 /// A body may run another overlay.
 #[test]
 fn overlays_nest() {
-    within(40, || {
+    within(|| {
         for runner in runners() {
             let (outer_cell, inner_cell) = (Location::new("outer", 0), Location::new("inner", 0));
             let mut inner = Overlay::new();

@@ -92,7 +92,7 @@ fn plan(seed: u64) -> Plan {
 
 #[test]
 fn program_and_wave_give_the_bits_of_the_sequential_program() {
-    within(40, || {
+    within(|| {
         for seed in 0..40 {
             let plan = plan(seed);
             let program: Vec<usize> = (0..plan.tasks.len()).collect();
@@ -109,7 +109,7 @@ fn program_and_wave_give_the_bits_of_the_sequential_program() {
 
 #[test]
 fn priorities_give_the_bits_of_the_sequential_program_in_their_order() {
-    within(40, || {
+    within(|| {
         for seed in 100..140 {
             let plan = plan(seed);
             let mut random = Random::new(seed);
@@ -130,7 +130,7 @@ fn priorities_give_the_bits_of_the_sequential_program_in_their_order() {
 /// conflict have run in its order, and others may be swapped.
 #[test]
 fn a_colouring_gives_the_bits_of_the_sequential_program_in_its_order() {
-    within(40, || {
+    within(|| {
         for seed in 200..240 {
             let plan = plan(seed);
             let (_, order) = run(&plan, Initial::MaxParallel, Runner::pool(1), 1, seed);
@@ -146,7 +146,7 @@ fn a_colouring_gives_the_bits_of_the_sequential_program_in_its_order() {
 
 #[test]
 fn red_black_order_on_a_grid_is_all_of_one_colour_and_then_the_other() {
-    within(40, || {
+    within(|| {
         let plan = Plan::grid(6, 7);
         let colour = |t: &usize| (t / 7 + t % 7) % 2;
         let mut order: Vec<usize> = (0..42).collect();

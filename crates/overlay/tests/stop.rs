@@ -90,7 +90,7 @@ fn verify(plan: &Plan, tolerance: f64, at_most: u64) -> Option<u64> {
 
 #[test]
 fn a_grid_converges_as_the_plain_loop_does() {
-    within(40, || {
+    within(|| {
         assert!(verify(&Plan::grid(4, 5), 1e-3, 1000).is_some());
     });
 }
@@ -98,14 +98,14 @@ fn a_grid_converges_as_the_plain_loop_does() {
 /// The longest delay: 23 iterations from one end to the other.
 #[test]
 fn a_chain_converges_as_the_plain_loop_does() {
-    within(40, || {
+    within(|| {
         assert!(verify(&Plan::grid(1, 24), 1e-2, 1000).is_some());
     });
 }
 
 #[test]
 fn random_overlays_converge_as_the_plain_loop_does() {
-    within(40, || {
+    within(|| {
         let mut found = 0;
         for seed in 0..60 {
             let mut random = Random::new(seed);
@@ -121,14 +121,14 @@ fn random_overlays_converge_as_the_plain_loop_does() {
 
 #[test]
 fn a_single_task_stops_at_once() {
-    within(40, || {
+    within(|| {
         assert!(verify(&Plan { locations: 1, tasks: vec![vec![(0, X)]] }, 1e-3, 1000).is_some());
     });
 }
 
 #[test]
 fn the_limit_counts_also_during_the_delay() {
-    within(40, || {
+    within(|| {
         let plan = Plan::grid(1, 24);
         let converged = verify(&plan, 1e-2, 1000).unwrap();
         for at_most in [1, converged, converged + 1, converged + 5, converged + 23] {
@@ -139,7 +139,7 @@ fn the_limit_counts_also_during_the_delay() {
 
 #[test]
 fn what_is_not_a_number_never_converges() {
-    within(40, || {
+    within(|| {
         let plan = Plan::grid(3, 3);
         for runner in runners() {
             let stop = Stop::converged(f64::INFINITY, 40);
@@ -162,7 +162,7 @@ fn what_is_not_a_number_never_converges() {
 
 #[test]
 fn a_tolerance_that_is_not_a_number_never_converges() {
-    within(40, || {
+    within(|| {
         let stop = Stop::converged(f64::NAN, 30);
         let (report, _) =
             run(&Plan::grid(2, 2), &Initial::Wave, Runner::pool(1), stop, |_, step| step.report(0.0));
@@ -173,7 +173,7 @@ fn a_tolerance_that_is_not_a_number_never_converges() {
 
 #[test]
 fn tasks_that_never_depend_on_each_other_are_named() {
-    within(40, || {
+    within(|| {
         for runner in runners() {
             let cells = ["a", "b", "c"].map(|name| Location::new(name, 0));
             let mut overlay = Overlay::new();
@@ -195,7 +195,7 @@ fn tasks_that_never_depend_on_each_other_are_named() {
 
 #[test]
 fn a_task_may_not_leave_a_run_with_a_convergence_test() {
-    within(40, || {
+    within(|| {
         for runner in runners() {
             let leave = |_, step: &mut Step| {
                 if step.iteration() == 3 {

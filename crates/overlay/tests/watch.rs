@@ -6,13 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use common::{Plan, Random, runners, within};
+use common::{HANG, Plan, Random, runners, within};
 use syncline_overlay::{Initial, Location, Overlay, RunError, Runner, State, Stop, Who};
 
 /// After so long without a step a run counts as stuck. What the tests expect holds however slow the machine is.
 const PATIENCE: Duration = Duration::from_millis(60);
-/// For runs that are not to be found stuck.
-const LONG: Duration = Duration::from_secs(50);
 
 /// Two tasks in crossed orders.
 fn crossed() -> Overlay<'static> {
@@ -27,7 +25,7 @@ fn crossed() -> Overlay<'static> {
 
 #[test]
 fn a_deadlock_that_was_forced_past_the_check_is_reported_in_time() {
-    within(60, || {
+    within(|| {
         for runner in runners() {
             let mut overlay = crossed().unchecked(Initial::Program).unwrap();
             for _ in 0..2 {
@@ -53,7 +51,7 @@ fn a_deadlock_that_was_forced_past_the_check_is_reported_in_time() {
 /// The deadlock is among some tasks only, and shows after a while.
 #[test]
 fn a_deadlock_of_a_part_is_reported_when_the_rest_has_ended() {
-    within(60, || {
+    within(|| {
         for runner in runners() {
             let cells = [(); 4].map(|()| Location::new("cell", ()));
             let mut overlay = Overlay::new();
@@ -88,7 +86,7 @@ fn nobody_waits_for_a_watcher_when_a_run_panics() {
             std::panic::resume_unwind(Box::new("planned"));
         }
     }
-    within(60, || {
+    within(|| {
         let armed = AtomicBool::new(true);
         let mut overlay = crossed();
         overlay.task("bomb", (), |_, _| {
@@ -105,14 +103,14 @@ fn nobody_waits_for_a_watcher_when_a_run_panics() {
 
 #[test]
 fn an_unchecked_overlay_that_is_live_runs_to_its_end() {
-    within(60, || {
+    within(|| {
         for runner in runners() {
             let cell = Location::new("cell", 0);
             let mut overlay = Overlay::new();
             overlay.task("t", cell.write(), |n, _| *n += 1);
             let mut overlay = overlay.unchecked(Initial::Wave).unwrap();
             for run in 1..=2 {
-                assert_eq!(overlay.run(runner, Stop::after(50), LONG).unwrap().steps, 50);
+                assert_eq!(overlay.run(runner, Stop::after(50), HANG).unwrap().steps, 50);
                 assert_eq!(*cell.reader().acquire().unwrap(), 50 * run);
             }
         }
@@ -122,14 +120,14 @@ fn an_unchecked_overlay_that_is_live_runs_to_its_end() {
 /// Not a deadlock: a body waits for something else. The report says who runs, and the run goes on.
 #[test]
 fn a_body_that_takes_long_is_reported_and_goes_on() {
-    within(60, || {
+    within(|| {
         for runner in runners() {
             let cell = Location::new("cell", 0);
             let (send, receive) = channel::<()>();
             let mut overlay = Overlay::new();
             overlay.task("slow", cell.write(), move |n, step| {
                 if step.iteration() == 3 {
-                    receive.recv_timeout(Duration::from_secs(50)).unwrap();
+                    receive.recv_timeout(HANG).unwrap();
                 }
                 *n += 1;
             });
@@ -153,7 +151,7 @@ fn a_body_that_takes_long_is_reported_and_goes_on() {
                     assert!(text.contains("'slow' runs its iteration 3 for "), "{text}");
                     assert!(text.contains("'reader' waits at 'cell' for 'slow'"), "{text}");
                     send.send(()).unwrap();
-                    assert_eq!(watch.stuck(Duration::from_secs(50)), None, "the run ends");
+                    assert_eq!(watch.stuck(HANG), None, "the run ends");
                     assert_eq!(watch.snapshot(), None);
                 });
                 assert_eq!(overlay.run(runner, Stop::after(10)).unwrap().steps, 20, "{runner:?}");
@@ -165,7 +163,7 @@ fn a_body_that_takes_long_is_reported_and_goes_on() {
 /// A handle from outside that is not released is seen in the queue.
 #[test]
 fn a_handle_that_holds_up_a_run_is_seen() {
-    within(60, || {
+    within(|| {
         for runner in runners() {
             let cell = Location::new("cell", 0);
             let mut outside = cell.reader();
@@ -195,7 +193,7 @@ fn a_handle_that_holds_up_a_run_is_seen() {
 /// Snapshots of random overlays under way: never a circle, and over queues always one that is active.
 #[test]
 fn snapshots_of_a_run_are_possible_states() {
-    within(100, || {
+    within(|| {
         let mut looked = 0;
         for (seed, runner) in (0..3).flat_map(|s| runners().into_iter().map(move |r| (s, r))) {
             let mut random = Random::new(seed);

@@ -12,17 +12,20 @@ use syncline_overlay::{Location, Read, ReadyOrder, Runner, Write};
 pub(crate) const I: Kind = Kind::Inclusive;
 pub(crate) const X: Kind = Kind::Exclusive;
 
-/// Runs `test` in a thread of its own, and fails if it has not ended after so many seconds. What hangs
-/// is left behind; it ends with the process.
-pub(crate) fn within<T: Send + 'static>(seconds: u64, test: impl FnOnce() -> T + Send + 'static) -> T {
+/// The time after which a test counts as hanging: far beyond what any test takes, on any machine.
+pub(crate) const HANG: Duration = Duration::from_secs(300);
+
+/// Runs `test` in a thread of its own, and fails if it has not ended after [`HANG`]. What hangs is left
+/// behind; it ends with the process.
+pub(crate) fn within<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, done) = channel();
     let thread = std::thread::spawn(move || {
         // Nobody listens any more if it comes too late.
         let _ = sender.send(test());
     });
-    match done.recv_timeout(Duration::from_secs(seconds)) {
+    match done.recv_timeout(HANG) {
         Ok(value) => value,
-        Err(RecvTimeoutError::Timeout) => panic!("it hangs: not done after {seconds} s"),
+        Err(RecvTimeoutError::Timeout) => panic!("it hangs: not done after {HANG:?}"),
         Err(RecvTimeoutError::Disconnected) => match thread.join() {
             Err(payload) => std::panic::resume_unwind(payload),
             Ok(()) => panic!("the test ended without a result"),

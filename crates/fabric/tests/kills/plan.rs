@@ -11,7 +11,7 @@ use syncline_fabric::{Member, Team, TeamError};
 use syncline_sync::Array;
 
 /// Far beyond what anything here takes.
-pub(crate) const HANG: Duration = Duration::from_secs(20);
+pub(crate) const HANG: Duration = Duration::from_secs(100);
 
 /// Numbers that are good enough to choose by (splitmix64).
 #[derive(Debug)]

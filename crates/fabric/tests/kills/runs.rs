@@ -101,7 +101,9 @@ fn play(role: &str, seed: u64) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "role", "--ignored", "--nocapture"]);
     command.env(ROLE, role).env(SEED, seed.to_string());
-    for variable in ["SYNCLINE_TEAM", "SYNCLINE_THREADS", "SYNCLINE_QUIET"] {
+    for variable in
+        ["SYNCLINE_TEAM", "SYNCLINE_THREADS", "SYNCLINE_MEMORY", "SYNCLINE_PER_HOST", "SYNCLINE_QUIET"]
+    {
         command.env_remove(variable);
     }
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

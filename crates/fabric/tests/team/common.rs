@@ -4,21 +4,32 @@ use std::io::Write as _;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use syncline_memory::ProcessWatch;
 
 pub(crate) const ROLE: &str = "SYNCLINE_FABRIC_TEST_ROLE";
 
-/// Far beyond what anything here takes.
+/// Far beyond what anything here takes, on any machine.
 pub(crate) fn late() -> Option<Instant> {
-    Some(Instant::now() + Duration::from_secs(30))
+    Some(Instant::now() + Duration::from_secs(100))
+}
+
+/// Whether this process, and all that it starts, ignore a signal.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1
 }
 
 /// This program in a role, without what this test's own environment says of teams.
 pub(crate) fn program(role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "role", "--ignored", "--nocapture"]).env(ROLE, role);
-    for variable in ["SYNCLINE_TEAM", "SYNCLINE_THREADS", "SYNCLINE_QUIET"] {
-        command.env_remove(variable);
+    let variables = std::env::vars_os().map(|(name, _)| name);
+    for variable in variables.filter(|name| name.as_encoded_bytes().starts_with(b"SYNCLINE_")) {
+        if variable != ROLE {
+            command.env_remove(variable);
+        }
     }
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command

@@ -6,7 +6,7 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, kill_process};
 use syncline_memory::ProcessWatch;
 
-use crate::common::{Played, finish, late, play, program};
+use crate::common::{Played, finish, is_ignored, late, play, program};
 
 /// The launcher's one line about a process, without its number in the system.
 fn only_news(played: &Played) -> String {
@@ -108,13 +108,6 @@ fn processes_end_with_their_launcher() {
     let expected =
         [0, 1, 2].map(|n| format!("process {n} (rank {n}) ends: the launcher of its team is gone"));
     assert_eq!(played.news(), expected);
-}
-
-/// Whether this process, and all that it starts, ignore a signal.
-fn is_ignored(signal: Signal) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-    u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1
 }
 
 #[test]

@@ -50,14 +50,14 @@ pub(crate) fn play() {
             if me.rank() > 0 {
                 let _ = me.barrier().wait_deadline(late());
             }
-            std::thread::sleep(std::time::Duration::from_secs(30));
+            std::thread::sleep(std::time::Duration::from_secs(100));
         })),
         "fails, and the others stay" => end(three.run(|me| {
             me.wait().unwrap();
             if me.rank() == 1 {
                 exit(7);
             }
-            std::thread::sleep(std::time::Duration::from_secs(30));
+            std::thread::sleep(std::time::Duration::from_secs(100));
         })),
         "some stay away" => {
             if std::env::var("SYNCLINE_TEAM").is_ok_and(|team| team.contains("process=1 ")) {
@@ -76,7 +76,7 @@ pub(crate) fn play() {
             Team::processes(1).run(|_| ()).unwrap();
             end(Team::processes(1).run(|_| ()))
         }
-        "many" => end(Team::threads(3 * std::thread::available_parallelism().unwrap().get()).run(meet)),
+        "many" => end(Team::threads(1 + std::thread::available_parallelism().unwrap().get()).run(meet)),
         other => panic!("no role {other:?}"),
     }
 }

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use syncline_farm::{Farm, Program, Vpid};
 
-/// Far beyond what any wait takes.
+/// Far beyond what any wait takes, on any machine.
 pub(crate) fn late() -> Option<Instant> {
-    Some(Instant::now() + Duration::from_secs(60))
+    Some(Instant::now() + Duration::from_secs(300))
 }
 
 /// This program as a worker: the test that is called `worker::process` takes part in the farm. What the test runner says

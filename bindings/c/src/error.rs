@@ -266,6 +266,8 @@ impl From<RmaError> for Error {
         let status = match error {
             RmaError::Fault(fault) => return fault.into(),
             RmaError::Mismatch { .. } | RmaError::Refused { .. } => Status::Misuse,
+            RmaError::HeldBy { .. } => Status::Misuse,
+            RmaError::Poisoned { .. } => Status::Poisoned,
             RmaError::Bounds { rank, from, to, len } => {
                 let all = format!("the {len} that rank {rank} has in this allocation");
                 return Self::invalid(format!("bytes {from} to {to} are not all among {all}"));

@@ -75,8 +75,9 @@ pub unsafe extern "C" fn syncline_rma_mutexes_new(
     })
 }
 
-/// Waits for a mutex of the member `rank`, and takes it. A member that holds it and dies is `SYNCLINE_STATUS_GONE`; to ask for
-/// one that this member holds is `SYNCLINE_STATUS_INVALID_ARGUMENT`.
+/// Waits for a mutex of the member `rank`, and takes it. If the member that held it has returned without letting it go, it
+/// is `SYNCLINE_STATUS_POISONED`, now and later; if that has died, `SYNCLINE_STATUS_GONE`. To ask for one that this member
+/// holds is `SYNCLINE_STATUS_INVALID_ARGUMENT`.
 ///
 /// # Safety
 /// That of `syncline_member_rma`. `mutexes` is `NULL`, or comes from `syncline_rma_mutexes_new`.
@@ -106,7 +107,8 @@ pub unsafe extern "C" fn syncline_rma_unlock(
     call(|| unsafe { with(rma, mutexes, |set, rma| Ok(set.unlock(rma, rank, index)?)) })
 }
 
-/// Gives the set back, with all members. None of them holds one of its mutexes.
+/// Gives the set back, with all members. If one of them holds one of its mutexes, that is `SYNCLINE_STATUS_INVALID_ARGUMENT`
+/// for that member and `SYNCLINE_STATUS_MISUSE` for the others, and the set is as it was.
 ///
 /// # Safety
 /// As `syncline_rma_lock`.
@@ -114,12 +116,15 @@ pub unsafe extern "C" fn syncline_rma_unlock(
 pub unsafe extern "C" fn syncline_rma_mutexes_free(rma: *mut Rma, mutexes: *mut RmaMutexes) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
-        unsafe { with(rma, mutexes, |set, _| Ok(set.held().map_or(Ok(()), Err)?)) }?;
+        unsafe { with(rma, mutexes, |_, _| Ok(())) }?;
         // SAFETY: as the caller vouches.
         let number = unsafe { borrow(mutexes.cast_const(), "the mutexes") }?.number;
         let free = |alive: &mut Alive, member: &mut syncline_fabric::Member| {
-            let set = alive.mutexes[number].take().ok_or_else(|| Error::misuse("the mutexes were freed"))?;
-            Ok(set.free(&mut alive.rma, member)?)
+            let Alive { rma, mutexes, .. } = alive;
+            let set = mutexes[number].as_mut().ok_or_else(|| Error::misuse("the mutexes were freed"))?;
+            set.free(rma, member)?;
+            mutexes[number] = None;
+            Ok(())
         };
         // SAFETY: as the caller vouches.
         unsafe { rma::together(rma, free) }

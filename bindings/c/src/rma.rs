@@ -264,22 +264,30 @@ pub(crate) unsafe fn with<R>(
 /// The function of the member has returned: its rma is a shell from now on. An error if a call is using it.
 pub(crate) fn retire(rma: Arc<Rma>) -> Result<(), Error> {
     static RETIRED: Mutex<VecDeque<Arc<Rma>>> = Mutex::new(VecDeque::new());
+    let mut in_use = false;
+    // Its mutexes are poisoned when they are dropped with it.
+    let end = |state: &mut State| {
+        let alive = state.alive.take();
+        let held = alive.as_ref().and_then(|alive| alive.mutexes.iter().flatten().find_map(Mutexes::held));
+        match held {
+            None => Ok(()),
+            Some(RmaError::Held { rank, index }) => Err(Error::misuse(format!(
+                "the function of the member has returned while it held mutex {index} of rank {rank}"
+            ))),
+            Some(error) => Err(error.into()),
+        }
+    };
     let ended = match rma.state.try_lock() {
-        Ok(mut state) => {
-            state.alive = None;
-            Ok(())
-        }
-        Err(TryLockError::Poisoned(state)) => {
-            state.into_inner().alive = None;
-            Ok(())
-        }
+        Ok(mut state) => end(&mut state),
+        Err(TryLockError::Poisoned(state)) => end(&mut state.into_inner()),
         Err(TryLockError::WouldBlock) => {
+            in_use = true;
             Err(Error::misuse("the function of the member has returned while another call is using its rma"))
         }
     };
     let mut retired = RETIRED.lock().unwrap_or_else(PoisonError::into_inner);
     // One that is in use must not go.
-    if ended.is_err() {
+    if in_use {
         std::mem::forget(rma);
     } else {
         retired.push_back(rma);

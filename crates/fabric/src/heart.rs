@@ -40,6 +40,8 @@ pub(crate) struct Heart {
     /// Processes that have ended well, and that are dead.
     over: Vec<bool>,
     dead: Vec<bool>,
+    /// Of the dead, those that the wire has told of, or that were silent. The others were given up, and may listen.
+    gone: Vec<bool>,
     /// So many entries of the list of the dead have been looked at.
     known: usize,
     /// By rank: the other servers know.
@@ -79,6 +81,7 @@ impl Heart {
             watched: Vec::new(),
             over: vec![false; processes],
             dead: vec![false; processes],
+            gone: vec![false; processes],
             known: 0,
             told: vec![false; shape.members()],
             looked: now,
@@ -127,6 +130,7 @@ impl Heart {
 
     /// A process is dead, unless it has ended well.
     fn gone(&mut self, process: usize) {
+        self.gone[process] |= !self.over[process];
         if !self.dead[process] && !self.over[process] {
             self.dead[process] = true;
             self.shape.ranks(process).for_each(|rank| self.control.deaths.give_up(rank));
@@ -164,11 +168,28 @@ impl Heart {
         !self.dead[process] && self.hosts.processes(self.hosts.of(process)).iter().any(there)
     }
 
-    /// The next servers that live after one, in the direction of `step`, which is 1 or the number of servers less one.
-    fn neighbours(&self, server: usize, step: usize) -> Vec<usize> {
+    /// The servers that one watches: the nearest before it in the ring that live.
+    fn watched_by(&self, server: usize) -> Vec<usize> {
         let count = self.hosts.servers().len();
-        let ring = (1..count).map(|n| (server + n * step) % count);
+        let ring = (1..count).map(|n| (server + count - n) % count);
         ring.filter(|&other| self.lives(other)).take(WATCHERS).collect()
+    }
+
+    /// The servers that watch one. A server whose host has done its part is not watched, but goes on to watch others until
+    /// these have ended: so the way round the ring goes past it.
+    fn watchers(&self, server: usize) -> Vec<usize> {
+        if !self.lives(server) {
+            return Vec::new();
+        }
+        let count = self.hosts.servers().len();
+        let ring = (1..count).map(|n| (server + n) % count);
+        let mut living = 0;
+        let watches = |&other: &usize| {
+            let near = living < WATCHERS;
+            living += usize::from(self.lives(other));
+            near && !self.gone[self.hosts.servers()[other]]
+        };
+        ring.filter(watches).collect()
     }
 
     /// Now and then: says that this server lives, and looks which has not been heard of.
@@ -184,8 +205,7 @@ impl Heart {
             // It was not running.
             self.heard.fill(now);
         }
-        let count = self.hosts.servers().len();
-        let before = self.neighbours(here, count - 1);
+        let before = self.watched_by(here);
         for &server in before.iter().filter(|server| !self.watched.contains(server)) {
             self.heard[server] = now;
         }
@@ -196,7 +216,7 @@ impl Heart {
             self.silent(server);
         }
         let due = |server: &usize| now.duration_since(self.said[*server]) >= interval;
-        let due = self.neighbours(here, 1).into_iter().filter(due).collect::<Vec<_>>();
+        let due = self.watchers(here).into_iter().filter(due).collect::<Vec<_>>();
         due.into_iter().for_each(|server| self.send(wire, self.hosts.servers()[server], &[BEAT]));
         self.spread(wire);
     }
@@ -261,7 +281,7 @@ impl Heart {
         let words = std::iter::once(BYE).chain(things.iter().copied()).collect::<Vec<_>>();
         self.over[self.process] = true;
         for process in 0..self.shape.processes {
-            if process != self.process && !self.dead[process] {
+            if process != self.process && !self.gone[process] {
                 self.send(wire, process, &words);
             }
         }
@@ -387,6 +407,56 @@ mod tests {
         pass(&mut hearts, &mut now, 60, &[]);
         let told = dead(&hearts);
         assert_eq!([told[0], told[1], told[2], told[5]], [4; 4]);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_accuses_none_that_goes_on() {
+        for (hosts, ended) in [(2, &[0][..]), (3, &[1]), (5, &[1, 2]), (6, &[0, 2, 3, 4])] {
+            let (_, mut hearts) = hearts(hosts);
+            let mut now = Instant::now();
+            for &process in ended {
+                let (heart, wire) = &mut hearts[process];
+                heart.bye(&mut **wire, &[0, 0]);
+            }
+            pass(&mut hearts, &mut now, 100, &[]);
+            assert_eq!(dead(&hearts), vec![0; hosts], "{ended:?} of {hosts}");
+        }
+    }
+
+    /// And one that goes on is missed by those that have ended, too: they wait for it.
+    #[test]
+    fn a_process_that_has_ended_goes_on_to_watch() {
+        let (network, mut hearts) = hearts(4);
+        let mut now = Instant::now();
+        for process in [0, 2, 3] {
+            let (heart, wire) = &mut hearts[process];
+            heart.bye(&mut **wire, &[0, 0]);
+        }
+        pass(&mut hearts, &mut now, 10, &[]);
+        network.cut(1);
+        pass(&mut hearts, &mut now, 60, &[]);
+        for process in [0, 2, 3] {
+            assert!(hearts[process].0.all_over(), "process {process}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_was_given_up_accuses_none_and_is_told_of_the_end() {
+        let (_, mut hearts) = hearts(3);
+        let mut now = Instant::now();
+        // As when its members have panicked.
+        let (heart, wire) = &mut hearts[0];
+        (0..2).for_each(|rank| heart.control.deaths.give_up(rank));
+        heart.bye(&mut **wire, &[0, 0]);
+        pass(&mut hearts, &mut now, 60, &[]);
+        assert_eq!(dead(&hearts), [2; 3]);
+        for process in [1, 2] {
+            let (heart, wire) = &mut hearts[process];
+            heart.bye(&mut **wire, &[0, 0]);
+        }
+        pass(&mut hearts, &mut now, 1, &[]);
+        assert_eq!(dead(&hearts), [2; 3]);
+        assert!(hearts.iter().all(|(heart, _)| heart.all_over()));
     }
 
     #[test]

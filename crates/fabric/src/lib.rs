@@ -67,6 +67,7 @@
 
 mod board;
 mod control;
+mod ending;
 pub mod endpoint;
 mod environment;
 mod error;
@@ -86,6 +87,7 @@ pub mod wire;
 use std::io::Write as _;
 
 pub use board::TeamBoard;
+pub use ending::AtEnd;
 pub use endpoint::Endpoint;
 pub use error::{Failure, Part, TeamError};
 pub use hosts::Hosts;

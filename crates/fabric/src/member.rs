@@ -12,6 +12,7 @@ use syncline_sync::{
 };
 
 use crate::board::{self, Outer, TeamBoard};
+use crate::ending::{AtEnd, Endings};
 use crate::endpoint::{Endpoint, Service};
 use crate::environment::Shape;
 use crate::gather::Gathering;
@@ -80,6 +81,7 @@ pub struct Member {
     gathering: Gathering,
     /// How often it has gathered, and as which service.
     gathered: (u64, u32),
+    endings: Endings,
 }
 
 /// The barrier of all members of a team.
@@ -114,7 +116,8 @@ impl Member {
             endpoint.attach(services, || gathering.clone());
         }
         let (barrier, gathered) = (TeamBarrier(kind), (0, services));
-        Ok(Member { node, rank, space, barrier, things: 0, services, gathering, gathered })
+        let endings = Endings::default();
+        Ok(Member { node, rank, space, barrier, things: 0, services, gathering, gathered, endings })
     }
 
     /// Which of the members this is, counted from 0.
@@ -459,8 +462,16 @@ impl Member {
         self.node.control.made(self.rank, self.things);
     }
 
+    /// Calls something when this member's function has returned or panicked, unless it has been dropped by then.
+    ///
+    /// For what others wait for and a member may leave undone, wherever the thing itself is then: a mutex that it holds.
+    pub fn at_end(&mut self, ending: &Arc<impl AtEnd + 'static>) {
+        self.endings.push(ending);
+    }
+
     /// This member's function has returned; if it has not, nobody is to wait for it.
     pub(crate) fn end(&self, returned: bool) {
+        self.endings.end();
         if returned {
             self.node.control.ended(self.rank, self.things);
         } else {

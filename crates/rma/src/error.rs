@@ -96,6 +96,24 @@ pub enum RmaError {
         /// Its number.
         index: usize,
     },
+    /// A member has left, or has dropped the set, while it held a mutex: see [`lock`](crate::lock#a-holder-that-is-gone).
+    #[error(
+        "member {by} left while it held mutex {index} of rank {rank}: what the mutex guards may be half changed"
+    )]
+    Poisoned {
+        /// The member whose mutex it is.
+        rank: usize,
+        /// Its number.
+        index: usize,
+        /// The member that held it.
+        by: usize,
+    },
+    /// A set of mutexes is to be freed while another member holds one of them.
+    #[error("rank {by} holds a mutex of the set: it is not freed before that is let go")]
+    HeldBy {
+        /// The member that holds one.
+        by: usize,
+    },
     /// A mutex is let go by a member that does not hold it.
     #[error("mutex {index} of rank {rank} is not held by this member")]
     NotHeld {

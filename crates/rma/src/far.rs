@@ -74,15 +74,28 @@ impl Far {
 
     /// Waits for all answers to a request.
     pub(crate) fn answer(&self, ticket: u64) -> Result<u128, RmaError> {
-        let mut value = None;
+        self.answer_unless(ticket, || Ok(()))
+    }
+
+    /// The same, unless there will be none, as `lost` says.
+    pub(crate) fn answer_unless(
+        &self,
+        ticket: u64,
+        lost: impl Fn() -> Result<(), RmaError>,
+    ) -> Result<u128, RmaError> {
+        let (mut value, mut ended) = (None, Ok(()));
         let waited = self.endpoint.wait(None, || {
             value = value.take().or_else(|| self.engine.answered(ticket));
-            value.is_some() && self.engine.is_level()
+            if value.is_none() {
+                ended = lost();
+            }
+            ended.is_err() || value.is_some() && self.engine.is_level()
         });
-        if waited.is_err() {
+        if waited.is_err() || ended.is_err() {
             self.engine.give_up(ticket);
         }
         waited?;
+        ended?;
         value.unwrap_or(Ok(0))
     }
 

@@ -13,22 +13,27 @@
 //!
 //! On one host all these are operations on memory. *Owner*: the member whose mutex it is.
 //!
-//! A member that dies with a mutex is named to those who wait for it; the mutex is not free again, as nobody knows what it
-//! has left half done.
+//! # A holder that is gone
+//! A member that drops its handle to a set, or whose function returns, while it holds a mutex of the set leaves the mutex
+//! *poisoned*: what the mutex guards may be half changed. The members that wait for it and those that ask later get
+//! [`RmaError::Poisoned`], with the rank of that member; there is no recovery. A member that dies with a mutex is named by
+//! [`Fault::Dead`](syncline_sync::Fault::Dead). See `poison`.
 //!
 //! # Source
 //! Saify's thesis (2002), chapter 5: the software queue is [`Mcs`](LockKind::Mcs), the others are what it is compared with. Changed:
 //! see `mcs`.
 
 mod mcs;
+mod poison;
 pub(crate) mod server;
 mod ticket;
 
 use syncline_fabric::Member;
 
+use self::poison::{Holds, MOST, Own, Wanted};
 use crate::error::RmaError;
 use crate::memory::Global;
-use crate::rma::Rma;
+use crate::rma::{Rma, call};
 
 /// How the mutexes of a set work. [`Mcs`](LockKind::Mcs) is the one to use; the others are there to compare it with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -50,9 +55,21 @@ pub struct Mutexes {
     kind: LockKind,
     /// Two words each: of a queue its end; of tickets the next one, and the one that is served.
     words: Global<u64>,
-    /// What this member holds: rank, index, and what its kind needs to let go.
-    held: Vec<(usize, usize, u64)>,
+    held: Vec<Held>,
+    /// The slots of `holds` that are not in use.
+    slots: u64,
+    holds: Own,
     nodes: Option<mcs::Nodes>,
+}
+
+/// A mutex that this member holds.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    rank: usize,
+    index: usize,
+    /// What its kind needs to let it go.
+    token: u64,
+    slot: usize,
 }
 
 /// Words of a mutex: a pair of lines, so that no two share one.
@@ -95,10 +112,11 @@ impl Rma {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn mutexes(&mut self, me: &mut Member, kind: LockKind, count: usize) -> Result<Mutexes, RmaError> {
-        self.all_call(me, 1 << 48 | kind as u64)?;
+        self.all_call(me, call::MUTEXES | kind as u64)?;
+        let holds = Own(Holds::new(me)?);
         let nodes = if kind == LockKind::Mcs { Some(mcs::Nodes::new(self, me)?) } else { None };
         let words = self.allocate(me, count.saturating_mul(WORDS))?;
-        Ok(Mutexes { kind, words, held: Vec::new(), nodes })
+        Ok(Mutexes { kind, words, held: Vec::new(), slots: u64::MAX, holds, nodes })
     }
 }
 
@@ -121,22 +139,33 @@ impl Mutexes {
     /// What those who held it before did, up to their unlocks, is seen.
     ///
     /// # Errors
-    /// [`RmaError::Rank`], [`RmaError::Mutex`]; [`RmaError::Held`] if this member holds it; [`RmaError::Fault`] if somebody
-    /// is dead: the queue may be broken then.
+    /// [`RmaError::Rank`], [`RmaError::Mutex`]; [`RmaError::Held`] if this member holds it; [`RmaError::Poisoned`] if a member
+    /// has left while it held it; [`RmaError::Fault`] if a member is dead: the queue may be broken then;
+    /// [`RmaError::Shape`] if this member holds 64 mutexes of the set.
     pub fn lock(&mut self, rma: &mut Rma, rank: usize, index: usize) -> Result<(), RmaError> {
         let at = self.place(rma, rank, index)?;
         if self.holding(rank, index).is_some() {
             return Err(RmaError::Held { rank, index });
         }
+        let holds = &*self.holds.0;
+        holds.check(rank, index)?;
+        if self.slots == 0 {
+            return Err(RmaError::Shape { why: format!("a member holds at most {MOST} mutexes of a set at once") });
+        }
+        let slot = self.slots.trailing_zeros() as usize;
+        let wanted = Wanted { holds, rank, index };
+        let words = &self.words;
         let token = match (self.kind, &mut self.nodes) {
-            (LockKind::Mcs, Some(nodes)) => nodes.lock(rma, &self.words, rank, at)?,
-            (LockKind::Ticket, _) => ticket::lock(rma, &self.words, rank, at)?,
+            (LockKind::Mcs, Some(nodes)) => nodes.lock(rma, words, at, &wanted)?,
+            (LockKind::Ticket, _) => ticket::lock(rma, words, at, &wanted)?,
             (LockKind::Hybrid, _) if rma.host_of(rank) == rma.host_of(rma.rank) => {
-                ticket::lock(rma, &self.words, rank, at)?
+                ticket::lock(rma, words, at, &wanted)?
             }
-            (kind, _) => server::lock(rma, &self.words, rank, at, kind == LockKind::Hybrid)?,
+            (kind, _) => server::lock(rma, words, at, kind == LockKind::Hybrid, &wanted)?,
         };
-        self.held.push((rank, index, token));
+        holds.note(slot, rank, index);
+        self.slots &= !(1 << slot);
+        self.held.push(Held { rank, index, token, slot });
         Ok(())
     }
 
@@ -154,7 +183,9 @@ impl Mutexes {
         let at = self.place(rma, rank, index)?;
         let held = self.holding(rank, index).ok_or(RmaError::NotHeld { rank, index })?;
         rma.complete_far()?;
-        let (.., token) = self.held.swap_remove(held);
+        let Held { token, slot, .. } = self.held.swap_remove(held);
+        self.holds.0.clear(slot);
+        self.slots |= 1 << slot;
         match (self.kind, &mut self.nodes) {
             (LockKind::Mcs, Some(nodes)) => nodes.unlock(rma, &self.words, rank, at, token),
             (LockKind::Ticket, _) => ticket::unlock(rma, &self.words, rank, at, token),
@@ -168,20 +199,25 @@ impl Mutexes {
     /// One of the set that this member holds, as the error of who must not.
     #[must_use]
     pub fn held(&self) -> Option<RmaError> {
-        self.held.first().map(|&(rank, index, _)| RmaError::Held { rank, index })
+        self.held.first().map(|&Held { rank, index, .. }| RmaError::Held { rank, index })
     }
 
-    /// Gives the set back.
+    /// Gives the set back, if no member holds one of its mutexes. To use it afterwards is an error.
     ///
     /// # Collective
     /// As [`Rma::free`].
     ///
     /// # Errors
-    /// As [`Rma::free`]; [`RmaError::Held`] if this member holds one of them.
-    pub fn free(self, rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
-        match self.held() {
-            Some(held) => Err(held),
-            None => rma.free(me, self.words),
+    /// As [`Rma::free`]; [`RmaError::Held`] if this member holds a mutex of the set, and [`RmaError::HeldBy`] if another
+    /// member does. Then all members get an error, and the set is as it was.
+    pub fn free(&mut self, rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
+        let (held, id) = (self.held(), u64::from(self.words.table.id));
+        let mark = if held.is_some() { call::HELD } else { 0 };
+        let all = rma.all_call_marked(me, call::FREE_MUTEXES | id | mark, call::HELD)?;
+        match (held, all.iter().position(|what| what & call::HELD != 0)) {
+            (Some(held), _) => Err(held),
+            (None, Some(by)) => Err(RmaError::HeldBy { by }),
+            (None, None) => rma.free_alone(self.words.view::<u64>()?),
         }
     }
 
@@ -195,6 +231,6 @@ impl Mutexes {
     }
 
     fn holding(&self, rank: usize, index: usize) -> Option<usize> {
-        self.held.iter().position(|&(of, number, _)| (of, number) == (rank, index))
+        self.held.iter().position(|held| (held.rank, held.index) == (rank, index))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Instant;
 
 use syncline_fabric::{Hosts, Member};
-use syncline_sync::{Auto, AutoMember, Deaths, Fault};
+use syncline_sync::{Auto, AutoMember, Fault};
 
 use crate::element::Element;
 use crate::engine::{Engine, HostWords};
@@ -27,12 +27,21 @@ pub struct Rma {
     hosts: Hosts,
     /// The members on this host.
     pub(crate) here: Vec<usize>,
-    deaths: Deaths,
     arena: Arena,
     allocations: u32,
     pub(crate) sync: Syncs,
     /// Something has been written to this host's memory since the last fence.
     pub(crate) stored: bool,
+}
+
+/// What a member says that it calls, in the upper byte of a word; the rest says with what.
+pub(crate) mod call {
+    pub(crate) const ALLOCATE: u64 = 1 << 56;
+    pub(crate) const FREE: u64 = 2 << 56;
+    pub(crate) const MUTEXES: u64 = 3 << 56;
+    pub(crate) const FREE_MUTEXES: u64 = 4 << 56;
+    /// Of a set of mutexes that is to be freed: the member holds one.
+    pub(crate) const HELD: u64 = 1 << 55;
 }
 
 /// What the next one in this process is called.
@@ -84,10 +93,9 @@ impl Rma {
         };
         let (rank, size, threads) = (me.rank(), me.size(), me.threads());
         let (arena, allocations) = (Arena::default(), 0);
-        let deaths = me.deaths().clone();
         // Relaxed: a number that nobody else has.
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        Ok(Rma { number, rank, size, threads, hosts, here, deaths, arena, allocations, sync, stored: false })
+        Ok(Rma { number, rank, size, threads, hosts, here, arena, allocations, sync, stored: false })
     }
 
     /// This member's rank.
@@ -115,7 +123,7 @@ impl Rma {
     /// If `me` is another member than this one.
     pub fn allocate<T: Element>(&mut self, me: &mut Member, len: usize) -> Result<Global<T>, RmaError> {
         assert_eq!(me.rank(), self.rank, "memory is allocated by the member itself");
-        self.all_call(me, size_of::<T>() as u64 + 1)?;
+        self.all_call(me, call::ALLOCATE | size_of::<T>() as u64)?;
         let bytes = len.saturating_mul(size_of::<T>());
         let all = me.gather(bytes as u64)?;
         let all = all.into_iter().map(|bytes| bytes as usize).collect::<Vec<_>>();
@@ -158,7 +166,12 @@ impl Rma {
     /// As [`allocate`](Self::allocate).
     pub fn free<T: Element>(&mut self, me: &mut Member, memory: Global<T>) -> Result<(), RmaError> {
         assert_eq!(me.rank(), self.rank, "memory is freed by the member itself");
-        self.all_call(me, u64::from(memory.table.id) << 32)?;
+        self.all_call(me, call::FREE | u64::from(memory.table.id))?;
+        self.free_alone(memory)
+    }
+
+    /// Gives an allocation back, when all members are known to do so.
+    pub(crate) fn free_alone<T: Element>(&mut self, memory: Global<T>) -> Result<(), RmaError> {
         self.part(&memory, self.rank, 0, 0)?;
         self.sync()?;
         memory.table.set_free();
@@ -171,13 +184,23 @@ impl Rma {
 
     /// All members call the same function: `what` says which.
     pub(crate) fn all_call(&self, me: &mut Member, what: u64) -> Result<(), RmaError> {
+        self.all_call_marked(me, what, 0).map(|_| ())
+    }
+
+    /// The same, and what each has said; in the bits of `mark` they may differ.
+    pub(crate) fn all_call_marked(
+        &self,
+        me: &mut Member,
+        what: u64,
+        mark: u64,
+    ) -> Result<Vec<u64>, RmaError> {
         let all = me.gather(what)?;
-        match all.iter().position(|&other| other != what) {
+        match all.iter().position(|&other| (other ^ what) & !mark != 0) {
             Some(other) => {
                 let what = "allocate, free and make mutexes together, in the same order";
                 Err(RmaError::Mismatch { rank: self.rank, other, what })
             }
-            None => Ok(()),
+            None => Ok(all),
         }
     }
 
@@ -194,11 +217,6 @@ impl Rma {
     /// The process of a member.
     pub(crate) fn process_of(&self, rank: usize) -> usize {
         rank / self.threads
-    }
-
-    /// Whether all live, as far as is known.
-    pub(crate) fn alive(&self) -> Result<(), Fault> {
-        self.deaths.after(0).map_or(Ok(()), |rank| Err(Fault::Dead { rank }))
     }
 
     /// Waits until everything that this member has written to other hosts is done.

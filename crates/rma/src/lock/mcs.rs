@@ -31,16 +31,16 @@ use std::time::Instant;
 use syncline_fabric::Member;
 use syncline_fabric::endpoint::{Out, Service};
 use syncline_signal::primitive::{AtomicU64, Ordering};
-use syncline_signal::{PaddedSignal, Policy, WaitError};
+use syncline_signal::{PaddedSignal, Policy};
 use syncline_sync::{Array, Deaths, Fault, Space, SpaceError};
 
+use super::poison::{MOST, Wanted};
 use crate::engine::Engine;
 use crate::error::RmaError;
 use crate::memory::Global;
 use crate::rma::{Rma, Syncs};
 
-/// So many mutexes of a set a member may hold, or wait for, at once.
-const NODES: usize = 64;
+const NODES: usize = MOST;
 
 /// The nodes of the members of a host.
 #[derive(Clone, Debug)]
@@ -141,8 +141,8 @@ impl Nodes {
         &mut self,
         rma: &mut Rma,
         words: &Global<u64>,
-        rank: usize,
         at: usize,
+        wanted: &Wanted<'_>,
     ) -> Result<u64, RmaError> {
         let node = self.free.pop().ok_or_else(|| RmaError::Shape {
             why: format!("a member holds at most {NODES} mutexes of a set at once"),
@@ -151,12 +151,12 @@ impl Nodes {
         self.shelf.links[self.first + node].store(0, Ordering::Relaxed);
         let waits = self.waits[node] + 1;
         let mine = name(rma.rank, node, waits);
-        let before = rma.swap(words, rank, at, mine).inspect_err(|_| self.free.push(node))?;
+        let before = rma.swap(words, wanted.rank, at, mine).inspect_err(|_| self.free.push(node))?;
         if before != 0 {
             self.waits[node] = waits;
             self.tell(rma, LINK, before, mine);
             // On an error the node stays in the queue, and is not used again.
-            self.wait(rma, node, waits)?;
+            self.wait(rma, node, waits, wanted)?;
         }
         Ok(mine)
     }
@@ -218,16 +218,24 @@ impl Nodes {
         Ok(link.load(Ordering::Acquire))
     }
 
-    fn wait(&self, rma: &Rma, node: usize, waits: u64) -> Result<(), Fault> {
+    fn wait(&self, rma: &Rma, node: usize, waits: u64, wanted: &Wanted<'_>) -> Result<(), RmaError> {
         let flag = &self.shelf.flags[self.first + node];
         match &rma.sync {
-            Syncs::Hosts(far) => far.endpoint.wait(None, || flag.get() >= waits && far.engine.is_level()),
+            Syncs::Hosts(far) => {
+                let mut lost = Ok(());
+                far.endpoint.wait(None, || {
+                    let granted = flag.get() >= waits;
+                    if !granted {
+                        lost = wanted.holds.check(wanted.rank, wanted.index);
+                    }
+                    lost.is_err() || granted && far.engine.is_level()
+                })?;
+                lost
+            }
             Syncs::Host(_) => {
-                let waited = flag.wait_until(waits, &Policy::default().watching(&self.deaths), None);
-                waited.map(|_| ()).map_err(|error| match error {
-                    WaitError::Dead { who } => Fault::Dead { rank: who as usize },
-                    _ => Fault::TimedOut,
-                })
+                flag.wait_until(waits, &Policy::default().watching(wanted), None)
+                    .map(|_| ())
+                    .or_else(|_| wanted.lost())
             }
         }
     }

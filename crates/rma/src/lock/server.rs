@@ -15,6 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::poison::Wanted;
 use super::ticket::SERVED;
 use crate::engine::REFUSALS;
 use crate::error::RmaError;
@@ -104,18 +105,19 @@ impl Locks {
 pub(crate) fn lock(
     rma: &mut Rma,
     words: &Global<u64>,
-    rank: usize,
     at: usize,
     hybrid: bool,
+    wanted: &Wanted<'_>,
 ) -> Result<u64, RmaError> {
+    let rank = wanted.rank;
     let Syncs::Hosts(_) = &rma.sync else {
         // There is no server: the memory is everybody's.
-        return super::ticket::lock(rma, words, rank, at);
+        return super::ticket::lock(rma, words, at, wanted);
     };
     let server = rma.server_of(rank);
     let far = rma.far();
     let ticket = far.ask_about(Kind::Lock, server, words.table.id, rank, [at as u64, hybrid.into()])?;
-    far.answer(ticket).map(|_| 0)
+    far.answer_unless(ticket, || wanted.holds.check(rank, wanted.index)).map(|_| 0)
 }
 
 pub(crate) fn unlock(

@@ -13,6 +13,7 @@
 //! Mellor-Crummey and Scott (1991); ARMCI for locks of the own host, as in Saify's thesis, section 5.1.2. Here to compare
 //! with.
 
+use super::poison::Wanted;
 use crate::error::RmaError;
 use crate::memory::Global;
 use crate::rma::Rma;
@@ -20,7 +21,13 @@ use crate::rma::Rma;
 /// The word that is served, after the mutex's own.
 pub(crate) const SERVED: usize = 8;
 
-pub(crate) fn lock(rma: &mut Rma, words: &Global<u64>, rank: usize, at: usize) -> Result<u64, RmaError> {
+pub(crate) fn lock(
+    rma: &mut Rma,
+    words: &Global<u64>,
+    at: usize,
+    wanted: &Wanted<'_>,
+) -> Result<u64, RmaError> {
+    let rank = wanted.rank;
     let ticket = rma.fetch_add(words, rank, at, 1)?;
     let mut looks = 0_u32;
     loop {
@@ -31,7 +38,7 @@ pub(crate) fn lock(rma: &mut Rma, words: &Global<u64>, rank: usize, at: usize) -
         looks += 1;
         if looks.is_multiple_of(16) {
             std::thread::yield_now();
-            rma.alive()?;
+            wanted.lost()?;
         }
     }
 }

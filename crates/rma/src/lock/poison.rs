@@ -1,0 +1,216 @@
+//! Mutexes that nobody will let go: their holders have dropped the set, or have ended.
+//!
+//! # Contract
+//! A member notes what it holds of a set. If its handle to the set is dropped, or its function ends, it enters each mutex
+//! that it still holds into a list on its own host, and tells every other host, which enters it there. A mutex in the list
+//! is *poisoned*: it is never free again, and those who wait or ask for it get [`RmaError::Poisoned`], with the holder's
+//! rank. Nothing in the queue changes, so it does not matter how the queue of a kind works.
+//!
+//! ```text
+//!  rank 0: lock(2, 5) ── notes 2, 5 ── its function returns ──> list of its host <── looked at by those who wait
+//!                                             └── message to the server of each other host ──> list there
+//! ```
+//!
+//! # Costs
+//! Two stores to a line of the member's own for a lock and an unlock, and a look at the first word of the list. A list has
+//! room for 16 mutexes a member; if it is full, every mutex of the set is poisoned.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use syncline_fabric::endpoint::{Out, Service};
+use syncline_fabric::{AtEnd, Endpoint, Member};
+use syncline_signal::Watch;
+use syncline_signal::primitive::AtomicU64 as SharedU64;
+use syncline_sync::{Array, Deaths, Fault, Space, SpaceError};
+
+use crate::error::RmaError;
+
+/// So many mutexes of a set a member may hold, or wait for, at once.
+pub(crate) const MOST: usize = 64;
+
+/// Room in the list, for each member.
+const EACH: usize = 16;
+
+/// The poisoned mutexes of a set, in the memory of a host. A clone is the same list.
+#[derive(Clone, Debug)]
+pub(crate) struct Poison {
+    entries: Array<SharedU64>,
+}
+
+/// A poisoned mutex as a word that is not 0: 1 + the holder, the owner, the index.
+const HOLDER: u32 = 48;
+const OWNER: u32 = 34;
+const INDEX: u64 = (1 << OWNER) - 1;
+
+fn entry(holder: usize, owner: usize, index: usize) -> u64 {
+    (holder as u64 + 1) << HOLDER | (owner as u64) << OWNER | (index as u64).min(INDEX - 1)
+}
+
+impl Poison {
+    pub(crate) fn within(space: &mut Space, members: usize) -> Result<Poison, SpaceError> {
+        Ok(Poison { entries: space.array(EACH * members + 1)? })
+    }
+
+    fn enter(&self, entry: u64) {
+        let (last, others) = self.entries.split_last().expect("a list has room");
+        for word in others {
+            // Release: pairs with the Acquire in `holder`.
+            match word.compare_exchange(0, entry, Ordering::Release, Ordering::Relaxed) {
+                Err(other) if other != entry => (),
+                _ => return,
+            }
+        }
+        // Release: as above.
+        last.store(entry | INDEX, Ordering::Release);
+    }
+
+    /// Who has left with a mutex.
+    #[inline]
+    pub(crate) fn holder(&self, owner: usize, index: usize) -> Option<usize> {
+        // Acquire: pairs with the Release in `enter`: what the holder did before it left is seen.
+        if self.entries[0].load(Ordering::Acquire) == 0 { None } else { self.look(owner, index) }
+    }
+
+    #[cold]
+    fn look(&self, owner: usize, index: usize) -> Option<usize> {
+        let mutex = entry(0, owner, index) & (1 << HOLDER) - 1;
+        let of = |word: u64| word & (1 << HOLDER) - 1 == mutex || word & INDEX == INDEX;
+        let words = self.entries.iter().map(|word| word.load(Ordering::Acquire));
+        words.filter(|&word| word != 0).find(|&word| of(word)).map(|word| (word >> HOLDER) as usize - 1)
+    }
+}
+
+impl Service for Poison {
+    fn receive(&self, _from: usize, body: &[u8], _out: &mut Out<'_>) {
+        crate::message::words(body).filter(|word| word >> HOLDER != 0).for_each(|word| self.enter(word));
+    }
+}
+
+/// What a member holds of a set, and how others are told if it leaves with it.
+#[derive(Debug)]
+pub(crate) struct Holds {
+    words: [AtomicU64; MOST],
+    poison: Poison,
+    deaths: Deaths,
+    /// The way to other hosts, and the service there.
+    far: Option<(Arc<Endpoint>, u32)>,
+    rank: usize,
+    /// The process that has made it: in a copy that `fork` has made, nothing is told.
+    process: u32,
+}
+
+impl Holds {
+    /// All members make one for a set, together.
+    pub(crate) fn new(me: &mut Member) -> Result<Arc<Holds>, SpaceError> {
+        let size = me.size();
+        let poison = Poison::within(me.space(), size)?;
+        let attached = me.attach(|| poison.clone());
+        let far = attached.and_then(|(service, _)| Some((Arc::clone(me.endpoint()?), service)));
+        let (words, rank, process) = ([const { AtomicU64::new(0) }; MOST], me.rank(), std::process::id());
+        let deaths = me.deaths().clone();
+        let holds = Arc::new(Holds { words, poison, deaths, far, rank, process });
+        me.at_end(&holds);
+        Ok(holds)
+    }
+
+    /// Notes a mutex that this member holds from now on, in a slot that is free.
+    #[inline]
+    pub(crate) fn note(&self, slot: usize, owner: usize, index: usize) {
+        // Relaxed, here and in `clear`: read by this member, at its end; a thread that ends it then has synchronised.
+        self.words[slot].store(entry(self.rank, owner, index), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn clear(&self, slot: usize) {
+        self.words[slot].store(0, Ordering::Relaxed);
+    }
+
+    /// The error of a mutex whose holder has left.
+    #[inline]
+    pub(crate) fn check(&self, rank: usize, index: usize) -> Result<(), RmaError> {
+        match self.poison.holder(rank, index) {
+            None => Ok(()),
+            Some(by) => Err(RmaError::Poisoned { rank, index, by }),
+        }
+    }
+
+    /// Tells of everything that is held.
+    fn leave(&self) {
+        if self.process != std::process::id() {
+            return;
+        }
+        // Relaxed: see `note`. A swap, as the end of the member and the drop of the set may come at once.
+        let held = self.words.iter().map(|word| word.swap(0, Ordering::Relaxed)).filter(|&word| word != 0);
+        let held = held.collect::<Vec<_>>();
+        held.iter().for_each(|&entry| self.poison.enter(entry));
+        let Some((endpoint, service)) = self.far.as_ref().filter(|_| !held.is_empty()) else { return };
+        let hosts = endpoint.hosts();
+        let here = hosts.of(endpoint.process());
+        endpoint.enter(*service, |out| {
+            for host in (0..hosts.count()).filter(|&host| host != here) {
+                let mut message = out.message();
+                held.iter().for_each(|&entry| crate::message::push(&mut message, entry));
+                out.send(hosts.server(host), message);
+            }
+        });
+    }
+}
+
+impl AtEnd for Holds {
+    fn end(&self) {
+        self.leave();
+    }
+}
+
+/// A wait for a mutex on one host: it ends if the holder has left with it, or if a member is dead.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) holds: &'a Holds,
+    pub(crate) rank: usize,
+    pub(crate) index: usize,
+}
+
+impl Wanted<'_> {
+    /// Why nobody will let the mutex go, if that is so.
+    pub(crate) fn lost(&self) -> Result<(), RmaError> {
+        self.holds.check(self.rank, self.index)?;
+        self.holds.deaths.after(0).map_or(Ok(()), |rank| Err(Fault::Dead { rank }.into()))
+    }
+}
+
+impl Watch for Wanted<'_> {
+    fn who(&self) -> Option<u32> {
+        self.lost().err().map(|_| u32::MAX)
+    }
+}
+
+/// A member's own handle, whose drop tells of what is held.
+#[derive(Debug)]
+pub(crate) struct Own(pub(crate) Arc<Holds>);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mutex_is_found_and_a_full_list_poisons_the_set() {
+        let poison = Poison::within(&mut Space::heap(), 1).unwrap();
+        assert_eq!(poison.holder(0, 0), None);
+        poison.enter(entry(4095, 4094, 7));
+        poison.enter(entry(4095, 4094, 7));
+        assert_eq!((poison.holder(4094, 7), poison.holder(4094, 8)), (Some(4095), None));
+        assert_eq!((poison.holder(4093, 7), poison.holder(0, 0)), (None, None));
+        (1..EACH).for_each(|index| poison.enter(entry(3, 0, index)));
+        assert_eq!((poison.holder(0, EACH - 1), poison.holder(0, EACH)), (Some(3), None));
+        poison.enter(entry(5, 0, EACH));
+        assert_eq!((poison.holder(0, EACH), poison.holder(1, 1 << 40)), (Some(5), Some(5)));
+        assert_eq!(poison.holder(0, 1), Some(3));
+    }
+}

@@ -1,0 +1,151 @@
+//! A member that leaves while it holds a mutex: those who wait for it, and those who ask later, are told whose it was.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use syncline_fabric::{Member, Team, TeamError};
+use syncline_rma::{LockKind, Rma, RmaError};
+
+/// How a holder leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Its function returns, and everything in it is dropped.
+    Returns,
+    /// It drops the set, and stays in the team.
+    Drops,
+    /// It forgets the set, and returns.
+    Forgets,
+    /// It hands the set to the caller of the team.
+    Keeps,
+    Panics,
+}
+
+const WAYS: [Way; 5] = [Way::Returns, Way::Drops, Way::Forgets, Way::Keeps, Way::Panics];
+const KINDS: [LockKind; 4] = [LockKind::Mcs, LockKind::Server, LockKind::Ticket, LockKind::Hybrid];
+
+type Kept = Option<(syncline_rma::Mutexes, Rma)>;
+
+/// Rank 0 leaves with mutex 1 of the last rank; rank 1 waits for it already, the others ask later.
+fn leave(me: &mut Member, kind: LockKind, way: Way, asked: &AtomicUsize) -> Result<Kept, RmaError> {
+    let mut rma = Rma::new(me)?;
+    let mut set = rma.mutexes(me, kind, 2)?;
+    let (owner, last) = (me.size() - 1, me.size() - 1);
+    if me.rank() == 0 {
+        set.lock(&mut rma, owner, 1)?;
+    }
+    rma.sync()?;
+    if me.rank() == 0 {
+        set.lock(&mut rma, owner, 0)?;
+        set.unlock(&mut rma, owner, 0)?;
+        while asked.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        // Long enough that rank 1 waits, mostly; if it does not, it asks later.
+        std::thread::sleep(Duration::from_millis(20));
+        match way {
+            Way::Returns => (),
+            Way::Drops => drop(set),
+            Way::Forgets => std::mem::forget(set),
+            Way::Keeps => return Ok(Some((set, rma))),
+            Way::Panics => panic!("planned"),
+        }
+        if way == Way::Drops {
+            me.wait()?;
+        }
+        return Ok(None);
+    }
+    asked.fetch_add(1, Ordering::Relaxed);
+    if me.rank() == last && last > 1 {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    for _ in 0..100 {
+        let told = set.lock(&mut rma, owner, 1).unwrap_err();
+        let text = told.to_string();
+        match told {
+            RmaError::Poisoned { rank, index: 1, by: 0 } if rank == owner => {
+                assert!(text.contains(&format!("mutex 1 of rank {owner}")) && text.contains("member 0"), "{text}");
+            }
+            // A panic is told as the death of the member, too.
+            other => assert!(way == Way::Panics && text.contains("member 0"), "{other:?}"),
+        }
+    }
+    if way == Way::Drops {
+        me.wait()?;
+    }
+    Ok(None)
+}
+
+/// Runs something that must end.
+fn ends<T: Send + 'static>(what: String, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || tell.send(work()));
+    told.recv_timeout(Duration::from_secs(120)).unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
+fn check(way: Way, results: Result<Vec<Result<Kept, RmaError>>, TeamError>) {
+    match results {
+        Ok(results) => results.into_iter().for_each(|result| drop(result.unwrap())),
+        Err(TeamError::Panicked { rank: 0, message }) => {
+            assert!(way == Way::Panics && message == "planned", "{message}");
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_holder_that_leaves_is_named_on_one_host() {
+    for (kind, way) in KINDS.into_iter().flat_map(|kind| WAYS.map(|way| (kind, way))) {
+        for members in [2, 3] {
+            ends(format!("{kind:?}, {way:?}, {members} threads"), move || {
+                let asked = AtomicUsize::new(0);
+                check(way, Team::threads(members).quiet().run(|me| leave(me, kind, way, &asked)));
+            });
+        }
+    }
+}
+
+#[test]
+fn a_holder_that_leaves_is_named_between_hosts() {
+    for (kind, way) in KINDS.into_iter().flat_map(|kind| WAYS.map(|way| (kind, way))) {
+        for (hosts, processes, threads) in [(2, 1, 1), (2, 1, 2), (2, 2, 1), (3, 1, 1)] {
+            ends(format!("{kind:?}, {way:?}, {hosts} x {processes} x {threads}"), move || {
+                let asked = AtomicUsize::new(0);
+                let team = Team::hosts(hosts).processes(processes).threads(threads).quiet();
+                check(way, team.run(|me| leave(me, kind, way, &asked)));
+            });
+        }
+    }
+}
+
+/// A set is given back by all, or by none while one of its mutexes is held: then all are told by whom, and may go on.
+#[test]
+fn a_set_that_is_held_is_not_freed_and_all_are_told() {
+    fn held(me: &mut Member) -> Result<(), RmaError> {
+        let mut rma = Rma::new(me)?;
+        let mut set = rma.mutexes(me, LockKind::Mcs, 1)?;
+        let (rank, last) = (me.rank(), me.size() - 1);
+        if rank == last {
+            set.lock(&mut rma, 0, 0)?;
+        }
+        let told = set.free(&mut rma, me).unwrap_err();
+        if rank == last {
+            assert_eq!(told, RmaError::Held { rank: 0, index: 0 });
+            set.unlock(&mut rma, 0, 0)?;
+        } else {
+            assert_eq!(told, RmaError::HeldBy { by: last });
+            assert!(told.to_string().contains(&format!("rank {last}")), "{told}");
+        }
+        set.lock(&mut rma, 0, 0)?;
+        set.unlock(&mut rma, 0, 0)?;
+        set.free(&mut rma, me)?;
+        assert!(set.lock(&mut rma, 0, 0).unwrap_err().to_string().contains("freed"));
+        rma.sync()
+    }
+    ends("one host".to_owned(), || {
+        Team::threads(3).quiet().run(held).unwrap().into_iter().for_each(|result| result.unwrap());
+    });
+    ends("two hosts".to_owned(), || {
+        Team::hosts(2).threads(2).quiet().run(held).unwrap().into_iter().for_each(|result| result.unwrap());
+    });
+}

@@ -83,7 +83,8 @@ lint:
 PREFIX ?= /usr/local
 TO = $(DESTDIR)$(PREFIX)
 INSTALLED = bin/syncline lib/libsyncline_c.so lib/$(SONAME) lib/libsyncline_c.a lib/libsyncline_preload.so \
-	lib/pkgconfig/syncline.pc include/syncline.h share/syncline/syncline.f90 \
+	lib/pkgconfig/syncline.pc lib/cmake/Syncline/SynclineConfig.cmake \
+	lib/cmake/Syncline/SynclineConfigVersion.cmake include/syncline.h share/syncline/syncline.f90 \
 	share/syncline/pmpi.c
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # What the library says that it is called: see bindings/c/build.rs. Until 1.0, other minor versions are other interfaces.
@@ -96,7 +97,7 @@ install-build:
 
 # What was built before, and is not built here: so root need not have a Rust.
 install-files:
-	install -d $(TO)/bin $(TO)/lib/pkgconfig $(TO)/include $(TO)/share/syncline
+	install -d $(TO)/bin $(TO)/lib/pkgconfig $(TO)/lib/cmake/Syncline $(TO)/include $(TO)/share/syncline
 	install -m 755 $(BUILT)/syncline $(TO)/bin
 	install -m 755 $(BUILT)/libsyncline_c.so $(TO)/lib/$(SONAME)
 	ln -sf $(SONAME) $(TO)/lib/libsyncline_c.so
@@ -105,11 +106,14 @@ install-files:
 	install -m 644 bindings/c/include/syncline.h $(TO)/include
 	install -m 644 bindings/c/fortran/syncline.f90 bindings/c/pmpi/pmpi.c $(TO)/share/syncline
 	sed -e "s|@PREFIX@|$(PREFIX)|" -e "s|@VERSION@|$(VERSION)|" bindings/c/syncline.pc.in >$(TO)/lib/pkgconfig/syncline.pc
-	chmod 644 $(TO)/lib/pkgconfig/syncline.pc
+	for file in SynclineConfig SynclineConfigVersion; do \
+	sed -e "s|@SONAME@|$(SONAME)|" -e "s|@VERSION@|$(VERSION)|" bindings/c/$$file.cmake.in \
+	>$(TO)/lib/cmake/Syncline/$$file.cmake || exit 1; done
+	chmod 644 $(TO)/lib/pkgconfig/syncline.pc $(TO)/lib/cmake/Syncline/*.cmake
 
 uninstall:
 	rm -f $(addprefix $(TO)/,$(INSTALLED))
-	-rmdir $(TO)/share/syncline
+	-rmdir $(TO)/share/syncline $(TO)/lib/cmake/Syncline
 
 bench:
 	$(CARGO) bench -p syncline-overlay --bench steps

@@ -49,9 +49,11 @@ fn make(target: &str, built: &Path, prefix: &Path, destination: &Path) {
     succeed(make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"));
 }
 
-const INSTALLED: [&str; 9] = [
+const INSTALLED: [&str; 11] = [
     "bin/syncline",
     "include/syncline.h",
+    "lib/cmake/Syncline/SynclineConfig.cmake",
+    "lib/cmake/Syncline/SynclineConfigVersion.cmake",
     "lib/libsyncline_c.a",
     "lib/libsyncline_c.so",
     "lib/libsyncline_c.so.0.1",
@@ -74,6 +76,68 @@ fn everything_goes_to_its_place_and_away_again() {
     assert!(described.starts_with("prefix=/opt/syncline\n") && !described.contains('@'), "{described}");
     make("uninstall", &built, Path::new("/opt/syncline"), &package);
     assert_eq!(files(&package), [] as [PathBuf; 0]);
+}
+
+/// What asks for a version of the package, and builds an example with each of its targets.
+const PROJECT: &str = "cmake_minimum_required(VERSION 3.5)
+project(uses LANGUAGES C)
+find_package(Syncline ${WANTED} REQUIRED)
+foreach(library syncline shared static)
+    add_executable(with_${library} ${EXAMPLE})
+    target_link_libraries(with_${library} PRIVATE syncline::${library})
+endforeach()
+find_package(Threads REQUIRED)
+foreach(library syncline shared)
+    target_link_libraries(with_${library} PRIVATE Threads::Threads)
+endforeach()
+foreach(file ${Syncline_FORTRAN_MODULE} ${Syncline_PMPI} ${Syncline_PRELOAD})
+    if(NOT EXISTS ${file})
+        message(FATAL_ERROR \"${file} is missing\")
+    endif()
+endforeach()
+";
+
+#[test]
+fn programs_are_built_by_cmake() {
+    let (Some(_), Some(_), Some(cmake)) = (Tool::find("make"), Tool::find("gcc"), Tool::find("cmake")) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (prefix, moved) = (dir.path().join("prefix"), dir.path().join("moved to another"));
+    make("install-files", &built(dir.path()), &prefix, Path::new(""));
+    // It is found from where it is, wherever that was before. The libraries are links, which stay.
+    std::fs::rename(&prefix, &moved).unwrap();
+    let project = dir.path().join("project");
+    std::fs::create_dir(&project).unwrap();
+    std::fs::write(project.join("CMakeLists.txt"), PROJECT).unwrap();
+
+    let configure = |folder: &Path, wanted: &str| {
+        let mut words = vec!["-S".into(), project.display().to_string()];
+        words.extend(["-B".into(), folder.display().to_string(), "-DCMAKE_C_COMPILER=gcc".into()]);
+        words.push(format!("-DCMAKE_PREFIX_PATH={}", moved.display()));
+        words.push(format!("-DEXAMPLE={}", root().join("examples/handles.c").display()));
+        words.push(format!("-DWANTED={wanted}"));
+        words
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    let minor = version.rsplit_once('.').unwrap().0;
+    for (n, refused) in ["0.2", "1.0", "99"].into_iter().enumerate() {
+        let folder = dir.path().join(format!("refused{n}"));
+        assert!(!cmake.works(configure(&folder, refused)), "{refused} is not {version}");
+    }
+    for (n, wanted) in ["", version, minor].into_iter().enumerate() {
+        cmake.run(configure(&dir.path().join(format!("found{n}")), wanted));
+    }
+    let folder = dir.path().join("found0");
+    cmake.run(["--build", folder.to_str().unwrap()]);
+    for program in ["with_syncline", "with_shared", "with_static"] {
+        let said = succeed(&mut Command::new(folder.join(program)));
+        assert_eq!(
+            said.lines().next(),
+            Some("location 'batch' was not granted before the deadline"),
+            "{program}"
+        );
+    }
 }
 
 #[test]

@@ -19,14 +19,13 @@ contains
         real(c_double), pointer :: numbers(:)
         real(c_double), target :: total
 
-        call check(syncline_farm_recv_for(farm, syncline_farm_parent(farm), SYNCLINE_FOREVER, received))
+        call check(syncline_farm_recv(farm, syncline_farm_parent(farm), received))
         call c_f_pointer(received, message)
         call c_f_pointer(message%data, numbers, [message%count])
         total = sum(numbers)
         call syncline_farm_message_dispose(received)
-        call check(syncline_farm_send_for(farm, syncline_farm_parent(farm), SYNCLINE_FARM_KIND_F64, c_loc(total), 1_c_size_t, &
-            SYNCLINE_FOREVER))
-        call check(syncline_farm_free(farm))
+        call check(syncline_farm_send(farm, syncline_farm_parent(farm), SYNCLINE_FARM_KIND_F64, c_loc(total), 1_c_size_t))
+        call check(syncline_farm_leave(farm))
     end subroutine
 
     ! What a worker of the pool does with a task: a function of C.
@@ -84,14 +83,12 @@ program farms
     call check(syncline_farm_new(c_null_ptr, farm))
     do n = 1, 3
         call check(syncline_farm_spawn(farm, c_null_ptr, c_null_ptr, vpid))
-        call check(syncline_farm_send_for(farm, vpid, SYNCLINE_FARM_KIND_F64, c_loc(numbers(333 * n - 332)), 333_c_size_t, &
-            SYNCLINE_FOREVER))
+        call check(syncline_farm_send(farm, vpid, SYNCLINE_FARM_KIND_F64, c_loc(numbers(333 * n - 332)), 333_c_size_t))
         workers(n) = vpid
     end do
     total = 0
     do n = 1, 3
-        call check(syncline_farm_recv_into_for(farm, workers(n), SYNCLINE_FARM_KIND_F64, c_loc(part), 1_c_size_t, &
-            SYNCLINE_FOREVER, count))
+        call check(syncline_farm_recv_into(farm, workers(n), SYNCLINE_FARM_KIND_F64, c_loc(part), 1_c_size_t, count))
         total = total + part
     end do
     print '(a, i0)', 'sum of 3 parts: ', nint(total)
@@ -105,7 +102,7 @@ program farms
     squares = 0
     words = ''
     do
-        call check(syncline_farm_pool_next_for(pool, SYNCLINE_FOREVER, taken))
+        call check(syncline_farm_pool_next(pool, taken))
         if (.not. c_associated(taken)) exit
         call c_f_pointer(taken, outcome)
         if (outcome%status == SYNCLINE_STATUS_OK) then
@@ -120,4 +117,5 @@ program farms
     print '(a, i0)', 'sum of the squares: ', squares
     print '(a, i0, 2a)', 'task ', failed, ': ', words
     call check(syncline_farm_pool_finish(pool))
+    call check(syncline_farm_pool_free(pool))
 end program

@@ -50,7 +50,7 @@ int main(void) {
         TRY(syncline_farm_pool_submit(pool, &n, sizeof n, 0, 0, NULL));
     }
     for (;;) {
-        TRY(syncline_farm_pool_next_for(pool, SYNCLINE_FOREVER, &outcome));
+        TRY(syncline_farm_pool_next(pool, &outcome));
         if (!outcome) {
             break; /* all have ended */
         }
@@ -65,5 +65,6 @@ int main(void) {
     }
     printf("the sum of the others is %llu\n", (unsigned long long)sum);
     TRY(syncline_farm_pool_finish(pool));
+    TRY(syncline_farm_pool_free(pool));
     return 0;
 }

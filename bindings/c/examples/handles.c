@@ -59,7 +59,7 @@ int main(void) {
     check(syncline_post(reader));
 
     /* The reader is second: it would have to wait. */
-    if (syncline_acquire_for(reader, 1000000) == SYNCLINE_STATUS_NOT_GRANTED) {
+    if (syncline_acquire_for(reader, 1000000) == SYNCLINE_STATUS_TIMED_OUT) {
         printf("%s\n", syncline_last_failure()->message);
     }
 

@@ -28,7 +28,7 @@ static int worker(syncline_farm *farm) {
     uint64_t parent = syncline_farm_parent(farm);
     double interval[2], parts[2 * PARTS];
     size_t count, found = 0;
-    TRY(syncline_farm_recv_into_for(farm, parent, SYNCLINE_FARM_KIND_F64, interval, 2, SYNCLINE_FOREVER, &count));
+    TRY(syncline_farm_recv_into(farm, parent, SYNCLINE_FARM_KIND_F64, interval, 2, &count));
     double width = (interval[1] - interval[0]) / PARTS;
     for (int n = 0; n < PARTS; n++) {
         double left = interval[0] + n * width, right = interval[0] + (n + 1) * width;
@@ -37,8 +37,8 @@ static int worker(syncline_farm *farm) {
             parts[found++] = right;
         }
     }
-    TRY(syncline_farm_send_for(farm, parent, SYNCLINE_FARM_KIND_F64, parts, found, SYNCLINE_FOREVER));
-    TRY(syncline_farm_free(farm));
+    TRY(syncline_farm_send(farm, parent, SYNCLINE_FARM_KIND_F64, parts, found));
+    TRY(syncline_farm_leave(farm));
     return 0;
 }
 
@@ -46,7 +46,7 @@ static int worker(syncline_farm *farm) {
 static int begin(syncline_farm *farm, const double *interval) {
     uint64_t vpid;
     TRY(syncline_farm_reserve(farm, &vpid));
-    TRY(syncline_farm_send_for(farm, vpid, SYNCLINE_FARM_KIND_F64, interval, 2, SYNCLINE_FOREVER));
+    TRY(syncline_farm_send(farm, vpid, SYNCLINE_FARM_KIND_F64, interval, 2));
     TRY(syncline_farm_start(farm, vpid, NULL, NULL)); /* NULL: this program again */
     return 0;
 }
@@ -62,7 +62,7 @@ static int manager(syncline_farm *farm) {
     TRY(begin(farm, whole));
     for (; ended < begun; ended++) {
         const syncline_farm_message *message;
-        syncline_status status = syncline_farm_recv_any_for(farm, SYNCLINE_FOREVER, NULL, &message);
+        syncline_status status = syncline_farm_recv_any(farm, NULL, &message);
         if (status == SYNCLINE_STATUS_GONE) {
             failed("an interval is lost"); /* its process has crashed; the others go on */
             continue;

@@ -1,14 +1,23 @@
-! Syncline in Fortran: signals, barriers, queue locks, teams, one-sided memory and farms of processes, by iso_c_binding.
+! Syncline in Fortran: all of syncline.h, by iso_c_binding.
 !
 !     gfortran syncline.f90 program.f90 -lsyncline_c -pthread -ldl -lm
 !
 ! The functions are those of syncline.h, which says what each does and what is an error. They return a status,
 ! SYNCLINE_STATUS_OK for success; syncline_message() has the words. Ranks are counted from 0, as in C. A test compares
-! the names, arguments and numbers here with those of the header.
+! the names, arguments and numbers here with those of the header: each function and each number of one is in the other.
 !
 ! Signals, barriers and locks may be used by the threads of an OpenMP region, with omp_get_thread_num() as rank. What the
-! members of a team run is a function with bind(C): see examples/team.f90; so is what the workers of a pool do: see
-! examples/farm.f90.
+! members of a team run is a function with bind(C): see examples/team.f90; so is what the workers of a pool do (see
+! examples/farm.f90), and the body of a task (see tests/programs/overlay.f90).
+!
+! Other than in C:
+! * Objects are of type(c_ptr): the compiler does not tell a lock from a barrier.
+! * Integers have signs. Numbers above 2^63 - 1 are negative here; nanoseconds that are negative, as SYNCLINE_FOREVER is,
+!   are more than a century.
+! * An argument that C takes NULL for, such as the number of a task that nobody wants, is to be given, unless it is of
+!   type(c_ptr), for which c_null_ptr stands.
+! * There is no generic put or get for arrays: their places and lengths are given in bytes, by c_loc and storage_size.
+! * Coarrays are not known to the library: images are no members.
 module syncline
     use, intrinsic :: iso_c_binding
     implicit none
@@ -18,8 +27,13 @@ module syncline
     integer(c_int), parameter, public :: SYNCLINE_STATUS_NOT_GRANTED = 1
     integer(c_int), parameter, public :: SYNCLINE_STATUS_INVALID_ARGUMENT = 2
     integer(c_int), parameter, public :: SYNCLINE_STATUS_MISUSE = 3
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_DEADLOCK = 4
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_BAD_OVERLAY = 5
     integer(c_int), parameter, public :: SYNCLINE_STATUS_BODY_FAILED = 6
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_IN_USE = 7
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_NO_THREAD = 8
     integer(c_int), parameter, public :: SYNCLINE_STATUS_INTERNAL = 9
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_STUCK = 10
     integer(c_int), parameter, public :: SYNCLINE_STATUS_TIMED_OUT = 11
     integer(c_int), parameter, public :: SYNCLINE_STATUS_GONE = 12
     integer(c_int), parameter, public :: SYNCLINE_STATUS_POISONED = 13
@@ -29,6 +43,34 @@ module syncline
     integer(c_int), parameter, public :: SYNCLINE_STATUS_TOO_SMALL = 17
     integer(c_int), parameter, public :: SYNCLINE_STATUS_GARBLED = 18
     integer(c_int), parameter, public :: SYNCLINE_STATUS_ALONE = 19
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_CLOSED = 20
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_NO_MPI = 21
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_BAD_COMMUNICATOR = 22
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_THREAD_LEVEL = 23
+    integer(c_int), parameter, public :: SYNCLINE_STATUS_MPI_FAILED = 24
+
+    integer(c_int32_t), parameter, public :: SYNCLINE_INITIAL_PROGRAM = 0
+    integer(c_int32_t), parameter, public :: SYNCLINE_INITIAL_WAVE = 1
+    integer(c_int32_t), parameter, public :: SYNCLINE_INITIAL_MAX_PARALLEL = 2
+
+    integer(c_int32_t), parameter, public :: SYNCLINE_RUNNER_THREADS = 0
+    integer(c_int32_t), parameter, public :: SYNCLINE_RUNNER_POOL = 1
+    integer(c_int32_t), parameter, public :: SYNCLINE_RUNNER_POOL_DEPTH_FIRST = 2
+    integer(c_int32_t), parameter, public :: SYNCLINE_RUNNER_STATIC = 3
+    integer(c_int32_t), parameter, public :: SYNCLINE_RUNNER_QUEUES = 4
+
+    integer(c_int32_t), parameter, public :: SYNCLINE_DRAWING_WORDS = 0
+    integer(c_int32_t), parameter, public :: SYNCLINE_DRAWING_TEXT = 1
+    integer(c_int32_t), parameter, public :: SYNCLINE_DRAWING_DOT = 2
+    integer(c_int32_t), parameter, public :: SYNCLINE_DRAWING_SVG = 3
+
+    integer(c_int), parameter, public :: SYNCLINE_VERSION_MAJOR = 0
+    integer(c_int), parameter, public :: SYNCLINE_VERSION_MINOR = 1
+    integer(c_int), parameter, public :: SYNCLINE_VERSION_PATCH = 0
+
+    ! The largest number of a signal, and the most that can be added to one at once.
+    integer(c_int64_t), parameter, public :: SYNCLINE_SIGNAL_MAX = 4611686018427387903_c_int64_t
+    integer(c_int64_t), parameter, public :: SYNCLINE_SIGNAL_MAX_ADD = 4294967296_c_int64_t
 
     integer(c_int32_t), parameter, public :: SYNCLINE_BARRIER_KIND_COUNTER = 0
     integer(c_int32_t), parameter, public :: SYNCLINE_BARRIER_KIND_TOURNAMENT = 1
@@ -67,15 +109,34 @@ module syncline
     integer(c_int32_t), parameter, public :: SYNCLINE_FARM_END_NEVER_STARTED = 3
     integer(c_int32_t), parameter, public :: SYNCLINE_FARM_END_FORGOTTEN = 4
 
-    ! Numbers of processes; and nanoseconds, of which the largest number without a sign is a wait without an end.
+    ! Numbers of processes.
     integer(c_int64_t), parameter, public :: SYNCLINE_FARM_MANAGER = 0
     integer(c_int64_t), parameter, public :: SYNCLINE_FARM_NOBODY = -1
+
+    ! Nanoseconds: the largest number without a sign is a wait without an end.
     integer(c_int64_t), parameter, public :: SYNCLINE_FOREVER = -1
 
-    ! A number that only grows, from 0. Read and written by the functions below only; not to be copied while in use,
-    ! so it is to be a target, or to stand in memory of its own.
+    ! A number that only grows, from 0 to SYNCLINE_SIGNAL_MAX. Read and written by the functions below only; not to be
+    ! copied while in use, so it is to be a target, or to stand in memory of its own.
     type, bind(C), public :: syncline_signal
         integer(c_int64_t) :: word = 0
+    end type
+
+    ! The last failure of a thread, by c_f_pointer; syncline_message() has its words.
+    type, bind(C), public :: syncline_failure
+        integer(c_int) :: status, code
+        integer(c_int64_t) :: iteration
+        type(c_ptr) :: task, message
+    end type
+
+    ! What a run did, by c_f_pointer; residuals: residual_count numbers, real(c_double).
+    type, bind(C), public :: syncline_report
+        integer(c_int64_t) :: iterations, steps
+        logical(c_bool) :: converged
+        integer(c_int64_t) :: converged_at
+        type(c_ptr) :: residuals
+        integer(c_size_t) :: residual_count
+        integer(c_int64_t) :: interpreted_steps
     end type
 
     ! Who takes part in a team: so many processes, or none and so many threads of this one.
@@ -141,6 +202,15 @@ module syncline
     end type
 
     public :: syncline_message, syncline_text
+    public :: syncline_version, syncline_status_text, syncline_reader_new, syncline_writer_new
+    public :: syncline_handle_free, syncline_post, syncline_post_all, syncline_acquire, syncline_acquire_for
+    public :: syncline_try_acquire, syncline_next, syncline_release, syncline_abandon, syncline_location_new
+    public :: syncline_location_free, syncline_overlay_new, syncline_overlay_free, syncline_overlay_task
+    public :: syncline_overlay_order, syncline_overlay_check, syncline_overlay_check_priorities
+    public :: syncline_overlay_active, syncline_overlay_task_name, syncline_step_report, syncline_step_leave
+    public :: syncline_overlay_run, syncline_overlay_run_until, syncline_report_dispose, syncline_text_dispose
+    public :: syncline_overlay_draw, syncline_watch_new, syncline_watch_free, syncline_watch_draw
+    public :: syncline_watch_stuck, syncline_last_failure
     public :: syncline_signal_get, syncline_signal_raise_to, syncline_signal_add
     public :: syncline_signal_wait, syncline_signal_wait_for
     public :: syncline_barrier_new, syncline_barrier_free, syncline_barrier_leave
@@ -150,7 +220,8 @@ module syncline
     public :: syncline_lock_acquire, syncline_lock_acquire_for, syncline_lock_try_acquire, syncline_lock_release
     public :: syncline_team_run, syncline_team_run_mpi, syncline_team_run_shrinking
     public :: syncline_member_rank, syncline_member_size, syncline_member_process, syncline_member_processes
-    public :: syncline_member_thread, syncline_member_threads, syncline_member_wait, syncline_member_await_for
+    public :: syncline_member_thread, syncline_member_threads, syncline_member_wait
+    public :: syncline_member_await, syncline_member_await_for
     public :: syncline_member_barrier, syncline_member_lock, syncline_member_memory
     public :: syncline_member_host, syncline_member_hosts, syncline_member_died
     public :: syncline_rma_put, syncline_rma_get, syncline_rma_accumulate, syncline_rma_start_put
@@ -162,21 +233,268 @@ module syncline
     public :: syncline_rma_allocate, syncline_rma_deallocate, syncline_rma_address, syncline_rma_bytes
     public :: syncline_rma_allocate_local, syncline_rma_deallocate_local, syncline_rma_wait, syncline_rma_test
     public :: syncline_rma_wait_all, syncline_rma_fence, syncline_rma_fence_all, syncline_rma_fence_all_asking
-    public :: syncline_rma_sync, syncline_rma_sync_start, syncline_rma_sync_wait_for, syncline_rma_sync_done
+    public :: syncline_rma_sync, syncline_rma_sync_start, syncline_rma_sync_done
+    public :: syncline_rma_sync_wait, syncline_rma_sync_wait_for
     public :: syncline_rma_sync_global, syncline_rma_fetch_add_i32, syncline_rma_fetch_add_i64, syncline_rma_swap_i32
     public :: syncline_rma_swap_i64, syncline_rma_swap_pair, syncline_rma_compare_swap_i32
     public :: syncline_rma_compare_swap_i64, syncline_rma_compare_swap_pair
     public :: syncline_rma_mutexes_new, syncline_rma_mutexes_free, syncline_rma_lock, syncline_rma_unlock
-    public :: syncline_farm_new, syncline_farm_join, syncline_farm_free, syncline_farm_vpid
+    public :: syncline_farm_new, syncline_farm_free, syncline_farm_join, syncline_farm_leave, syncline_farm_vpid
     public :: syncline_farm_parent, syncline_farm_reserve, syncline_farm_start, syncline_farm_spawn
-    public :: syncline_farm_wait_for, syncline_farm_kill, syncline_farm_pid, syncline_farm_living
-    public :: syncline_farm_send_for, syncline_farm_recv_for, syncline_farm_recv_any_for, syncline_farm_recv_into_for
+    public :: syncline_farm_wait, syncline_farm_wait_for, syncline_farm_kill, syncline_farm_pid, syncline_farm_living
+    public :: syncline_farm_send, syncline_farm_send_for, syncline_farm_recv, syncline_farm_recv_for
+    public :: syncline_farm_recv_any, syncline_farm_recv_any_for, syncline_farm_recv_into, syncline_farm_recv_into_for
     public :: syncline_farm_message_dispose, syncline_farm_pool_new, syncline_farm_pool_submit
-    public :: syncline_farm_pool_next_for, syncline_farm_outcome_dispose, syncline_farm_pool_progress
+    public :: syncline_farm_pool_next, syncline_farm_pool_next_for, syncline_farm_outcome_dispose, syncline_farm_pool_progress
     public :: syncline_farm_pool_finish, syncline_farm_pool_free, syncline_farm_serve, syncline_farm_result_set
     public :: syncline_farm_result_room, syncline_farm_result_fail
 
     interface
+        function syncline_version() bind(C) result(text)
+            import
+            type(c_ptr) :: text
+        end function
+
+        ! text: for syncline_text().
+        function syncline_status_text(status) bind(C) result(text)
+            import
+            integer(c_int), value :: status
+            type(c_ptr) :: text
+        end function
+
+        function syncline_reader_new(location, handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: location
+            type(c_ptr), intent(out) :: handle
+            integer(c_int) :: status
+        end function
+
+        function syncline_writer_new(location, handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: location
+            type(c_ptr), intent(out) :: handle
+            integer(c_int) :: status
+        end function
+
+        function syncline_handle_free(handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: handle
+            integer(c_int) :: status
+        end function
+
+        function syncline_post(handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: handle
+            integer(c_int) :: status
+        end function
+
+        ! handles: c_loc of an array of handles.
+        function syncline_post_all(handles, count) bind(C) result(status)
+            import
+            type(c_ptr), value :: handles
+            integer(c_size_t), value :: count
+            integer(c_int) :: status
+        end function
+
+        function syncline_acquire(handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: handle
+            integer(c_int) :: status
+        end function
+
+        function syncline_acquire_for(handle, nanoseconds) bind(C) result(status)
+            import
+            type(c_ptr), value :: handle
+            integer(c_int64_t), value :: nanoseconds
+            integer(c_int) :: status
+        end function
+
+        function syncline_try_acquire(handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: handle
+            integer(c_int) :: status
+        end function
+
+        function syncline_next(handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: handle
+            integer(c_int) :: status
+        end function
+
+        function syncline_release(handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: handle
+            integer(c_int) :: status
+        end function
+
+        function syncline_abandon(handle) bind(C) result(status)
+            import
+            type(c_ptr), value :: handle
+            integer(c_int) :: status
+        end function
+
+        ! name: c_loc of characters of which the last is c_null_char.
+        function syncline_location_new(name, location) bind(C) result(status)
+            import
+            type(c_ptr), value :: name
+            type(c_ptr), intent(out) :: location
+            integer(c_int) :: status
+        end function
+
+        subroutine syncline_location_free(location) bind(C)
+            import
+            type(c_ptr), value :: location
+        end subroutine
+
+        function syncline_overlay_new(overlay) bind(C) result(status)
+            import
+            type(c_ptr), intent(out) :: overlay
+            integer(c_int) :: status
+        end function
+
+        function syncline_overlay_free(overlay) bind(C) result(status)
+            import
+            type(c_ptr), value :: overlay
+            integer(c_int) :: status
+        end function
+
+        ! name: as at syncline_location_new. reads, writes: c_loc of arrays of locations, or c_null_ptr. body: c_funloc of a
+        ! function with bind(C) and the arguments user, iteration and step: a c_ptr, an integer(c_int64_t) and a c_ptr, all by
+        ! value; its result is an integer(c_int), 0 for success.
+        function syncline_overlay_task(overlay, name, reads, read_count, writes, write_count, body, &
+                user, task) bind(C) result(status)
+            import
+            type(c_ptr), value :: overlay, name, reads, writes, user
+            integer(c_size_t), value :: read_count, write_count
+            type(c_funptr), value :: body
+            integer(c_int32_t), intent(out) :: task
+            integer(c_int) :: status
+        end function
+
+        ! tasks, and priorities and tasks below: c_loc of arrays of integer(c_int32_t), priorities of integer(c_int64_t).
+        function syncline_overlay_order(overlay, location, tasks, count) bind(C) result(status)
+            import
+            type(c_ptr), value :: overlay, location, tasks
+            integer(c_size_t), value :: count
+            integer(c_int) :: status
+        end function
+
+        function syncline_overlay_check(overlay, initial) bind(C) result(status)
+            import
+            type(c_ptr), value :: overlay
+            integer(c_int32_t), value :: initial
+            integer(c_int) :: status
+        end function
+
+        function syncline_overlay_check_priorities(overlay, priorities, count) bind(C) result(status)
+            import
+            type(c_ptr), value :: overlay, priorities
+            integer(c_size_t), value :: count
+            integer(c_int) :: status
+        end function
+
+        function syncline_overlay_active(overlay, tasks, capacity, count) bind(C) result(status)
+            import
+            type(c_ptr), value :: overlay, tasks
+            integer(c_size_t), value :: capacity
+            integer(c_size_t), intent(out) :: count
+            integer(c_int) :: status
+        end function
+
+        function syncline_overlay_task_name(overlay, task, name) bind(C) result(status)
+            import
+            type(c_ptr), value :: overlay
+            integer(c_int32_t), value :: task
+            type(c_ptr), intent(out) :: name
+            integer(c_int) :: status
+        end function
+
+        function syncline_step_report(step, norm) bind(C) result(status)
+            import
+            type(c_ptr), value :: step
+            real(c_double), value :: norm
+            integer(c_int) :: status
+        end function
+
+        function syncline_step_leave(step) bind(C) result(status)
+            import
+            type(c_ptr), value :: step
+            integer(c_int) :: status
+        end function
+
+        ! initial, runner, drawing: SYNCLINE_INITIAL_..., SYNCLINE_RUNNER_..., SYNCLINE_DRAWING_...; report: the address of a
+        ! syncline_report.
+        function syncline_overlay_run(overlay, runner, workers, iterations, report) bind(C) result(status)
+            import
+            type(c_ptr), value :: overlay
+            integer(c_int32_t), value :: runner
+            integer(c_size_t), value :: workers
+            integer(c_int64_t), value :: iterations
+            type(c_ptr), intent(out) :: report
+            integer(c_int) :: status
+        end function
+
+        function syncline_overlay_run_until(overlay, runner, workers, tolerance, at_most, &
+                report) bind(C) result(status)
+            import
+            type(c_ptr), value :: overlay
+            integer(c_int32_t), value :: runner
+            integer(c_size_t), value :: workers
+            real(c_double), value :: tolerance
+            integer(c_int64_t), value :: at_most
+            type(c_ptr), intent(out) :: report
+            integer(c_int) :: status
+        end function
+
+        subroutine syncline_report_dispose(report) bind(C)
+            import
+            type(c_ptr), value :: report
+        end subroutine
+
+        subroutine syncline_text_dispose(text) bind(C)
+            import
+            type(c_ptr), value :: text
+        end subroutine
+
+        ! text, here and below: for syncline_text(); c_null_ptr if there is none.
+        function syncline_overlay_draw(overlay, drawing, text) bind(C) result(status)
+            import
+            type(c_ptr), value :: overlay
+            integer(c_int32_t), value :: drawing
+            type(c_ptr), intent(out) :: text
+            integer(c_int) :: status
+        end function
+
+        function syncline_watch_new(overlay, watch) bind(C) result(status)
+            import
+            type(c_ptr), value :: overlay
+            type(c_ptr), intent(out) :: watch
+            integer(c_int) :: status
+        end function
+
+        subroutine syncline_watch_free(watch) bind(C)
+            import
+            type(c_ptr), value :: watch
+        end subroutine
+
+        function syncline_watch_draw(watch, drawing, text) bind(C) result(status)
+            import
+            type(c_ptr), value :: watch
+            integer(c_int32_t), value :: drawing
+            type(c_ptr), intent(out) :: text
+            integer(c_int) :: status
+        end function
+
+        function syncline_watch_stuck(watch, patience, end_run, drawing, text) bind(C) result(status)
+            import
+            type(c_ptr), value :: watch
+            integer(c_int64_t), value :: patience
+            logical(c_bool), value :: end_run
+            integer(c_int32_t), value :: drawing
+            type(c_ptr), intent(out) :: text
+            integer(c_int) :: status
+        end function
+
         function syncline_signal_get(signal, number) bind(C) result(status)
             import
             type(syncline_signal), intent(in) :: signal
@@ -419,6 +737,14 @@ module syncline
         function syncline_member_wait(me) bind(C) result(status)
             import
             type(c_ptr), value :: me
+            integer(c_int) :: status
+        end function
+
+        function syncline_member_await(me, signal, number) bind(C) result(status)
+            import
+            type(c_ptr), value :: me
+            type(syncline_signal), intent(in) :: signal
+            integer(c_int64_t), value :: number
             integer(c_int) :: status
         end function
 
@@ -795,6 +1121,12 @@ module syncline
             integer(c_int) :: status
         end function
 
+        function syncline_rma_sync_wait(rma) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma
+            integer(c_int) :: status
+        end function
+
         function syncline_rma_sync_wait_for(rma, nanoseconds) bind(C) result(status)
             import
             type(c_ptr), value :: rma
@@ -908,6 +1240,12 @@ module syncline
             integer(c_int) :: status
         end function
 
+        function syncline_farm_leave(farm) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int) :: status
+        end function
+
         function syncline_farm_vpid(farm) bind(C) result(number)
             import
             type(c_ptr), value :: farm
@@ -945,6 +1283,14 @@ module syncline
             integer(c_int) :: status
         end function
 
+        function syncline_farm_wait(farm, vpid, fate) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int64_t), value :: vpid
+            type(syncline_farm_fate), intent(out) :: fate
+            integer(c_int) :: status
+        end function
+
         function syncline_farm_wait_for(farm, vpid, nanoseconds, fate) bind(C) result(status)
             import
             type(c_ptr), value :: farm
@@ -976,6 +1322,16 @@ module syncline
         end function
 
         ! kind: SYNCLINE_FARM_KIND_...; from: c_loc of what is sent.
+        function syncline_farm_send(farm, to, kind, from, count) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int64_t), value :: to
+            integer(c_int32_t), value :: kind
+            type(c_ptr), value :: from
+            integer(c_size_t), value :: count
+            integer(c_int) :: status
+        end function
+
         function syncline_farm_send_for(farm, to, kind, from, count, nanoseconds) bind(C) result(status)
             import
             type(c_ptr), value :: farm
@@ -988,10 +1344,26 @@ module syncline
         end function
 
         ! message: the address of a syncline_farm_message.
+        function syncline_farm_recv(farm, from, message) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int64_t), value :: from
+            type(c_ptr), intent(out) :: message
+            integer(c_int) :: status
+        end function
+
         function syncline_farm_recv_for(farm, from, nanoseconds, message) bind(C) result(status)
             import
             type(c_ptr), value :: farm
             integer(c_int64_t), value :: from, nanoseconds
+            type(c_ptr), intent(out) :: message
+            integer(c_int) :: status
+        end function
+
+        function syncline_farm_recv_any(farm, from, message) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int64_t), intent(out) :: from
             type(c_ptr), intent(out) :: message
             integer(c_int) :: status
         end function
@@ -1002,6 +1374,17 @@ module syncline
             integer(c_int64_t), value :: nanoseconds
             integer(c_int64_t), intent(out) :: from
             type(c_ptr), intent(out) :: message
+            integer(c_int) :: status
+        end function
+
+        function syncline_farm_recv_into(farm, from, kind, to, capacity, count) bind(C) result(status)
+            import
+            type(c_ptr), value :: farm
+            integer(c_int64_t), value :: from
+            integer(c_int32_t), value :: kind
+            type(c_ptr), value :: to
+            integer(c_size_t), value :: capacity
+            integer(c_size_t), intent(out) :: count
             integer(c_int) :: status
         end function
 
@@ -1042,6 +1425,13 @@ module syncline
         end function
 
         ! outcome: the address of a syncline_farm_outcome, or c_null_ptr: all have ended.
+        function syncline_farm_pool_next(pool, outcome) bind(C) result(status)
+            import
+            type(c_ptr), value :: pool
+            type(c_ptr), intent(out) :: outcome
+            integer(c_int) :: status
+        end function
+
         function syncline_farm_pool_next_for(pool, nanoseconds, outcome) bind(C) result(status)
             import
             type(c_ptr), value :: pool
@@ -1106,20 +1496,13 @@ module syncline
         end function
     end interface
 
-    ! The beginning of syncline_failure.
-    type, bind(C) :: failure_of_c
-        integer(c_int) :: status, code
-        integer(c_int64_t) :: iteration
-        type(c_ptr) :: task, message
-    end type
-
 contains
 
     ! What the last function that failed on this thread says about it; empty if none has.
     function syncline_message() result(text)
         character(:), allocatable :: text
         type(c_ptr) :: last
-        type(failure_of_c), pointer :: failure
+        type(syncline_failure), pointer :: failure
 
         last = syncline_last_failure()
         if (.not. c_associated(last)) then

@@ -14,8 +14,8 @@
  *     cannot see what a program touches: to keep to what was declared is up to the program.
  *
  * Signals, barriers and queue locks
- *     A signal is a number that only grows, in any memory: whoever raises it wakes those who wait for the number. A
- *     barrier has members by rank, and is gone through by one thread per rank, episode after episode. A lock has
+ *     A signal is a number that only grows, up to SYNCLINE_SIGNAL_MAX, in any memory; raising it wakes those who wait for the
+ *     number. A barrier has members by rank, and is gone through by one thread per rank, episode after episode. A lock has
  *     members by rank, too, and is held by one at a time, in the order in which they ask.
  *
  * Teams
@@ -35,24 +35,52 @@
  *     becomes of a worker is the error of its task. No process outlives the manager.
  *
  * Errors
- *     Functions that can fail return a syncline_status, 0 for success. syncline_last_failure() tells the
- *     rest for the calling thread. What is seen to be wrong changes nothing; what cannot be seen, such as an
- *     object that was freed, is undefined: see "Safety" at each function.
+ *     Functions that can fail return a syncline_status, 0 for success; syncline_status_text() says what a status is.
+ *     syncline_last_failure() has the rest for the calling thread: what happened, in words. What is seen to be wrong changes
+ *     nothing; what cannot be seen, such as an object that was freed, is undefined: see "Safety" at each function.
+ *     After a failure every output (what a function writes by a pointer to a single value) is zero, false or NULL, unless
+ *     the function says otherwise. A buffer of the caller is written after a success only. A syncline_rma_handle is no
+ *     output: a failure leaves it as it was.
+ *
+ * Names
+ *     A function that waits, waits without an end. With _for behind its name it takes nanoseconds, waits for that long at
+ *     most, and is SYNCLINE_STATUS_TIMED_OUT then; SYNCLINE_FOREVER nanoseconds have no end, 0 only look. With try_ before
+ *     the verb it does not wait, and is SYNCLINE_STATUS_NOT_GRANTED if it would have to. Functions that end in _done or
+ *     _test ask whether something that was started is over, and tell it by a bool.
  *
  * Threads
  *     Any function may be called from any thread, also from the body of a task, unless it says otherwise.
  *     Different objects may be used at the same time. Of two calls with one handle, one overlay, one rma, one farm, one pool
- *     or one rank of a barrier or lock at the same time the second is SYNCLINE_STATUS_MISUSE and does nothing; that includes calls with
- *     an overlay from the bodies of its own run; to look at a run there are watches. A handle or a rank may be used
+ *     or one rank of a barrier or lock at the same time the second is SYNCLINE_STATUS_MISUSE and does nothing; that includes
+ *     calls with an overlay from the bodies of its own run; to look at a run there are watches. A handle or a rank may be used
  *     by one thread after another; a location, a watch or a signal by several at the same time. Bodies that
- *     wait for something that is not declared, such as a handle, are not covered by the check. No function is safe in signal handlers, and none in the child of a
- *     fork() while other threads of the parent were in the library.
+ *     wait for something that is not declared, such as a handle, are not covered by the check. No function is safe in signal
+ *     handlers, and none in the child of a fork() while other threads of the parent were in the library.
  *
  * Objects
- *     What a function ..._new() makes, the function ..._free() of that kind gives back. Free in any order:
- *     handles and overlays keep what they need of their locations. A signal is not made: its bytes are zero. What a
- *     member of a team makes is given back when its function returns. A farm that was joined, messages, pools and outcomes are
- *     freed by the caller, too.
+ *     What one function makes, one function gives back:
+ *
+ *         ..._new                      ..._free            objects of the program; readers and writers are handles
+ *         syncline_rma_allocate        _deallocate         one-sided memory; _allocate_local, _deallocate_local: buffers
+ *         syncline_farm_join           syncline_farm_leave the farm that has started this process
+ *         texts, reports, messages,    ..._dispose         what the library hands out
+ *         outcomes
+ *         syncline_member_...          nothing             what a member makes: given back when its function returns
+ *         names, failures              nothing             they belong to what they were asked of
+ *
+ *     Free in any order: handles and overlays keep what they need of their locations, and messages and outcomes outlive
+ *     their farm and pool. A signal is not made: its bytes are zero. NULL is nothing to give back.
+ *
+ * Environment
+ *     SYNCLINE_THREADS    how many threads a team has (under MPI: each process of it) that the environment shapes
+ *     SYNCLINE_MEMORY     how many bytes the members of a host share at most, under MPI: 500M, 4G
+ *     SYNCLINE_PER_HOST   how many processes of a host share memory, under MPI: the others exchange messages with them
+ *     SYNCLINE_SERVERS    how many processes of a host serve other hosts
+ *     SYNCLINE_TIMEOUT    after how many milliseconds of silence another host counts as dead
+ *     SYNCLINE_MPI        the file of the shim for the MPI that is used, if it is not where "syncline mpi build" puts it
+ *     SYNCLINE_QUIET      1: no warning when members outnumber cores
+ *     SYNCLINE_TEAM and SYNCLINE_FARM are set by launchers and managers, for the processes that they start only. What the
+ *     libraries to be preloaded read is said in bindings/c/README.md.
  */
 
 
@@ -94,6 +122,16 @@
 #define SYNCLINE_FARM_NOBODY UINT64_MAX
 
 /**
+ * The largest number that a signal can hold: 2^62 - 1.
+ */
+#define SYNCLINE_SIGNAL_MAX 4611686018427387903
+
+/**
+ * The most that can be added to a signal at once: 2^32.
+ */
+#define SYNCLINE_SIGNAL_MAX_ADD 4294967296
+
+/**
  * What a function says. Later versions may say more: treat what is not known as a failure.
  */
 typedef enum {
@@ -102,7 +140,7 @@ typedef enum {
    */
   SYNCLINE_STATUS_OK = 0,
   /**
-   * The request is not granted, not yet or not before the deadline. It keeps its place in the queue.
+   * A `..._try_...` function would have to wait. A request that was posted keeps its place in the queue.
    */
   SYNCLINE_STATUS_NOT_GRANTED = 1,
   /**
@@ -181,6 +219,27 @@ typedef enum {
    * No process of the farm is left that could send anything.
    */
   SYNCLINE_STATUS_ALONE = 19,
+  /**
+   * A signal is at its end: an addition went past the largest number, `SYNCLINE_SIGNAL_MAX`. It stays there, and whoever
+   * waits for any number has it.
+   */
+  SYNCLINE_STATUS_CLOSED = 20,
+  /**
+   * There is no MPI, or no shim that fits it: see `syncline mpi build`.
+   */
+  SYNCLINE_STATUS_NO_MPI = 21,
+  /**
+   * The communicator is `MPI_COMM_NULL`, or none of this MPI.
+   */
+  SYNCLINE_STATUS_BAD_COMMUNICATOR = 22,
+  /**
+   * The MPI was asked for, or grants, a level of threads that is too low for the call.
+   */
+  SYNCLINE_STATUS_THREAD_LEVEL = 23,
+  /**
+   * A call of MPI failed; the message has MPI's own words.
+   */
+  SYNCLINE_STATUS_MPI_FAILED = 24,
 } syncline_status;
 
 /**
@@ -841,9 +900,9 @@ typedef struct {
 } syncline_report;
 
 /**
- * A number that only grows, from 0 to 2^63 - 1; all bytes zero are a signal at 0. It may stand in any memory, also
- * in memory that processes share, and must not be moved or copied while it is in use. It is read and written by
- * functions of this library only.
+ * A number that only grows, from 0 to `SYNCLINE_SIGNAL_MAX`; all bytes zero are a signal at 0. It may stand in any
+ * memory, also in memory that processes share, and must not be moved or copied while it is in use. It is read and written
+ * by functions of this library only.
  */
 typedef struct {
   /**
@@ -1008,7 +1067,7 @@ syncline_status syncline_farm_new(const syncline_farm_bounds *bounds,
 
 /**
  * Takes part in the farm that has started this process: then `*farm` is this worker's, and to be given back by
- * `syncline_farm_free`. If no farm has started this process `*farm` is `NULL`, and the status that of success.
+ * `syncline_farm_leave`. If no farm has started this process `*farm` is `NULL`, and the status that of success.
  *
  * Every process that a farm starts calls this early, before it makes threads. From then on the system kills it when the
  * manager is gone. The second time it is `SYNCLINE_STATUS_MISUSE`.
@@ -1019,14 +1078,26 @@ syncline_status syncline_farm_new(const syncline_farm_bounds *bounds,
 syncline_status syncline_farm_join(syncline_farm **farm);
 
 /**
- * Gives a farm back; `NULL` is nothing. The manager's kills all processes of the farm that live, and waits for their ends.
+ * Gives back a farm that this process has founded; `NULL` is nothing. It kills all processes of the farm that live, and
+ * waits for their ends.
  *
  * It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it. Messages that were received stay as they are.
  *
  * # Safety
- * `farm` comes from `syncline_farm_new` or `syncline_farm_join`, and no other call with it begins from now on.
+ * `farm` comes from `syncline_farm_new`, and no other call with it begins from now on.
  */
 syncline_status syncline_farm_free(syncline_farm *farm);
+
+/**
+ * Gives back a farm that this process has joined; `NULL` is nothing. The process goes on, and is one of the farm until it
+ * ends, but receives and sends nothing any more.
+ *
+ * It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it. Messages that were received stay as they are.
+ *
+ * # Safety
+ * `farm` comes from `syncline_farm_join`, and no other call with it begins from now on.
+ */
+syncline_status syncline_farm_leave(syncline_farm *farm);
 
 /**
  * The number of this process in its farm: `SYNCLINE_FARM_MANAGER`, or a worker's. `SYNCLINE_FARM_NOBODY`, and a failure,
@@ -1085,13 +1156,21 @@ syncline_status syncline_farm_spawn(syncline_farm *farm,
                                     uint64_t *vpid);
 
 /**
- * Waits until a process has ended, for `nanoseconds` at most (`SYNCLINE_FOREVER`: without an end; 0: asks only), and
- * tells how. Any process of the farm may. `SYNCLINE_STATUS_TIMED_OUT` if it lives still.
+ * Waits until a process has ended, and tells how. Any process of the farm may.
  *
  * `fate` may be `NULL`. What the process had sent can be received before and after.
  *
  * # Safety
  * `farm` was not freed. `*fate` can be written, if it is not `NULL`.
+ */
+syncline_status syncline_farm_wait(syncline_farm *farm, uint64_t vpid, syncline_farm_fate *fate);
+
+/**
+ * Like `syncline_farm_wait`, but waits for `nanoseconds` at most (0: asks only), and is `SYNCLINE_STATUS_TIMED_OUT` if the
+ * process lives still.
+ *
+ * # Safety
+ * As `syncline_farm_wait`.
  */
 syncline_status syncline_farm_wait_for(syncline_farm *farm,
                                        uint64_t vpid,
@@ -1184,7 +1263,8 @@ syncline_status syncline_post_all(syncline_handle *const *handles,
 syncline_status syncline_acquire(syncline_handle *handle);
 
 /**
- * Like `syncline_acquire`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_NOT_GRANTED` then.
+ * Like `syncline_acquire`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: the request keeps
+ * its place in the queue.
  *
  * # Safety
  * `handle` is one that was not freed.
@@ -1338,8 +1418,7 @@ syncline_status syncline_lock_recover_for(syncline_lock *lock,
  * may, to any other and to itself, also to one that was reserved only.
  *
  * It returns when the message is in its channel, which it is at once unless as many as the channel holds were not received
- * yet; it waits for `nanoseconds` at most (`SYNCLINE_FOREVER`: without an end), and is `SYNCLINE_STATUS_TIMED_OUT`
- * then. `SYNCLINE_STATUS_GONE` if the receiver has ended (`code` of the failure is what it has exited with, or 128 and the
+ * yet. `SYNCLINE_STATUS_GONE` if the receiver has ended (`code` of the failure is what it has exited with, or 128 and the
  * signal), `SYNCLINE_STATUS_NO_ROOM` if the farm's memory is full. In all these cases nothing was sent.
  *
  * What this process did before is seen by the receiver. `from` may be `NULL` if `count` is 0, and is the caller's again
@@ -1347,6 +1426,18 @@ syncline_status syncline_lock_recover_for(syncline_lock *lock,
  *
  * # Safety
  * `farm` was not freed. `count` elements can be read from `from` on, and nobody writes them meanwhile.
+ */
+syncline_status syncline_farm_send(syncline_farm *farm,
+                                   uint64_t to,
+                                   uint32_t kind,
+                                   const void *from,
+                                   size_t count);
+
+/**
+ * Like `syncline_farm_send`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: nothing was sent.
+ *
+ * # Safety
+ * As `syncline_farm_send`.
  */
 syncline_status syncline_farm_send_for(syncline_farm *farm,
                                        uint64_t to,
@@ -1356,8 +1447,7 @@ syncline_status syncline_farm_send_for(syncline_farm *farm,
                                        uint64_t nanoseconds);
 
 /**
- * Receives the next message of a process, and waits for it, for `nanoseconds` at most (`SYNCLINE_FOREVER`: without
- * an end; 0: takes what is there).
+ * Receives the next message of a process, and waits for it.
  *
  * `*message` is read in place, and to be given back by `syncline_farm_message_dispose`. `SYNCLINE_STATUS_GONE` if the process
  * has ended, and all that it had sent was received; `code` of the failure is what it has exited with, or 128 and the
@@ -1366,21 +1456,43 @@ syncline_status syncline_farm_send_for(syncline_farm *farm,
  * # Safety
  * `farm` was not freed. `*message` can be written.
  */
+syncline_status syncline_farm_recv(syncline_farm *farm,
+                                   uint64_t from,
+                                   const syncline_farm_message **message);
+
+/**
+ * Like `syncline_farm_recv`, but waits for `nanoseconds` at most (0: takes what is there), and is
+ * `SYNCLINE_STATUS_TIMED_OUT` then.
+ *
+ * # Safety
+ * As `syncline_farm_recv`.
+ */
 syncline_status syncline_farm_recv_for(syncline_farm *farm,
                                        uint64_t from,
                                        uint64_t nanoseconds,
                                        const syncline_farm_message **message);
 
 /**
- * Like `syncline_farm_recv_for`, from whoever has sent something, in turn.
+ * Like `syncline_farm_recv`, from any process that has sent something, in turn.
  *
  * `*from` is who has sent it. `SYNCLINE_STATUS_GONE` if a process that this one has started has ended, and not by exiting
  * with 0: once for each, when all that it had sent was received; then `*from` is that process. `SYNCLINE_STATUS_ALONE` for
- * the manager if no other process lives and all that they had sent was received: then, and at the deadline, `*from` is
- * `SYNCLINE_FARM_NOBODY`. `from` may be `NULL`.
+ * the manager if no other process lives and all that they had sent was received. After this and all other failures `*from`
+ * is `SYNCLINE_FARM_NOBODY`. `from` may be `NULL`.
  *
  * # Safety
  * `farm` was not freed. `*message` can be written; so can `*from`, if it is not `NULL`.
+ */
+syncline_status syncline_farm_recv_any(syncline_farm *farm,
+                                       uint64_t *from,
+                                       const syncline_farm_message **message);
+
+/**
+ * Like `syncline_farm_recv_any`, but waits for `nanoseconds` at most (0: takes what is there), and is
+ * `SYNCLINE_STATUS_TIMED_OUT` then.
+ *
+ * # Safety
+ * As `syncline_farm_recv_any`.
  */
 syncline_status syncline_farm_recv_any_for(syncline_farm *farm,
                                            uint64_t nanoseconds,
@@ -1388,7 +1500,7 @@ syncline_status syncline_farm_recv_any_for(syncline_farm *farm,
                                            const syncline_farm_message **message);
 
 /**
- * Like `syncline_farm_recv_for`, into the caller's memory, which has room for `capacity` elements of a kind, one of
+ * Like `syncline_farm_recv`, into the caller's memory, which has room for `capacity` elements of a kind, one of
  * `syncline_farm_kind`; `*count` is how many came.
  *
  * If there is no room for all it is `SYNCLINE_STATUS_TOO_SMALL`, and `*count` is how many they are; if they are of another
@@ -1398,6 +1510,20 @@ syncline_status syncline_farm_recv_any_for(syncline_farm *farm,
  * # Safety
  * `farm` was not freed. `capacity` elements can be written from `to` on, which may be `NULL` if that is 0, and nobody else
  * uses them meanwhile. `*count` can be written.
+ */
+syncline_status syncline_farm_recv_into(syncline_farm *farm,
+                                        uint64_t from,
+                                        uint32_t kind,
+                                        void *to,
+                                        size_t capacity,
+                                        size_t *count);
+
+/**
+ * Like `syncline_farm_recv_into`, but waits for `nanoseconds` at most (0: takes what is there), and is
+ * `SYNCLINE_STATUS_TIMED_OUT` then.
+ *
+ * # Safety
+ * As `syncline_farm_recv_into`.
  */
 syncline_status syncline_farm_recv_into_for(syncline_farm *farm,
                                             uint64_t from,
@@ -1863,7 +1989,7 @@ syncline_status syncline_step_leave(syncline_step *step);
  *
  * Workers are started when there is something to do. It is `SYNCLINE_STATUS_INVALID_ARGUMENT` if there are to be none, or
  * more than 1024, or an option makes no sense; `SYNCLINE_STATUS_SYSTEM` if the system refuses something. `*pool` is to be
- * given back by `syncline_farm_pool_free` or `syncline_farm_pool_finish`.
+ * given back by `syncline_farm_pool_free`.
  *
  * # Safety
  * `program` and `arguments` are as at `syncline_farm_start`. `options` is `NULL` or can be read. `*pool` can be written.
@@ -1894,15 +2020,23 @@ syncline_status syncline_farm_pool_submit(syncline_farm_pool *pool,
                                           uint64_t *id);
 
 /**
- * Waits for the next task that ends, whichever it is, for `nanoseconds` at most (`SYNCLINE_FOREVER`: without an end;
- * 0: takes what is there). `*outcome` is to be given back by `syncline_farm_outcome_dispose`; it is `NULL` when all tasks have
+ * Waits for the next task that ends, whichever it is. `*outcome` is to be given back by `syncline_farm_outcome_dispose`; it is `NULL` when all tasks have
  * ended and were told.
  *
- * What becomes of a task is in its outcome, and no failure of this call. `SYNCLINE_STATUS_TIMED_OUT` if no task has ended
- * in that time: they go on, but nothing is handed out before the next call.
+ * What becomes of a task is in its outcome, and no failure of this call.
  *
  * # Safety
  * `pool` was not freed. `*outcome` can be written.
+ */
+syncline_status syncline_farm_pool_next(syncline_farm_pool *pool,
+                                        const syncline_farm_outcome **outcome);
+
+/**
+ * Like `syncline_farm_pool_next`, but waits for `nanoseconds` at most (0: takes what is there), and is
+ * `SYNCLINE_STATUS_TIMED_OUT` then: tasks go on, but nothing is handed out before the next call.
+ *
+ * # Safety
+ * As `syncline_farm_pool_next`.
  */
 syncline_status syncline_farm_pool_next_for(syncline_farm_pool *pool,
                                             uint64_t nanoseconds,
@@ -1926,13 +2060,14 @@ syncline_status syncline_farm_pool_progress(const syncline_farm_pool *pool,
                                             syncline_farm_progress *progress);
 
 /**
- * Has the workers of a pool end by themselves, those that are at nothing, waits for that, kills the others, and gives the
- * pool back. Tasks that have not ended are lost.
+ * Has the workers of a pool end by themselves, those that are at nothing, waits for that, and kills the others. Tasks that
+ * have not ended are lost. From then on all calls with the pool but `syncline_farm_pool_free` are
+ * `SYNCLINE_STATUS_MISUSE`.
  *
  * It is `SYNCLINE_STATUS_MISUSE`, and nothing happens, while a call uses it.
  *
  * # Safety
- * `pool` is `NULL`, which is an error, or comes from `syncline_farm_pool_new`; no other call with it begins from now on.
+ * `pool` was not freed.
  */
 syncline_status syncline_farm_pool_finish(syncline_farm_pool *pool);
 
@@ -2115,16 +2250,21 @@ void syncline_report_dispose(syncline_report *report);
 syncline_status syncline_signal_get(const syncline_signal *signal, uint64_t *number);
 
 /**
- * Raises a signal to a number, if it is lower, and wakes those who wait for that.
+ * Raises a signal to a number, if it is lower, and wakes those who wait for that. A number above `SYNCLINE_SIGNAL_MAX` is
+ * `SYNCLINE_STATUS_INVALID_ARGUMENT`, here and for waits.
  *
  * # Safety
  * `signal` points to a signal.
  */
-syncline_status syncline_signal_raise_to(syncline_signal *signal, uint64_t number);
+syncline_status syncline_signal_raise_to(syncline_signal *signal,
+                                         uint64_t number);
 
 /**
- * Adds to a signal, and wakes those who wait. `*now`, unless `now` is `NULL`, is the sum; it must not be more than a
- * signal can hold.
+ * Adds to a signal, and wakes those who wait. `*now`, unless `now` is `NULL`, is the sum.
+ *
+ * More than `SYNCLINE_SIGNAL_MAX_ADD` is `SYNCLINE_STATUS_INVALID_ARGUMENT`: nothing was added. If the sum would be more
+ * than `SYNCLINE_SIGNAL_MAX`, the signal is closed, and stays at that number; those who waited for it go on, and this and
+ * every later addition is `SYNCLINE_STATUS_CLOSED`.
  *
  * # Safety
  * `signal` points to a signal. `*now` can be written, or `now` is `NULL`.
@@ -2135,7 +2275,7 @@ syncline_status syncline_signal_add(syncline_signal *signal,
 
 /**
  * Waits until a signal is at least `number`, however long that takes: where a member of a team may die that is to raise
- * it, use `syncline_member_await_for`.
+ * it, use `syncline_member_await`.
  *
  * # Safety
  * `signal` points to a signal, which stays where it is until this call returns.
@@ -2152,6 +2292,14 @@ syncline_status syncline_signal_wait(const syncline_signal *signal,
 syncline_status syncline_signal_wait_for(const syncline_signal *signal,
                                          uint64_t number,
                                          uint64_t nanoseconds);
+
+/**
+ * What a status is, in a few words: "timed out". Never `NULL`; for a number that is no status, "unknown status".
+ *
+ * `status` is a `syncline_status`, or a number that a program has kept as one. The text stays for ever. What exactly
+ * happened is in `syncline_last_failure`.
+ */
+const char *syncline_status_text(int status);
 
 /**
  * Waits for an operation, whose handle may be used again then; `NULL`: for all that were started without one. A get has
@@ -2220,7 +2368,7 @@ syncline_status syncline_rma_fence_all_asking(syncline_rma *rma,
 syncline_status syncline_rma_sync(syncline_rma *rma);
 
 /**
- * Arrives at a sync, and does not wait: what is written from now on is of the next. `syncline_rma_sync_wait_for` follows, or
+ * Arrives at a sync, and does not wait: what is written from now on is of the next. `syncline_rma_sync_wait` follows, or
  * `syncline_rma_sync_done` until that says so; until then no other sync, allocation or free is begun:
  * `SYNCLINE_STATUS_MISUSE`.
  *
@@ -2230,9 +2378,17 @@ syncline_status syncline_rma_sync(syncline_rma *rma);
 syncline_status syncline_rma_sync_start(syncline_rma *rma);
 
 /**
- * Waits until the sync at which this member has arrived is complete, for `nanoseconds` at most (`UINT64_MAX`: for ever),
- * and is `SYNCLINE_STATUS_TIMED_OUT` then: it may be called again. Without one that was started it is
+ * Waits until the sync at which this member has arrived is complete. Without one that was started it is
  * `SYNCLINE_STATUS_MISUSE`.
+ *
+ * # Safety
+ * That of `syncline_member_rma`.
+ */
+syncline_status syncline_rma_sync_wait(syncline_rma *rma);
+
+/**
+ * Like `syncline_rma_sync_wait`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: it may be
+ * called again.
  *
  * # Safety
  * That of `syncline_member_rma`.
@@ -2402,12 +2558,22 @@ size_t syncline_member_died(const syncline_member *me);
 syncline_status syncline_member_wait(syncline_member *me);
 
 /**
- * Waits until a signal is at least `number`, for `nanoseconds` at most (`UINT64_MAX`: for ever), and ends with
- * `SYNCLINE_STATUS_GONE` as soon as any member of the team is dead, with its rank in the message.
+ * Waits until a signal is at least `number`, and ends with `SYNCLINE_STATUS_GONE` as soon as any member of the team is
+ * dead, with its rank in the message.
  *
  * # Safety
  * `me` is `NULL`, or its function has not returned. `signal` points to a signal, which stays where it is until this call
  * returns.
+ */
+syncline_status syncline_member_await(syncline_member *me,
+                                      const syncline_signal *signal,
+                                      uint64_t number);
+
+/**
+ * Like `syncline_member_await`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then.
+ *
+ * # Safety
+ * As `syncline_member_await`.
  */
 syncline_status syncline_member_await_for(syncline_member *me,
                                           const syncline_signal *signal,

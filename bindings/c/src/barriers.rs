@@ -213,10 +213,10 @@ pub unsafe extern "C" fn syncline_barrier_new(
     barrier: *mut *mut Barrier,
 ) -> Status {
     call(|| {
-        let barrier = out(barrier, "barrier")?;
-        let new = Box::new(Barrier::of_threads(Plan::of(kind, radix)?, members)?);
         // SAFETY: as the caller vouches.
-        unsafe { barrier.write(Box::into_raw(new)) };
+        let barrier = unsafe { out(barrier, "barrier") }?;
+        let new = Box::new(Barrier::of_threads(Plan::of(kind, radix)?, members)?);
+        barrier.write(Box::into_raw(new));
         Ok(())
     })
 }
@@ -295,11 +295,11 @@ pub unsafe extern "C" fn syncline_barrier_done(
     done: *mut bool,
 ) -> Status {
     call(|| {
-        let done = out(done, "done")?;
+        // SAFETY: as the caller vouches.
+        let done = unsafe { out(done, "done") }?;
         // SAFETY: as the caller vouches.
         let complete = unsafe { by(barrier, rank, |member| each!(member, member => member.done())) }?;
-        // SAFETY: as the caller vouches.
-        unsafe { done.write(complete) };
+        done.write(complete);
         Ok(())
     })
 }

@@ -18,62 +18,14 @@ use syncline_fabric::TeamError;
 use syncline_farm::wire::WireError;
 use syncline_farm::{FarmError, Fate};
 use syncline_memory::Ending;
+use syncline_mpi::MpiError;
 use syncline_overlay::{AcquireError, CheckError, RunError};
 use syncline_rma::RmaError;
-use syncline_signal::WaitError;
+use syncline_signal::{AddError, WaitError};
 use syncline_sync::{Fault, LockError, SpaceError};
 
 use crate::SYNCLINE_FOREVER;
-
-/// What a function says. Later versions may say more: treat what is not known as a failure.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// It is done.
-    Ok = 0,
-    /// The request is not granted, not yet or not before the deadline. It keeps its place in the queue.
-    NotGranted = 1,
-    /// An argument is `NULL`, or not one of those that exist.
-    InvalidArgument = 2,
-    /// The right call at the wrong time: a release of what is not held, a run before the check, an object
-    /// that another thread is using at this moment. Nothing was changed.
-    Misuse = 3,
-    /// Tasks would wait for each other in a circle; the message names it.
-    Deadlock = 4,
-    /// The tasks cannot be run as they are declared; the message says why.
-    BadOverlay = 5,
-    /// The body of a task returned another number than 0; see `task`, `iteration` and `code`. In an outcome of a pool: the
-    /// function of the worker said that there is no result.
-    BodyFailed = 6,
-    /// A location is in another overlay that runs at this moment.
-    InUse = 7,
-    /// The system gave no thread.
-    NoThread = 8,
-    /// An error inside the library.
-    Internal = 9,
-    /// Nothing moved any more, and `syncline_watch_stuck` ended the run; the message is its report.
-    Stuck = 10,
-    /// The time was over before a wait was. Nothing is lost: it may be called again.
-    TimedOut = 11,
-    /// A member is gone (it has left, or is dead), so that the others would wait for ever; the message names it. In a farm: a
-    /// process that was to send or receive something has ended; `code` is its exit code, or 128 and the signal.
-    Gone = 12,
-    /// A member died or returned while it held the lock, and what the lock guards may be half changed; the message names it.
-    Poisoned = 13,
-    /// A member of a team returned another number than 0, or a process of it did not end well; the message names it, and
-    /// `code` is the number, or the exit code.
-    MemberFailed = 14,
-    /// The system refused what a team or a farm needs: memory, a process; the message says which.
-    System = 15,
-    /// A farm is full: of processes, or its memory of messages. Some are to be received, or it is to be founded with more.
-    NoRoom = 16,
-    /// A message has more elements than there is room for. It is not lost; how many there are was told.
-    TooSmall = 17,
-    /// A message is something else than was asked for; the message of the failure says what.
-    Garbled = 18,
-    /// No process of the farm is left that could send anything.
-    Alone = 19,
-}
+pub use crate::status::Status;
 
 /// The last failure of a thread. Later versions may have more fields, at the end.
 #[repr(C)]
@@ -179,7 +131,7 @@ impl Error {
 impl From<AcquireError> for Error {
     fn from(error: AcquireError) -> Self {
         let status = match error {
-            AcquireError::TimedOut { .. } => Status::NotGranted,
+            AcquireError::TimedOut { .. } => Status::TimedOut,
             _ => Status::Internal, // no body in C poisons a location
         };
         Self::new(status, error.to_string())
@@ -219,7 +171,18 @@ impl From<WaitError> for Error {
     fn from(error: WaitError) -> Self {
         let status = match error {
             WaitError::TimedOut => Status::TimedOut,
+            WaitError::Unreachable { .. } => Status::InvalidArgument,
             _ => Status::Internal, // signals in C watch nobody
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<AddError> for Error {
+    fn from(error: AddError) -> Self {
+        let status = match error {
+            AddError::Closed => Status::Closed,
+            _ => Status::InvalidArgument,
         };
         Self::new(status, error.to_string())
     }
@@ -247,10 +210,15 @@ impl From<TeamError> for Error {
         let status = match &error {
             TeamError::Variable { .. } | TeamError::Descriptor { .. } => Status::InvalidArgument,
             TeamError::Members { .. } | TeamError::Space(_) => Status::InvalidArgument,
+            TeamError::Disagree { .. } => Status::InvalidArgument,
             TeamError::Nested { .. } | TeamError::Taken { .. } => Status::Misuse,
             TeamError::Thread { .. } => Status::NoThread,
             TeamError::Memory(_) | TeamError::Start { .. } | TeamError::System { .. } => Status::System,
-            TeamError::Failed(_) => Status::MemberFailed,
+            TeamError::Sharing { .. } => Status::System,
+            TeamError::Failed(_) | TeamError::Others => Status::MemberFailed,
+            TeamError::Unshrunk { .. } => Status::Gone,
+            TeamError::Threads { .. } => Status::ThreadLevel,
+            TeamError::Mpi(error) => of_mpi(error),
             _ => Status::Internal, // no member in C panics
         };
         let code = match &error {
@@ -258,6 +226,21 @@ impl From<TeamError> for Error {
             _ => 0,
         };
         Error { code, ..Self::new(status, error.to_string()) }
+    }
+}
+
+fn of_mpi(error: &MpiError) -> Status {
+    match error {
+        MpiError::NoMpi | MpiError::NoShim { .. } | MpiError::Several { .. } => Status::NoMpi,
+        MpiError::OtherMpi { .. } | MpiError::Alone { .. } | MpiError::Process { .. } => Status::NoMpi,
+        MpiError::Abi { .. } | MpiError::NotAShim { .. } => Status::NoMpi,
+        MpiError::NoLibrary { .. } | MpiError::Load { .. } => Status::NoMpi,
+        MpiError::Taken | MpiError::Finalized { .. } => Status::Misuse,
+        MpiError::Thread { .. } => Status::ThreadLevel,
+        MpiError::Communicator { .. } => Status::BadCommunicator,
+        MpiError::Argument { .. } => Status::InvalidArgument,
+        MpiError::Call { .. } => Status::MpiFailed,
+        _ => Status::System,
     }
 }
 
@@ -290,6 +273,7 @@ impl From<FarmError> for Error {
             FarmError::NotReserved { .. } | FarmError::Taken { .. } | FarmError::Manager { .. } => {
                 Status::Misuse
             }
+            FarmError::Worker => Status::Misuse,
             FarmError::Full { .. } | FarmError::Room { .. } => Status::NoRoom,
             FarmError::Unsendable { why: WireError::Long { .. }, .. } => Status::NoRoom,
             FarmError::Garbled { .. } => Status::Garbled,
@@ -397,9 +381,64 @@ pub(crate) unsafe fn name(pointer: *const c_char, what: &str) -> Result<String, 
     Ok(text.to_owned())
 }
 
-/// Where a result goes, or the error that names the argument. It need not have been initialised.
-pub(crate) fn out<T>(pointer: *mut T, what: &str) -> Result<*mut T, Error> {
+/// A pointer, or the error that names the argument if it is `NULL`.
+pub(crate) fn present<T>(pointer: *const T, what: &str) -> Result<*const T, Error> {
     if pointer.is_null() { Err(Error::invalid(format!("{what} is NULL"))) } else { Ok(pointer) }
+}
+
+/// What an output of its type is after a failure: 0, `false` or `NULL`.
+pub(crate) trait Zero {
+    const ZERO: Self;
+}
+
+impl<T> Zero for *mut T {
+    const ZERO: Self = ptr::null_mut();
+}
+
+impl<T> Zero for *const T {
+    const ZERO: Self = ptr::null();
+}
+
+macro_rules! zero {
+    ($($kind:ty = $zero:expr),*) => {
+        $(impl Zero for $kind {
+            const ZERO: Self = $zero;
+        })*
+    };
+}
+
+zero!(bool = false, usize = 0, u32 = 0, u64 = 0, i32 = 0, i64 = 0);
+
+/// Where a function writes a result. Until it does, what stands there is zero.
+#[derive(Debug)]
+pub(crate) struct Out<T>(ptr::NonNull<T>);
+
+impl<T> Out<T> {
+    pub(crate) fn write(&self, value: T) {
+        // SAFETY: the caller of `out` guarantees that it can be written.
+        unsafe { self.0.write(value) };
+    }
+}
+
+/// Where a result goes, zero from now on; or the error that names the argument. It need not have been initialised.
+///
+/// A function calls this for each of its outputs before anything else can fail, so that none is left as it was.
+///
+/// # Safety
+/// The pointer is `NULL`, or can be written until the function of C returns.
+pub(crate) unsafe fn out<T: Zero>(pointer: *mut T, what: &str) -> Result<Out<T>, Error> {
+    // SAFETY: the caller guarantees it.
+    unsafe { optional(pointer) }.ok_or_else(|| Error::invalid(format!("{what} is NULL")))
+}
+
+/// Where a result goes that the caller may not want: none if the pointer is `NULL`. Else as [`out`].
+///
+/// # Safety
+/// As [`out`].
+pub(crate) unsafe fn optional<T: Zero>(pointer: *mut T) -> Option<Out<T>> {
+    let out = Out(ptr::NonNull::new(pointer)?);
+    out.write(T::ZERO);
+    Some(out)
 }
 
 /// The end of a wait of so many nanoseconds from now on; none for `SYNCLINE_FOREVER`, or if it is beyond the clock.

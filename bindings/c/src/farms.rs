@@ -9,6 +9,8 @@
 //! ```text
 //!   syncline_farm_new ──> manager ──┐              reserve, start, spawn, send, recv, wait ──> any
 //!   syncline_farm_join ─> worker  ──┴─> Farm ────> kill, living ────────────────────────────> the manager
+//!
+//!   `syncline_farm_free` undoes the first, `syncline_farm_leave` the second.
 //! ```
 //!
 //! # Costs
@@ -23,7 +25,8 @@ use std::sync::{Mutex, MutexGuard};
 use syncline_farm::{Bounds, Fate, Message, Program, Vpid};
 use syncline_memory::Ending;
 
-use crate::error::{Error, Status, borrow, call, claim, deadline, out, unused};
+use crate::SYNCLINE_FOREVER;
+use crate::error::{Error, Status, Zero, borrow, call, claim, deadline, optional, out, unused};
 
 /// The number of the process that founded a farm.
 pub const SYNCLINE_FARM_MANAGER: u64 = 0;
@@ -84,6 +87,10 @@ pub struct FarmFate {
     pub end: u32,
     /// What it has exited with, or the signal that has killed it; else 0.
     pub code: c_int,
+}
+
+impl Zero for FarmFate {
+    const ZERO: Self = FarmFate { end: 0, code: 0 };
 }
 
 impl From<&Fate> for FarmFate {
@@ -167,18 +174,18 @@ fn shown(farm: syncline_farm::Farm) -> *mut Farm {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_new(bounds: *const FarmBounds, farm: *mut *mut Farm) -> Status {
     call(|| {
-        let farm = out(farm, "farm")?;
+        // SAFETY: as the caller vouches.
+        let farm = unsafe { out(farm, "farm") }?;
         // SAFETY: as the caller vouches.
         let bounds = unsafe { bounds.as_ref() }.map_or_else(Bounds::default, FarmBounds::bounds);
         let new = syncline_farm::Farm::with(bounds)?;
-        // SAFETY: as the caller vouches.
-        unsafe { farm.write(shown(new)) };
+        farm.write(shown(new));
         Ok(())
     })
 }
 
 /// Takes part in the farm that has started this process: then `*farm` is this worker's, and to be given back by
-/// `syncline_farm_free`. If no farm has started this process `*farm` is `NULL`, and the status that of success.
+/// `syncline_farm_leave`. If no farm has started this process `*farm` is `NULL`, and the status that of success.
 ///
 /// Every process that a farm starts calls this early, before it makes threads. From then on the system kills it when the
 /// manager is gone. The second time it is `SYNCLINE_STATUS_MISUSE`.
@@ -188,28 +195,56 @@ pub unsafe extern "C" fn syncline_farm_new(bounds: *const FarmBounds, farm: *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_join(farm: *mut *mut Farm) -> Status {
     call(|| {
-        let farm = out(farm, "farm")?;
-        let joined = syncline_farm::Farm::join()?.map_or(ptr::null_mut(), shown);
         // SAFETY: as the caller vouches.
-        unsafe { farm.write(joined) };
+        let farm = unsafe { out(farm, "farm") }?;
+        let joined = syncline_farm::Farm::join()?.map_or(ptr::null_mut(), shown);
+        farm.write(joined);
         Ok(())
     })
 }
 
-/// Gives a farm back; `NULL` is nothing. The manager's kills all processes of the farm that live, and waits for their ends.
+/// Gives back a farm that this process has founded; `NULL` is nothing. It kills all processes of the farm that live, and
+/// waits for their ends.
 ///
 /// It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it. Messages that were received stay as they are.
 ///
 /// # Safety
-/// `farm` comes from `syncline_farm_new` or `syncline_farm_join`, and no other call with it begins from now on.
+/// `farm` comes from `syncline_farm_new`, and no other call with it begins from now on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_free(farm: *mut Farm) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        give_back(farm, |vpid| vpid == Vpid::MANAGER, "syncline_farm_leave gives back a farm that was joined")
+    }
+}
+
+/// Gives back a farm that this process has joined; `NULL` is nothing. The process goes on, and is one of the farm until it
+/// ends, but receives and sends nothing any more.
+///
+/// It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it. Messages that were received stay as they are.
+///
+/// # Safety
+/// `farm` comes from `syncline_farm_join`, and no other call with it begins from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_farm_leave(farm: *mut Farm) -> Status {
+    let joined = |vpid: Vpid| vpid != Vpid::MANAGER;
+    // SAFETY: the caller guarantees it.
+    unsafe { give_back(farm, joined, "syncline_farm_free gives back a farm that was founded") }
+}
+
+/// # Safety
+/// `farm` is `NULL`, or lives, and no other call with it begins from now on.
+unsafe fn give_back(farm: *mut Farm, right: impl FnOnce(Vpid) -> bool, otherwise: &str) -> Status {
     if farm.is_null() {
         return Status::Ok;
     }
     call(|| {
-        // SAFETY: as the caller vouches.
-        unused(unsafe { &(*farm).inside }, "the farm")?;
+        // SAFETY: the caller guarantees it; not `NULL`.
+        let Farm { me, inside, .. } = unsafe { &*farm };
+        if !right(*me) {
+            return Err(Error::misuse(otherwise));
+        }
+        unused(inside, "the farm")?;
         // SAFETY: as the caller vouches; no call uses it.
         drop(unsafe { Box::from_raw(farm) });
         Ok(())
@@ -257,11 +292,11 @@ unsafe fn number(farm: *const Farm, which: impl FnOnce(&Farm) -> Option<Vpid>) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_reserve(farm: *mut Farm, vpid: *mut u64) -> Status {
     call(|| {
-        let vpid = out(vpid, "vpid")?;
+        // SAFETY: as the caller vouches.
+        let vpid = unsafe { out(vpid, "vpid") }?;
         // SAFETY: as the caller vouches.
         let reserved = unsafe { the_farm(farm) }?.farm.reserve()?;
-        // SAFETY: as the caller vouches.
-        unsafe { vpid.write(reserved.to_raw()) };
+        vpid.write(reserved.to_raw());
         Ok(())
     })
 }
@@ -303,23 +338,33 @@ pub unsafe extern "C" fn syncline_farm_spawn(
     vpid: *mut u64,
 ) -> Status {
     call(|| {
-        let vpid = out(vpid, "vpid")?;
+        // SAFETY: as the caller vouches.
+        let vpid = unsafe { out(vpid, "vpid") }?;
         // SAFETY: as the caller vouches.
         let (mut inside, program) = unsafe { (the_farm(farm)?, self::program(program, arguments)?) };
         let spawned = inside.farm.spawn(&program)?;
-        // SAFETY: as the caller vouches.
-        unsafe { vpid.write(spawned.to_raw()) };
+        vpid.write(spawned.to_raw());
         Ok(())
     })
 }
 
-/// Waits until a process has ended, for `nanoseconds` at most (`SYNCLINE_FOREVER`: without an end; 0: asks only), and
-/// tells how. Any process of the farm may. `SYNCLINE_STATUS_TIMED_OUT` if it lives still.
+/// Waits until a process has ended, and tells how. Any process of the farm may.
 ///
 /// `fate` may be `NULL`. What the process had sent can be received before and after.
 ///
 /// # Safety
 /// `farm` was not freed. `*fate` can be written, if it is not `NULL`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_farm_wait(farm: *mut Farm, vpid: u64, fate: *mut FarmFate) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { syncline_farm_wait_for(farm, vpid, SYNCLINE_FOREVER, fate) }
+}
+
+/// Like `syncline_farm_wait`, but waits for `nanoseconds` at most (0: asks only), and is `SYNCLINE_STATUS_TIMED_OUT` if the
+/// process lives still.
+///
+/// # Safety
+/// As `syncline_farm_wait`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_wait_for(
     farm: *mut Farm,
@@ -329,11 +374,12 @@ pub unsafe extern "C" fn syncline_farm_wait_for(
 ) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
+        let fate = unsafe { optional(fate) };
+        // SAFETY: as the caller vouches.
         let mut inside = unsafe { the_farm(farm) }?;
         let how = inside.farm.wait(Vpid::from_raw(vpid), deadline(nanoseconds))?;
-        if !fate.is_null() {
-            // SAFETY: as the caller vouches.
-            unsafe { fate.write(FarmFate::from(&how)) };
+        if let Some(fate) = fate {
+            fate.write(FarmFate::from(&how));
         }
         Ok(())
     })
@@ -358,13 +404,13 @@ pub unsafe extern "C" fn syncline_farm_kill(farm: *mut Farm, vpid: u64) -> Statu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_pid(farm: *const Farm, vpid: u64, pid: *mut u32) -> Status {
     call(|| {
-        let pid = out(pid, "pid")?;
+        // SAFETY: as the caller vouches.
+        let pid = unsafe { out(pid, "pid") }?;
         // SAFETY: as the caller vouches.
         let inside = unsafe { the_farm(farm) }?;
         let vpid = Vpid::from_raw(vpid);
         inside.farm.fate(vpid)?; // an error if there is no such process
-        // SAFETY: as the caller vouches.
-        unsafe { pid.write(inside.farm.pid(vpid).unwrap_or(0)) };
+        pid.write(inside.farm.pid(vpid).unwrap_or(0));
         Ok(())
     })
 }
@@ -377,7 +423,8 @@ pub unsafe extern "C" fn syncline_farm_pid(farm: *const Farm, vpid: u64, pid: *m
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_living(farm: *const Farm, living: *mut usize) -> Status {
     call(|| {
-        let living = out(living, "living")?;
+        // SAFETY: as the caller vouches.
+        let living = unsafe { out(living, "living") }?;
         // SAFETY: as the caller vouches.
         let inside = unsafe { the_farm(farm) }?;
         let vpid = inside.farm.vpid();
@@ -385,8 +432,7 @@ pub unsafe extern "C" fn syncline_farm_living(farm: *const Farm, living: *mut us
             let what = "count those who live";
             return Err(syncline_farm::FarmError::Manager { what, vpid }.into());
         }
-        // SAFETY: as the caller vouches.
-        unsafe { living.write(inside.farm.living()) };
+        living.write(inside.farm.living());
         Ok(())
     })
 }

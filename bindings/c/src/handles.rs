@@ -124,12 +124,12 @@ unsafe fn new(
     requests: impl FnOnce(&Location) -> Either,
 ) -> Status {
     call(|| {
-        let handle = out(handle, "handle")?;
+        // SAFETY: as the caller vouches.
+        let handle = unsafe { out(handle, "handle") }?;
         // SAFETY: as the caller vouches.
         let requests = requests(unsafe { borrow(location, "the location") }?);
         let new = Box::new(Handle(Mutex::new(Use { requests, held: false })));
-        // SAFETY: as the caller vouches.
-        unsafe { handle.write(Box::into_raw(new)) };
+        handle.write(Box::into_raw(new));
         Ok(())
     })
 }
@@ -226,7 +226,8 @@ pub unsafe extern "C" fn syncline_acquire(handle: *mut Handle) -> Status {
     call(|| unsafe { the_handle(handle) }?.acquire(Patience::ForEver))
 }
 
-/// Like `syncline_acquire`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_NOT_GRANTED` then.
+/// Like `syncline_acquire`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: the request keeps
+/// its place in the queue.
 ///
 /// # Safety
 /// `handle` is one that was not freed.

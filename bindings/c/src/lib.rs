@@ -15,10 +15,10 @@
 //! * [`rma`]: memory of members that all members read and write. [`moves`], [`words`]: what they do to it. [`syncs`]: when it
 //!   is done.
 //! * [`farms`]: processes as tasks. [`messages`]: what they send. [`pools`]: tasks in, results out.
-//! * [`error`]: a status from every function, and the last failure of a thread in words.
+//! * [`status`]: what every function says. [`error`]: the last failure of a thread, in words.
 //!
 //! # What holds for all functions
-//! * No panic crosses the border: it becomes [`Status::Internal`](error::Status::Internal).
+//! * No panic crosses the border: it becomes [`Status::Internal`](status::Status::Internal).
 //! * What can be seen to be wrong is an error, and changes nothing: `NULL`, numbers that mean nothing, the wrong
 //!   stage, an object that another thread uses at this moment. What cannot be seen is in the `Safety` section
 //!   of each function.
@@ -40,6 +40,7 @@ pub mod pools;
 pub mod rma;
 pub mod run;
 pub mod signals;
+pub mod status;
 pub mod syncs;
 pub mod teams;
 pub mod watch;

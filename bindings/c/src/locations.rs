@@ -18,12 +18,12 @@ pub struct Location(pub(crate) Control<()>);
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_location_new(name: *const c_char, location: *mut *mut Location) -> Status {
     call(|| {
-        let location = out(location, "location")?;
+        // SAFETY: as the caller vouches.
+        let location = unsafe { out(location, "location") }?;
         // SAFETY: as the caller vouches.
         let name = unsafe { self::name(name, "the name of the location") }?;
         let new = Box::new(Location(Control::new(name, ())));
-        // SAFETY: as the caller vouches.
-        unsafe { location.write(Box::into_raw(new)) };
+        location.write(Box::into_raw(new));
         Ok(())
     })
 }

@@ -197,10 +197,10 @@ unsafe fn acquire(lock: *const Lock, rank: usize, until: Option<Instant>) -> Res
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_lock_new(kind: u32, members: usize, lock: *mut *mut Lock) -> Status {
     call(|| {
-        let lock = out(lock, "lock")?;
-        let new = Box::new(Lock::of_threads(LockKind::of(kind)?, members)?);
         // SAFETY: as the caller vouches.
-        unsafe { lock.write(Box::into_raw(new)) };
+        let lock = unsafe { out(lock, "lock") }?;
+        let new = Box::new(Lock::of_threads(LockKind::of(kind)?, members)?);
+        lock.write(Box::into_raw(new));
         Ok(())
     })
 }
@@ -324,7 +324,8 @@ unsafe fn recover(
     poisoned: *mut bool,
     until: impl FnOnce() -> Option<Instant>,
 ) -> Result<(), Error> {
-    let poisoned = out(poisoned, "poisoned")?;
+    // SAFETY: as the caller vouches.
+    let poisoned = unsafe { out(poisoned, "poisoned") }?;
     // SAFETY: as the caller vouches.
     let mut seat = unsafe { idle(lock, rank) }?;
     let half_changed = each!(&mut seat.member, member => {
@@ -335,8 +336,7 @@ unsafe fn recover(
         by.is_some()
     });
     seat.state = State::Held;
-    // SAFETY: as the caller vouches.
-    unsafe { poisoned.write(half_changed) };
+    poisoned.write(half_changed);
     Ok(())
 }
 

@@ -14,7 +14,8 @@ use std::ptr;
 
 use syncline_farm::{FarmError, Kind, Message, Vpid};
 
-use crate::error::{Error, Status, array, call, deadline, out};
+use crate::SYNCLINE_FOREVER;
+use crate::error::{Error, Out, Status, array, call, deadline, optional, out, present};
 use crate::farms::{Farm, Inside, SYNCLINE_FARM_NOBODY, the_farm};
 
 /// What a message has in it. In Fortran and C, numbers are those of that size.
@@ -134,10 +135,7 @@ impl Inside {
 }
 
 /// Shows a message to C.
-///
-/// # Safety
-/// `*to` can be written.
-unsafe fn show(from: Vpid, message: Message, to: *mut *const FarmMessage) -> Result<(), Error> {
+fn show(from: Vpid, message: Message, to: &Out<*const FarmMessage>) -> Result<(), Error> {
     let (kind, count) = elements(from, &message)?;
     let shown = FarmMessage {
         data: ptr::null(),
@@ -149,8 +147,8 @@ unsafe fn show(from: Vpid, message: Message, to: *mut *const FarmMessage) -> Res
     let mut kept = Box::new(Kept { shown, message });
     // Where it stays: a small message stands in the object itself.
     kept.shown.data = kept.message.as_ptr().cast();
-    // SAFETY: as the caller vouches. What is shown is the beginning of the object.
-    unsafe { to.write(Box::into_raw(kept).cast_const().cast()) };
+    // What is shown is the beginning of the object.
+    to.write(Box::into_raw(kept).cast_const().cast());
     Ok(())
 }
 
@@ -158,8 +156,7 @@ unsafe fn show(from: Vpid, message: Message, to: *mut *const FarmMessage) -> Res
 /// may, to any other and to itself, also to one that was reserved only.
 ///
 /// It returns when the message is in its channel, which it is at once unless as many as the channel holds were not received
-/// yet; it waits for `nanoseconds` at most (`SYNCLINE_FOREVER`: without an end), and is `SYNCLINE_STATUS_TIMED_OUT`
-/// then. `SYNCLINE_STATUS_GONE` if the receiver has ended (`code` of the failure is what it has exited with, or 128 and the
+/// yet. `SYNCLINE_STATUS_GONE` if the receiver has ended (`code` of the failure is what it has exited with, or 128 and the
 /// signal), `SYNCLINE_STATUS_NO_ROOM` if the farm's memory is full. In all these cases nothing was sent.
 ///
 /// What this process did before is seen by the receiver. `from` may be `NULL` if `count` is 0, and is the caller's again
@@ -167,6 +164,22 @@ unsafe fn show(from: Vpid, message: Message, to: *mut *const FarmMessage) -> Res
 ///
 /// # Safety
 /// `farm` was not freed. `count` elements can be read from `from` on, and nobody writes them meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_farm_send(
+    farm: *mut Farm,
+    to: u64,
+    kind: u32,
+    from: *const c_void,
+    count: usize,
+) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { syncline_farm_send_for(farm, to, kind, from, count, SYNCLINE_FOREVER) }
+}
+
+/// Like `syncline_farm_send`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: nothing was sent.
+///
+/// # Safety
+/// As `syncline_farm_send`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_send_for(
     farm: *mut Farm,
@@ -187,8 +200,7 @@ pub unsafe extern "C" fn syncline_farm_send_for(
     })
 }
 
-/// Receives the next message of a process, and waits for it, for `nanoseconds` at most (`SYNCLINE_FOREVER`: without
-/// an end; 0: takes what is there).
+/// Receives the next message of a process, and waits for it.
 ///
 /// `*message` is read in place, and to be given back by `syncline_farm_message_dispose`. `SYNCLINE_STATUS_GONE` if the process
 /// has ended, and all that it had sent was received; `code` of the failure is what it has exited with, or 128 and the
@@ -197,6 +209,21 @@ pub unsafe extern "C" fn syncline_farm_send_for(
 /// # Safety
 /// `farm` was not freed. `*message` can be written.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_farm_recv(
+    farm: *mut Farm,
+    from: u64,
+    message: *mut *const FarmMessage,
+) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { syncline_farm_recv_for(farm, from, SYNCLINE_FOREVER, message) }
+}
+
+/// Like `syncline_farm_recv`, but waits for `nanoseconds` at most (0: takes what is there), and is
+/// `SYNCLINE_STATUS_TIMED_OUT` then.
+///
+/// # Safety
+/// As `syncline_farm_recv`.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_recv_for(
     farm: *mut Farm,
     from: u64,
@@ -204,24 +231,39 @@ pub unsafe extern "C" fn syncline_farm_recv_for(
     message: *mut *const FarmMessage,
 ) -> Status {
     call(|| {
-        let to = out(message, "message")?;
+        // SAFETY: as the caller vouches.
+        let to = unsafe { out(message, "message") }?;
         // SAFETY: as the caller vouches.
         let mut inside = unsafe { the_farm(farm) }?;
         let (from, message) = inside.next(Some(Vpid::from_raw(from)), nanoseconds)?;
-        // SAFETY: as the caller vouches.
-        unsafe { show(from, message, to) }
+        show(from, message, &to)
     })
 }
 
-/// Like `syncline_farm_recv_for`, from whoever has sent something, in turn.
+/// Like `syncline_farm_recv`, from any process that has sent something, in turn.
 ///
 /// `*from` is who has sent it. `SYNCLINE_STATUS_GONE` if a process that this one has started has ended, and not by exiting
 /// with 0: once for each, when all that it had sent was received; then `*from` is that process. `SYNCLINE_STATUS_ALONE` for
-/// the manager if no other process lives and all that they had sent was received: then, and at the deadline, `*from` is
-/// `SYNCLINE_FARM_NOBODY`. `from` may be `NULL`.
+/// the manager if no other process lives and all that they had sent was received. After this and all other failures `*from`
+/// is `SYNCLINE_FARM_NOBODY`. `from` may be `NULL`.
 ///
 /// # Safety
 /// `farm` was not freed. `*message` can be written; so can `*from`, if it is not `NULL`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_farm_recv_any(
+    farm: *mut Farm,
+    from: *mut u64,
+    message: *mut *const FarmMessage,
+) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { syncline_farm_recv_any_for(farm, SYNCLINE_FOREVER, from, message) }
+}
+
+/// Like `syncline_farm_recv_any`, but waits for `nanoseconds` at most (0: takes what is there), and is
+/// `SYNCLINE_STATUS_TIMED_OUT` then.
+///
+/// # Safety
+/// As `syncline_farm_recv_any`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_recv_any_for(
     farm: *mut Farm,
@@ -230,7 +272,13 @@ pub unsafe extern "C" fn syncline_farm_recv_any_for(
     message: *mut *const FarmMessage,
 ) -> Status {
     call(|| {
-        let to = out(message, "message")?;
+        // SAFETY: as the caller vouches.
+        let from = unsafe { optional(from) };
+        if let Some(from) = &from {
+            from.write(SYNCLINE_FARM_NOBODY);
+        }
+        // SAFETY: as the caller vouches.
+        let to = unsafe { out(message, "message") }?;
         // SAFETY: as the caller vouches.
         let mut inside = unsafe { the_farm(farm) }?;
         let next = inside.next(None, nanoseconds);
@@ -240,17 +288,15 @@ pub unsafe extern "C" fn syncline_farm_recv_any_for(
             }
             Err(_) => SYNCLINE_FARM_NOBODY,
         };
-        if !from.is_null() {
-            // SAFETY: as the caller vouches.
-            unsafe { from.write(who) };
+        if let Some(from) = from {
+            from.write(who);
         }
         let (from, message) = next?;
-        // SAFETY: as the caller vouches.
-        unsafe { show(from, message, to) }
+        show(from, message, &to)
     })
 }
 
-/// Like `syncline_farm_recv_for`, into the caller's memory, which has room for `capacity` elements of a kind, one of
+/// Like `syncline_farm_recv`, into the caller's memory, which has room for `capacity` elements of a kind, one of
 /// `syncline_farm_kind`; `*count` is how many came.
 ///
 /// If there is no room for all it is `SYNCLINE_STATUS_TOO_SMALL`, and `*count` is how many they are; if they are of another
@@ -260,6 +306,24 @@ pub unsafe extern "C" fn syncline_farm_recv_any_for(
 /// # Safety
 /// `farm` was not freed. `capacity` elements can be written from `to` on, which may be `NULL` if that is 0, and nobody else
 /// uses them meanwhile. `*count` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_farm_recv_into(
+    farm: *mut Farm,
+    from: u64,
+    kind: u32,
+    to: *mut c_void,
+    capacity: usize,
+    count: *mut usize,
+) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { syncline_farm_recv_into_for(farm, from, kind, to, capacity, SYNCLINE_FOREVER, count) }
+}
+
+/// Like `syncline_farm_recv_into`, but waits for `nanoseconds` at most (0: takes what is there), and is
+/// `SYNCLINE_STATUS_TIMED_OUT` then.
+///
+/// # Safety
+/// As `syncline_farm_recv_into`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_recv_into_for(
     farm: *mut Farm,
@@ -271,10 +335,11 @@ pub unsafe extern "C" fn syncline_farm_recv_into_for(
     count: *mut usize,
 ) -> Status {
     call(|| {
+        // SAFETY: as the caller vouches.
+        let count = unsafe { out(count, "count") }?;
         let (expected, _) = FarmKind::of(kind)?;
-        let count = out(count, "count")?;
         if capacity > 0 {
-            out(to, "to")?;
+            present(to, "to")?;
         }
         // SAFETY: as the caller vouches.
         let mut inside = unsafe { the_farm(farm) }?;
@@ -285,8 +350,7 @@ pub unsafe extern "C" fn syncline_farm_recv_into_for(
             let words = format!("a message from process {from} is {found}, not {expected}");
             Some(Error::new(Status::Garbled, words))
         } else if came > capacity {
-            // SAFETY: as the caller vouches.
-            unsafe { count.write(came) };
+            count.write(came);
             let words = format!(
                 "a message from process {from} has {came} elements, and there is room for {capacity}"
             );
@@ -302,8 +366,7 @@ pub unsafe extern "C" fn syncline_farm_recv_into_for(
             // SAFETY: there is room for so many, as the caller vouches, and the message is elsewhere.
             unsafe { ptr::copy_nonoverlapping(message.as_ptr(), to.cast(), message.len()) };
         }
-        // SAFETY: as the caller vouches.
-        unsafe { count.write(came) };
+        count.write(came);
         Ok(())
     })
 }

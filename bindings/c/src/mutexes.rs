@@ -61,7 +61,8 @@ pub unsafe extern "C" fn syncline_rma_mutexes_new(
     mutexes: *mut *mut RmaMutexes,
 ) -> Status {
     call(|| {
-        let mutexes = out(mutexes, "mutexes")?;
+        // SAFETY: as the caller vouches.
+        let mutexes = unsafe { out(mutexes, "mutexes") }?;
         let make = |alive: &mut Alive, member: &mut syncline_fabric::Member| {
             let set = alive.rma.mutexes(member, LockKind::Mcs, count)?;
             alive.mutexes.push(Some(set));
@@ -69,8 +70,7 @@ pub unsafe extern "C" fn syncline_rma_mutexes_new(
         };
         // SAFETY: as the caller vouches.
         let set = unsafe { rma::make(rma, make) }?;
-        // SAFETY: as the caller vouches.
-        unsafe { mutexes.write(set) };
+        mutexes.write(set);
         Ok(())
     })
 }

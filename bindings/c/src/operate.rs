@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use syncline_rma::{Bytes, Complex, Global, Number, Pending, RmaError, Strided};
 
-use crate::error::{Error, Status, array, call, out};
+use crate::error::{Error, Status, array, call, present};
 use crate::rma::{Alive, Rma, RmaHandle, RmaMemory, idle, with};
 
 /// What numbers are added to. All wrap around or round as their type does; complex numbers are two, one behind the other.
@@ -110,7 +110,7 @@ unsafe fn operate(
                 (Work::Get, When::Now) => to.get_into(memory, rank, bytes, buffer)?,
                 (Work::Get, When::Later(_)) => pending = to.start_get_into(memory, rank, bytes, buffer)?,
                 (Work::Add(number, factor), _) => {
-                    let (number, factor) = (RmaNumber::of(number)?, out(factor.cast_mut(), "factor")?);
+                    let (number, factor) = (RmaNumber::of(number)?, present(factor, "factor")?);
                     match number {
                         RmaNumber::I32 => add::<i32>(to, there, factor, buffer),
                         RmaNumber::I64 => add::<i64>(to, there, factor, buffer),

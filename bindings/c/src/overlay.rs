@@ -10,7 +10,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use syncline_overlay::{Checked, Initial as First, Overlay as Tasks, Read, Task, Write};
 
-use crate::error::{Error, Returned, Status, array, borrow, c_string, call, claim, name, out, unused};
+use crate::error::{
+    Error, Returned, Status, array, borrow, c_string, call, claim, name, optional, out, present, unused,
+};
 use crate::locations::Location;
 
 /// Tasks that go round, each with the locations that it reads and writes.
@@ -143,10 +145,10 @@ unsafe fn locations<A>(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_overlay_new(overlay: *mut *mut Overlay) -> Status {
     call(|| {
-        let overlay = out(overlay, "overlay")?;
-        let inside = Inside { stage: Stage::Declared(Tasks::new()), tasks: Vec::new(), names: Vec::new() };
         // SAFETY: as the caller vouches.
-        unsafe { overlay.write(Box::into_raw(Box::new(Overlay(Mutex::new(inside))))) };
+        let overlay = unsafe { out(overlay, "overlay") }?;
+        let inside = Inside { stage: Stage::Declared(Tasks::new()), tasks: Vec::new(), names: Vec::new() };
+        overlay.write(Box::into_raw(Box::new(Overlay(Mutex::new(inside)))));
         Ok(())
     })
 }
@@ -194,6 +196,8 @@ pub unsafe extern "C" fn syncline_overlay_task(
 ) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
+        let task = unsafe { optional(task) };
+        // SAFETY: as the caller vouches.
         let mut overlay = unsafe { the_overlay(overlay) }?;
         // SAFETY: as the caller vouches.
         let name = unsafe { self::name(name, "the name of the task") }?;
@@ -206,9 +210,8 @@ pub unsafe extern "C" fn syncline_overlay_task(
         let made =
             overlay.declared()?.task(name.clone(), (reads, writes), move |_, step| callback.call(step));
         overlay.names.push(c_string(name));
-        if !task.is_null() {
-            // SAFETY: as the caller vouches.
-            unsafe { task.write(overlay.tasks.len() as u32) };
+        if let Some(task) = task {
+            task.write(overlay.tasks.len() as u32);
         }
         overlay.tasks.push(made);
         Ok(())
@@ -295,8 +298,11 @@ pub unsafe extern "C" fn syncline_overlay_active(
     count: *mut usize,
 ) -> Status {
     call(|| {
-        let count = out(count, "count")?;
-        let tasks = if capacity == 0 { tasks } else { out(tasks, "tasks")? };
+        // SAFETY: as the caller vouches.
+        let count = unsafe { out(count, "count") }?;
+        if capacity > 0 {
+            present(tasks, "tasks")?;
+        }
         // SAFETY: as the caller vouches.
         let mut overlay = unsafe { the_overlay(overlay) }?;
         let active = overlay.checked()?.start().active();
@@ -306,8 +312,7 @@ pub unsafe extern "C" fn syncline_overlay_active(
             // SAFETY: as the caller vouches.
             unsafe { tasks.add(i).write(number) };
         }
-        // SAFETY: as the caller vouches.
-        unsafe { count.write(active.len()) };
+        count.write(active.len());
         Ok(())
     })
 }
@@ -323,12 +328,12 @@ pub unsafe extern "C" fn syncline_overlay_task_name(
     name: *mut *const c_char,
 ) -> Status {
     call(|| {
-        let name = out(name, "name")?;
+        // SAFETY: as the caller vouches.
+        let name = unsafe { out(name, "name") }?;
         // SAFETY: as the caller vouches.
         let overlay = unsafe { the_overlay(overlay) }?;
         overlay.task(task)?;
-        // SAFETY: as the caller vouches.
-        unsafe { name.write(overlay.names[task as usize].as_ptr()) };
+        name.write(overlay.names[task as usize].as_ptr());
         Ok(())
     })
 }

@@ -23,7 +23,10 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 use syncline_farm::{Crew, Outcome, Pool, Task, TaskError};
 
-use crate::error::{Error, Status, array, borrow, c_string, call, claim, deadline, out, unused};
+use crate::SYNCLINE_FOREVER;
+use crate::error::{
+    Error, Status, Zero, array, borrow, c_string, call, claim, deadline, optional, out, unused,
+};
 use crate::farms::program;
 
 /// Bytes in one piece: what serde makes of a `Vec<u8>`, without a look at each.
@@ -72,7 +75,7 @@ type Done = Result<Bytes, String>;
 /// A pool of workers, which are processes. It is used by one thread at a time, and works while that thread waits for
 /// outcomes.
 #[derive(Debug)]
-pub struct FarmPool(Mutex<Pool<Bytes, Done>>);
+pub struct FarmPool(Mutex<Option<Pool<Bytes, Done>>>);
 
 /// How a pool works. All that is 0 is left to the library.
 #[repr(C)]
@@ -138,6 +141,10 @@ pub struct FarmProgress {
     pub lost: u64,
 }
 
+impl Zero for FarmProgress {
+    const ZERO: Self = FarmProgress { submitted: 0, ended: 0, failed: 0, retried: 0, started: 0, lost: 0 };
+}
+
 /// What a task comes to: set by the function of a worker.
 #[derive(Debug)]
 pub struct FarmResult {
@@ -164,9 +171,23 @@ pub type FarmFunction = Option<
 ///
 /// # Safety
 /// The pool is `NULL`, or lives for `'a`.
-unsafe fn the_pool<'a>(pool: *const FarmPool) -> Result<MutexGuard<'a, Pool<Bytes, Done>>, Error> {
+unsafe fn the_pool<'a>(pool: *const FarmPool) -> Result<InUse<'a>, Error> {
     // SAFETY: as the caller vouches.
-    claim(unsafe { &borrow(pool, "the pool")?.0 }, "the pool")
+    claim(unsafe { &borrow(pool, "the pool")?.0 }, "the pool").map(InUse)
+}
+
+/// A pool that a call uses.
+struct InUse<'a>(MutexGuard<'a, Option<Pool<Bytes, Done>>>);
+
+impl InUse<'_> {
+    /// The pool, unless it was finished.
+    fn pool(&mut self) -> Result<&mut Pool<Bytes, Done>, Error> {
+        self.0.as_mut().ok_or_else(finished)
+    }
+}
+
+fn finished() -> Error {
+    Error::misuse("the pool was finished")
 }
 
 /// Makes a pool of so many workers, which run a program with arguments, as at `syncline_farm_start`: `NULL` is this program
@@ -174,7 +195,7 @@ unsafe fn the_pool<'a>(pool: *const FarmPool) -> Result<MutexGuard<'a, Pool<Byte
 ///
 /// Workers are started when there is something to do. It is `SYNCLINE_STATUS_INVALID_ARGUMENT` if there are to be none, or
 /// more than 1024, or an option makes no sense; `SYNCLINE_STATUS_SYSTEM` if the system refuses something. `*pool` is to be
-/// given back by `syncline_farm_pool_free` or `syncline_farm_pool_finish`.
+/// given back by `syncline_farm_pool_free`.
 ///
 /// # Safety
 /// `program` and `arguments` are as at `syncline_farm_start`. `options` is `NULL` or can be read. `*pool` can be written.
@@ -187,7 +208,8 @@ pub unsafe extern "C" fn syncline_farm_pool_new(
     pool: *mut *mut FarmPool,
 ) -> Status {
     call(|| {
-        let pool = out(pool, "pool")?;
+        // SAFETY: as the caller vouches.
+        let pool = unsafe { out(pool, "pool") }?;
         // SAFETY: as the caller vouches.
         let mut crew = Crew::of(workers).program(unsafe { self::program(program, arguments) }?);
         // SAFETY: as the caller vouches.
@@ -204,9 +226,8 @@ pub unsafe extern "C" fn syncline_farm_pool_new(
                 crew = crew.cold();
             }
         }
-        let new = Box::new(FarmPool(Mutex::new(crew.start()?)));
-        // SAFETY: as the caller vouches.
-        unsafe { pool.write(Box::into_raw(new)) };
+        let new = Box::new(FarmPool(Mutex::new(Some(crew.start()?))));
+        pool.write(Box::into_raw(new));
         Ok(())
     })
 }
@@ -231,30 +252,43 @@ pub unsafe extern "C" fn syncline_farm_pool_submit(
     id: *mut u64,
 ) -> Status {
     call(|| {
+        // SAFETY: as the caller vouches.
+        let id = unsafe { optional(id) };
         if cost.is_nan() {
             return Err(Error::invalid("the cost of the task is not a number"));
         }
         // SAFETY: as the caller vouches.
         let (mut pool, bytes) = unsafe { (the_pool(pool)?, array(task.cast::<u8>(), length, "the task")?) };
         let bytes = Bytes(vec(bytes).ok_or_else(|| no_memory(length))?);
-        let number = pool.submit(Task::new(bytes).priority(priority).cost(cost)).number();
-        if !id.is_null() {
-            // SAFETY: as the caller vouches.
-            unsafe { id.write(number) };
+        let number = pool.pool()?.submit(Task::new(bytes).priority(priority).cost(cost)).number();
+        if let Some(id) = id {
+            id.write(number);
         }
         Ok(())
     })
 }
 
-/// Waits for the next task that ends, whichever it is, for `nanoseconds` at most (`SYNCLINE_FOREVER`: without an end;
-/// 0: takes what is there). `*outcome` is to be given back by `syncline_farm_outcome_dispose`; it is `NULL` when all tasks have
+/// Waits for the next task that ends, whichever it is. `*outcome` is to be given back by `syncline_farm_outcome_dispose`; it is `NULL` when all tasks have
 /// ended and were told.
 ///
-/// What becomes of a task is in its outcome, and no failure of this call. `SYNCLINE_STATUS_TIMED_OUT` if no task has ended
-/// in that time: they go on, but nothing is handed out before the next call.
+/// What becomes of a task is in its outcome, and no failure of this call.
 ///
 /// # Safety
 /// `pool` was not freed. `*outcome` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_farm_pool_next(
+    pool: *mut FarmPool,
+    outcome: *mut *const FarmOutcome,
+) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { syncline_farm_pool_next_for(pool, SYNCLINE_FOREVER, outcome) }
+}
+
+/// Like `syncline_farm_pool_next`, but waits for `nanoseconds` at most (0: takes what is there), and is
+/// `SYNCLINE_STATUS_TIMED_OUT` then: tasks go on, but nothing is handed out before the next call.
+///
+/// # Safety
+/// As `syncline_farm_pool_next`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_pool_next_for(
     pool: *mut FarmPool,
@@ -262,11 +296,11 @@ pub unsafe extern "C" fn syncline_farm_pool_next_for(
     outcome: *mut *const FarmOutcome,
 ) -> Status {
     call(|| {
-        let outcome = out(outcome, "outcome")?;
         // SAFETY: as the caller vouches.
-        let next = unsafe { the_pool(pool) }?.next_deadline(deadline(nanoseconds))?;
+        let outcome = unsafe { out(outcome, "outcome") }?;
         // SAFETY: as the caller vouches.
-        unsafe { outcome.write(next.map_or(ptr::null(), shown)) };
+        let next = unsafe { the_pool(pool) }?.pool()?.next_deadline(deadline(nanoseconds))?;
+        outcome.write(next.map_or(ptr::null(), shown));
         Ok(())
     })
 }
@@ -322,33 +356,30 @@ pub unsafe extern "C" fn syncline_farm_pool_progress(
     progress: *mut FarmProgress,
 ) -> Status {
     call(|| {
-        let progress = out(progress, "progress")?;
         // SAFETY: as the caller vouches.
-        let now = unsafe { the_pool(pool) }?.progress();
+        let progress = unsafe { out(progress, "progress") }?;
+        // SAFETY: as the caller vouches.
+        let now = unsafe { the_pool(pool) }?.pool()?.progress();
         let syncline_farm::Progress { submitted, ended, failed, retried, started, lost } = now;
-        // SAFETY: as the caller vouches.
-        unsafe { progress.write(FarmProgress { submitted, ended, failed, retried, started, lost }) };
+        progress.write(FarmProgress { submitted, ended, failed, retried, started, lost });
         Ok(())
     })
 }
 
-/// Has the workers of a pool end by themselves, those that are at nothing, waits for that, kills the others, and gives the
-/// pool back. Tasks that have not ended are lost.
+/// Has the workers of a pool end by themselves, those that are at nothing, waits for that, and kills the others. Tasks that
+/// have not ended are lost. From then on all calls with the pool but `syncline_farm_pool_free` are
+/// `SYNCLINE_STATUS_MISUSE`.
 ///
 /// It is `SYNCLINE_STATUS_MISUSE`, and nothing happens, while a call uses it.
 ///
 /// # Safety
-/// `pool` is `NULL`, which is an error, or comes from `syncline_farm_pool_new`; no other call with it begins from now on.
+/// `pool` was not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_farm_pool_finish(pool: *mut FarmPool) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
-        drop(unsafe { the_pool(pool) }?);
-        // SAFETY: as the caller vouches; no call uses it, and no fault has left it unusable.
-        let FarmPool(pool) = *unsafe { Box::from_raw(pool) };
-        let pool = pool.into_inner();
-        pool.map_err(|_| Error::new(Status::Internal, "a fault of the library has left the pool unusable"))?
-            .finish();
+        let mut pool = unsafe { the_pool(pool) }?;
+        pool.0.take().ok_or_else(finished)?.finish();
         Ok(())
     })
 }
@@ -447,15 +478,15 @@ pub unsafe extern "C" fn syncline_farm_result_room(
     bytes: *mut *mut c_void,
 ) -> Status {
     call(|| {
-        let to = out(bytes, "bytes")?;
+        // SAFETY: as the caller vouches.
+        let to = unsafe { out(bytes, "bytes") }?;
         // SAFETY: as the caller vouches.
         let result = unsafe { the_result(result) }?;
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(length).map_err(|_| no_memory(length))?;
         bytes.resize(length, 0);
         result.bytes = bytes;
-        // SAFETY: as the caller vouches.
-        unsafe { to.write(result.bytes.as_mut_ptr().cast()) };
+        to.write(result.bytes.as_mut_ptr().cast());
         Ok(())
     })
 }

@@ -187,7 +187,7 @@ impl Alive {
     pub(crate) fn no_sync_started(&self) -> Result<(), Error> {
         match self.started {
             false => Ok(()),
-            true => Err(Error::misuse("a sync is started: syncline_rma_sync_wait_for comes first")),
+            true => Err(Error::misuse("a sync is started: syncline_rma_sync_wait comes first")),
         }
     }
 }
@@ -309,7 +309,8 @@ pub(crate) fn retire(rma: Arc<Rma>) -> Result<(), Error> {
 pub unsafe extern "C" fn syncline_member_rma(me: *mut TeamMember<'_>, rma: *mut *mut Rma) -> Status {
     static IDS: AtomicU64 = AtomicU64::new(1);
     call(|| {
-        let rma = out(rma, "rma")?;
+        // SAFETY: as the caller vouches.
+        let rma = unsafe { out(rma, "rma") }?;
         // SAFETY: as the caller vouches.
         let mut inside = unsafe { the_member(me) }?;
         let new = syncline_rma::Rma::new(inside.member)?;
@@ -329,8 +330,7 @@ pub unsafe extern "C" fn syncline_member_rma(me: *mut TeamMember<'_>, rma: *mut 
         let new = Arc::new(Rma {
             state: Mutex::new(State { alive: Some(alive), memories: Vec::new(), mutexes: Vec::new() }),
         });
-        // SAFETY: as the caller vouches.
-        unsafe { rma.write(Arc::as_ptr(&new).cast_mut()) };
+        rma.write(Arc::as_ptr(&new).cast_mut());
         inside.rmas.push(new);
         Ok(())
     })
@@ -349,7 +349,8 @@ pub unsafe extern "C" fn syncline_rma_allocate(
     memory: *mut *mut RmaMemory,
 ) -> Status {
     call(|| {
-        let memory = out(memory, "memory")?;
+        // SAFETY: as the caller vouches.
+        let memory = unsafe { out(memory, "memory") }?;
         // SAFETY: as the caller vouches.
         let mut state = claim(unsafe { &borrow(rma.cast_const(), "the rma")?.state }, "the rma")?;
         let State { alive, memories, .. } = &mut *state;
@@ -360,8 +361,7 @@ pub unsafe extern "C" fn syncline_rma_allocate(
         let part = alive.rma.allocate::<u8>(inside.member, bytes)?;
         let new = Arc::new(RmaMemory { owner: rma, number: alive.parts.len() });
         alive.parts.push(Some(part));
-        // SAFETY: as the caller vouches.
-        unsafe { memory.write(Arc::as_ptr(&new).cast_mut()) };
+        memory.write(Arc::as_ptr(&new).cast_mut());
         memories.push(new);
         Ok(())
     })
@@ -449,7 +449,6 @@ pub unsafe extern "C" fn syncline_rma_allocate_local(
     buffer: *mut *mut c_void,
 ) -> Status {
     let allocate = |alive: &mut Alive| {
-        let buffer = out(buffer, "buffer")?;
         let full = || Error::new(Status::System, format!("there is no memory of {bytes} bytes"));
         let layout = Layout::from_size_align(bytes.max(1), 128).map_err(|_| full())?;
         // SAFETY: it is not empty.
@@ -458,12 +457,15 @@ pub unsafe extern "C" fn syncline_rma_allocate_local(
             return Err(full());
         }
         alive.buffers.insert(new.expose_provenance(), layout);
-        // SAFETY: as the caller vouches.
-        unsafe { buffer.write(new.cast()) };
-        Ok(())
+        Ok(new.cast())
     };
-    // SAFETY: as the caller vouches.
-    call(|| unsafe { with(rma, allocate) })
+    call(|| {
+        // SAFETY: as the caller vouches.
+        let buffer = unsafe { out(buffer, "buffer") }?;
+        // SAFETY: as the caller vouches.
+        buffer.write(unsafe { with(rma, allocate) }?);
+        Ok(())
+    })
 }
 
 /// Frees what `syncline_rma_allocate_local` allocated; `NULL` is nothing. What was freed already is

@@ -4,7 +4,7 @@ use std::ptr;
 
 use syncline_overlay::{ReadyOrder, Report as Done, Runner as Who, Stop};
 
-use crate::error::{Error, Status, call};
+use crate::error::{Error, Status, call, optional};
 use crate::overlay::{Overlay, the_overlay};
 
 /// Who runs the tasks. Later versions may know more.
@@ -102,10 +102,8 @@ unsafe fn run(
     report: *mut *mut Report,
 ) -> Status {
     call(|| {
-        if !report.is_null() {
-            // SAFETY: as the caller vouches.
-            unsafe { report.write(ptr::null_mut()) };
-        }
+        // SAFETY: as the caller vouches.
+        let report = unsafe { optional(report) };
         let who = match runner {
             n if n == Runner::Threads as u32 => Who::Threads,
             n if n == Runner::Pool as u32 => Who::Pool { workers, order: ReadyOrder::Fifo },
@@ -116,9 +114,8 @@ unsafe fn run(
         };
         // SAFETY: as the caller vouches.
         let done = unsafe { the_overlay(overlay) }?.checked()?.run(who, stop)?;
-        if !report.is_null() {
-            // SAFETY: as the caller vouches.
-            unsafe { report.write(keep(done)) };
+        if let Some(report) = report {
+            report.write(keep(done));
         }
         Ok(())
     })

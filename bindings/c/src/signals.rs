@@ -11,11 +11,18 @@ use std::time::Instant;
 
 use syncline_signal::{Policy, Signal as Number};
 
-use crate::error::{Error, Status, borrow, call, deadline, out};
+use crate::error::{Error, Status, borrow, call, deadline, optional, out};
 
-/// A number that only grows, from 0 to 2^63 - 1; all bytes zero are a signal at 0. It may stand in any memory, also
-/// in memory that processes share, and must not be moved or copied while it is in use. It is read and written by
-/// functions of this library only.
+/// The largest number that a signal can hold: 2^62 - 1.
+pub const SYNCLINE_SIGNAL_MAX: u64 = 4611686018427387903;
+/// The most that can be added to a signal at once: 2^32.
+pub const SYNCLINE_SIGNAL_MAX_ADD: u64 = 4294967296;
+
+const _: () = assert!(SYNCLINE_SIGNAL_MAX == Number::MAX && SYNCLINE_SIGNAL_MAX_ADD == Number::MAX_ADD);
+
+/// A number that only grows, from 0 to `SYNCLINE_SIGNAL_MAX`; all bytes zero are a signal at 0. It may stand in any
+/// memory, also in memory that processes share, and must not be moved or copied while it is in use. It is read and written
+/// by functions of this library only.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Signal {
@@ -66,16 +73,17 @@ unsafe fn wait(signal: *const Signal, least: u64, until: impl FnOnce() -> Option
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_signal_get(signal: *const Signal, number: *mut u64) -> Status {
     call(|| {
-        let number = out(number, "number")?;
+        // SAFETY: as the caller vouches.
+        let number = unsafe { out(number, "number") }?;
         // SAFETY: as the caller vouches.
         let now = unsafe { the_signal(signal) }?.get();
-        // SAFETY: as the caller vouches.
-        unsafe { number.write(now) };
+        number.write(now);
         Ok(())
     })
 }
 
-/// Raises a signal to a number, if it is lower, and wakes those who wait for that.
+/// Raises a signal to a number, if it is lower, and wakes those who wait for that. A number above `SYNCLINE_SIGNAL_MAX` is
+/// `SYNCLINE_STATUS_INVALID_ARGUMENT`, here and for waits.
 ///
 /// # Safety
 /// `signal` points to a signal.
@@ -88,8 +96,11 @@ pub unsafe extern "C" fn syncline_signal_raise_to(signal: *mut Signal, number: u
     })
 }
 
-/// Adds to a signal, and wakes those who wait. `*now`, unless `now` is `NULL`, is the sum; it must not be more than a
-/// signal can hold.
+/// Adds to a signal, and wakes those who wait. `*now`, unless `now` is `NULL`, is the sum.
+///
+/// More than `SYNCLINE_SIGNAL_MAX_ADD` is `SYNCLINE_STATUS_INVALID_ARGUMENT`: nothing was added. If the sum would be more
+/// than `SYNCLINE_SIGNAL_MAX`, the signal is closed, and stays at that number; those who waited for it go on, and this and
+/// every later addition is `SYNCLINE_STATUS_CLOSED`.
 ///
 /// # Safety
 /// `signal` points to a signal. `*now` can be written, or `now` is `NULL`.
@@ -97,17 +108,18 @@ pub unsafe extern "C" fn syncline_signal_raise_to(signal: *mut Signal, number: u
 pub unsafe extern "C" fn syncline_signal_add(signal: *mut Signal, n: u64, now: *mut u64) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
-        let sum = unsafe { the_signal(signal) }?.add(number(n)?);
-        if !now.is_null() {
-            // SAFETY: as the caller vouches.
-            unsafe { now.write(sum) };
+        let now = unsafe { optional(now) };
+        // SAFETY: as the caller vouches.
+        let sum = unsafe { the_signal(signal) }?.add(n)?;
+        if let Some(now) = now {
+            now.write(sum);
         }
         Ok(())
     })
 }
 
 /// Waits until a signal is at least `number`, however long that takes: where a member of a team may die that is to raise
-/// it, use `syncline_member_await_for`.
+/// it, use `syncline_member_await`.
 ///
 /// # Safety
 /// `signal` points to a signal, which stays where it is until this call returns.

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 
 use syncline_rma::Window;
 
+use crate::SYNCLINE_FOREVER;
 use crate::error::{Error, Status, call, deadline, out};
 use crate::rma::{Alive, Rma, RmaHandle, with};
 
@@ -42,6 +43,24 @@ pub unsafe extern "C" fn syncline_rma_wait(rma: *mut Rma, handle: *mut RmaHandle
     call(|| unsafe { with(rma, wait) })
 }
 
+/// Asks something of an rma, and writes the answer to `*done`.
+///
+/// # Safety
+/// As `syncline_rma_test`.
+unsafe fn ask(
+    rma: *mut Rma,
+    done: *mut bool,
+    question: impl FnOnce(&mut Alive) -> Result<bool, Error>,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller guarantees that `*done` can be written.
+        let done = unsafe { out(done, "done") }?;
+        // SAFETY: as the caller vouches.
+        done.write(unsafe { with(rma, question) }?);
+        Ok(())
+    })
+}
+
 /// Looks whether an operation is done, as `syncline_rma_wait` waits for it, and does not wait. If so, the handle may be
 /// used again.
 ///
@@ -50,7 +69,6 @@ pub unsafe extern "C" fn syncline_rma_wait(rma: *mut Rma, handle: *mut RmaHandle
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_test(rma: *mut Rma, handle: *mut RmaHandle, done: *mut bool) -> Status {
     let test = |alive: &mut Alive| {
-        let done = out(done, "done")?;
         // SAFETY: as the caller vouches.
         let complete = if let Some(handle) = unsafe { handle.as_mut() } {
             let pending = alive.pending(handle)?;
@@ -76,12 +94,10 @@ pub unsafe extern "C" fn syncline_rma_test(rma: *mut Rma, handle: *mut RmaHandle
             alive.implicit_writes = under_way;
             alive.implicit_gets.is_empty() && alive.implicit_writes.is_empty()
         };
-        // SAFETY: as the caller vouches.
-        unsafe { done.write(complete) };
-        Ok(())
+        Ok(complete)
     };
     // SAFETY: as the caller vouches.
-    call(|| unsafe { with(rma, test) })
+    unsafe { ask(rma, done, test) }
 }
 
 /// Waits for everything that this member has started, with handles or without. Handles are waited for still, at once.
@@ -145,7 +161,7 @@ pub unsafe extern "C" fn syncline_rma_sync(rma: *mut Rma) -> Status {
     call(|| unsafe { with(rma, sync) })
 }
 
-/// Arrives at a sync, and does not wait: what is written from now on is of the next. `syncline_rma_sync_wait_for` follows, or
+/// Arrives at a sync, and does not wait: what is written from now on is of the next. `syncline_rma_sync_wait` follows, or
 /// `syncline_rma_sync_done` until that says so; until then no other sync, allocation or free is begun:
 /// `SYNCLINE_STATUS_MISUSE`.
 ///
@@ -163,9 +179,19 @@ pub unsafe extern "C" fn syncline_rma_sync_start(rma: *mut Rma) -> Status {
     call(|| unsafe { with(rma, start) })
 }
 
-/// Waits until the sync at which this member has arrived is complete, for `nanoseconds` at most (`UINT64_MAX`: for ever),
-/// and is `SYNCLINE_STATUS_TIMED_OUT` then: it may be called again. Without one that was started it is
+/// Waits until the sync at which this member has arrived is complete. Without one that was started it is
 /// `SYNCLINE_STATUS_MISUSE`.
+///
+/// # Safety
+/// That of `syncline_member_rma`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_sync_wait(rma: *mut Rma) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { syncline_rma_sync_wait_for(rma, SYNCLINE_FOREVER) }
+}
+
+/// Like `syncline_rma_sync_wait`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: it may be
+/// called again.
 ///
 /// # Safety
 /// That of `syncline_member_rma`.
@@ -191,15 +217,12 @@ pub unsafe extern "C" fn syncline_rma_sync_wait_for(rma: *mut Rma, nanoseconds: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_sync_done(rma: *mut Rma, done: *mut bool) -> Status {
     let look = |alive: &mut Alive| {
-        let done = out(done, "done")?;
         let complete = !alive.started || alive.rma.sync_done()?;
         alive.started = !complete;
-        // SAFETY: as the caller vouches.
-        unsafe { done.write(complete) };
-        Ok(())
+        Ok(complete)
     };
     // SAFETY: as the caller vouches.
-    call(|| unsafe { with(rma, look) })
+    unsafe { ask(rma, done, look) }
 }
 
 /// As `syncline_rma_sync`, also for those who look past it, such as devices: all is in the memory of all hosts.

@@ -22,6 +22,7 @@ use syncline_fabric::{Member, Team};
 use syncline_signal::{Policy, WaitError};
 use syncline_sync::{Array, Fault, Shared, SpaceError};
 
+use crate::SYNCLINE_FOREVER;
 use crate::barriers::{Barrier, Plan};
 use crate::error::{Error, Status, borrow, call, claim, deadline, out};
 use crate::locks::{Lock, LockKind};
@@ -386,12 +387,26 @@ pub unsafe extern "C" fn syncline_member_wait(me: *mut TeamMember<'_>) -> Status
     call(|| Ok(unsafe { the_member(me) }?.member.wait()?))
 }
 
-/// Waits until a signal is at least `number`, for `nanoseconds` at most (`UINT64_MAX`: for ever), and ends with
-/// `SYNCLINE_STATUS_GONE` as soon as any member of the team is dead, with its rank in the message.
+/// Waits until a signal is at least `number`, and ends with `SYNCLINE_STATUS_GONE` as soon as any member of the team is
+/// dead, with its rank in the message.
 ///
 /// # Safety
 /// `me` is `NULL`, or its function has not returned. `signal` points to a signal, which stays where it is until this call
 /// returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_member_await(
+    me: *mut TeamMember<'_>,
+    signal: *const Signal,
+    number: u64,
+) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { syncline_member_await_for(me, signal, number, SYNCLINE_FOREVER) }
+}
+
+/// Like `syncline_member_await`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then.
+///
+/// # Safety
+/// As `syncline_member_await`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_await_for(
     me: *mut TeamMember<'_>,
@@ -426,12 +441,13 @@ pub unsafe extern "C" fn syncline_member_barrier(
     barrier: *mut *mut Barrier,
 ) -> Status {
     call(|| {
-        let (barrier, plan) = (out(barrier, "barrier")?, Plan::of(kind, radix)?);
+        // SAFETY: as the caller vouches.
+        let barrier = unsafe { out(barrier, "barrier") }?;
+        let plan = Plan::of(kind, radix)?;
         // SAFETY: as the caller vouches.
         let mut inside = unsafe { the_member(me) }?;
         let new = Arc::new(Barrier::of_team(inside.member, plan)?);
-        // SAFETY: as the caller vouches.
-        unsafe { barrier.write(Arc::as_ptr(&new).cast_mut()) };
+        barrier.write(Arc::as_ptr(&new).cast_mut());
         inside.barriers.push(new);
         Ok(())
     })
@@ -449,12 +465,13 @@ pub unsafe extern "C" fn syncline_member_lock(
     lock: *mut *mut Lock,
 ) -> Status {
     call(|| {
-        let (lock, kind) = (out(lock, "lock")?, LockKind::of(kind)?);
+        // SAFETY: as the caller vouches.
+        let lock = unsafe { out(lock, "lock") }?;
+        let kind = LockKind::of(kind)?;
         // SAFETY: as the caller vouches.
         let mut inside = unsafe { the_member(me) }?;
         let new = Arc::new(Lock::of_team(inside.member, kind)?);
-        // SAFETY: as the caller vouches.
-        unsafe { lock.write(Arc::as_ptr(&new).cast_mut()) };
+        lock.write(Arc::as_ptr(&new).cast_mut());
         inside.locks.push(new);
         Ok(())
     })
@@ -474,7 +491,8 @@ pub unsafe extern "C" fn syncline_member_memory(
     memory: *mut *mut c_void,
 ) -> Status {
     call(|| {
-        let memory = out(memory, "memory")?;
+        // SAFETY: as the caller vouches.
+        let memory = unsafe { out(memory, "memory") }?;
         if bytes == 0 {
             return Err(Error::invalid("memory of 0 bytes is nothing that could be shared"));
         }
@@ -484,8 +502,7 @@ pub unsafe extern "C" fn syncline_member_memory(
             return Err(SpaceError::Hosts { hosts }.into());
         }
         let new = inside.member.space().array::<Line>(bytes.div_ceil(size_of::<Line>()))?;
-        // SAFETY: as the caller vouches.
-        unsafe { memory.write(new.as_ptr().cast_mut().cast()) };
+        memory.write(new.as_ptr().cast_mut().cast());
         inside.memory.push(new);
         Ok(())
     })

@@ -48,12 +48,9 @@ impl Drawing {
 #[derive(Debug)]
 pub struct Watch(Look);
 
-/// # Safety
-/// `*text` can be written.
-unsafe fn give(text: *mut *mut c_char, shown: Option<String>) {
-    let shown = shown.map_or(ptr::null_mut(), |shown| c_string(shown).into_raw());
-    // SAFETY: as the caller vouches.
-    unsafe { text.write(shown) };
+/// A text for the caller, who gives it back by `syncline_text_dispose`; `NULL` if there is none.
+fn give(shown: Option<String>) -> *mut c_char {
+    shown.map_or(ptr::null_mut(), |shown| c_string(shown).into_raw())
 }
 
 /// Gives a text back that a function of this library made; `NULL` is nothing.
@@ -81,11 +78,12 @@ pub unsafe extern "C" fn syncline_overlay_draw(
     text: *mut *mut c_char,
 ) -> Status {
     call(|| {
-        let (drawing, text) = (Drawing::of(drawing)?, out(text, "text")?);
+        // SAFETY: as the caller vouches.
+        let text = unsafe { out(text, "text") }?;
+        let drawing = Drawing::of(drawing)?;
         // SAFETY: as the caller vouches.
         let start = unsafe { the_overlay(overlay) }?.checked()?.start();
-        // SAFETY: as the caller vouches.
-        unsafe { give(text, Some(drawing.show(&start))) };
+        text.write(give(Some(drawing.show(&start))));
         Ok(())
     })
 }
@@ -98,11 +96,11 @@ pub unsafe extern "C" fn syncline_overlay_draw(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_watch_new(overlay: *const Overlay, watch: *mut *mut Watch) -> Status {
     call(|| {
-        let watch = out(watch, "watch")?;
+        // SAFETY: as the caller vouches.
+        let watch = unsafe { out(watch, "watch") }?;
         // SAFETY: as the caller vouches.
         let look = unsafe { the_overlay(overlay) }?.checked()?.watch();
-        // SAFETY: as the caller vouches.
-        unsafe { watch.write(Box::into_raw(Box::new(Watch(look)))) };
+        watch.write(Box::into_raw(Box::new(Watch(look))));
         Ok(())
     })
 }
@@ -132,11 +130,12 @@ pub unsafe extern "C" fn syncline_watch_draw(
     text: *mut *mut c_char,
 ) -> Status {
     call(|| {
-        let (drawing, text) = (Drawing::of(drawing)?, out(text, "text")?);
+        // SAFETY: as the caller vouches.
+        let text = unsafe { out(text, "text") }?;
+        let drawing = Drawing::of(drawing)?;
         // SAFETY: as the caller vouches.
         let snapshot = unsafe { borrow(watch, "the watch") }?.0.snapshot();
-        // SAFETY: as the caller vouches.
-        unsafe { give(text, snapshot.map(|snapshot| drawing.show(&snapshot))) };
+        text.write(give(snapshot.map(|snapshot| drawing.show(&snapshot))));
         Ok(())
     })
 }
@@ -163,7 +162,9 @@ pub unsafe extern "C" fn syncline_watch_stuck(
     text: *mut *mut c_char,
 ) -> Status {
     call(|| {
-        let (drawing, text) = (Drawing::of(drawing)?, out(text, "text")?);
+        // SAFETY: as the caller vouches.
+        let text = unsafe { out(text, "text") }?;
+        let drawing = Drawing::of(drawing)?;
         // SAFETY: as the caller vouches.
         let look = unsafe { &borrow(watch, "the watch")?.0 };
         let stuck = look.stuck(Duration::from_nanos(patience));
@@ -176,8 +177,7 @@ pub unsafe extern "C" fn syncline_watch_stuck(
         {
             look.end(stuck);
         }
-        // SAFETY: as the caller vouches.
-        unsafe { give(text, shown) };
+        text.write(give(shown));
         Ok(())
     })
 }

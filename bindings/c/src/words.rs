@@ -6,7 +6,7 @@
 
 use syncline_rma::{Global, Pair, RmaError};
 
-use crate::error::{Error, Status, call, out};
+use crate::error::{Error, Status, Zero, call, out};
 use crate::rma::{Alive, Rma, RmaMemory, with};
 
 /// Two words that are read and changed together: a rank and an address, say.
@@ -17,6 +17,10 @@ pub struct RmaPair {
     pub first: u64,
     /// The word behind it.
     pub second: u64,
+}
+
+impl Zero for RmaPair {
+    const ZERO: Self = RmaPair { first: 0, second: 0 };
 }
 
 impl From<RmaPair> for Pair {
@@ -33,23 +37,24 @@ impl From<Pair> for RmaPair {
 
 /// # Safety
 /// As `syncline_rma_fetch_add_i32`.
-unsafe fn step<T, C: From<T>>(
+unsafe fn step<T, C: From<T> + Zero>(
     rma: *mut Rma,
     memory: *const RmaMemory,
     before: *mut C,
     work: impl FnOnce(&mut syncline_rma::Rma, &Global<u8>) -> Result<T, RmaError>,
 ) -> Status {
     let step = |alive: &mut Alive| {
-        let before = out(before, "before")?;
         // SAFETY: as the caller vouches.
         let (rma, memory) = unsafe { alive.memory(rma, memory) }?;
-        let found = work(rma, memory)?;
-        // SAFETY: as the caller vouches.
-        unsafe { before.write(found.into()) };
-        Ok::<(), Error>(())
+        Ok::<T, Error>(work(rma, memory)?)
     };
-    // SAFETY: as the caller vouches.
-    call(|| unsafe { with(rma, step) })
+    call(|| {
+        // SAFETY: as the caller vouches.
+        let before = unsafe { out(before, "before") }?;
+        // SAFETY: as the caller vouches.
+        before.write(unsafe { with(rma, step) }?.into());
+        Ok(())
+    })
 }
 
 /// Adds to a word of the part of a member, at `offset` bytes; `*before` is what was there.

@@ -120,6 +120,34 @@ fn a_program_of_mpi_has_a_team_within() {
 }
 
 #[test]
+fn what_a_program_does_wrong_has_a_status_of_its_own() {
+    // No MPI at all.
+    // SAFETY: the function is not called, and nothing is written.
+    let status = unsafe {
+        syncline_c::teams::syncline_team_run_mpi(0, std::ptr::null(), Some(never), std::ptr::null_mut())
+    };
+    assert_eq!(status, syncline_c::status::Status::NoMpi);
+    for site in sites() {
+        let flags = [&STRICT[..], &["-pthread"]].concat();
+        let program = site.compile(site.c(), "tests/mpi/refused.c", "refused", true, &flags);
+        let what = site.mpi.launcher;
+        let said = succeed(site.run(&program, "3", "9", None).arg("with a shim"));
+        assert_eq!(said, "refused, each by its name\n", "{what}");
+        let nowhere = site.dir.path().join("nowhere");
+        let mut command = site.run(&program, "2", "9", None);
+        let said = succeed(command.env_remove("SYNCLINE_MPI").env("XDG_DATA_HOME", nowhere));
+        assert_eq!(said, "refused, each by its name\n", "{what}");
+    }
+}
+
+unsafe extern "C-unwind" fn never(
+    _: *mut syncline_c::teams::TeamMember<'_>,
+    _: *mut std::ffi::c_void,
+) -> std::ffi::c_int {
+    1
+}
+
+#[test]
 fn those_who_are_left_go_on() {
     let Some(site) = Site::find(&SURVIVOR) else { return };
     let program = site.compile(site.c(), "examples/survivors.c", "survivors", true, &STRICT);

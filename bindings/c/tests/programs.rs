@@ -73,7 +73,11 @@ const QUEUE: Program =
 const CPP: [Program; 1] =
     [Program { source: "examples/pipeline.cpp", output: "last: 1009, expected 1009\n" }];
 
-const FORTRAN: [Program; 4] = [
+const FORTRAN: [Program; 5] = [
+    Program {
+        source: "tests/programs/overlay.f90",
+        output: "200 steps\nthe signal is at its largest number\nthe name of the location is NULL\n",
+    },
     Program { source: "tests/programs/rma.f90", output: "rows and sums are right\n" },
     Program {
         source: "examples/relax.f90",

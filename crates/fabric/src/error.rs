@@ -53,7 +53,7 @@ pub enum TeamError {
     )]
     Space(#[from] SpaceError),
     /// A member asked for a team from the environment, whose member it is already.
-    #[error("rank {rank} is in a team already: inside it, only Team::threads makes another")]
+    #[error("rank {rank} is in a team already: inside it, only a team of threads can be made")]
     Nested {
         /// The member.
         rank: usize,

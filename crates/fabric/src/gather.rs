@@ -43,7 +43,7 @@ impl Gathering {
         if let Some(word) = self.values.get(turn * self.members() + rank).filter(|_| rank < self.members()) {
             // Relaxed: ordered by the count, which is a release.
             word.store(value, Ordering::Relaxed);
-            self.counts[turn].add(1);
+            self.counts[turn].increment();
         }
     }
 

@@ -30,7 +30,7 @@ use std::thread;
 use std::time::Duration;
 
 use syncline_memory::{ProcessWatch, Segment, inherit};
-use syncline_mpi::{Communicator, Fault, Launched, Library, Mpi, Threads};
+use syncline_mpi::{Communicator, Fault, Launched, Library, Mpi, MpiError, Threads};
 use syncline_sync::Space;
 
 use crate::control::Control;
@@ -81,7 +81,7 @@ where
     F: Fn(&mut Member) -> R + Sync,
 {
     let said = Said::read()?;
-    let library = Library::of_this_program()?.map_or_else(no_mpi, Ok)?;
+    let library = Library::of_this_program()?.ok_or(MpiError::NoMpi)?;
     let mpi = Mpi::start(library, Threads::Multiple, None)?;
     // SAFETY: as the caller of `Team::within_mpi` vouches.
     let own = unsafe { mpi.from_fortran(communicator) }?;
@@ -108,12 +108,6 @@ fn end<R>(mut mpi: Mpi, ended: Ended<R>, shrinks: bool) -> Result<Vec<R>, TeamEr
         }
     }
     result
-}
-
-fn no_mpi() -> Result<Library, TeamError> {
-    let source =
-        std::io::Error::other("this program has loaded none, or has it linked in where nobody can see it");
-    Err(TeamError::System { what: "find the MPI of this program", source })
 }
 
 /// What the environment says of hosts.

@@ -64,7 +64,7 @@ pub(crate) fn wait<T, E>(
 
 /// Rings for a process that has died, perhaps while it was about to wake whoever sleeps here.
 pub(crate) fn ring_for_a_death(bell: &Signal) {
-    bell.add(1);
+    bell.increment();
     if !plant::is("bell: trusts the dead") {
         bell.wake();
     }

@@ -196,15 +196,15 @@ impl<R: Deref<Target = [Slot]>> Writer<R> {
     pub(crate) fn put(&mut self, head: u64, bytes: &[u8], bell: &Signal) {
         debug_assert!(self.is_free());
         if plant::is("channel: rings first") {
-            bell.add(1);
+            bell.increment();
         }
         self.slot().put(head, bytes);
         // Release: pairs with the Acquire in `Reader::is_full`; the reader sees the message.
-        self.slot().tag.add(1);
+        self.slot().tag.increment();
         self.turn.pass(self.slots.len());
         if !plant::is("channel: rings first") {
             // Release: pairs with the Acquire in `bell::wait`; who is woken sees the tag.
-            bell.add(1);
+            bell.increment();
         }
     }
 }
@@ -236,12 +236,12 @@ impl<R: Deref<Target = [Slot]>> Reader<R> {
         }
         let slot = &self.slots[self.turn.slot];
         if plant::is("channel: frees first") {
-            slot.tag.add(1);
+            slot.tag.increment();
         }
         let read = slot.read(read);
         if !plant::is("channel: frees first") {
             // Release: pairs with the Acquire in `Writer::wait`; the writer writes over what has been read.
-            slot.tag.add(1);
+            slot.tag.increment();
         }
         self.turn.pass(self.slots.len());
         Some(read)

@@ -49,7 +49,8 @@ pub enum FarmError {
 
     /// All places of the farm are taken by processes that live, or whose messages were not received.
     #[error(
-        "the farm has {processes} processes already: wait for some to end, or found it with more (Bounds::processes)"
+        "the farm has {processes} processes already: wait for some to end, or found it with a higher bound of \
+         processes"
     )]
     Full {
         /// How many there are room for.
@@ -58,8 +59,8 @@ pub enum FarmError {
 
     /// The farm's memory holds no more messages.
     #[error(
-        "no {asked} bytes are free for a message in the farm's memory of {memory} bytes: receive some, or found it with more \
-         (Bounds::memory)"
+        "no {asked} bytes are free for a message in the farm's memory of {memory} bytes: receive some, or found it with a \
+         higher bound of memory"
     )]
     Room {
         /// What was asked for.
@@ -135,7 +136,7 @@ pub enum FarmError {
 
     /// A process that was started as a worker is about to start others.
     #[error(
-        "this process was started by a farm, and has not taken part in it: call `serve` or `Farm::join` before anything \
+        "this process was started by a farm, and has not taken part in it: it has to serve, or to join, before anything \
          that founds another"
     )]
     Worker,

@@ -189,7 +189,7 @@ impl Tables {
     fn offer(&self, hand: usize, number: u64) -> Ticket {
         let ticket = self.board().offer(hand, hand as u64, Body { head: number, ..Body::default() }).unwrap();
         if let Some(other) = self.board().wake() {
-            self.bells[other].add(1);
+            self.bells[other].increment();
         }
         ticket
     }
@@ -205,7 +205,7 @@ impl Tables {
     fn end(&self, ticket: Ticket, hand: usize, result: Body) {
         let owner = self.board().owner(ticket) as usize;
         if self.board().end(ticket, hand, result) {
-            self.bells[owner].add(1);
+            self.bells[owner].increment();
         } else {
             self.board().free(ticket);
         }

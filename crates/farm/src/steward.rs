@@ -250,7 +250,7 @@ impl Office {
             self.living.fetch_sub(1, Ordering::Relaxed);
         }
         // Release: pairs with the Acquire of whoever looks how many have ended; it sees all of the above.
-        arena.ends().add(1);
+        arena.ends().increment();
         self.ring_all();
     }
 
@@ -407,7 +407,7 @@ impl Watchman {
                 }
                 None => self.end_of(vpid, &Err(Some(invalid()))),
             }
-            arena.record(parent.place() % arena.processes()).bell.add(1);
+            arena.record(parent.place() % arena.processes()).bell.increment();
         }
     }
 

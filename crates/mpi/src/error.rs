@@ -27,6 +27,11 @@ pub enum MpiError {
         /// What the shims that are there are for.
         found: Vec<String>,
     },
+    /// The program has no MPI that could be seen.
+    #[error(
+        "cannot find the MPI of this program: it has loaded none, or has it linked in where it cannot be seen"
+    )]
+    NoMpi,
     /// There are shims for more than one MPI, and nobody says which is wanted.
     #[error(
         "{who}, which does not say of which MPI it is; set {}, there are shims {}",
@@ -144,6 +149,12 @@ pub enum MpiError {
         what: &'static str,
         /// What the MPI allows.
         granted: Threads,
+    },
+    /// A communicator of the program that has no processes: `MPI_COMM_NULL`, which also stands for what is none.
+    #[error("cannot {what}: it is MPI_COMM_NULL, or none of this MPI's communicators")]
+    Communicator {
+        /// What was tried.
+        what: &'static str,
     },
     /// A rank, tag, length or place that is none.
     #[error("cannot {what}: {why}")]

@@ -8,6 +8,7 @@ use crate::Fault;
 
 /// The codes that the shim's functions return.
 pub(crate) const OK: c_int = 0;
+pub(crate) const NO_SUCH: c_int = 6;
 pub(crate) const TOO_LONG: c_int = 8;
 
 /// What a code stands for.
@@ -25,7 +26,7 @@ pub(crate) fn fault(code: c_int) -> Fault {
 /// What the shim's own codes say; the others are MPI's, which has words for them.
 pub(crate) fn own_words(code: c_int) -> Option<&'static str> {
     match code {
-        6 => Some("there is no such communicator, request or window"),
+        NO_SUCH => Some("there is no such communicator, request or window"),
         7 => Some("there are too many communicators or windows"),
         TOO_LONG => Some("it is longer than 2 GiB less a byte"),
         9 => Some("this MPI, or the shim, has no call for it"),

@@ -164,15 +164,20 @@ impl Mpi {
     /// Collective over them.
     ///
     /// # Errors
-    /// Those of any call. Errors of the duplication go to the handler of the program's communicator first.
+    /// [`MpiError::Communicator`] for `MPI_COMM_NULL`, and those of any call. Errors of the duplication go to the handler
+    /// of the program's communicator first.
     ///
     /// # Safety
-    /// The handle must be that of a communicator of this process.
+    /// The handle must be that of a communicator of this process, or of `MPI_COMM_NULL`.
     pub unsafe fn from_fortran(&self, handle: i32) -> Result<Communicator> {
-        Communicator::make(&self.inner, "duplicate the program's communicator", |calls, own| {
+        let (what, mut null) = ("duplicate the program's communicator", false);
+        let made = Communicator::make(&self.inner, what, |calls, own| {
             // SAFETY: the caller promises that the handle is one; ours has room.
-            unsafe { (calls.comm_from_fortran)(handle, own) }
-        })
+            let code = unsafe { (calls.comm_from_fortran)(handle, own) };
+            null = code == ffi::NO_SUCH;
+            code
+        });
+        if null { Err(MpiError::Communicator { what }) } else { made }
     }
 
     /// From here on communicators are left to MPI until its end when they are dropped or freed.

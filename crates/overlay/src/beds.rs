@@ -87,7 +87,7 @@ impl Beds {
         let lies = bed.asleep.load(Ordering::Relaxed) && bed.asleep.swap(false, Ordering::Acquire);
         if lies {
             self.sleepers.fetch_sub(1, Ordering::Relaxed);
-            bed.wake.add(1);
+            bed.wake.increment();
         }
         lies
     }
@@ -102,7 +102,7 @@ impl Beds {
     /// Wakes all. The caller has said before why `nothing` is not so any more.
     pub(crate) fn close(&self) {
         for bed in &self.beds {
-            bed.wake.add(1);
+            bed.wake.increment();
         }
     }
 }

@@ -174,7 +174,7 @@ impl Route for Engine {
             match &self.ready {
                 Ready::Pool(queues) => queues.push(task),
                 Ready::Threads(starts) => {
-                    starts[task as usize].add(1);
+                    starts[task as usize].increment();
                 }
             }
         }

@@ -22,7 +22,7 @@ struct Bell(Signal);
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        self.0.add(1);
+        self.0.increment();
     }
 }
 

@@ -38,7 +38,7 @@ impl<const N: usize> Cell<N> {
 
     fn tell(&self) -> impl FnMut(u32) {
         |n| {
-            self.nodes[n as usize].grants().add(1);
+            self.nodes[n as usize].grants().increment();
         }
     }
 

@@ -55,7 +55,7 @@ impl Core {
     #[inline]
     pub(crate) fn tell_handle(&self, n: u32, wakes: &mut Wakes) {
         let node = self.nodes.node(n);
-        node.grants().add(1);
+        node.grants().increment();
         if node.has_waker() {
             self.take_waker(n, node, wakes);
         }

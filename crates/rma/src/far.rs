@@ -247,7 +247,7 @@ impl Far {
         let words = &self.engine.words;
         let members = self.engine.members();
         // A release: what this member did is seen by who begins the exchange.
-        if words.arrived().add(1) == self.begun * members {
+        if words.arrived().increment() == self.begun * members {
             self.endpoint.enter(self.service, |out| self.engine.arrived(out));
         }
     }

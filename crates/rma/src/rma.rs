@@ -255,7 +255,7 @@ impl Rma {
         let why = match memory.table.of() {
             0 => "the memory has been freed",
             of if of == self.number => return RmaError::Rank { rank, size: self.size },
-            _ => "the memory was allocated by another member, or by another Rma",
+            _ => "the memory was allocated by another member, or by another rma",
         };
         RmaError::Shape { why: why.to_owned() }
     }

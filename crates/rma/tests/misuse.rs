@@ -37,7 +37,7 @@ fn alone(rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
     assert!(matches!(twice, Err(RmaError::Shape { .. })), "{twice:?}");
 
     let mut again = Rma::new(me)?;
-    let foreign = "the memory was allocated by another member, or by another Rma";
+    let foreign = "the memory was allocated by another member, or by another rma";
     assert!(said(again.put(&words, other, 0, &[1])).contains(foreign));
 
     // What is freed is freed for all views of it.

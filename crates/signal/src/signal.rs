@@ -5,9 +5,13 @@
 //! seen after a wait that it ended. A wait ends when the number is large enough, at its deadline, or
 //! when the death word of its policy names somebody; never for another reason.
 //!
+//! Numbers end at [`Signal::MAX`], 2^62 - 1. An addition that goes past it closes the signal: the number is `MAX` for
+//! good, every wait for a number has ended, and whoever adds is told.
+//!
 //! # State: one word
 //! ```text
-//! bits 63..1  the number
+//! bit  63     the signal is closed: the guard band
+//! bits 62..1  the number; in the guard band, by how much additions went past the end
 //! bit  0      somebody sleeps (or is about to): the next raise must wake
 //! ```
 //! | who    | step                                                             |
@@ -17,11 +21,24 @@
 //! |        | sleeps, unless the word has changed; begins again                |
 //! | raiser | raises the number; was bit 0 set: clears it and wakes everybody  |
 //!
+//! # The guard band
+//! An addition is one read-modify-write, so it may go past the end before its thread knows. No number of additions goes on
+//! to a wrap: each is by at most `MAX_ADD` = 2^32, and a thread whose addition lands in the band swaps the word for the
+//! bottom of the band before it returns. So between two swaps a thread adds once, and the word is at most
+//! `MAX` + k * 2^32 after k threads have added and not swapped yet, or have died in between. The band is 2^62 numbers: it
+//! has room for k = 2^30, while systems have 2^22 threads (`PID_MAX_LIMIT` of Linux). Of processes that were killed between
+//! the two steps it would take 2^30 with no addition of a living one among them.
+//!
+//! Nobody sleeps on a word in the band, as every number that can be waited for is below it. So nothing is lost with the
+//! swap but the excess; it is a read-modify-write, so the release sequences of all additions go on through it.
+//!
+//! # No lost wake-up
 //! A sleep is lost only if the raiser saw no bit 0 and the waiter saw the old number. Both act on one
 //! word, so one of them comes second and sees the other.
 //!
 //! # Costs
-//! A raise with nobody asleep: one read-modify-write, one transfer of the cache line to each waiter.
+//! A raise with nobody asleep: one read-modify-write, one transfer of the cache line to each waiter, and one branch: it
+//! asks for the bits 63 and 0 together.
 //! With sleepers: two, and a system call. A wait that is over already: one load.
 //!
 //! # Source
@@ -37,10 +54,20 @@ use crate::primitive::{Ordering, hint, yield_now};
 
 /// Bit 0: somebody sleeps.
 const SLEEPER: u64 = 1;
+/// Bit 63: the number is past [`Signal::MAX`].
+const CLOSED: u64 = 1 << 63;
 
-/// A 63-bit number that only grows, and that threads and processes wait on.
+const _: () = assert!(CLOSED == (Signal::MAX + 1) << 1, "the guard band begins behind the largest number");
+const _: () = assert!(Signal::MAX_ADD << 30 == Signal::MAX + 1, "the guard band has room for 2^30 additions");
+
+/// A number that only grows, from 0 to [`Signal::MAX`], and that threads and processes wait on.
 ///
 /// Eight bytes, `#[repr(C)]`, no pointers: it may stand in memory shared between processes.
+///
+/// # The end
+/// A signal that was added to past `MAX` is closed: its number is `MAX` for good, every wait for a number ends, and
+/// [`add`](Signal::add) says so. By steps of 1 at 1 ns each that takes 146 years, so counters of events use
+/// [`increment`](Signal::increment) and [`count`](Signal::count), which stop at `MAX` without a word.
 ///
 /// # Memory ordering
 /// A raise is a release, and reading the raised number (by [`get`](Signal::get) or a wait) is an
@@ -52,7 +79,7 @@ const SLEEPER: u64 = 1;
 /// let s = Signal::new(5);
 /// s.raise_to(3); // it never falls
 /// assert_eq!(s.get(), 5);
-/// assert_eq!(s.add(2), 7);
+/// assert_eq!(s.add(2), Ok(7));
 /// ```
 #[repr(C)]
 #[derive(Debug)]
@@ -90,51 +117,92 @@ pub enum WaitError {
         /// The partner, as it was declared.
         who: u32,
     },
+    /// The number is more than [`Signal::MAX`]: no signal comes to it.
+    Unreachable {
+        /// The number.
+        number: u64,
+    },
 }
+
+/// Why an addition was not made as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AddError {
+    /// More than [`Signal::MAX_ADD`] at once. Nothing was added.
+    TooMuch {
+        /// How much was to be added.
+        n: u64,
+    },
+    /// The sum is more than [`Signal::MAX`], or the signal was closed before: it is closed, at `MAX`.
+    Closed,
+}
+
+impl std::fmt::Display for AddError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            AddError::TooMuch { n } => {
+                write!(f, "{n} is more than can be added to a signal at once, {}", Signal::MAX_ADD)
+            }
+            AddError::Closed => {
+                write!(f, "the signal is closed: it is at the largest number, {}", Signal::MAX)
+            }
+        }
+    }
+}
+
+impl std::error::Error for AddError {}
 
 impl std::fmt::Display for WaitError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             WaitError::TimedOut => f.write_str("the deadline passed"),
             WaitError::Dead { who } => write!(f, "partner {who} is dead"),
+            WaitError::Unreachable { number } => {
+                write!(f, "{number} is more than a signal can hold, {}", Signal::MAX)
+            }
         }
     }
 }
 
 impl std::error::Error for WaitError {}
 
-/// So many pauses are a millisecond or some.
+/// Spins between deadline checks; about 1 ms.
 const MANY: u32 = 1 << 16;
 
 impl Signal {
-    /// The largest number that a signal can hold.
-    pub const MAX: u64 = u64::MAX >> 1;
+    /// The largest number that a signal can hold: 2^62 - 1.
+    pub const MAX: u64 = (1 << 62) - 1;
 
-    /// A signal that stands at `number` (at most [`Signal::MAX`]; the top bit is dropped).
+    /// The most that can be added at once: 2^32.
+    pub const MAX_ADD: u64 = 1 << 32;
+
+    /// A signal that stands at `number`, or at [`Signal::MAX`] if that is less.
     #[cfg(not(loom))]
     #[must_use]
     pub const fn new(number: u64) -> Self {
-        Signal { word: Word::new(number << 1) }
+        Signal { word: Word::new(bounded(number) << 1) }
     }
 
-    /// A signal that stands at `number`.
+    /// A signal that stands at `number`, or at [`Signal::MAX`] if that is less.
     #[cfg(loom)]
     #[must_use]
     pub fn new(number: u64) -> Self {
-        Signal { word: Word::new(number << 1) }
+        Signal { word: Word::new(bounded(number) << 1) }
     }
 
     /// The number as it is now.
     #[inline]
     #[must_use]
     pub fn get(&self) -> u64 {
-        // Acquire: pairs with the Release in `raise_to` and `add`.
-        self.word.bits.load(Ordering::Acquire) >> 1
+        // Acquire: pairs with the Release in `raise_to`, `publish` and the additions.
+        bounded(self.word.bits.load(Ordering::Acquire) >> 1)
     }
 
-    /// Raises the number to `number` if it is lower, and wakes those who wait. Returns what it was.
+    /// Raises the number to `number`, or to [`Signal::MAX`] if that is less, unless it is there already, and wakes those
+    /// who wait. Returns what it was.
     #[inline]
     pub fn raise_to(&self, number: u64) -> u64 {
+        let number = bounded(number);
         let order = if plant::is("signal: relaxed raise") { Ordering::Relaxed } else { Ordering::Release };
         // Release: pairs with the Acquire in `get` and `wait_until`. The maximum clears bit 0 if and
         // only if it raises the number: then whoever set it is woken below. If it raises nothing the
@@ -143,46 +211,85 @@ impl Signal {
         if before & SLEEPER != 0 && before >> 1 < number && !plant::is("signal: no wake") {
             self.word.wake_all();
         }
-        before >> 1
+        bounded(before >> 1)
     }
 
-    /// Makes the number `number`, at least what it is. Wakes nobody: nobody sleeps on it now, and one thread at a time
-    /// raises it. Then it is a store, the cheapest raise there is.
+    /// Makes the number `number`, at least what it is and at most [`Signal::MAX`], which stands for more. Wakes nobody:
+    /// nobody sleeps on it now, and one thread at a time raises it. Then it is a store, the cheapest raise there is.
     ///
     /// Whoever polls it by [`get`](Signal::get) or [`look_until`](Signal::look_until) is served; whoever sleeps is not.
     #[inline]
     pub fn publish(&self, number: u64) {
         let order = if plant::is("signal: relaxed publish") { Ordering::Relaxed } else { Ordering::Release };
         // Release: pairs with the Acquire in `get`.
-        self.word.bits.store(number << 1, order);
+        self.word.bits.store(bounded(number) << 1, order);
     }
 
     /// Adds `n` to the number and wakes those who wait. Returns what it is now.
+    ///
+    /// # Errors
+    /// [`AddError::TooMuch`] if `n` is more than [`Signal::MAX_ADD`]: nothing was added. [`AddError::Closed`] if the sum is
+    /// more than [`Signal::MAX`]: the number is `MAX` from now on, all waits have ended, and every later addition is told the
+    /// same.
     #[inline]
-    pub fn add(&self, n: u64) -> u64 {
-        // Release: pairs with the Acquire in `get` and `wait_until`.
-        let before = self.word.bits.fetch_add(n << 1, Ordering::Release);
-        if before & SLEEPER != 0 {
-            self.wake_after_add();
+    pub fn add(&self, n: u64) -> Result<u64, AddError> {
+        if n > Self::MAX_ADD {
+            return Err(AddError::TooMuch { n });
         }
-        (before >> 1) + n
+        let now = self.grow(n);
+        if now & (CLOSED | SLEEPER) != 0 { self.after_add(now) } else { Ok(now >> 1) }
     }
 
-    /// Adds `n` to the number, and wakes those who wait only if `enough` says so of what it is now.
-    /// Returns what it is now.
+    /// Adds 1 to the number, which ends at [`Signal::MAX`], and wakes those who wait. Returns what it is now.
     ///
-    /// For counters of arrivals, of which nobody waits for the numbers in between: to wake whoever waits for the last
-    /// one at each arrival would be a system call for nothing. A sleeper stays asleep until a raise that wakes.
+    /// For counters of events, which do not come to the end: see [`Signal`].
     #[inline]
-    pub fn count(&self, n: u64, enough: impl FnOnce(u64) -> bool) -> u64 {
+    pub fn increment(&self) -> u64 {
+        let now = self.grow(1);
+        let now = if now & (CLOSED | SLEEPER) != 0 { self.after_add(now) } else { Ok(now >> 1) };
+        now.unwrap_or(Self::MAX)
+    }
+
+    /// Adds 1 to the number, which ends at [`Signal::MAX`], and wakes those who wait only if `enough` says so of what it is
+    /// now. Returns what it is now.
+    ///
+    /// For counters of arrivals, of which nobody waits for the numbers in between: to wake a waiter for the last one at
+    /// each arrival would be a system call for nothing. A sleeper stays asleep until a raise that wakes.
+    #[inline]
+    pub fn count(&self, enough: impl FnOnce(u64) -> bool) -> u64 {
+        let now = self.grow(1);
+        if now & (CLOSED | SLEEPER) != 0 && (now & CLOSED != 0 || enough(now >> 1)) {
+            return self.after_add(now).unwrap_or(Self::MAX);
+        }
+        now >> 1
+    }
+
+    /// Adds to the number, and says what the word is then.
+    #[inline]
+    fn grow(&self, n: u64) -> u64 {
         // Release: pairs with the Acquire in `get` and `wait_until`; one sequence with the other additions, so
         // whoever reads the last one has synchronised with all.
         let before = self.word.bits.fetch_add(n << 1, Ordering::Release);
-        let now = (before >> 1) + n;
-        if before & SLEEPER != 0 && enough(now) {
+        // It does not wrap: see "The guard band".
+        before.wrapping_add(n << 1)
+    }
+
+    /// What is left to do after an addition that found a sleeper, or went past the end.
+    #[cold]
+    fn after_add(&self, now: u64) -> Result<u64, AddError> {
+        if now & CLOSED == 0 {
             self.wake_after_add();
+            return Ok(now >> 1);
         }
-        now
+        if !plant::is("signal: stays in the guard band") {
+            // Relaxed: the release sequences of the additions go on through this RMW.
+            self.word.bits.swap(CLOSED, Ordering::Relaxed);
+        }
+        // Bit 0 was set below the band. Two threads may both find it, and both wake.
+        if now & SLEEPER != 0 && !plant::is("signal: closes without a wake") {
+            self.word.wake_all();
+        }
+        Err(AddError::Closed)
     }
 
     /// Wakes all who sleep, whether or not the word says that somebody does; they look again.
@@ -199,13 +306,18 @@ impl Signal {
         self.word.bits.fetch_and(!SLEEPER, Ordering::Relaxed);
     }
 
+    /// For models: additions of [`Signal::MAX_ADD`] by so many threads that die before they swap the word.
+    #[cfg(loom)]
+    pub fn overrun_and_die(&self, threads: u64) {
+        self.word.bits.fetch_add((threads * Self::MAX_ADD) << 1, Ordering::Release);
+    }
+
     /// For models: the word is used for something else. A touch that is not over by then, or that comes later, fails.
     #[cfg(loom)]
     pub fn reuse(&mut self) {
         self.word.bits.with_mut(|bits| *bits = u64::MAX);
     }
 
-    #[cold]
     fn wake_after_add(&self) {
         // Relaxed: only the bit changes; the release sequence of the raise goes on through this RMW.
         // A waiter that sets the bit again before the wake-up sleeps on a word that already holds the
@@ -218,7 +330,8 @@ impl Signal {
     ///
     /// # Errors
     /// [`WaitError::TimedOut`] when `deadline` passes first; [`WaitError::Dead`] when the death word
-    /// of `policy` names somebody first. A number that is there already wins over both.
+    /// of `policy` names somebody first. A number that is there already wins over both. [`WaitError::Unreachable`] at once
+    /// for a number above [`Signal::MAX`].
     #[inline]
     pub fn wait_until(
         &self,
@@ -237,13 +350,16 @@ impl Signal {
         policy: &Policy<'_>,
         deadline: Option<Instant>,
     ) -> Result<u64, WaitError> {
+        if number > Self::MAX {
+            return Err(WaitError::Unreachable { number });
+        }
         if let Some(n) = self.look_until(number, policy, deadline) {
             return Ok(n);
         }
         loop {
             let word = self.word.bits.load(Ordering::Acquire); // pairs with the Release of a raise
             if word >> 1 >= number {
-                return Ok(word >> 1);
+                return Ok(bounded(word >> 1));
             }
             if let Some(who) = policy.death.and_then(|death| death.who()) {
                 return Err(WaitError::Dead { who });
@@ -272,10 +388,11 @@ impl Signal {
     }
 
     /// Looks, with the pauses and yields of `policy` in between, until the number is at least `number`; `None` when these
-    /// are over, the deadline has passed, or `policy` names somebody who is gone. It never sleeps.
+    /// are over, the deadline has passed, or `policy` names somebody who is gone; at once if `number` is more than
+    /// [`Signal::MAX`]. It never sleeps.
     pub fn look_until(&self, number: u64, policy: &Policy<'_>, deadline: Option<Instant>) -> Option<u64> {
         // A model would explore every number of looks.
-        if cfg!(loom) {
+        if cfg!(loom) || number > Self::MAX {
             return None;
         }
         // The clock is asked before the first yield, not in the pauses: they are over in less than a microsecond.
@@ -286,7 +403,7 @@ impl Signal {
             if let Some(n) = found() {
                 return Some(n);
             }
-            // Few have so many.
+            // Only unusually long spin policies get here.
             if pause % MANY == 0 && (in_vain() || deadline.is_some_and(|d| d <= Instant::now())) {
                 return None;
             }
@@ -313,6 +430,12 @@ impl Signal {
     }
 }
 
+/// A number, as far as a signal can hold it.
+#[inline]
+const fn bounded(number: u64) -> u64 {
+    if number > Signal::MAX { Signal::MAX } else { number }
+}
+
 impl Default for Signal {
     fn default() -> Self {
         Signal::new(0)
@@ -320,108 +443,4 @@ impl Default for Signal {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::DeathWord;
-
-    #[test]
-    fn it_is_one_word() {
-        assert_eq!(size_of::<Signal>(), 8);
-        assert_eq!((size_of::<PaddedSignal>(), align_of::<PaddedSignal>()), (128, 128));
-    }
-
-    #[test]
-    fn it_never_falls() {
-        let s = Signal::new(9);
-        assert_eq!(s.raise_to(4), 9);
-        assert_eq!(s.get(), 9);
-        assert_eq!(s.raise_to(Signal::MAX), 9);
-        assert_eq!(s.get(), Signal::MAX);
-    }
-
-    #[test]
-    fn a_wait_ends_at_its_deadline_or_at_a_death() {
-        let s = Signal::new(1);
-        let soon = || Some(Instant::now() + Duration::from_millis(3));
-        assert_eq!(s.wait_until(2, &Policy::default(), soon()), Err(WaitError::TimedOut));
-        assert_eq!(s.wait_until(1, &Policy::default(), soon()), Ok(1));
-        let death = DeathWord::new();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(Duration::from_millis(20));
-                death.declare(0);
-                death.declare(5);
-            });
-            let policy = Policy::default().watching(&death);
-            assert_eq!(s.wait_until(2, &policy, None), Err(WaitError::Dead { who: 0 }));
-        });
-    }
-
-    #[test]
-    fn many_sleepers_and_raisers_lose_nothing() {
-        const ROUNDS: u64 = 2000;
-        for raise_by_add in [true, false] {
-            let (a, b) = (Signal::new(0), Signal::new(0));
-            let sleepy = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
-            let deadline = Some(Instant::now() + Duration::from_secs(60));
-            std::thread::scope(|scope| {
-                for _ in 0..3 {
-                    scope.spawn(|| {
-                        for r in 1..=ROUNDS {
-                            a.wait_until(r, &sleepy, deadline).unwrap();
-                            b.add(1);
-                        }
-                    });
-                }
-                for r in 1..=ROUNDS {
-                    if raise_by_add {
-                        a.add(1);
-                    } else {
-                        a.raise_to(r);
-                    }
-                    b.wait_until(3 * r, &sleepy, deadline).unwrap();
-                }
-            });
-        }
-    }
-
-    /// A policy that never comes to its sleep.
-    #[test]
-    fn whoever_looks_for_ever_is_told_as_well() {
-        let death = DeathWord::new();
-        death.declare(3);
-        let pauses = Policy { pauses: u32::MAX, yield_for: Duration::ZERO, death: Some(&death) };
-        let yields = Policy { pauses: 0, yield_for: Duration::MAX, death: Some(&death) };
-        for policy in [pauses, yields] {
-            assert_eq!(Signal::new(0).wait_until(1, &policy, None), Err(WaitError::Dead { who: 3 }));
-            let patient = Policy { death: None, ..policy };
-            let soon = Some(Instant::now() + Duration::from_millis(5));
-            assert_eq!(Signal::new(0).wait_until(1, &patient, soon), Err(WaitError::TimedOut));
-        }
-    }
-
-    #[test]
-    fn a_count_wakes_at_the_last_one() {
-        let s = Signal::new(0);
-        let sleepy = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
-        let deadline = Some(Instant::now() + Duration::from_secs(60));
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| assert_eq!(s.wait_until(3, &sleepy, deadline), Ok(3)));
-            }
-            for n in 1..=3 {
-                std::thread::sleep(Duration::from_millis(2));
-                assert_eq!(s.count(1, |now| now == 3), n);
-            }
-        });
-    }
-
-    #[test]
-    fn bounds() {
-        fn shareable<T: Send + Sync + Unpin>() {}
-        shareable::<Signal>();
-        shareable::<PaddedSignal>();
-        shareable::<DeathWord>();
-        shareable::<WaitError>();
-    }
-}
+mod tests;

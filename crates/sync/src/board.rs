@@ -161,7 +161,7 @@ impl SignalBoard for MemoryBoard {
     #[inline]
     fn raise(&mut self, to: usize, slot: usize, epoch: u64) -> Result<(), Fault> {
         // The only raiser, so an addition is a maximum, and cheaper.
-        let now = self.cell(to, slot).add(1);
+        let now = self.cell(to, slot).increment();
         debug_assert_eq!(now, epoch, "slot {slot} of member {to} is raised in order, by one raiser");
         Ok(())
     }

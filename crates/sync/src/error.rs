@@ -54,8 +54,8 @@ pub enum SpaceError {
     },
     /// The members have no memory in common.
     #[error(
-        "the members are on {hosts} hosts, which have no memory in common: a team makes its barriers over messages by \
-         itself (Member::tournament, dissemination, combined)"
+        "the members are on {hosts} hosts, which have no memory in common: between hosts there are barriers over \
+         messages, as the team's own, and one-sided memory"
     )]
     Hosts {
         /// How many hosts there are.

@@ -45,7 +45,7 @@ impl Windows {
 
 impl Drop for Window<'_> {
     fn drop(&mut self) {
-        self.0.returned.add(1);
+        self.0.returned.increment();
     }
 }
 

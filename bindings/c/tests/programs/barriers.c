@@ -65,6 +65,44 @@ static void run(uint32_t kind, size_t of, size_t radix) {
     OK(syncline_barrier_free(barrier));
 }
 
+static void *wait_for_the_end(void *signal) {
+    OK(syncline_signal_wait_for(signal, SYNCLINE_SIGNAL_MAX, 60000000000));
+    return NULL;
+}
+
+/* A signal ends, says so, and does not go round; whoever waits for a number has it. */
+static void signals_end(void) {
+    const char *words = "the signal is closed: it is at the largest number, 4611686018427387903";
+    syncline_signal signal = {0}, other = {0};
+    pthread_t waiter;
+    uint64_t now = 77;
+    FAILS(syncline_signal_raise_to(&signal, INT64_MAX), INVALID_ARGUMENT,
+          "9223372036854775807 is more than a signal can hold, 4611686018427387903");
+    FAILS(syncline_signal_add(&signal, SYNCLINE_SIGNAL_MAX_ADD + 1, &now), INVALID_ARGUMENT,
+          "4294967297 is more than can be added to a signal at once, 4294967296");
+    EXPECT(now == 0);
+    OK(syncline_signal_get(&signal, &now));
+    EXPECT(now == 0); /* nothing was done */
+    OK(syncline_signal_raise_to(&signal, SYNCLINE_SIGNAL_MAX - 1));
+    EXPECT(pthread_create(&waiter, NULL, wait_for_the_end, &signal) == 0);
+    for (int n = 0; n < 3; n++) {
+        FAILS(syncline_signal_add(&signal, SYNCLINE_SIGNAL_MAX_ADD, &now), CLOSED, words);
+        EXPECT(now == 0);
+        OK(syncline_signal_get(&signal, &now));
+        EXPECT(now == SYNCLINE_SIGNAL_MAX);
+    }
+    EXPECT(pthread_join(waiter, NULL) == 0);
+    OK(syncline_signal_wait(&signal, 5));
+    OK(syncline_signal_raise_to(&signal, 3));
+    FAILS(syncline_signal_wait_for(&signal, SYNCLINE_SIGNAL_MAX + 1, 0), INVALID_ARGUMENT,
+          "4611686018427387904 is more than a signal can hold, 4611686018427387903");
+    OK(syncline_signal_raise_to(&other, SYNCLINE_SIGNAL_MAX));
+    OK(syncline_signal_add(&other, 0, &now));
+    EXPECT(now == SYNCLINE_SIGNAL_MAX); /* at its end, and not past it */
+    EXPECT(strcmp(syncline_status_text(SYNCLINE_STATUS_CLOSED), "the signal is at its largest number") == 0);
+    EXPECT(strcmp(syncline_status_text(-7), "unknown status") == 0);
+}
+
 /* To and fro between two processes, by two signals in memory that they share. */
 static void processes(void) {
     syncline_signal *there =
@@ -95,6 +133,7 @@ static void processes(void) {
 
 int main(void) {
     processes();
+    signals_end();
     for (size_t of = 1; of <= 5; of += 2) {
         run(SYNCLINE_BARRIER_KIND_COUNTER, of, 0);
         run(SYNCLINE_BARRIER_KIND_TOURNAMENT, of, 0);

@@ -9,8 +9,6 @@
 enum { F64 = SYNCLINE_FARM_KIND_F64, U64 = SYNCLINE_FARM_KIND_U64 };
 static const uint64_t LONG = 60000000000; /* far beyond what any wait takes */
 
-static void free_all(syncline_farm *farm) { OK(syncline_farm_free(farm)); }
-
 /* Sends every message back to whoever has started it, until an empty one. */
 static void echo(syncline_farm *farm) {
     uint64_t parent = syncline_farm_parent(farm);
@@ -38,6 +36,8 @@ static void misuse(syncline_farm *farm) {
     FAILS(syncline_farm_join(&again), MISUSE, "process 1 of the farm takes part already");
     FAILS(syncline_farm_serve(never, NULL), MISUSE, "process 1 of the farm takes part already");
     FAILS(syncline_farm_start(farm, 1, NULL, NULL), MISUSE, "process 1 is not one that was reserved and not started yet");
+    FAILS(syncline_farm_free(farm), MISUSE, "syncline_farm_leave gives back a farm that was joined");
+    OK(syncline_farm_leave(farm));
 }
 
 /* Has another do it, and passes on what that sends. */
@@ -71,7 +71,9 @@ static void work(syncline_farm *farm, const char *role) {
         OK(syncline_farm_send_for(farm, SYNCLINE_FARM_MANAGER, U64, &seven, 1, LONG));
         sleep(60);
     }
-    free_all(farm);
+    if (strcmp(role, "misuse") != 0) {
+        OK(syncline_farm_leave(farm));
+    }
 }
 
 /* A process of this program, which is told by its arguments what to do. */
@@ -174,14 +176,14 @@ int main(int count, char **arguments) {
     }
     OK(syncline_farm_new(NULL, &farm));
     ends(farm, start(farm, "misuse"), SYNCLINE_FARM_END_EXITED, 0);
-    free_all(farm);
+    OK(syncline_farm_free(farm));
     OK(syncline_farm_new(NULL, &farm));
     messages_come_back(farm);
     ends_are_told(farm);
     workers_start_others(farm);
     hang = start(farm, "hang");
     OK(syncline_farm_pid(farm, hang, &pid));
-    free_all(farm);
+    OK(syncline_farm_free(farm));
     EXPECT(kill((pid_t)pid, 0) != 0); /* nobody is left */
     puts("all ends were told");
     return 0;

@@ -30,6 +30,7 @@ static void null_is_an_error(void) {
     FAILS(syncline_farm_new(NULL, NULL), INVALID_ARGUMENT, "farm is NULL");
     FAILS(syncline_farm_join(NULL), INVALID_ARGUMENT, "farm is NULL");
     OK(syncline_farm_free(NULL));
+    OK(syncline_farm_leave(NULL));
     EXPECT(syncline_farm_vpid(NULL) == SYNCLINE_FARM_NOBODY && syncline_farm_parent(NULL) == SYNCLINE_FARM_NOBODY);
     EXPECT(strcmp(syncline_last_failure()->message, "the farm is NULL") == 0);
     FAILS(syncline_farm_reserve(none, &vpid), INVALID_ARGUMENT, "the farm is NULL");
@@ -75,9 +76,10 @@ static void null_is_an_error(void) {
           "the cost of the task is not a number");
     FAILS(syncline_farm_pool_next_for(pool, 0, NULL), INVALID_ARGUMENT, "outcome is NULL");
     FAILS(syncline_farm_pool_progress(pool, NULL), INVALID_ARGUMENT, "progress is NULL");
-    OK(syncline_farm_pool_next_for(pool, SYNCLINE_FOREVER, &outcome));
+    OK(syncline_farm_pool_next(pool, &outcome));
     EXPECT(!outcome); /* nothing was submitted */
     OK(syncline_farm_pool_finish(pool));
+    OK(syncline_farm_pool_free(pool));
 }
 
 static void bounds_are_looked_at(void) {
@@ -248,6 +250,7 @@ int main(void) {
     OK(syncline_farm_new(NULL, &farm));
     OK(syncline_farm_living(farm, &living));
     EXPECT(living == 0);
+    FAILS(syncline_farm_leave(farm), MISUSE, "syncline_farm_free gives back a farm that was founded");
     OK(syncline_farm_free(farm));
     puts("nothing was lost");
     return 0;

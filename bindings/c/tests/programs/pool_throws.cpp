@@ -11,10 +11,11 @@ int main() {
     OK(syncline_farm_serve(work, nullptr));
     OK(syncline_farm_pool_new(1, nullptr, nullptr, nullptr, &pool));
     OK(syncline_farm_pool_submit(pool, "x", 1, 0, 0, nullptr));
-    OK(syncline_farm_pool_next_for(pool, SYNCLINE_FOREVER, &outcome));
+    OK(syncline_farm_pool_next(pool, &outcome));
     EXPECT(outcome->status == SYNCLINE_STATUS_GONE);
     std::puts(outcome->error);
     syncline_farm_outcome_dispose(outcome);
     OK(syncline_farm_pool_finish(pool));
+    OK(syncline_farm_pool_free(pool));
     return 0;
 }

@@ -101,6 +101,7 @@ static void all_end(const syncline_farm_pool_options *options) {
     EXPECT(progress.submitted == TASKS && progress.ended == TASKS && progress.failed == 3);
     EXPECT(progress.retried == 0 && progress.lost == 3 && progress.started >= 2);
     OK(syncline_farm_pool_finish(pool));
+    OK(syncline_farm_pool_free(pool));
     ended(outcomes[0], SYNCLINE_STATUS_OK, "echo");
     ended(outcomes[1], SYNCLINE_STATUS_OK, "esrever");
     ended(outcomes[2], SYNCLINE_STATUS_OK, "");
@@ -189,6 +190,9 @@ static void tasks_of_every_size(void) {
     }
     EXPECT(ended == MANY + 5 && bytes > 5 * (size_t)(LARGE - 5));
     OK(syncline_farm_pool_finish(pool));
+    FAILS(syncline_farm_pool_finish(pool), MISUSE, "the pool was finished");
+    FAILS(syncline_farm_pool_submit(pool, "e", 1, 0, 0, NULL), MISUSE, "the pool was finished");
+    OK(syncline_farm_pool_free(pool));
     free(large);
 }
 

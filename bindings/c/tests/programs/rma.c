@@ -75,9 +75,9 @@ static int all_operations(syncline_member *me, void *argument) {
 
         /* Sums: every member adds to every other, in all types. */
         OK(syncline_rma_sync_start(rma));
-        FAILS(syncline_rma_sync_start(rma), MISUSE, "a sync is started: syncline_rma_sync_wait_for comes first");
-        FAILS(syncline_rma_sync(rma), MISUSE, "a sync is started: syncline_rma_sync_wait_for comes first");
-        FAILS(syncline_rma_deallocate(rma, memory), MISUSE, "a sync is started: syncline_rma_sync_wait_for comes first");
+        FAILS(syncline_rma_sync_start(rma), MISUSE, "a sync is started: syncline_rma_sync_wait comes first");
+        FAILS(syncline_rma_sync(rma), MISUSE, "a sync is started: syncline_rma_sync_wait comes first");
+        FAILS(syncline_rma_deallocate(rma, memory), MISUSE, "a sync is started: syncline_rma_sync_wait comes first");
         syncline_status waited;
         do {
             waited = syncline_rma_sync_wait_for(rma, 1000);

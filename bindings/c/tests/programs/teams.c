@@ -46,8 +46,8 @@ static int faults(syncline_member *me, void *argument) {
     FAILS(syncline_member_wait(NULL), INVALID_ARGUMENT, "the member is NULL");
     EXPECT(syncline_member_rank(NULL) == SIZE_MAX);
     FAILS(syncline_team_run(NULL, nothing, NULL), MISUSE,
-          rank ? "rank 1 is in a team already: inside it, only Team::threads makes another"
-               : "rank 0 is in a team already: inside it, only Team::threads makes another");
+          rank ? "rank 1 is in a team already: inside it, only a team of threads can be made"
+               : "rank 0 is in a team already: inside it, only a team of threads can be made");
     OK(syncline_team_run(&two, nothing, NULL));
 
     for (uint32_t kind = 0; kind < 4; kind++) {
@@ -72,7 +72,7 @@ static int faults(syncline_member *me, void *argument) {
     FAILS(syncline_member_await_for(me, NULL, 3, 1000), INVALID_ARGUMENT, "the signal is NULL");
     FAILS(syncline_member_await_for(NULL, raised, 3, 1000), INVALID_ARGUMENT, "the member is NULL");
     OK(syncline_signal_add(raised, 1, NULL));
-    OK(syncline_member_await_for(me, raised, 2, UINT64_MAX));
+    OK(syncline_member_await(me, raised, 2));
 
     OK(syncline_member_memory(me, sizeof(long), &memory));
     EXPECT((uintptr_t)memory % 128 == 0);
@@ -161,7 +161,7 @@ static int killed(syncline_member *me, void *argument) {
     if (rank == 1) {
         raise(SIGKILL);
     }
-    FAILS(syncline_member_await_for(me, recovered, 7, UINT64_MAX), GONE, "member 1 is dead");
+    FAILS(syncline_member_await(me, recovered, 7), GONE, "member 1 is dead");
     FAILS(syncline_barrier_wait(barrier, rank), GONE, "member 1 is dead");
     FAILS(syncline_member_wait(me), GONE, "member 1 is dead");
     if (rank == 0) {

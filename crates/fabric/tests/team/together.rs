@@ -41,7 +41,8 @@ fn inside_a_team_there_are_only_threads() {
     let played = play(&mut program("nested"));
     assert_eq!((played.code, played.said.len()), (Some(0), 2), "{played:?}");
     for (rank, line) in played.said.iter().enumerate() {
-        let error = format!("rank {rank} is in a team already: inside it, only Team::threads makes another");
+        let error =
+            format!("rank {rank} is in a team already: inside it, only a team of threads can be made");
         assert_eq!(*line, format!("rank {rank}: [2, 2], {error}, {error}"));
     }
 }

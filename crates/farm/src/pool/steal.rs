@@ -55,7 +55,7 @@ impl Seat {
     pub(crate) fn ring(&self, vpid: u64) {
         let place = Vpid::from_raw(vpid).place();
         if place < self.arena.processes() {
-            self.arena.record(place).bell.add(1);
+            self.arena.record(place).bell.increment();
         }
     }
 

@@ -130,7 +130,7 @@ impl CounterMember {
     fn add(&self) {
         let (goal, led) = (self.goal, self.led);
         let early = u64::from(plant::is("counter: wakes too early"));
-        self.word.count(1, |now| now == goal - early || led && now == goal - 1);
+        self.word.count(|now| now == goal - early || led && now == goal - 1);
     }
 
     fn complete(&mut self) {

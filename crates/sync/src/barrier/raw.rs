@@ -77,10 +77,10 @@ impl RawCounter {
     /// What a thread did before it came happened before what any thread of the episode does after it has waited.
     pub fn wait(&self) -> bool {
         let members = self.members();
-        let mine = self.arrivals.count(1, |now| now.is_multiple_of(members));
+        let mine = self.arrivals.count(|now| now.is_multiple_of(members));
         let early = plant::is("raw counter: counts a leaver before its last look");
         if early {
-            self.left.add(1);
+            self.left.increment();
         }
         let goal = mine.next_multiple_of(members);
         // The last one has its goal: the look is there to see what the others did before they came, as `count` only
@@ -90,7 +90,7 @@ impl RawCounter {
         if !early {
             // A release, which pairs with the looks in `destroy`. Nobody sleeps there, so it is the last touch: the
             // memory may be gone after it.
-            self.left.add(1);
+            self.left.increment();
         }
         mine == goal
     }

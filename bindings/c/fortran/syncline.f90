@@ -14,8 +14,8 @@
 ! * Objects are of type(c_ptr): the compiler does not tell a lock from a barrier.
 ! * Integers have signs. Numbers above 2^63 - 1 are negative here; nanoseconds that are negative, as SYNCLINE_FOREVER is,
 !   are more than a century.
-! * An argument that C takes NULL for, such as the number of a task that nobody wants, is to be given, unless it is of
-!   type(c_ptr), for which c_null_ptr stands.
+! * An output that C takes NULL for, such as the number of a task, is to be given. For other arguments of type(c_ptr)
+!   c_null_ptr stands for NULL.
 ! * There is no generic put or get for arrays: their places and lengths are given in bytes, by c_loc and storage_size.
 ! * Coarrays are not known to the library: images are no members.
 module syncline

@@ -6,16 +6,46 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 use syncline_store::{DataDir, Element, Identity, Layout, Made, Matrix, NewFile, Shape};
 use tempfile::TempDir;
 
-/// The command with arguments separated by blanks, in `folder`.
+/// Far beyond what any run here takes, on any machine.
+pub(crate) const HANG: Duration = Duration::from_secs(300);
+
+/// The command with arguments separated by blanks, in `folder`, without what this test's own environment says.
 pub(crate) fn command(folder: &Path, line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_syncline"));
     command.current_dir(folder).args(line.split_whitespace());
+    for (variable, _) in std::env::vars_os() {
+        if variable.as_encoded_bytes().starts_with(b"SYNCLINE_") {
+            command.env_remove(variable);
+        }
+    }
     command
+}
+
+/// Waits until something is so; fails if it is not after [`HANG`].
+pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let late = Instant::now() + HANG;
+    while !so() {
+        assert!(Instant::now() < late, "{what} has not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether this process, and all that it starts, ignore a signal, as in a job in the background; then a line that says so.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    let ignored = u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1;
+    if ignored {
+        println!("skipped: signal {} is ignored here, as it is in a job in the background", signal.as_raw());
+    }
+    ignored
 }
 
 /// The command as an ordinary user, to whom the folder is given with all that is in it; `None`, and a line that
@@ -166,7 +196,13 @@ pub(crate) fn bits(values: &[f64]) -> Vec<u64> {
 /// A folder with data for kernel 23 in `data`; in memory where there is such a place, as the command
 /// brings every file to disk, and the tests make hundreds.
 pub(crate) fn lk23(rows: usize, cols: usize) -> TempDir {
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    // A container's may be too small for all tests at once.
+    let roomy = rustix::fs::statvfs("/dev/shm").is_ok_and(|there| there.f_bavail * there.f_frsize > 1 << 29);
+    let folder = if roomy {
+        tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
+    } else {
+        tempfile::tempdir()
+    };
     filled(folder.unwrap(), rows, cols)
 }
 

@@ -9,9 +9,9 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::common::command;
+use crate::common::{command, until};
 
 /// `syncline farm run` in a folder with these options, and a command with its arguments.
 fn farm(folder: &Path, options: &str, program: &[&str]) -> Command {
@@ -64,15 +64,6 @@ fn run(mut command: Command, input: &str) -> Came {
 /// The numbers from 1, a line each.
 fn numbers(to: usize) -> String {
     (1..=to).map(|number| format!("{number}\n")).collect()
-}
-
-/// Waits until something is so; not for ever.
-fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !so() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{what} has not come");
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// How many processes sleep for that long, which nobody else does.

@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
+use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::common::{command, fails_with, json, lk23_on_disk, names, npy, ok, refused};
+use crate::common::{command, fails_with, json, lk23_on_disk, names, npy, ok, refused, until};
 
 const PATTERNS: [&str; 7] = ["read", "block", "rows", "row", "column", "frame", "write"];
 
@@ -94,14 +93,27 @@ fn what_cannot_be_measured_is_refused() {
 
 #[test]
 fn a_signal_ends_a_probe_without_a_trace() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = command(folder.path(), "probe disk . --size 256M");
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(200));
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{output:?}");
-    assert_eq!(names(folder.path()), Vec::<String>::new());
+    // The last one is long enough to be caught in, on any machine.
+    for size in ["256M", "1G", "4G"] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = command(folder.path(), &format!("probe disk . --size {size}"));
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // The thread that heeds signals, and the one that works.
+        let tasks = format!("/proc/{}/task", child.id());
+        let works = |child: &mut Child| {
+            fs::read_dir(&tasks).unwrap().count() > 1 || child.try_wait().unwrap().is_some()
+        };
+        until("its work", || works(&mut child));
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(names(folder.path()), Vec::<String>::new());
+        if output.status.success() {
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
+        return;
+    }
+    panic!("a probe is not interrupted");
 }
 
 #[test]

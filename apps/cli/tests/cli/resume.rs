@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{bits, command, contents, fails_with, has_marks, json, lk23, names, npy, ok, refused};
+use crate::common::{
+    bits, command, contents, fails_with, has_marks, json, lk23, names, npy, ok, refused, until,
+};
 
-const LINE: &str = "run lk23 data --iterations 40000 --depth 2 --output o.npy";
+/// It does not end by itself while a test looks at it.
+const LINE: &str = "run lk23 data --iterations 100000000 --depth 2 --output o.npy";
 
 /// Starts a run of many passes and kills it when it has committed some.
 fn killed(path: &Path, line: &str) {
@@ -22,10 +25,10 @@ fn killed(path: &Path, line: &str) {
 /// A run of many passes that has committed one at least.
 fn started(path: &Path, line: &str) -> Child {
     let mut child = command(path, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while !path.join("o.npy.syncline/manifest").exists() {
+    until("a pass", || {
         assert_eq!(child.try_wait().unwrap(), None, "{line} ended");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+        path.join("o.npy.syncline/manifest").exists()
+    });
     child
 }
 
@@ -238,7 +241,7 @@ fn another_description_is_another_computation() {
 fn two_runs_into_one_output_do_not_meet() {
     let folder = lk23(40, 40);
     let path = folder.path();
-    let mut child = started(path, &LINE.replace("40000", "100000000"));
+    let mut child = started(path, LINE);
     for options in ["", "--resume", "--force", "--executor blocked --force"] {
         let options = format!("run lk23 data --iterations 8 --output o.npy {options}");
         let error = fails_with(1, path, &options);

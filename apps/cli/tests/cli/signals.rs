@@ -5,11 +5,12 @@ use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{command, contents, lk23_on_disk, names};
+use crate::common::{HANG, command, contents, lk23_on_disk, names, until};
 
 /// A run that does not end by itself, with its workers at work.
 fn endless(folder: &Path, options: &str) -> Child {
@@ -81,9 +82,7 @@ fn signals_end_a_streamed_run_at_its_last_pass() {
         assert!(contents(path) == before, "files changed");
 
         let child = endless(path, "--depth 2 --output old.npy --verify");
-        while !path.join("old.npy.syncline/manifest").exists() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until("a pass", || path.join("old.npy.syncline/manifest").exists());
         let output = end(child, signal);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -124,27 +123,41 @@ fn signals_of_the_kernel_are_errors() {
 fn an_input_that_is_written_to_under_a_run_in_blocks_is_an_error() {
     let folder = lk23_on_disk(256, 256);
     let path = folder.path();
-    let child = start(path, "run lk23 data --iterations 3000 --threads 2 --executor blocked");
     let input = path.join("data/zu.npy");
-    fs::File::options().write(true).open(&input).unwrap().write_all(b"\x93NUMPY").unwrap();
-    let output = child.wait_with_output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("zu.npy was changed while it was read"), "{stderr}");
+    // It is seen at the end of the run, so that the run has to have one: behind the write, if it is long enough for this machine.
+    for iterations in [3_000, 30_000, 300_000] {
+        let child =
+            start(path, &format!("run lk23 data --iterations {iterations} --threads 2 --executor blocked"));
+        fs::File::options().write(true).open(&input).unwrap().write_all(b"\x93NUMPY").unwrap();
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        if output.status.success() {
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("zu.npy was changed while it was read"), "{stderr}");
+        return;
+    }
+    panic!("no run has seen that an input was written to");
 }
 
 #[test]
 fn an_interrupted_gen_leaves_no_directory() {
-    let folder = tempfile::tempdir().unwrap();
-    let line = "gen lk23 data --rows 3000 --cols 3000";
-    let mut child = command(folder.path(), line).stderr(Stdio::piped()).spawn().unwrap();
-    while !folder.path().join("data").exists() {
-        assert_eq!(child.try_wait().unwrap(), None, "{line} ended");
-        std::thread::sleep(Duration::from_millis(1));
+    // The last one is long enough to be caught in, on any machine.
+    for size in [3000, 6000, 9000] {
+        let folder = tempfile::tempdir().unwrap();
+        let line = format!("gen lk23 data --rows {size} --cols {size}");
+        let child = command(folder.path(), &line).stderr(Stdio::piped()).spawn().unwrap();
+        until("the directory", || folder.path().join("data").exists());
+        let output = end(child, Signal::INT);
+        if output.status.success() {
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
+        assert!(contents(folder.path()).is_empty());
+        return;
     }
-    let output = end(child, Signal::INT);
-    assert_eq!(output.status.code(), Some(130), "{output:?}");
-    assert!(contents(folder.path()).is_empty());
+    panic!("gen is not interrupted");
 }
 
 #[test]
@@ -203,11 +216,24 @@ fn an_overlay_is_interrupted_wherever_it_is() {
 fn a_run_says_how_it_stands_when_asked() {
     let folder = lk23_on_disk(256, 256);
     for (options, task) in [("--executor blocked --block 32", "block"), ("--depth 100000", "wave")] {
-        let child = endless(folder.path(), options);
+        let mut child = endless(folder.path(), options);
         kill_process(Pid::from_child(&child), Signal::USR1).unwrap();
-        std::thread::sleep(Duration::from_millis(300));
-        let output = end(child, Signal::KILL);
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert!(stderr.contains(" steps are done") && stderr.contains(task), "{options}: {stderr}");
+        let mut said = child.stderr.take().unwrap();
+        let (tell, told) = mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            let (mut text, mut some) = (String::new(), [0; 4096]);
+            while !(text.contains(" steps are done") && text.contains(task)) {
+                match said.read(&mut some).unwrap() {
+                    0 => break,
+                    len => text.push_str(&String::from_utf8_lossy(&some[..len])),
+                }
+            }
+            tell.send(text).unwrap();
+        });
+        let text = told.recv_timeout(HANG);
+        end(child, Signal::KILL);
+        reader.join().unwrap();
+        let text = text.expect("it says nothing");
+        assert!(text.contains(" steps are done") && text.contains(task), "{options}: {text}");
     }
 }

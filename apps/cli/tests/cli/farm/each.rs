@@ -140,15 +140,25 @@ fn a_task_that_takes_too_long_fails() {
     // The second one does not heed SIGTERM, nor does its child.
     let script =
         "if [ $1 = 1 ]; then sleep \"$0\"; elif [ $1 = 2 ]; then trap '' TERM; sleep \"$0\"; fi; echo $1";
-    let came = run(farm(here(), "-k -j 3 --timeout 2.5", &["sh", "-c", script, &nap]), &numbers(3));
-    assert_eq!((came.code, came.out.as_str()), (Some(1), "3\n"));
-    let (mut lines, summary) = (came.summary().0.to_vec(), came.summary().1);
-    lines.sort();
-    let expected =
-        [1, 2].map(|number| format!("syncline: task {number} (\"{number}\") took longer than 2.5 s"));
-    assert_eq!(lines, expected);
-    assert!(summary.starts_with("syncline: 3 tasks: 1 done, 2 failed (first: task 1 took"), "{summary}");
-    gone(&nap);
+    // A machine that is too busy to do the third in time is given more of it.
+    for seconds in ["2.5", "20", "60"] {
+        let options = format!("-k -j 3 --timeout {seconds}");
+        let came = run(farm(here(), &options, &["sh", "-c", script, &nap]), &numbers(3));
+        assert_eq!(came.code, Some(1));
+        let (mut lines, summary) = (came.summary().0.to_vec(), came.summary().1);
+        lines.sort();
+        let expected = [1, 2]
+            .map(|number| format!("syncline: task {number} (\"{number}\") took longer than {seconds} s"));
+        assert!(lines.starts_with(&expected), "{lines:?}");
+        gone(&nap);
+        if came.out == "3\n" {
+            assert_eq!(lines, expected);
+            let failed = "syncline: 3 tasks: 1 done, 2 failed (first: task 1 took";
+            assert!(summary.starts_with(failed), "{summary}");
+            return;
+        }
+    }
+    panic!("the third task is not done, with any timeout");
 }
 
 #[test]

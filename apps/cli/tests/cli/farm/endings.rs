@@ -122,7 +122,8 @@ fn the_guard_ends_with_its_farm_and_the_farm_with_its_guard() {
     thread::sleep(Duration::from_millis(50));
     kill_process(guard, Signal::KILL).unwrap();
     // It is seen when a task has ended.
-    kill_process(Pid::from_raw(children(child.id())[1]).unwrap(), Signal::KILL).unwrap();
+    let task = children(child.id()).into_iter().find(|&pid| pid != guard.as_raw_nonzero().get());
+    kill_process(Pid::from_raw(task.unwrap()).unwrap(), Signal::KILL).unwrap();
     let came = Came::of(child.wait_with_output().unwrap());
     drop(input);
     assert_eq!(came.code, Some(1), "{came:?}");
@@ -131,13 +132,8 @@ fn the_guard_ends_with_its_farm_and_the_farm_with_its_guard() {
 }
 
 fn children(pid: u32) -> Vec<i32> {
-    let mut all: Vec<i32> = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
-        .unwrap()
-        .split_whitespace()
-        .map(|pid| pid.parse().unwrap())
-        .collect();
-    all.sort_unstable();
-    all
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
 #[test]

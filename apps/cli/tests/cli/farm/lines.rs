@@ -215,11 +215,21 @@ fn nonsense_fails_its_task_and_ends_its_worker() {
 fn a_task_that_takes_too_long_ends_its_worker() {
     let nap = nap(30);
     let script = format!("if [ $task = 2 ]; then sleep {nap}; fi; {SQUARE}");
-    let came = run(workers(Path::new("."), "-j 1 -k --timeout 2 --retries 1", &script), &numbers(3));
-    assert_eq!((came.code, came.out.lines().count()), (Some(1), 3));
-    assert_eq!(came.summary().0, ["syncline: task 2 (\"2\") took longer than 2 s (2 attempts)"]);
-    assert_eq!(values(&came)[1]["error"], "took longer than 2 s");
-    gone(&nap);
+    // A machine that is too busy to do the others in time is given more of it.
+    for seconds in [2, 15, 60] {
+        let options = format!("-j 1 -k --timeout {seconds} --retries 1");
+        let came = run(workers(Path::new("."), &options, &script), &numbers(3));
+        assert_eq!((came.code, came.out.lines().count()), (Some(1), 3));
+        gone(&nap);
+        let answers = values(&came);
+        assert_eq!(answers[1]["error"], format!("took longer than {seconds} s"));
+        if answers[0]["result"] == 1 && answers[2]["result"] == 9 {
+            let expected = format!("syncline: task 2 (\"2\") took longer than {seconds} s (2 attempts)");
+            assert_eq!(came.summary().0, [expected]);
+            return;
+        }
+    }
+    panic!("the other tasks are not done, with any timeout");
 }
 
 /// Every attempt kills a worker; there are so many and no more.

@@ -25,23 +25,30 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What cargo builds, as far as it is at hand: the command and the library to be preloaded are only copied, and anything
-/// of their names will do.
+/// What cargo builds, as far as it is at hand: the command and the library to be preloaded are only copied, and another
+/// program and library do as well.
 fn built(dir: &Path) -> PathBuf {
     let folder = dir.join("built");
     std::fs::create_dir(&folder).unwrap();
     for library in ["libsyncline_c.so", "libsyncline_c.a"] {
         std::os::unix::fs::symlink(libraries().join(library), folder.join(library)).unwrap();
     }
-    for other in ["libsyncline_preload.so", "syncline"] {
-        std::fs::write(folder.join(other), other).unwrap();
+    for (other, name) in [
+        (libraries().join("libsyncline_c.so"), "libsyncline_preload.so"),
+        (std::env::current_exe().unwrap(), "syncline"),
+    ] {
+        std::os::unix::fs::symlink(other, folder.join(name)).unwrap();
     }
     folder
 }
 
 fn make(target: &str, built: &Path, prefix: &Path, destination: &Path) {
+    make_with(target, built, prefix, destination, &[]);
+}
+
+fn make_with(target: &str, built: &Path, prefix: &Path, destination: &Path, more: &[&str]) {
     let mut make = Command::new("make");
-    make.arg("-C").arg(root().join("../..")).arg(target);
+    make.arg("-C").arg(root().join("../..")).arg(target).args(more);
     for (name, value) in [("BUILT", built), ("PREFIX", prefix), ("DESTDIR", destination)] {
         make.arg(format!("{name}={}", value.display()));
     }
@@ -177,4 +184,33 @@ fn programs_are_built_by_pkg_config() {
         let said = succeed(Command::new(executable).env("LD_LIBRARY_PATH", prefix.join("lib")));
         assert_eq!(said.lines().next(), Some(first));
     }
+}
+
+/// What is installed has no symbols for debuggers unless they are asked for, and is what it was otherwise.
+#[test]
+fn what_is_installed_is_stripped() {
+    let (Some(_), Some(_), Some(gcc)) = (Tool::find("make"), Tool::find("strip"), Tool::find("gcc")) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let built = built(dir.path());
+    let [stripped, whole] = ["stripped", "whole"].map(|name| dir.path().join(name));
+    make("install-files", &built, &stripped, Path::new(""));
+    make_with("install-files", &built, &whole, Path::new(""), &["STRIP="]);
+    let all = ["bin/syncline", "lib/libsyncline_c.so", "lib/libsyncline_preload.so", "lib/libsyncline_c.a"];
+    for name in all {
+        let [small, large] =
+            [&stripped, &whole].map(|prefix| std::fs::metadata(prefix.join(name)).unwrap().len());
+        let before = std::fs::metadata(built.join(Path::new(name).file_name().unwrap())).unwrap().len();
+        assert_eq!(large, before, "{name}");
+        assert!(small < large, "{name}: {small} of {large} bytes");
+    }
+    // A linker finds what it needs.
+    let executable = dir.path().join("program");
+    let (source, include) = (root().join("examples/handles.c"), root().join("include"));
+    let library = stripped.join("lib/libsyncline_c.a");
+    let flags = ["-pthread", "-ldl", "-lm", "-o"].map(AsRef::as_ref);
+    let arguments = [source.as_os_str(), "-I".as_ref(), include.as_os_str(), library.as_os_str()];
+    gcc.run(arguments.into_iter().chain(flags).chain([executable.as_os_str()]));
+    assert!(succeed(&mut Command::new(executable)).contains("sum 33984000, expected 33984000"));
 }

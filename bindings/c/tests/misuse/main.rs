@@ -1,0 +1,283 @@
+//! Programs that use the C interface wrongly, made at random, by every launcher: none hangs, crashes, fails without a word or
+//! leaves anything behind; and those that are right end well.
+//!
+//! `SYNCLINE_MISUSES=200` plays as many under each launcher, `SYNCLINE_SEED=5` begins with that seed, `SYNCLINE_KINDS=Kill,Fork` takes
+//! those kinds only (`all`: every one), `SYNCLINE_LIMIT=15` is the seconds after which a program hangs. A test that fails prints the seed
+//! and the text of its program.
+
+#[path = "../tools/mpi.rs"]
+mod mpi;
+mod plan;
+#[path = "../tools/mod.rs"]
+mod tools;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use mpi::{MPIS, STRICT, Site};
+use plan::{Kind, Place, Plan};
+use syncline_fabric::Launcher;
+use tempfile::TempDir;
+use tools::{Tool, libraries, root};
+
+/// What is played unless `SYNCLINE_KINDS` says otherwise.
+const KINDS: &[Kind] = &[
+    Kind::Arguments,
+    Kind::OutOfTurn,
+    Kind::FreedTwice,
+    Kind::Return,
+    Kind::Exit,
+    Kind::Kill,
+    Kind::Threads,
+    Kind::Nested,
+    Kind::After,
+    Kind::Fork,
+];
+
+/// Seeds that every run plays; one more is new each time.
+const FIXED: u64 = 9;
+/// One in so many programs is right.
+const LEGAL: u64 = 5;
+/// A variable that tells the processes of a program from all others.
+const MARK: &str = "SYNCLINE_TEST_MISUSE";
+/// The program that the processes of a launched team are to run.
+const LAUNCHED: &str = "SYNCLINE_TEST_LAUNCHED";
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|value| value.parse().unwrap())
+}
+
+fn kinds() -> Vec<Kind> {
+    match std::env::var("SYNCLINE_KINDS") {
+        Err(_) => KINDS.to_vec(),
+        Ok(names) if names == "all" => Kind::ALL.to_vec(),
+        Ok(names) => {
+            let named = |name: &str| Kind::ALL.into_iter().find(|kind| format!("{kind:?}") == name);
+            names.split(',').map(|name| named(name).unwrap_or_else(|| panic!("no kind {name}"))).collect()
+        }
+    }
+}
+
+/// The seeds to play: the fixed ones and a new one, or as many as were said.
+fn seeds() -> Vec<u64> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64;
+    let first = number("SYNCLINE_SEED");
+    match number("SYNCLINE_MISUSES") {
+        Some(count) => (0..count).map(|n| first.unwrap_or(now % 1_000_000_000) + n).collect(),
+        None if first.is_some() => first.into_iter().collect(),
+        None => (1..=FIXED).chain([now % 1_000_000_000]).collect(),
+    }
+}
+
+/// The processes that have the mark in their environment, and are no zombies.
+fn marked(mark: &str) -> Vec<u32> {
+    let line = format!("{MARK}={mark}").into_bytes();
+    let has_it = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|&byte| byte == 0).any(|variable| variable == line)
+    };
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(has_it).collect()
+}
+
+fn kill(pids: &[u32]) {
+    for pid in pids {
+        // By the shell: there may be no program of that name.
+        let _ = Command::new("sh").args(["-c", "kill -KILL $0 2>/dev/null", &pid.to_string()]).status();
+    }
+}
+
+/// Names in the shared memory of the machine that are ours.
+fn named() -> Vec<PathBuf> {
+    let there = fs::read_dir("/dev/shm").into_iter().flatten().flatten().map(|entry| entry.path());
+    there.filter(|path| path.to_string_lossy().contains("syncline")).collect()
+}
+
+/// A place to play in: the program, compiled for it.
+struct Theatre {
+    place: Place,
+    /// It keeps what was compiled, too.
+    dir: TempDir,
+    program: PathBuf,
+    site: Option<Site>,
+}
+
+impl Theatre {
+    fn new(place: Place) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mpi = match place {
+            Place::OpenMpi => Some(&MPIS[0]),
+            Place::Mpich => Some(&MPIS[1]),
+            _ => None,
+        };
+        let strict = [&STRICT[..], &["-std=c11", "-g", "-pthread"]].concat();
+        if let Some(mpi) = mpi {
+            let site = Site::find(mpi)?;
+            let program = site.compile(site.c(), "tests/programs/misuse.c", "misuse", true, &strict);
+            return Some(Self { place, dir, program, site: Some(site) });
+        }
+        let tool = Tool::find("gcc")?;
+        let program = dir.path().join("misuse");
+        let mut arguments: Vec<String> = strict.iter().map(|&flag| flag.to_owned()).collect();
+        arguments.extend([
+            root().join("tests/programs/misuse.c").display().to_string(),
+            format!("-I{}", root().join("include").display()),
+            format!("-L{}", libraries().display()),
+            "-l:libsyncline_c.a".to_owned(),
+            "-ldl".to_owned(),
+            "-lm".to_owned(),
+            "-o".to_owned(),
+            program.display().to_string(),
+        ]);
+        tool.run(arguments);
+        Some(Self { place, dir, program, site: None })
+    }
+
+    fn command(&self, plan: &Plan, text: &Path) -> Command {
+        let members = plan.members.to_string();
+        let mut command = match (self.place, &self.site) {
+            (Place::OpenMpi | Place::Mpich, Some(site)) => {
+                let mut command = site.run(&self.program, &members, &plan.per_host.to_string(), None);
+                command.env_remove("SYNCLINE_TIMEOUT");
+                command
+            }
+            (Place::Launched, _) => {
+                let mut command = Command::new(std::env::current_exe().unwrap());
+                command.args(["--exact", "launcher", "--ignored", "--nocapture", "--quiet"]);
+                command
+                    .env(LAUNCHED, &self.program)
+                    .env("SYNCLINE_TEST_MEMBERS", members)
+                    .env("SYNCLINE_TEST_TEXT", text);
+                return command;
+            }
+            _ => Command::new(&self.program),
+        };
+        command.arg(text);
+        match self.place {
+            Place::Hosts => drop(command.args(["--hosts", &members])),
+            Place::Threads => drop(command.env("SYNCLINE_THREADS", members)),
+            _ => {}
+        }
+        command
+    }
+
+    /// Plays the program of a seed; what is wrong about it, if anything is.
+    fn play(&self, seed: u64, kinds: &[Kind]) -> Result<(), String> {
+        let kinds = if seed.is_multiple_of(LEGAL) { &[] } else { kinds };
+        let plan = Plan::new(self.place, seed, kinds);
+        let text = self.dir.path().join("text");
+        fs::write(&text, plan.text()).unwrap();
+        let mark = format!("{}-{seed}-{:?}", std::process::id(), self.place);
+        let limit = Duration::from_secs(number("SYNCLINE_LIMIT").unwrap_or(60));
+        let mut command = self.command(&plan, &text);
+        command.env(MARK, &mark).env("SYNCLINE_QUIET", "1").env_remove("SYNCLINE_TEAM");
+        let files = ["out", "said"].map(|name| self.dir.path().join(name));
+        let [out, said] = files.each_ref().map(|path| fs::File::create(path).unwrap());
+        let mut child = command.stdin(Stdio::null()).stdout(out).stderr(said).spawn().unwrap();
+        let late = Instant::now() + limit;
+        let status = loop {
+            match child.try_wait().unwrap() {
+                Some(status) => break Some(status),
+                None if Instant::now() > late => break None,
+                None => thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        // What was started ends with it, or soon.
+        let late = Instant::now() + limit;
+        while status.is_some() && !marked(&mark).is_empty() && Instant::now() < late {
+            thread::sleep(Duration::from_millis(20));
+        }
+        let left = marked(&mark);
+        kill(&left);
+        let _ = child.wait();
+        let [_, said] = files.map(|path| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned());
+        let tells = |why: &str| {
+            let (place, misuses) = (self.place, &plan.misuses);
+            let (members, per_host) = (plan.members, plan.per_host);
+            Err(format!(
+                "{place:?}, SYNCLINE_SEED={seed}, {members} members, {per_host} on a host, {misuses:?}: {why}\n\
+                 --- the text\n{}--- what was said\n{said}---\n",
+                plan.text()
+            ))
+        };
+        let Some(status) = status else { return tells(&format!("it hangs for {limit:?}")) };
+        if !left.is_empty() {
+            return tells(&format!("processes are left: {left:?}"));
+        }
+        if said.contains("CRASH") || said.contains("panicked at") {
+            return tells(&format!("it crashes: {status}"));
+        }
+        if !status.success() && said.trim().is_empty() {
+            return tells(&format!("it fails without a word: {status}"));
+        }
+        if plan.misuses.is_empty() && !(status.success() && said.trim().is_empty()) {
+            return tells(&format!("it is right, and does not end well: {status}"));
+        }
+        if !named().is_empty() {
+            return tells(&format!("names are left: {:?}", named()));
+        }
+        Ok(())
+    }
+}
+
+fn all(place: Place) {
+    let Some(theatre) = Theatre::new(place) else { return };
+    let (seeds, kinds) = (seeds(), kinds());
+    println!("{place:?}: seeds {} to {}", seeds[0], seeds[seeds.len() - 1]);
+    let wrong: Vec<_> = seeds.iter().filter_map(|&seed| theatre.play(seed, &kinds).err()).collect();
+    assert!(wrong.is_empty(), "{} of {} programs:\n{}", wrong.len(), seeds.len(), wrong.join("\n"));
+}
+
+#[test]
+fn by_threads() {
+    all(Place::Threads);
+}
+
+#[test]
+fn by_hosts_of_threads() {
+    all(Place::Hosts);
+}
+
+#[test]
+fn by_launched_processes() {
+    all(Place::Launched);
+}
+
+#[test]
+fn by_open_mpi() {
+    all(Place::OpenMpi);
+}
+
+#[test]
+fn by_mpich() {
+    all(Place::Mpich);
+}
+
+/// As `syncline launch` does it.
+#[test]
+#[ignore = "the launcher of another test: does nothing by itself"]
+fn launcher() {
+    let Some(program) = std::env::var_os(LAUNCHED) else { return };
+    let members = number("SYNCLINE_TEST_MEMBERS").unwrap() as usize;
+    let text = std::env::var_os("SYNCLINE_TEST_TEXT").unwrap();
+    let run = Launcher::new(program).args([text]).processes(members).run();
+    if let Err(error) = &run {
+        eprintln!("error: {error}");
+    }
+    std::process::exit(run.err().map_or(0, |error| error.exit_code().into()));
+}
+
+/// The generator makes every kind, of every word that the program knows.
+#[test]
+fn texts_are_those_of_their_seed() {
+    for place in [Place::Threads, Place::Hosts, Place::Launched, Place::OpenMpi, Place::Mpich] {
+        for seed in 0..300 {
+            let [one, other] = [0, 1].map(|_| Plan::new(place, seed, &Kind::ALL).text());
+            assert_eq!(one, other);
+            assert!(one.lines().count() < 1000 && one.lines().all(|line| line.len() < 200));
+        }
+    }
+}

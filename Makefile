@@ -8,14 +8,16 @@ SYNCLINE = $(BUILT)/syncline
 # What CI runs, a person can run; only the progress bar of cargo differs.
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help demo demo-for-tests command-for-tests test test-deps loom lint bench bench-overlay bench-sync bench-rma bench-farm bench-rma-testbed bench-peers-deps bench-disk bench-papers soak \
+.PHONY: help demo demo-for-tests command-for-tests test test-deps test-anywhere loom lint bench bench-overlay bench-sync bench-rma bench-farm bench-rma-testbed bench-peers-deps bench-disk bench-papers soak \
 	testbed-deps testbed-test mpi-wheels build install install-build install-files uninstall
 
 help:
 	@echo "make demo        20 iterations in one pass over data four times larger than the memory bound; every bit checked"
 	@echo "make test        every test: units, properties, the command, doc examples, models (16 minutes on 2 cores, half of them compilation)"
-	@echo "make test-deps   installs the compilers and checkers that tests use, if any is missing (root, Debian)"
-	@echo "make install     the command, libraries, header, pkg-config file: PREFIX=/usr/local, DESTDIR="
+	@echo "                 As root on Debian it installs what tests use first (test-deps); NO_INSTALL=1: nothing is installed"
+	@echo "make test-deps   as root, installs the compilers and checkers that tests use, by apt and, one MPI, from PyPI; else says what is missing"
+	@echo "make test-anywhere  the tests on one core, in 4 GiB, with huge pages always and never, in memory, slowed down, as an ordinary user (root, hours)"
+	@echo "make install     the command, libraries, header, pkg-config file: PREFIX=/usr/local, DESTDIR=; STRIP= keeps the symbols of debuggers"
 	@echo "make uninstall   takes them away again"
 	@echo "make lint        formatting, clippy, documentation, licences"
 	@echo "make bench       the cost of order: empty tasks, and a sweep in memory against the plain loop"
@@ -52,7 +54,10 @@ export SYNCLINE_TEST_MPI ?= $(CURDIR)/$(SURVIVOR)
 test: test-deps loom
 	$(CARGO) test --workspace --no-fail-fast -- --show-output
 
-# What tests use beside Rust. Without it they say what they skip; so nothing here fails.
+# What tests use beside Rust. Without it they say what they skip; so nothing here fails. Only root installs anything, and
+# not with NO_INSTALL=1.
+NO_INSTALL ?=
+MAY_INSTALL = [ -z "$(NO_INSTALL)" ] && [ "$$(id -u)" = 0 ]
 TEST_DEPS = apt-get install --no-install-recommends -y gcc g++ gfortran clang libomp-dev pkg-config valgrind \
 	openmpi-bin libopenmpi-dev mpich libmpich-dev python3-venv
 test-deps:
@@ -63,10 +68,15 @@ test-deps:
 	command -v mpicc.mpich >/dev/null || missing="$$missing mpich libmpich-dev"; \
 	python3 -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
 	if [ -z "$$missing" ]; then :; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	elif $(MAY_INSTALL) && command -v apt-get >/dev/null; then \
 	{ apt-get update && $(TEST_DEPS); } || echo "not installed:$$missing; what needs them will be skipped"; \
 	else echo "missing:$$missing; what needs them will be skipped. As root, on Debian and its kin: $(TEST_DEPS)"; fi
-	@testbed/mpi-wheels.sh target/mpi openmpi5 || echo "not installed: Open MPI 5; what needs it will be skipped"
+	@if $(MAY_INSTALL); then testbed/mpi-wheels.sh target/mpi openmpi5 || echo "not installed: Open MPI 5; what needs it will be skipped"; \
+	elif [ ! -e $(SURVIVOR) ]; then echo "missing: Open MPI 5; what needs it will be skipped. From PyPI, below target/mpi: make mpi-wheels"; fi
+
+# Each under other conditions, one after the other; see testbed/anywhere.sh for what else can be said.
+test-anywhere:
+	@testbed/anywhere.sh
 
 # The lock-free protocols under every interleaving, each with planted bugs that must be found.
 loom:
@@ -95,14 +105,23 @@ install: install-build install-files
 install-build:
 	$(CARGO) build --release -p syncline-cli -p syncline-c -p syncline-preload
 
+# Symbols for debuggers are not installed, as they are five times what is left: STRIP= keeps them. The static library keeps
+# those that a linker needs.
+STRIP ?= strip
+stripped = $(if $(STRIP),$(STRIP) $(1) $(2) || echo "not stripped: $(2)")
+
 # What was built before, and is not built here: so root need not have a Rust.
 install-files:
 	install -d $(TO)/bin $(TO)/lib/pkgconfig $(TO)/lib/cmake/Syncline $(TO)/include $(TO)/share/syncline
 	install -m 755 $(BUILT)/syncline $(TO)/bin
+	$(call stripped,,$(TO)/bin/syncline)
 	install -m 755 $(BUILT)/libsyncline_c.so $(TO)/lib/$(SONAME)
+	$(call stripped,--strip-unneeded,$(TO)/lib/$(SONAME))
 	ln -sf $(SONAME) $(TO)/lib/libsyncline_c.so
 	install -m 755 $(BUILT)/libsyncline_preload.so $(TO)/lib
+	$(call stripped,--strip-unneeded,$(TO)/lib/libsyncline_preload.so)
 	install -m 644 $(BUILT)/libsyncline_c.a $(TO)/lib
+	$(call stripped,--strip-debug,$(TO)/lib/libsyncline_c.a)
 	install -m 644 bindings/c/include/syncline.h $(TO)/include
 	install -m 644 bindings/c/fortran/syncline.f90 bindings/c/pmpi/pmpi.c $(TO)/share/syncline
 	sed -e "s|@PREFIX@|$(PREFIX)|" -e "s|@VERSION@|$(VERSION)|" bindings/c/syncline.pc.in >$(TO)/lib/pkgconfig/syncline.pc
@@ -162,6 +181,7 @@ soak: build
 	PROPTEST_CASES=20000 SYNCLINE_KILLS=300 $(CARGO) test --release --workspace -- --show-output
 	SYNCLINE_KILLS=500 SYNCLINE_BUSY=2 $(CARGO) test --release -p syncline-farm --test farm kills -- --show-output
 	PROPTEST_CASES=1000000 $(CARGO) test --release -p syncline-farm --test decoding
+	SYNCLINE_MISUSES=200 $(CARGO) test --release -p syncline-c --test misuse -- --show-output
 	LOOM_MAX_PREEMPTIONS=4 $(MAKE) loom
 
 # Hosts on one machine, and the MPIs of Debian. Without root, namespaces or an MPI it says what it skips.
@@ -179,7 +199,7 @@ testbed-deps:
 	command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
 	python3 -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
 	if [ -z "$$missing" ]; then :; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	elif $(MAY_INSTALL) && command -v apt-get >/dev/null; then \
 	{ apt-get update && $(TESTBED_DEPS); } || echo "not installed:$$missing; what needs them will be skipped"; \
 	else echo "missing:$$missing; what needs them will be skipped. As root, on Debian and its kin: $(TESTBED_DEPS)"; fi
 

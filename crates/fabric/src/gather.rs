@@ -47,19 +47,34 @@ impl Gathering {
         }
     }
 
-    /// Gives the word of a member for the `time`-th time, counted from 0, and waits for all.
-    pub(crate) fn gather(
-        &self,
-        endpoint: Option<(&Arc<Endpoint>, u32)>,
-        deaths: &Deaths,
-        rank: usize,
-        time: u64,
-        value: u64,
-    ) -> Result<Vec<u64>, Fault> {
+    /// Gives the word of a member for the `time`-th time, counted from 0.
+    pub(crate) fn give(&self, endpoint: Option<(&Arc<Endpoint>, u32)>, rank: usize, time: u64, value: u64) {
         let turn = (time % 2) as usize;
         self.put(turn, rank, value);
+        let Some((endpoint, service)) = endpoint else { return };
+        let hosts = endpoint.hosts();
+        let here = hosts.of(endpoint.process());
+        endpoint.enter(service, |out| {
+            for host in (0..hosts.count()).filter(|&host| host != here) {
+                let mut message = out.message();
+                for word in [turn as u64, rank as u64, value] {
+                    message.extend_from_slice(&word.to_le_bytes());
+                }
+                out.send(hosts.server(host), message);
+            }
+        });
+    }
+
+    /// Waits until all words have been given for the `time`-th time, or until a time.
+    pub(crate) fn take(
+        &self,
+        endpoint: Option<&Arc<Endpoint>>,
+        deaths: &Deaths,
+        time: u64,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<u64>, Fault> {
+        let turn = (time % 2) as usize;
         let enough = self.members() as u64 * (time / 2 + 1);
-        let deadline: Option<Instant> = None;
         match endpoint {
             None => {
                 let waited =
@@ -69,20 +84,7 @@ impl Gathering {
                     _ => Fault::TimedOut,
                 })?;
             }
-            Some((endpoint, service)) => {
-                let hosts = endpoint.hosts();
-                let here = hosts.of(endpoint.process());
-                endpoint.enter(service, |out| {
-                    for host in (0..hosts.count()).filter(|&host| host != here) {
-                        let mut message = out.message();
-                        for word in [turn as u64, rank as u64, value] {
-                            message.extend_from_slice(&word.to_le_bytes());
-                        }
-                        out.send(hosts.server(host), message);
-                    }
-                });
-                endpoint.wait(deadline, || self.counts[turn].get() >= enough)?;
-            }
+            Some(endpoint) => endpoint.wait(deadline, || self.counts[turn].get() >= enough)?,
         }
         let first = turn * self.members();
         Ok(self.values[first..first + self.members()]

@@ -65,6 +65,7 @@
 //! case. A program that starts others, which call `run` as well, from several threads removes it from them by
 //! `Command::env_remove`.
 
+mod barrier;
 mod board;
 mod control;
 mod ending;
@@ -86,13 +87,14 @@ pub mod wire;
 
 use std::io::Write as _;
 
+pub use barrier::TeamBarrier;
 pub use board::TeamBoard;
 pub use ending::AtEnd;
 pub use endpoint::Endpoint;
 pub use error::{Failure, Part, TeamError};
 pub use hosts::Hosts;
 pub use launcher::Launcher;
-pub use member::{Collective, Member, TeamBarrier};
+pub use member::{Collective, Member};
 pub use syncline_memory::Ending;
 pub use team::{HostTeam, MEMORY, MpiTeam, ProcessTeam, Team, ThreadTeam};
 

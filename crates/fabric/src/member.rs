@@ -4,14 +4,14 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use syncline_mpi::Communicator;
-use syncline_signal::Policy;
 use syncline_sync::{
-    Auto, AutoMember, Barrier, BarrierMember, Combined, CombinedMember, Counter, CounterMember, Deaths,
-    Dissemination, DisseminationMember, Fault, Lock, LockMember, MemoryFlags, Phased, RawLock, Space,
-    SpaceError, Tournament, TournamentMember,
+    Auto, Barrier, BarrierMember, Combined, CombinedMember, Counter, Deaths, Dissemination,
+    DisseminationMember, Fault, Lock, LockMember, MemoryFlags, Phased, RawLock, Space, SpaceError,
+    Tournament, TournamentMember,
 };
 
-use crate::board::{self, Outer, TeamBoard};
+use crate::barrier::{Kind, TeamBarrier, levels};
+use crate::board::{self, TeamBoard};
 use crate::ending::{AtEnd, Endings};
 use crate::endpoint::{Endpoint, Service};
 use crate::environment::Shape;
@@ -81,21 +81,10 @@ pub struct Member {
     gathering: Gathering,
     /// How often it has gathered, and as which service.
     gathered: (u64, u32),
+    /// It has given its word, and waits for those of others.
+    gathers: bool,
     endings: Endings,
 }
-
-/// The barrier of all members of a team.
-#[derive(Debug)]
-pub struct TeamBarrier(Kind);
-
-#[derive(Debug)]
-enum Kind {
-    Host(AutoMember),
-    Hosts(Box<Levels>),
-}
-
-/// A counter within each host, a dissemination barrier of the hosts.
-type Levels = CombinedMember<CounterMember, DisseminationMember<TeamBoard>>;
 
 impl Member {
     /// What all members of a process need to be made: the barrier, where there is one host.
@@ -116,8 +105,8 @@ impl Member {
             endpoint.attach(services, || gathering.clone());
         }
         let (barrier, gathered) = (TeamBarrier(kind), (0, services));
-        let endings = Endings::default();
-        Ok(Member { node, rank, space, barrier, things: 0, services, gathering, gathered, endings })
+        let (endings, gathers) = (Endings::default(), false);
+        Ok(Member { node, rank, space, barrier, things: 0, services, gathering, gathered, gathers, endings })
     }
 
     /// Which of the members this is, counted from 0.
@@ -250,6 +239,18 @@ impl Member {
         self.barrier.wait()
     }
 
+    /// As [`wait`](Self::wait), until a time. When the deadline passes, this member has arrived and stays so: either call goes
+    /// on.
+    ///
+    /// # Collective
+    /// As [`wait`](Self::wait). Each member has a deadline of its own, or none.
+    ///
+    /// # Errors
+    /// [`Fault::TimedOut`] when the deadline passes first; as [`wait`](Self::wait).
+    pub fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
+        self.barrier.wait_deadline(deadline)
+    }
+
     /// Gives a word, and gets those of all members, by rank.
     ///
     /// # Collective
@@ -265,11 +266,27 @@ impl Member {
     /// # Ok::<(), syncline_fabric::TeamError>(())
     /// ```
     pub fn gather(&mut self, value: u64) -> Result<Vec<u64>, Fault> {
-        self.made();
+        self.gather_deadline(value, None)
+    }
+
+    /// As [`gather`](Self::gather), and waits until a time. When the deadline passes, the word has been given: the next call
+    /// goes on to wait for the others, and its own word does not count.
+    ///
+    /// # Collective
+    /// As [`gather`](Self::gather). Each member has a deadline of its own, or none.
+    ///
+    /// # Errors
+    /// [`Fault::TimedOut`] when the deadline passes first; as [`gather`](Self::gather).
+    pub fn gather_deadline(&mut self, value: u64, deadline: Option<Instant>) -> Result<Vec<u64>, Fault> {
         let (time, service) = self.gathered;
-        self.gathered.0 += 1;
-        let endpoint = self.endpoint().map(|endpoint| (endpoint, service));
-        self.gathering.gather(endpoint, self.deaths(), self.rank, time, value)
+        if !std::mem::replace(&mut self.gathers, true) {
+            self.made();
+            let endpoint = self.endpoint().map(|endpoint| (endpoint, service));
+            self.gathering.give(endpoint, self.rank, time, value);
+        }
+        let words = self.gathering.take(self.endpoint(), self.deaths(), time, deadline)?;
+        (self.gathered.0, self.gathers) = (time + 1, false);
+        Ok(words)
     }
 
     /// Makes a barrier or lock with all others, and takes this member's part of it.
@@ -478,92 +495,6 @@ impl Member {
             // Its guards and handles are dropped, unless it has passed them on to other threads, which may be
             // at work with them. So it is not declared dead while its process lives.
             self.deaths().give_up(self.rank);
-        }
-    }
-}
-
-/// A member's part of a barrier in two levels: hosts, and the members of each.
-fn levels(
-    node: &Arc<Node>,
-    rank: usize,
-    space: &mut Space,
-    services: &mut u32,
-    radix: usize,
-) -> Result<Levels, SpaceError> {
-    let count = node.hosts.count();
-    let ranks: Arc<[Vec<usize>]> = (0..count).map(|host| node.ranks_on(host)).collect();
-    let host = node.hosts.of(node.process);
-    let seat = ranks[host].iter().position(|&other| other == rank).expect("a member is on its host");
-    let inner = Counter::within(space, ranks[host].len())?.watching(&node.control.deaths);
-    let radix = if radix < 2 { syncline_sync::cost::best_radix(count) } else { radix.min(count.max(2)) };
-    let slots = DisseminationMember::<TeamBoard>::slots(count, radix);
-    let board = match &node.endpoint {
-        None => {
-            let flags = MemoryFlags::within(space, count, slots, syncline_sync::Flags::Packed)?;
-            let flags = flags.watching(&node.control.deaths);
-            if seat == 0 { Some(TeamBoard::memory(flags.board(host)?)) } else { None }
-        }
-        Some(endpoint) => {
-            let processes = (0..count).map(|host| node.hosts.server(host)).collect();
-            let flags = board::Flags::within(space, processes, slots)?;
-            *services += 1;
-            // Attached by all, as it is by process that services are counted.
-            (seat == 0).then(|| TeamBoard::across(endpoint, *services, flags, host))
-        }
-    };
-    Combined::new(host, inner, Outer::new(count, radix, board)).ranked(ranks).member(seat)
-}
-
-impl BarrierMember for TeamBarrier {
-    fn rank(&self) -> usize {
-        match &self.0 {
-            Kind::Host(barrier) => barrier.rank(),
-            Kind::Hosts(barrier) => barrier.rank(),
-        }
-    }
-
-    fn members(&self) -> usize {
-        match &self.0 {
-            Kind::Host(barrier) => barrier.members(),
-            Kind::Hosts(barrier) => barrier.members(),
-        }
-    }
-
-    fn episodes(&self) -> u64 {
-        match &self.0 {
-            Kind::Host(barrier) => barrier.episodes(),
-            Kind::Hosts(barrier) => barrier.episodes(),
-        }
-    }
-
-    #[inline]
-    fn arrive(&mut self) -> Result<(), Fault> {
-        match &mut self.0 {
-            Kind::Host(barrier) => barrier.arrive(),
-            Kind::Hosts(barrier) => barrier.arrive(),
-        }
-    }
-
-    #[inline]
-    fn done(&mut self) -> Result<bool, Fault> {
-        match &mut self.0 {
-            Kind::Host(barrier) => barrier.done(),
-            Kind::Hosts(barrier) => barrier.done(),
-        }
-    }
-
-    #[inline]
-    fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
-        match &mut self.0 {
-            Kind::Host(barrier) => barrier.wait_deadline(deadline),
-            Kind::Hosts(barrier) => barrier.wait_deadline(deadline),
-        }
-    }
-
-    fn set_policy(&mut self, policy: &Policy<'_>) {
-        match &mut self.0 {
-            Kind::Host(barrier) => barrier.set_policy(policy),
-            Kind::Hosts(barrier) => barrier.set_policy(policy),
         }
     }
 }

@@ -114,6 +114,11 @@ pub enum RmaError {
         /// The member that holds one.
         by: usize,
     },
+    /// An allocation has timed out, and something else is called that all members do together.
+    #[error(
+        "an allocation has timed out: the same allocation is called again before anything else that all members do"
+    )]
+    Unfinished,
     /// A mutex is let go by a member that does not hold it.
     #[error("mutex {index} of rank {rank} is not held by this member")]
     NotHeld {

@@ -44,6 +44,7 @@
 //! ARMCI (Nieplocha and Carpenter 1999) and Saify's thesis on its collective operations (2002), with which each file
 //! compares itself.
 
+mod allocate;
 mod copy;
 mod element;
 mod engine;

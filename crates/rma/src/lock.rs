@@ -28,6 +28,8 @@ mod poison;
 pub(crate) mod server;
 mod ticket;
 
+use std::time::Instant;
+
 use syncline_fabric::Member;
 
 use self::poison::{Holds, MOST, Own, Wanted};
@@ -142,7 +144,57 @@ impl Mutexes {
     /// [`RmaError::Rank`], [`RmaError::Mutex`]; [`RmaError::Held`] if this member holds it; [`RmaError::Poisoned`] if a member
     /// has left while it held it; [`RmaError::Fault`] if a member is dead: the queue may be broken then;
     /// [`RmaError::Shape`] if this member holds 64 mutexes of the set.
+    #[inline]
     pub fn lock(&mut self, rma: &mut Rma, rank: usize, index: usize) -> Result<(), RmaError> {
+        self.lock_deadline(rma, rank, index, None)
+    }
+
+    /// Waits for a mutex until a time, and takes it.
+    ///
+    /// A deadline bounds the wait for the holder. Between hosts the question itself is one exchange of messages, which is
+    /// waited for. What a wait leaves whose deadline has passed:
+    ///
+    /// | kind               | it leaves                                                                                |
+    /// |--------------------|------------------------------------------------------------------------------------------|
+    /// | `Mcs`              | its place in the queue, which the next call for this mutex finds again. If the mutex comes to the place meanwhile, it goes on to the next member that waits, and the next call asks anew; without one it stays there until a member asks. |
+    /// | `Ticket`, `Hybrid` | nothing: such a wait has no place, and takes the mutex when it is free                     |
+    /// | `Server`           | as `Ticket` on one host; between hosts it has no deadlines                                 |
+    ///
+    /// # One-sided
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Memory ordering
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    /// [`Fault::TimedOut`](syncline_sync::Fault::TimedOut) in [`RmaError::Fault`] when the deadline passes first; as
+    /// [`lock`](Self::lock); [`RmaError::Shape`] for a deadline where the kind has none.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use syncline_fabric::Team;
+    /// use syncline_rma::{LockKind, Rma, RmaError};
+    ///
+    /// Team::threads(2).run(|me| {
+    ///     let mut rma = Rma::new(me)?;
+    ///     let mut mutexes = rma.mutexes(me, LockKind::Mcs, 1)?;
+    ///     let soon = Some(Instant::now() + Duration::from_millis(1));
+    ///     while mutexes.lock_deadline(&mut rma, 0, 0, soon).is_err() {
+    ///         std::thread::yield_now(); // something else
+    ///     }
+    ///     mutexes.unlock(&mut rma, 0, 0)?;
+    ///     rma.sync()
+    /// })?.into_iter().collect::<Result<(), RmaError>>()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lock_deadline(
+        &mut self,
+        rma: &mut Rma,
+        rank: usize,
+        index: usize,
+        deadline: Option<Instant>,
+    ) -> Result<(), RmaError> {
         let at = self.place(rma, rank, index)?;
         if self.holding(rank, index).is_some() {
             return Err(RmaError::Held { rank, index });
@@ -150,18 +202,20 @@ impl Mutexes {
         let holds = &*self.holds.0;
         holds.check(rank, index)?;
         if self.slots == 0 {
-            return Err(RmaError::Shape { why: format!("a member holds at most {MOST} mutexes of a set at once") });
+            return Err(RmaError::Shape {
+                why: format!("a member holds at most {MOST} mutexes of a set at once"),
+            });
         }
         let slot = self.slots.trailing_zeros() as usize;
         let wanted = Wanted { holds, rank, index };
         let words = &self.words;
         let token = match (self.kind, &mut self.nodes) {
-            (LockKind::Mcs, Some(nodes)) => nodes.lock(rma, words, at, &wanted)?,
-            (LockKind::Ticket, _) => ticket::lock(rma, words, at, &wanted)?,
+            (LockKind::Mcs, Some(nodes)) => nodes.lock(rma, words, at, &wanted, deadline)?,
+            (LockKind::Ticket, _) => ticket::lock(rma, words, at, &wanted, deadline)?,
             (LockKind::Hybrid, _) if rma.host_of(rank) == rma.host_of(rma.rank) => {
-                ticket::lock(rma, words, at, &wanted)?
+                ticket::lock(rma, words, at, &wanted, deadline)?
             }
-            (kind, _) => server::lock(rma, words, at, kind == LockKind::Hybrid, &wanted)?,
+            (kind, _) => server::lock(rma, words, at, kind == LockKind::Hybrid, &wanted, deadline)?,
         };
         holds.note(slot, rank, index);
         self.slots &= !(1 << slot);

@@ -7,12 +7,13 @@ use std::time::Instant;
 use syncline_fabric::{Hosts, Member};
 use syncline_sync::{Auto, AutoMember, Fault};
 
+use crate::allocate::Begun;
 use crate::element::Element;
 use crate::engine::{Engine, HostWords};
 use crate::error::RmaError;
 use crate::exchange;
 use crate::far::Far;
-use crate::memory::{Arena, Global, Part, Table, room};
+use crate::memory::{Arena, Global, Lines, Part, Table};
 
 /// A member's part in the global memory of a team: allocations, operations, and what completes them.
 ///
@@ -27,8 +28,10 @@ pub struct Rma {
     hosts: Hosts,
     /// The members on this host.
     pub(crate) here: Vec<usize>,
-    arena: Arena,
+    pub(crate) arena: Arena,
     allocations: u32,
+    /// An allocation whose deadline has passed.
+    pub(crate) begun: Option<Box<Begun>>,
     pub(crate) sync: Syncs,
     /// Something has been written to this host's memory since the last fence.
     pub(crate) stored: bool,
@@ -95,7 +98,8 @@ impl Rma {
         let (arena, allocations) = (Arena::default(), 0);
         // Relaxed: a number that nobody else has.
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        Ok(Rma { number, rank, size, threads, hosts, here, arena, allocations, sync, stored: false })
+        let begun = None;
+        Ok(Rma { number, rank, size, threads, hosts, here, arena, allocations, begun, sync, stored: false })
     }
 
     /// This member's rank.
@@ -110,47 +114,10 @@ impl Rma {
         self.size
     }
 
-    /// Allocates so many elements at this member, all bytes zero; other members allocate as many as they like.
-    ///
-    /// # Collective
-    /// All members allocate and free the same in the same order. It waits for all.
-    ///
-    /// # Errors
-    /// [`RmaError::Space`] if a host has no room: the same for all its members; [`RmaError::Mismatch`] if the others free,
-    /// or allocate other elements.
-    ///
-    /// # Panics
-    /// If `me` is another member than this one.
-    pub fn allocate<T: Element>(&mut self, me: &mut Member, len: usize) -> Result<Global<T>, RmaError> {
-        assert_eq!(me.rank(), self.rank, "memory is allocated by the member itself");
-        self.all_call(me, call::ALLOCATE | size_of::<T>() as u64)?;
-        let bytes = len.saturating_mul(size_of::<T>());
-        let all = me.gather(bytes as u64)?;
-        let all = all.into_iter().map(|bytes| bytes as usize).collect::<Vec<_>>();
-        let needed = self.here.iter().try_fold(0_usize, |sum, &rank| {
-            let part = all[rank].checked_next_multiple_of(4096).map(|_| room(all[rank]));
-            part.and_then(|part| sum.checked_add(part))
-        });
-        let lines = self.arena.take(me.space(), needed.unwrap_or(usize::MAX / 2));
-        // A host that has no room tells all: nobody has the allocation then.
-        let rooms = me.gather(lines.is_ok().into())?;
-        let lines = match (lines, rooms.iter().position(|&room| room == 0)) {
-            (Ok(lines), None) => lines,
-            (Ok(lines), Some(_)) => {
-                self.arena.give(lines);
-                let full = syncline_sync::SpaceError::Full { asked: needed.unwrap_or(usize::MAX), left: 0 };
-                return Err(full.into());
-            }
-            (Err(error), _) => return Err(error.into()),
-        };
+    /// The table of a new allocation, of these bytes by rank, of which those of this host stand in `lines`.
+    pub(crate) fn table(&mut self, bytes: &[usize], lines: Lines) -> Arc<Table> {
         self.allocations += 1;
-        let table = Arc::new(Table::new(self.number, self.allocations, &all, &self.here, lines));
-        table.clear(self.rank);
-        if let Syncs::Hosts(far) = &self.sync {
-            far.engine.know(&table);
-        }
-        self.sync()?;
-        Ok(Global::new(table))
+        Arc::new(Table::new(self.number, self.allocations, bytes, &self.here, lines))
     }
 
     /// Gives an allocation back. What has been done to it before is done; gets that are under way are waited for first, or may
@@ -194,7 +161,19 @@ impl Rma {
         what: u64,
         mark: u64,
     ) -> Result<Vec<u64>, RmaError> {
-        let all = me.gather(what)?;
+        self.all_call_deadline(me, what, mark, None)
+    }
+
+    /// The same, until a time.
+    pub(crate) fn all_call_deadline(
+        &self,
+        me: &mut Member,
+        what: u64,
+        mark: u64,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<u64>, RmaError> {
+        self.nothing_begun()?;
+        let all = me.gather_deadline(what, deadline)?;
         match all.iter().position(|&other| (other ^ what) & !mark != 0) {
             Some(other) => {
                 let what = "allocate, free and make mutexes together, in the same order";
@@ -202,6 +181,12 @@ impl Rma {
             }
             None => Ok(all),
         }
+    }
+
+    /// No allocation has timed out that is to be gone on with.
+    #[inline]
+    fn nothing_begun(&self) -> Result<(), RmaError> {
+        if self.begun.is_some() { Err(RmaError::Unfinished) } else { Ok(()) }
     }
 
     /// The host of a member.
@@ -348,18 +333,36 @@ impl Rma {
     /// What any member did before its call happened before what any does after.
     ///
     /// # Errors
-    /// [`RmaError::Fault`]: a member without which it never ends; [`RmaError::Refused`]: as [`fence`](Self::fence).
+    /// [`RmaError::Fault`]: a member without which it never ends; [`RmaError::Refused`]: as [`fence`](Self::fence);
+    /// [`RmaError::Unfinished`] if an allocation has timed out.
     #[inline]
     pub fn sync(&mut self) -> Result<(), RmaError> {
+        self.sync_deadline(None)
+    }
+
+    /// As [`sync`](Self::sync), and waits until a time. When the deadline passes, this member has arrived and stays so: the
+    /// same call, `sync` or [`sync_wait`](Self::sync_wait) goes on, and what is written meanwhile belongs to the next sync.
+    ///
+    /// # Collective
+    /// As [`sync`](Self::sync). Each member has a deadline of its own, or none.
+    ///
+    /// # Memory ordering
+    /// As [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// [`Fault::TimedOut`] when the deadline passes first; as [`sync`](Self::sync).
+    #[inline]
+    pub fn sync_deadline(&mut self, deadline: Option<Instant>) -> Result<(), RmaError> {
+        self.nothing_begun()?;
         match &mut self.sync {
             Syncs::Host(barrier) => {
                 use syncline_sync::BarrierMember as _;
                 self.stored = false;
-                Ok(barrier.wait()?)
+                Ok(barrier.wait_deadline(deadline)?)
             }
             Syncs::Hosts(_) => {
                 self.sync_start()?;
-                self.sync_wait(None)
+                self.sync_wait(deadline)
             }
         }
     }
@@ -374,6 +377,7 @@ impl Rma {
     /// As [`sync`](Self::sync).
     pub fn sync_start(&mut self) -> Result<(), RmaError> {
         use syncline_sync::BarrierMember as _;
+        self.nothing_begun()?;
         match &mut self.sync {
             Syncs::Host(barrier) => Ok(barrier.arrive()?),
             Syncs::Hosts(far) => {

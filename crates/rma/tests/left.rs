@@ -64,7 +64,10 @@ fn leave(me: &mut Member, kind: LockKind, way: Way, asked: &AtomicUsize) -> Resu
         let text = told.to_string();
         match told {
             RmaError::Poisoned { rank, index: 1, by: 0 } if rank == owner => {
-                assert!(text.contains(&format!("mutex 1 of rank {owner}")) && text.contains("member 0"), "{text}");
+                assert!(
+                    text.contains(&format!("mutex 1 of rank {owner}")) && text.contains("member 0"),
+                    "{text}"
+                );
             }
             // A panic is told as the death of the member, too.
             other => assert!(way == Way::Panics && text.contains("member 0"), "{other:?}"),

@@ -14,6 +14,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use super::poison::Wanted;
 use super::ticket::SERVED;
@@ -108,12 +109,21 @@ pub(crate) fn lock(
     at: usize,
     hybrid: bool,
     wanted: &Wanted<'_>,
+    deadline: Option<Instant>,
 ) -> Result<u64, RmaError> {
     let rank = wanted.rank;
     let Syncs::Hosts(_) = &rma.sync else {
         // There is no server: the memory is everybody's.
-        return super::ticket::lock(rma, words, at, wanted);
+        return super::ticket::lock(rma, words, at, wanted, deadline);
     };
+    if deadline.is_some() {
+        if hybrid {
+            // The server's tickets are words in memory, too.
+            return super::ticket::lock(rma, words, at, wanted, deadline);
+        }
+        let why = "a mutex of the kind `Server` has no deadlines between hosts".to_owned();
+        return Err(RmaError::Shape { why });
+    }
     let server = rma.server_of(rank);
     let far = rma.far();
     let ticket = far.ask_about(Kind::Lock, server, words.table.id, rank, [at as u64, hybrid.into()])?;

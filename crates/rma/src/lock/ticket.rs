@@ -13,6 +13,10 @@
 //! Mellor-Crummey and Scott (1991); ARMCI for locks of the own host, as in Saify's thesis, section 5.1.2. Here to compare
 //! with.
 
+use std::time::Instant;
+
+use syncline_sync::Fault;
+
 use super::poison::Wanted;
 use crate::error::RmaError;
 use crate::memory::Global;
@@ -26,14 +30,27 @@ pub(crate) fn lock(
     words: &Global<u64>,
     at: usize,
     wanted: &Wanted<'_>,
+    deadline: Option<Instant>,
 ) -> Result<u64, RmaError> {
     let rank = wanted.rank;
-    let ticket = rma.fetch_add(words, rank, at, 1)?;
+    let mut ticket = match deadline {
+        None => Some(rma.fetch_add(words, rank, at, 1)?),
+        Some(_) => None,
+    };
     let mut looks = 0_u32;
     loop {
         // Acquire: a read-modify-write that changes nothing, on the own host; elsewhere an answer, which is received.
-        if rma.fetch_add(words, rank, at + SERVED, 0)? == ticket {
-            return Ok(ticket);
+        let served = rma.fetch_add(words, rank, at + SERVED, 0)?;
+        // With a deadline there is no ticket that others would wait for: it is taken when it is served at once.
+        if ticket.is_none() && rma.compare_swap(words, rank, at, served, served + 1)? == served {
+            ticket = Some(served);
+        }
+        if ticket == Some(served) {
+            return Ok(served);
+        }
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            wanted.lost()?;
+            return Err(Fault::TimedOut.into());
         }
         looks += 1;
         if looks.is_multiple_of(16) {

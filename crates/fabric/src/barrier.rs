@@ -1,0 +1,112 @@
+//! The barrier of all members of a team, on one host or several.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use syncline_signal::Policy;
+use syncline_sync::{
+    AutoMember, BarrierMember, Combined, CombinedMember, Counter, CounterMember, DisseminationMember, Fault,
+    MemoryFlags, Space, SpaceError,
+};
+
+use crate::board::{self, Outer, TeamBoard};
+use crate::node::Node;
+
+/// The barrier of all members of a team.
+#[derive(Debug)]
+pub struct TeamBarrier(pub(crate) Kind);
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Host(AutoMember),
+    Hosts(Box<Levels>),
+}
+
+/// A counter within each host, a dissemination barrier of the hosts.
+pub(crate) type Levels = CombinedMember<CounterMember, DisseminationMember<TeamBoard>>;
+
+/// A member's part of a barrier in two levels: hosts, and the members of each.
+pub(crate) fn levels(
+    node: &Arc<Node>,
+    rank: usize,
+    space: &mut Space,
+    services: &mut u32,
+    radix: usize,
+) -> Result<Levels, SpaceError> {
+    let count = node.hosts.count();
+    let ranks: Arc<[Vec<usize>]> = (0..count).map(|host| node.ranks_on(host)).collect();
+    let host = node.hosts.of(node.process);
+    let seat = ranks[host].iter().position(|&other| other == rank).expect("a member is on its host");
+    let inner = Counter::within(space, ranks[host].len())?.watching(&node.control.deaths);
+    let radix = if radix < 2 { syncline_sync::cost::best_radix(count) } else { radix.min(count.max(2)) };
+    let slots = DisseminationMember::<TeamBoard>::slots(count, radix);
+    let board = match &node.endpoint {
+        None => {
+            let flags = MemoryFlags::within(space, count, slots, syncline_sync::Flags::Packed)?;
+            let flags = flags.watching(&node.control.deaths);
+            if seat == 0 { Some(TeamBoard::memory(flags.board(host)?)) } else { None }
+        }
+        Some(endpoint) => {
+            let processes = (0..count).map(|host| node.hosts.server(host)).collect();
+            let flags = board::Flags::within(space, processes, slots)?;
+            *services += 1;
+            // Attached by all, as it is by process that services are counted.
+            (seat == 0).then(|| TeamBoard::across(endpoint, *services, flags, host))
+        }
+    };
+    Combined::new(host, inner, Outer::new(count, radix, board)).ranked(ranks).member(seat)
+}
+
+impl BarrierMember for TeamBarrier {
+    fn rank(&self) -> usize {
+        match &self.0 {
+            Kind::Host(barrier) => barrier.rank(),
+            Kind::Hosts(barrier) => barrier.rank(),
+        }
+    }
+
+    fn members(&self) -> usize {
+        match &self.0 {
+            Kind::Host(barrier) => barrier.members(),
+            Kind::Hosts(barrier) => barrier.members(),
+        }
+    }
+
+    fn episodes(&self) -> u64 {
+        match &self.0 {
+            Kind::Host(barrier) => barrier.episodes(),
+            Kind::Hosts(barrier) => barrier.episodes(),
+        }
+    }
+
+    #[inline]
+    fn arrive(&mut self) -> Result<(), Fault> {
+        match &mut self.0 {
+            Kind::Host(barrier) => barrier.arrive(),
+            Kind::Hosts(barrier) => barrier.arrive(),
+        }
+    }
+
+    #[inline]
+    fn done(&mut self) -> Result<bool, Fault> {
+        match &mut self.0 {
+            Kind::Host(barrier) => barrier.done(),
+            Kind::Hosts(barrier) => barrier.done(),
+        }
+    }
+
+    #[inline]
+    fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
+        match &mut self.0 {
+            Kind::Host(barrier) => barrier.wait_deadline(deadline),
+            Kind::Hosts(barrier) => barrier.wait_deadline(deadline),
+        }
+    }
+
+    fn set_policy(&mut self, policy: &Policy<'_>) {
+        match &mut self.0 {
+            Kind::Host(barrier) => barrier.set_policy(policy),
+            Kind::Hosts(barrier) => barrier.set_policy(policy),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Waits with a deadline: what they leave behind is whole, and can be gone on with.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use syncline_fabric::{Member, Team};
+use syncline_rma::{LockKind, Rma, RmaError};
+use syncline_sync::Fault;
+
+const TIMED_OUT: RmaError = RmaError::Fault(Fault::TimedOut);
+
+/// Runs something that must end.
+fn ends<T: Send + 'static>(what: String, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || tell.send(work()));
+    told.recv_timeout(Duration::from_secs(120)).unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
+/// On threads, and on hosts of one process, of two, and of two threads.
+fn everywhere(what: &str, work: impl Fn(&mut Member) -> Result<(), RmaError> + Send + Sync + Copy + 'static) {
+    let all = |results: Vec<Result<(), RmaError>>| results.into_iter().for_each(|result| result.unwrap());
+    for members in [2, 3, 5] {
+        ends(format!("{what}, {members} threads"), move || {
+            all(Team::threads(members).quiet().run(work).unwrap())
+        });
+    }
+    for (hosts, processes, threads) in [(2, 1, 1), (3, 1, 1), (2, 1, 2), (2, 2, 1)] {
+        ends(format!("{what}, {hosts} x {processes} x {threads}"), move || {
+            all(Team::hosts(hosts).processes(processes).threads(threads).quiet().run(work).unwrap());
+        });
+    }
+}
+
+fn soon(micros: u64) -> Option<Instant> {
+    Some(Instant::now() + Duration::from_micros(micros))
+}
+
+/// Numbers that look random.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// Members that give up and come back, for this mutex or the other, exclude one another, and lose none of their turns.
+fn contended(me: &mut Member, kind: LockKind) -> Result<(), RmaError> {
+    let mut rma = Rma::new(me)?;
+    let numbers = rma.allocate::<u64>(me, 2)?;
+    let mut set = rma.mutexes(me, kind, 2)?;
+    let (last, mut state) = (me.size() - 1, 1 + me.rank() as u64);
+    let mut timed_out = 0;
+    let mut taken = [0_u64; 2];
+    for _ in 0..120 {
+        let index = random(&mut state) as usize % 2;
+        let deadline = match random(&mut state) % 4 {
+            0 => None,
+            1 => Some(Instant::now()),
+            _ => soon(random(&mut state) % 60),
+        };
+        match set.lock_deadline(&mut rma, last, index, deadline) {
+            Ok(()) => {
+                let mut number = [0];
+                rma.get(&numbers, 0, index, &mut number)?;
+                if random(&mut state) % 4 == 0 {
+                    std::thread::sleep(Duration::from_micros(random(&mut state) % 100));
+                }
+                rma.put(&numbers, 0, index, &[number[0] + 1])?;
+                set.unlock(&mut rma, last, index)?;
+                taken[index] += 1;
+            }
+            Err(error) => {
+                assert_eq!((error, deadline.is_some()), (TIMED_OUT, true));
+                timed_out += 1;
+            }
+        }
+    }
+    // All is free in the end, whatever was left.
+    for index in 0..2 {
+        set.lock(&mut rma, last, index)?;
+        set.unlock(&mut rma, last, index)?;
+    }
+    rma.sync()?;
+    let all = [0, 1].map(|index| me.gather(taken[index]).unwrap().iter().sum::<u64>());
+    let mut found = [0; 2];
+    rma.get(&numbers, 0, 0, &mut found)?;
+    assert_eq!(found, all, "{timed_out} timed out");
+    rma.sync()?;
+    set.free(&mut rma, me)
+}
+
+#[test]
+fn locks_with_deadlines_exclude_one_another() {
+    everywhere("Mcs", |me| contended(me, LockKind::Mcs));
+    everywhere("Ticket", |me| contended(me, LockKind::Ticket));
+    everywhere("Hybrid", |me| contended(me, LockKind::Hybrid));
+}
+
+/// The mutex goes past a member that has given up and does something else; and that one finds its way back.
+#[test]
+fn nobody_waits_for_a_member_that_has_given_up() {
+    // The holder lets go while another waits behind the absent member; or before another asks.
+    for waits_behind in [true, false] {
+        for hosts in [0, 3] {
+            ends(format!("{waits_behind}, {hosts} hosts"), move || {
+                let step = AtomicUsize::new(0);
+                let reach = |number: usize| {
+                    while step.load(Ordering::Acquire) < number {
+                        std::thread::sleep(Duration::from_micros(100));
+                    }
+                };
+                let work = |me: &mut Member| {
+                    let mut rma = Rma::new(me)?;
+                    let mut set = rma.mutexes(me, LockKind::Mcs, 1)?;
+                    match me.rank() {
+                        0 => {
+                            set.lock(&mut rma, 0, 0)?;
+                            step.store(1, Ordering::Release);
+                            reach(2);
+                            if waits_behind {
+                                std::thread::sleep(Duration::from_millis(50));
+                            }
+                            set.unlock(&mut rma, 0, 0)?;
+                            step.fetch_max(3, Ordering::AcqRel);
+                        }
+                        1 => {
+                            reach(1);
+                            assert_eq!(set.lock_deadline(&mut rma, 0, 0, soon(1000)), Err(TIMED_OUT));
+                            step.store(2, Ordering::Release);
+                            // It does not wait, and in this process no other member does.
+                            reach(4);
+                            set.lock_deadline(&mut rma, 0, 0, None)?;
+                            set.unlock(&mut rma, 0, 0)?;
+                            // Once more from an empty queue.
+                            set.lock(&mut rma, 0, 0)?;
+                            set.unlock(&mut rma, 0, 0)?;
+                        }
+                        _ => {
+                            reach(if waits_behind { 2 } else { 3 });
+                            set.lock(&mut rma, 0, 0)?;
+                            step.store(4, Ordering::Release);
+                            std::thread::sleep(Duration::from_millis(5));
+                            set.unlock(&mut rma, 0, 0)?;
+                        }
+                    }
+                    rma.sync()
+                };
+                let results = match hosts {
+                    0 => Team::threads(3).quiet().run(work),
+                    _ => Team::hosts(hosts).quiet().run(work),
+                };
+                results.unwrap().into_iter().for_each(|result: Result<(), RmaError>| result.unwrap());
+            });
+        }
+    }
+}
+
+/// The mutex stays at the place of a member that gave up, if nobody else wants it.
+#[test]
+fn a_place_that_was_left_is_found_again() {
+    everywhere("left", |me| {
+        let mut rma = Rma::new(me)?;
+        let mut set = rma.mutexes(me, LockKind::Mcs, 1)?;
+        for _ in 0..50 {
+            if me.rank() == 0 {
+                set.lock(&mut rma, 0, 0)?;
+            }
+            rma.sync()?;
+            if me.rank() == 1 {
+                assert_eq!(set.lock_deadline(&mut rma, 0, 0, Some(Instant::now())), Err(TIMED_OUT));
+            }
+            rma.sync()?;
+            if me.rank() == 0 {
+                set.unlock(&mut rma, 0, 0)?;
+            }
+            rma.sync()?;
+            if me.rank() == 1 {
+                set.lock(&mut rma, 0, 0)?;
+                set.unlock(&mut rma, 0, 0)?;
+            }
+            rma.sync()?;
+        }
+        Ok(())
+    });
+}
+
+/// One member is late, and the others ask again and again.
+#[test]
+fn collective_calls_are_gone_on_with() {
+    fn again<T>(
+        late: bool,
+        mut call: impl FnMut(Option<Instant>) -> Result<T, RmaError>,
+    ) -> Result<T, RmaError> {
+        if late {
+            std::thread::sleep(Duration::from_millis(3));
+            return call(None);
+        }
+        loop {
+            match call(soon(200)) {
+                Err(TIMED_OUT) => (),
+                done => return done,
+            }
+        }
+    }
+    everywhere("late", |me| {
+        let mut rma = Rma::new(me)?;
+        for round in 0..20_u64 {
+            let late = round as usize % me.size() == me.rank();
+            let memory = again(late, |deadline| rma.allocate_deadline::<u64>(me, 3, deadline))?;
+            let right = (me.rank() + 1) % me.size();
+            rma.put(&memory, right, 1, &[round + 1])?;
+            again(late, |deadline| rma.sync_deadline(deadline))?;
+            let mut found = [0; 3];
+            rma.get(&memory, me.rank(), 0, &mut found)?;
+            assert_eq!(found, [0, round + 1, 0]);
+            again(late, |deadline| Ok(me.wait_deadline(deadline)?))?;
+            let all = again(late, |deadline| Ok(me.gather_deadline(round, deadline)?))?;
+            assert_eq!(all, vec![round; me.size()]);
+            rma.free(me, memory)?;
+        }
+        rma.sync()
+    });
+}
+
+/// Between an allocation that has timed out and its end nothing else is done together.
+#[test]
+fn an_allocation_that_has_timed_out_comes_first() {
+    everywhere("allocation", |me| {
+        let mut rma = Rma::new(me)?;
+        me.wait()?;
+        if me.rank() == 0 {
+            while let Err(error) = rma.allocate_deadline::<u64>(me, 3, Some(Instant::now())) {
+                assert_eq!(error, TIMED_OUT);
+                let unfinished = RmaError::Unfinished;
+                assert_eq!(rma.sync(), Err(unfinished.clone()));
+                assert_eq!(rma.sync_start(), Err(unfinished.clone()));
+                assert_eq!(rma.sync_deadline(None), Err(unfinished.clone()));
+                assert_eq!(rma.allocate::<u32>(me, 3).unwrap_err(), unfinished);
+                assert_eq!(rma.allocate::<u64>(me, 4).unwrap_err(), unfinished);
+                assert_eq!(rma.mutexes(me, LockKind::Mcs, 4).unwrap_err(), unfinished);
+            }
+        } else {
+            std::thread::sleep(Duration::from_millis(2));
+            rma.allocate::<u64>(me, 3)?;
+        }
+        rma.sync()
+    });
+}

@@ -16,11 +16,12 @@ pub struct Bounds {
     pub(crate) memory: usize,
     pub(crate) worker_memory: Option<NonZeroU64>,
     pub(crate) depth: usize,
+    pub(crate) forward_stops: bool,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Bounds { processes: 1024, memory: 1 << 30, worker_memory: None, depth: 1 }
+        Bounds { processes: 1024, memory: 1 << 30, worker_memory: None, depth: 1, forward_stops: true }
     }
 }
 
@@ -50,5 +51,17 @@ impl Bounds {
     #[must_use]
     pub fn depth(self, depth: usize) -> Self {
         Bounds { depth, ..self }
+    }
+
+    /// Whether Ctrl-Z at the manager stops all processes, and `fg` continues them [default: yes].
+    ///
+    /// The manager has a handler of SIGTSTP for that, from its first start of a process until the farm is dropped, if it has
+    /// a terminal and nothing has changed what the signal does. The handler stops the manager, too, as the signal does by
+    /// default. A system call of the program that sleeps may return `EINTR` after that. A program that has its own handler,
+    /// or ignores the signal, keeps that: it can send signals to the groups of the processes itself (their numbers are
+    /// [`Farm::pid`](crate::Farm::pid) and [`Pool::pids`](crate::Pool::pids)).
+    #[must_use]
+    pub fn forward_stops(self, forward_stops: bool) -> Self {
+        Bounds { forward_stops, ..self }
     }
 }

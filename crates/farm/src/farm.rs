@@ -173,7 +173,7 @@ impl Farm {
         if JOINED.get().is_none() && Place::is_ours() {
             return Err(FarmError::Worker);
         }
-        let Bounds { processes, memory, worker_memory, depth } = bounds;
+        let Bounds { processes, memory, worker_memory, depth, forward_stops } = bounds;
         let range = |what, said, least, most| {
             if (least..=most).contains(&said) {
                 Ok(())
@@ -186,7 +186,7 @@ impl Farm {
         range("the memory of a farm", memory, 1 << 16, 1 << 44)?;
         let arena = Arc::new(Arena::new(processes, depth, memory)?);
         arena.bound_workers(worker_memory.map_or(0, NonZeroU64::get));
-        let steward = Steward::new(&arena)?;
+        let steward = Steward::new(&arena, forward_stops)?;
         let record = arena.record(0);
         record.pid.store(u64::from(std::process::id()), Ordering::Relaxed);
         record.step(0, Life::Free, Life::Joined);
@@ -230,7 +230,8 @@ impl Farm {
         if JOINED.set(vpid).is_err() || came.next().is_none() {
             return Err(FarmError::Taken { vpid });
         }
-        lifeline.kill_when_cut()?;
+        lifeline.kill_own_group_when_cut()?;
+        syncline_memory::bear_the_terminal();
         // The manager does so, too, for programs that do not come here; but perhaps a moment too late.
         if let Some(bytes) = arena.worker_memory() {
             let most = getrlimit(Resource::Data).maximum.map_or(bytes, |most| most.min(bytes));

@@ -9,8 +9,9 @@ use crate::vpid::Vpid;
 
 /// Set for every process that a farm starts.
 pub(crate) const FARM: &str = "SYNCLINE_FARM";
-/// Manager and workers must be of one kind. To be raised with any change of what stands in the memory of a farm.
-const VERSION: u64 = 1;
+/// Manager and workers must be of one kind. To be raised with any change of what stands in the memory of a farm,
+/// and of what a process is started with. From 2 on it leads a process group.
+const VERSION: u64 = 2;
 const NAMES: [&str; 5] = ["version", "memory", "lifeline", "manager", "vpid"];
 
 /// The place of a process in its farm: descriptors that it has inherited, and its number.
@@ -96,7 +97,7 @@ mod tests {
     fn garbage_is_named() {
         let good = Place { memory: 5, lifeline: 6, manager: 7, vpid: Vpid::new(3, 0) }.value();
         for (from, to, why) in [
-            ("version=1", "version=9", "the manager is of version 9, this program of version 1"),
+            ("version=2", "version=9", "the manager is of version 9, this program of version 2"),
             ("memory=5", "memory=x", "memory is \"x\", not a number"),
             ("lifeline=6", "lifeline=99999999999", "lifeline is 99999999999, which is no descriptor"),
             ("manager=7", "boss=7", "\"boss=7\" stands where manager= is expected"),

@@ -71,6 +71,7 @@ pub struct Crew {
     batch: Option<NonZeroUsize>,
     worker_memory: u64,
     memory: usize,
+    forward_stops: bool,
     kind: CrewKind,
 }
 
@@ -94,6 +95,7 @@ impl Crew {
             batch: None,
             worker_memory: 0,
             memory: 1 << 30,
+            forward_stops: true,
             kind: CrewKind::Warm,
         }
     }
@@ -135,6 +137,13 @@ impl Crew {
     #[must_use]
     pub fn memory(self, bytes: usize) -> Self {
         Crew { memory: bytes, ..self }
+    }
+
+    /// Whether Ctrl-Z stops the workers as well: see [`Bounds::forward_stops`]. What was under way then has its time limit anew
+    /// when it goes on.
+    #[must_use]
+    pub fn forward_stops(self, forward_stops: bool) -> Self {
+        Crew { forward_stops, ..self }
     }
 
     /// A process for each task, as in the paper.
@@ -234,6 +243,7 @@ impl Crew {
             .processes(processes)
             .memory(self.memory + board)
             .worker_memory(self.worker_memory)
+            .forward_stops(self.forward_stops)
             .depth(4)
     }
 }

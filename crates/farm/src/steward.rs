@@ -13,15 +13,28 @@
 //! ```
 //! What the manager starts itself is watched from then on without waking the thread: so the new process has the processor.
 //!
+//! # What processes start by themselves
+//! Each process leads a process group, to which all that it starts belongs. The group ends with it:
+//!
+//! | what ends           | by what the group is killed                                                        |
+//! |---------------------|------------------------------------------------------------------------------------|
+//! | the process, however | the thread, before it collects the process and tells of its end                    |
+//! | the farm            | the thread, before it ends                                                         |
+//! | the manager, however | the kernel, when it closes the lifeline (`O_ASYNC`, whose owner is the group)       |
+//!
+//! A group is not in the foreground of a terminal, so the manager forwards its stops: see [`StopForwarding`].
+//!
 //! # Costs
-//! A start: posix_spawn, whose time does not grow with the manager's memory, a pipe and a pidfd. The thread sleeps otherwise.
+//! A start: posix_spawn, whose time does not grow with the manager's memory, a pipe, a pidfd, and three calls of fcntl for
+//! the lifeline. The thread sleeps otherwise.
 //! An end: a look at the farm's tables, and a ring for each process.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -30,7 +43,9 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll};
 use rustix::io::{Errno, FdFlags};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
-use syncline_memory::{Ending, Lifeline, LifelineKeeper, ProcessWatch, children_can_be_watched};
+use syncline_memory::{
+    Ending, FollowedGroup, GroupLeader, Lifeline, LifelineKeeper, StopForwarding, children_can_be_watched,
+};
 
 use crate::arena::Arena;
 use crate::bell;
@@ -54,6 +69,11 @@ const DEAD: usize = 64;
 pub(crate) struct Steward {
     office: Arc<Office>,
     thread: Option<JoinHandle<()>>,
+    /// The process that has the thread.
+    manager: u32,
+    /// From when somebody is started, if stops of the manager are to stop all.
+    stops: Option<StopForwarding>,
+    forwards_stops: bool,
 }
 
 /// What the manager and its thread both use.
@@ -78,15 +98,34 @@ const EVENT: u64 = u64::MAX;
 
 #[derive(Debug)]
 struct Running {
-    child: Child,
-    watch: ProcessWatch,
+    leader: GroupLeader,
+    /// `None` when it is about to be collected, or is one too many.
+    followed: Option<FollowedGroup>,
     /// The line is cut when this process is gone. Each has its own.
     _keeper: LifelineKeeper,
 }
 
+impl Running {
+    /// Collects the process and kills what is left of its group, if it has exited.
+    fn try_collect(&mut self) -> io::Result<Option<Ending>> {
+        if self.leader.has_exited() {
+            self.followed = None;
+        }
+        self.leader.try_collect().map(|status| status.map(Ending::from))
+    }
+
+    /// Kills it with all of its group, and collects it.
+    fn end(self) {
+        let Running { leader, followed, .. } = self;
+        leader.send(Signal::KILL.as_raw());
+        drop(followed);
+        let _ = leader.collect(); // other code of this process may have done that
+    }
+}
+
 impl Steward {
     /// Nobody is started yet, and there is no thread before somebody is.
-    pub(crate) fn new(arena: &Arc<Arena>) -> Result<Steward, FarmError> {
+    pub(crate) fn new(arena: &Arc<Arena>, forwards_stops: bool) -> Result<Steward, FarmError> {
         children_can_be_watched()
             .map_err(|source| FarmError::System { what: "watch the processes of a farm", source })?;
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -106,7 +145,8 @@ impl Steward {
             stop: AtomicBool::new(false),
             nothing,
         };
-        Ok(Steward { office: Arc::new(office), thread: None })
+        let (office, manager) = (Arc::new(office), std::process::id());
+        Ok(Steward { office, thread: None, manager, stops: None, forwards_stops })
     }
 
     /// Starts the process of a number that was reserved.
@@ -115,11 +155,10 @@ impl Steward {
         self.office.start(vpid, program)
     }
 
-    /// A signal to a process, if it lives still.
+    /// A signal to a process and all of its group, if it lives still.
     pub(crate) fn send(&self, vpid: Vpid, signal: Signal) {
         if let Some(running) = self.office.running().get(&vpid.to_raw()) {
-            // It fails only for one that has ended.
-            let _ = rustix::process::pidfd_send_signal(&running.watch, signal);
+            running.leader.send(signal.as_raw());
         }
     }
 
@@ -136,6 +175,7 @@ impl Steward {
     /// From now on there is a thread.
     fn attend(&mut self) -> Result<(), FarmError> {
         if self.thread.is_none() {
+            self.stops = self.forwards_stops.then(StopForwarding::start);
             let office = Arc::clone(&self.office);
             let thread = std::thread::Builder::new().name("syncline farm".to_owned());
             let thread = thread.spawn(move || Watchman { office, ended: VecDeque::new() }.attend());
@@ -148,7 +188,10 @@ impl Steward {
 
 impl Drop for Steward {
     fn drop(&mut self) {
-        if let Some(thread) = self.thread.take() {
+        if self.manager != std::process::id() {
+            // A child that was forked of the manager has neither its thread nor its processes, which go on.
+            std::mem::forget((self.thread.take(), self.stops.take(), Arc::clone(&self.office)));
+        } else if let Some(thread) = self.thread.take() {
             // Relaxed: the ring makes it seen, as a write to a descriptor and the read of it do.
             self.office.stop.store(true, Ordering::Relaxed);
             ring(&self.office.event);
@@ -177,7 +220,7 @@ impl Office {
     fn start(&self, vpid: Vpid, program: &Program) -> Result<(), FarmError> {
         let record = self.arena.record(vpid.place());
         let started = self.spawn(vpid, program).and_then(|running| {
-            record.pid.store(u64::from(running.child.id()), Ordering::Relaxed);
+            record.pid.store(u64::from(running.leader.id()), Ordering::Relaxed);
             // If it takes part already, it is beyond that.
             let _ = record.step(vpid.generation(), Life::Reserved, Life::Started)
                 || record.step(vpid.generation(), Life::Asked, Life::Started);
@@ -191,27 +234,30 @@ impl Office {
     }
 
     fn spawn(&self, vpid: Vpid, program: &Program) -> io::Result<Running> {
-        let (keeper, lifeline) = Lifeline::pair().map_err(cause)?;
+        let (keeper, end) = Lifeline::pair().map_err(cause)?;
         let mut command = Command::new(&program.path);
         command.args(&program.args).envs(program.variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::from(self.nothing.try_clone()?));
         let _one_at_a_time = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
         // Not closed on exec: the child has them under the same numbers.
-        let (lifeline, memory) = (lifeline.into_fd(), self.arena.fd().ok_or(io::ErrorKind::Unsupported)?);
-        rustix::io::fcntl_setfd(&lifeline, FdFlags::empty())?;
+        let memory = self.arena.fd().ok_or(io::ErrorKind::Unsupported)?;
+        rustix::io::fcntl_setfd(&end, FdFlags::empty())?;
         let (memory, manager) = (rustix::io::dup(memory)?, rustix::io::dup(&self.event)?);
         let place = Place {
             memory: memory.as_raw_fd(),
-            lifeline: lifeline.as_raw_fd(),
+            lifeline: end.as_fd().as_raw_fd(),
             manager: manager.as_raw_fd(),
             vpid,
         };
         // Nothing here keeps the standard library from posix_spawn.
-        let mut child = command.env(FARM, place.value()).spawn()?;
-        match self.bound(&child).and_then(|()| ProcessWatch::new(child.id()).map_err(cause)) {
-            Ok(watch) => Ok(Running { child, watch, _keeper: keeper }),
+        let leader = GroupLeader::new(command.env(FARM, place.value()).process_group(0).spawn()?).map_err(cause)?;
+        let followed = FollowedGroup::new(leader.id());
+        let running = Running { leader, followed, _keeper: keeper };
+        let bounded = self.bound(running.leader.id());
+        match bounded.and_then(|()| end.kill_group_when_cut(running.leader.id()).map_err(cause)) {
+            Ok(()) => Ok(running),
             Err(error) => {
-                end(&mut child); // one that cannot be watched is not kept
+                running.end(); // one that cannot be bounded is not kept
                 Err(error)
             }
         }
@@ -222,9 +268,8 @@ impl Office {
         let name = vpid.to_raw();
         let mut all = self.running();
         let data = epoll::EventData::new_u64(name);
-        if let Err(errno) = epoll::add(&self.epoll, &running.watch, data, epoll::EventFlags::IN) {
-            let Running { mut child, .. } = running;
-            end(&mut child);
+        if let Err(errno) = epoll::add(&self.epoll, &running.leader, data, epoll::EventFlags::IN) {
+            running.end();
             self.living.fetch_sub(1, Ordering::Relaxed);
             return Err(errno.into());
         }
@@ -232,10 +277,10 @@ impl Office {
         Ok(())
     }
 
-    fn bound(&self, child: &Child) -> io::Result<()> {
+    fn bound(&self, child: u32) -> io::Result<()> {
         let Some(bytes) = self.arena.worker_memory() else { return Ok(()) };
         let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let pid = i32::try_from(child).ok().and_then(Pid::from_raw);
         rustix::process::prlimit(pid, Resource::Data, limit)?;
         Ok(())
     }
@@ -282,12 +327,6 @@ fn invalid() -> i32 {
     Errno::INVAL.raw_os_error()
 }
 
-/// Has a process end, and collects it.
-fn end(child: &mut Child) {
-    let _ = child.kill(); // it fails only for one that has ended
-    let _ = child.wait();
-}
-
 /// The thread.
 struct Watchman {
     office: Arc<Office>,
@@ -330,14 +369,11 @@ impl Watchman {
     fn reap(&mut self, vpid: Vpid) {
         let mut all = self.office.running();
         let Some(running) = all.get_mut(&vpid.to_raw()) else { return };
-        let ending = match running.child.try_wait() {
+        let ending = match running.try_collect() {
             Ok(None) => return,
-            Ok(Some(status)) => Ending::from(status),
-            // Somebody else has collected it.
-            Err(_) => match running.watch.has_exited() {
-                Ok(false) => return,
-                _ => Ending::Exited(0),
-            },
+            Ok(Some(ending)) => ending,
+            // Other code of this process has collected it.
+            Err(_) => Ending::Exited(0),
         };
         // Closes its descriptor, and with that the watch.
         all.remove(&vpid.to_raw());
@@ -422,10 +458,8 @@ impl Watchman {
     fn end(self) {
         let mut all = self.office.running();
         for running in all.values() {
-            let _ = rustix::process::pidfd_send_signal(&running.watch, Signal::KILL);
+            running.leader.send(Signal::KILL.as_raw());
         }
-        for (_, mut running) in all.drain() {
-            let _ = running.child.wait();
-        }
+        all.drain().for_each(|(_, running)| running.end());
     }
 }

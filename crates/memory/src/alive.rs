@@ -15,17 +15,19 @@
 //! parent died, and a child that looks late still sees it closed.
 
 use std::fmt;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::{FileType, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::{Errno, FdFlags};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process};
 
+use crate::fatal::{self, Group};
 use crate::{Error, Result};
 
 /// How a process ended.
@@ -208,28 +210,55 @@ impl LifelineEnd {
         Ok(LifelineEnd { pipe })
     }
 
-    /// From now on the kernel kills this process (SIGKILL) when the keeper is gone; and at once, if it is gone already. No
-    /// thread is needed for that, and whatever the process computes does not hold it up.
+    /// From now on the kernel kills all of this process's group (SIGKILL) when the keeper is gone; and at once, if it is
+    /// gone already. No thread is needed for that, and whatever the processes compute does not hold it up.
     ///
-    /// One process can have that of an end: the last that asks for it. So the parent makes a pair for each child that is to.
+    /// It holds for as long as any process has this descriptor. So it is not closed on exec from now on: what this
+    /// process starts has it too, and is killed even if this process has ended before the keeper.
     ///
-    /// The end is used up: it stays open until the process ends, or becomes another program by exec, which is not killed. A
-    /// child made by fork is not either.
+    /// The process is to be in a group of its own, not in its parent's. A lifeline kills one group: where its parent has
+    /// [chosen another](Self::kill_group_when_cut), that group is killed as well.
     ///
     /// # Errors
     /// [`Error::Lifeline`] if the system refuses.
     ///
     /// # Source
     /// Signals of `O_ASYNC`, with `F_SETSIG`: fcntl(2). They belong to an open file, which all who inherit a pipe share.
-    pub fn kill_when_cut(self) -> Result<()> {
-        crate::fatal::kill_at_hang_up(&self.pipe)
-            .map_err(|source| Error::Lifeline { op: "watch", source })?;
-        if self.is_cut()? {
+    pub fn kill_own_group_when_cut(self) -> Result<()> {
+        let (refused, own) = (|source| Error::Lifeline { op: "watch", source }, Group::own());
+        let mut kept = None;
+        if !fatal::kills_at_hang_up(self.as_fd(), own) {
+            // An open file of its own, where that can be had, so that the group that the parent has chosen stays.
+            let path = format!("/proc/self/fd/{}", self.pipe.as_raw_fd());
+            kept = rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).ok();
+            let pipe = kept.as_ref().unwrap_or(&self.pipe);
+            fatal::kill_at_hang_up(pipe.as_fd(), own).map_err(refused)?;
+        }
+        rustix::io::fcntl_setfd(&self.pipe, FdFlags::empty()).map_err(|errno| refused(errno.into()))?;
+        // By the first open file: one that was opened when the keeper was gone does not tell of it.
+        let is_cut = self.is_cut();
+        // They have to stay open for as long as the process lives.
+        for pipe in std::iter::once(self.pipe).chain(kept) {
+            let _ = pipe.into_raw_fd();
+        }
+        if is_cut? {
             let _ = kill_process(getpid(), Signal::KILL);
         }
-        // It has to stay open for as long as the process lives.
-        let _ = self.pipe.into_raw_fd();
         Ok(())
+    }
+
+    /// From now on the kernel kills all of a child's process group (SIGKILL) when the keeper is gone, for as long as any of
+    /// them has the end. So programs that know nothing of lifelines end with the keeper as well.
+    ///
+    /// The child was started with this end in a group of its own, and has not been collected.
+    ///
+    /// # Errors
+    /// [`Error::Lifeline`] if the system refuses: `ESRCH` if there is no such group.
+    pub fn kill_group_when_cut(&self, leader: u32) -> Result<()> {
+        let group = libc::pid_t::try_from(leader).map_err(|_| io::Error::from(Errno::SRCH));
+        group
+            .and_then(|group| fatal::kill_at_hang_up(self.pipe.as_fd(), Group::Of(group)))
+            .map_err(|source| Error::Lifeline { op: "watch", source })
     }
 
     /// Gives up the descriptor, to be handed to a child.

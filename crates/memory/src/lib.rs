@@ -5,6 +5,8 @@
 //! | [`Segment`] | one owned mapping: private heap pages, a shared memfd, or a window of a file |
 //! | [`ProcessWatch`] | has that process exited? answered by a pidfd, so never about a recycled number |
 //! | [`Lifeline`] | has my parent died? answered by a pipe that only the parent keeps open |
+//! | [`GroupLeader`] | a child and all that it starts: killed as a whole, before its number can be another's |
+//! | [`StopForwarding`] | Ctrl-Z stops the groups of children as well |
 //! | [`inherit`] | descriptors whose numbers a parent has told its child |
 //!
 //! A segment is raw bytes. Signals, boards, locations and arrays are typed views made above this
@@ -14,10 +16,14 @@ mod alive;
 mod disposition;
 mod error;
 mod fatal;
+mod group;
 pub mod inherit;
+mod jobs;
 mod segment;
 
 pub use alive::{Ending, Lifeline, LifelineEnd, LifelineKeeper, ProcessWatch};
 pub use disposition::{Disposition, children_can_be_watched};
 pub use error::{Error, Result};
+pub use group::GroupLeader;
+pub use jobs::{FollowedGroup, StopForwarding, bear_the_terminal, continued_at, stop_as_by_default};
 pub use segment::{Access, Advice, Pages, Segment};

@@ -164,7 +164,7 @@ fn an_orphan_hears_of_its_parents_death() {
 fn helper_busy() {
     if is_helper("busy") {
         let fd = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
-        LifelineEnd::from_fd(fd).unwrap().kill_when_cut().unwrap();
+        LifelineEnd::from_fd(fd).unwrap().kill_own_group_when_cut().unwrap();
         println!("\nbusy");
         let born = Instant::now();
         while born.elapsed() < Duration::from_secs(30) {
@@ -176,11 +176,11 @@ fn helper_busy() {
 /// Two that have a lifeline each: they are killed, though they look at nothing.
 #[test]
 fn the_kernel_kills_children_whose_lifeline_is_cut() {
-    use std::os::unix::process::ExitStatusExt;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
 
     let start = || {
         let (keeper, end) = Lifeline::pair().unwrap();
-        let mut child = run_helper("busy").stdin(end.into_fd()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = run_helper("busy").process_group(0).stdin(end.into_fd()).stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         while !line.starts_with("busy") {

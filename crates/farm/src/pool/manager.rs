@@ -624,12 +624,14 @@ where
     /// When a worker has begun what it is at, as far as is known; 0: it is at nothing. One that has not begun what it was
     /// given has some time to be born.
     fn since(&self, hand: &Hand) -> u64 {
-        match self.crowd.diary(hand.vpid).map(|_| self.crowd.since(hand.vpid)) {
+        let since = match self.crowd.diary(hand.vpid).map(|_| self.crowd.since(hand.vpid)) {
             Some(since) if since != 0 => since,
             _ if hand.tasks.is_empty() => 0,
             Some(_) => hand.at + BIRTH.as_nanos() as u64,
             None => hand.at,
-        }
+        };
+        // What was stopped has its time anew.
+        if since == 0 { 0 } else { since.max(syncline_memory::continued_at()) }
     }
 
     /// Kills those whose task takes too long.

@@ -1,0 +1,302 @@
+//! What workers start by themselves ends with them, however they end, and however the manager does.
+//!
+//! Every process of a test has a mark in its environment, and the processes that a task starts sleep far longer than any
+//! test takes: so what is left behind is found in `/proc`.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use syncline_farm::{Crew, Farm, Pool, Program, TaskError, serve, serve_forks};
+
+use crate::{late, program_of};
+
+/// In the environment of all workers of a test, and of what they start.
+const MARK: &str = "SYNCLINE_TEST_MARK";
+/// What `manager` is to do, and the mark of its workers.
+const MANAGER: &str = "SYNCLINE_TEST_MANAGER";
+
+/// A mark that no other test has.
+fn mark() -> String {
+    static MARKS: AtomicUsize = AtomicUsize::new(0);
+    format!("{}-{}", std::process::id(), MARKS.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The processes with a mark: their numbers and command lines. Those that have ended and were not collected have none.
+fn marked(mark: &str) -> Vec<(i32, String)> {
+    let variable = format!("{MARK}={mark}");
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let with_mark = numbers.filter(|pid| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|&byte| byte == 0).any(|text| text == variable.as_bytes())
+    });
+    let line = |pid: i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    with_mark.map(|pid| (pid, line(pid).replace('\0', " "))).collect()
+}
+
+/// How many processes with a mark sleep: what tasks have started.
+fn sleepers(mark: &str) -> usize {
+    marked(mark).iter().filter(|(_, line)| line.starts_with("sleep ")).count()
+}
+
+/// Waits until something is so; not for ever.
+fn until(what: &str, mark: &str, mut so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what} has not come: {:?}", marked(mark));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn all_gone(mark: &str) {
+    until("the end of all processes", mark, || marked(mark).is_empty());
+}
+
+/// What a task does with the processes that it starts.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+enum Act {
+    /// Waits for them.
+    Wait,
+    /// Leaves them, and ends.
+    Leave,
+    /// Leaves them, and exits.
+    Exit,
+    /// Leaves them, and is killed.
+    Die,
+    /// Starts none: reads from the terminal.
+    Read,
+}
+
+fn act(act: Act) -> String {
+    let sleeping = || Command::new("sh").args(["-c", "sleep 4001 & exec sleep 4002"]).spawn().unwrap();
+    match act {
+        Act::Wait => sleeping().wait().unwrap().to_string(),
+        Act::Leave => sleeping().id().to_string(),
+        Act::Exit => {
+            sleeping();
+            std::process::exit(3);
+        }
+        Act::Die => {
+            sleeping();
+            kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
+            unreachable!()
+        }
+        Act::Read => {
+            let read = fs::File::open("/dev/tty").and_then(|mut tty| tty.read(&mut [0]));
+            read.map_or_else(|error| error.to_string(), |bytes| format!("{bytes} bytes"))
+        }
+    }
+}
+
+/// Not a test by itself: a worker.
+#[test]
+fn works() {
+    serve(act).unwrap();
+}
+
+/// Not a test by itself: a worker whose tasks may fork.
+#[test]
+fn forks() {
+    serve_forks(|task, _| act(task)).unwrap();
+}
+
+fn crew(test: &str, mark: &str) -> Crew {
+    Crew::of(2).program(program_of(test).variable(MARK, mark))
+}
+
+fn outcomes(pool: &mut Pool<Act, String>, tasks: &[Act]) -> Vec<Result<String, TaskError>> {
+    let ids: Vec<_> = tasks.iter().map(|&task| pool.submit(task)).collect();
+    let mut outcomes = vec![None; ids.len()];
+    while let Some(outcome) = pool.next_deadline(late()).unwrap() {
+        outcomes[ids.iter().position(|&id| id == outcome.id).unwrap()] = Some(outcome.result);
+    }
+    outcomes.into_iter().map(Option::unwrap).collect()
+}
+
+fn nothing_is_left(test: &str, kind: impl Fn(Crew) -> Crew) {
+    let mark = mark();
+    let crew = || kind(crew(test, &mark)).timeout(Duration::from_secs(2));
+    let mut pool = crew().retries(1).start().unwrap();
+    let ends = outcomes(&mut pool, &[Act::Wait, Act::Exit, Act::Die]);
+    let [Err(late), Err(exited), Err(killed)] = &ends[..] else { panic!("{ends:?}") };
+    assert!(matches!(late, TaskError::TimedOut { tries: 2, .. }), "{late}");
+    assert!(exited.to_string().ends_with("exited with 3 (2 tries)"), "{exited}");
+    assert!(killed.to_string().ends_with("was killed by signal 9 (2 tries)"), "{killed}");
+    // The pool goes on.
+    until("the end of what tasks have started", &mark, || sleepers(&mark) == 0);
+    assert!(outcomes(&mut pool, &[Act::Leave])[0].is_ok());
+    pool.finish();
+    all_gone(&mark);
+    // In the middle of its tasks.
+    let mut pool = crew().start::<Act, String>().unwrap();
+    for _ in 0..2 {
+        pool.submit(Act::Wait);
+    }
+    let _ = pool.next_deadline(Some(Instant::now() + Duration::from_secs(1)));
+    drop(pool);
+    all_gone(&mark);
+}
+
+#[test]
+fn nothing_is_left_by_workers_that_stay() {
+    nothing_is_left("groups::works", |crew| crew);
+}
+
+#[test]
+fn nothing_is_left_by_a_process_for_each_task() {
+    nothing_is_left("groups::works", Crew::cold);
+}
+
+#[test]
+fn nothing_is_left_by_workers_whose_tasks_fork() {
+    nothing_is_left("groups::forks", Crew::forks);
+}
+
+#[test]
+fn nothing_is_left_by_workers_that_steal() {
+    nothing_is_left("groups::forks", Crew::stealing);
+}
+
+/// How many sleepers a manager has when all that it starts is there.
+const SLEEPERS: usize = 6;
+
+/// Not a test by itself: a manager with two workers whose tasks wait, and a program that takes no part in its farm.
+#[test]
+fn manager() {
+    let Ok(mark) = std::env::var(MANAGER) else { return };
+    let mut farm = Farm::new().unwrap();
+    let script = "sleep 4003 & sleep 4004; exit";
+    farm.spawn(&Program::new("sh").args(["-c", script]).variable(MARK, &mark)).unwrap();
+    let mut pool = crew("groups::works", &mark).start::<Act, String>().unwrap();
+    for _ in 0..2 {
+        pool.submit(Act::Wait);
+    }
+    loop {
+        let _ = pool.next_deadline(Some(Instant::now() + Duration::from_millis(50)));
+        if mark.ends_with("returns") && sleepers(&mark) >= SLEEPERS {
+            std::mem::forget((pool, farm));
+            return;
+        }
+    }
+}
+
+/// A manager in a process of its own, as soon as all its tasks sleep.
+fn managed(mark: &str) -> Child {
+    let manager = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "groups::manager", "--nocapture", "--quiet"])
+        .env(MANAGER, mark)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    if !mark.ends_with("returns") {
+        until("all that sleep", mark, || sleepers(mark) >= SLEEPERS);
+    }
+    manager
+}
+
+/// What a manager has written, up to the end of both its pipes: the one who reads is not kept waiting.
+fn all_of(manager: Child, mark: &str) {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(manager.wait_with_output().map(|_| ())));
+    let read = receiver.recv_timeout(Duration::from_secs(60));
+    read.unwrap_or_else(|_| panic!("something holds the manager's pipes: {:?}", marked(mark))).unwrap();
+}
+
+#[test]
+fn a_manager_that_returns_leaves_nothing() {
+    let mark = format!("{}-returns", mark());
+    all_of(managed(&mark), &mark);
+    all_gone(&mark);
+}
+
+#[test]
+fn a_manager_that_is_killed_leaves_nothing() {
+    let mark = mark();
+    let mut manager = managed(&mark);
+    manager.kill().unwrap();
+    all_of(manager, &mark);
+    all_gone(&mark);
+}
+
+/// The workers are killed first, and the manager before it could look after what they leave.
+#[test]
+fn a_manager_that_is_killed_with_its_workers_leaves_nothing() {
+    let mark = mark();
+    let mut manager = managed(&mark);
+    kill_process(Pid::from_child(&manager), Signal::STOP).unwrap();
+    let tasks = fs::read_dir(format!("/proc/{}/task", manager.id())).unwrap().flatten();
+    let workers: String =
+        tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok()).collect();
+    assert_eq!(workers.split_whitespace().count(), 3, "{workers}");
+    for worker in workers.split_whitespace() {
+        // The manager does not collect them, so the numbers are theirs.
+        kill_process(Pid::from_raw(worker.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+    }
+    manager.kill().unwrap();
+    all_of(manager, &mark);
+    all_gone(&mark);
+}
+
+/// Not a test by itself: a manager at a terminal, which says what a task gets that reads from it.
+#[test]
+fn manager_at_a_terminal() {
+    let Ok(mark) = std::env::var(MANAGER) else { return };
+    let mut pool = crew("groups::works", &mark).start::<Act, String>().unwrap();
+    println!("\nread {:?}", outcomes(&mut pool, &[Act::Read])[0]);
+    for _ in 0..2 {
+        pool.submit(Act::Wait);
+    }
+    while pool.next().is_some() {}
+}
+
+/// Whether a process is stopped.
+fn stopped(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+}
+
+/// Whoever types Ctrl-Z has the workers stop, and what they have started; `fg` has all go on, and Ctrl-C ends all.
+#[test]
+fn a_terminal_stops_continues_and_ends_all() {
+    let mark = mark();
+    let shell = ["-qfec", "bash --norc --noprofile -i", "/dev/null"];
+    let terminal = Command::new("script").args(shell).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut terminal = match terminal {
+        Ok(terminal) => terminal,
+        Err(error) => return println!("skipped: script(1), which makes terminals, cannot be started: {error}"),
+    };
+    let (mut keys, mut screen) = (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
+    let screen = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let _ = screen.read_to_end(&mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    let this = std::env::current_exe().unwrap();
+    let test = "--exact groups::manager_at_a_terminal --nocapture --quiet";
+    writeln!(keys, "{MANAGER}={mark} {} {test}", this.display()).unwrap();
+    until("all that sleep", &mark, || sleepers(&mark) >= 4);
+    keys.write_all(b"\x1a").unwrap();
+    let all_stopped = || marked(&mark).iter().all(|&(pid, _)| stopped(pid));
+    until("the stop of all", &mark, all_stopped);
+    assert!(sleepers(&mark) >= 4);
+    writeln!(keys, "fg").unwrap();
+    until("that all go on", &mark, || marked(&mark).iter().all(|&(pid, _)| !stopped(pid)));
+    // Once more: what stops once stops twice.
+    keys.write_all(b"\x1a").unwrap();
+    until("the stop of all", &mark, all_stopped);
+    writeln!(keys, "fg").unwrap();
+    until("that all go on", &mark, || marked(&mark).iter().all(|&(pid, _)| !stopped(pid)));
+    keys.write_all(b"\x03").unwrap();
+    all_gone(&mark);
+    writeln!(keys, "exit").unwrap();
+    drop(keys);
+    terminal.wait().unwrap();
+    let screen = screen.join().unwrap();
+    assert!(screen.contains("read Ok(\"Input/output error (os error 5)\")"), "{screen}");
+}

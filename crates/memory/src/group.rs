@@ -1,0 +1,205 @@
+//! A child process that leads a process group, which ends with it.
+//!
+//! # Contract
+//! The child is started in a group of its own ([`process_group(0)`]), so all processes that it starts, and those that they
+//! start, are in that group, unless they leave it (`setsid`, `setpgid`: daemons, shells with job control). When the child
+//! has ended, however, the rest of the group is killed *before* the child is collected:
+//!
+//! ```text
+//!   the child exits ──> its pidfd is readable ──> SIGKILL to the group ──> the child is collected
+//!                       └── until then its number, which is the group's, is that of no other process or group ──┘
+//! ```
+//! SIGKILL reaches all members of a group at one moment: a member that is about to fork does not.
+//!
+//! # Costs
+//! `posix_spawn` sets the group in the child: no call more at a start. An end: one signal, one poll.
+//!
+//! [`process_group(0)`]: std::os::unix::process::CommandExt::process_group
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::process::{Child, ExitStatus};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+use crate::{ProcessWatch, Result};
+
+/// A child that leads a process group, and has not been collected: see the [module](self).
+///
+/// ```
+/// use std::os::unix::process::CommandExt;
+/// use std::process::Command;
+/// use syncline_memory::GroupLeader;
+///
+/// let child = Command::new("sh").args(["-c", "sleep 1000 & exit 3"]).process_group(0).spawn()?;
+/// let leader = GroupLeader::new(child)?;
+/// assert_eq!(leader.collect()?.code(), Some(3)); // and the sleeper is killed
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct GroupLeader {
+    child: Child,
+    watch: ProcessWatch,
+}
+
+impl GroupLeader {
+    /// Watches a child that was started in a group of its own, and that nothing else collects.
+    ///
+    /// # Errors
+    /// [`Error::Process`](crate::Error::Process) if it cannot be watched: then its group is killed, and it is collected.
+    pub fn new(mut child: Child) -> Result<GroupLeader> {
+        match ProcessWatch::new(child.id()) {
+            Ok(watch) => Ok(GroupLeader { child, watch }),
+            Err(error) => {
+                let _ = kill_by_number(child.id(), libc::SIGKILL);
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// The number of the child, and of its group.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A signal to all processes of the group. It is no error if none is left.
+    pub fn send(&self, signal: i32) {
+        send_to_group(&self.watch, signal);
+    }
+
+    /// Whether the child has exited. Does not block.
+    #[must_use]
+    pub fn has_exited(&self) -> bool {
+        // It fails only if the kernel has no memory to answer: then it is asked again.
+        self.watch.has_exited().unwrap_or(false)
+    }
+
+    /// If the child has exited: kills the rest of its group, and collects it. Does not block.
+    ///
+    /// # Errors
+    /// What the system says; the child was collected by other code of this process if that is `ECHILD`.
+    pub fn try_collect(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.try_collect_after(|watch| send_to_group(watch, libc::SIGKILL))
+    }
+
+    fn try_collect_after(&mut self, kill: impl FnOnce(&ProcessWatch)) -> io::Result<Option<ExitStatus>> {
+        if !self.has_exited() {
+            return Ok(None);
+        }
+        kill(&self.watch);
+        self.child.wait().map(Some)
+    }
+
+    /// Waits until the child has exited, kills the rest of its group, and collects it.
+    ///
+    /// # Errors
+    /// As [`try_collect`](Self::try_collect).
+    pub fn collect(mut self) -> io::Result<ExitStatus> {
+        loop {
+            self.watch.wait_exit(None).map_err(io::Error::other)?;
+            if let Some(status) = self.try_collect()? {
+                return Ok(status);
+            }
+        }
+    }
+}
+
+impl AsFd for GroupLeader {
+    /// For a caller's own poll: readable when the child has exited.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.watch.as_fd()
+    }
+}
+
+/// A signal to the group that a watched child leads, or has led.
+fn send_to_group(leader: &ProcessWatch, signal: i32) {
+    let (fd, group) = (leader.as_fd().as_raw_fd(), PIDFD_SIGNAL_PROCESS_GROUP);
+    let info = std::ptr::null_mut::<libc::siginfo_t>();
+    // SAFETY: the descriptor is open, and a null pointer means that the kernel fills in who sends: pidfd_send_signal(2).
+    if unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, info, group) } == 0 {
+        return;
+    }
+    // Before Linux 6.9 by number.
+    if [Some(libc::EINVAL), Some(libc::ENOSYS)].contains(&io::Error::last_os_error().raw_os_error()) {
+        let _ = kill_by_number(leader.pid(), signal);
+    }
+}
+
+/// The same by number, unless other code of this process has collected the leader: the number may be another's then.
+fn kill_by_number(leader: u32, signal: i32) -> io::Result<()> {
+    let pid = i32::try_from(leader).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+    waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG)?;
+    // SAFETY: takes two numbers, and touches no memory of this process.
+    match unsafe { libc::kill(-pid.as_raw_nonzero().get(), signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// To the group of the process, and not to the process: Linux 6.9.
+const PIDFD_SIGNAL_PROCESS_GROUP: libc::c_uint = 4;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// A leader that leaves a child, which holds its standard output.
+    fn leader(script: &str) -> (GroupLeader, impl Read + use<>) {
+        let mut child = Command::new("sh")
+            .args(["-c", script])
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = child.stdout.take().unwrap();
+        (GroupLeader::new(child).unwrap(), output)
+    }
+
+    fn state(pid: u32) -> Option<char> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.chars().next()
+    }
+
+    #[test]
+    fn a_group_is_killed_before_its_leader_is_collected() {
+        let (mut leader, mut output) = leader("sleep 4000 & exit 7");
+        assert!(leader.watch.wait_exit(None).unwrap());
+        let (mut state_then, pid) = (None, leader.id());
+        let status = leader.try_collect_after(|watch| {
+            state_then = state(pid);
+            send_to_group(watch, libc::SIGKILL);
+        });
+        assert_eq!(status.unwrap().unwrap().code(), Some(7));
+        assert_eq!(state_then, Some('Z'), "it was collected before its group was killed");
+        // Its end is that of the last process that holds the pipe.
+        output.read_to_end(&mut Vec::new()).unwrap();
+    }
+
+    #[test]
+    fn a_group_is_killed_by_number_as_well() {
+        let (leader, mut output) = leader("sleep 4000 & wait");
+        kill_by_number(leader.id(), libc::SIGKILL).unwrap();
+        output.read_to_end(&mut Vec::new()).unwrap();
+        let pid = leader.id();
+        assert_eq!(leader.collect().unwrap().signal(), Some(9));
+        // From now on the number may be another's.
+        assert_eq!(kill_by_number(pid, libc::SIGKILL).unwrap_err().raw_os_error(), Some(libc::ECHILD));
+    }
+
+    #[test]
+    fn a_leader_that_lives_is_not_collected() {
+        let (mut leader, mut output) = leader("sleep 4000 & echo; wait");
+        output.read_exact(&mut [0]).unwrap();
+        assert!(leader.try_collect().unwrap().is_none());
+        leader.send(libc::SIGKILL);
+        output.read_to_end(&mut Vec::new()).unwrap();
+        assert_eq!(leader.collect().unwrap().signal(), Some(9));
+    }
+}

@@ -39,7 +39,8 @@ Examples:
     syncline gen lk23 data --rows 1024 --cols 1024
     syncline run lk23 data --iterations 20 --memory 24M --verify
 
-  The same as the papers do it: block by block, on a field in framed blocks:
+  The same block by block, as Clauss, Gustedt and Suter do it (PDP 2008, HAL inria-00176084), on a
+  field in framed blocks (each side of a block is one piece of the file):
     syncline convert data framed --layout framed --block 128
     syncline run lk23 framed --iterations 20 --memory 24M --output result.npy
 
@@ -56,7 +57,7 @@ pub(crate) enum Command {
     /// Runs many tasks on a few workers, and leaves none behind
     #[command(subcommand)]
     Farm(FarmCommand),
-    /// Checks and draws overlays: who waits for whom, and whether for ever
+    /// Checks and draws overlays, which are tasks and what they wait for: who waits for whom, and whether for ever
     #[command(subcommand)]
     Overlay(OverlayCommand),
     /// Verifies that barriers and locks do what they promise, on this machine
@@ -154,7 +155,8 @@ pub(crate) enum Problem {
 ///
 /// row-major gives .npy files. blocked and framed give raw files and a layout.json that says what is
 /// in them; `syncline run` reads either. In a blocked file every block is one piece; in a framed one
-/// every side of a block is one piece too, so that neighbours read a thin line instead of a block.
+/// every side of a block is one piece too, so that neighbours read a thin line instead of a block
+/// (Clauss, Gustedt and Suter, PDP 2008, HAL inria-00176084).
 /// Only the fields are framed (za, u, score, and results of them); coefficients become blocked.
 #[derive(Debug, clap::Args)]
 #[command(

@@ -6,8 +6,13 @@
 //!
 //! * *Streamed*: many iterations in one pass over the rows. A window of rows slides once over the data, and
 //!   bands follow one another down it; only row-major data, and the default for them.
-//! * *Blocked*: the papers' way. Each block is a location with an ordered lock, and one task per block writes
-//!   its own and reads its neighbours'. Any layout and order; all data are read once per iteration.
+//! * *Blocked*: as Clauss, Gustedt and Suter do it (PDP 2008, HAL inria-00176084). Each block is a location with an
+//!   ordered lock, and one task per block writes its own and reads its neighbours'. Any layout and order; all
+//!   data are read once per iteration.
+//!
+//! The words: a *wave* is the order of the double loop, in which blocks or points along a diagonal are updated at the
+//! same time, and iterations follow one another closely. An *overlay* is the tasks of a run and what they wait for. In a
+//! *blocked* file each block is one piece, in a *framed* one each side of a block, too.
 //!
 //! Both compute with vectors: points along a diagonal do not depend on one another.
 //!

@@ -13,10 +13,12 @@ pub(crate) enum OverlayCommand {
     Check(CheckArgs),
 }
 
-/// Draws the overlay of a sweep in blocks, as the papers run Livermore kernel 23.
+/// Draws the overlay of a sweep in blocks: its tasks, and who waits for whom.
 ///
-/// One task for each block writes it, and reads the blocks above, left, right and below. Without --draw the
-/// drawing is printed: locations across, the head of each queue at the bottom.
+/// One task for each block writes it, and reads the blocks above, left, right and below, as Clauss and
+/// Gustedt run Livermore kernel 23 (PDP 2010, doi:10.1109/PDP.2010.11). A task is active when all its requests are
+/// granted, partly delayed when some are, delayed when none is. Without --draw the drawing is printed:
+/// locations across, the head of each queue at the bottom.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "syncline overlay grid <RxC> [OPTIONS]",
@@ -82,7 +84,7 @@ pub(crate) struct CheckArgs {
 pub(crate) enum Init {
     /// The order of declaration: the results of the sequential program
     Program,
-    /// As soon as all earlier tasks that conflict have been: the same results
+    /// As a wave, each as soon as all earlier tasks that conflict have been: the same results
     Wave,
     /// As many at once as a colouring gives: red-black on a grid, other results
     MaxParallel,

@@ -259,7 +259,7 @@ impl From<LanesKind> for Lanes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum BlockOrder {
-    /// Diagonal by diagonal, the next iteration following closely: the bits of the plain double loop
+    /// As a wave: diagonal by diagonal, the next iteration following closely: the bits of the plain double loop
     Wave,
     /// Red-black by blocks, like a chessboard: more blocks at once, but OTHER NUMBERS than the plain loop's
     MaxParallel,
@@ -283,6 +283,6 @@ impl From<BlockOrder> for Order {
 pub(crate) enum RunnerKind {
     /// As many threads as --threads says
     Pool,
-    /// One thread per block, as in the papers; for some hundred blocks at most
+    /// One thread per block (Clauss, Gustedt and Suter, PDP 2008); for some hundred blocks at most
     Threads,
 }

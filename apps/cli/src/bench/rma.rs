@@ -30,8 +30,8 @@ use crate::error::Result;
 /// Measures one-sided memory, fences, syncs, mutexes and barriers of a team, in turn with those of others.
 ///
 /// In two processes of its own on one host: each operation, in nanoseconds. Started by an MPI launcher on several hosts:
-/// what the papers' figures show (fences after puts to 1 to N-1 hosts, a fence and a barrier right after puts or a
-/// while after them, locks that are contended for, barriers), with the same by MPI where it can, in microseconds, and
+/// what the figures of Saify's thesis on ARMCI (Ohio State University, 2002) show (fences after puts to 1 to N-1 hosts, a
+/// fence and a barrier right after puts or a while after them, locks that are contended for, barriers), with the same by MPI where it can, in microseconds, and
 /// the messages that each takes. Where times are compared with a target, the last table says so.
 #[derive(Clone, Debug, clap::Args)]
 #[command(

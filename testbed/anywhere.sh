@@ -1,0 +1,198 @@
+#!/usr/bin/env bash
+# Runs the tests as other machines would: each mode under other conditions, one after the other, with the counts of each.
+#   testbed/anywhere.sh [MODE...]       all of them, if none is named
+#     core      a cgroup of one core, and one processor
+#     memory    a cgroup of 4 GiB, without swap
+#     always    transparent_hugepage always
+#     never     transparent_hugepage never
+#     tmpfs     a copy of the working tree in memory, with its target directory and temporary files
+#     slow      a cgroup of a quarter of a core: whatever was fitted to a clock fails
+#     bare      as an ordinary user, without apt and whatever tests use beside Rust: what is missing is said to be skipped
+#   TESTS="..."    what cargo is to test [--workspace]; e.g. TESTS="-p syncline-sync --test locks"
+#   LIMIT=14400    seconds after which a mode is ended
+# What it changes it puts back, also when it is interrupted. Needs root; with cgroups of version 1 or 2.
+# Exit code: 0 all passed, 1 some did not, 2 it cannot be run here.
+set -uo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+read -r -a tests <<<"${TESTS:---workspace}"
+limit=${LIMIT:-14400}
+pages=/sys/kernel/mm/transparent_hugepage/enabled
+group=syncline-anywhere.$$
+work=$(mktemp -d /var/tmp/syncline-anywhere.XXXXXX)
+chmod 755 "$work"
+before=$(sed 's/.*\[\(.*\)\].*/\1/' "$pages" 2>/dev/null)
+running=
+
+say() { printf '%s\n' "anywhere: $*"; }
+
+# The folder of a cgroup with a controller (cpu, memory); made if it is not there.
+group_of() {
+	local controller=$1 root=/sys/fs/cgroup
+	if [ -d "$root/$controller" ]; then
+		mkdir -p "$root/$controller/$group" && echo "$root/$controller/$group"
+	elif grep -qw "$controller" "$root/cgroup.controllers" 2>/dev/null; then
+		echo "+$controller" >"$root/cgroup.subtree_control" 2>/dev/null
+		mkdir -p "$root/$group" && grep -qw "$controller" "$root/$group/cgroup.controllers" && echo "$root/$group"
+	else
+		return 1
+	fi
+}
+
+# shellcheck disable=SC2317,SC2329 # called by the trap
+clean() {
+	local dir pid
+	trap - EXIT INT TERM
+	[ -z "$running" ] || kill -TERM -- "-$running" 2>/dev/null
+	[ -z "$before" ] || echo "$before" >"$pages" 2>/dev/null
+	for dir in /sys/fs/cgroup/{cpu,memory}/"$group" /sys/fs/cgroup/"$group"; do
+		[ -d "$dir" ] || continue
+		for _ in 1 2 3 4 5; do
+			while read -r pid; do kill -KILL "$pid" 2>/dev/null; done <"$dir/cgroup.procs"
+			sleep 0.2
+			rmdir "$dir" 2>/dev/null && break
+		done
+	done
+	mountpoint -q "$work/tmpfs" && umount -l "$work/tmpfs"
+	rm -rf "$work"
+}
+trap clean EXIT
+trap 'exit 130' INT TERM
+
+# counts NAME: of a log; which tests failed, and why some were skipped.
+counts() {
+	local log=$work/$1.log status=$2
+	grep -h '^skipped:' "$log" | sort | uniq -c | sort -rn | sed 's/^/    /'
+	grep -hE '^test .* FAILED$|^error: |^make: \*\*\*' "$log" | sort -u | sed 's/^/    /'
+	awk -v mode="$1" -v status="$status" '/^test result:/ { passed += $4; failed += $6; ignored += $8 }
+		END { printf "anywhere: %s: %d passed, %d failed, %d ignored, exit code %d\n", mode, passed, failed, ignored, status }' "$log"
+	[ "$status" = 0 ] || tail -n 400 "$log" >"$here/target/anywhere-$1.log" 2>/dev/null
+}
+
+# run MODE COMMAND...: in a process group of its own, so that it can be ended whole.
+run() {
+	local mode=$1 status
+	shift
+	say "$mode: $*"
+	setsid timeout --kill-after=30 "$limit" "$@" >"$work/$mode.log" 2>&1 </dev/null &
+	running=$!
+	wait "$running"
+	status=$?
+	running=
+	counts "$mode" "$status"
+	[ "$status" = 0 ] || failed="$failed $mode"
+}
+
+# in_group MODE FOLDER COMMAND...: as a member of a cgroup.
+# shellcheck disable=SC2016 # the inner shell's own
+in_group() { run "$1" bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$2" "${@:3}"; }
+
+test_command=(cargo test "${tests[@]}" --no-fail-fast -- --show-output)
+
+quota() {
+	local dir
+	dir=$(group_of cpu) || return 1
+	if [ -e "$dir/cpu.cfs_quota_us" ]; then
+		echo 100000 >"$dir/cpu.cfs_period_us" && echo "$1" >"$dir/cpu.cfs_quota_us" && echo "$dir"
+	else
+		echo "$1 100000" >"$dir/cpu.max" && echo "$dir"
+	fi
+}
+
+bounded() {
+	local dir
+	dir=$(group_of memory) || return 1
+	if [ -e "$dir/memory.limit_in_bytes" ]; then
+		echo "$1" >"$dir/memory.limit_in_bytes" || return 1
+		echo "$1" >"$dir/memory.memsw.limit_in_bytes" 2>/dev/null
+	else
+		echo "$1" >"$dir/memory.max" || return 1
+		echo 0 >"$dir/memory.swap.max" 2>/dev/null
+	fi
+	echo "$dir"
+}
+
+# A copy of what git knows of the working tree, and what is new in it, to a folder.
+copy() {
+	mkdir -p "$1" && (cd "$here" && git ls-files -z --cached --others --exclude-standard |
+		tar -c --null --ignore-failed-read -T - 2>/dev/null) | tar -x -C "$1"
+}
+
+# What an ordinary user has: a toolchain to read, programs of the system without compilers but `cc`, and a folder.
+bare() {
+	local user=nobody place=$work/bare tool from sysroot
+	sysroot=$(rustc --print sysroot) || return 1
+	copy "$place/tree"
+	mkdir -p "$place/bin" "$place/home" "$place/tmp" "$place/cargo"
+	for tool in /usr/bin/* /bin/*; do
+		case ${tool##*/} in
+		*gcc* | *g++* | *c++* | *clang* | *gfortran* | *fort* | mpi* | *mpi* | python* | valgrind* | pkg-config | cmake | apt* | pip* | strip) ;;
+		*) ln -sf "$tool" "$place/bin/" ;;
+		esac
+	done
+	# A linker is needed by Rust itself.
+	ln -sf "$(command -v cc)" "$place/bin/cc"
+	# The toolchain itself, not rustup, which looks for it in a home: it may be in root's.
+	for tool in cargo rustc rustdoc rustfmt; do ln -sf "$place/toolchain/bin/$tool" "$place/bin/$tool"; done
+	mkdir "$place/toolchain" && cp -rL "$sysroot/bin" "$sysroot/lib" "$place/toolchain"
+	# What was fetched, so that nothing is asked of a network twice.
+	from=${CARGO_HOME:-$HOME/.cargo}
+	[ ! -d "$from/registry" ] || cp -r "$from/registry" "$place/cargo/"
+	[ ! -f "$from/config.toml" ] || cp "$from/config.toml" "$place/cargo/"
+	chown -R "$user" "$place"
+	run bare setpriv --reuid="$user" --regid="$(id -g "$user")" --clear-groups env -i PATH="$place/bin" \
+		HOME="$place/home" CARGO_HOME="$place/cargo" TMPDIR="$place/tmp" CARGO_TARGET_DIR="$place/target" \
+		NO_INSTALL=1 sh -c 'cd "$0" && make test-deps && exec "$@"' "$place/tree" "${test_command[@]}"
+	rm -rf "$place"
+}
+
+mode() {
+	local dir
+	case $1 in
+	core)
+		dir=$(quota 100000) || { say "core: skipped: there is no cpu controller of cgroups"; return; }
+		in_group core "$dir" taskset -c "$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')" "${test_command[@]}"
+		;;
+	slow)
+		dir=$(quota 25000) || { say "slow: skipped: there is no cpu controller of cgroups"; return; }
+		in_group slow "$dir" "${test_command[@]}"
+		;;
+	memory)
+		dir=$(bounded $((4 << 30))) || { say "memory: skipped: there is no memory controller of cgroups"; return; }
+		in_group memory "$dir" "${test_command[@]}"
+		;;
+	always | never)
+		echo "$1" >"$pages" 2>/dev/null || { say "$1: skipped: $pages cannot be written"; return; }
+		run "$1" "${test_command[@]}"
+		echo "$before" >"$pages"
+		;;
+	tmpfs)
+		mkdir -p "$work/tmpfs"
+		mount -t tmpfs -o size=90% tmpfs "$work/tmpfs" || { say "tmpfs: skipped: it cannot be mounted"; return; }
+		copy "$work/tmpfs/tree"
+		mkdir "$work/tmpfs/tmp"
+		run tmpfs env TMPDIR="$work/tmpfs/tmp" CARGO_TARGET_DIR="$work/tmpfs/target" \
+			sh -c 'cd "$0" && exec "$@"' "$work/tmpfs/tree" "${test_command[@]}"
+		umount -l "$work/tmpfs"
+		;;
+	bare) bare || say "bare: skipped: there is no rustc to copy" ;;
+	*)
+		say "there is no mode $1: core memory always never tmpfs slow bare"
+		exit 2
+		;;
+	esac
+}
+
+[ "$(id -u)" = 0 ] || { say "needs root, for cgroups, mounts and other users"; exit 2; }
+cd "$here" || exit 2
+failed=
+export SYNCLINE_TEST_MPI=${SYNCLINE_TEST_MPI:-$here/target/mpi/openmpi5/bin/mpicc}
+# What is compiled is compiled once, outside of all bounds; `tmpfs` and `bare` have target directories of their own.
+cargo test "${tests[@]}" --no-run >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log"; exit 1; }
+[ $# -gt 0 ] || set -- core memory always never tmpfs bare slow
+for one in "$@"; do mode "$one"; done
+if [ -n "$failed" ]; then
+	say "failed:$failed; the ends of their logs are below target/anywhere-*"
+	exit 1
+fi
+say "all passed"

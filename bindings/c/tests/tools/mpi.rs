@@ -48,7 +48,7 @@ pub(crate) static SURVIVOR: Mpi = Mpi {
 /// An MPI that is here, with its shim, and a folder for what is compiled.
 pub(crate) struct Site {
     pub(crate) mpi: &'static Mpi,
-    dir: TempDir,
+    pub(crate) dir: TempDir,
     shim: PathBuf,
 }
 

@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let function = *unsafe { library.get::<CBlockFunction<f64>>("lk23_block") }?;
     // SAFETY: the routine has no state, writes nothing but interior points, and reads the four neighbours and five
     // coefficients of each. The library stays loaded to the end.
-    let old = unsafe { CBlockKernel::new(function, std::ptr::null_mut(), 5, Stencil::FivePoint) };
+    let old = unsafe { CBlockKernel::new(function, std::ptr::null_mut(), 5, Stencil::FIVE_POINT) };
 
     let frames = Layout::Framed { block: Block::new(128, 128), thickness: 1 };
     let numbers = |seed: u64| -> Vec<f64> {

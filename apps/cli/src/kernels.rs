@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use syncline_store::{checksum, read_text};
+use syncline_store::{Shape, checksum, read_text};
 pub(crate) use syncline_sweeps::{Arrays, How, Loops, Runs};
 use syncline_sweeps::{RunsAll, sor};
 use syncline_wave::{Alignment, Described, GaussSeidel, Lk23, NinePoint, Sor};
@@ -149,6 +149,11 @@ impl Kernel {
     fn with(mut self, name: &'static str, value: impl ToString) -> Self {
         self.parameters.push((name, value.to_string()));
         self
+    }
+
+    /// How many points of a matrix of this shape it updates in each iteration.
+    pub(crate) fn points(&self, shape: Shape) -> usize {
+        Runs::<f64>::stencil(&*self.runs).updated(shape).elements()
     }
 
     /// The names of all arrays, the field's first.

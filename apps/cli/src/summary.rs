@@ -112,11 +112,6 @@ impl From<Times> for Seconds {
     }
 }
 
-/// Points that a sweep updates in each iteration.
-pub(crate) const fn interior(shape: Shape) -> usize {
-    shape.rows.saturating_sub(2) * shape.cols.saturating_sub(2)
-}
-
 impl Summary {
     /// Of a run that had nothing to do.
     pub(crate) fn complete(
@@ -152,7 +147,8 @@ impl Summary {
     /// Brings together what was asked, what was done and what was measured.
     pub(crate) fn new(asked: &Asked<'_>, layout: Layout, report: &Report, measured: &Measured) -> Self {
         let args = asked.args;
-        let updates = interior(asked.shape) as f64 * report.iterations.saturating_sub(report.resumed) as f64;
+        let points = asked.kernel.points(asked.shape);
+        let updates = points as f64 * report.iterations.saturating_sub(report.resumed) as f64;
         let seconds = measured.time.as_secs_f64();
         let summary = Self {
             order: Some(args.order),

@@ -10,7 +10,8 @@ use syncline_store::probe::Disk;
 use syncline_store::{Block, Grid, Matrix};
 use syncline_wave::{
     Alignment, Described, Error as WaveError, Executor, GaussSeidel, Lanes, Lk23, Monitor, NinePoint, Order,
-    Pending, Plan, PointKernel, Real, Reference, Report, Result as WaveResult, Runner, Sor, Sweep, Target,
+    Pending, Plan, PointKernel, Real, Reference, Report, Result as WaveResult, Runner, Sor, Stencil, Sweep,
+    Target,
 };
 
 /// The matrices of a sweep.
@@ -100,6 +101,9 @@ pub struct Loops {
 
 /// A kernel, ready to run over matrices of `T`.
 pub trait Runs<T: Real>: Send + Sync {
+    /// The neighbours that it reads, which say what points are updated.
+    fn stencil(&self) -> Stencil;
+
     /// See [`Sweep::plan`].
     ///
     /// # Errors
@@ -183,6 +187,10 @@ fn counted<T: Real, const N: usize>(arrays: &Arrays<T>) -> WaveResult<[Arc<Matri
 }
 
 impl<T: Real, K: PointKernel<N> + Copy, const N: usize> Runs<T> for Point<K, N> {
+    fn stencil(&self) -> Stencil {
+        K::STENCIL
+    }
+
     fn plan(&self, how: &How, arrays: &Arrays<T>, result: &Matrix<T>) -> WaveResult<Plan> {
         how.sweep(self.0).plan(&arrays.field, &counted(arrays)?, result)
     }
@@ -206,6 +214,10 @@ impl<T: Real, K: PointKernel<N> + Copy, const N: usize> Runs<T> for Point<K, N> 
 struct Text(Described);
 
 impl<T: Real> Runs<T> for Text {
+    fn stencil(&self) -> Stencil {
+        self.0.stencil()
+    }
+
     fn plan(&self, how: &How, arrays: &Arrays<T>, result: &Matrix<T>) -> WaveResult<Plan> {
         how.sweep(self.0.clone()).plan_dynamic(&arrays.field, &arrays.coefficients, result)
     }

@@ -34,4 +34,4 @@ pub use syncline_overlay::{Initial, Location, Overlay, Runner, Stop};
 pub use syncline_rma::Rma;
 pub use syncline_signal::Signal;
 pub use syncline_store::{Block, Layout, Matrix, Shape};
-pub use syncline_wave::{Lane, Lk23, Neighbours, PointKernel, Sweep, Target};
+pub use syncline_wave::{Lane, Lk23, Neighbour, Neighbours, PointKernel, Stencil, Sweep, Target};

@@ -1,7 +1,8 @@
 //! One iteration over one block: the block as a small matrix of its own.
 //!
 //! # Contract
-//! [`Blockwise::update`] updates the points of a block that are interior to the matrix.
+//! [`Blockwise::update`] updates the points of a block of which all neighbours of the stencil
+//! exist.
 //!
 //! ```text
 //!  corner  north line   corner       The points to update, and one line around them, are a small matrix.
@@ -11,6 +12,10 @@
 //!        └────────────┘
 //!  corner  south line   corner
 //! ```
+//!
+//! Where an edge of the matrix is updated, too, there is no line beyond it: for [`Points`] a ghost
+//! line takes its place (see [`ghosts`](crate::strip::ghosts)), and a routine of whole blocks gets
+//! a matrix without it, as the whole matrix is.
 //!
 //! [`Points`] updates it by points, in the order of the double loop: a [`Chain`] of one iteration runs over it, rows
 //! are packed into the strips of a ring that fits the cache, updated, and unpacked in place. The other way is to hand
@@ -23,6 +28,7 @@ use syncline_store::{Rect, Shape, Side};
 
 use crate::kernel::Update;
 use crate::lanes::{Lanes, Real};
+use crate::stencil::{Margin, Stencil};
 use crate::strip::pack::Rows;
 use crate::strip::tile::{self, Chain, Job, Scratch};
 use crate::strip::{Geometry, Ring, TOGETHER};
@@ -63,15 +69,39 @@ pub(crate) struct Block<'a, E> {
 }
 
 impl<E> Block<'_, E> {
-    /// The small matrix of a block of a matrix of `shape`, and the first row and column to update, counted in the
-    /// block. Nothing if there is no point to update.
-    pub(crate) fn small(&self, shape: Shape) -> Option<(Shape, (usize, usize))> {
-        let rect = self.rect;
-        let (top, left) = (usize::from(rect.row == 0), usize::from(rect.col == 0));
-        let bottom = rect.rows.min((shape.rows - 1).saturating_sub(rect.row));
-        let right = rect.cols.min((shape.cols - 1).saturating_sub(rect.col));
-        let small = || Shape::new(bottom - top + 2, right - left + 2);
-        (top < bottom && left < right).then(|| (small(), (top, left)))
+    /// The small matrix of a block of a matrix of `shape`, with the lines of `halo` around the
+    /// points to update; nothing if there are none.
+    pub(crate) fn small(&self, shape: Shape, stencil: Stencil, halo: Margin) -> Option<Small> {
+        let (rect, all) = (self.rect, stencil.updated(shape));
+        let top = all.row.saturating_sub(rect.row);
+        let left = all.col.saturating_sub(rect.col);
+        let bottom = rect.rows.min((all.row + all.rows).saturating_sub(rect.row));
+        let right = rect.cols.min((all.col + all.cols).saturating_sub(rect.col));
+        (top < bottom && left < right).then(|| Small {
+            shape: Shape::new(bottom - top + halo.north + halo.south, right - left + halo.west + halo.east),
+            origin: (top, left),
+            halo,
+        })
+    }
+}
+
+/// A block as a small matrix: its points to update with some lines around.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Small {
+    /// The shape, halo included.
+    pub(crate) shape: Shape,
+    /// The first row and column to update, counted in the block.
+    origin: (usize, usize),
+    /// Lines around the points to update.
+    pub(crate) halo: Margin,
+}
+
+impl Small {
+    /// The points to update, counted in the small matrix.
+    pub(crate) const fn updated(&self) -> Rect {
+        let Margin { north, south, west, east } = self.halo;
+        let Shape { rows, cols } = self.shape;
+        Rect { row: north, col: west, rows: rows - north - south, cols: cols - west - east }
     }
 }
 
@@ -83,11 +113,11 @@ pub(crate) trait Blockwise<E: Real>: Sync {
     /// How many coefficients there are.
     fn coefficients(&self) -> usize;
 
-    /// Whether it uses the neighbours to the north-west and south-east.
-    fn diagonal(&self) -> bool;
+    /// The neighbours that it reads.
+    fn stencil(&self) -> Stencil;
 
-    /// Whether it uses the neighbours to the north-east and south-west.
-    fn corners(&self) -> bool;
+    /// Whether it reads no others, as far as that can be found out.
+    fn check(&self) -> Result<()>;
 
     /// The most bytes of a workspace for blocks of this many rows and columns.
     fn workspace_bytes(&self, rows: usize, cols: usize) -> u64;
@@ -145,12 +175,12 @@ impl<E: Real, U: Update> Blockwise<E> for Points<'_, U> {
         self.kernel.coefficients()
     }
 
-    fn diagonal(&self) -> bool {
-        U::DIAGONAL
+    fn stencil(&self) -> Stencil {
+        self.kernel.stencil()
     }
 
-    fn corners(&self) -> bool {
-        U::CORNERS
+    fn check(&self) -> Result<()> {
+        self.kernel.check()
     }
 
     fn workspace_bytes(&self, rows: usize, cols: usize) -> u64 {
@@ -165,11 +195,11 @@ impl<E: Real, U: Update> Blockwise<E> for Points<'_, U> {
         workspace: &mut Workspace<E>,
         norm: bool,
     ) -> Result<f64> {
-        let Some((small, origin)) = block.small(shape) else {
+        let Some(small) = block.small(shape, self.kernel.stencil(), Margin::ONE) else {
             return Ok(0.0);
         };
         let width = self.lanes.width(E::BYTES);
-        let geometry = geometry(small, 1 + block.coefficients.len(), width, U::CORNERS);
+        let geometry = geometry(small.shape, 1 + block.coefficients.len(), width, U::CORNERS);
         let (ring, scratch) = match &mut workspace.0 {
             Some(used) => {
                 used.0.fit(geometry)?;
@@ -178,7 +208,7 @@ impl<E: Real, U: Update> Blockwise<E> for Points<'_, U> {
             none => none.insert((Ring::new(geometry)?, Scratch::new(&geometry, TILE))),
         };
         let chain = Chain { geometry, levels: 1, band: TOGETHER };
-        let parts = parts(block, small, origin);
+        let parts = parts(block, &small);
         let mut norms = [0.0];
         for band in 0..chain.bands() {
             let rows_out = parts[0].1;
@@ -202,23 +232,20 @@ impl<E: Real, U: Update> Blockwise<E> for Points<'_, U> {
     }
 }
 
-/// The parts of the small matrix, which has its first point to update at row and column 1; the block first, then the
-/// coefficients.
-pub(crate) fn parts<E: Real>(
-    block: &Block<'_, E>,
-    small: Shape,
-    (top, left): (usize, usize),
-) -> Vec<(usize, Rows<E>)> {
+/// The parts of the small matrix; the block first, then the coefficients.
+pub(crate) fn parts<E: Real>(block: &Block<'_, E>, small: &Small) -> Vec<(usize, Rows<E>)> {
     let Rect { rows, cols, .. } = block.rect;
-    // The block begins at this row and column of the small matrix.
-    let (first, begin) = (1 - top, 1 - left);
+    let Small { shape, origin: (top, left), halo } = *small;
+    // The block begins at this row and column of the small matrix: an edge that stays is a line of
+    // the halo.
+    let (first, begin) = (halo.north - top, halo.west - left);
     // Values of which the first stands at this row and column.
     let part = |start: *const E, pitch: usize, row: usize, col: usize, rows: usize, cols: usize| Rows {
         start: start.cast_mut().wrapping_sub(col),
         first: row,
-        end: (row + rows).min(small.rows),
+        end: (row + rows).min(shape.rows),
         left: col,
-        right: (col + cols).min(small.cols),
+        right: (col + cols).min(shape.cols),
         pitch,
     };
     let mut parts = vec![(0, part(block.values.0, block.values.1, first, begin, rows, cols))];
@@ -226,9 +253,16 @@ pub(crate) fn parts<E: Real>(
         parts.push((n + 1, part(*start, *pitch, first, begin, rows, cols)));
     }
     let line = |side: Side| &block.frontiers.lines[side as usize];
+    let beside = |side: Side| match side {
+        Side::North => halo.north > 0,
+        Side::South => halo.south > 0,
+        Side::West => halo.west > 0,
+        Side::East => halo.east > 0,
+    };
+    let has = |side: Side| !line(side).is_empty() && beside(side);
     let mut add = |side: Side, row: usize, col: usize| {
-        let values = line(side);
-        if !values.is_empty() {
+        if has(side) {
+            let values = line(side);
             let (rows, cols) = if side.is_row() { (1, values.len()) } else { (values.len(), 1) };
             parts.push((0, part(values.as_ptr(), 1, row, col, rows, cols)));
         }
@@ -244,7 +278,7 @@ pub(crate) fn parts<E: Real>(
         (Side::South, Side::East, first + rows, begin + cols),
     ];
     for (value, (vertical, horizontal, row, col)) in block.frontiers.corners.iter().zip(corners) {
-        if !line(vertical).is_empty() && !line(horizontal).is_empty() {
+        if has(vertical) && has(horizontal) {
             parts.push((0, part(value, 1, row, col, 1, 1)));
         }
     }

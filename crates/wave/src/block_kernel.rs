@@ -1,9 +1,10 @@
 //! Old code on whole blocks: a routine that sweeps a matrix in memory, as it is.
 //!
 //! # Contract
-//! A block with one line of neighbours around it is a small matrix. The routine gets it as it would get any matrix:
-//! row by row in one piece, its edge not to be updated. What it sees on the edge is what the double loop over the whole
-//! matrix would see; what it writes there is lost.
+//! A block with one line of neighbours on each side that the routine's stencil reaches beyond is a
+//! small matrix. The routine gets it as it would get any matrix: row by row in one piece, its edge
+//! (on those sides) not to be updated. What it sees on the edge is what the double loop over the
+//! whole matrix would see; what it writes there is lost.
 //!
 //! ```text
 //!  on disk: rows, blocks           in memory, the field             in memory, each coefficient
@@ -18,8 +19,10 @@
 //!  n, w, nw, ne: of this iteration          e, s, sw, se: of the one before         corners not used: NaN
 //! ```
 //!
-//! Lines of the edge that are the edge of the whole matrix come from the block itself, so there are no special cases
-//! for blocks at the border; those are only smaller.
+//! Lines of the edge that are the edge of the whole matrix come from the block itself, so there are
+//! no special cases for blocks at the border; those are only smaller. With a stencil of north, west
+//! and north-west there are no lines below and to the right: the routine updates the last row and
+//! column of what it gets, as it does in the whole matrix.
 //!
 //! # Bits
 //! The order of the updates in a block is the routine's. One that goes row by row gives the bits of the double loop with
@@ -36,30 +39,21 @@
 
 use std::slice;
 
-use syncline_store::Shape;
+use syncline_store::{Rect, Shape};
 
 use crate::Result;
-use crate::block::{Block, Blockwise, parts};
+use crate::block::{Block, Blockwise, Small, parts};
 use crate::lanes::Real;
+use crate::stencil::{Margin, Stencil};
 use crate::strip::pack::Rows;
-
-/// The neighbours that a routine uses, beside the point itself. Of blocks across, only those are waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stencil {
-    /// North, west, east and south: any block, any order.
-    FivePoint,
-    /// Those, and north-west and south-east: any block, not the order max-parallel.
-    SevenPoint,
-    /// All eight: blocks of one row or as wide as the matrix, not the order max-parallel.
-    NinePoint,
-}
 
 /// A routine that sweeps a whole matrix in memory, to be run on one block after the other.
 ///
-/// The matrix it gets is a block with a halo: its first and last row and column are neighbours (or the edge of the
-/// whole matrix), and not to be updated. So old code with plain double loops runs as it is, at any size, in any layout
-/// and on all cores. [`Sweep::run_blocks`](crate::Sweep::run_blocks) runs it; [`CBlockKernel`](crate::CBlockKernel) is
-/// one in C or Fortran.
+/// The matrix it gets is a block with a halo: with a [`Stencil`] of five points, its first and last
+/// row and column are neighbours (or the edge of the whole matrix), and not to be updated. So old
+/// code with plain double loops runs as it is, at any size, in any layout and on all cores.
+/// [`Sweep::run_blocks`](crate::Sweep::run_blocks) runs it; [`CBlockKernel`](crate::CBlockKernel)
+/// is one in C or Fortran.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -74,7 +68,7 @@ pub enum Stencil {
 ///         5
 ///     }
 ///     fn stencil(&self) -> Stencil {
-///         Stencil::FivePoint
+///         Stencil::FIVE_POINT
 ///     }
 ///     fn sweep(&self, Shape { rows, cols }: Shape, za: &mut [f64], coefficients: &[&[f64]]) {
 ///         let &[zr, zb, zu, zv, zz] = coefficients else { return };
@@ -107,19 +101,25 @@ pub trait BlockKernel<T: Real>: Send + Sync {
     /// How many coefficients it takes. The same at every call.
     fn coefficients(&self) -> usize;
 
-    /// Which neighbours it uses. The same at every call.
+    /// Which neighbours it reads. The same at every call.
     ///
-    /// One that uses others than it says finds what is no number (NaN) at a corner of the halo, and values of
-    /// another iteration beside it.
+    /// They say which edges it leaves as they are, and on which sides of a block there is a halo:
+    /// those where a point of the stencil may lie, see [`Stencil`]. Unlike a
+    /// [`PointKernel`](crate::PointKernel), a routine is not checked: one that reads other
+    /// neighbours finds what is no number (NaN) at a corner of the halo, and in the order
+    /// max-parallel values of another iteration beside it.
     fn stencil(&self) -> Stencil;
 
-    /// One iteration over a matrix of `shape`: updates all of `field` but its first and last row and column.
+    /// One iteration over a matrix of `shape`: updates the points of `field` of which all
+    /// neighbours of the stencil exist, [`Stencil::updated`]. With five or nine points these are
+    /// all but the first and last row and column.
     ///
-    /// `shape` has at least three rows and columns, and is at most two larger than a block each way. All arrays are row
-    /// by row, without gaps: element (`j`, `k`) stands at `j * shape.cols + k`. In the halo of `field`, north, west,
-    /// north-west and north-east are updated already, the others are not (in the order max-parallel: all of them are,
-    /// or none). A coefficient has its values where there is a point to update; on its edge may be anything. What is
-    /// written to the edge of `field` is lost.
+    /// There is at least one such point, and `shape` is at most two larger than a block each way.
+    /// All arrays are row by row, without gaps: element (`j`, `k`) stands at `j * shape.cols + k`.
+    /// In the halo of `field`, north, west, north-west and north-east are updated already, the
+    /// others are not (in the order max-parallel: all of them are, or none). A coefficient has its
+    /// values where there is a point to update; on its edge may be anything. What is written to the
+    /// edge of `field` is lost.
     ///
     /// It is called from several threads at the same time, for different blocks. A panic ends the sweep with an
     /// error.
@@ -138,16 +138,18 @@ impl<T: Real, K: BlockKernel<T>> Blockwise<T> for Whole<'_, K> {
         self.0.coefficients()
     }
 
-    fn diagonal(&self) -> bool {
-        self.0.stencil() != Stencil::FivePoint
+    fn stencil(&self) -> Stencil {
+        self.0.stencil()
     }
 
-    fn corners(&self) -> bool {
-        self.0.stencil() == Stencil::NinePoint
+    /// A routine cannot be tried: old code may keep what its first call has set up.
+    fn check(&self) -> Result<()> {
+        Ok(())
     }
 
     fn workspace_bytes(&self, rows: usize, cols: usize) -> u64 {
-        let plain = Shape::new(rows + 2, cols + 2).elements() * T::BYTES;
+        let Margin { north, south, west, east } = self.0.stencil().margin();
+        let plain = Shape::new(rows + north + south, cols + west + east).elements() * T::BYTES;
         (1 + self.0.coefficients() as u64) * plain as u64
     }
 
@@ -158,10 +160,11 @@ impl<T: Real, K: BlockKernel<T>> Blockwise<T> for Whole<'_, K> {
         workspace: &mut Vec<T>,
         norm: bool,
     ) -> Result<f64> {
-        let Some((small, origin)) = block.small(shape) else {
+        let stencil = self.0.stencil();
+        let Some(small) = block.small(shape, stencil, stencil.margin()) else {
             return Ok(0.0);
         };
-        let size = small.elements();
+        let size = small.shape.elements();
         let all = (1 + block.coefficients.len()) * size;
         if workspace.len() < all {
             // Not more than the memory bound was reckoned with.
@@ -169,21 +172,21 @@ impl<T: Real, K: BlockKernel<T>> Blockwise<T> for Whole<'_, K> {
             workspace.resize(all, T::default());
         }
         let arrays = &mut workspace[..all];
-        arrays.chunks_exact_mut(size).for_each(|array| clear_edge(array, small));
-        let parts = parts(block, small, origin);
+        arrays.chunks_exact_mut(size).for_each(|array| clear_edge(array, small.shape));
+        let parts = parts(block, &small);
         for (array, part) in &parts {
             // SAFETY: a part of the block, its coefficients or the lines around, which the caller lends.
-            unsafe { copy_in(part, &mut arrays[array * size..][..size], small) };
+            unsafe { copy_in(part, &mut arrays[array * size..][..size], small.shape) };
         }
         let (field, coefficients) = arrays.split_at_mut(size);
         let coefficients: Vec<&[T]> = coefficients.chunks_exact(size).collect();
-        self.0.sweep(small, field, &coefficients);
+        self.0.sweep(small.shape, field, &coefficients);
         // SAFETY: the first part is the block itself, with all points to update; it is the caller's alone.
-        Ok(unsafe { copy_out(field, small, &parts[0].1, norm) })
+        Ok(unsafe { copy_out(field, &small, &parts[0].1, norm) })
     }
 }
 
-/// Makes the edge of an array no number, for what no part brings.
+/// Makes the outermost lines of an array no number, for what no part brings.
 fn clear_edge<T: Real>(array: &mut [T], Shape { rows, cols }: Shape) {
     let none = T::splat(f64::NAN);
     array[..cols].fill(none);
@@ -211,11 +214,12 @@ unsafe fn copy_in<T: Real>(part: &Rows<T>, array: &mut [T], small: Shape) {
 ///
 /// # Safety
 /// The block has all points to update, and may be written.
-unsafe fn copy_out<T: Real>(field: &[T], small: Shape, block: &Rows<T>, norm: bool) -> f64 {
+unsafe fn copy_out<T: Real>(field: &[T], small: &Small, block: &Rows<T>, norm: bool) -> f64 {
     let mut greatest = T::splat(0.0);
-    for row in 1..small.rows - 1 {
-        let new = &field[row * small.cols + 1..][..small.cols - 2];
-        let first = block.row(row as isize).wrapping_add(1);
+    let Rect { row: first, col, rows, cols } = small.updated();
+    for row in first..first + rows {
+        let new = &field[row * small.shape.cols + col..][..cols];
+        let first = block.row(row as isize).wrapping_add(col);
         // SAFETY: the points to update of a row of the block.
         let old = unsafe { slice::from_raw_parts_mut(first, new.len()) };
         if norm {

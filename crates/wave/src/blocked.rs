@@ -80,7 +80,7 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
     arrays: &Arrays<'_, E>,
     result: Matrix<E>,
 ) -> Result<(Matrix<E>, Report)> {
-    if (kernel.corners() || kernel.diagonal()) && settings.order == Order::MaxParallel {
+    if (kernel.stencil().corners() || kernel.stencil().diagonal()) && settings.order == Order::MaxParallel {
         return Err(Error::Corners);
     }
     let Arrays { field, coefficients } = *arrays;
@@ -211,7 +211,8 @@ impl<E: Real, K: Blockwise<E>> Shared<'_, E, K> {
         let side = |b: usize, side: Side| self.grid.neighbour(b, side);
         let across = |vertical, horizontal| {
             let falling = (vertical == Side::North) == (horizontal == Side::West);
-            let used = if falling { self.kernel.diagonal() } else { self.kernel.corners() };
+            let stencil = self.kernel.stencil();
+            let used = if falling { stencil.diagonal() } else { stencil.corners() };
             side(block, vertical).and_then(|b| side(b, horizontal)).filter(|_| used)
         };
         let [a, b, c, d] = Side::ALL.map(|s| side(block, s));

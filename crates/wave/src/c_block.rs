@@ -17,8 +17,10 @@ use crate::{BlockKernel, Real, Stencil};
 ///
 /// `void sweep(double *field, const double *const *coefficients, size_t rows, size_t cols, void *context);`
 ///
-/// One iteration over a matrix of `rows` rows and `cols` columns, row by row without gaps, halo included: it updates
-/// `field[j * cols + k]` for `0 < j < rows - 1` and `0 < k < cols - 1`. Coefficient `n` of that point is
+/// One iteration over a matrix of `rows` rows and `cols` columns, row by row without gaps, halo
+/// included: it updates `field[j * cols + k]` where all neighbours of the stencil exist. With five
+/// or nine points that is for `0 < j < rows - 1` and `0 < k < cols - 1`; with north, west and
+/// north-west for `0 < j < rows` and `0 < k < cols`. Coefficient `n` of that point is
 /// `coefficients[n][j * cols + k]`.
 pub type CBlockFunction<T> = unsafe extern "C" fn(
     field: *mut T,
@@ -60,13 +62,14 @@ unsafe impl<T> Send for CBlockKernel<T> {}
 unsafe impl<T> Sync for CBlockKernel<T> {}
 
 impl<T> CBlockKernel<T> {
-    /// A kernel of this function, which gets `context` in each call and so many coefficients, and uses these neighbours.
+    /// A kernel of this function, which gets `context` in each call and that many coefficients, and
+    /// reads these neighbours.
     ///
     /// # Safety
     /// As long as the kernel or a copy of it exists:
-    /// * The function may be called from any thread, also from several at the same time, with this context, arrays of
-    ///   at least 3 by 3 values as its type says, and whatever values in them. Old code must be looked at for
-    ///   this: no static work arrays, no common blocks.
+    /// * The function may be called from any thread, also from several at the same time, with this
+    ///   context, arrays of its type with at least one point to update, and whatever values in
+    ///   them. Old code must be looked at for this: no static work arrays, no common blocks.
     /// * It reads and writes the field, and reads the coefficients, within these sizes; it keeps no pointer. It
     ///   returns: it neither unwinds nor jumps out.
     pub const unsafe fn new(
@@ -90,7 +93,8 @@ impl<T: Real> BlockKernel<T> for CBlockKernel<T> {
 
     fn sweep(&self, Shape { rows, cols }: Shape, field: &mut [T], coefficients: &[&[T]]) {
         // The trait is public, and so is this.
-        assert!(rows >= 3 && cols >= 3 && coefficients.len() == self.coefficients);
+        let updated = self.stencil.updated(Shape::new(rows, cols));
+        assert!(updated.rows > 0 && updated.cols > 0 && coefficients.len() == self.coefficients);
         let size = rows.checked_mul(cols);
         assert!(size == Some(field.len()) && coefficients.iter().all(|c| size == Some(c.len())));
         let coefficients: Vec<*const T> = coefficients.iter().map(|c| c.as_ptr()).collect();

@@ -15,6 +15,8 @@ use syncline_store::Element;
 use crate::dynamic::WithKernel;
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::Vector;
+use crate::stencil::probe;
+use crate::{Result, Stencil};
 
 /// A point and its neighbours as a C function has them.
 ///
@@ -25,8 +27,8 @@ use crate::lanes::Vector;
 /// };
 /// ```
 ///
-/// Above and to the left they are updated already, see [`Neighbours`]. North-east and south-west are not a
-/// number (NaN) unless the kernel was made with corners.
+/// Above and to the left they are updated already, see [`Neighbours`]. Neighbours that the kernel's
+/// stencil does not name are not a number (NaN).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -40,6 +42,23 @@ pub struct CPoint {
     pub north_east: f64,
     pub south_west: f64,
     pub south_east: f64,
+}
+
+impl CPoint {
+    /// The point with these values.
+    fn of<L>(at: &Neighbours<L>, value: impl Fn(&L) -> f64) -> Self {
+        CPoint {
+            centre: value(&at.centre),
+            north: value(&at.north),
+            west: value(&at.west),
+            east: value(&at.east),
+            south: value(&at.south),
+            north_west: value(&at.north_west),
+            north_east: value(&at.north_east),
+            south_west: value(&at.south_west),
+            south_east: value(&at.south_east),
+        }
+    }
 }
 
 /// The C function of a kernel: the new value of the point.
@@ -57,7 +76,7 @@ pub struct CKernel {
     function: CFunction,
     context: *mut c_void,
     coefficients: usize,
-    corners: bool,
+    stencil: Stencil,
 }
 
 // SAFETY: `CKernel::new` demands that the function may be called with the context from any thread.
@@ -66,8 +85,12 @@ unsafe impl Send for CKernel {}
 unsafe impl Sync for CKernel {}
 
 impl CKernel {
-    /// A kernel of this function, which gets `context` in each call and so many coefficients; `corners` is
-    /// whether it uses north-east or south-west (see [`PointKernel::CORNERS`](crate::PointKernel::CORNERS)).
+    /// A kernel of this function, which gets `context` in each call and that many coefficients, and
+    /// reads the neighbours of this stencil. It says which edges stay, too, see [`Stencil`].
+    ///
+    /// Each sweep first calls the function with some pseudo-random numbers, where the neighbours
+    /// that the stencil does not name take several values. If that changes what it returns, the
+    /// sweep is refused with [`Error::Undeclared`](crate::Error::Undeclared).
     ///
     /// # Safety
     /// As long as the kernel or a copy of it exists:
@@ -80,9 +103,9 @@ impl CKernel {
         function: CFunction,
         context: *mut c_void,
         coefficients: usize,
-        corners: bool,
+        stencil: Stencil,
     ) -> Self {
-        CKernel { function, context, coefficients, corners }
+        CKernel { function, context, coefficients, stencil }
     }
 
     /// How many coefficients there are.
@@ -93,7 +116,7 @@ impl CKernel {
 
     /// Does something with the kernel.
     pub(crate) fn kernel<W: WithKernel>(&self, with: W) -> W::Output {
-        if self.corners { with.with(&Call::<true>(self)) } else { with.with(&Call::<false>(self)) }
+        if self.stencil.corners() { with.with(&Call::<true>(self)) } else { with.with(&Call::<false>(self)) }
     }
 }
 
@@ -102,7 +125,24 @@ impl CKernel {
 struct Call<'k, const CORNERS: bool>(&'k CKernel);
 
 impl<const CORNERS: bool> Update for Call<'_, CORNERS> {
+    const DIAGONAL: bool = true;
     const CORNERS: bool = CORNERS;
+
+    #[inline(always)]
+    fn stencil(&self) -> Stencil {
+        self.0.stencil
+    }
+
+    fn check(&self) -> Result<()> {
+        let CKernel { function, context, coefficients, stencil } = *self.0;
+        let mut own = vec![0.0; coefficients];
+        probe::check(stencil, |at, random| {
+            own.fill_with(|| random.coefficient());
+            let point = CPoint::of(at, |value| *value);
+            // SAFETY: what `CKernel::new` asks for allows this call.
+            unsafe { function(&raw const point, own.as_ptr(), context) }
+        })
+    }
 
     #[inline(always)]
     fn coefficients(&self) -> usize {
@@ -117,7 +157,7 @@ impl<const CORNERS: bool> Update for Call<'_, CORNERS> {
     ) -> [L; R] {
         let mut new = [L::splat(0.0); R];
         // SAFETY: the caller's conditions.
-        unsafe { values_of::<L, R, CORNERS>(self.0, &at, &coefficients, &mut new) };
+        unsafe { values_of::<L, R>(self.0, &at, &coefficients, &mut new) };
         new
     }
 }
@@ -128,7 +168,7 @@ impl<const CORNERS: bool> Update for Call<'_, CORNERS> {
 /// # Safety
 /// As [`Update::update`], but for the instructions.
 #[inline(never)]
-unsafe fn values_of<L: Vector, const R: usize, const CORNERS: bool>(
+unsafe fn values_of<L: Vector, const R: usize>(
     kernel: &CKernel,
     at: &[Neighbours<L>; R],
     coefficients: &[*const L::Element; R],
@@ -144,7 +184,14 @@ unsafe fn values_of<L: Vector, const R: usize, const CORNERS: bool>(
             &mut many
         }
     };
+    let others = Stencil::NINE_POINT.without(kernel.stencil);
     for r in 0..R {
+        let mut at = at[r];
+        for neighbour in others.neighbours() {
+            let values = std::ptr::from_mut(at.get_mut(neighbour)).cast::<L::Element>();
+            // SAFETY: a vector is `WIDTH` values, one after the other.
+            (0..L::WIDTH).for_each(|i| unsafe { values.add(i).write(L::Element::from_f64(f64::NAN)) });
+        }
         for i in 0..L::WIDTH {
             let value = |vector: &L| {
                 let values = std::ptr::from_ref(vector).cast::<L::Element>();
@@ -155,18 +202,7 @@ unsafe fn values_of<L: Vector, const R: usize, const CORNERS: bool>(
                 // SAFETY: value `i` of vector `n`, as the caller warrants.
                 *own = unsafe { coefficients[r].add(n * L::WIDTH + i).read() }.to_f64();
             }
-            let at = &at[r];
-            let point = CPoint {
-                centre: value(&at.centre),
-                north: value(&at.north),
-                west: value(&at.west),
-                east: value(&at.east),
-                south: value(&at.south),
-                north_west: value(&at.north_west),
-                north_east: if CORNERS { value(&at.north_east) } else { f64::NAN },
-                south_west: if CORNERS { value(&at.south_west) } else { f64::NAN },
-                south_east: value(&at.south_east),
-            };
+            let point = CPoint::of(&at, value);
             // SAFETY: what `CKernel::new` asks for allows this call.
             let updated = unsafe { (kernel.function)(&raw const point, own.as_ptr(), kernel.context) };
             // SAFETY: value `i` of a vector.

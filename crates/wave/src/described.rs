@@ -31,6 +31,7 @@ use toml::Spanned;
 
 pub use error::{DescribedError, TextPlace, unknown_name};
 
+use crate::Stencil;
 use crate::dynamic::WithKernel;
 use error::Fault;
 use graph::{Graph, Id, Node};
@@ -77,8 +78,10 @@ const COEFFICIENTS: usize = 256;
 /// s = [1, 0]
 /// ```
 ///
-/// In the update the field's name is the point itself, before the update. Neighbours above and to the left are
-/// updated already. There are `+ - * /`, parentheses, numbers, `abs(a)`, `sqrt(a)`, `min(a, b, ..)`,
+/// In the update the field's name is the point itself, before the update. Neighbours above and to
+/// the left are updated already. A point is updated if and only if all neighbours that the update
+/// uses exist: with `n`, `w` and `nw` the first row and column stay, with `n`, `w`, `e` and `s` all
+/// four edges. There are `+ - * /`, parentheses, numbers, `abs(a)`, `sqrt(a)`, `min(a, b, ..)`,
 /// `max(a, b, ..)` and `if(a < b, then, else)` with `< <= > >= == !=`.
 ///
 /// # The numbers
@@ -98,6 +101,7 @@ const COEFFICIENTS: usize = 256;
 /// "#)?;
 /// assert_eq!((heat.name(), heat.field()), ("heat", "t"));
 /// assert_eq!(heat.coefficients(), ["source", "given"]);
+/// assert_eq!(heat.stencil(), syncline_wave::Stencil::FIVE_POINT);
 /// # Ok::<(), syncline_wave::DescribedError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -161,6 +165,12 @@ impl Described {
     #[must_use]
     pub fn coefficients(&self) -> &[String] {
         &self.coefficients
+    }
+
+    /// The neighbours that the update reads. They say which points are updated: see [`Stencil`].
+    #[must_use]
+    pub fn stencil(&self) -> Stencil {
+        self.code.stencil()
     }
 
     /// Does something with the kernel.

@@ -72,12 +72,21 @@ pub enum Error {
         "an exact stop needs the values of the pass before, which a result on file has not: use `run_to`"
     )]
     ExactStop,
-    /// A kernel that uses neighbours across, or does not say that it does not, in the order max-parallel.
-    #[error("the order max-parallel is for kernels of the four nearest neighbours, that say so")]
+    /// A kernel reads neighbours that its stencil does not name.
+    #[error("the kernel reads {reads}, but its stencil has {stencil}: name in it what the kernel reads")]
+    Undeclared {
+        /// What it reads beside its stencil.
+        reads: crate::Stencil,
+        /// The stencil that it declares.
+        stencil: crate::Stencil,
+    },
+    /// A kernel whose stencil has neighbours across, in the order max-parallel.
+    #[error("the order max-parallel is for kernels whose stencil has only the four nearest neighbours")]
     Corners,
-    /// Blocks side by side whose points, with a kernel that uses all corners, depend on each other in a circle.
+    /// Blocks side by side whose points, with a kernel that uses north-east or south-west, depend
+    /// on each other in a circle.
     #[error(
-        "blocks of {block} cannot keep the order of a kernel that uses the corners north-east and south-west: \
+        "blocks of {block} cannot keep the order of a kernel that uses the corners north-east or south-west: \
          it takes blocks of one row, or as wide as the matrix, which is {shape}"
     )]
     CornerBlocks {

@@ -1,12 +1,12 @@
 //! The kernels that come with the crate.
 //!
 //! ```text
-//!                 coefficients            new value                                           uses
-//! [`Lk23`]        zr zb zu zv zz          Livermore kernel 23                                 n w e s
-//! [`Sor`]         none, or f              over-relaxation, five points                        n w e s
-//! [`NinePoint`]   none, or f              over-relaxation, nine points                        all eight
-//! [`GaussSeidel`] an aw ae as f mask      any five-point system, with points that are given   n w e s
-//! [`Alignment`]   scores                  the best score of an alignment                      n w nw
+//!                 coefficients         new value                                  stencil    stay
+//! [`Lk23`]        zr zb zu zv zz       Livermore kernel 23                        n w e s    4 edges
+//! [`Sor`]         none, or f           over-relaxation, five points               n w e s    4 edges
+//! [`NinePoint`]   none, or f           over-relaxation, nine points               all eight  4 edges
+//! [`GaussSeidel`] an aw ae as f mask   any five-point system, with given points   n w e s    4 edges
+//! [`Alignment`]   scores               the best score of an alignment             n w nw     n, w
 //! ```
 //!
 //! Each is an expression whose association its documentation gives; nothing is contracted.

@@ -1,8 +1,9 @@
 //! Wavefront sweeps over matrices larger than memory.
 //!
-//! A sweep updates every interior point of a matrix, row by row, from its neighbours: those above and to
-//! the left are new already, those to the right and below still old. Livermore kernel 23, Gauss-Seidel, SOR and
-//! alignments are of this kind. Two executors run it on all cores, with the bits of the plain double loop:
+//! A sweep updates the points of a matrix, row by row, from their neighbours: those above and to
+//! the left are new already, those to the right and below still old. Points of which a neighbour
+//! does not exist are the edge, and stay. Livermore kernel 23, Gauss-Seidel, SOR and alignments are
+//! of this kind. Two executors run it on all cores, with the bits of the plain double loop:
 //!
 //! * *Streamed*: many iterations in one pass over the rows. A window of rows slides once over the data, and
 //!   bands follow one another down it; only row-major data, and the default for them.
@@ -19,8 +20,8 @@
 //! * [`Sweep`]: what to run and how. [`Executor`], [`Order`], [`Lanes`], [`Report`], [`Monitor`].
 //! * [`BlockModel`]: how long an iteration in blocks takes, by their size and the disk.
 //! * [`Target`], [`Pending`]: a result that survives a crash of the run.
-//! * [`PointKernel`]: the update of one point, over any [`Lane`]; [`Lk23`], [`Sor`], [`NinePoint`],
-//!   [`GaussSeidel`], [`Alignment`].
+//! * [`PointKernel`]: the update of one point, over any [`Lane`], and the [`Stencil`] of neighbours
+//!   that it reads; [`Lk23`], [`Sor`], [`NinePoint`], [`GaussSeidel`], [`Alignment`].
 //! * [`Described`]: the update as a text, for those who have no compiler. [`CKernel`]: as a C function.
 //! * [`BlockKernel`]: a routine that sweeps a whole matrix in memory, as it is, on one block after the other;
 //!   [`CBlockKernel`]: one in C or Fortran. For code that nobody wants to touch.
@@ -61,12 +62,13 @@ mod lanes;
 mod monitor;
 mod plan;
 mod reference;
+mod stencil;
 mod streamed;
 mod strip;
 mod sweep;
 mod window;
 
-pub use block_kernel::{BlockKernel, Stencil};
+pub use block_kernel::BlockKernel;
 pub use c_block::{CBlockFunction, CBlockKernel};
 pub use c_kernel::{CFunction, CKernel, CPoint};
 pub use described::{Described, DescribedError, TextPlace, unknown_name};
@@ -78,5 +80,6 @@ pub use lanes::{Lane, Lanes, Real};
 pub use monitor::Monitor;
 pub use plan::{BlockModel, BlockPlan, BlockTime};
 pub use reference::{Difference, Reference, first_difference, plain_sweep};
+pub use stencil::{Neighbour, Stencil};
 pub use streamed::{Leftovers, Pending, StreamPlan, Target};
 pub use sweep::{Executor, Order, Plan, Report, Runner, Sweep, Times};

@@ -69,7 +69,7 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
             matrix.grid(grid.block_size())?;
         }
         let (files, window) = if held { (self.files(), self.buffer(&grid)) } else { (0, self.window(&grid)) };
-        if self.kernel.corners()
+        if self.kernel.stencil().corners()
             && grid.block_size().rows > 1
             && grid.block_size().cols < self.field.shape().cols
         {
@@ -155,7 +155,9 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
             disk,
         };
         let mut best: Option<(Grid, f64)> = None;
-        for block in model.candidates().filter(|block| !self.kernel.corners() || block.cols == shape.cols) {
+        for block in
+            model.candidates().filter(|block| !self.kernel.stencil().corners() || block.cols == shape.cols)
+        {
             let grid = Layout::Blocked(block).grid(shape)?;
             // The model's window is about right; this one is exact.
             let Some(time) = model.time(block)?.filter(|_| self.window(&grid) <= self.memory) else {
@@ -173,7 +175,7 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
     fn block_in_memory(&self) -> Block {
         let shape = self.field.shape();
         let side = (shape.rows.max(shape.cols) / 8).clamp(64, 512);
-        Block::new(side, if self.kernel.corners() { shape.cols } else { side })
+        Block::new(side, if self.kernel.stencil().corners() { shape.cols } else { side })
     }
 
     /// Row-major on disk: bands as wide as the matrix, each of which is one piece of the file. The wave

@@ -5,19 +5,22 @@
 
 use std::sync::Arc;
 
-use syncline_store::{Grid, Matrix, Rect, convert};
+use syncline_store::{Grid, Matrix, Rect, Shape, convert};
 
 use crate::dynamic::{Dynamic, WithKernel};
 use crate::kernel::{Typed, Update};
+use crate::stencil::{Stencil, record};
 use crate::sweep::Order;
-use crate::{Error, Neighbours, PointKernel, Real, Result};
+use crate::{Error, Neighbour, Neighbours, PointKernel, Real, Result};
 
 /// One iteration of the plain double loop over a row-major field in memory.
 ///
-/// Points at the edge stay; so does a matrix of fewer than three rows or columns.
+/// Updated are the points of which all neighbours of the kernel's stencil exist, see
+/// [`Stencil::updated`]; the others stay.
 ///
 /// # Panics
-/// If the field or a coefficient has not `rows * cols` values.
+/// If the field or a coefficient has not `rows * cols` values, or the kernel reads a neighbour that
+/// its stencil does not name.
 pub fn plain_sweep<T: Real, K: PointKernel<N>, const N: usize>(
     kernel: &K,
     field: &mut [T],
@@ -30,10 +33,14 @@ pub fn plain_sweep<T: Real, K: PointKernel<N>, const N: usize>(
         assert_eq!(c.len(), rows * cols, "a coefficient is not of this shape");
         c
     });
-    for j in 1..rows.saturating_sub(1) {
-        for k in 1..cols.saturating_sub(1) {
+    if let Err(error) = record::declared(kernel) {
+        panic!("{error}");
+    }
+    let updated = K::STENCIL.updated(Shape::new(rows, cols));
+    for j in updated.row..updated.row + updated.rows {
+        for k in updated.col..updated.col + updated.cols {
             let i = j * cols + k;
-            let at = Neighbours::of(field, i, cols);
+            let at = Neighbours::of(field, i, cols, K::STENCIL);
             field[i] = kernel.update(at, std::array::from_fn(|n| coefficients[n][i]));
         }
     }
@@ -65,7 +72,8 @@ impl<T: Real, K> Reference<'_, T, K> {
     /// the result.
     ///
     /// # Errors
-    /// When a matrix cannot be read or written, or the coefficients are not `N`.
+    /// When a matrix cannot be read or written, the coefficients are not `N`, or the kernel reads
+    /// what its stencil does not name.
     pub fn run<const N: usize>(&self, work: Matrix<T>, memory: u64) -> Result<Matrix<T>>
     where
         K: PointKernel<N>,
@@ -96,6 +104,7 @@ impl<T: Real, K> Reference<'_, T, K> {
         if expected != given {
             return Err(Error::Coefficients { expected, given });
         }
+        kernel.check()?;
         convert(self.field, &mut work, memory)?;
         let shape = self.field.shape();
         let all = Rect { row: 0, col: 0, rows: shape.rows, cols: shape.cols };
@@ -129,7 +138,7 @@ struct Bands<T> {
 }
 
 impl<T: Real> Bands<T> {
-    /// The double loop over the interior points of `rect`.
+    /// The double loop over the points of `rect` that are updated.
     fn sweep<U: Update>(
         &mut self,
         kernel: &U,
@@ -139,9 +148,11 @@ impl<T: Real> Bands<T> {
         memory: u64,
     ) -> Result<()> {
         let shape = work.shape();
-        let (top, left) = (rect.row.max(1), rect.col.max(1));
-        let bottom = (rect.row + rect.rows).min(shape.rows - 1);
-        let right = (rect.col + rect.cols).min(shape.cols - 1);
+        let stencil = kernel.stencil();
+        let updated = stencil.updated(shape);
+        let (top, left) = (rect.row.max(updated.row), rect.col.max(updated.col));
+        let bottom = (rect.row + rect.rows).min(updated.row + updated.rows);
+        let right = (rect.col + rect.cols).min(updated.col + updated.cols);
         if top >= bottom || left >= right {
             return Ok(());
         }
@@ -153,8 +164,7 @@ impl<T: Real> Bands<T> {
         let mut row = top;
         while row < bottom {
             let rows = height.min(bottom - row);
-            // The band with one more row and column on each side.
-            let halo = Rect { row: row - 1, col: left - 1, rows: rows + 2, cols: cols + 2 };
+            let halo = halo_of(Rect { row, col: left, rows, cols }, stencil);
             self.field.resize(halo.rows * halo.cols, T::default());
             work.read_rect(halo, &mut self.field)?;
             let band = Rect { row, col: left, rows, cols };
@@ -164,8 +174,8 @@ impl<T: Real> Bands<T> {
             }
             for j in 0..rows {
                 for k in 0..cols {
-                    let i = (j + 1) * halo.cols + k + 1;
-                    let at = Neighbours::of(&self.field, i, halo.cols);
+                    let i = (row - halo.row + j) * halo.cols + left - halo.col + k;
+                    let at = Neighbours::of(&self.field, i, halo.cols, stencil);
                     for (value, values) in here.iter_mut().zip(&self.coefficients) {
                         *value = values[j * cols + k];
                     }
@@ -173,11 +183,27 @@ impl<T: Real> Bands<T> {
                     [self.field[i]] = unsafe { kernel.update::<T, 1>([at], [here.as_ptr()]) };
                 }
             }
-            let inner = Rect { row, col: left - 1, rows, cols: cols + 2 };
-            work.write_rect(inner, &self.field[halo.cols..][..rows * halo.cols])?;
+            let inner = Rect { row, rows, ..halo };
+            work.write_rect(inner, &self.field[(row - halo.row) * halo.cols..][..rows * halo.cols])?;
             row += rows;
         }
         Ok(())
+    }
+}
+
+/// A part of a matrix, of which all points are updated, with the lines around it that their
+/// neighbours are in.
+fn halo_of(part: Rect, stencil: Stencil) -> Rect {
+    let offsets = || stencil.neighbours().map(Neighbour::offset);
+    let above = offsets().any(|(down, _)| down < 0);
+    let below = offsets().any(|(down, _)| down > 0);
+    let before = offsets().any(|(_, right)| right < 0);
+    let after = offsets().any(|(_, right)| right > 0);
+    Rect {
+        row: part.row - usize::from(above),
+        col: part.col - usize::from(before),
+        rows: part.rows + usize::from(above) + usize::from(below),
+        cols: part.cols + usize::from(before) + usize::from(after),
     }
 }
 

@@ -26,10 +26,11 @@
 //! `lag = skew + 1` columns behind in the same strip, or anywhere in strips above.
 //!
 //! # Rows and strips
-//! Row 0 is never updated, so strip 0 begins with row 1. Row 0 is the last value of strip -1, the last row
-//! of the matrix is the first value after the interior. Values of rows that the matrix has not, and
-//! positions left of column 0 or right of the last, are there but mean nothing: updates leave them out by
-//! a mask.
+//! Row 0 is never updated, so strip 0 begins with row 1 (of a matrix whose first row is updated,
+//! row 0 is a ghost line, see [`ghosts`]). Row 0 is the last value of strip -1, the last row of the
+//! matrix is the first value after the interior. Values of rows that the matrix has not, and
+//! positions left of column 0 or right of the last, are there but mean nothing: updates leave them
+//! out by a mask.
 //!
 //! # The ring
 //! Strips live in a ring of slots: strip `s` in slot `s mod slots`. What is where when is the affair of the
@@ -40,6 +41,7 @@
 //! 1974); chained iterations are time skewing (D. Wonnacott, IJPP 2002).
 
 pub(crate) mod fused;
+pub(crate) mod ghosts;
 pub(crate) mod masked;
 pub(crate) mod pack;
 pub(crate) mod tile;
@@ -61,7 +63,7 @@ pub(crate) const FUSED: usize = 4;
 /// Numbers of the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// The matrix, edges included. At least 3 by 3.
+    /// The matrix, with edges and ghost lines (see [`ghosts`]). At least 3 by 3.
     pub(crate) shape: Shape,
     /// Values of a vector: rows of a strip.
     pub(crate) width: usize,

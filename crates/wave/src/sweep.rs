@@ -204,6 +204,7 @@ impl Settings {
             return Ok(Plan::Blocked(self.plan_in_blocks(&points, arrays, result)?));
         }
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
+        kernel.check()?;
         arrays.check_shapes(Some(result))?;
         Ok(Plan::Streamed(streamed::plan_into(self, kernel, arrays, result)?))
     }
@@ -215,6 +216,7 @@ impl Settings {
         result: &Matrix<E>,
     ) -> Result<BlockPlan> {
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
+        kernel.check()?;
         arrays.check_shapes(Some(result))?;
         Question {
             kernel,
@@ -240,6 +242,7 @@ impl Settings {
             return self.run_in_blocks(&Points::new(kernel, self.lanes)?, arrays, result);
         }
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
+        kernel.check()?;
         arrays.check_shapes(Some(&result))?;
         let versions = arrays.versions()?;
         let done = streamed::into_matrix(self, kernel, arrays, result)?;
@@ -294,6 +297,7 @@ impl Settings {
         target: &Target,
     ) -> Result<(Pending, Report)> {
         self.check(kernel.coefficients(), arrays.coefficients.len())?;
+        kernel.check()?;
         arrays.check_shapes(None)?;
         if !streamed::streamable(self, arrays, None) {
             let why = "only a streamed sweep can go on after a crash".to_owned();
@@ -438,6 +442,7 @@ impl<K> Sweep<K> {
     ///
     /// # Errors
     /// See [`Error`]; a kernel that panics is one, and an input file that was written to meanwhile.
+    /// [`Error::Undeclared`] for a kernel that reads a neighbour that its stencil does not name.
     /// [`Error::ExactStop`] if an exact stop was asked for, the result is on file, and there are several passes:
     /// then only [`run_to`](Sweep::run_to) can go back.
     pub fn run<T: Real, const N: usize>(

@@ -12,8 +12,9 @@ use crate::units::{BlockSize, parse_block_size, parse_size};
 
 /// Runs an iterative sweep over the matrices of a directory.
 ///
-/// Every interior point is updated from its neighbours, row by row: those above and to the left are new
-/// already, those below and to the right still old. The result has the bits of the plain double loop.
+/// Points are updated from their neighbours, row by row: those above and to the left are new
+/// already, those below and to the right still old. A point at the edge stays if a neighbour that
+/// the kernel uses does not exist there. The result has the bits of the plain double loop.
 ///
 /// Row-major data are streamed: many iterations are done in one pass over the rows, with a window of rows in
 /// memory. Data in blocks, and other orders, are swept block by block, one iteration at a time.
@@ -136,7 +137,7 @@ Kernels, associated exactly as written, with the arrays that they take:
   gauss-seidel-variable
                 u; an aw ae as f mask
                 u = (((an*north + aw*west) + ae*east) + as*south) + f where mask is 0; elsewhere u stays
-  alignment     score; match
+  alignment     score; match, each with one row and column more than the sequences have letters
                 score = max(north-west + match, max(north, west) - gap), and no less than 0 with --local
 
 A description is a TOML text; all operations are done as written, in the type of the matrices:
@@ -149,6 +150,7 @@ A description is a TOML text; all operations are done as written, in the type of
 Neighbours are n, w, nw, ne (new already) and e, s, se, sw (still old), or those of a table:
   [neighbours]
   up = [-1, 0]
+A point is updated if all neighbours that the update uses exist, and stays otherwise.
 Beside + - * / there are min and max (of two or more), abs, sqrt and if. min and max give their second
 argument if either is not a number. Steps on the way are lines of their own, between three quotes,
 the field's last.
@@ -172,7 +174,7 @@ Members of the --json object; null where it does not apply:
   chosen                  with --block auto: why it is this block
   seconds                 the sweep, without verification
   sync_seconds            bringing the output to disk
-  ns_per_element          wall time of the sweep per interior point and iteration
+  ns_per_element          wall time of the sweep per updated point and iteration
   bytes_read, _written    streamed: of files; in blocks: of files mapped, which the page cache may
                           have had
   disk_read, disk_written bytes moved by the disk during the sweep

@@ -11,7 +11,7 @@ use crate::args::RunnerKind;
 use crate::error::Result;
 use crate::kernels::How;
 use crate::progress::{BAR, Progress};
-use crate::summary::{Asked, Measured, Summary, interior};
+use crate::summary::{Asked, Measured, Summary};
 use crate::units::BlockSize;
 use crate::verify::Verification;
 use crate::watch::{self, Signals};
@@ -39,7 +39,7 @@ impl<T: Real> Job<'_, T> {
         }
 
         let bar = watch::bar(BAR).with_prefix("starting");
-        let points = interior(shape) as f64 * self.args.iterations as f64;
+        let points = self.kernel.points(shape) as f64 * self.args.iterations as f64;
         let mut progress = Progress::new(self.monitor, points, Some(plan.grid.len() as u64), signals);
         let (runs, arrays) = (self.runs.clone(), self.arrays);
         let meter = Meter::start();

@@ -11,7 +11,7 @@ use syncline_wave::{Error as WaveError, Executor, Leftovers, Pending, Real, Repo
 use super::{Job, Meter};
 use crate::error::{Error, Result};
 use crate::progress::{BAR, Progress};
-use crate::summary::{Asked, Measured, Summary, interior};
+use crate::summary::{Asked, Measured, Summary};
 use crate::system;
 use crate::verify::Verification;
 use crate::watch::{self, Attended, Signals};
@@ -29,7 +29,7 @@ impl<T: Real> Job<'_, T> {
         let room = self.args.verify.then(reserve).transpose()?;
 
         let bar = watch::bar(BAR).with_prefix("streaming");
-        let points = interior(shape) as f64 * self.args.iterations.saturating_sub(before) as f64;
+        let points = self.kernel.points(shape) as f64 * self.args.iterations.saturating_sub(before) as f64;
         let mut progress = Progress::new(self.monitor.clone(), points, None, signals);
         let (runs, arrays, target) = (self.runs.clone(), self.arrays.clone(), self.target());
         let meter = Meter::start();

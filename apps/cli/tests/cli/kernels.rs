@@ -83,8 +83,8 @@ fn an_alignment_scores_as_in_the_literature() {
     let path = folder.path();
     fs::create_dir(path.join("data")).unwrap();
     let (a, b) = (b"GCATGCG", b"GATTACA");
-    let (shape, cols) = (Shape::new(9, 9), 9);
-    let (mut score, mut pairs) = (vec![0.0_f64; 81], vec![0.0; 81]);
+    let (shape, cols) = (Shape::new(8, 8), 8);
+    let (mut score, mut pairs) = (vec![0.0_f64; 64], vec![0.0; 64]);
     for j in 0..8 {
         (score[j], score[j * cols]) = (-(j as f64), -(j as f64));
     }
@@ -97,6 +97,31 @@ fn an_alignment_scores_as_in_the_literature() {
     write_npy(&path.join("data/match.npy"), shape, &pairs);
     ok(path, "run alignment data --iterations 1 --gap 1 --verify");
     assert_eq!(npy(&path.join("data/score.out.npy"))[7 * cols + 7], 0.0);
+}
+
+/// AAA and AAA score 6 with 2 for each pair, in the last point, by the kernel that is built in and
+/// by the example.
+#[test]
+fn the_last_point_of_an_alignment_is_its_score() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::create_dir(path.join("data")).unwrap();
+    let shape = Shape::new(4, 4);
+    write_npy(&path.join("data/score.npy"), shape, &[0.0_f64; 16]);
+    write_npy(&path.join("data/match.npy"), shape, &[2.0_f64; 16]);
+    fs::copy(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/alignment.toml"),
+        path.join("alignment.toml"),
+    )
+    .unwrap();
+    for kernel in ["alignment data --local --gap 2", "alignment.toml data"] {
+        for how in ["", "--executor blocked", "--block 2x3"] {
+            let report = json(path, &format!("run {kernel} {how} --iterations 1 --output o.npy --verify"));
+            assert_eq!(report["verified"], true, "{kernel} {how}");
+            let found = npy(&path.join("o.npy"));
+            assert_eq!(found[15], 6.0, "{kernel} {how}: {found:?}");
+        }
+    }
 }
 
 #[test]
@@ -149,6 +174,12 @@ fn described<T: Element>() {
         results.dedup();
         assert_eq!(results.len(), 1, "{kernel}");
     }
+    // Neighbours that it does not use are not waited for: it can be red-black.
+    let report = json(
+        path,
+        "run heat.toml data --iterations 5 --block 8 --order max-parallel --output r.npy --verify",
+    );
+    assert_eq!(report["verified"], true);
     // The same expression as the one built in: the same bits.
     ok(path, "run lk23 data --iterations 5 --output known.npy");
     assert!(fs::read(path.join("known.npy")).unwrap() == fs::read(path.join("o.npy")).unwrap());

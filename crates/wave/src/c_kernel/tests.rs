@@ -7,13 +7,12 @@ use super::*;
 use crate::described::tests::engine::Chained;
 use crate::lanes::Lanes;
 use crate::strip::tests::numbers;
-use crate::{Lk23, NinePoint, PointKernel, plain_sweep};
+use crate::{Alignment, Error, Lk23, Neighbour, NinePoint, PointKernel, plain_sweep};
 use syncline_store::Shape;
 
 extern "C" fn lk23(at: *const CPoint, c: *const f64, calls: *mut c_void) -> f64 {
     // SAFETY: the engine gives a point and five coefficients; the context is the test's.
     let (at, c, calls) = unsafe { (*at, std::slice::from_raw_parts(c, 5), &*calls.cast::<AtomicU64>()) };
-    assert!(at.north_east.is_nan() && at.south_west.is_nan());
     calls.fetch_add(1, Relaxed);
     let qa = at.south * c[0] + at.north * c[1] + at.east * c[2] + at.west * c[3] + c[4];
     at.centre + 0.175 * (qa - at.centre)
@@ -27,6 +26,12 @@ extern "C" fn nine(at: *const CPoint, f: *const f64, _: *mut c_void) -> f64 {
     at.centre + 1.2 * ((4.0 * near + far + f) / 20.0 - at.centre)
 }
 
+extern "C" fn alignment(at: *const CPoint, score: *const f64, _: *mut c_void) -> f64 {
+    // SAFETY: the engine gives a point and a coefficient.
+    let (at, score) = unsafe { (*at, *score) };
+    (at.north_west + score).max(at.north.max(at.west) - 0.125)
+}
+
 /// The sum of 40 coefficients: more than stand on the stack.
 extern "C" fn many(at: *const CPoint, c: *const f64, _: *mut c_void) -> f64 {
     // SAFETY: the test gives a point and 40 coefficients.
@@ -34,8 +39,10 @@ extern "C" fn many(at: *const CPoint, c: *const f64, _: *mut c_void) -> f64 {
     c.iter().fold(at.west, |sum, c| sum + c)
 }
 
+const WEST: Stencil = Stencil::of(&[Neighbour::West]);
+
 fn equal<K: PointKernel<N>, const N: usize>(kernel: &K, c: &CKernel) {
-    for (rows, cols, levels) in [(3, 3, 1), (20, 33, 3), (35, 19, 5)] {
+    for (rows, cols, levels) in [(2, 2, 1), (3, 3, 1), (20, 33, 3), (35, 19, 5)] {
         let shape = Shape::new(rows, cols);
         let arrays: Vec<Vec<f64>> = (0..=N as u64).map(|a| numbers(a + 7, shape.elements(), 0.2)).collect();
         let mut expected = arrays[0].clone();
@@ -55,26 +62,63 @@ fn functions_equal_kernels() {
     // SAFETY: the functions may be called at any time, with any values; the context is a counter.
     let (lk23, nine, many) = unsafe {
         (
-            CKernel::new(lk23, (&raw const calls).cast_mut().cast(), 5, false),
-            CKernel::new(nine, std::ptr::null_mut(), 1, true),
-            CKernel::new(many, std::ptr::null_mut(), 40, false),
+            CKernel::new(lk23, (&raw const calls).cast_mut().cast(), 5, Stencil::FIVE_POINT),
+            CKernel::new(nine, std::ptr::null_mut(), 1, Stencil::NINE_POINT),
+            CKernel::new(many, std::ptr::null_mut(), 40, WEST),
         )
     };
     equal::<_, 5>(&Lk23, &lk23);
     equal::<_, 1>(&NinePoint::new(1.2).unwrap(), &nine);
     assert!(calls.into_inner() > 0);
     let coefficients: [f64; 40] = std::array::from_fn(|n| n as f64);
-    let at = Neighbours::of(&[1.0; 9], 4, 3);
+    let at = Neighbours::of(&[1.0; 9], 4, 3, WEST);
     // SAFETY: 40 coefficients; a plain number needs no instructions.
     let new = unsafe { Call::<false>(&many).update::<f64, 1>([at], [coefficients.as_ptr()]) };
     assert_eq!(new, [781.0]);
+}
+
+const ALIGNMENT: Stencil = Stencil::of(&[Neighbour::North, Neighbour::West, Neighbour::NorthWest]);
+
+/// The last row and column are updated.
+#[test]
+fn a_function_updates_to_the_end() {
+    // SAFETY: the function may be called at any time, with any values.
+    let function = unsafe { CKernel::new(alignment, std::ptr::null_mut(), 1, ALIGNMENT) };
+    equal::<_, 1>(&Alignment::global(0.125).unwrap(), &function);
+}
+
+/// A function that reads what its stencil does not name is refused, and the neighbours are named.
+#[test]
+fn a_function_that_reads_more_is_refused() {
+    struct Check;
+    impl WithKernel for Check {
+        type Output = Result<()>;
+        fn with<U: Update>(self, kernel: &U) -> Result<()> {
+            kernel.check()
+        }
+    }
+    let check = |function: CFunction, coefficients, stencil| {
+        // SAFETY: the functions may be called at any time, with any values, and use no context.
+        unsafe { CKernel::new(function, std::ptr::null_mut(), coefficients, stencil) }.kernel(Check)
+    };
+    check(nine, 1, Stencil::NINE_POINT).unwrap();
+    check(alignment, 1, ALIGNMENT).unwrap();
+    check(alignment, 1, Stencil::SEVEN_POINT).unwrap();
+    let refused = |function, stencil, expected: &str| match check(function, 1, stencil) {
+        Err(Error::Undeclared { reads, .. }) => assert_eq!(reads.to_string(), expected),
+        other => panic!("{other:?}"),
+    };
+    refused(nine, Stencil::SEVEN_POINT, "north-east and south-west");
+    refused(nine, ALIGNMENT, "east, south, south-east, north-east and south-west");
+    refused(alignment, Stencil::FIVE_POINT, "north-west");
+    refused(alignment, WEST, "north and north-west");
 }
 
 /// Floats are widened and rounded once: not the bits of a kernel that computes in floats.
 #[test]
 fn floats_are_rounded_once() {
     // SAFETY: the function may be called at any time, with any values.
-    let nine = unsafe { CKernel::new(nine, std::ptr::null_mut(), 1, true) };
+    let nine = unsafe { CKernel::new(nine, std::ptr::null_mut(), 1, Stencil::NINE_POINT) };
     let shape = Shape::new(11, 13);
     let field: Vec<f32> = numbers(5, shape.elements(), 1.0);
     let mut expected = field.clone();
@@ -82,7 +126,7 @@ fn floats_are_rounded_once() {
         for k in 1..shape.cols - 1 {
             let i = j * shape.cols + k;
             let wide: Vec<f64> = expected.iter().map(|v| f64::from(*v)).collect();
-            let at = Neighbours::of(&wide, i, shape.cols);
+            let at = Neighbours::of(&wide, i, shape.cols, Stencil::NINE_POINT);
             expected[i] = NinePoint::new(1.2).unwrap().update(at, [0.25]) as f32;
         }
     }
@@ -123,7 +167,8 @@ fn a_file_in_c() {
     let relax = 0.175_f64;
     // SAFETY: the function only reads the point, five coefficients and the number behind the context, which
     // lives as long as the kernel, and so does the library.
-    let kernel = unsafe { CKernel::new(update, (&raw const relax).cast_mut().cast(), 5, false) };
+    let kernel =
+        unsafe { CKernel::new(update, (&raw const relax).cast_mut().cast(), 5, Stencil::FIVE_POINT) };
     assert_eq!(kernel.coefficients(), 5);
     equal::<_, 5>(&Lk23, &kernel);
 }

@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::Vector;
+use crate::{Result, Stencil};
 
 use super::steps::{Code, SLOTS};
 
@@ -13,7 +14,18 @@ use super::steps::{Code, SLOTS};
 pub(crate) struct Program<'c, const N: usize>(pub(super) &'c Code);
 
 impl<const N: usize> Update for Program<'_, N> {
+    const DIAGONAL: bool = N > 5;
     const CORNERS: bool = N == 9;
+
+    #[inline(always)]
+    fn stencil(&self) -> Stencil {
+        self.0.stencil()
+    }
+
+    /// The stencil is what the steps read.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
 
     #[inline(always)]
     fn coefficients(&self) -> usize {

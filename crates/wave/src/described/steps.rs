@@ -24,6 +24,7 @@
 //! interpreters", JILP 5 (2003).
 
 use crate::lanes::Vector;
+use crate::{Neighbour, Stencil};
 
 /// How many slots there are.
 pub(super) const SLOTS: usize = 64;
@@ -369,8 +370,8 @@ pub(super) struct Code {
     steps: Box<[Step]>,
     constants: Box<[f64]>,
     coefficients: usize,
-    /// How many neighbours' slots are needed, of 5, 7 and 9.
-    neighbours: usize,
+    /// The neighbours that the steps read.
+    stencil: Stencil,
 }
 
 impl Code {
@@ -382,7 +383,7 @@ impl Code {
     pub(super) fn new(steps: Vec<Step>, constants: Vec<f64>, coefficients: usize) -> Self {
         let mut stored = [false; SLOTS];
         stored[..NEIGHBOURS].fill(true);
-        let mut neighbours = 5;
+        let mut stencil = Stencil::of(&[]);
         for step in &steps {
             for place in step.operands().into_iter().flatten() {
                 let there = match place {
@@ -391,8 +392,8 @@ impl Code {
                     Place::Constant(k) => (k as usize) < constants.len(),
                 };
                 assert!(there, "{step:?} has an operand that is not there");
-                if let Place::Slot(slot @ 5..9) = place {
-                    neighbours = neighbours.max(if slot < 7 { 7 } else { 9 });
+                if let Place::Slot(slot @ 1..9) = place {
+                    stencil = stencil.union(Stencil::of(&[Neighbour::ALL[slot as usize - 1]]));
                 }
             }
             if let Step::Store(slot) = step {
@@ -400,16 +401,25 @@ impl Code {
                 stored[*slot as usize] = true;
             }
         }
-        Code { steps: steps.into(), constants: constants.into(), coefficients, neighbours }
+        Code { steps: steps.into(), constants: constants.into(), coefficients, stencil }
     }
 
     pub(super) fn coefficients(&self) -> usize {
         self.coefficients
     }
 
-    /// How many of the first slots are read as neighbours: 5 (the point and its sides), 7 or 9.
+    /// The neighbours that the steps read.
+    pub(super) fn stencil(&self) -> Stencil {
+        self.stencil
+    }
+
+    /// How many of the first slots hold what is read: 5 (the point and its sides), 7 or 9.
     pub(super) fn neighbours(&self) -> usize {
-        self.neighbours
+        match (self.stencil.corners(), self.stencil.diagonal()) {
+            (true, _) => 9,
+            (false, true) => 7,
+            (false, false) => 5,
+        }
     }
 
     #[cfg(test)]

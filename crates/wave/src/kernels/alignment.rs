@@ -5,20 +5,21 @@
 //!    -     0  -1  -2  -3   .        (all 0 for a local alignment). Point (j, k) is the best score of the
 //!    A    -1   1   0  -1   .        first j letters of the one and the first k of the other.
 //!    G    -2   0   0   1   .
-//!    .     .   .   .   .   .        The last row and column are edge as well and of no meaning.
+//!    .     .   .   .   .   .        The last point is the score of both whole sequences.
 //! ```
 //!
 //! Source: S. Needleman and C. Wunsch, J. Mol. Biol. 48 (1970); T. Smith and M. Waterman, J. Mol. Biol. 147
 //! (1981).
 
-use crate::{Error, Lane, Neighbours, PointKernel, Result};
+use crate::{Error, Lane, Neighbour, Neighbours, PointKernel, Result, Stencil};
 
 /// Scores of alignments with a linear gap penalty: `max(max(n, w) - gap, nw + s)`, where the coefficient `s`
 /// is the score of the two letters that meet at the point.
 ///
-/// One iteration computes all scores; further ones change nothing. Scores that are whole numbers are exact.
-/// The field has a row and a column more on either side than the sequences have letters, because points at
-/// the edge are never updated: the edge above and to the left holds the scores of gaps alone.
+/// One iteration computes all scores; further ones change nothing. Scores that are whole numbers
+/// are exact. The field has one row and one column more than the sequences have letters. The first
+/// row and column are never updated: they hold the scores of gaps alone. The coefficients there
+/// mean nothing.
 ///
 /// A point is the greater of `nw + s` and `max(n, w) - gap`, and of 0 if local.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +52,8 @@ impl Alignment {
 }
 
 impl PointKernel<1> for Alignment {
+    const STENCIL: Stencil = Stencil::of(&[Neighbour::North, Neighbour::West, Neighbour::NorthWest]);
+
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, [score]: [L; 1]) -> L {
         let gapped = at.north.max(at.west) - L::splat(self.gap);
@@ -67,8 +70,8 @@ mod tests {
 
     /// The field of an alignment and the scores of its letters.
     fn matrices(a: &[u8], b: &[u8], gap: f64) -> (Vec<f64>, Vec<f64>) {
-        let cols = b.len() + 2;
-        let mut field = vec![0.0; (a.len() + 2) * cols];
+        let cols = b.len() + 1;
+        let mut field = vec![0.0; (a.len() + 1) * cols];
         let mut scores = field.clone();
         (1..=b.len()).for_each(|k| field[k] = -gap * k as f64);
         for (j, x) in a.iter().enumerate() {
@@ -101,9 +104,9 @@ mod tests {
         // GCATGCG and GATTACA: the usual example; its best score with 1, -1 and a gap of 1 is 0.
         let (a, b) = (b"GCATGCG", b"GATTACA");
         let (mut field, scores) = matrices(a, b, 1.0);
-        plain_sweep(&Alignment::global(1.0).unwrap(), &mut field, [&scores], 9, 9);
-        assert_eq!(field[7 * 9 + 7], 0.0);
-        assert_eq!(field[9..18], [-1.0, 1.0, 0.0, -1.0, -2.0, -3.0, -4.0, -5.0, 0.0]);
+        plain_sweep(&Alignment::global(1.0).unwrap(), &mut field, [&scores], 8, 8);
+        assert_eq!(field[7 * 8 + 7], 0.0);
+        assert_eq!(field[8..16], [-1.0, 1.0, 0.0, -1.0, -2.0, -3.0, -4.0, -5.0]);
     }
 
     #[test]
@@ -113,7 +116,7 @@ mod tests {
             assert!(matches!(Alignment::local(gap), Err(Error::Gap { .. })));
         }
         // Among points that are not numbers there is no score.
-        let at = Neighbours::of(&[f64::NAN; 9], 4, 3);
+        let at = Neighbours::of(&[f64::NAN; 4], 3, 2, Alignment::STENCIL);
         assert!(Alignment::local(1.0).unwrap().update(at, [1.0]).is_nan());
     }
 
@@ -126,7 +129,7 @@ mod tests {
             local in any::<bool>(),
         ) {
             let kernel = if local { Alignment::local(gap as f64) } else { Alignment::global(gap as f64) };
-            let (rows, cols) = (a.len() + 2, b.len() + 2);
+            let (rows, cols) = (a.len() + 1, b.len() + 1);
             let (mut field, scores) = matrices(&a, &b, if local { 0.0 } else { gap as f64 });
             plain_sweep(&kernel.unwrap(), &mut field, [&scores], rows, cols);
             for (j, row) in textbook(&a, &b, gap, local).iter().enumerate() {

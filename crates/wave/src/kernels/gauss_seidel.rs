@@ -3,7 +3,7 @@
 //! Source: the method is in every textbook, e.g. Y. Saad, "Iterative Methods for Sparse Linear Systems",
 //! 2nd edition, SIAM 2003, section 4.1.
 
-use crate::{Lane, Neighbours, PointKernel};
+use crate::{Lane, Neighbours, PointKernel, Stencil};
 
 /// Gauss-Seidel with the coefficients `an`, `aw`, `ae`, `as`, `f` and `mask`, in this order.
 ///
@@ -23,6 +23,8 @@ impl GaussSeidel {
 }
 
 impl PointKernel<6> for GaussSeidel {
+    const STENCIL: Stencil = Stencil::FIVE_POINT;
+
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, [an, aw, ae, south, f, mask]: [L; 6]) -> L {
         let new = an * at.north + aw * at.west + ae * at.east + south * at.south + f;
@@ -38,7 +40,8 @@ mod tests {
 
     #[test]
     fn one_point() {
-        let mut at = Neighbours::of(&[0.0, 1.0, 0.0, 2.0, 9.0, 3.0, 0.0, 4.0, 0.0], 4, 3);
+        let mut at =
+            Neighbours::of(&[0.0, 1.0, 0.0, 2.0, 9.0, 3.0, 0.0, 4.0, 0.0], 4, 3, Stencil::FIVE_POINT);
         // 0.1 * 1 + 0.2 * 2 + 0.25 * 3 + 0.5 * 4 + 10
         let coefficients = |mask| [0.1, 0.2, 0.25, 0.5, 10.0, mask];
         assert_eq!(GaussSeidel.update(at, coefficients(0.0)), 13.25);

@@ -3,7 +3,7 @@
 //! Source: F. McMahon, "The Livermore Fortran Kernels", UCRL-53745, 1986; as in Clauss, Gustedt and
 //! Suter, "Out-of-Core Wavefront Computations with Reduced Synchronization", PDP 2008, Fig. 1.
 
-use crate::{Lane, Neighbours, PointKernel};
+use crate::{Lane, Neighbours, PointKernel, Stencil};
 
 /// Livermore kernel 23 on the field `za` with the coefficients `zr`, `zb`, `zu`, `zv` and `zz`, in this order.
 ///
@@ -18,7 +18,7 @@ impl Lk23 {
 }
 
 impl PointKernel<5> for Lk23 {
-    const DIAGONAL: bool = false;
+    const STENCIL: Stencil = Stencil::FIVE_POINT;
 
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, [zr, zb, zu, zv, zz]: [L; 5]) -> L {

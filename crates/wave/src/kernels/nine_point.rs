@@ -9,7 +9,7 @@
 //! Source: L. Collatz, "The Numerical Treatment of Differential Equations", Springer 1960, table VI. Of fourth
 //! order if the right-hand side is taken at five points as well, of sixth where it is 0.
 
-use crate::{Error, Lane, Neighbours, PointKernel, Result};
+use crate::{Error, Lane, Neighbours, PointKernel, Result, Stencil};
 
 /// Over-relaxation on nine points: `u += omega * ((4 * (n + s + e + w) + (ne + nw + se + sw) + f) / 20 - u)`.
 ///
@@ -53,7 +53,7 @@ fn sum<L: Lane>(at: &Neighbours<L>) -> L {
 }
 
 impl PointKernel<0> for NinePoint {
-    const CORNERS: bool = true;
+    const STENCIL: Stencil = Stencil::NINE_POINT;
 
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, []: [L; 0]) -> L {
@@ -62,7 +62,7 @@ impl PointKernel<0> for NinePoint {
 }
 
 impl PointKernel<1> for NinePoint {
-    const CORNERS: bool = true;
+    const STENCIL: Stencil = Stencil::NINE_POINT;
 
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, [f]: [L; 1]) -> L {
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn one_point() {
-        let at = Neighbours::of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0], 4, 3);
+        let at = Neighbours::of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0], 4, 3, Stencil::NINE_POINT);
         // 4 * (2 + 8 + 6 + 4) + (3 + 1 + 10 + 7) = 101
         assert_eq!(NinePoint::gauss_seidel().update(at, []), 5.0 + (101.0 / 20.0 - 5.0));
         assert_eq!(NinePoint::new(1.5).unwrap().update(at, [9.0]), 5.0 + 1.5 * (110.0 / 20.0 - 5.0));

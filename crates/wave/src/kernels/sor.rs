@@ -1,7 +1,7 @@
 //! Successive over-relaxation of the Poisson equation on the five-point stencil; Gauss-Seidel is the
 //! case without over-relaxation.
 
-use crate::{Error, Lane, Neighbours, PointKernel, Result};
+use crate::{Error, Lane, Neighbours, PointKernel, Result, Stencil};
 
 /// Successive over-relaxation: `u += omega * ((n + s + e + w + f) / 4 - u)`.
 ///
@@ -29,7 +29,7 @@ impl Sor {
 }
 
 impl PointKernel<0> for Sor {
-    const DIAGONAL: bool = false;
+    const STENCIL: Stencil = Stencil::FIVE_POINT;
 
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, []: [L; 0]) -> L {
@@ -39,7 +39,7 @@ impl PointKernel<0> for Sor {
 }
 
 impl PointKernel<1> for Sor {
-    const DIAGONAL: bool = false;
+    const STENCIL: Stencil = Stencil::FIVE_POINT;
 
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, [f]: [L; 1]) -> L {

@@ -6,6 +6,7 @@ use syncline_store::{DirectFile, DirectWriter, IoBuffer, IoQueue, Matrix, Method
 
 use super::sums::Sums;
 use crate::lanes::Real;
+use crate::strip::ghosts::Ghosts;
 use crate::strip::pack::Rows;
 use crate::{Error, Result};
 
@@ -82,17 +83,18 @@ pub(crate) fn all_rows<E>(start: *mut E, rows: usize, cols: usize) -> Rows<E> {
 /// The rows of one panel, of all arrays: in buffers of its own, or where they are in memory.
 pub(crate) struct Panel<E> {
     buffers: Vec<Option<IoBuffer>>,
-    /// Where the rows stand, of each array.
+    ghosts: Ghosts,
+    /// Where the rows stand, of each array, counted with the ghost lines.
     pub(crate) rows: Vec<(usize, Rows<E>)>,
 }
 
 impl<E: Real> Panel<E> {
     /// Buffers for up to `rows` rows of each array that is on file.
-    pub(crate) fn new(sources: &[Source<'_, E>], rows: usize, cols: usize) -> Result<Self> {
+    pub(crate) fn new(sources: &[Source<'_, E>], ghosts: Ghosts, rows: usize, cols: usize) -> Result<Self> {
         let (mut buffers, mut places) = (Vec::new(), Vec::new());
         for source in sources {
             let (buffer, place) = match source {
-                Source::Memory(all) => (None, *all),
+                Source::Memory(all) => (None, ghosts.place(*all)),
                 Source::File(file, _) => {
                     let buffer = IoBuffer::new(file.room(0, rows * cols * E::BYTES) + file.alignment())?;
                     (Some(buffer), all_rows(std::ptr::null_mut(), 0, cols))
@@ -101,13 +103,13 @@ impl<E: Real> Panel<E> {
             buffers.push(buffer);
             places.push((places.len(), place));
         }
-        Ok(Panel { buffers, rows: places })
+        Ok(Panel { buffers, ghosts, rows: places })
     }
 
     /// The other arrays stay; the field comes from elsewhere in the next pass.
     pub(crate) fn change_field(&mut self, field: &Source<'_, E>, rows: usize, cols: usize) -> Result<()> {
         match field {
-            Source::Memory(all) => (self.buffers[0], self.rows[0].1) = (None, *all),
+            Source::Memory(all) => (self.buffers[0], self.rows[0].1) = (None, self.ghosts.place(*all)),
             Source::File(file, _) => {
                 let needed = file.room(0, rows * cols * E::BYTES) + file.alignment();
                 if self.buffers[0].as_ref().is_none_or(|b| b.len() < needed) {
@@ -135,14 +137,14 @@ impl<E: Real> Panel<E> {
                 continue;
             };
             let offset = start + (rows.start * row_bytes) as u64;
-            *place = Rows {
+            *place = self.ghosts.place(Rows {
                 start: buffer.as_mut_ptr().wrapping_add(file.lead(offset)).cast(),
                 first: rows.start,
                 end: rows.end,
                 left: 0,
                 right: cols,
                 pitch: cols,
-            };
+            });
             reads.push(Read { file, offset, len, into: buffer.as_mut_slice() });
         }
         queue.read(&mut reads)?;
@@ -154,7 +156,7 @@ impl<E: Real> Panel<E> {
         let rows = &self.rows[0].1;
         match &self.buffers[0] {
             Some(buffer) if rows.end > rows.first => {
-                let lead = rows.start.addr() - buffer.as_ptr().addr();
+                let lead = rows.start.wrapping_add(rows.left).addr() - buffer.as_ptr().addr();
                 &buffer.as_slice()[lead..lead + (rows.end - rows.first) * cols * E::BYTES]
             }
             _ => &[],
@@ -168,15 +170,18 @@ pub(crate) struct Outgoing<E> {
     /// Of the file; the byte of its first element.
     alignment: u64,
     start: u64,
-    /// Where they are put.
+    ghosts: Ghosts,
+    /// Where they are put, counted with the ghost lines.
     pub(crate) rows: Rows<E>,
 }
 
 impl<E: Real> Outgoing<E> {
     /// A buffer for up to `rows` rows if the sink is a file.
-    pub(crate) fn new(sink: &Sink<E>, rows: usize, cols: usize) -> Result<Self> {
+    pub(crate) fn new(sink: &Sink<E>, ghosts: Ghosts, rows: usize, cols: usize) -> Result<Self> {
         match sink {
-            Sink::Memory(all) => Ok(Outgoing { buffer: None, alignment: 1, start: 0, rows: *all }),
+            Sink::Memory(all) => {
+                Ok(Outgoing { buffer: None, alignment: 1, start: 0, ghosts, rows: ghosts.place(*all) })
+            }
             Sink::File(file) => {
                 let (start, file) = (file.writer.position(), file.writer.file());
                 let bytes = file.room(0, rows * cols * E::BYTES) + 2 * file.alignment();
@@ -184,6 +189,7 @@ impl<E: Real> Outgoing<E> {
                     buffer: Some(IoBuffer::new(bytes)?),
                     alignment: file.alignment() as u64,
                     start,
+                    ghosts,
                     rows: all_rows(std::ptr::null_mut(), 0, cols),
                 })
             }
@@ -196,14 +202,14 @@ impl<E: Real> Outgoing<E> {
         if let Some(buffer) = &mut self.buffer {
             let offset = self.start + (rows.start * cols * E::BYTES) as u64;
             let lead = (offset % self.alignment) as usize;
-            self.rows = Rows {
+            self.rows = self.ghosts.place(Rows {
                 start: buffer.as_mut_ptr().wrapping_add(lead).cast(),
                 first: rows.start,
                 end: rows.end,
                 left: 0,
                 right: cols,
                 pitch: cols,
-            };
+            });
         }
     }
 

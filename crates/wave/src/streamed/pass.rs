@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod counters;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use super::sums::Sums;
 use crate::kernel::Update;
 use crate::lanes::{Real, Vector};
 use crate::strip::Ring;
+use crate::strip::ghosts::Ghosts;
 use crate::strip::tile::{self, Chain, Job, Scratch};
 use crate::window::Windows;
 use crate::{Error, Monitor, Result};
@@ -28,6 +30,7 @@ pub(crate) struct Stream<'a, E, U> {
     pub(crate) kernel: &'a U,
     pub(crate) plan: StreamPlan,
     pub(crate) shape: Shape,
+    ghosts: Ghosts,
     pub(crate) threads: usize,
     pub(crate) monitor: &'a Monitor,
     pub(crate) norm: bool,
@@ -79,13 +82,15 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
         monitor: &'a Monitor,
         sources: &[Source<'_, E>],
     ) -> Result<Self> {
+        let ghosts = Ghosts::new(shape, kernel.stencil());
         let panels = (0..plan.panels)
-            .map(|_| Panel::new(sources, plan.rows + 1, shape.cols))
+            .map(|_| Panel::new(sources, ghosts, plan.rows + 1, shape.cols))
             .collect::<Result<_>>()?;
         Ok(Stream {
             kernel,
             plan,
             shape,
+            ghosts,
             threads,
             monitor,
             norm,
@@ -131,7 +136,7 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
         for panel in &mut panels {
             panel.change_field(&sources[0], self.plan.rows + 1, cols)?;
         }
-        let outgoing = |_| Outgoing::new(&sink, self.plan.rows + 1, cols);
+        let outgoing = |_| Outgoing::new(&sink, self.ghosts, self.plan.rows + 1, cols);
         let outs = (0..panels.len()).map(outgoing).collect::<Result<Vec<_>>>()?;
         let chain = self.chain(levels);
         let writer = match sink {
@@ -254,6 +259,16 @@ impl<E: Real, U: Update> Run<'_, E, U> {
         step.iteration() as usize * self.slots + r
     }
 
+    /// The rows of the matrix that come in with a band.
+    fn rows_in(&self, band: usize) -> Range<usize> {
+        self.stream.ghosts.rows(self.chain.rows_in(band))
+    }
+
+    /// The rows of the matrix that are final after a band.
+    fn rows_out(&self, band: usize) -> Range<usize> {
+        self.stream.ghosts.rows(self.chain.rows_out(band))
+    }
+
     /// Every task asks that has something to do: a pass of which a part was left out must not look complete.
     fn go_on(&self) -> Result<()> {
         match self.stream.monitor.is_cancelled() {
@@ -263,7 +278,7 @@ impl<E: Real, U: Update> Run<'_, E, U> {
     }
 
     fn read(&self, panel: &mut Panel<E>, queue: &mut IoQueue, band: usize) -> Result<()> {
-        let rows = self.chain.rows_in(band);
+        let rows = self.rows_in(band);
         if rows.is_empty() {
             return Ok(());
         }
@@ -277,7 +292,7 @@ impl<E: Real, U: Update> Run<'_, E, U> {
     }
 
     fn check(&self, expected: &Expected<'_>, panel: &Panel<E>, sums: &mut Sums, band: usize) -> Result<()> {
-        let rows = self.chain.rows_in(band);
+        let rows = self.rows_in(band);
         if rows.is_empty() {
             return Ok(());
         }
@@ -293,7 +308,7 @@ impl<E: Real, U: Update> Run<'_, E, U> {
         }
         self.go_on()?;
         if piece == 0 {
-            out.place(self.chain.rows_out(band));
+            out.place(self.rows_out(band));
         }
         let walk = self.chain.walk();
         let from = walk.start + (piece * plan.piece) as isize;
@@ -336,7 +351,7 @@ impl<E: Real, U: Update> Run<'_, E, U> {
     }
 
     fn write(&self, out: &mut Outgoing<E>, writer: &mut FileSink, band: usize) -> Result<()> {
-        let rows = if band < self.chain.bands() { self.chain.rows_out(band) } else { 0..0 };
+        let rows = if band < self.chain.bands() { self.rows_out(band) } else { 0..0 };
         if rows.is_empty() {
             return Ok(());
         }

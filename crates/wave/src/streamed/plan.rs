@@ -32,9 +32,10 @@
 use syncline_store::Shape;
 
 use crate::lanes::Lanes;
+use crate::strip::ghosts::Ghosts;
 use crate::strip::tile::Chain;
 use crate::strip::{Geometry, TOGETHER};
-use crate::{Error, Result};
+use crate::{Error, Result, Stencil};
 
 /// What a streamed sweep will do.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,7 +98,7 @@ pub(crate) struct Question {
     pub(crate) on_file: usize,
     pub(crate) result_on_file: bool,
     pub(crate) lanes: Lanes,
-    pub(crate) corners: bool,
+    pub(crate) stencil: Stencil,
     pub(crate) iterations: u64,
     /// Whether it may end at any iteration before.
     pub(crate) converges: bool,
@@ -114,8 +115,9 @@ impl Question {
     /// The strips of a pass of this depth and, as the same numbers tell, of its ring.
     fn geometry(&self, depth: usize, band: usize, slots: usize) -> Geometry {
         let width = self.lanes.width(self.value);
-        let skew = if self.corners { 2 } else { 1 };
-        Geometry { shape: self.shape, width, skew, arrays: self.arrays, slots: 0 }
+        let skew = if self.stencil.corners() { 2 } else { 1 };
+        let shape = Ghosts::new(self.shape, self.stencil).shape();
+        Geometry { shape, width, skew, arrays: self.arrays, slots: 0 }
             .with_slots(Chain::slots(width, depth, band, slots))
     }
 
@@ -150,7 +152,8 @@ impl Question {
         let iterations = self.iterations.max(1);
         let wanted = self.depth.unwrap_or(iterations).clamp(1, iterations).min(DEEPEST);
         let width = self.lanes.width(self.value);
-        let strips = self.shape.rows.saturating_sub(2).div_ceil(width).max(1).next_multiple_of(TOGETHER);
+        let updated = self.stencil.updated(self.shape);
+        let strips = updated.rows.div_ceil(width).max(1).next_multiple_of(TOGETHER);
         let widest = (BAND_ROWS / width).next_multiple_of(TOGETHER).clamp(TOGETHER, BAND_MOST.min(strips));
         let room = self.threads + if self.on_file > 0 { 2 } else { 1 };
         let mut best = (0, TOGETHER, 2);

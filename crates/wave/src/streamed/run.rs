@@ -75,9 +75,9 @@ impl<E: Real> Arrays<'_, E> {
         self.all().zip(held).map(|(matrix, held)| held.source(matrix)).collect()
     }
 
-    /// Nothing is ever updated in a matrix without interior.
-    fn has_interior(&self) -> bool {
-        self.field.shape().rows > 2 && self.field.shape().cols > 2
+    /// Whether a kernel has a point to update.
+    fn has_points<U: Update>(&self, kernel: &U) -> bool {
+        kernel.stencil().updated(self.field.shape()).elements() > 0
     }
 }
 
@@ -134,7 +134,7 @@ fn plan_for<E: Real, U: Update>(
         on_file,
         result_on_file,
         lanes: settings.lanes,
-        corners: U::CORNERS,
+        stencil: kernel.stencil(),
         iterations,
         converges: settings.tolerance.is_some(),
         depth: settings.depth,
@@ -225,7 +225,7 @@ impl Done {
     }
 }
 
-/// A sweep without interior points, or of no iteration: a copy.
+/// A sweep without points to update, or of no iteration: a copy.
 fn copied(settings: &Settings, plan: StreamPlan) -> Report {
     // Every iteration changes nothing.
     let norms = settings.tolerance.map_or(0, |_| settings.iterations.min(1));
@@ -250,7 +250,7 @@ pub(crate) fn into_matrix<E: Real, U: Update>(
     let target = Held::of(&result)?;
     let on_file = matches!(target, Held::File(..));
     let plan = plan_for(settings, kernel, arrays, &held, on_file, settings.iterations)?;
-    if settings.iterations == 0 || !arrays.has_interior() {
+    if settings.iterations == 0 || !arrays.has_points(kernel) {
         convert(arrays.field, &mut result, settings.memory.clamp(64 << 10, 64 << 20))?;
         return Ok((result, copied(settings, plan)));
     }
@@ -354,7 +354,7 @@ pub(crate) fn into_target<E: Real, U: Update>(
     let resumed = done.iterations;
     let plan = plan_for(settings, kernel, arrays, &held, true, settings.iterations - resumed)?;
     let bytes = Matrix::<E>::file_bytes(target.npy, shape, Layout::RowMajor)?;
-    if settings.iterations == 0 || !arrays.has_interior() {
+    if settings.iterations == 0 || !arrays.has_points(kernel) {
         let new = NewFile::create(&target.path, bytes)?;
         let mut result = Matrix::create(&new, target.npy, shape, Layout::RowMajor)?;
         convert(arrays.field, &mut result, settings.memory.clamp(64 << 10, 64 << 20))?;

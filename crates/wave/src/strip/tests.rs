@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use proptest::prelude::*;
 use syncline_store::Shape;
 
+use super::ghosts::Ghosts;
 use super::pack::Rows;
 use super::tile::{Chain, Job, Scratch, run};
 use super::{Geometry, Ring, TOGETHER};
 use crate::kernel::{Neighbours, PointKernel, Typed};
 use crate::lanes::{Lane, Lanes, Real};
-use crate::{Lk23, plain_sweep};
+use crate::{Lk23, Neighbour, Stencil, plain_sweep};
 
 pub(crate) fn numbers<T: Real>(seed: u64, count: usize, scale: f64) -> Vec<T> {
     let mut random = Random(seed);
@@ -38,7 +39,7 @@ impl Random {
 struct Eight;
 
 impl PointKernel<1> for Eight {
-    const CORNERS: bool = true;
+    const STENCIL: Stencil = Stencil::NINE_POINT;
 
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, [more]: [L; 1]) -> L {
@@ -51,6 +52,33 @@ impl PointKernel<1> for Eight {
             + weighted(at.south_west, 0.05)
             - weighted(at.south_east, 0.15)
             + more
+    }
+}
+
+/// Some of the neighbours, each with a weight of its own: edges that others need are updated, too.
+struct Few<const BITS: u8>;
+
+impl<const BITS: u8> PointKernel<1> for Few<BITS> {
+    const STENCIL: Stencil = {
+        let (mut stencil, mut n) = (Stencil::of(&[]), 0);
+        while n < 8 {
+            if BITS >> n & 1 == 1 {
+                stencil = stencil.union(Stencil::of(&[Neighbour::ALL[n]]));
+            }
+            n += 1;
+        }
+        stencil
+    };
+
+    #[inline(always)]
+    fn update<L: Lane>(&self, mut at: Neighbours<L>, [more]: [L; 1]) -> L {
+        let mut sum = at.centre * L::splat(0.375) + more;
+        for (n, neighbour) in Neighbour::ALL.into_iter().enumerate() {
+            if BITS >> n & 1 == 1 {
+                sum = sum - *at.get_mut(neighbour) * L::splat(0.0625 * (n + 1) as f64);
+            }
+        }
+        sum
     }
 }
 
@@ -123,10 +151,11 @@ impl Case {
     }
 
     fn chained<T: Real, K: PointKernel<N>, const N: usize>(&self, kernel: &K, norm: bool) -> Outcome<T> {
+        let ghosts = Ghosts::new(self.shape, K::STENCIL);
         let geometry = Geometry {
-            shape: self.shape,
+            shape: ghosts.shape(),
             width: self.lanes.width(T::BYTES),
-            skew: if K::CORNERS { 2 } else { 1 },
+            skew: if K::STENCIL.corners() { 2 } else { 1 },
             arrays: 1 + N,
             slots: Chain::slots(self.lanes.width(T::BYTES), self.levels, self.band, self.slots),
         };
@@ -135,7 +164,8 @@ impl Case {
         let mut arrays = self.arrays::<T, N>();
         let mut out = vec![T::from_f64(-1.0); self.shape.elements()];
         let (rows, cols) = (self.shape.rows, self.shape.cols);
-        let all = |start| Rows { start, first: 0, end: rows, left: 0, right: cols, pitch: cols };
+        let all =
+            |start| ghosts.place(Rows { start, first: 0, end: rows, left: 0, right: cols, pitch: cols });
         let rows_in: Vec<_> = arrays.iter_mut().map(|a| all(a.as_mut_ptr())).enumerate().collect();
         let rows_out = if self.in_place { rows_in[0].1 } else { all(out.as_mut_ptr()) };
         let mut norms = vec![0.0; self.levels];
@@ -192,6 +222,11 @@ impl Case {
         assert!(self.is_the_plain_loop::<f32, _, 5>(&Lk23), "Lk23, f32: {self:?}");
         assert!(self.is_the_plain_loop::<f64, _, 1>(&Eight), "eight, f64: {self:?}");
         assert!(self.is_the_plain_loop::<f32, _, 1>(&Eight), "eight, f32: {self:?}");
+        // North, west, north-west; south and east; west; north-west, north and north-east.
+        assert!(self.is_the_plain_loop::<f64, _, 1>(&Few::<0b0001_0011>), "0b0001_0011: {self:?}");
+        assert!(self.is_the_plain_loop::<f32, _, 1>(&Few::<0b0000_1100>), "0b0000_1100: {self:?}");
+        assert!(self.is_the_plain_loop::<f64, _, 1>(&Few::<0b0000_0010>), "0b0000_0010: {self:?}");
+        assert!(self.is_the_plain_loop::<f32, _, 1>(&Few::<0b0101_0001>), "0b0101_0001: {self:?}");
     }
 }
 
@@ -281,6 +316,7 @@ fn what_is_not_allowed_shows() {
 fn the_edges_cost_little() {
     struct Counts(AtomicU64);
     impl PointKernel<0> for Counts {
+        const STENCIL: Stencil = Stencil::FIVE_POINT;
         #[inline(always)]
         fn update<L: Lane>(&self, at: Neighbours<L>, []: [L; 0]) -> L {
             self.0.fetch_add(1, Relaxed);

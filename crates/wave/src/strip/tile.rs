@@ -164,7 +164,8 @@ impl<E: Real> Scratch<E> {
 /// * The job's ring is of its chain's geometry, whose width is that of `lanes`, whose skew is the kernel's and whose
 ///   arrays are its coefficients and one; the machine has the lanes.
 /// * The scratch was made for a geometry of the same width, skew and arrays, and for at least the job's tile.
-/// * The rows have all rows of [`Chain::rows_in`] (to read, of every array) and [`Chain::rows_out`].
+/// * The rows have all rows of [`Chain::rows_in`] (to read, of every array) and
+///   [`Chain::rows_out`], but ghost lines (see [`ghosts`](super::ghosts)).
 /// * What the contract demands has run before, nobody else runs a tile of this band, and nobody who runs one
 ///   of another band does so against the contract.
 pub(crate) unsafe fn run<E: Real, U: Update>(

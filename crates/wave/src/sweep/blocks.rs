@@ -44,10 +44,10 @@ impl<K> Sweep<K> {
     /// other, as plain matrices with a halo of one element: see [`BlockKernel`].
     ///
     /// # Errors
-    /// As those of [`run`](Sweep::run); [`Error::Coefficients`] if they are not as many as the kernel takes;
-    /// [`Error::NotStreamed`] with [`Executor::Streamed`]; [`Error::Corners`] for another stencil than
-    /// [`FivePoint`](crate::Stencil::FivePoint) in the order max-parallel; [`Error::CornerBlocks`] for
-    /// [`NinePoint`](crate::Stencil::NinePoint) with blocks of several rows that are not as wide as the matrix.
+    /// As those of [`run`](Sweep::run); [`Error::Coefficients`] if they are not as many as the
+    /// kernel takes; [`Error::NotStreamed`] with [`Executor::Streamed`]; [`Error::Corners`] for a
+    /// stencil with neighbours across in the order max-parallel; [`Error::CornerBlocks`] for one
+    /// with north-east or south-west and blocks of several rows that are not as wide as the matrix.
     pub fn run_blocks<T: Real>(
         &self,
         field: &Arc<Matrix<T>>,

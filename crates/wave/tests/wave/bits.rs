@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::common::{Data, bits, blank, lanes, layouts, least_memory, same, side, values};
+use crate::common::{Data, bits, blank, corners, lanes, layouts, least_memory, same, side, values};
 use crate::kernels::{Check, KERNELS, with_kernel};
 use proptest::prelude::*;
 use syncline_overlay::ReadyOrder;
 use syncline_store::{Block, Grid, Layout, Matrix, Rect, Shape};
 use syncline_wave::{
-    Error, Lane, Lanes, Lk23, Neighbours, Order, PointKernel, Real, Reference, Runner, Sor, Sweep,
+    Error, Lane, Lanes, Lk23, Neighbours, Order, PointKernel, Real, Reference, Runner, Sor, Stencil, Sweep,
     first_difference,
 };
 
@@ -126,7 +126,7 @@ impl Check for Case {
 
     fn run<T: Real, K: PointKernel<N> + Clone, const N: usize>(&self, kernel: K) -> Self::Outcome {
         let mut block = self.block;
-        if K::CORNERS && block.rows > 1 && block.cols < self.shape.cols {
+        if corners(K::STENCIL) && block.rows > 1 && block.cols < self.shape.cols {
             let empty = || Matrix::<T>::zeros(self.shape, Layout::RowMajor).unwrap();
             let outcome = Sweep::new(kernel.clone()).block(block).run(
                 &Arc::new(empty()),
@@ -251,7 +251,7 @@ fn odd_shapes() {
 struct Delayed(Lk23, Arc<AtomicU64>);
 
 impl PointKernel<5> for Delayed {
-    const DIAGONAL: bool = false;
+    const STENCIL: Stencil = Stencil::FIVE_POINT;
 
     fn update<L: Lane>(&self, at: Neighbours<L>, coefficients: [L; 5]) -> L {
         let count = self.1.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use syncline_store::{Block, ElementType, Layout, Matrix, NewFile, Shape, convert};
-use syncline_wave::{Error, Lanes, PointKernel, Real, Sweep, plain_sweep};
+use syncline_store::{Block, ElementType, Layout, Matrix, NewFile, Rect, Shape, convert};
+use syncline_wave::{Error, Lanes, Neighbour, PointKernel, Real, Stencil, Sweep, plain_sweep};
 
 /// Numbers between 0 and `scale` that look random.
 pub(crate) fn numbers<T: Real>(seed: u64, count: usize, scale: f64) -> Vec<T> {
@@ -24,6 +24,11 @@ pub(crate) fn numbers<T: Real>(seed: u64, count: usize, scale: f64) -> Vec<T> {
 pub(crate) fn layouts(block: Block) -> [Layout; 4] {
     let framed = |thickness| Layout::Framed { block, thickness };
     [Layout::RowMajor, Layout::Blocked(block), framed(1), framed(2)]
+}
+
+/// Whether blocks of several rows must be as wide as the matrix.
+pub(crate) fn corners(stencil: Stencil) -> bool {
+    stencil.has(Neighbour::NorthEast) || stencil.has(Neighbour::SouthWest)
 }
 
 /// A matrix of zeros in memory, or on a file in `folder` that has no name.
@@ -186,13 +191,14 @@ impl<T: Real, const N: usize> Data<T, N> {
 
     /// The greatest change of a point in each of so many iterations; no number if that of any point is none.
     pub(crate) fn residuals<K: PointKernel<N>>(&self, kernel: &K, iterations: u64) -> Vec<f64> {
-        let Shape { rows, cols } = self.shape;
+        let cols = self.shape.cols;
         let mut field = self.field.clone();
         let mut residual = || {
             let before = field.clone();
             self.sweep(kernel, &mut field);
             let mut greatest = 0.0_f64;
-            for i in (1..rows.max(1) - 1).flat_map(|j| (1..cols.max(1) - 1).map(move |k| j * cols + k)) {
+            let Rect { row, col, rows, cols: wide } = K::STENCIL.updated(self.shape);
+            for i in (row..row + rows).flat_map(|j| (col..col + wide).map(move |k| j * cols + k)) {
                 let change = (field[i] - before[i]).abs().to_f64();
                 if change.is_nan() || change > greatest {
                     greatest = change;

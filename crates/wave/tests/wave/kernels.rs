@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use syncline_wave::{Lane, Lk23, Neighbours, PointKernel, Real, Sor};
+use syncline_wave::{Lane, Lk23, Neighbour, Neighbours, PointKernel, Real, Sor, Stencil};
 
 /// All eight neighbours, each with a weight and a coefficient of its own, so that any two that are mixed up show.
 #[derive(Clone, Debug)]
 pub(crate) struct Weighted;
 
 impl PointKernel<8> for Weighted {
-    const CORNERS: bool = true;
+    const STENCIL: Stencil = Stencil::NINE_POINT;
 
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, [n, w, e, s, nw, ne, sw, se]: [L; 8]) -> L {
@@ -31,6 +31,8 @@ impl PointKernel<8> for Weighted {
 pub(crate) struct BestWay;
 
 impl PointKernel<1> for BestWay {
+    const STENCIL: Stencil = Stencil::of(&[Neighbour::North, Neighbour::West, Neighbour::NorthWest]);
+
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, [gain]: [L; 1]) -> L {
         let gap = L::splat(0.0625);
@@ -43,9 +45,37 @@ impl PointKernel<1> for BestWay {
 pub(crate) struct Shift;
 
 impl PointKernel<0> for Shift {
+    const STENCIL: Stencil = Stencil::of(&[Neighbour::SouthEast]);
+
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, []: [L; 0]) -> L {
         at.south_east.min(at.centre.abs().sqrt())
+    }
+}
+
+/// The seam of least energy to the top: the last row is updated, the first and last column stay.
+#[derive(Clone, Debug)]
+pub(crate) struct Seam;
+
+impl PointKernel<1> for Seam {
+    const STENCIL: Stencil = Stencil::of(&[Neighbour::North, Neighbour::NorthWest, Neighbour::NorthEast]);
+
+    #[inline(always)]
+    fn update<L: Lane>(&self, at: Neighbours<L>, [energy]: [L; 1]) -> L {
+        energy + at.north_west.min(at.north.min(at.north_east))
+    }
+}
+
+/// A recurrence along each row: all edges but the first column are updated.
+#[derive(Clone, Debug)]
+pub(crate) struct Decay;
+
+impl PointKernel<1> for Decay {
+    const STENCIL: Stencil = Stencil::of(&[Neighbour::West]);
+
+    #[inline(always)]
+    fn update<L: Lane>(&self, at: Neighbours<L>, [rate]: [L; 1]) -> L {
+        at.centre + rate * (at.west - at.centre)
     }
 }
 
@@ -54,7 +84,7 @@ impl PointKernel<0> for Shift {
 pub(crate) struct Masked;
 
 impl PointKernel<1> for Masked {
-    const DIAGONAL: bool = false;
+    const STENCIL: Stencil = Stencil::FIVE_POINT;
 
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, [open]: [L; 1]) -> L {
@@ -70,7 +100,7 @@ pub(crate) trait Check {
 }
 
 /// Kernels of [`with_kernel`]; those of them that run in single precision, too.
-pub(crate) const KERNELS: usize = 7;
+pub(crate) const KERNELS: usize = 9;
 const SINGLE: usize = 5;
 
 /// Runs the check with one of the kernels. That takes long to compile, so not all of them are there twice.
@@ -87,21 +117,24 @@ pub(crate) fn with_kernel<C: Check>(check: &C, kernel: usize, float32: bool) -> 
         (4, false) => check.run::<f64, _, 1>(Masked),
         (4, true) => check.run::<f32, _, 1>(Masked),
         (5, _) => check.run::<f64, _, 1>(Sor::new(0.75).unwrap()),
-        _ => check.run::<f64, _, 0>(Shift),
+        (6, _) => check.run::<f64, _, 0>(Shift),
+        (7, _) => check.run::<f64, _, 1>(Seam),
+        _ => check.run::<f64, _, 1>(Decay),
     }
 }
 
 /// Gauss-Seidel, with or without a right-hand side, that calls a hook before one of its updates.
+/// The call that each sweep begins with, to check the stencil, does not count.
 #[derive(Clone)]
 pub(crate) struct Hooked {
-    /// How many updates from now; 1 is the next.
+    /// How many calls from now; 1 is the next.
     pub(crate) at: Arc<AtomicU64>,
     hook: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Hooked {
     pub(crate) fn new(at: u64, hook: impl Fn() + Send + Sync + 'static) -> Self {
-        Hooked { at: Arc::new(AtomicU64::new(at)), hook: Arc::new(hook) }
+        Hooked { at: Arc::new(AtomicU64::new(at.saturating_add(1))), hook: Arc::new(hook) }
     }
 
     fn count(&self) {
@@ -112,7 +145,7 @@ impl Hooked {
 }
 
 impl PointKernel<0> for Hooked {
-    const DIAGONAL: bool = false;
+    const STENCIL: Stencil = Stencil::FIVE_POINT;
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, []: [L; 0]) -> L {
         self.count();
@@ -121,7 +154,7 @@ impl PointKernel<0> for Hooked {
 }
 
 impl PointKernel<1> for Hooked {
-    const DIAGONAL: bool = false;
+    const STENCIL: Stencil = Stencil::FIVE_POINT;
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, f: [L; 1]) -> L {
         self.count();

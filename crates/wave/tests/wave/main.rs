@@ -6,6 +6,7 @@ mod converge;
 mod faults;
 mod kernels;
 mod model;
+mod stencils;
 mod streamed;
 mod target;
 mod whole_blocks;

@@ -3,20 +3,20 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
 
 use libloading::Library;
 use proptest::prelude::*;
 use syncline_overlay::RunError;
-use syncline_store::{Block, Layout, Shape};
+use syncline_store::{Block, Layout, Rect, Shape};
 use syncline_wave::{
-    BlockKernel, CBlockFunction, CBlockKernel, Error, Executor, Lk23, NinePoint, Order, PointKernel, Real,
-    Runner, Sor, Stencil, Sweep, plain_sweep,
+    Alignment, BlockKernel, CBlockFunction, CBlockKernel, Error, Executor, Lk23, Neighbour, NinePoint, Order,
+    PointKernel, Real, Runner, Sor, Stencil, Sweep, plain_sweep,
 };
 
 use crate::bits::{Case, case, red_black, runner};
-use crate::common::{Data, bits, blank, layouts, same, values};
+use crate::common::{Data, bits, blank, corners, layouts, same, values};
 use crate::kernels::{Check, KERNELS, with_kernel};
 
 /// The plain double loop as old code.
@@ -29,23 +29,19 @@ impl<T: Real, K: PointKernel<N>, const N: usize> BlockKernel<T> for Loops<K, N> 
     }
 
     fn stencil(&self) -> Stencil {
-        match (K::DIAGONAL, K::CORNERS) {
-            (false, false) => Stencil::FivePoint,
-            (true, false) => Stencil::SevenPoint,
-            (_, true) => Stencil::NinePoint,
-        }
+        K::STENCIL
     }
 
     fn sweep(&self, shape: Shape, field: &mut [T], coefficients: &[&[T]]) {
         let coefficients = <[&[T]; N]>::try_from(coefficients).expect("other coefficients");
         plain_sweep(&self.0, field, coefficients, shape.rows, shape.cols);
         // The halo is ours.
-        let last = (shape.rows - 1) * shape.cols;
-        field[..shape.cols].fill(T::from_f64(-7.0));
-        field[last..].fill(T::from_f64(-7.0));
-        for row in field.chunks_exact_mut(shape.cols) {
-            row[0] = T::from_f64(-7.0);
-            row[shape.cols - 1] = T::from_f64(-7.0);
+        let Rect { row, col, rows, cols } = K::STENCIL.updated(shape);
+        for (i, value) in field.iter_mut().enumerate() {
+            let (j, k) = (i / shape.cols, i % shape.cols);
+            if !(row..row + rows).contains(&j) || !(col..col + cols).contains(&k) {
+                *value = T::from_f64(-7.0);
+            }
         }
     }
 }
@@ -57,7 +53,7 @@ fn run_case<T: Real, B: BlockKernel<T> + Clone, const N: usize>(
     data: &Data<T, N>,
     change: impl FnOnce(Sweep<B>) -> Sweep<B>,
 ) -> Vec<T> {
-    let block = case.block(kernel.stencil() == Stencil::NinePoint);
+    let block = case.block(corners(kernel.stencil()));
     let folder = tempfile::tempdir().unwrap();
     let folder = case.on_file.then(|| folder.path());
     let (field, coefficients) = data.matrices(folder, layouts(block)[case.layouts.0]);
@@ -114,7 +110,7 @@ fn old_lk23() -> Option<CBlockKernel<f64>> {
     // SAFETY: the function is of this type.
     let function = *unsafe { library.as_ref()?.get::<CBlockFunction<f64>>("lk23_block") }.unwrap();
     // SAFETY: it has no state, and keeps to its arrays, of which five are coefficients; it is never unloaded.
-    Some(unsafe { CBlockKernel::new(function, std::ptr::null_mut(), 5, Stencil::FivePoint) })
+    Some(unsafe { CBlockKernel::new(function, std::ptr::null_mut(), 5, Stencil::FIVE_POINT) })
 }
 
 proptest! {
@@ -190,7 +186,7 @@ fn nine_points_in_c_in_single_precision() {
     // SAFETY: it only reads the number behind the context, which lives as long as the kernel, and so does the library;
     // and it keeps to its arrays, of which one is a coefficient.
     let old =
-        unsafe { CBlockKernel::new(function, (&raw const omega).cast_mut().cast(), 1, Stencil::NinePoint) };
+        unsafe { CBlockKernel::new(function, (&raw const omega).cast_mut().cast(), 1, Stencil::NINE_POINT) };
     let shape = Shape::new(40, 53);
     let data = Data::<f32, 1>::new(5, shape);
     let expected = bits(&data.plain(&NinePoint::new(1.25).unwrap(), 5));
@@ -200,6 +196,54 @@ fn nine_points_in_c_in_single_precision() {
             let sweep = Sweep::new(old).iterations(5).block(block).runner(Runner::pool(3));
             let (result, _) = sweep.run_blocks(&field, &coefficients, blank(None, shape, layout)).unwrap();
             assert_eq!(bits(&values(&result)), expected, "{layout:?}");
+        }
+    }
+}
+
+/// A dynamic program as it is in textbooks: it fills the last row and column of what it is given.
+const TABLE: &str = "
+#include <stddef.h>
+void table(double *s, const double *const *c, size_t rows, size_t cols, void *context) {
+    for (size_t j = 1; j < rows; j++)
+        for (size_t k = 1; k < cols; k++) {
+            double *p = s + j * cols + k;
+            double meet = p[-1 - (ptrdiff_t)cols] + c[0][j * cols + k];
+            double up = p[-(ptrdiff_t)cols], gapped = (up > p[-1] ? up : p[-1]) - 0.125;
+            *p = meet > gapped ? meet : gapped;
+        }
+}
+";
+
+#[test]
+fn a_table_in_c_is_filled_to_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("table.c");
+    std::fs::write(&source, TABLE).unwrap();
+    let Some(library) = compiled(&[&source]) else { return };
+    // SAFETY: the function is of this type.
+    let function = *unsafe { library.get::<CBlockFunction<f64>>("table") }.unwrap();
+    let stencil = Stencil::of(&[Neighbour::North, Neighbour::West, Neighbour::NorthWest]);
+    // SAFETY: it has no state, and keeps to its arrays, of which one is a coefficient; the library
+    // lives as long as the kernel.
+    let old = unsafe { CBlockKernel::new(function, std::ptr::null_mut(), 1, stencil) };
+    for (rows, cols) in [(40, 53), (2, 2), (1, 7), (9, 2)] {
+        let shape = Shape::new(rows, cols);
+        let data = Data::<f64, 1>::new(6, shape);
+        // The whole matrix at once is what old code did, and the kernel of points does.
+        let mut whole = data.field.clone();
+        if rows > 1 {
+            old.sweep(shape, &mut whole, &[&data.coefficients[0]]);
+        }
+        let expected = data.plain(&Alignment::global(0.125).unwrap(), 1);
+        assert_eq!(bits(&whole), bits(&expected));
+        for block in [Block::new(1, 7), Block::new(8, 8), Block::new(13, 1), Block::new(rows, cols)] {
+            for layout in layouts(block.clipped(shape)) {
+                let (field, coefficients) = data.matrices(None, layout);
+                let sweep = Sweep::new(old).block(block).runner(Runner::pool(3));
+                let (result, _) =
+                    sweep.run_blocks(&field, &coefficients, blank(None, shape, layout)).unwrap();
+                assert_eq!(bits(&values(&result)), bits(&expected), "{shape} in {layout:?}");
+            }
         }
     }
 }
@@ -240,9 +284,9 @@ impl BlockKernel<f64> for Counting {
         let corners = [(0, old + 1.0), (last, old), (cols - 1, old + 1.0), (last + 1 - cols, old)];
         for (n, (at, expected)) in corners.into_iter().enumerate() {
             let used = match self.0 {
-                Stencil::FivePoint => false,
-                Stencil::SevenPoint => n < 2,
-                Stencil::NinePoint => true,
+                Stencil::FIVE_POINT => false,
+                Stencil::SEVEN_POINT => n < 2,
+                _ => true,
             };
             // Where the matrix ends, the corner is a point of its edge, whatever is used.
             let found = field[at];
@@ -264,8 +308,8 @@ fn the_halo_is_what_the_double_loop_would_see() {
     for j in 1..22 {
         data.field[j * 31 + 1..j * 31 + 30].fill(0.0);
     }
-    let blocks = [(Stencil::FivePoint, 5, 7), (Stencil::SevenPoint, 4, 6), (Stencil::NinePoint, 1, 6)];
-    let wide = [(Stencil::NinePoint, 4, 31), (Stencil::SevenPoint, 1, 1), (Stencil::FivePoint, 1, 1)];
+    let blocks = [(Stencil::FIVE_POINT, 5, 7), (Stencil::SEVEN_POINT, 4, 6), (Stencil::NINE_POINT, 1, 6)];
+    let wide = [(Stencil::NINE_POINT, 4, 31), (Stencil::SEVEN_POINT, 1, 1), (Stencil::FIVE_POINT, 1, 1)];
     for (stencil, high, wide) in blocks.into_iter().chain(wide) {
         let block = Block::new(high, wide);
         for (n, layout) in layouts(block).into_iter().enumerate() {
@@ -275,6 +319,37 @@ fn the_halo_is_what_the_double_loop_would_see() {
             let expected: Vec<f64> = data.field.iter().map(|v| if *v == 0.0 { 9.0 } else { *v }).collect();
             assert_eq!(values(&result), expected);
         }
+    }
+}
+
+/// Keeps the shapes that it is given.
+struct Shapes<'s>(Stencil, &'s Mutex<Vec<Shape>>);
+
+impl BlockKernel<f64> for Shapes<'_> {
+    fn coefficients(&self) -> usize {
+        0
+    }
+
+    fn stencil(&self) -> Stencil {
+        self.0
+    }
+
+    fn sweep(&self, shape: Shape, _: &mut [f64], _: &[&[f64]]) {
+        self.1.lock().unwrap().push(shape);
+    }
+}
+
+/// One block that is the whole matrix is given as it is, whichever edges are updated.
+#[test]
+fn the_halo_is_where_the_stencil_reaches() {
+    use Neighbour::{East, North, NorthWest, SouthWest, West};
+    let shape = Shape::new(6, 8);
+    for neighbours in [&[North, West, NorthWest][..], &[West], &[East, North], &[SouthWest], &[]] {
+        let (field, []) = Data::<f64, 0>::new(1, shape).matrices(None, Layout::RowMajor);
+        let seen = Mutex::default();
+        let sweep = Sweep::new(Shapes(Stencil::of(neighbours), &seen)).block(Block::new(6, 8));
+        sweep.run_blocks(&field, &[], blank(None, shape, Layout::RowMajor)).unwrap();
+        assert_eq!(*seen.lock().unwrap(), [shape], "{neighbours:?}");
     }
 }
 
@@ -288,7 +363,7 @@ impl BlockKernel<f64> for ByColumns {
     }
 
     fn stencil(&self) -> Stencil {
-        Stencil::FivePoint
+        Stencil::FIVE_POINT
     }
 
     fn sweep(&self, Shape { rows, cols }: Shape, u: &mut [f64], _: &[&[f64]]) {
@@ -372,8 +447,8 @@ fn what_cannot_be_is_refused() {
         let sweep = Sweep::new(Counting(stencil)).block(Block::new(5, 5)).order(order);
         sweep.run_blocks(&field, &c[..1], blank(None, shape, Layout::RowMajor)).unwrap_err()
     };
-    assert!(matches!(run(Order::MaxParallel, Stencil::SevenPoint), Error::Corners));
-    assert!(matches!(run(Order::Wave, Stencil::NinePoint), Error::CornerBlocks { .. }));
+    assert!(matches!(run(Order::MaxParallel, Stencil::SEVEN_POINT), Error::Corners));
+    assert!(matches!(run(Order::Wave, Stencil::NINE_POINT), Error::CornerBlocks { .. }));
 }
 
 /// Breaks when it is called for the twentieth time.
@@ -385,7 +460,7 @@ impl BlockKernel<f64> for Breaking {
     }
 
     fn stencil(&self) -> Stencil {
-        Stencil::FivePoint
+        Stencil::FIVE_POINT
     }
 
     fn sweep(&self, _: Shape, _: &mut [f64], _: &[&[f64]]) {

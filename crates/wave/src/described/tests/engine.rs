@@ -6,11 +6,12 @@ use super::super::Described;
 use crate::dynamic::WithKernel;
 use crate::kernel::{Typed, Update};
 use crate::lanes::{Lanes, Real};
+use crate::strip::ghosts::Ghosts;
 use crate::strip::pack::Rows;
 use crate::strip::tests::numbers;
 use crate::strip::tile::{Chain, Job, Scratch, run};
 use crate::strip::{Geometry, Ring};
-use crate::{Alignment, GaussSeidel, Lk23, NinePoint, PointKernel, Sor, plain_sweep};
+use crate::{Alignment, GaussSeidel, Lk23, NinePoint, PointKernel, Sor, Stencil, plain_sweep};
 use syncline_store::Shape;
 
 /// A chained run of the engine: the field is the first array.
@@ -31,19 +32,20 @@ impl<T: Real> WithKernel for Chained<'_, T> {
         let skew = if U::CORNERS { 2 } else { 1 };
         assert_eq!(kernel.coefficients() + 1, arrays.len());
         let slots = Chain::slots(lanes.width(T::BYTES), levels, band, 1);
-        let geometry = Geometry { shape, width: lanes.width(T::BYTES), skew, arrays: arrays.len(), slots };
+        let ghosts = Ghosts::new(shape, kernel.stencil());
+        let geometry = Geometry {
+            shape: ghosts.shape(),
+            width: lanes.width(T::BYTES),
+            skew,
+            arrays: arrays.len(),
+            slots,
+        };
         let chain = Chain { geometry, levels, band };
         let ring = Ring::new(geometry).unwrap();
         let mut out = vec![T::default(); shape.elements()];
         let mut scratch = Scratch::new(&geometry, tile);
-        let rows = |start: *mut T| Rows {
-            start,
-            first: 0,
-            end: shape.rows,
-            left: 0,
-            right: shape.cols,
-            pitch: shape.cols,
-        };
+        let (end, right) = (shape.rows, shape.cols);
+        let rows = |start: *mut T| ghosts.place(Rows { start, first: 0, end, left: 0, right, pitch: right });
         let rows_in: Vec<_> = arrays.iter().map(|a| rows(a.as_ptr().cast_mut())).enumerate().collect();
         let rows_out = rows(out.as_mut_ptr());
         for p in 0..chain.bands() {
@@ -170,6 +172,8 @@ proptest! {
 struct Heat;
 
 impl PointKernel<2> for Heat {
+    const STENCIL: Stencil = Stencil::FIVE_POINT;
+
     #[inline(always)]
     fn update<L: crate::Lane>(&self, at: crate::Neighbours<L>, [source, given]: [L; 2]) -> L {
         let balance = (at.north + at.south + at.east + at.west + source) / L::splat(4.0);

@@ -30,7 +30,7 @@ use crate::lanes::{Lanes, Real};
 use crate::strip::pack::Rows;
 use crate::strip::tests::numbers;
 use crate::window::Windows;
-use crate::{Lk23, Monitor};
+use crate::{Lk23, Monitor, Stencil};
 
 /// Updates the field `levels` times on the way from the first source to `rows`.
 fn pass<E: Real, U: Update>(
@@ -40,7 +40,8 @@ fn pass<E: Real, U: Update>(
     rows: Rows<E>,
 ) {
     let panels = std::mem::take(&mut stream.panels);
-    let outgoing = || Outgoing::new(&Sink::Memory(rows), 0, rows.right).expect("no buffer to allocate");
+    let outgoing =
+        || Outgoing::new(&Sink::Memory(rows), stream.ghosts, 0, rows.right).expect("no buffer to allocate");
     let outs: Vec<_> = panels.iter().map(|_| Mutex::new(outgoing())).collect();
     let (chain, mut norms) = (stream.chain(levels), Vec::new());
     let run = Run {
@@ -109,7 +110,7 @@ impl Case {
             on_file: 0,
             result_on_file: false,
             lanes: Lanes::best(),
-            corners: false,
+            stencil: Stencil::FIVE_POINT,
             iterations: levels,
             converges: false,
             depth: Some(levels),

@@ -10,7 +10,7 @@ fn question(rows: usize, cols: usize, iterations: u64) -> Question {
         on_file: 6,
         result_on_file: true,
         lanes: Lanes::Scalar,
-        corners: false,
+        stencil: Stencil::FIVE_POINT,
         iterations,
         converges: false,
         depth: None,
@@ -93,8 +93,9 @@ fn any_depth_can_be_asked_for() {
 #[test]
 fn the_estimate_knows_how_far_deep_chains_walk() {
     for lanes in Lanes::available() {
-        for (value, corners) in [(4, false), (4, true), (8, false), (8, true)] {
-            let wide = Question { lanes, value, corners, ..question(300, 300, 10_000) };
+        let stencils = [Stencil::FIVE_POINT, Stencil::NINE_POINT];
+        for (value, stencil) in [4, 8].into_iter().flat_map(|value| stencils.map(|s| (value, s))) {
+            let wide = Question { lanes, value, stencil, ..question(300, 300, 10_000) };
             let plan = wide.answer().unwrap();
             let geometry = wide.geometry(plan.depth as usize, plan.band, 2);
             let walk = Chain { geometry, levels: plan.depth as usize, band: plan.band }.walk().len();

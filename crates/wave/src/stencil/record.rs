@@ -1,0 +1,235 @@
+//! What an update reads: found by running it on values that remember where they come from.
+//!
+//! # Contract
+//! [`reads`] runs the update of a kernel once. A value carries the neighbours that it depends on;
+//! the result of every operation depends on all its operands, so a comparison, a choice, `min` and
+//! `max` hide none. An update has no other way to branch on a lane: [`Lane`] gives no values out.
+//! What it branches on, the fields of the kernel, is there.
+//!
+//! # Costs
+//! One update per sweep; nothing in the loop over points.
+
+use std::ops::{Add, Div, Mul, Neg, Sub};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use syncline_overlay::RunError;
+
+use super::{Neighbour, Stencil};
+use crate::{Error, Lane, Neighbours, PointKernel, Result};
+
+/// A value of which only the neighbours are known that it depends on.
+#[derive(Clone, Copy, Debug)]
+struct Origin(Stencil);
+
+impl Origin {
+    const NONE: Origin = Origin(Stencil::of(&[]));
+
+    const fn of(neighbour: Neighbour) -> Self {
+        Origin(Stencil::of(&[neighbour]))
+    }
+
+    const fn with(self, other: Self) -> Self {
+        Origin(self.0.union(other.0))
+    }
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident),*) => {$(
+        impl $trait for Origin {
+            type Output = Origin;
+            fn $method(self, other: Origin) -> Origin {
+                self.with(other)
+            }
+        }
+    )*};
+}
+
+operators!(Add add, Sub sub, Mul mul, Div div);
+
+impl Neg for Origin {
+    type Output = Origin;
+    fn neg(self) -> Origin {
+        self
+    }
+}
+
+impl Lane for Origin {
+    type Mask = Origin;
+
+    fn splat(_: f64) -> Self {
+        Origin::NONE
+    }
+
+    fn less(self, other: Self) -> Origin {
+        self.with(other)
+    }
+
+    fn equal(self, other: Self) -> Origin {
+        self.with(other)
+    }
+
+    fn choose(mask: Origin, yes: Self, no: Self) -> Self {
+        mask.with(yes).with(no)
+    }
+
+    fn min(self, other: Self) -> Self {
+        self.with(other)
+    }
+
+    fn max(self, other: Self) -> Self {
+        self.with(other)
+    }
+
+    fn abs(self) -> Self {
+        self
+    }
+
+    fn sqrt(self) -> Self {
+        self
+    }
+}
+
+/// The neighbours that the update reads.
+fn reads<K: PointKernel<N>, const N: usize>(kernel: &K) -> Stencil {
+    let at = Neighbours {
+        centre: Origin::NONE,
+        north: Origin::of(Neighbour::North),
+        west: Origin::of(Neighbour::West),
+        east: Origin::of(Neighbour::East),
+        south: Origin::of(Neighbour::South),
+        north_west: Origin::of(Neighbour::NorthWest),
+        south_east: Origin::of(Neighbour::SouthEast),
+        north_east: Origin::of(Neighbour::NorthEast),
+        south_west: Origin::of(Neighbour::SouthWest),
+    };
+    kernel.update(at, [Origin::NONE; N]).0
+}
+
+/// The neighbours that the update reads though the kernel's stencil does not name them, as an
+/// error.
+///
+/// # Errors
+/// [`Error::Undeclared`].
+pub(crate) fn declared<K: PointKernel<N>, const N: usize>(kernel: &K) -> Result<()> {
+    let undeclared = reads(kernel).without(K::STENCIL);
+    if undeclared.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Undeclared { reads: undeclared, stencil: K::STENCIL })
+    }
+}
+
+/// [`declared`], where a panic of the kernel is an error as it is in the sweep.
+///
+/// # Errors
+/// [`Error::Undeclared`]; [`RunError::Panicked`].
+pub(crate) fn check<K: PointKernel<N>, const N: usize>(kernel: &K) -> Result<()> {
+    caught(|| declared(kernel))?
+}
+
+/// What `call` returns; its panic is an error.
+pub(super) fn caught<R>(call: impl FnOnce() -> R) -> Result<R> {
+    // What a kernel leaves behind when it panics is as safe to look at here as after the panic of a
+    // task.
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let message = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        let task = "the check of the kernel's stencil".to_owned();
+        Error::Run(RunError::Panicked { task, iteration: 0, locations: Vec::new(), message })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Alignment, GaussSeidel, Lk23, NinePoint, Sor};
+
+    #[test]
+    fn the_kernels_of_the_crate_declare_what_they_read() {
+        fn exact<K: PointKernel<N>, const N: usize>(kernel: &K) {
+            assert_eq!(reads(kernel), K::STENCIL);
+        }
+        exact::<_, 5>(&Lk23);
+        exact::<_, 0>(&Sor::gauss_seidel());
+        exact::<_, 1>(&Sor::gauss_seidel());
+        exact::<_, 0>(&NinePoint::gauss_seidel());
+        exact::<_, 1>(&NinePoint::gauss_seidel());
+        exact::<_, 6>(&GaussSeidel);
+        exact::<_, 1>(&Alignment::global(1.0).unwrap());
+        exact::<_, 1>(&Alignment::local(1.0).unwrap());
+    }
+
+    /// Each operation, one after the other, with the one undeclared neighbour among its operands.
+    struct Hidden(usize);
+
+    /// How many there are.
+    const WAYS: usize = 18;
+
+    impl PointKernel<1> for Hidden {
+        const STENCIL: Stencil = Stencil::FIVE_POINT;
+
+        fn update<L: Lane>(&self, at: Neighbours<L>, [c]: [L; 1]) -> L {
+            let (x, n, zero) = (at.south_west, at.north, L::splat(0.0));
+            match self.0 {
+                0 => n + x,
+                1 => x - n,
+                2 => zero * x,
+                3 => c / x,
+                4 => -x,
+                5 => x.abs(),
+                6 => x.sqrt(),
+                7 => x.min(n),
+                8 => n.min(x),
+                9 => x.max(n),
+                10 => n.max(x),
+                11 => L::choose(x.less(c), n, c),
+                12 => L::choose(c.less(x), n, c),
+                13 => L::choose(x.equal(zero), n, c),
+                14 => L::choose(zero.equal(x), n, c),
+                15 => L::choose(n.less(c), x, n),
+                16 => L::choose(n.less(c), n, x),
+                _ => x,
+            }
+        }
+    }
+
+    #[test]
+    fn no_operation_hides_a_neighbour() {
+        for way in 0..WAYS {
+            match check(&Hidden(way)) {
+                Err(Error::Undeclared { reads, stencil }) => {
+                    assert_eq!(reads, Stencil::of(&[Neighbour::SouthWest]), "{way}");
+                    assert_eq!(stencil, Stencil::FIVE_POINT);
+                }
+                other => panic!("{way}: {other:?}"),
+            }
+        }
+    }
+
+    /// Each neighbour by itself is recorded as what it is.
+    #[test]
+    fn every_neighbour_is_told_apart() {
+        struct One(Neighbour);
+        impl PointKernel<0> for One {
+            const STENCIL: Stencil = Stencil::of(&[]);
+            fn update<L: Lane>(&self, at: Neighbours<L>, []: [L; 0]) -> L {
+                at.centre
+                    + match self.0 {
+                        Neighbour::North => at.north,
+                        Neighbour::West => at.west,
+                        Neighbour::East => at.east,
+                        Neighbour::South => at.south,
+                        Neighbour::NorthWest => at.north_west,
+                        Neighbour::SouthEast => at.south_east,
+                        Neighbour::NorthEast => at.north_east,
+                        Neighbour::SouthWest => at.south_west,
+                    }
+            }
+        }
+        for neighbour in Neighbour::ALL {
+            assert_eq!(reads(&One(neighbour)), Stencil::of(&[neighbour]));
+            let text = check(&One(neighbour)).unwrap_err().to_string();
+            assert!(text.contains(&format!("reads {neighbour}, ")), "{text}");
+        }
+    }
+}

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use syncline_signal::Policy;
 use syncline_sync::{
-    AutoMember, BarrierMember, Combined, CombinedMember, Counter, CounterMember, DisseminationMember, Fault,
-    MemoryFlags, Space, SpaceError,
+    AutoMember, BarrierMember, Caller, Combined, CombinedMember, Counter, CounterMember, DisseminationMember,
+    Fault, MemoryFlags, Space, SpaceError,
 };
 
 use crate::board::{self, Outer, TeamBoard};
@@ -32,18 +32,20 @@ pub(crate) fn levels(
     space: &mut Space,
     services: &mut u32,
     radix: usize,
+    caller: Option<Caller>,
 ) -> Result<Levels, SpaceError> {
     let count = node.hosts.count();
     let ranks: Arc<[Vec<usize>]> = (0..count).map(|host| node.ranks_on(host)).collect();
     let host = node.hosts.of(node.process);
     let seat = ranks[host].iter().position(|&other| other == rank).expect("a member is on its host");
-    let inner = Counter::within(space, ranks[host].len())?.watching(&node.control.deaths);
+    let deaths = node.control.deaths.called(caller.clone());
+    let inner = Counter::within(space, ranks[host].len())?.watching(&deaths);
     let radix = if radix < 2 { syncline_sync::cost::best_radix(count) } else { radix.min(count.max(2)) };
     let slots = DisseminationMember::<TeamBoard>::slots(count, radix);
     let board = match &node.endpoint {
         None => {
             let flags = MemoryFlags::within(space, count, slots, syncline_sync::Flags::Packed)?;
-            let flags = flags.watching(&node.control.deaths);
+            let flags = flags.watching(&deaths);
             if seat == 0 { Some(TeamBoard::memory(flags.board(host)?)) } else { None }
         }
         Some(endpoint) => {
@@ -51,7 +53,7 @@ pub(crate) fn levels(
             let flags = board::Flags::within(space, processes, slots)?;
             *services += 1;
             // Attached by all, as it is by process that services are counted.
-            (seat == 0).then(|| TeamBoard::across(endpoint, *services, flags, host))
+            (seat == 0).then(|| TeamBoard::across(endpoint, *services, flags, host, caller))
         }
     };
     Combined::new(host, inner, Outer::new(count, radix, board)).ranked(ranks).member(seat)

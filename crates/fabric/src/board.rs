@@ -19,7 +19,7 @@ use std::time::Instant;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Policy, Signal};
 use syncline_sync::{
-    Array, Barrier, DisseminationMember, Fault, MemoryBoard, SignalBoard, Space, SpaceError,
+    Array, Barrier, Blocking, Caller, DisseminationMember, Fault, MemoryBoard, SignalBoard, Space, SpaceError,
 };
 
 use crate::endpoint::{Endpoint, Out, Service};
@@ -42,6 +42,7 @@ struct Across {
     flags: Arc<Flags>,
     member: usize,
     episodes: u64,
+    caller: Option<Caller>,
 }
 
 /// What the members of a host share of such a board.
@@ -70,15 +71,30 @@ impl TeamBoard {
     pub fn missing(&self) -> Option<Fault> {
         match &self.0 {
             Kind::Memory(_) => None,
-            Kind::Hosts(board) => board.endpoint.dead().or_else(|| board.left()),
+            Kind::Hosts(board) => board.gone(),
+        }
+    }
+
+    /// Who waits at the board, where that is between hosts.
+    #[must_use]
+    pub fn caller(&self) -> Option<&Caller> {
+        match &self.0 {
+            Kind::Memory(_) => None,
+            Kind::Hosts(board) => board.caller.as_ref(),
         }
     }
 
     /// The handle of `member`, of a board whose flags are `flags`.
-    pub(crate) fn across(endpoint: &Arc<Endpoint>, service: u32, flags: Flags, member: usize) -> TeamBoard {
+    pub(crate) fn across(
+        endpoint: &Arc<Endpoint>,
+        service: u32,
+        flags: Flags,
+        member: usize,
+        caller: Option<Caller>,
+    ) -> TeamBoard {
         let flags = endpoint.attach(service, || flags);
         let endpoint = Arc::clone(endpoint);
-        TeamBoard(Kind::Hosts(Box::new(Across { endpoint, service, flags, member, episodes: 0 })))
+        TeamBoard(Kind::Hosts(Box::new(Across { endpoint, service, flags, member, episodes: 0, caller })))
     }
 }
 
@@ -185,7 +201,7 @@ impl SignalBoard for TeamBoard {
         if board.flag(slot).get() >= epoch {
             return Ok(true);
         }
-        match board.endpoint.dead().or_else(|| board.left()) {
+        match board.gone() {
             Some(fault) => Err(fault),
             None => Ok(false),
         }
@@ -198,8 +214,20 @@ impl SignalBoard for TeamBoard {
             Kind::Hosts(board) => board,
         };
         let flag = board.flag(slot);
-        board.endpoint.wait(deadline, || flag.get() >= epoch || board.left().is_some())?;
-        if flag.get() >= epoch { Ok(()) } else { board.left().map_or(Ok(()), Err) }
+        let blocking = Blocking::new(board.caller.as_ref(), board.episodes + 1, deadline);
+        board.endpoint.wait_in(&blocking, deadline, || flag.get() >= epoch || board.left().is_some())?;
+        if flag.get() >= epoch { Ok(()) } else { board.gone().map_or(Ok(()), Err) }
+    }
+
+    fn arrive(&mut self) {
+        match &mut self.0 {
+            Kind::Memory(board) => board.arrive(),
+            Kind::Hosts(board) => {
+                if let Some(caller) = &board.caller {
+                    caller.arrive(board.episodes + 1);
+                }
+            }
+        }
     }
 
     fn complete(&mut self) {
@@ -225,6 +253,12 @@ impl SignalBoard for TeamBoard {
 }
 
 impl Across {
+    /// Why waits end. First the verdict: members that leave because of it are not its cause.
+    fn gone(&self) -> Option<Fault> {
+        let verdict = self.caller.as_ref().and_then(Caller::verdict);
+        verdict.or_else(|| self.endpoint.dead()).or_else(|| self.left())
+    }
+
     fn left(&self) -> Option<Fault> {
         self.flags.left_before(self.episodes + 1).map(|rank| Fault::Left { rank })
     }
@@ -233,8 +267,8 @@ impl Across {
 impl Drop for Across {
     fn drop(&mut self) {
         self.flags.left[self.member].store(LEFT | self.episodes, Ordering::Relaxed);
-        if self.endpoint.dead().is_some() {
-            // Who waits is told of that one, and not of those who leave because of it.
+        if self.endpoint.dead().is_some() || self.caller.as_ref().and_then(Caller::verdict).is_some() {
+            // Who waits is told of that, and not of those who leave because of it.
             return;
         }
         let hosts = self.endpoint.hosts();

@@ -1,7 +1,7 @@
 //! The words at the beginning of a team's segment, which launcher and processes share.
 //!
 //! ```text
-//! | ledger of the space | part of process 0, 1, ... | things made by rank 0, 1, ... | the dead | team barrier | ... |
+//! | ledger of the space | part of process 0, 1, ... | things made by rank 0, 1, ... | the dead | calls | team barrier | ... |
 //!                         not begun > begun > done    how many | ENDED
 //! ```
 //!
@@ -13,7 +13,7 @@
 use rustix::io::Errno;
 use rustix::process::Pid;
 use syncline_signal::primitive::{AtomicU64, Ordering, fence};
-use syncline_sync::{Array, Deaths, Space, SpaceError};
+use syncline_sync::{Array, Calls, Deaths, Space, SpaceError};
 
 use crate::error::Part;
 
@@ -31,13 +31,16 @@ pub(crate) struct Control {
     parts: Array<AtomicU64>,
     things: Array<AtomicU64>,
     pub(crate) deaths: Deaths,
+    /// What its members are blocked in.
+    pub(crate) calls: Calls,
 }
 
 impl Control {
     /// The first things in a space.
     pub(crate) fn within(space: &mut Space, processes: usize, members: usize) -> Result<Control, SpaceError> {
         let (parts, things) = (space.array(processes)?, space.array(members)?);
-        Ok(Control { parts, things, deaths: Deaths::within(space, members)? })
+        let (deaths, calls) = (Deaths::within(space, members)?, Calls::within(space, members)?);
+        Ok(Control { parts, things, deaths, calls })
     }
 
     /// Whether this process may begin: if it has the number of one that has ended, all that it takes would be taken for

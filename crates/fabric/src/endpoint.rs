@@ -48,13 +48,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use syncline_signal::primitive::AtomicU64 as SharedU64;
-use syncline_sync::{Array, Deaths, Fault, Space, SpaceError};
+use syncline_sync::{Array, Blocking, Deaths, Fault, Space, SpaceError};
 
 use crate::control::Control;
 use crate::environment::Shape;
 use crate::heart::{Heart, OWN};
 use crate::hosts::Hosts;
 use crate::parcel::{self, Parcels};
+use crate::spread::Spread;
 use crate::wire::{Wire, WireError};
 
 /// What receives messages of a kind.
@@ -118,6 +119,7 @@ pub struct Endpoint {
 struct State {
     wire: Box<dyn Wire>,
     heart: Heart,
+    spread: Spread,
     parcels: Parcels,
     /// What members post is kept until one sends or waits.
     keeps: bool,
@@ -171,10 +173,11 @@ impl Endpoint {
         let process = wire.process();
         let name = wire.describe();
         let heart = Heart::new(process, hosts.clone(), control.clone(), shape, timeout);
+        let spread = Spread::new(process, &hosts, control, shape);
         let parcels = Parcels::new(wire.processes());
         let (services, early) = (Vec::new(), HashMap::new());
         let (keeps, fresh, served) = (true, false, false);
-        let state = State { wire, heart, parcels, keeps, fresh, served, services, early };
+        let state = State { wire, heart, spread, parcels, keeps, fresh, served, services, early };
         Ok(Arc::new(Endpoint {
             process,
             hosts,
@@ -274,10 +277,25 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`Fault::TimedOut`], or [`Fault::Dead`] when anybody is dead. What is so already wins over both.
-    pub fn wait(&self, deadline: Option<Instant>, mut until: impl FnMut() -> bool) -> Result<(), Fault> {
+    #[inline]
+    pub fn wait(&self, deadline: Option<Instant>, until: impl FnMut() -> bool) -> Result<(), Fault> {
+        self.wait_in(&Blocking::new(None, 0, deadline), deadline, until)
+    }
+
+    /// The same, where all members wait for one another.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait); [`Fault::Mismatch`] if that will never be so.
+    pub fn wait_in(
+        &self,
+        blocking: &Blocking<'_>,
+        deadline: Option<Instant>,
+        mut until: impl FnMut() -> bool,
+    ) -> Result<(), Fault> {
         if until() {
             return Ok(());
         }
+        let mut look = Instant::now() + LOOK;
         let _waiting = Waiting::new(self);
         let mut rest = Rest::new(WAITER);
         loop {
@@ -288,10 +306,18 @@ impl Endpoint {
             if drove == Drove::Progress {
                 rest = Rest::new(WAITER);
             }
-            if let Some(rank) = self.deaths.after(0) {
+            let now = Instant::now();
+            let dead = self.deaths.after(0);
+            if now >= look || dead.is_some() {
+                look = now + LOOK;
+                if let Some(fault) = blocking.look() {
+                    return if until() { Ok(()) } else { Err(fault) };
+                }
+            }
+            if let Some(rank) = dead {
                 return if until() { Ok(()) } else { Err(Fault::Dead { rank }) };
             }
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            if deadline.is_some_and(|deadline| deadline <= now) {
                 return Err(Fault::TimedOut);
             }
             rest.rest();
@@ -406,7 +432,11 @@ impl State {
         // After a burst as well: who streams must not keep others from what they are owed.
         self.idle();
         self.send_all();
-        self.heart.beat(&mut *self.wire, Instant::now());
+        let now = Instant::now();
+        let State { wire, heart, spread, .. } = self;
+        heart.tell_verdict(&mut **wire);
+        heart.beat(&mut **wire, now);
+        spread.go(now, |to, words| heart.send(&mut **wire, to, words));
         drove
     }
 
@@ -432,7 +462,12 @@ impl State {
 
     fn deliver(&mut self, from: usize, number: u32, body: &[u8]) {
         if number == OWN {
-            return self.heart.receive(from, body);
+            let words = body.chunks_exact(8);
+            let words = words.map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
+            if !self.spread.receive(&words.collect::<Vec<_>>()) {
+                self.heart.receive(from, body);
+            }
+            return;
         }
         let State { wire, heart, parcels, services, early, .. } = self;
         match services.iter().find(|attached| attached.number == number) {
@@ -464,6 +499,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// Between two looks at what other members are blocked in.
+const LOOK: Duration = Duration::from_millis(100);
 /// The longest sleep of one who waits, and of a server for whom there is nothing; or has been nothing for long.
 const WAITER: Duration = Duration::from_micros(100);
 const SERVER: Duration = Duration::from_millis(1);

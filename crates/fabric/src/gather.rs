@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_signal::primitive::{AtomicU64, Ordering};
-use syncline_signal::{Policy, Signal, WaitError};
-use syncline_sync::{Array, Deaths, Fault, Space, SpaceError};
+use syncline_signal::{Policy, Signal, WaitError, Watch};
+use syncline_sync::{Array, Blocking, Caller, Deaths, Fault, Space, SpaceError};
 
 use crate::endpoint::{Endpoint, Out, Service};
 
@@ -70,27 +70,52 @@ impl Gathering {
         &self,
         endpoint: Option<&Arc<Endpoint>>,
         deaths: &Deaths,
+        caller: Option<&Caller>,
         time: u64,
         deadline: Option<Instant>,
     ) -> Result<Vec<u64>, Fault> {
         let turn = (time % 2) as usize;
         let enough = self.members() as u64 * (time / 2 + 1);
+        let blocking = Blocking::new(caller, time + 1, deadline);
         match endpoint {
             None => {
+                let waiting = Waiting { deaths, blocking };
                 let waited =
-                    self.counts[turn].wait_until(enough, &Policy::default().watching(deaths), deadline);
+                    self.counts[turn].wait_until(enough, &Policy::default().watching(&waiting), deadline);
                 waited.map_err(|error| match error {
-                    WaitError::Dead { who } => Fault::Dead { rank: who as usize },
-                    _ => Fault::TimedOut,
+                    WaitError::TimedOut => Fault::TimedOut,
+                    _ => waiting.fault().unwrap_or(Fault::TimedOut),
                 })?;
             }
-            Some(endpoint) => endpoint.wait(deadline, || self.counts[turn].get() >= enough)?,
+            Some(endpoint) => {
+                endpoint.wait_in(&blocking, deadline, || self.counts[turn].get() >= enough)?;
+            }
         }
         let first = turn * self.members();
         Ok(self.values[first..first + self.members()]
             .iter()
             .map(|word| word.load(Ordering::Relaxed))
             .collect())
+    }
+}
+
+/// A wait for words on one host.
+#[derive(Debug)]
+struct Waiting<'a> {
+    deaths: &'a Deaths,
+    blocking: Blocking<'a>,
+}
+
+impl Waiting<'_> {
+    /// First the verdict: members that leave because of it are not its cause.
+    fn fault(&self) -> Option<Fault> {
+        self.blocking.look().or_else(|| self.deaths.after(0).map(|rank| Fault::Dead { rank }))
+    }
+}
+
+impl Watch for Waiting<'_> {
+    fn who(&self) -> Option<u32> {
+        self.fault().map(|_| u32::MAX)
     }
 }
 

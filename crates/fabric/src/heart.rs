@@ -46,6 +46,8 @@ pub(crate) struct Heart {
     known: usize,
     /// By rank: the other servers know.
     told: Vec<bool>,
+    /// The other hosts know of the verdict about calls that do not match.
+    decided: bool,
     /// When there was last a look at the clock.
     looked: Instant,
 }
@@ -56,6 +58,8 @@ pub(crate) const OWN: u32 = 0;
 const BEAT: u64 = 1;
 const LOST: u64 = 2;
 const BYE: u64 = 3;
+// 4 is of `spread`.
+const VERDICT: u64 = 5;
 
 /// To so many servers a beat goes.
 const WATCHERS: usize = 2;
@@ -84,6 +88,7 @@ impl Heart {
             gone: vec![false; processes],
             known: 0,
             told: vec![false; shape.members()],
+            decided: false,
             looked: now,
         }
     }
@@ -151,12 +156,28 @@ impl Heart {
             if std::mem::replace(&mut self.told[rank], true) {
                 continue;
             }
+            // Members that have ended because of it are not its cause.
+            self.tell_verdict(wire);
             let here = self.hosts.of(self.process);
             for host in (0..self.hosts.count()).filter(|&host| host != here) {
                 let mut servers = self.hosts.servers_of(host);
                 if let Some(server) = servers.find(|&server| self.lives(server)) {
                     self.send(wire, self.hosts.servers()[server], &[LOST, rank as u64]);
                 }
+            }
+        }
+    }
+
+    /// Tells the other hosts of the verdict, if there is one, before anything else that follows from it.
+    pub(crate) fn tell_verdict(&mut self, wire: &mut dyn Wire) {
+        let verdict = self.control.calls.verdict_word();
+        if verdict == 0 || std::mem::replace(&mut self.decided, true) {
+            return;
+        }
+        let here = self.hosts.of(self.process);
+        for process in 0..self.shape.processes {
+            if self.hosts.of(process) != here && !self.gone[process] && !self.over[process] {
+                self.send(wire, process, &[VERDICT, verdict]);
             }
         }
     }
@@ -239,7 +260,7 @@ impl Heart {
         gone.into_iter().for_each(|process| self.gone(process));
     }
 
-    fn send(&mut self, wire: &mut dyn Wire, to: usize, words: &[u64]) {
+    pub(crate) fn send(&mut self, wire: &mut dyn Wire, to: usize, words: &[u64]) {
         let mut message = parcel::begin(wire, OWN);
         words.iter().for_each(|word| message.extend_from_slice(&word.to_le_bytes()));
         parcel::seal(&mut message);
@@ -266,6 +287,10 @@ impl Heart {
                     self.control.deaths.give_up(rank);
                 }
             }
+            Some(VERDICT) => {
+                self.decided = true;
+                self.control.calls.decide(words.next().unwrap_or_default());
+            }
             Some(BYE) => {
                 self.over[from] = true;
                 for (rank, things) in self.shape.ranks(from).zip(words) {
@@ -279,6 +304,7 @@ impl Heart {
     /// All members of this process have ended.
     pub(crate) fn bye(&mut self, wire: &mut dyn Wire, things: &[u64]) {
         let words = std::iter::once(BYE).chain(things.iter().copied()).collect::<Vec<_>>();
+        self.tell_verdict(wire);
         self.over[self.process] = true;
         for process in 0..self.shape.processes {
             if process != self.process && !self.gone[process] {

@@ -82,6 +82,7 @@ mod node;
 mod orphan;
 mod parcel;
 mod signals;
+mod spread;
 mod team;
 pub mod wire;
 

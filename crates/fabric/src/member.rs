@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use syncline_mpi::Communicator;
 use syncline_sync::{
-    Auto, Barrier, BarrierMember, Combined, CombinedMember, Counter, Deaths, Dissemination,
-    DisseminationMember, Fault, Lock, LockMember, MemoryFlags, Phased, RawLock, Space, SpaceError,
+    Auto, Barrier, BarrierMember, Call, Caller, Combined, CombinedMember, Counter, Deaths, Dissemination,
+    DisseminationMember, Fault, Lock, LockMember, MemoryFlags, Naming, Phased, RawLock, Space, SpaceError,
     Tournament, TournamentMember,
 };
 
@@ -83,8 +83,16 @@ pub struct Member {
     gathered: (u64, u32),
     /// It has given its word, and waits for those of others.
     gathers: bool,
+    gather_caller: Option<Caller>,
+    /// How many objects it has made with the others, and what the next one is called.
+    objects: usize,
+    called: Call,
     endings: Endings,
 }
+
+/// Objects whose calls are compared: these two, and then those that members make.
+const WAIT: usize = 0;
+const GATHER: usize = 1;
 
 impl Member {
     /// What all members of a process need to be made: the barrier, where there is one host.
@@ -95,18 +103,40 @@ impl Member {
         barrier: Option<&Auto>,
     ) -> Result<Self, SpaceError> {
         let (node, mut space, mut services) = (Arc::clone(node), space.clone(), 0);
+        let caller = |object, call| node.control.calls.caller(rank, object, call);
         let kind = match barrier {
-            Some(barrier) => Kind::Host(barrier.member(rank)?),
-            None => Kind::Hosts(Box::new(levels(&node, rank, &mut space, &mut services, 0)?)),
+            Some(barrier) => {
+                let deaths = node.control.deaths.called(caller(WAIT, Call::Wait));
+                Kind::Host(barrier.clone().watching(&deaths).member(rank)?)
+            }
+            None => {
+                let wait = caller(WAIT, Call::Wait);
+                Kind::Hosts(Box::new(levels(&node, rank, &mut space, &mut services, 0, wait)?))
+            }
         };
         let gathering = Gathering::within(&mut space, node.shape.members())?;
         services += 1;
         if let Some(endpoint) = &node.endpoint {
             endpoint.attach(services, || gathering.clone());
         }
+        let gather_caller = caller(GATHER, Call::Gather);
         let (barrier, gathered) = (TeamBarrier(kind), (0, services));
         let (endings, gathers) = (Endings::default(), false);
-        Ok(Member { node, rank, space, barrier, things: 0, services, gathering, gathered, gathers, endings })
+        Ok(Member {
+            node,
+            rank,
+            space,
+            barrier,
+            things: 0,
+            services,
+            gathering,
+            gathered,
+            gathers,
+            gather_caller,
+            objects: GATHER,
+            called: Call::Barrier,
+            endings,
+        })
     }
 
     /// Which of the members this is, counted from 0.
@@ -281,10 +311,19 @@ impl Member {
         let (time, service) = self.gathered;
         if !std::mem::replace(&mut self.gathers, true) {
             self.made();
+            if let Some(caller) = &self.gather_caller {
+                caller.arrive(time + 1);
+            }
             let endpoint = self.endpoint().map(|endpoint| (endpoint, service));
             self.gathering.give(endpoint, self.rank, time, value);
         }
-        let words = self.gathering.take(self.endpoint(), self.deaths(), time, deadline)?;
+        let words = self.gathering.take(
+            self.endpoint(),
+            self.deaths(),
+            self.gather_caller.as_ref(),
+            time,
+            deadline,
+        )?;
         (self.gathered.0, self.gathers) = (time + 1, false);
         Ok(words)
     }
@@ -320,7 +359,9 @@ impl Member {
     ) -> Result<C::Seat, SpaceError> {
         self.one_host()?;
         let size = self.size();
-        let seat = make(&mut self.space, size)?.watched(self.deaths()).seat(self.rank)?;
+        let caller = self.object();
+        let deaths = self.deaths().called(caller);
+        let seat = make(&mut self.space, size)?.watched(&deaths).seat(self.rank)?;
         self.made();
         Ok(seat)
     }
@@ -355,8 +396,10 @@ impl Member {
         let Shape { processes, threads, .. } = self.node.shape;
         let inners = (0..processes).map(|_| inner(&mut self.space, threads)).collect::<Result<Vec<_>, _>>();
         let inner = inners?.swap_remove(self.process());
-        let outer = outer(&mut self.space, processes)?.watched(self.deaths());
-        let inner = inner.watched(self.deaths());
+        let caller = self.object();
+        let deaths = self.deaths().called(caller);
+        let outer = outer(&mut self.space, processes)?.watched(&deaths);
+        let inner = inner.watched(&deaths);
         let seat = Combined::new(self.process(), inner, outer).member(self.thread())?;
         self.made();
         Ok(seat)
@@ -420,7 +463,8 @@ impl Member {
     /// # Errors
     /// As [`make`](Self::make).
     pub fn combined(&mut self, radix: usize) -> Result<TeamBarrier, SpaceError> {
-        let barrier = levels(&self.node, self.rank, &mut self.space, &mut self.services, radix)?;
+        let caller = self.object();
+        let barrier = levels(&self.node, self.rank, &mut self.space, &mut self.services, radix, caller)?;
         self.made();
         Ok(TeamBarrier(Kind::Hosts(Box::new(barrier))))
     }
@@ -456,22 +500,45 @@ impl Member {
             }
         }
         let mine = ranks.iter().position(|&rank| rank == self.rank);
+        let caller = self.object();
+        if let Some(caller) = caller.as_ref().filter(|_| mine.is_none()) {
+            caller.arrive(u64::MAX);
+        }
         let board = match self.node.endpoint.clone() {
             None => {
                 let flags =
                     MemoryFlags::within(&mut self.space, ranks.len(), slots, syncline_sync::Flags::Packed)?;
-                let flags = flags.watching(self.deaths());
+                let flags = flags.watching(&self.deaths().called(caller));
                 mine.map(|place| flags.board(place).map(TeamBoard::memory)).transpose()?
             }
             Some(endpoint) => {
                 let processes = ranks.iter().map(|rank| rank / self.threads()).collect();
                 let flags = board::Flags::within(&mut self.space, processes, slots)?;
                 self.services += 1;
-                mine.map(|place| TeamBoard::across(&endpoint, self.services, flags, place))
+                mine.map(|place| TeamBoard::across(&endpoint, self.services, flags, place, caller))
             }
         };
         self.made();
         Ok(board)
+    }
+
+    /// The next barrier or board that this member makes with the others is called so in messages.
+    pub fn calling(&mut self, call: Call) -> &mut Self {
+        self.called = call;
+        self
+    }
+
+    /// Until the result is dropped, the waits of this member are part of that call, in messages.
+    #[must_use]
+    pub fn naming(&self, call: Call) -> Naming {
+        self.node.control.calls.naming(self.rank, call)
+    }
+
+    /// The next thing that all members make, with what it is called.
+    fn object(&mut self) -> Option<Caller> {
+        self.objects += 1;
+        let call = std::mem::replace(&mut self.called, Call::Barrier);
+        self.node.control.calls.caller(self.rank, self.objects, call)
     }
 
     fn made(&mut self) {

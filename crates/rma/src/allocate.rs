@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_fabric::Member;
-use syncline_sync::{Fault, SpaceError};
+use syncline_sync::{Call, Fault, SpaceError};
 
 use crate::element::Element;
 use crate::error::RmaError;
@@ -76,6 +76,7 @@ impl Rma {
             return Err(RmaError::Unfinished);
         }
         let mut begun = self.begun.take().unwrap_or_else(|| Box::new(Begun { asked, step: Step::Call }));
+        let _naming = me.naming(Call::Allocate);
         let done = self.go_on(me, &mut begun, deadline);
         if let Err(RmaError::Fault(Fault::TimedOut)) = done {
             self.begun = Some(begun);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_fabric::{Endpoint, TeamBoard};
-use syncline_sync::Fault;
+use syncline_sync::{Blocking, Fault};
 
 use crate::engine::{Engine, Request};
 use crate::error::RmaError;
@@ -242,6 +242,9 @@ impl Far {
             return; // as barriers do it: it has arrived already
         }
         self.begun += 1;
+        if let Some(caller) = self.board.caller() {
+            caller.arrive(self.begun);
+        }
         self.covered.clear();
         self.covered.extend(self.touched.iter().map(|&server| (server, self.marks[server])));
         let words = &self.engine.words;
@@ -258,8 +261,11 @@ impl Far {
             return Ok(());
         }
         let (completed, begun) = (self.engine.words.completed(), self.begun);
-        let waited =
-            self.endpoint.wait(deadline, || completed.get() >= begun || self.board.missing().is_some());
+        let blocking = Blocking::new(self.board.caller(), begun, deadline);
+        let waited = self
+            .endpoint
+            .wait_in(&blocking, deadline, || completed.get() >= begun || self.board.missing().is_some());
+        drop(blocking);
         if completed.get() < begun {
             waited?;
             return Err(self.board.missing().unwrap_or(Fault::TimedOut).into());

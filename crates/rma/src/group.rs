@@ -12,7 +12,7 @@
 //! A fence of all hosts that were written to: a look, or what is left of a round trip. Then ceil(log2 P) rounds.
 
 use syncline_fabric::{Member, TeamBoard};
-use syncline_sync::{BarrierMember, DisseminationMember, SpaceError};
+use syncline_sync::{BarrierMember, Call, DisseminationMember, SpaceError};
 
 use crate::error::RmaError;
 use crate::rma::Rma;
@@ -59,7 +59,7 @@ impl Rma {
             return Err(RmaError::Shape { why: "a group has no member".to_owned() });
         }
         let slots = DisseminationMember::<TeamBoard>::slots(ranks.len(), 2);
-        let board = me.board_of(ranks, slots)?;
+        let board = me.calling(Call::GroupSync).board_of(ranks, slots)?;
         let barrier = board.map(|board| DisseminationMember::new(board, 2));
         Ok(Group { ranks: ranks.to_vec(), barrier })
     }

@@ -31,6 +31,7 @@ mod ticket;
 use std::time::Instant;
 
 use syncline_fabric::Member;
+use syncline_sync::Call;
 
 use self::poison::{Holds, MOST, Own, Wanted};
 use crate::error::RmaError;
@@ -114,6 +115,7 @@ impl Rma {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn mutexes(&mut self, me: &mut Member, kind: LockKind, count: usize) -> Result<Mutexes, RmaError> {
+        let _making = me.naming(Call::Mutexes);
         self.all_call(me, call::MUTEXES | kind as u64)?;
         let holds = Own(Holds::new(me)?);
         let nodes = if kind == LockKind::Mcs { Some(mcs::Nodes::new(self, me)?) } else { None };
@@ -265,6 +267,7 @@ impl Mutexes {
     /// As [`Rma::free`]; [`RmaError::Held`] if this member holds a mutex of the set, and [`RmaError::HeldBy`] if another
     /// member does. Then all members get an error, and the set is as it was.
     pub fn free(&mut self, rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
+        let _freeing = me.naming(Call::FreeMutexes);
         let (held, id) = (self.held(), u64::from(self.words.table.id));
         let mark = if held.is_some() { call::HELD } else { 0 };
         let all = rma.all_call_marked(me, call::FREE_MUTEXES | id | mark, call::HELD)?;

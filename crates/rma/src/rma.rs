@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Instant;
 
 use syncline_fabric::{Hosts, Member};
-use syncline_sync::{Auto, AutoMember, Fault};
+use syncline_sync::{Auto, AutoMember, Call, Fault};
 
 use crate::allocate::Begun;
 use crate::element::Element;
@@ -83,10 +83,12 @@ impl Rma {
         let sync = match me.endpoint().cloned() {
             None => {
                 let cores = me.cores();
-                Syncs::Host(me.make(|space, members| Auto::within(space, members, cores))?)
+                Syncs::Host(
+                    me.calling(Call::Sync).make(|space, members| Auto::within(space, members, cores))?,
+                )
             }
             Some(endpoint) => {
-                let board = me.board(0)?;
+                let board = me.calling(Call::Sync).board(0)?;
                 let words = HostWords::within(me.space(), hosts.count())?;
                 let make = || Engine::new(&endpoint, here.len(), words, radix);
                 let attached = me.attach(make);
@@ -133,6 +135,7 @@ impl Rma {
     /// As [`allocate`](Self::allocate).
     pub fn free<T: Element>(&mut self, me: &mut Member, memory: Global<T>) -> Result<(), RmaError> {
         assert_eq!(me.rank(), self.rank, "memory is freed by the member itself");
+        let _free = me.naming(Call::Free);
         self.all_call(me, call::FREE | u64::from(memory.table.id))?;
         self.free_alone(memory)
     }

@@ -20,7 +20,7 @@
 
 use std::time::Instant;
 
-use syncline_signal::{PaddedSignal, Policy, Signal, WaitError, plant};
+use syncline_signal::{PaddedSignal, Policy, Signal, plant};
 
 use crate::error::{Fault, SpaceError};
 use crate::space::{Array, Space};
@@ -54,6 +54,9 @@ pub trait SignalBoard: Send {
     /// # Errors
     /// [`Fault::TimedOut`], or who is gone.
     fn wait(&mut self, slot: usize, epoch: u64, deadline: Option<Instant>) -> Result<(), Fault>;
+
+    /// This member arrives at the next episode.
+    fn arrive(&mut self) {}
 
     /// This member has completed an episode.
     fn complete(&mut self);
@@ -177,11 +180,16 @@ impl SignalBoard for MemoryBoard {
     #[inline]
     fn wait(&mut self, slot: usize, epoch: u64, deadline: Option<Instant>) -> Result<(), Fault> {
         let epoch = epoch - u64::from(plant::is("board: waits for the epoch before"));
-        match self.cell(self.vigil.rank, slot).wait_until(epoch, &self.vigil.policy(), deadline) {
+        let waiting = self.vigil.waiting(deadline);
+        match self.cell(self.vigil.rank, slot).wait_until(epoch, &waiting.policy(), deadline) {
             Ok(_) => Ok(()),
-            Err(WaitError::TimedOut) => Err(Fault::TimedOut),
-            Err(_) => Err(self.vigil.fault().unwrap_or(Fault::TimedOut)),
+            Err(error) => Err(waiting.fault(error)),
         }
+    }
+
+    #[inline]
+    fn arrive(&mut self) {
+        self.vigil.arrive();
     }
 
     fn complete(&mut self) {

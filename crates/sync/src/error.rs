@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::calls::Call;
 use crate::vigil::LAUNCHER;
 
 /// Why the memory of a barrier or lock could not be had.
@@ -81,6 +82,19 @@ pub enum Fault {
     Dead {
         /// Its rank, or [`LAUNCHER`].
         rank: usize,
+    },
+    /// Members are in calls of which none can complete before another, as they did not call the same in the same order. The
+    /// team is of no use any more: every call of a member that would have to wait ends with this.
+    #[error("rank {rank} is in {call}, rank {other} is in {other_call}: neither can complete")]
+    Mismatch {
+        /// A member.
+        rank: usize,
+        /// What it has called.
+        call: Call,
+        /// Another member.
+        other: usize,
+        /// What that has called.
+        other_call: Call,
     },
     /// A member gave its part up, and the others wait for it in vain.
     #[error("member {rank} has left the barrier")]

@@ -5,6 +5,7 @@
 //! * Locks, first come first served: [`Lock`] over [`Ticket`] or [`Mcs`], with typed guards.
 //! * [`SignalBoard`]: the flags that tournament and dissemination are written over; [`MemoryBoard`] has them in memory.
 //! * [`Space`]: the heap, or a segment that processes share. [`Deaths`]: who of the members is dead.
+//! * [`Calls`]: which collective call each member of a team is blocked in.
 //! * [`cost`]: what a barrier costs, in transfers of cache lines.
 //!
 //! Every barrier has a *member* handle for each that takes part: nothing is looked up, and a member that is gone (its
@@ -26,6 +27,7 @@
 
 pub mod barrier;
 mod board;
+mod calls;
 pub mod cost;
 mod error;
 pub mod lock;
@@ -40,6 +42,7 @@ pub use barrier::{
     roles,
 };
 pub use board::{Flags, MemoryBoard, MemoryFlags, SignalBoard};
+pub use calls::{Blocking, Call, Caller, Calls, Naming};
 pub use error::{Fault, LockError, SpaceError};
 pub use lock::{Guard, Lock, LockMember, Mcs, RawLock, Ticket};
 pub use space::{Array, Shared, Space};

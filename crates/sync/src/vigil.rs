@@ -13,11 +13,12 @@
 
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use syncline_signal::primitive::{AtomicU64, Ordering};
-use syncline_signal::{Policy, Watch};
+use syncline_signal::{Policy, WaitError, Watch};
 
+use crate::calls::{Blocking, Caller};
 use crate::error::{Fault, SpaceError};
 use crate::space::{Array, Shared, Space};
 
@@ -49,6 +50,8 @@ pub const LAUNCHER: usize = MAX_MEMBERS;
 pub struct Deaths {
     entries: Array<Entry>,
     members: usize,
+    /// For what is made with this list: who waits there, and as what.
+    caller: Option<Caller>,
 }
 
 /// 0, or 1 + the rank, if a member is meant; and in the upper half the process, if one is.
@@ -97,7 +100,13 @@ impl Deaths {
     pub fn within(space: &mut Space, members: usize) -> Result<Deaths, SpaceError> {
         possible(members)?;
         // One may be given up, and then be dead, and its process have ended; and there is the launcher.
-        Ok(Deaths { entries: space.array(3 * members + 1)?, members })
+        Ok(Deaths { entries: space.array(3 * members + 1)?, members, caller: None })
+    }
+
+    /// The same list, for a barrier of which that member takes its seat: it notes its waits there.
+    #[must_use]
+    pub fn called(&self, caller: Option<Caller>) -> Deaths {
+        Deaths { caller, ..self.clone() }
     }
 
     /// Tells that a member, or [`LAUNCHER`], does not do its part: everybody who waits for it, and waits with this list,
@@ -265,6 +274,7 @@ impl Seats {
 pub(crate) struct Vigil {
     seats: Seats,
     deaths: Option<Deaths>,
+    caller: Option<Caller>,
     pub(crate) rank: usize,
     /// Episodes completed.
     pub(crate) episodes: u64,
@@ -284,18 +294,26 @@ impl Vigil {
         seats.take(rank)?;
         let Policy { pauses, yield_for, .. } = usual(seats.members());
         let (seats, deaths) = (seats.clone(), deaths.cloned());
-        Ok(Vigil { seats, deaths, rank, episodes: 0, parts: 0, pauses, yield_for, misses: 0 })
+        let caller = deaths.as_ref().and_then(|deaths| deaths.caller.clone());
+        Ok(Vigil { seats, deaths, caller, rank, episodes: 0, parts: 0, pauses, yield_for, misses: 0 })
     }
 
     pub(crate) fn members(&self) -> usize {
         self.seats.members()
     }
 
-    /// How to wait: spinning and yielding as `policy` says, and asking who is gone.
-    pub(crate) fn policy(&self) -> Policy<'_> {
-        // In models nobody leaves, and to look for them would make many more.
-        let death: Option<&dyn Watch> = if cfg!(loom) { None } else { Some(self) };
-        Policy { pauses: self.pauses, yield_for: self.yield_for, death }
+    /// A wait that begins: spinning and yielding as `policy` says, and asking who is gone.
+    #[inline]
+    pub(crate) fn waiting(&self, deadline: Option<Instant>) -> Waiting<'_> {
+        Waiting { vigil: self, blocking: Blocking::new(self.caller.as_ref(), self.episodes + 1, deadline) }
+    }
+
+    /// This member arrives at the next episode.
+    #[inline]
+    pub(crate) fn arrive(&self) {
+        if let Some(caller) = &self.caller {
+            caller.arrive(self.episodes + 1);
+        }
     }
 
     pub(crate) fn set_policy(&mut self, policy: &Policy<'_>) {
@@ -304,6 +322,10 @@ impl Vigil {
 
     /// Who ends a wait in the episode after those that are complete.
     pub(crate) fn fault(&self) -> Option<Fault> {
+        // Members that leave because of a verdict are not its cause.
+        if let Some(verdict) = self.caller.as_ref().and_then(Caller::verdict) {
+            return Some(verdict);
+        }
         // First who has left: it may be for a death, which is then to be told.
         let left = self.seats.left_before(self.episodes + 1);
         let deaths = self.deaths.as_ref();
@@ -328,12 +350,36 @@ impl Vigil {
     }
 }
 
-impl Watch for Vigil {
+/// A wait of a member.
+#[derive(Debug)]
+pub(crate) struct Waiting<'a> {
+    vigil: &'a Vigil,
+    blocking: Blocking<'a>,
+}
+
+impl Waiting<'_> {
+    pub(crate) fn policy(&self) -> Policy<'_> {
+        // In models nobody leaves, and to look for them would make many more.
+        let death: Option<&dyn Watch> = if cfg!(loom) { None } else { Some(self) };
+        Policy { pauses: self.vigil.pauses, yield_for: self.vigil.yield_for, death }
+    }
+
+    /// What a wait that has ended early has ended for.
+    #[cold]
+    pub(crate) fn fault(&self, error: WaitError) -> Fault {
+        match error {
+            WaitError::TimedOut => Fault::TimedOut,
+            _ => self.vigil.fault().unwrap_or(Fault::TimedOut),
+        }
+    }
+}
+
+impl Watch for Waiting<'_> {
     fn who(&self) -> Option<u32> {
-        self.fault().map(|fault| match fault {
-            Fault::Dead { rank } | Fault::Left { rank } => rank as u32,
-            Fault::TimedOut => u32::MAX,
-        })
+        match self.vigil.fault().or_else(|| self.blocking.look())? {
+            Fault::Dead { rank } | Fault::Left { rank } => Some(rank as u32),
+            _ => Some(u32::MAX),
+        }
     }
 }
 

@@ -23,7 +23,7 @@
 
 use std::time::Instant;
 
-use syncline_signal::{PaddedSignal, Policy, WaitError, plant};
+use syncline_signal::{PaddedSignal, Policy, plant};
 
 use super::{Barrier, BarrierMember, LedMember, Phased};
 use crate::error::{Fault, SpaceError};
@@ -149,10 +149,10 @@ impl CounterMember {
 
     fn wait_for(&self, number: u64, deadline: Option<Instant>) -> Result<(), Fault> {
         let number = number - u64::from(plant::is("counter: one short"));
-        match self.word.wait_until(number, &self.vigil.policy(), deadline) {
+        let waiting = self.vigil.waiting(deadline);
+        match self.word.wait_until(number, &waiting.policy(), deadline) {
             Ok(_) => Ok(()),
-            Err(WaitError::TimedOut) => Err(Fault::TimedOut),
-            Err(_) => Err(self.vigil.fault().unwrap_or(Fault::TimedOut)),
+            Err(error) => Err(waiting.fault(error)),
         }
     }
 }
@@ -174,6 +174,7 @@ impl BarrierMember for CounterMember {
     fn arrive(&mut self) -> Result<(), Fault> {
         if !self.arrived {
             self.arrived = true;
+            self.vigil.arrive();
             if !self.leads() {
                 self.vigil.parts = self.vigil.episodes + 1;
                 self.add();

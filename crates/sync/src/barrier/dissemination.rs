@@ -182,7 +182,11 @@ impl<B: SignalBoard> DisseminationMember<B> {
 
     #[inline]
     fn begin(&mut self) -> Result<(), Fault> {
-        if self.at.is_none() { self.enter(0, 1) } else { Ok(()) }
+        if self.at.is_some() {
+            return Ok(());
+        }
+        self.board.arrive();
+        self.enter(0, 1)
     }
 }
 

@@ -287,6 +287,7 @@ impl<B: SignalBoard> BarrierMember for TournamentMember<B> {
     #[inline]
     fn arrive(&mut self) -> Result<(), Fault> {
         if self.state == State::Outside {
+            self.board.arrive();
             self.state = State::Up { round: 0 };
             self.ascend(&mut B::poll)?;
         }
@@ -301,6 +302,7 @@ impl<B: SignalBoard> BarrierMember for TournamentMember<B> {
     #[inline]
     fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
         if self.state == State::Outside {
+            self.board.arrive();
             self.state = State::Up { round: 0 };
         }
         self.pass(|board, slot, epoch| board.wait(slot, epoch, deadline).map(|()| true)).map(|_| ())

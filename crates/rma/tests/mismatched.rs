@@ -1,0 +1,282 @@
+//! Collective calls that do not match: an error that names two of them, at every member, and no member hangs. And random
+//! programs that match, in any legal order of their halves, with members that are slow: never an error.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use syncline_fabric::{Member, Team, TeamError};
+use syncline_rma::{LockKind, Rma, RmaError};
+use syncline_sync::{Auto, BarrierMember};
+use syncline_sync::{AutoMember, Call, Counter, CounterMember, Fault};
+
+/// Runs something that must end.
+fn ends<T: Send + 'static>(what: String, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || tell.send(work()));
+    told.recv_timeout(Duration::from_secs(120)).unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
+/// A team on threads, on hosts of one process, of two, and of two threads.
+const TEAMS: [(usize, usize, usize); 6] = [(0, 1, 2), (0, 1, 3), (2, 1, 1), (3, 1, 1), (2, 1, 2), (2, 2, 1)];
+
+fn team<R: Send>(
+    (hosts, processes, threads): (usize, usize, usize),
+    work: impl Fn(&mut Member) -> R + Sync,
+) -> Result<Vec<R>, TeamError> {
+    match hosts {
+        0 => Team::threads(threads).quiet().run(work),
+        _ => Team::hosts(hosts).processes(processes).threads(threads).quiet().run(work),
+    }
+}
+
+/// What rank 0 calls, and what the others do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
+    Allocate,
+    Sync,
+    Wait,
+    Free,
+    Mutexes,
+    FreeMutexes,
+    Gather,
+    HalfAndWait,
+}
+
+impl Does {
+    fn call(self) -> Call {
+        match self {
+            Does::Allocate => Call::Allocate,
+            Does::Sync => Call::Sync,
+            Does::Wait | Does::HalfAndWait => Call::Wait,
+            Does::Free => Call::Free,
+            Does::Mutexes => Call::Mutexes,
+            Does::FreeMutexes => Call::FreeMutexes,
+            Does::Gather => Call::Gather,
+        }
+    }
+
+    fn go(self, me: &mut Member) -> Result<(), RmaError> {
+        let mut rma = Rma::new(me)?;
+        let memory = rma.allocate::<u64>(me, 1)?;
+        let mut set = rma.mutexes(me, LockKind::Mcs, 1)?;
+        match self {
+            Does::Allocate => rma.allocate::<u64>(me, 1).map(drop),
+            Does::Sync => rma.sync(),
+            Does::Wait => Ok(me.wait()?),
+            Does::Free => rma.free(me, memory),
+            Does::Mutexes => rma.mutexes(me, LockKind::Mcs, 1).map(drop),
+            Does::FreeMutexes => set.free(&mut rma, me),
+            Does::Gather => me.gather(1).map(drop).map_err(RmaError::from),
+            // It has arrived at the barrier already, and the others do not come.
+            Does::HalfAndWait => {
+                me.barrier().arrive()?;
+                Ok(me.wait()?)
+            }
+        }
+    }
+}
+
+fn apart(shape: (usize, usize, usize), one: Does, others: Does) {
+    let what = format!("{shape:?}, {one:?}, {others:?}");
+    let results = ends(what.clone(), move || {
+        team(shape, move |me| if me.rank() == 0 { one.go(me) } else { others.go(me) })
+    });
+    for (rank, result) in results.unwrap().into_iter().enumerate() {
+        match result {
+            Err(RmaError::Fault(Fault::Mismatch { rank: first, call, other, other_call })) => {
+                assert!(first == 0 && other > 0, "{what}: {first} {other}");
+                assert_eq!((call, other_call), (one.call(), others.call()), "{what}");
+            }
+            other => panic!("{what}: rank {rank}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn calls_that_do_not_match_are_named() {
+    for shape in TEAMS {
+        for (one, others) in [
+            (Does::Allocate, Does::Sync),
+            (Does::Sync, Does::Allocate),
+            (Does::Wait, Does::Sync),
+            (Does::Free, Does::Wait),
+            (Does::Mutexes, Does::Sync),
+            (Does::FreeMutexes, Does::Wait),
+            (Does::Gather, Does::Sync),
+        ] {
+            apart(shape, one, others);
+        }
+    }
+    // Where an arrival is one by itself.
+    apart((0, 1, 2), Does::HalfAndWait, Does::Sync);
+    apart((2, 1, 1), Does::Sync, Does::HalfAndWait);
+}
+
+/// Each waits for the next, in barriers of their own making.
+#[test]
+fn longer_circles_are_found() {
+    fn circle(me: &mut Member) -> Result<(), Fault> {
+        let make = |me: &mut Member| me.make(Counter::within).unwrap();
+        let mut barriers = [make(me), make(me), make(me)];
+        let rank = me.rank();
+        // It does not come to the barrier that the one after it waits at, but to the one before that.
+        barriers[(rank + 1) % 3].arrive()?;
+        barriers[rank].wait()
+    }
+    let results = ends("circle".to_owned(), || Team::threads(3).quiet().run(circle).unwrap());
+    assert!(results.iter().all(|result| matches!(result, Err(Fault::Mismatch { .. }))), "{results:?}");
+}
+
+/// Members that wait for one that is slow, or for one that waits with a deadline, are not told anything.
+#[test]
+fn slow_members_and_deadlines_are_no_mismatch() {
+    for shape in TEAMS {
+        ends(format!("{shape:?}"), move || {
+            let slow = |me: &mut Member| {
+                let mut rma = Rma::new(me)?;
+                if me.rank() == 0 {
+                    std::thread::sleep(Duration::from_millis(900));
+                }
+                rma.sync()?;
+                // Rank 0 asks for another thing first, for a time.
+                if me.rank() == 0 {
+                    let late = Some(Instant::now() + Duration::from_millis(700));
+                    assert_eq!(me.wait_deadline(late), Err(Fault::TimedOut));
+                }
+                rma.sync()?;
+                me.wait()?;
+                Ok::<_, RmaError>(())
+            };
+            team(shape, slow).unwrap().into_iter().for_each(|result| result.unwrap());
+        });
+    }
+}
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % n
+    }
+}
+
+/// Everything that members can wait at.
+struct Objects {
+    rma: Rma,
+    second: Rma,
+    counter: Option<CounterMember>,
+    auto: Option<AutoMember>,
+}
+
+const OBJECTS: usize = 6;
+
+impl Objects {
+    fn new(me: &mut Member) -> Result<Objects, RmaError> {
+        let one_host = me.hosts().count() == 1;
+        let counter = if one_host { Some(me.make(Counter::within)?) } else { None };
+        let cores = me.cores();
+        let auto = if one_host { Some(me.make(|space, n| Auto::within(space, n, cores))?) } else { None };
+        Ok(Objects { rma: Rma::new(me)?, second: Rma::new(me)?, counter, auto })
+    }
+
+    /// Arrives where that needs nothing more of this member: at what others may wait for meanwhile.
+    fn arrive(&mut self, me: &mut Member, object: usize) -> Result<(), RmaError> {
+        // Up to three members meet in one round; a barrier between hosts needs its members to go on.
+        let by_itself = me.hosts().count() == 1 && me.size() <= 3;
+        match object {
+            0 if by_itself || me.hosts().count() > 1 => self.rma.sync_start(),
+            1 if by_itself || me.hosts().count() > 1 => self.second.sync_start(),
+            2 if by_itself => Ok(me.barrier().arrive()?),
+            3 => self.counter.as_mut().map_or(Ok(()), |counter| Ok(counter.arrive()?)),
+            4 if by_itself => self.auto.as_mut().map_or(Ok(()), |auto| Ok(auto.arrive()?)),
+            _ => Ok(()),
+        }
+    }
+
+    fn wait(&mut self, me: &mut Member, object: usize) -> Result<(), RmaError> {
+        match object {
+            0 => self.rma.sync(),
+            1 => self.second.sync(),
+            2 => Ok(me.wait()?),
+            3 => self.counter.as_mut().map_or(Ok(()), |counter| Ok(counter.wait()?)),
+            4 => self.auto.as_mut().map_or(Ok(()), |auto| Ok(auto.wait()?)),
+            _ => {
+                me.gather(object as u64)?;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A common order of waits; before each, arrivals at whatever comes later; and members that are slow now and then, some of
+/// them for longer than it takes to be noted.
+fn legal(me: &mut Member, seed: u64) -> Result<(), RmaError> {
+    let mut objects = Objects::new(me)?;
+    let mut common = Random(seed);
+    let mut own = Random(seed ^ (me.rank() as u64 + 1) << 32);
+    for _ in 0..30 {
+        let object = common.below(OBJECTS);
+        if own.below(3) == 0 {
+            objects.arrive(me, own.below(OBJECTS))?;
+        }
+        match own.below(40) {
+            0 => std::thread::sleep(Duration::from_millis(150 + own.below(250) as u64)),
+            1..4 => std::thread::sleep(Duration::from_millis(own.below(10) as u64)),
+            _ => (),
+        }
+        objects.wait(me, object)?;
+    }
+    // Halves that are left are ended by all.
+    (0..OBJECTS).try_for_each(|object| objects.wait(me, object))
+}
+
+#[test]
+fn legal_programs_are_not_accused() {
+    for seed in 0..4 {
+        for shape in TEAMS {
+            ends(format!("{shape:?}, seed {seed}"), move || {
+                team(shape, move |me| legal(me, seed))
+                    .unwrap()
+                    .into_iter()
+                    .for_each(|result| result.unwrap());
+            });
+        }
+    }
+}
+
+/// The same programs, in which one member leaves out a wait or does another: all get errors, and all end.
+#[test]
+fn illegal_programs_end_in_errors() {
+    fn illegal(me: &mut Member, seed: u64) -> Result<(), RmaError> {
+        let mut objects = Objects::new(me)?;
+        let mut common = Random(seed);
+        let wrong = (common.below(me.size()), common.below(10), common.below(2) == 0);
+        let on_one = me.hosts().count() == 1;
+        let others = if on_one { [0, 1, 2, 3, 4, 5] } else { [0, 1, 2, 5, 0, 1] };
+        for turn in 0..12 {
+            let object = others[common.below(OBJECTS)];
+            if (me.rank(), turn) == (wrong.0, wrong.1) {
+                if wrong.2 {
+                    continue;
+                }
+                let other = others.into_iter().find(|&other| other != object).unwrap_or_default();
+                objects.wait(me, other)?;
+                continue;
+            }
+            objects.wait(me, object)?;
+        }
+        // All that are right come here, and one that left out a wait has one too few.
+        (0..OBJECTS).try_for_each(|object| objects.wait(me, object))?;
+        objects.rma.sync()
+    }
+    for seed in 0..10 {
+        for shape in TEAMS {
+            let what = format!("{shape:?}, seed {seed}");
+            let results = ends(what.clone(), move || team(shape, move |me| illegal(me, seed)).unwrap());
+            let wrong = results.iter().filter(|result| result.is_err()).count();
+            assert!(wrong > 0, "{what}: {results:?}");
+        }
+    }
+}

@@ -8,7 +8,7 @@ use syncline_mpi::{
 };
 
 /// After which a rank ends itself, so that nothing is left of a test.
-const DEADLINE: Duration = Duration::from_secs(90);
+const DEADLINE: Duration = Duration::from_secs(380);
 const SIZES: [usize; 10] = [0, 1, 7, 64, 1000, 4096, 65_536, 65_537, 1 << 20, 5 << 20];
 
 pub(crate) fn play() {

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use syncline_mpi::{Family, Shim, build, compilers};
 
 /// Seconds after which whatever still runs is ended.
-const DEADLINE: &str = "100";
+const DEADLINE: &str = "400";
 
 #[derive(Debug)]
 pub(crate) struct Site {

@@ -313,19 +313,17 @@ impl Plan {
             }
             Kind::Return => self.end(rank, &[format!("return {}", random.below(2) * 3)], random),
             Kind::ReturnHolding => {
-                let takes = if shares && random.below(2) == 0 {
-                    ["lock_new".to_owned(), "lock_acquire".to_owned()]
-                } else {
-                    [format!("lock 0 {other} 0"), format!("lock 0 {other} 1")]
-                };
-                // All make the lock, then one keeps it.
-                if takes[0] == "lock_new" {
+                let others: Vec<_> = (0..self.members).filter(|&one| one != rank).collect();
+                if shares && random.below(2) == 0 {
                     self.all("lock_new");
-                    self.ranks[rank].push(takes[1].clone());
-                    let others = (0..self.members).filter(|&one| one != rank).collect::<Vec<_>>();
-                    others.into_iter().for_each(|one| self.ranks[one].push("lock_acquire".to_owned()));
+                    self.ranks[rank].push("lock_acquire".to_owned());
+                    others.iter().for_each(|&one| self.ranks[one].push("lock_acquire".to_owned()));
                 } else {
-                    self.end(rank, &takes, random);
+                    // All make mutexes, then one keeps what the others wait for.
+                    self.all("mutexes_new 1 1");
+                    self.ranks[rank].push(format!("lock 1 {other} 0"));
+                    let wait = [format!("sleep {}", random.below(30)), format!("lock 1 {other} 0")];
+                    others.iter().for_each(|&one| self.ranks[one].extend_from_slice(&wait));
                 }
             }
             Kind::Exit => {

@@ -156,7 +156,7 @@ static bool one_sided(stage *s, const step *at) {
     else if (IS("lock")) CALL(syncline_rma_lock(s->rma, mutexes, b, c));
     else if (IS("unlock")) CALL(syncline_rma_unlock(s->rma, mutexes, b, c));
     else if (IS("allocate_local")) CALL(syncline_rma_allocate_local(s->rma, a, &s->local));
-    else if (IS("free_local")) CALL(syncline_rma_free_local(s->rma, s->local));
+    else if (IS("free_local")) CALL(syncline_rma_deallocate_local(s->rma, s->local));
     else if (IS("sync_done")) CALL(syncline_rma_sync_done(s->rma, &said));
     else if (IS("lock_acquire")) CALL(syncline_lock_acquire(s->lock, s->rank));
     else if (IS("lock_acquire_for")) CALL(syncline_lock_acquire_for(s->lock, s->rank, a * 1000000));
@@ -175,13 +175,13 @@ static bool together(stage *s, const step *at) {
     void *shared;
     if (IS("sync")) CALL(syncline_rma_sync(s->rma));
     else if (IS("sync_start")) CALL(syncline_rma_sync_start(s->rma));
-    else if (IS("sync_wait")) CALL(syncline_rma_sync_wait(s->rma, a == 0 ? UINT64_MAX : a * 1000000));
+    else if (IS("sync_wait")) CALL(syncline_rma_sync_wait_for(s->rma, a == 0 ? UINT64_MAX : a * 1000000));
     else if (IS("wait")) CALL(syncline_member_wait(s->me));
     else if (IS("allocate")) CALL(syncline_rma_allocate(s->rma, b, &s->memory[a % SLOTS]));
-    else if (IS("deallocate")) CALL(syncline_rma_free(s->rma, s->memory[a % SLOTS]));
+    else if (IS("deallocate")) CALL(syncline_rma_deallocate(s->rma, s->memory[a % SLOTS]));
     else if (IS("mutexes_new")) CALL(syncline_rma_mutexes_new(s->rma, b, &s->mutexes[a % SETS]));
     else if (IS("mutexes_free")) CALL(syncline_rma_mutexes_free(s->rma, s->mutexes[a % SETS]));
-    else if (IS("rma")) CALL(syncline_rma_new(s->me, &s->rma));
+    else if (IS("rma")) CALL(syncline_member_rma(s->me, &s->rma));
     else if (IS("barrier")) CALL(syncline_member_barrier(s->me, SYNCLINE_BARRIER_KIND_AUTO, 0, &s->barrier));
     else if (IS("barrier_wait")) CALL(syncline_barrier_wait(s->barrier, s->rank));
     else if (IS("barrier_wait_for")) CALL(syncline_barrier_wait_for(s->barrier, s->rank, a * 1000000));

@@ -327,13 +327,12 @@ fn texts(source: &str) -> Vec<String> {
             // A character, or a lifetime.
             '\'' => {
                 let mut ahead = letters.clone();
-                if ahead.next() == Some('\\') {
-                    letters.next();
-                    letters.next();
-                } else if ahead.next() == Some('\'') {
-                    letters.next();
-                    letters.next();
-                }
+                let behind = match ahead.next() {
+                    Some('\\') => 3,
+                    _ if ahead.next() == Some('\'') => 2,
+                    _ => 0,
+                };
+                (0..behind).for_each(|_| drop(letters.next()));
             }
             '"' => {
                 let mut text = String::new();

@@ -1838,8 +1838,9 @@ syncline_status syncline_rma_mutexes_new(syncline_rma *rma,
                                          syncline_rma_mutexes **mutexes);
 
 /**
- * Waits for a mutex of the member `rank`, and takes it. A member that holds it and dies is `SYNCLINE_STATUS_GONE`; to ask for
- * one that this member holds is `SYNCLINE_STATUS_INVALID_ARGUMENT`.
+ * Waits for a mutex of the member `rank`, and takes it. If the member that held it has returned without letting it go, it
+ * is `SYNCLINE_STATUS_POISONED`, now and later; if that has died, `SYNCLINE_STATUS_GONE`. To ask for one that this member
+ * holds is `SYNCLINE_STATUS_INVALID_ARGUMENT`.
  *
  * # Safety
  * That of `syncline_member_rma`. `mutexes` is `NULL`, or comes from `syncline_rma_mutexes_new`.
@@ -1861,12 +1862,14 @@ syncline_status syncline_rma_unlock(syncline_rma *rma,
                                     size_t index);
 
 /**
- * Gives the set back, with all members. None of them holds one of its mutexes.
+ * Gives the set back, with all members. If one of them holds one of its mutexes, that is `SYNCLINE_STATUS_INVALID_ARGUMENT`
+ * for that member and `SYNCLINE_STATUS_MISUSE` for the others, and the set is as it was.
  *
  * # Safety
  * As `syncline_rma_lock`.
  */
-syncline_status syncline_rma_mutexes_free(syncline_rma *rma, syncline_rma_mutexes *mutexes);
+syncline_status syncline_rma_mutexes_free(syncline_rma *rma,
+                                          syncline_rma_mutexes *mutexes);
 
 /**
  * Makes an overlay without tasks.

@@ -233,7 +233,8 @@ module syncline
     public :: syncline_rma_allocate, syncline_rma_deallocate, syncline_rma_address, syncline_rma_bytes
     public :: syncline_rma_allocate_local, syncline_rma_deallocate_local, syncline_rma_wait, syncline_rma_test
     public :: syncline_rma_wait_all, syncline_rma_fence, syncline_rma_fence_all, syncline_rma_fence_all_asking
-    public :: syncline_rma_sync, syncline_rma_sync_start, syncline_rma_sync_done
+    public :: syncline_rma_sync, syncline_rma_sync_for, syncline_rma_sync_start, syncline_rma_sync_done
+    public :: syncline_rma_allocate_for, syncline_rma_lock_for, syncline_member_wait_for
     public :: syncline_rma_sync_wait, syncline_rma_sync_wait_for
     public :: syncline_rma_sync_global, syncline_rma_fetch_add_i32, syncline_rma_fetch_add_i64, syncline_rma_swap_i32
     public :: syncline_rma_swap_i64, syncline_rma_swap_pair, syncline_rma_compare_swap_i32
@@ -740,6 +741,13 @@ module syncline
             integer(c_int) :: status
         end function
 
+        function syncline_member_wait_for(me, nanoseconds) bind(C) result(status)
+            import
+            type(c_ptr), value :: me
+            integer(c_int64_t), value :: nanoseconds
+            integer(c_int) :: status
+        end function
+
         function syncline_member_await(me, signal, number) bind(C) result(status)
             import
             type(c_ptr), value :: me
@@ -1006,6 +1014,15 @@ module syncline
             integer(c_int) :: status
         end function
 
+        function syncline_rma_allocate_for(rma, bytes, nanoseconds, memory) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma
+            integer(c_size_t), value :: bytes
+            integer(c_int64_t), value :: nanoseconds
+            type(c_ptr), intent(out) :: memory
+            integer(c_int) :: status
+        end function
+
         function syncline_rma_deallocate(rma, memory) bind(C) result(status)
             import
             type(c_ptr), value :: rma, memory
@@ -1096,6 +1113,14 @@ module syncline
             integer(c_int) :: status
         end function
 
+        function syncline_rma_lock_for(rma, mutexes, rank, index, nanoseconds) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma, mutexes
+            integer(c_size_t), value :: rank, index
+            integer(c_int64_t), value :: nanoseconds
+            integer(c_int) :: status
+        end function
+
         function syncline_rma_unlock(rma, mutexes, rank, index) bind(C) result(status)
             import
             type(c_ptr), value :: rma, mutexes
@@ -1124,6 +1149,13 @@ module syncline
         function syncline_rma_sync_wait(rma) bind(C) result(status)
             import
             type(c_ptr), value :: rma
+            integer(c_int) :: status
+        end function
+
+        function syncline_rma_sync_for(rma, nanoseconds) bind(C) result(status)
+            import
+            type(c_ptr), value :: rma
+            integer(c_int64_t), value :: nanoseconds
             integer(c_int) :: status
         end function
 

@@ -1851,6 +1851,20 @@ syncline_status syncline_rma_lock(syncline_rma *rma,
                                   size_t index);
 
 /**
+ * Like `syncline_rma_lock`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then. The place in the
+ * queue stays, and the next call for this mutex finds it again. If the mutex comes to the place meanwhile, it goes on to the
+ * next member that waits, and the next call asks anew.
+ *
+ * # Safety
+ * As `syncline_rma_lock`.
+ */
+syncline_status syncline_rma_lock_for(syncline_rma *rma,
+                                      const syncline_rma_mutexes *mutexes,
+                                      size_t rank,
+                                      size_t index,
+                                      uint64_t nanoseconds);
+
+/**
  * Lets a mutex go, when everything that this member has written is done: who holds it next sees that.
  *
  * # Safety
@@ -2156,6 +2170,19 @@ syncline_status syncline_rma_allocate(syncline_rma *rma,
                                       syncline_rma_memory **memory);
 
 /**
+ * Like `syncline_rma_allocate`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: the allocation
+ * is begun. The same call, with as many bytes, or `syncline_rma_allocate` goes on where it was; until it is done, what else
+ * all members do with this rma together is `SYNCLINE_STATUS_MISUSE`.
+ *
+ * # Safety
+ * As `syncline_rma_allocate`.
+ */
+syncline_status syncline_rma_allocate_for(syncline_rma *rma,
+                                          size_t bytes,
+                                          uint64_t nanoseconds,
+                                          syncline_rma_memory **memory);
+
+/**
  * Frees memory, with all members: what any of them has done to it before is done, and this member's gets have come. To
  * use it afterwards, or to free it again, is `SYNCLINE_STATUS_MISUSE`.
  *
@@ -2371,6 +2398,18 @@ syncline_status syncline_rma_fence_all_asking(syncline_rma *rma,
 syncline_status syncline_rma_sync(syncline_rma *rma);
 
 /**
+ * Like `syncline_rma_sync`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: this member has
+ * arrived and stays so, and what it writes from then on is of the next sync. The same call, `syncline_rma_sync`,
+ * `syncline_rma_sync_wait` or `syncline_rma_sync_done` goes on; until it is complete, no allocation or the like is begun:
+ * `SYNCLINE_STATUS_MISUSE`.
+ *
+ * # Safety
+ * That of `syncline_member_rma`.
+ */
+syncline_status syncline_rma_sync_for(syncline_rma *rma,
+                                      uint64_t nanoseconds);
+
+/**
  * Arrives at a sync, and does not wait: what is written from now on is of the next. `syncline_rma_sync_wait` follows, or
  * `syncline_rma_sync_done` until that says so; until then no other sync, allocation or free is begun:
  * `SYNCLINE_STATUS_MISUSE`.
@@ -2555,10 +2594,26 @@ size_t syncline_member_died(const syncline_member *me);
  * Waits until all members have come here, each as often as the others. One that is dead, or has returned, is
  * `SYNCLINE_STATUS_GONE`, with its rank in the message; so is the end of the launcher.
  *
+ * If members are in different calls that all of them have to make together, so that none can complete, each gets
+ * `SYNCLINE_STATUS_MISUSE`, and the message names two of them with their calls. That holds for this call, barriers of the
+ * team, `syncline_rma_sync` and all else that members do together, without a time limit; a member that is slow, or waits for
+ * a limited time, is never taken for such a one. The team is of no use any more then: calls that would have to wait for
+ * other members fail in the same way, and the functions of the members are to return.
+ *
  * # Safety
  * `me` is `NULL`, or its function has not returned.
  */
 syncline_status syncline_member_wait(syncline_member *me);
+
+/**
+ * Like `syncline_member_wait`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: this member has
+ * arrived and stays so, and may call either again to go on.
+ *
+ * # Safety
+ * As `syncline_member_wait`.
+ */
+syncline_status syncline_member_wait_for(syncline_member *me,
+                                         uint64_t nanoseconds);
 
 /**
  * Waits until a signal is at least `number`, and ends with `SYNCLINE_STATUS_GONE` as soon as any member of the team is

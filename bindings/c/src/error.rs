@@ -199,6 +199,7 @@ impl From<Fault> for Error {
         let status = match fault {
             Fault::TimedOut => Status::TimedOut,
             Fault::Dead { .. } | Fault::Left { .. } => Status::Gone,
+            Fault::Mismatch { .. } => Status::Misuse,
             _ => Status::Internal,
         };
         Self::new(status, fault.to_string())
@@ -249,7 +250,7 @@ impl From<RmaError> for Error {
         let status = match error {
             RmaError::Fault(fault) => return fault.into(),
             RmaError::Mismatch { .. } | RmaError::Refused { .. } => Status::Misuse,
-            RmaError::HeldBy { .. } => Status::Misuse,
+            RmaError::HeldBy { .. } | RmaError::Unfinished => Status::Misuse,
             RmaError::Poisoned { .. } => Status::Poisoned,
             RmaError::Bounds { rank, from, to, len } => {
                 let all = format!("the {len} that rank {rank} has in this allocation");

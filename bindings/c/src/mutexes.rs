@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use syncline_rma::LockKind;
 
-use crate::error::{Error, Status, borrow, call, out};
+use crate::SYNCLINE_FOREVER;
+use crate::error::{Error, Status, borrow, call, deadline, out};
 use crate::rma::{self, Alive, Rma};
 
 /// A set of mutexes, as one member knows it.
@@ -88,8 +89,29 @@ pub unsafe extern "C" fn syncline_rma_lock(
     rank: usize,
     index: usize,
 ) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { syncline_rma_lock_for(rma, mutexes, rank, index, SYNCLINE_FOREVER) }
+}
+
+/// Like `syncline_rma_lock`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then. The place in the
+/// queue stays, and the next call for this mutex finds it again. If the mutex comes to the place meanwhile, it goes on to the
+/// next member that waits, and the next call asks anew.
+///
+/// # Safety
+/// As `syncline_rma_lock`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_lock_for(
+    rma: *mut Rma,
+    mutexes: *const RmaMutexes,
+    rank: usize,
+    index: usize,
+    nanoseconds: u64,
+) -> Status {
+    let lock = |set: &mut syncline_rma::Mutexes, rma: &mut syncline_rma::Rma| {
+        Ok(set.lock_deadline(rma, rank, index, deadline(nanoseconds))?)
+    };
     // SAFETY: as the caller vouches.
-    call(|| unsafe { with(rma, mutexes, |set, rma| Ok(set.lock(rma, rank, index)?)) })
+    call(|| unsafe { with(rma, mutexes, lock) })
 }
 
 /// Lets a mutex go, when everything that this member has written is done: who holds it next sees that.

@@ -26,7 +26,8 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use syncline_fabric::Member;
 use syncline_rma::{Global, Mutexes, Pending, RmaError};
 
-use crate::error::{Error, Status, borrow, call, claim, out};
+use crate::SYNCLINE_FOREVER;
+use crate::error::{Error, Status, borrow, call, claim, deadline, out};
 use crate::mutexes::RmaMutexes;
 use crate::teams::{TeamMember, the_member};
 
@@ -92,6 +93,8 @@ pub(crate) struct Alive {
     pub(crate) mutexes: Vec<Option<Mutexes>>,
     /// It has arrived at a sync that it has not come out of.
     pub(crate) started: bool,
+    /// That one was not started by itself: its wait has timed out.
+    pub(crate) timed_out: bool,
 }
 
 // SAFETY: the member is used under its flag, by whatever thread; see `the_member`. All else may go to other threads.
@@ -326,6 +329,7 @@ pub unsafe extern "C" fn syncline_member_rma(me: *mut TeamMember<'_>, rma: *mut 
             implicit_gets: Vec::new(),
             implicit_writes: HashMap::new(),
             started: false,
+            timed_out: false,
         };
         let new = Arc::new(Rma {
             state: Mutex::new(State { alive: Some(alive), memories: Vec::new(), mutexes: Vec::new() }),
@@ -348,6 +352,23 @@ pub unsafe extern "C" fn syncline_rma_allocate(
     bytes: usize,
     memory: *mut *mut RmaMemory,
 ) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { syncline_rma_allocate_for(rma, bytes, SYNCLINE_FOREVER, memory) }
+}
+
+/// Like `syncline_rma_allocate`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: the allocation
+/// is begun. The same call, with as many bytes, or `syncline_rma_allocate` goes on where it was; until it is done, what else
+/// all members do with this rma together is `SYNCLINE_STATUS_MISUSE`.
+///
+/// # Safety
+/// As `syncline_rma_allocate`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_allocate_for(
+    rma: *mut Rma,
+    bytes: usize,
+    nanoseconds: u64,
+    memory: *mut *mut RmaMemory,
+) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
         let memory = unsafe { out(memory, "memory") }?;
@@ -358,7 +379,7 @@ pub unsafe extern "C" fn syncline_rma_allocate(
         alive.no_sync_started()?;
         // SAFETY: the function of the member has not returned: then the rma would not be alive.
         let mut inside = unsafe { the_member(alive.me) }?;
-        let part = alive.rma.allocate::<u8>(inside.member, bytes)?;
+        let part = alive.rma.allocate_deadline::<u8>(inside.member, bytes, deadline(nanoseconds))?;
         let new = Arc::new(RmaMemory { owner: rma, number: alive.parts.len() });
         alive.parts.push(Some(part));
         memory.write(Arc::as_ptr(&new).cast_mut());

@@ -10,7 +10,8 @@
 
 use std::collections::HashMap;
 
-use syncline_rma::Window;
+use syncline_rma::{RmaError, Window};
+use syncline_sync::Fault;
 
 use crate::SYNCLINE_FOREVER;
 use crate::error::{Error, Status, call, deadline, out};
@@ -153,9 +154,27 @@ pub unsafe extern "C" fn syncline_rma_fence_all_asking(rma: *mut Rma, k: usize, 
 /// That of `syncline_member_rma`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_sync(rma: *mut Rma) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { syncline_rma_sync_for(rma, SYNCLINE_FOREVER) }
+}
+
+/// Like `syncline_rma_sync`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: this member has
+/// arrived and stays so, and what it writes from then on is of the next sync. The same call, `syncline_rma_sync`,
+/// `syncline_rma_sync_wait` or `syncline_rma_sync_done` goes on; until it is complete, no allocation or the like is begun:
+/// `SYNCLINE_STATUS_MISUSE`.
+///
+/// # Safety
+/// That of `syncline_member_rma`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_rma_sync_for(rma: *mut Rma, nanoseconds: u64) -> Status {
     let sync = |alive: &mut Alive| {
-        alive.no_sync_started()?;
-        Ok(alive.rma.sync()?)
+        if !alive.timed_out {
+            alive.no_sync_started()?;
+        }
+        let synced = alive.rma.sync_deadline(deadline(nanoseconds));
+        alive.timed_out = matches!(synced, Err(RmaError::Fault(Fault::TimedOut)));
+        alive.started = alive.timed_out;
+        Ok(synced?)
     };
     // SAFETY: as the caller vouches.
     call(|| unsafe { with(rma, sync) })
@@ -202,7 +221,7 @@ pub unsafe extern "C" fn syncline_rma_sync_wait_for(rma: *mut Rma, nanoseconds: 
             return Err(Error::misuse("no sync is started"));
         }
         alive.rma.sync_wait(deadline(nanoseconds))?;
-        alive.started = false;
+        (alive.started, alive.timed_out) = (false, false);
         Ok(())
     };
     // SAFETY: as the caller vouches.
@@ -219,6 +238,7 @@ pub unsafe extern "C" fn syncline_rma_sync_done(rma: *mut Rma, done: *mut bool) 
     let look = |alive: &mut Alive| {
         let complete = !alive.started || alive.rma.sync_done()?;
         alive.started = !complete;
+        alive.timed_out &= !complete;
         Ok(complete)
     };
     // SAFETY: as the caller vouches.

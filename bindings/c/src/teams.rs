@@ -379,12 +379,29 @@ pub(crate) unsafe fn the_member<'a, 'b: 'a>(
 /// Waits until all members have come here, each as often as the others. One that is dead, or has returned, is
 /// `SYNCLINE_STATUS_GONE`, with its rank in the message; so is the end of the launcher.
 ///
+/// If members are in different calls that all of them have to make together, so that none can complete, each gets
+/// `SYNCLINE_STATUS_MISUSE`, and the message names two of them with their calls. That holds for this call, barriers of the
+/// team, `syncline_rma_sync` and all else that members do together, without a time limit; a member that is slow, or waits for
+/// a limited time, is never taken for such a one. The team is of no use any more then: calls that would have to wait for
+/// other members fail in the same way, and the functions of the members are to return.
+///
 /// # Safety
 /// `me` is `NULL`, or its function has not returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_member_wait(me: *mut TeamMember<'_>) -> Status {
     // SAFETY: as the caller vouches.
     call(|| Ok(unsafe { the_member(me) }?.member.wait()?))
+}
+
+/// Like `syncline_member_wait`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: this member has
+/// arrived and stays so, and may call either again to go on.
+///
+/// # Safety
+/// As `syncline_member_wait`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syncline_member_wait_for(me: *mut TeamMember<'_>, nanoseconds: u64) -> Status {
+    // SAFETY: as the caller vouches.
+    call(|| Ok(unsafe { the_member(me) }?.member.wait_deadline(deadline(nanoseconds))?))
 }
 
 /// Waits until a signal is at least `number`, and ends with `SYNCLINE_STATUS_GONE` as soon as any member of the team is

@@ -49,11 +49,14 @@ writes JSON, a line each:
 A line of input that is JSON is that value, any other a string. Tasks of higher priority go first (those of the input
 have 0), then in order of arrival. A line for each task comes out: {\"id\": 7, \"task\": ..., \"result\": ...}, or \"error\".
 A worker that ends, takes too long or writes anything else while it has a task fails that task, and is replaced. With
---retries, the new tasks of a task join when it has a result, so that an attempt that failed leaves none.
+--retries, the new tasks of a task join when it has a result, so that an attempt that failed leaves none. A second answer to a
+task is refused, and the worker replaced; the task that it has meanwhile goes to another. If as many workers as there are to
+be, and 3 at least, end before any has answered a task, the farm ends with the last words of the last.
 docs/farm-lines.md has examples.
 
 Signals: SIGINT and SIGTERM start no more tasks and end those that run by SIGTERM, 5 s later or at a second signal by
-SIGKILL. Ctrl-Z stops this command, not the tasks that run. The environment variable SYNCLINE_FARM_RUN of tasks marks them as
+SIGKILL. Ctrl-Z stops this command and the tasks that run, and fg continues them; time limits do not run meanwhile. A task
+that reads from the terminal is stopped by the system, as its group is in the background. The environment variable SYNCLINE_FARM_RUN of tasks marks them as
 those of this command.
 
 Exit codes: 0 if all went well, and when whoever reads standard output has seen enough before a task failed; 1 if a task

@@ -97,6 +97,13 @@ impl<'a> Each<'a> {
                 break;
             }
             self.poll();
+            if self.hub.is_to_stop() {
+                let stopped = self.hub.stop_with(self.running.iter().map(|running| &running.group));
+                for running in &mut self.running {
+                    running.next =
+                        running.next.and_then(|(at, signal)| Some((at.checked_add(stopped)?, signal)));
+                }
+            }
             if let Some(signal) = self.hub.due() {
                 self.running.iter().for_each(|running| running.group.signal(signal));
             }

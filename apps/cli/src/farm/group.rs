@@ -5,6 +5,7 @@
 //! | `command`  | says what is to be started, by way of this very program if its memory is to be bounded  |
 //! | `start`    | the guard is told, the process started (posix_spawn) and watched by pidfd              |
 //! | `signal`   | goes to all of the group, also to processes that are stopped                            |
+//! | `pause`, `resume` | stop the group with this process, and continue it                               |
 //! | `finish`   | when the first process has exited: the rest killed, the guard told, the status collected |
 //!
 //! Until `finish` nobody has collected the process, so its number is that of no other group.
@@ -87,8 +88,18 @@ impl Group {
         }
     }
 
-    /// Collects the first process, which has exited, and kills what is left of its group.
-    pub(super) fn finish(mut self, guard: &mut Guard) -> Result<ExitStatus> {
+    /// As Ctrl-Z does, of which a group that is not in the foreground of its terminal is not told.
+    pub(super) fn pause(&self) {
+        let _ = kill_process_group(self.id, Signal::TSTP);
+    }
+
+    /// What was paused goes on.
+    pub(super) fn resume(&self) {
+        let _ = kill_process_group(self.id, Signal::CONT);
+    }
+
+    /// Collects the first process, which has exited, and kills what is left of its group. Nothing is sent to it after that.
+    pub(super) fn finish(&mut self, guard: &mut Guard) -> Result<ExitStatus> {
         let _ = kill_process_group(self.id, Signal::KILL);
         let told = guard.ended(self.id);
         let status = self.child.wait();

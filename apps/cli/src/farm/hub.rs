@@ -21,8 +21,10 @@ use indicatif::ProgressBar;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Resource, Signal, getrlimit};
-use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM, SIGTSTP};
+use syncline_memory::{Disposition, stop_as_by_default};
 
+use super::group::Group;
 use super::guard::Guard;
 use super::output::{FILES, Ordered, Printer};
 use super::report::Report;
@@ -54,6 +56,8 @@ pub(super) struct Hub {
     signals: Vec<(u8, UnixStream)>,
     bar: ProgressBar,
     ending: Option<Ending>,
+    /// Somebody has typed Ctrl-Z.
+    to_stop: bool,
 }
 
 /// Why a farm ends before its tasks do.
@@ -112,6 +116,7 @@ impl Hub {
             signals: caught,
             bar,
             ending: None,
+            to_stop: false,
         };
         // One that came before there was anybody to poll.
         if let Some(signal) = signals.take() {
@@ -171,6 +176,26 @@ impl Hub {
             }
             Step::Kill(_) | Step::GiveUp(_) => None,
         }
+    }
+
+    /// Whether this process is to stop, with all its groups, until it is continued: SIGTSTP.
+    pub(super) fn is_to_stop(&self) -> bool {
+        self.to_stop
+    }
+
+    /// Stops with all groups, and continues with them; for how long it was.
+    pub(super) fn stop_with<'a>(&mut self, groups: impl Iterator<Item = &'a Group> + Clone) -> Duration {
+        let since = Instant::now();
+        self.to_stop = false;
+        groups.clone().for_each(Group::pause);
+        // One that cannot stop goes on.
+        let _ = stop_as_by_default();
+        groups.for_each(Group::resume);
+        let stopped = since.elapsed();
+        if let Some(Ending { next: Step::Kill(at) | Step::GiveUp(at), .. }) = &mut self.ending {
+            *at = at.checked_add(stopped).unwrap_or(*at);
+        }
+        stopped
     }
 
     /// Whether what still runs is left to the guard: SIGKILL has not ended it.
@@ -267,7 +292,12 @@ impl Hub {
                 heard.push(*signal);
             }
         }
-        heard.into_iter().for_each(|signal| self.stop(Why::Signal(signal)));
+        for signal in heard {
+            match i32::from(signal) {
+                SIGTSTP => self.to_stop = true,
+                _ => self.stop(Why::Signal(signal)),
+            }
+        }
     }
 
     /// Moves the bar.
@@ -322,11 +352,14 @@ impl Hub {
                 ending.next = Step::GiveUp(until);
             }
             self.poll::<()>(false, std::iter::empty(), None);
+            if self.to_stop {
+                self.stop_with(std::iter::empty());
+            }
         }
     }
 }
 
-/// Pipes of SIGINT and SIGTERM, and the right to be told how children end, which a parent may have taken from us.
+/// Pipes of SIGINT, SIGTERM and SIGTSTP, and the right to be told how children end, which a parent may have taken from us.
 fn catch() -> Result<Vec<(u8, UnixStream)>> {
     let one = |signal: i32| {
         let (pipe, sender) = UnixStream::pair()?;
@@ -336,7 +369,9 @@ fn catch() -> Result<Vec<(u8, UnixStream)>> {
     };
     let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
     signal_hook::flag::register(SIGCHLD, std::sync::Arc::default()).map_err(failed)?;
-    [SIGINT, SIGTERM].into_iter().map(one).collect::<io::Result<_>>().map_err(failed)
+    // A shell without job control has it ignored, perhaps.
+    let stop = Some(SIGTSTP).filter(|&signal| Disposition::of(signal) == Disposition::Default);
+    [SIGINT, SIGTERM].into_iter().chain(stop).map(one).collect::<io::Result<_>>().map_err(failed)
 }
 
 /// Whether so many workers can be watched. Asked before the first task is read.

@@ -13,8 +13,15 @@
 //! | `worker`   | a process, its pipes, and its task       |
 //!
 //! The input is read when a worker is free and nothing of priority 0 or more waits. The queue itself is not bounded: it has
-//! what workers have put there. Nothing goes round for ever: a task has so many attempts, and [`IDLE_DEATHS`] workers that die
-//! one after the other without a task, and without an answer between, end the farm.
+//! what workers have put there. Nothing goes round for ever:
+//!
+//! * A task has so many attempts.
+//! * [`IDLE_DEATHS`] workers that end one after the other without a task and have never answered, with no answer of another
+//!   between, end the farm.
+//! * Before any worker has ever answered, as many ends of workers as there are places for them, and [`MISTYPED`] at least,
+//!   end the farm: the command is probably none for this protocol. Workers whose task took too long do not count.
+//! * A worker that answers a task twice is replaced. What it was given since is begun again, and that is no other attempt;
+//!   each worker of which that is so has ended one task at least.
 
 mod protocol;
 mod queue;
@@ -35,6 +42,8 @@ use crate::error::{Error, Result};
 
 /// So many workers may die in a row that have no task.
 const IDLE_DEATHS: usize = 3;
+/// So many workers, at least, may end before any has answered.
+const MISTYPED: usize = 3;
 /// The longest line of a worker.
 const LONGEST: usize = 64 << 20;
 /// How often the input is read, at most, before a task of a negative priority is taken.
@@ -50,8 +59,12 @@ pub(super) struct Lines<'a> {
     missing: Vec<usize>,
     queue: Queue,
     numbers: u64,
-    /// Workers that died in a row and had no task.
+    /// How many workers there are to be.
+    jobs: usize,
+    /// Workers that died in a row, had no task, and had never answered.
     idle_deaths: usize,
+    /// Workers that ended before any had answered; `None` when one has.
+    mistyped: Option<usize>,
     /// There are no more tasks.
     closing: bool,
 }
@@ -63,9 +76,11 @@ impl<'a> Lines<'a> {
             args,
             workers: Vec::new(),
             missing: (1..=jobs).rev().collect(),
+            jobs,
             queue: Queue::default(),
             numbers: 0,
             idle_deaths: 0,
+            mistyped: Some(0),
             closing: false,
         }
     }
@@ -82,6 +97,10 @@ impl<'a> Lines<'a> {
                 break;
             }
             self.poll();
+            if self.hub.is_to_stop() {
+                let stopped = self.hub.stop_with(self.workers.iter().map(|worker| &worker.group));
+                self.workers.iter_mut().for_each(|worker| worker.postpone(stopped));
+            }
             if let Some(signal) = self.hub.due() {
                 self.workers.iter().for_each(|worker| worker.group.signal(signal));
             }
@@ -94,7 +113,7 @@ impl<'a> Lines<'a> {
         }
         let (mut unbegun, mut ended) = (0, Vec::new());
         for task in std::iter::from_fn(|| self.queue.take()) {
-            if task.attempts == 0 { unbegun += 1 } else { ended.push((task, Duration::ZERO)) }
+            if task.begun { ended.push((task, Duration::ZERO)) } else { unbegun += 1 }
         }
         let jobs = self.workers.iter_mut().filter_map(|worker| worker.job.take());
         ended.extend(jobs.map(|job| (job.task, job.since.elapsed())));
@@ -125,7 +144,7 @@ impl<'a> Lines<'a> {
     fn assign(&mut self) {
         while let Some(at) = self.workers.iter().position(Worker::is_free) {
             let Some(mut task) = self.next_task() else { return };
-            if task.attempts == 0 {
+            if !std::mem::replace(&mut task.begun, true) {
                 self.hub.report.begins();
             }
             task.attempts += 1;
@@ -170,7 +189,7 @@ impl<'a> Lines<'a> {
                 let text = String::from_utf8_lossy(text);
                 let task = to_raw_value(&text).unwrap_or_else(|_| RawValue::NULL.to_owned());
                 self.numbers += 1;
-                let task = Task { id: self.numbers, task, priority: 0, attempts: 0 };
+                let task = Task { id: self.numbers, task, priority: 0, attempts: 0, begun: true };
                 self.failed(&task, Duration::ZERO, &Failure::Unstarted(format!("it {why}")));
             }
         }
@@ -178,7 +197,7 @@ impl<'a> Lines<'a> {
 
     fn add(&mut self, task: Box<RawValue>, priority: i64) {
         self.numbers += 1;
-        self.queue.add(Task { id: self.numbers, task, priority, attempts: 0 });
+        self.queue.add(Task { id: self.numbers, task, priority, attempts: 0, begun: false });
     }
 
     /// Tells the workers that there are no more tasks, when that is so.
@@ -217,7 +236,8 @@ impl<'a> Lines<'a> {
                     self.listen(at);
                 }
                 Part::Err => {
-                    if let Some(lines) = worker.err.read(|piece| worker.lines.take(piece)) {
+                    let (words, lines) = (&mut worker.words, &mut worker.lines);
+                    if let Some(lines) = worker.err.read(|piece| lines.take(words.hear(piece))) {
                         self.hub.errors.print(lines.into());
                     }
                 }
@@ -244,12 +264,21 @@ impl<'a> Lines<'a> {
                 }
                 return;
             };
+            let said = protocol::parse(&line);
+            if let Ok(Said::Answer { id, .. }) = said
+                && worker.has_answered(id)
+            {
+                return self.answered_twice(at, id);
+            }
             let Some(job) = &mut worker.job else {
                 return worker.condemn(format!("said {} while it had no task", shown(&line)));
             };
-            match protocol::parse(&line) {
+            match said {
                 Ok(Said::New { task, priority }) if self.args.retries > 0 => job.new.push((task, priority)),
-                Ok(Said::New { task, priority }) => self.add(task, priority),
+                Ok(Said::New { task, priority }) => {
+                    job.joined = true;
+                    self.add(task, priority);
+                }
                 Ok(Said::Answer { id, answer }) if id == job.task.id => self.answered(at, answer),
                 Ok(Said::Answer { id, .. }) => worker.condemn(format!("answered task {id} instead")),
                 Err(why) => worker.condemn(format!("said {}: {why}", shown(&line))),
@@ -264,13 +293,26 @@ impl<'a> Lines<'a> {
         if worker.next.is_some_and(|(_, next)| next == worker::Next::Late) {
             worker.next = None;
         }
-        self.idle_deaths = 0;
+        worker.answers(job.task.id);
+        (self.idle_deaths, self.mistyped) = (0, None);
         if answer.is_ok() {
             for (task, priority) in job.new.drain(..) {
                 self.add(task, priority);
             }
         }
         self.over(job, answer.map_err(Failure::Answer));
+    }
+
+    /// A worker has answered a task that it had answered before.
+    fn answered_twice(&mut self, at: usize, id: u64) {
+        let worker = &mut self.workers[at];
+        worker.condemn(format!("answered task {id} twice"));
+        // What it has been given since has no part in that, unless new tasks of it have joined the others already: those
+        // would be there twice.
+        if let Some(Job { mut task, .. }) = worker.job.take_if(|job| !job.joined) {
+            task.attempts -= 1;
+            self.queue.add(task);
+        }
     }
 
     /// A worker has exited.
@@ -283,20 +325,41 @@ impl<'a> Lines<'a> {
         let mut worker = self.workers.swap_remove(at);
         self.missing.push(worker.number);
         let finished = worker.group.finish(&mut self.hub.guard);
-        let (lines, errors) = (&mut worker.lines, &self.hub.errors);
-        worker.err.rest(|piece| errors.print(lines.take(piece).into()));
+        let (words, lines, errors) = (&mut worker.words, &mut worker.lines, &self.hub.errors);
+        worker.err.rest(|piece| errors.print(lines.take(words.hear(piece)).into()));
         errors.print(lines.end().into());
         let Some(exit) = self.hub.attempt(finished).map(Exit::from) else { return };
-        match (worker.job.take(), worker.failure) {
-            (Some(job), failure) => self.over(job, Err(failure.unwrap_or(Failure::Worker(exit)))),
-            (None, _) if self.hub.is_ending() => (),
-            (None, failure) => self.died_idle(worker.number, exit, failure),
+        let late = matches!(worker.failure, Some(Failure::Late(_)));
+        match worker.job.take() {
+            Some(job) => {
+                let failure = worker.failure.clone();
+                self.over(job, Err(failure.unwrap_or(Failure::Worker(exit))));
+            }
+            None if self.hub.is_ending() => (),
+            None => self.died_idle(&worker, exit),
+        }
+        if let Some(mistyped) = self.mistyped.as_mut().filter(|_| !late && !self.closing) {
+            *mistyped += 1;
+            let mistyped = *mistyped;
+            if mistyped >= self.jobs.max(MISTYPED) && !self.hub.is_ending() {
+                let how = match &worker.failure {
+                    Some(Failure::Astray(what)) => what.clone(),
+                    _ => exit.to_string(),
+                };
+                let words = worker.last_words(self.args);
+                let why = format!(
+                    "{mistyped} workers have ended before any had answered a task: is the command right? The last \
+                     {how}{words}"
+                );
+                self.hub.stop(Why::Error(Error::Refuted(why)));
+            }
         }
     }
 
-    fn died_idle(&mut self, number: usize, exit: Exit, failure: Option<Failure>) {
-        let (how, when) = match failure {
-            Some(Failure::Astray(what)) => (what, ""),
+    fn died_idle(&mut self, worker: &Worker, exit: Exit) {
+        let number = worker.number;
+        let (how, when) = match &worker.failure {
+            Some(Failure::Astray(what)) => (what.clone(), ""),
             // It was told of when it was asked to end.
             Some(_) => return,
             None if self.closing => (exit.to_string(), " when there were no more tasks"),
@@ -308,10 +371,12 @@ impl<'a> Lines<'a> {
             }
             return;
         }
-        self.idle_deaths += 1;
+        // One that has answered has brought the farm on.
+        self.idle_deaths += usize::from(!worker.has_answered_any());
         if self.idle_deaths >= IDLE_DEATHS {
             let why =
-                format!("{IDLE_DEATHS} workers in a row have ended while they had no task; the last {how}");
+                format!("{IDLE_DEATHS} workers in a row have ended while they had no task; the last {how}")
+                    + &worker.last_words(self.args);
             self.hub.stop(Why::Error(Error::Refuted(why)));
         } else if exit != Exit::Code(0) {
             self.hub.say(&format!("worker {number} {how}{when}"));

@@ -102,6 +102,40 @@ impl Prefixed {
     }
 }
 
+/// The last of what came, in whole lines or not.
+#[derive(Debug, Default)]
+pub(super) struct LastWords(Vec<u8>);
+
+impl LastWords {
+    /// How many bytes are kept, and how many lines are told.
+    const KEPT: usize = 1024;
+    const LINES: usize = 3;
+
+    /// The last of a text.
+    pub(super) fn of(text: &[u8]) -> Self {
+        let mut words = Self::default();
+        words.hear(text);
+        words
+    }
+
+    /// What came, which is returned.
+    pub(super) fn hear<'a>(&mut self, piece: &'a [u8]) -> &'a [u8] {
+        let Self(kept) = self;
+        kept.extend_from_slice(&piece[piece.len().saturating_sub(Self::KEPT)..]);
+        kept.drain(..kept.len().saturating_sub(Self::KEPT));
+        piece
+    }
+
+    /// The last lines that are not empty, if there are any.
+    pub(super) fn told(&self) -> Option<String> {
+        let text = String::from_utf8_lossy(&self.0);
+        let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
+        let mut last: Vec<_> = lines.rev().take(Self::LINES).collect();
+        last.reverse();
+        (!last.is_empty()).then(|| last.join(" | "))
+    }
+}
+
 /// Bytes that come in pieces, and go in parts that end with a separator.
 #[derive(Debug)]
 pub(super) struct Splitter {

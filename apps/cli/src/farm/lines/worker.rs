@@ -7,9 +7,10 @@
 //!                       │ a closed pipe       ── 1 s for its end to be seen ──> SIGKILL
 //! ```
 
-use std::fs::File;
+use std::collections::VecDeque;
+use std::fs::{self, File};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -26,10 +27,13 @@ use crate::farm::GRACE;
 use crate::farm::group::{self, Group, Unstarted};
 use crate::farm::guard::Guard;
 use crate::farm::report::Failure;
-use crate::farm::streams::{Pipe, Prefixed, Splitter};
+use crate::farm::streams::{LastWords, Pipe, Prefixed, Splitter};
 
 /// How long a worker may take to end when there are no more tasks.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How many of the tasks that it has answered a worker is known to have answered.
+const REMEMBERED: usize = 1024;
 
 /// A task that a worker has.
 #[derive(Debug)]
@@ -38,6 +42,8 @@ pub(super) struct Job {
     pub(super) since: Instant,
     /// New tasks, which are to join when it is done.
     pub(super) new: Vec<(Box<RawValue>, i64)>,
+    /// Whether new tasks of it have joined the others already.
+    pub(super) joined: bool,
 }
 
 /// A worker.
@@ -54,6 +60,9 @@ pub(super) struct Worker {
     pub(super) said: Splitter,
     pub(super) err: Pipe,
     pub(super) lines: Prefixed,
+    pub(super) words: LastWords,
+    /// The last tasks that it has answered.
+    answered: VecDeque<u64>,
     pub(super) job: Option<Job>,
     /// What it did that it should not; it has been killed for it, or asked to end.
     pub(super) failure: Option<Failure>,
@@ -111,6 +120,8 @@ impl Worker {
             said: Splitter::new(b'\n'),
             err: Pipe::new(err),
             lines: Prefixed::new(format!("[worker {number}] ")),
+            words: LastWords::default(),
+            answered: VecDeque::new(),
             job: None,
             failure: None,
             next: None,
@@ -126,9 +137,39 @@ impl Worker {
     pub(super) fn give(&mut self, task: Task, timeout: Option<Duration>) {
         let since = Instant::now();
         self.unwritten.append(&mut protocol::give(task.id, &task.task));
-        self.job = Some(Job { task, since, new: Vec::new() });
+        self.job = Some(Job { task, since, new: Vec::new(), joined: false });
         self.next = timeout.and_then(|time| Some((since.checked_add(time)?, Next::Late)));
         self.write();
+    }
+
+    /// It has answered a task.
+    pub(super) fn answers(&mut self, id: u64) {
+        self.answered.truncate(REMEMBERED - 1);
+        self.answered.push_front(id);
+    }
+
+    /// Whether it has answered a task which is not the one that it has.
+    pub(super) fn has_answered(&self, id: u64) -> bool {
+        self.job.as_ref().is_none_or(|job| job.task.id != id) && self.answered.contains(&id)
+    }
+
+    pub(super) fn has_answered_any(&self) -> bool {
+        !self.answered.is_empty()
+    }
+
+    /// What it has written to standard error last, to be told behind how it ended; nothing, if that was nothing.
+    pub(super) fn last_words(&self, args: &FarmRunArgs) -> String {
+        let words = match &args.logs {
+            // No words of its predecessors, which had the same file: they are as much to the point.
+            Some(logs) => LastWords::of(&fs::read(log_path(logs, self.number)).unwrap_or_default()).told(),
+            None => self.words.told(),
+        };
+        words.map(|words| format!("; its last words on standard error: {words:?}")).unwrap_or_default()
+    }
+
+    /// It was stopped for so long, which is no fault of it.
+    pub(super) fn postpone(&mut self, stopped: Duration) {
+        self.next = self.next.and_then(|(at, next)| Some((at.checked_add(stopped)?, next)));
     }
 
     /// Writes what it takes now.
@@ -207,7 +248,11 @@ impl Worker {
 
 /// The file for what a worker, and then its successors, write to standard error.
 fn log_of(logs: &Path, number: usize) -> Result<File> {
-    let path = logs.join(format!("worker-{number}.err"));
+    let path = log_path(logs, number);
     let file = File::options().append(true).create(true).open(&path);
     file.map_err(|source| Error::Io { what: format!("write {}", path.display()), source })
+}
+
+fn log_path(logs: &Path, number: usize) -> PathBuf {
+    logs.join(format!("worker-{number}.err"))
 }

@@ -221,3 +221,45 @@ fn a_child_that_holds_the_pipe_does_not_hold_the_farm() {
         kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     }
 }
+
+/// The processes that sleep for that long and are not stopped.
+fn awake(nap: &str) -> usize {
+    let expected = format!("sleep\0{nap}\0").into_bytes();
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let sleepers =
+        all.filter(|entry| fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == expected));
+    let stats = sleepers.map(|entry| fs::read_to_string(entry.path().join("stat")).unwrap_or_default());
+    stats.filter(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('T'))).count()
+}
+
+/// At a terminal: Ctrl-Z stops tasks, and what they have started, `fg` continues them, and Ctrl-C ends all.
+#[test]
+fn a_terminal_stops_continues_and_ends_tasks() {
+    for (which, options) in [(41, ""), (42, "--protocol lines")] {
+        let nap = nap(which);
+        let shell = ["-qfec", "bash --norc --noprofile -i", "/dev/null"];
+        let terminal =
+            Command::new("script").args(shell).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let mut terminal = match terminal {
+            Ok(terminal) => terminal,
+            Err(error) => return println!("skipped: script(1) makes terminals, and cannot be started: {error}"),
+        };
+        let mut keys = terminal.stdin.take().unwrap();
+        let program = env!("CARGO_BIN_EXE_syncline");
+        let task = format!("sleep {nap} & exec sleep {nap}");
+        writeln!(keys, "printf '1\\n2\\n' | {program} farm run -j 2 {options} -- sh -c '{task}' _").unwrap();
+        until("two sleepers for each task", || processes(&nap) == 4);
+        for _ in 0..2 {
+            keys.write_all(b"\x1a").unwrap();
+            until("the stop of all", || awake(&nap) == 0);
+            assert_eq!(processes(&nap), 4);
+            writeln!(keys, "fg").unwrap();
+            until("that all go on", || awake(&nap) == 4);
+        }
+        keys.write_all(b"\x03").unwrap();
+        gone(&nap);
+        writeln!(keys, "exit").unwrap();
+        drop(keys);
+        terminal.wait().unwrap();
+    }
+}

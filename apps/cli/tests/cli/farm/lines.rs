@@ -232,17 +232,123 @@ fn a_task_that_takes_too_long_ends_its_worker() {
     panic!("the other tasks are not done, with any timeout");
 }
 
-/// Every attempt kills a worker; there are so many and no more.
+/// Every attempt kills a worker; there are so many and no more. One task is answered first, so the command is one for workers.
 #[test]
 fn workers_that_always_die_come_to_an_end() {
     let folder = tempfile::tempdir().unwrap();
-    let came = run(workers(folder.path(), "-j 2 --retries 2", "echo x >> tries; exit 5"), &numbers(4));
+    let script = format!("if [ $task = 1 ]; then {SQUARE}; else echo x >> tries; exit 5; fi");
+    let mut child = workers(folder.path(), "-j 2 --retries 2", &script).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    writeln!(input, "1").unwrap();
+    assert_eq!(line(&mut child), "{\"id\":1,\"task\":1,\"result\":1}");
+    input.write_all(b"2\n3\n4\n5\n").unwrap();
+    drop(input);
+    let came = Came::of(child.wait_with_output().unwrap());
     assert_eq!((came.code, came.out.lines().count()), (Some(1), 4));
     assert_eq!(fs::read_to_string(folder.path().join("tries")).unwrap().lines().count(), 12);
     let (lines, summary) = came.summary();
     let told = lines.iter().filter(|line| line.ends_with("failed: its worker exited with 5 (3 attempts)"));
     assert_eq!(told.count(), 4, "{lines:?}");
-    assert!(summary.starts_with("syncline: 4 tasks: 0 done, 4 failed"), "{summary}");
+    assert!(summary.starts_with("syncline: 5 tasks: 1 done, 4 failed"), "{summary}");
+}
+
+/// How often workers were started, each of which adds a line to a file.
+fn starts(folder: &Path) -> usize {
+    fs::read_to_string(folder.join("starts")).unwrap().lines().count()
+}
+
+#[test]
+fn a_mistyped_command_ends_the_farm_early_with_its_last_words() {
+    let words = "; its last words on standard error: \"line 2 | No module named 'sums'\"";
+    for (options, script, most, how) in [
+        ("-j 2", "echo x >> starts; printf 'line 1\n\nline 2\n' >&2; echo \"No module named 'sums'\" >&2; exit 7", 3, format!("exited with 7; its last words on standard error: \"line 1 | line 2 | No module named 'sums'\"")),
+        // It reads its task first.
+        ("-j 2 --retries 9", "echo x >> starts; read -r line; echo 'line 2' >&2; echo \"No module named 'sums'\" >&2; exit 7", 3, format!("exited with 7{words}")),
+        ("-j 6 --logs logs", "echo x >> starts; echo \"No module named 'sums'\" >&2; kill -9 $$", 6, "was killed by SIGKILL; its last words on standard error: \"No module named 'sums'\"".to_owned()),
+        ("-j 1", "echo x >> starts; echo ready; exec cat", 3, "said \"ready\": not JSON".to_owned()),
+        ("-j 1", "echo x >> starts; exit 0", 3, "exited with 0".to_owned()),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let came = run(farm(folder.path(), &format!("--protocol lines {options}"), &["sh", "-c", script]), &numbers(300));
+        assert_eq!(came.code, Some(1), "{script}: {came:?}");
+        let expected = format!(
+            "error: {most} workers have ended before any had answered a task: is the command right? The last {how}"
+        );
+        let idle = format!("error: 3 workers in a row have ended while they had no task; the last {how}");
+        let last = came.errors.last().map(String::as_str).unwrap_or_default();
+        // A worker may have said its word before it was given a task.
+        let last = last.replace(" while it had no task", ": not JSON");
+        assert!(last == expected || last == idle, "{script}: {came:?}");
+        // Those that had been started beside the last.
+        assert!(starts(folder.path()) <= most + 6, "{script}: {came:?}");
+    }
+}
+
+#[test]
+fn flaky_workers_do_not_end_a_farm_in_which_one_has_answered() {
+    let script = format!("if [ $task = 1 ]; then {SQUARE}; else exit 9; fi");
+    let came = run(workers(Path::new("."), "-j 1 -k", &script), &numbers(20));
+    assert_eq!((came.code, came.out.lines().count()), (Some(1), 20), "{came:?}");
+    assert!(came.summary().1.starts_with("syncline: 20 tasks: 1 done, 19 failed"), "{came:?}");
+    // Tasks that take too long are no sign of a wrong command.
+    let came = run(workers(Path::new("."), "-j 4 --timeout 0.2", "exec sleep 3000"), &numbers(6));
+    assert_eq!((came.code, came.out.lines().count()), (Some(1), 6), "{came:?}");
+    assert!(came.summary().1.starts_with("syncline: 6 tasks: 0 done, 6 failed"), "{came:?}");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_an_error_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("text"), "no program\n").unwrap();
+    for memory in ["", "--memory 1GiB"] {
+        for protocol in ["", "--protocol lines"] {
+            for (program, why) in [("./nowhere", "No such file or directory"), ("./text", "Permission denied")] {
+                let came = run(farm(folder.path(), &format!("{protocol} {memory}"), &[program]), &numbers(300));
+                assert_eq!((came.code, came.out.as_str()), (Some(1), ""), "{came:?}");
+                let expected = format!("error: cannot start {program}: {why}");
+                assert!(came.errors.last().unwrap().starts_with(&expected), "{memory} {protocol}: {came:?}");
+                assert_eq!(came.errors.len(), 1, "{memory} {protocol}: {came:?}");
+            }
+        }
+    }
+}
+
+/// Of a line that comes once too often the worker is told, and replaced; the task that it was given since has its result.
+#[test]
+fn a_second_answer_is_refused_and_harms_no_task() {
+    let answer = |id: &str| format!("echo \"{{\\\"id\\\":{id},\\\"result\\\":$task}}\"");
+    let answer_own = answer("$id");
+    // At once; when the next task is there; and one of long ago, in the middle of another.
+    let at_once = format!("{answer_own}; {answer_own}");
+    let later = format!("[ -z \"$last\" ] || {}; {answer_own}; last=$id", answer("$last"));
+    let of_old = format!("first=${{first:-$id}}; [ $((task % 5)) != 0 ] || {}; {answer_own}", answer("$first"));
+    for (script, jobs, retries) in
+        [(&at_once, 1, 0), (&at_once, 4, 0), (&later, 1, 0), (&later, 4, 2), (&of_old, 3, 0)]
+    {
+        let came = run(workers(Path::new("."), &format!("-j {jobs} -k --retries {retries}"), script), &numbers(40));
+        let expected: String =
+            (1..=40).map(|n| format!("{{\"id\":{n},\"task\":{n},\"result\":{n}}}\n")).collect();
+        assert_eq!((came.code, came.out.as_str()), (Some(0), expected.as_str()), "{script}: {came:?}");
+        let (lines, summary) = came.summary();
+        assert_eq!(summary, "syncline: 40 tasks: 40 done", "{script}: {came:?}");
+        let told = |line: &String| {
+            let rest = line.strip_prefix("syncline: worker ").and_then(|rest| rest.split_once(" answered task "));
+            rest.is_some_and(|(_, rest)| rest.ends_with(" twice"))
+        };
+        assert!(!lines.is_empty() && lines.iter().all(told), "{script}: {came:?}");
+    }
+}
+
+/// A worker that always answers the same number would answer nothing if such lines were only passed over.
+#[test]
+fn a_worker_that_never_answers_its_own_task_is_no_endless_wait() {
+    let script = "echo '{\"id\":1,\"result\":0}'";
+    let came = run(workers(Path::new("."), "-j 1 -k", script), &numbers(3));
+    let all = values(&came);
+    assert_eq!((came.code, &all[0]["result"]), (Some(1), &json!(0)), "{came:?}");
+    for value in &all[1..] {
+        assert_eq!(value["error"], "its worker answered task 1 instead", "{came:?}");
+    }
 }
 
 #[test]

@@ -7,9 +7,11 @@
 //!   ... killed, or before its part was done        its ranks are declared dead
 //!   ... that, or not with 0: it has failed         10 s until the rest get SIGTERM ── 5 s ──> SIGKILL
 //!   SIGINT, SIGTERM                                passed on to all              ── 5 s ──> SIGKILL
+//!   all have ended                                 what they have left behind in the launcher's group: SIGKILL
 //! ```
 
 mod children;
+mod leftovers;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -28,6 +30,7 @@ use crate::error::{Failure, Part, TeamError};
 use crate::signals::Signals;
 use crate::team::{MEMORY, shared};
 use children::{Children, Heritage};
+use leftovers::Leftovers;
 
 /// How long the others may take to end by themselves when a process has failed.
 const GRACE: Duration = Duration::from_secs(10);
@@ -96,6 +99,10 @@ impl Launcher {
 
     /// Starts the processes, and returns when all have ended.
     ///
+    /// What they have started and left behind is killed then, unless it has left the process group of this process
+    /// (`setsid`, `setpgid`), in which they are too. If this process is killed the others end by themselves, and what they have
+    /// started is left.
+    ///
     /// A process that fails, and what is done about it, is told on standard error when it happens.
     ///
     /// # Errors
@@ -113,7 +120,9 @@ impl Launcher {
         let signals = Signals::catch().map_err(failed("catch signals"))?;
         let memory = memory.unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into()));
         let memory = memory.map_err(failed("hand down the team's memory"))?;
-        let heritage = Heritage { shape, segment: memory.as_fd(), lifeline: end.as_fd() };
+        // Dropped last, when all processes have been collected.
+        let leftovers = Leftovers::new();
+        let heritage = Heritage { mark: leftovers.mark(), shape, segment: memory.as_fd(), lifeline: end.as_fd() };
         let children = Children::start(&self.program, &self.args, &heritage)?;
         if !self.quiet {
             shape.warn();

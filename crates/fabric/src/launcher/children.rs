@@ -11,9 +11,12 @@ use syncline_memory::ProcessWatch;
 
 use crate::environment::{Place, Shape, TEAM};
 use crate::error::TeamError;
+use crate::launcher::leftovers::MARK;
 
 /// What all processes of a team inherit.
 pub(crate) struct Heritage<'a> {
+    /// By which what they leave behind is found.
+    pub(crate) mark: &'a str,
     pub(crate) shape: Shape,
     pub(crate) segment: BorrowedFd<'a>,
     pub(crate) lifeline: BorrowedFd<'a>,
@@ -148,5 +151,5 @@ fn spawn(program: &OsStr, args: &[OsString], heritage: &Heritage<'_>, process: u
         (heritage.shape, segment.as_raw_fd(), lifeline.as_raw_fd());
     let place = Place { shape, process, segment: segment_number, lifeline: lifeline_number };
     // Nothing here keeps the standard library from posix_spawn, whose cost does not grow with this process.
-    Command::new(program).args(args).env(TEAM, place.value()).spawn()
+    Command::new(program).args(args).env(TEAM, place.value()).env(MARK, heritage.mark).spawn()
 }

@@ -56,6 +56,30 @@ fn a_launched_process_takes_part_once() {
     assert_eq!(played.said, [error], "{played:?}");
 }
 
+/// The processes with that command line.
+fn sleepers(nap: &str) -> Vec<i32> {
+    let line = format!("sleep\0{nap}\0").into_bytes();
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    numbers.filter(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|of| of == line)).collect()
+}
+
+/// What processes leave behind ends with the launcher's run, however they ended; what has left its group stays.
+#[test]
+fn what_processes_leave_behind_ends_with_the_team() {
+    let nap = |which: u32| format!("{}.{which}", 2_000_000 + std::process::id());
+    for (which, end) in [(1, "exit 0"), (2, "exit 3"), (3, "kill -9 $$")] {
+        let script = format!("sleep {} & (setsid sleep {} &); {end}", nap(which), nap(which + 10));
+        let ended = syncline_fabric::Launcher::new("sh").args(["-c", &script]).processes(2).quiet().run();
+        assert_eq!(ended.is_ok(), which == 1, "{ended:?}");
+        assert_eq!(sleepers(&nap(which)), [], "{end}");
+    }
+    // Those are in sessions of their own, and end with this test.
+    for pid in (11..14).flat_map(|which| sleepers(&nap(which))) {
+        rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
+    }
+}
+
 #[test]
 fn a_program_may_stay_away_if_all_do() {
     let launcher = syncline_fabric::Launcher::new("true").processes(3);

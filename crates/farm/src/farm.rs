@@ -31,8 +31,18 @@ mod receive;
 /// A farm of processes, as one of them sees it: it spawns others, sends to them, and receives from them.
 ///
 /// One thread at a time uses it; a process has one for each farm that it founds, and one if it was spawned. When the
-/// manager's is dropped, or the manager dies however, all processes of the farm are killed; what a worker has started by
-/// other means than its farm is its own affair.
+/// manager's is dropped, or the manager dies however, all processes of the farm are killed.
+///
+/// # What processes start by themselves
+/// Each process of a farm leads a process group, and what it starts by other means than its farm belongs to that group. The
+/// group is killed (SIGKILL) when its process has ended, however, before that end is told; and when the manager has. What
+/// leaves the group goes on: `setsid`, `setpgid`, daemons, shells with job control.
+///
+/// # At a terminal
+/// The groups are in the background. Ctrl-C reaches the manager: by default it dies, and all with it; a manager that catches
+/// SIGINT decides what becomes of its processes. Ctrl-Z stops all, and `fg` continues all: see
+/// [`Bounds::forward_stops`](crate::Bounds::forward_stops). A process that takes part, and what it starts, ignores SIGTTIN
+/// and SIGTTOU, unless it has said otherwise: so it may write to the terminal, and what reads from it gets an error (`EIO`).
 ///
 /// # Examples
 /// A worker sends back what it is sent. Both are this program: `join` tells which it is.
@@ -196,7 +206,8 @@ impl Farm {
 
     /// Takes part in the farm that has spawned this process; `None` if none has.
     ///
-    /// From then on the kernel kills this process when the manager is gone.
+    /// From then on the kernel kills this process, and all of its process group, when the manager is gone. The descriptor by
+    /// which it knows of that (the read end of a pipe, to which nothing is written) is inherited by what this process starts.
     ///
     /// # Errors
     /// [`FarmError::Taken`] the second time; [`FarmError::Variable`] if what the manager has said makes no sense.
@@ -570,7 +581,7 @@ impl Farm {
         ended.ok_or_else(|| FarmError::TimedOut { what: format!("the end of process {vpid}") })
     }
 
-    /// Kills a process (SIGKILL). Its end is told to all, soon.
+    /// Kills a process (SIGKILL) with all of its process group. Its end is told to all, soon.
     ///
     /// # Errors
     /// [`FarmError::Manager`] if this is not the manager; [`FarmError::Unknown`].

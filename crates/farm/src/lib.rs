@@ -33,14 +33,15 @@
 //! # Who watches whom
 //! ```text
 //!     manager (0) ── pidfd ──> every process: its end is told to all, and ends their waits
-//!        │ └────── lifeline ─> every process: the kernel kills it when the manager is gone
+//!        │ └────── lifeline ─> every process: the kernel kills it and its group when the manager is gone
 //!        ▼
 //!     memory without a name, inherited: who lives, channels, messages
 //! ```
 //!
 //! Nobody waits for the dead: [`FarmError::Gone`] says who it was and how it ended. Nothing is left behind: the memory has no
-//! name, and no process outlives the manager. A process that takes no part (it never calls [`Farm::join`]) is killed when the
-//! manager drops its farm, but not when the manager is killed.
+//! name, and no process outlives the manager, nor does what processes have started by themselves, unless it leaves its process
+//! group: see [`Farm`]. So do processes that take no part (they never call [`Farm::join`]), unless the manager is killed in the
+//! few microseconds in which it starts one.
 
 mod arena;
 mod bell;

@@ -112,7 +112,7 @@ impl Crew {
         Crew { retries, ..self }
     }
 
-    /// How long a task may take. Its worker is killed then.
+    /// How long a task may take. Its worker is killed then, with what it has started: see [`Farm`](crate::Farm).
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Crew { timeout: Some(timeout), ..self }

@@ -10,7 +10,7 @@
 #     bare      as an ordinary user, without apt and whatever tests use beside Rust: what is missing is said to be skipped
 #   TESTS="..."    what cargo is to test [--workspace]; e.g. TESTS="-p syncline-sync --test locks"
 #   LIMIT=14400    seconds after which a mode is ended
-# What it changes it puts back, also when it is interrupted. Needs root; with cgroups of version 1 or 2.
+# All that was said stays in target/anywhere-MODE.log. What it changes it puts back, also when it is interrupted. Needs root; with cgroups of version 1 or 2.
 # Exit code: 0 all passed, 1 some did not, 2 it cannot be run here.
 set -uo pipefail
 
@@ -62,11 +62,12 @@ trap 'exit 130' INT TERM
 # counts NAME: of a log; which tests failed, and why some were skipped.
 counts() {
 	local log=$work/$1.log status=$2
+	grep -h '^missing:' "$log" | sed 's/^/    /'
 	grep -h '^skipped:' "$log" | sort | uniq -c | sort -rn | sed 's/^/    /'
 	grep -hE '^test .* FAILED$|^error: |^make: \*\*\*' "$log" | sort -u | sed 's/^/    /'
 	awk -v mode="$1" -v status="$status" '/^test result:/ { passed += $4; failed += $6; ignored += $8 }
 		END { printf "anywhere: %s: %d passed, %d failed, %d ignored, exit code %d\n", mode, passed, failed, ignored, status }' "$log"
-	[ "$status" = 0 ] || tail -n 400 "$log" >"$here/target/anywhere-$1.log" 2>/dev/null
+	mkdir -p "$here/target" && cp "$log" "$here/target/anywhere-$1.log"
 }
 
 # run MODE COMMAND...: in a process group of its own, so that it can be ended whole.
@@ -183,16 +184,22 @@ mode() {
 	esac
 }
 
-[ "$(id -u)" = 0 ] || { say "needs root, for cgroups, mounts and other users"; exit 2; }
-cd "$here" || exit 2
-failed=
-export SYNCLINE_TEST_MPI=${SYNCLINE_TEST_MPI:-$here/target/mpi/openmpi5/bin/mpicc}
-# What is compiled is compiled once, outside of all bounds; `tmpfs` and `bare` have target directories of their own.
-cargo test "${tests[@]}" --no-run >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log"; exit 1; }
-[ $# -gt 0 ] || set -- core memory always never tmpfs bare slow
-for one in "$@"; do mode "$one"; done
-if [ -n "$failed" ]; then
-	say "failed:$failed; the ends of their logs are below target/anywhere-*"
-	exit 1
-fi
-say "all passed"
+# As a function, so that the whole script has been read before anything is run: it may be changed meanwhile.
+main() {
+	[ "$(id -u)" = 0 ] || { say "needs root, for cgroups, mounts and other users"; exit 2; }
+	cd "$here" || exit 2
+	local one
+	failed=
+	export SYNCLINE_TEST_MPI=${SYNCLINE_TEST_MPI:-$here/target/mpi/openmpi5/bin/mpicc}
+	# What is compiled is compiled once, outside of all bounds; `tmpfs` and `bare` have target directories of their own.
+	cargo test "${tests[@]}" --no-run >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log"; exit 1; }
+	[ $# -gt 0 ] || set -- core memory always never tmpfs bare slow
+	for one in "$@"; do mode "$one"; done
+	if [ -n "$failed" ]; then
+		say "failed:$failed; all that was said is in target/anywhere-*.log"
+		exit 1
+	fi
+	say "all passed"
+	exit 0
+}
+main "$@"

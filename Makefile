@@ -16,7 +16,7 @@ help:
 	@echo "make test        every test: units, properties, the command, doc examples, models (16 minutes on 2 cores, half of them compilation)"
 	@echo "                 As root on Debian it installs what tests use first (test-deps); NO_INSTALL=1: nothing is installed"
 	@echo "make test-deps   as root, installs the compilers and checkers that tests use, by apt and, one MPI, from PyPI; else says what is missing"
-	@echo "make test-anywhere  the tests on one core, in 4 GiB, with huge pages always and never, in memory, slowed down, as an ordinary user (root, hours)"
+	@echo "make test-anywhere  the tests on one core, in 4 GiB, with huge pages always and never, in memory, as an ordinary user (root, hours)"
 	@echo "make install     the command, libraries, header, pkg-config file: PREFIX=/usr/local, DESTDIR=; STRIP= keeps the symbols of debuggers"
 	@echo "make uninstall   takes them away again"
 	@echo "make lint        formatting, clippy, documentation, licences"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests as other machines would: each mode under other conditions, one after the other, with the counts of each.
-#   testbed/anywhere.sh [MODE...]       all of them, if none is named
+#   testbed/anywhere.sh [MODE...]       all but slow, if none is named
 #     core      a cgroup of one core, and one processor
 #     memory    a cgroup of 4 GiB, without swap
 #     always    transparent_hugepage always
@@ -10,7 +10,8 @@
 #     bare      as an ordinary user, without apt and whatever tests use beside Rust: what is missing is said to be skipped
 #   TESTS="..."    what cargo is to test [--workspace]; e.g. TESTS="-p syncline-sync --test locks"
 #   LIMIT=14400    seconds after which a mode is ended
-# All that was said stays in target/anywhere-MODE.log. What it changes it puts back, also when it is interrupted. Needs root; with cgroups of version 1 or 2.
+# All that was said stays in target/anywhere-MODE.log. What it changes it puts back, also when it is interrupted.
+# Needs root; with cgroups of version 1 or 2.
 # Exit code: 0 all passed, 1 some did not, 2 it cannot be run here.
 set -uo pipefail
 
@@ -193,7 +194,7 @@ main() {
 	export SYNCLINE_TEST_MPI=${SYNCLINE_TEST_MPI:-$here/target/mpi/openmpi5/bin/mpicc}
 	# What is compiled is compiled once, outside of all bounds; `tmpfs` and `bare` have target directories of their own.
 	cargo test "${tests[@]}" --no-run >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log"; exit 1; }
-	[ $# -gt 0 ] || set -- core memory always never tmpfs bare slow
+	[ $# -gt 0 ] || set -- core memory always never tmpfs bare
 	for one in "$@"; do mode "$one"; done
 	if [ -n "$failed" ]; then
 		say "failed:$failed; all that was said is in target/anywhere-*.log"

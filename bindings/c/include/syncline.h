@@ -79,8 +79,9 @@
  *     SYNCLINE_TIMEOUT    after how many milliseconds of silence another host counts as dead
  *     SYNCLINE_MPI        the file of the shim for the MPI that is used, if it is not where "syncline mpi build" puts it
  *     SYNCLINE_QUIET      1: no warning when members outnumber cores
- *     SYNCLINE_TEAM and SYNCLINE_FARM are set by launchers and managers, for the processes that they start only. What the
- *     libraries to be preloaded read is said in bindings/c/README.md.
+ *     SYNCLINE_TEAM, SYNCLINE_LAUNCH and SYNCLINE_FARM are set by launchers and managers, for the processes that they start
+ *     only; by SYNCLINE_LAUNCH a launcher knows what its processes have left behind. What the libraries to be preloaded read
+ *     is said in bindings/c/README.md.
  */
 
 

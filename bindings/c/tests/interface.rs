@@ -332,7 +332,9 @@ fn texts(source: &str) -> Vec<String> {
                     _ if ahead.next() == Some('\'') => 2,
                     _ => 0,
                 };
-                (0..behind).for_each(|_| drop(letters.next()));
+                for _ in 0..behind {
+                    letters.next();
+                }
             }
             '"' => {
                 let mut text = String::new();

@@ -103,7 +103,7 @@ def prepare(a, side, block):
 
 def sweep(a, folder, bound, *options):
     return [a.syncline, "run", "lk23", folder, "--iterations", str(a.iterations), "--memory", bound,
-            "--json", *options]
+            "--force", "--quiet", "--json", *options]
 
 
 def results():
@@ -170,7 +170,7 @@ def main():
         subprocess.run(["cc", "-O3", "-march=native", "-ffp-contract=off", "-o", plain, source], check=True)
         ways["plain mapped loop"] = [plain, data["rows"], str(side), str(a.iterations)]
     if a.what == "streamed":
-        ways["streamed"] = sweep(a, data["rows"], bound, "--force", "--output", os.path.join(a.dir, "out.npy"))
+        ways["streamed"] = sweep(a, data["rows"], bound, "--output", os.path.join(a.dir, "out.npy"))
     else:
         ways["blocked"] = sweep(a, data["blocked"], bound)
         ways["framed"] = sweep(a, data["framed"], bound)

@@ -44,9 +44,9 @@ Examples:
     syncline convert data framed --layout framed --block 128
     syncline run lk23 framed --iterations 20 --memory 24M --output result.npy
 
-Exit codes: 0 success, 1 error (one line on standard error), 2 wrong command line,
-130 or 143 interrupted (SIGINT, SIGTERM); of launch and farm: see there. Outputs appear whole or not at all, and inputs are only read.
-SIGUSR1 asks a run which of its tasks work, and who waits for whom.";
+Exit codes: 0 success, 1 error (one line on standard error), 2 wrong command line, 3 a run that has
+done its iterations and not come to its --until (its result is written), 130 or 143 interrupted (SIGINT, SIGTERM); of launch and farm: see there. Outputs appear whole or not at all, and inputs are only read.
+SIGUSR1 asks a run how far it is, which of its tasks work, and which wait for which.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -130,6 +130,9 @@ pub(crate) struct GenArgs {
     /// The type of the elements
     #[arg(long, value_enum, default_value_t = Dtype::Float64)]
     pub(crate) dtype: Dtype,
+    /// Say nothing of how far it is: no bar, and where there is no terminal no line every ten seconds
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
 }
 
 /// The type of the elements of a matrix.
@@ -149,7 +152,10 @@ pub(crate) enum Problem {
     Poisson,
 }
 
-/// Copies all matrices of a directory into another layout.
+/// Copies the matrices of a directory into another layout.
+///
+/// Results of runs are left, unless --only names them. So is what cannot be taken, a .npy file that is no matrix or
+/// has another shape than most; each is named on standard error. One that --only names must be right.
 ///
 /// Every matrix keeps the type of its elements, float64 or float32.
 ///
@@ -190,6 +196,12 @@ pub(crate) struct ConvertArgs {
     /// More than a row of blocks, or than 512M, makes nothing faster and is not used.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
+    /// Only these matrices, by their names without .npy; without it, all that are no results of runs
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Say nothing of how far it is: no bar, and where there is no terminal no line every ten seconds
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

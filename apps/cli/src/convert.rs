@@ -7,16 +7,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_store::probe::Disk;
-use syncline_store::{Block, Chunk, DataDir, Element, ElementType, Layout, Matrix, Shape, write_layout_json};
+use syncline_store::{
+    Block, Chunk, DataDir, Element, ElementType, Existing, Layout, Matrix, Shape, write_layout_json,
+};
 
 use syncline_wave::{BlockModel, BlockTime};
 
 use crate::args::{ConvertArgs, LayoutKind};
 use crate::budget;
 use crate::error::{Error, Result};
-use crate::output::{NewDir, file_name};
+use crate::output::{NewDir, RESULT, file_name};
 use crate::units::{BlockSize, Bytes, Each, Time, rate};
-use crate::watch::{Signals, bar, bar_of_bytes, watch};
+use crate::watch::{SYNC, Signals, bar_of_bytes, watch};
 
 /// Buffers beyond this make nothing faster.
 const MOST: u64 = 512 << 20;
@@ -29,9 +31,7 @@ pub(crate) fn convert(args: &ConvertArgs, signals: &Signals) -> Result<String> {
     let start = Instant::now();
     check_options(args)?;
     let dir = DataDir::open(&args.dir)?;
-    let sources: Vec<Source> =
-        dir.names().iter().map(|name| Source::open(&dir, name)).collect::<Result<_>>()?;
-    let shape = common_shape(&sources)?;
+    let Chosen { names, sources, shape, left } = Chosen::of(&dir, &args.only)?;
     let same = |a, b| fs::canonicalize(a).ok().zip(fs::canonicalize(b).ok()).is_some_and(|(a, b)| a == b);
     if same(&args.dir, &args.outdir) {
         let why = "is also read: take another directory".to_owned();
@@ -43,15 +43,17 @@ pub(crate) fn convert(args: &ConvertArgs, signals: &Signals) -> Result<String> {
         Some(BlockSize::Auto) => choose(args, shape, &sources, memory, signals)?,
         given => (args.layout_with(given.and_then(BlockSize::given).unwrap_or(usual(shape)), shape), None),
     };
-    let arrays: BTreeMap<String, (Layout, ElementType)> = dir
-        .names()
+    let arrays: BTreeMap<String, (Layout, ElementType)> = names
         .iter()
         .zip(&sources)
         .map(|(name, source)| (name.clone(), (layout_of(name, layout), source.element())))
         .collect();
     let memory = memory.min(MOST);
 
-    let mut out = NewDir::create(&args.outdir, dir.names().iter().map(|name| file_name(name, npy)))?;
+    let mut out = NewDir::create(&args.outdir, names.iter().map(|name| file_name(name, npy)))?;
+    for (file, why) in &left {
+        eprintln!("left: {} {why}", file.display());
+    }
     let mut jobs = Vec::new();
     for (source, (name, (layout, _))) in sources.into_iter().zip(&arrays) {
         jobs.push(match source {
@@ -61,7 +63,7 @@ pub(crate) fn convert(args: &ConvertArgs, signals: &Signals) -> Result<String> {
     }
     let chunks: Vec<_> = jobs.iter().map(|job| Arc::clone(&job.written)).collect();
     let bytes = chunks.iter().map(|chunk| chunk.len()).sum();
-    let bar = bar_of_bytes("converting");
+    let bar = bar_of_bytes("converting", signals);
     bar.set_length(bytes);
     let look = |bar: &indicatif::ProgressBar| {
         bar.set_position(chunks.iter().map(|chunk| chunk.traffic().written).sum());
@@ -103,7 +105,7 @@ fn choose(
     // Where it will be, or the nearest above that is there.
     let above = args.outdir.ancestors().find(|path| path.is_dir());
     let folder = above.map_or_else(|| PathBuf::from("."), Path::to_owned);
-    let bar = bar("measuring the disk  {elapsed}");
+    let bar = signals.bar(SYNC).with_message("measuring the disk");
     let disk = watch(signals, &bar, |bar| bar.tick(), move || Ok(Disk::below(&folder)?))?;
     let model = BlockModel {
         shape,
@@ -203,7 +205,72 @@ fn check_options(args: &ConvertArgs) -> Result<()> {
     }
 }
 
-/// The shape that all matrices have: a `layout.json` knows only one.
+/// The matrices that are converted.
+struct Chosen {
+    names: Vec<String>,
+    sources: Vec<Source>,
+    /// The shape that all have: a `layout.json` knows only one.
+    shape: Shape,
+    /// The files that are left, and why.
+    left: Vec<(PathBuf, String)>,
+}
+
+impl Chosen {
+    /// Those `only` names, or else all of the directory that can be taken and are no results.
+    ///
+    /// # Errors
+    /// When one that was named cannot be taken, or none can.
+    fn of(dir: &DataDir, only: &[String]) -> Result<Self> {
+        if !only.is_empty() {
+            let mut names = only.to_vec();
+            names.sort();
+            names.dedup();
+            let sources: Vec<_> = names.iter().map(|name| Source::open(dir, name)).collect::<Result<_>>()?;
+            let shape = common_shape(&sources)?;
+            return Ok(Self { names, sources, shape, left: Vec::new() });
+        }
+        let (mut opened, mut left, mut first) = (Vec::new(), Vec::new(), None);
+        for name in dir.names() {
+            let file = dir.file(name);
+            if is_result(name, &file)? {
+                left.push((file, "is a result; --only takes it".to_owned()));
+                continue;
+            }
+            match Source::open(dir, name) {
+                Ok(source) => opened.push((name.clone(), source)),
+                Err(error) => {
+                    left.push((file, format!("cannot be taken: {error}")));
+                    first.get_or_insert(error);
+                }
+            }
+        }
+        let Some(shape) = usual_shape(&opened) else {
+            let results = "there are only results of runs here: --only says which to take".to_owned();
+            return Err(first.unwrap_or(Error::Usage(results)));
+        };
+        let (taken, others): (Vec<_>, Vec<_>) =
+            opened.into_iter().partition(|(_, source)| source.shape() == shape);
+        left.extend(others.into_iter().map(|(name, source)| {
+            (dir.file(&name), format!("is {}, not {shape} as the others", source.shape()))
+        }));
+        let (names, sources) = taken.into_iter().unzip();
+        Ok(Self { names, sources, shape, left })
+    }
+}
+
+/// Whether a file is a result: by its mark, or by a name such as a run gives.
+fn is_result(name: &str, file: &Path) -> Result<bool> {
+    Ok(name.ends_with(RESULT) || matches!(Existing::at(file)?, Existing::Result(_)))
+}
+
+/// The shape that most have; of two that as many have, the larger.
+fn usual_shape(opened: &[(String, Source)]) -> Option<Shape> {
+    let count = |shape| opened.iter().filter(|(_, source)| source.shape() == shape).count();
+    let shapes = opened.iter().map(|(_, source)| source.shape());
+    shapes.max_by_key(|&shape| (count(shape), shape.elements()))
+}
+
+/// The shape that all matrices have.
 fn common_shape(matrices: &[Source]) -> Result<Shape> {
     let Some((first, others)) = matrices.split_first() else {
         return Err(Error::Usage("there is no matrix to convert".to_owned()));
@@ -221,7 +288,9 @@ fn common_shape(matrices: &[Source]) -> Result<Shape> {
 
 /// Only neighbours read frames, and only of the field, which has `layout`.
 fn layout_of(name: &str, layout: Layout) -> Layout {
-    match name.strip_suffix(".out").unwrap_or(name) {
+    // A result has the name of its field in front.
+    let field = name.strip_suffix(RESULT).and_then(|name| name.split('.').next()).unwrap_or(name);
+    match field {
         "za" | "u" | "score" => layout,
         _ => layout.without_frame(),
     }

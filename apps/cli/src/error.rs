@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use syncline_fabric::TeamError;
 use syncline_overlay::{CheckError, Wait};
 use syncline_store::ElementType;
-use syncline_wave::DescribedError;
+use syncline_wave::{DescribedError, Taken};
 
 use crate::units::{AtLeast, Bytes};
 
@@ -101,6 +101,9 @@ pub(crate) enum Error {
         /// What is in them.
         names: Vec<String>,
     },
+    /// A field of an unknown kind.
+    #[error("the field {} is no .npy file, and no layout.json tells of what shape and type it is", .0.display())]
+    Field(PathBuf),
     /// Arrays of two types.
     #[error("the arrays of a run must have one type of elements, but {}", types(.0))]
     Types(Vec<(ElementType, Vec<PathBuf>)>),
@@ -138,6 +141,29 @@ pub(crate) enum Error {
         /// Whether this run could go on from there.
         resumable: bool,
     },
+    /// The output's name is taken.
+    #[error("the output {} is {by}; {ways}", output.display())]
+    Taken {
+        /// The output.
+        output: PathBuf,
+        /// What has the name.
+        by: String,
+        /// What can be done.
+        ways: &'static str,
+    },
+    /// An interrupted run has done more than is asked for.
+    #[error(
+        "{} has {done} iterations behind it, more than the {asked} asked for; --force discards it and begins anew",
+        folder(output)
+    )]
+    Fewer {
+        /// The output.
+        output: PathBuf,
+        /// The iterations that were done.
+        done: u64,
+        /// Those asked for.
+        asked: u64,
+    },
     /// A failure in a later pass.
     #[error("{why}; {left}")]
     Kept {
@@ -149,7 +175,7 @@ pub(crate) enum Error {
     /// A complete output that is not that of the plain loop.
     #[error(
         "the output {} (left), complete already, differs from {with} (right) at {at}; it was left as it is, \
-         without --resume it is computed again",
+         with --force in place of --resume it is computed again",
         output.display()
     )]
     CompleteDiffers {
@@ -220,6 +246,19 @@ impl Error {
     /// Interrupted, with nothing left of the work.
     pub(crate) fn interrupted(signal: u8) -> Self {
         Self::Interrupted { signal, left: "nothing was written".to_owned() }
+    }
+
+    /// A name that is taken, for a run that could give --resume and asks for so many iterations, or for one that could
+    /// not, or has.
+    pub(crate) fn taken(output: PathBuf, by: &Taken, asked: Option<u64>) -> Self {
+        let ways = match asked.filter(|_| by.is_the_same()) {
+            None => "--force replaces it",
+            Some(asked) if by.iterations == Some(asked) => {
+                "--resume leaves it as it is, --force computes it again"
+            }
+            Some(_) => "--resume goes on from it, --force replaces it",
+        };
+        Self::Taken { output, by: by.to_string(), ways }
     }
 
     /// The exit code of the process.

@@ -55,7 +55,7 @@ fn generate_as<T: Element>(args: &GenArgs, signals: &Signals) -> Result<String> 
         jobs.push(Job { matrix, values, random: Pcg64Mcg::seed_from_u64(seeds.next_u64()) });
     }
     let chunks: Vec<_> = jobs.iter().map(|job| Arc::clone(job.matrix.chunk())).collect();
-    let bar = bar_of_bytes("writing");
+    let bar = bar_of_bytes("writing", signals);
     bar.set_length(bytes);
     let look = |bar: &indicatif::ProgressBar| {
         bar.set_position(chunks.iter().map(|chunk| chunk.traffic().written).sum());

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use syncline_store::{DataDir, ElementType};
+use syncline_store::{DataDir, ElementType, Matrix};
 use syncline_wave::Real;
 
 use crate::error::{Error, Result};
@@ -21,8 +21,63 @@ pub(crate) struct Inputs {
 pub(crate) struct Found<'i> {
     /// The type of all elements.
     pub(crate) element: ElementType,
-    /// Name and directory of each, the field first.
-    arrays: Vec<(String, &'i DataDir)>,
+    /// The directory of the field, or the first one if it has none.
+    home: &'i DataDir,
+    /// The field first.
+    arrays: Vec<Array<'i>>,
+}
+
+/// An array, and where it is.
+#[derive(Debug)]
+enum Array<'i> {
+    /// In a directory, by this name.
+    Of(&'i DataDir, String),
+    /// A `.npy` file anywhere.
+    Npy(PathBuf),
+    /// A file that the `layout.json` beside it tells of, by this name.
+    Listed(DataDir, String),
+    /// Raw data like those of this name in the directory.
+    Like(PathBuf, &'i DataDir, String),
+}
+
+impl Array<'_> {
+    fn file(&self) -> PathBuf {
+        match self {
+            Self::Of(dir, name) => dir.file(name),
+            Self::Listed(dir, name) => dir.file(name),
+            Self::Npy(path) | Self::Like(path, ..) => path.clone(),
+        }
+    }
+
+    /// The `layout.json` that tells of it, if one does.
+    fn layout(&self) -> Option<PathBuf> {
+        let dir = match self {
+            Self::Of(dir, _) | Self::Like(_, dir, _) => *dir,
+            Self::Listed(dir, _) => dir,
+            Self::Npy(_) => return None,
+        };
+        dir.is_raw().then(|| dir.path().join(LAYOUT))
+    }
+
+    fn element(&self) -> syncline_store::Result<ElementType> {
+        match self {
+            Self::Of(dir, name) | Self::Like(_, dir, name) => dir.element(name),
+            Self::Listed(dir, name) => dir.element(name),
+            Self::Npy(path) => ElementType::of_npy(path),
+        }
+    }
+
+    fn open<T: Real>(&self) -> syncline_store::Result<Matrix<T>> {
+        match self {
+            Self::Of(dir, name) => dir.matrix(name),
+            Self::Listed(dir, name) => dir.matrix(name),
+            Self::Npy(path) => Matrix::open(path),
+            Self::Like(path, dir, name) => {
+                let like = dir.matrix::<T>(name)?;
+                Matrix::open_raw(path, like.shape(), like.layout())
+            }
+        }
+    }
 }
 
 impl Inputs {
@@ -62,40 +117,63 @@ impl Inputs {
         }
     }
 
-    /// Where the arrays of a kernel are.
+    /// Where the arrays of a kernel are; the field is `field` if that is given.
     ///
     /// # Errors
     /// [`Error::Twice`] and [`Error::Nowhere`] for an array that is in two directories or in none,
     /// [`Error::Types`] when their elements are of two types, and what is wrong with a file.
-    pub(crate) fn find(&self, kernel: &Kernel) -> Result<Found<'_>> {
-        let arrays: Vec<_> =
-            kernel.arrays().map(|name| Ok((name.to_owned(), self.dir_of(name)?))).collect::<Result<_>>()?;
+    pub(crate) fn find(&self, kernel: &Kernel, field: Option<&Path>) -> Result<Found<'_>> {
+        let home = match field {
+            None => self.dir_of(&kernel.field)?,
+            Some(_) => self.with(&kernel.field).next().unwrap_or(&self.dirs[0]),
+        };
+        let first = match field {
+            None => Array::Of(home, kernel.field.clone()),
+            Some(path) => elsewhere(path, home, &kernel.field)?,
+        };
+        let others = kernel.coefficients.iter().map(|name| Ok(Array::Of(self.dir_of(name)?, name.clone())));
+        let arrays: Vec<_> = std::iter::once(Ok(first)).chain(others).collect::<Result<_>>()?;
         let mut of_type = ElementType::ALL.map(|element| (element, Vec::new()));
-        for (name, dir) in &arrays {
-            let element = dir.element(name)?;
+        for array in &arrays {
+            let element = array.element()?;
             let files = of_type.iter_mut().find(|(own, _)| *own == element);
-            files.into_iter().for_each(|(_, files)| files.push(dir.file(name)));
+            files.into_iter().for_each(|(_, files)| files.push(array.file()));
         }
         let used: Vec<_> = of_type.into_iter().filter(|(_, files)| !files.is_empty()).collect();
         match &used[..] {
-            [(element, _)] => Ok(Found { element: *element, arrays }),
+            [(element, _)] => Ok(Found { element: *element, home, arrays }),
             _ => Err(Error::Types(used)),
         }
     }
 }
 
+/// A field that was given as a file: a `.npy`, what the `layout.json` beside it tells of, or raw data like the field of
+/// the directory.
+fn elsewhere<'i>(path: &Path, home: &'i DataDir, name: &str) -> Result<Array<'i>> {
+    if path.as_os_str().as_encoded_bytes().ends_with(b".npy") {
+        return Ok(Array::Npy(path.to_owned()));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let listed = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    let beside = folder.join(LAYOUT).is_file().then(|| DataDir::open(folder)).transpose()?;
+    match (beside, listed) {
+        (Some(dir), Some(name)) if dir.names().contains(&name) => Ok(Array::Listed(dir, name)),
+        _ if home.is_raw() && home.names().iter().any(|own| own == name) => {
+            Ok(Array::Like(path.to_owned(), home, name.to_owned()))
+        }
+        _ => Err(Error::Field(path.to_owned())),
+    }
+}
+
 impl Found<'_> {
-    /// The directory of the field.
-    pub(crate) fn home(&self) -> Option<&DataDir> {
-        self.arrays.first().map(|(_, dir)| *dir)
+    /// The directory beside whose field a result goes.
+    pub(crate) const fn home(&self) -> &DataDir {
+        self.home
     }
 
     /// Every file that must not be replaced.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let arrays = self.arrays.iter().map(|(name, dir)| dir.file(name));
-        let layouts =
-            self.arrays.iter().filter(|(_, dir)| dir.is_raw()).map(|(_, dir)| dir.path().join(LAYOUT));
-        arrays.chain(layouts).collect()
+        self.arrays.iter().map(Array::file).chain(self.arrays.iter().filter_map(Array::layout)).collect()
     }
 
     /// Opens the matrices, without mapping anything.
@@ -103,7 +181,7 @@ impl Found<'_> {
     /// # Errors
     /// What is wrong with a file.
     pub(crate) fn open<T: Real>(&self) -> Result<Arrays<T>> {
-        let mut all = self.arrays.iter().map(|(name, dir)| Ok(Arc::new(dir.matrix::<T>(name)?)));
+        let mut all = self.arrays.iter().map(|array| Ok(Arc::new(array.open::<T>()?)));
         let field = all.next().unwrap_or(Err(Error::Panic))?;
         Ok(Arrays { field, coefficients: all.collect::<Result<_>>()? })
     }

@@ -155,9 +155,4 @@ impl Kernel {
     pub(crate) fn points(&self, shape: Shape) -> usize {
         Runs::<f64>::stencil(&*self.runs).updated(shape).elements()
     }
-
-    /// The names of all arrays, the field's first.
-    pub(crate) fn arrays(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(&self.field).chain(&self.coefficients).map(String::as_str)
-    }
 }

@@ -28,7 +28,7 @@
 //! | `error`    | one line each                                                               |
 //!
 //! Exit codes: 0; 1 for an error; 2 for a wrong command line, and for an overlay that could not be checked
-//! or told of; 128 + the signal's number when interrupted; of `launch`, that of the first process which failed.
+//! or told of; 3 for a run that has not come to its `--until`; 128 + the signal's number when interrupted; of `launch`, that of the first process which failed.
 
 mod args;
 mod bench;
@@ -65,6 +65,9 @@ use crate::args::{Args, Bench, Command, FarmCommand, MpiCommand, OverlayCommand,
 use crate::error::{Error, Result};
 use crate::watch::Signals;
 
+/// The exit code of a run that has done its iterations and not come to its `--until`. Its result is written.
+const UNCONVERGED: u8 = 3;
+
 fn main() -> ExitCode {
     let args = Args::parse();
     match dispatch(args) {
@@ -91,9 +94,21 @@ fn dispatch(args: Args) -> Result<()> {
     }
     let signals = Signals::catch()?;
     let text = match args.command {
-        Command::Gen(args) => generate::generate(&args, &signals),
-        Command::Run(args) => run::run(&args, &signals),
-        Command::Convert(args) => convert::convert(&args, &signals),
+        Command::Gen(args) => {
+            signals.speak(args.quiet);
+            generate::generate(&args, &signals)
+        }
+        Command::Run(args) => {
+            signals.speak(args.quiet);
+            let (text, converged) = run::run(&args, &signals)?;
+            print(&text)?;
+            // The summary says so.
+            return if converged { Ok(()) } else { Err(Error::Told { code: UNCONVERGED }) };
+        }
+        Command::Convert(args) => {
+            signals.speak(args.quiet);
+            convert::convert(&args, &signals)
+        }
         Command::Launch(args) => return launch::launch(&args),
         Command::Farm(FarmCommand::Run(args)) => return farm::run(&args, &signals),
         Command::Farm(FarmCommand::Guard(args)) => return farm::guard(&args),

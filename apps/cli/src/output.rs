@@ -6,13 +6,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
-use syncline_store::{DataDir, Element, Layout, Matrix, NewFile, Shape};
+use syncline_store::{DataDir, Element, Existing, Layout, Matrix, NewFile, Shape};
 
 use crate::error::{Error, Result};
-use crate::watch::{self, Signals};
+use crate::kernels::Kernel;
+use crate::watch::{self, SYNC, Signals};
 
 /// The file that makes a directory raw.
 pub(crate) const LAYOUT: &str = "layout.json";
+
+/// How the names of results end that were not given one, but for `.npy`.
+pub(crate) const RESULT: &str = ".out";
 
 /// Where a result goes.
 #[derive(Debug)]
@@ -24,7 +28,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// The output asked for, or the file beside the field.
+    /// The output asked for, or a file beside the field, `FIELD.KERNEL.out`.
     ///
     /// `inputs` are the files that must not be replaced.
     ///
@@ -34,11 +38,12 @@ impl Output {
     pub(crate) fn choose(
         asked: Option<&Path>,
         dir: &DataDir,
-        field: &str,
+        kernel: &Kernel,
         inputs: &[PathBuf],
     ) -> Result<Self> {
         let ending = if dir.is_raw() { "" } else { ".npy" };
-        let beside = || dir.path().join(format!("{field}.out{ending}"));
+        let beside =
+            || dir.path().join(format!("{}.{}{RESULT}{ending}", kernel.field, file_part(&kernel.name)));
         let path = asked.map_or_else(beside, Path::to_owned);
         let npy = path.as_os_str().as_encoded_bytes().ends_with(b".npy");
         let refuse = |why: String| Error::Output { path: path.clone(), why };
@@ -71,6 +76,24 @@ impl Output {
             Err(error) => Err(refuse(format!("cannot be written: {error}"))),
         }
     }
+}
+
+impl Output {
+    /// Why a complete output is not known as a result, by which a later run could go on from it; `None` if it is.
+    ///
+    /// # Errors
+    /// When it cannot be looked at.
+    pub(crate) fn unmarked(&self) -> Result<Option<&'static str>> {
+        Ok(match Existing::at(&self.path)? {
+            Existing::Other(why) => Some(why),
+            _ => None,
+        })
+    }
+}
+
+/// A name as a part of a file's name.
+fn file_part(name: &str) -> String {
+    name.chars().map(|c| if c.is_alphanumeric() || "-_".contains(c) { c } else { '-' }).collect()
 }
 
 fn check_folder(path: &Path) -> Result<(), String> {
@@ -186,7 +209,7 @@ pub(crate) fn sync(files: &[NewFile], signals: &Signals) -> Result<()> {
             Ok((path.to_owned(), new.file().try_clone().map_err(failed(path))?))
         })
         .collect::<Result<_>>()?;
-    let bar = watch::bar("{spinner} bringing the output to disk, {elapsed}");
+    let bar = signals.bar(SYNC).with_message("bringing the output to disk");
     watch::watch(signals, &bar, ProgressBar::tick, move || {
         clones.iter().try_for_each(|(path, file)| file.sync_data().map_err(failed(path)))
     })

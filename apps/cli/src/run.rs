@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use syncline_store::{ElementType, Error as StoreError, Generations, Identity, Layout, Leftover};
-use syncline_wave::{Executor, Lanes, Monitor, Real, Runner};
+use syncline_wave::{Executor, Lanes, Leftovers, Monitor, Real, Runner, Target};
 
-use crate::args::{KernelName, RunArgs, RunnerKind};
+use crate::args::{BlockOrder, KernelName, RunArgs, RunnerKind};
 use crate::budget::Bound;
 use crate::error::{Error, Result};
 use crate::inputs::{Found, Inputs};
@@ -27,21 +27,22 @@ use crate::units::BlockSize;
 use crate::watch::Signals;
 use crate::{executor, system};
 
-/// Runs a sweep; returns what to print.
-pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<String> {
+/// Runs a sweep; returns what to print, and whether it has come to the tolerance of `--until`, if one was given.
+pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
     executor::check(args)?;
     let inputs = Inputs::open(&args.dir, &args.also)?;
     let kernel = Kernel::choose(args, |name| inputs.has(name))?;
-    let found = inputs.find(&kernel)?;
+    let found = inputs.find(&kernel, args.field.as_deref())?;
     let summary = match found.element {
         ElementType::Float64 => Job::<f64>::open(args, &kernel, kernel.runs.clone(), &found)?.run(signals),
         ElementType::Float32 => Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found)?.run(signals),
     }?;
-    match args.json {
-        false => Ok(summary.to_string()),
+    let text = match args.json {
+        false => summary.to_string(),
         true => serde_json::to_string(&summary)
-            .map_err(|error| Error::Io { what: "write JSON".to_owned(), source: error.into() }),
-    }
+            .map_err(|error| Error::Io { what: "write JSON".to_owned(), source: error.into() })?,
+    };
+    Ok((text, args.until.is_none() || summary.has_converged()))
 }
 
 /// A sweep over the matrices of a directory.
@@ -66,12 +67,11 @@ impl<'a, T: Real> Job<'a, T> {
         found: &'a Found<'a>,
     ) -> Result<Self> {
         let arrays = found.open::<T>()?;
-        let home = found.home().ok_or(Error::Panic)?;
         let mut inputs = found.files();
         if let KernelName::Described(path) = &args.kernel {
             inputs.push(path.clone());
         }
-        let output = Output::choose(args.output.as_deref(), home, &kernel.field, &inputs)?;
+        let output = Output::choose(args.output.as_deref(), found.home(), kernel, &inputs)?;
         let layout = if output.npy { Layout::RowMajor } else { arrays.field.layout() };
         let (bound, monitor) = (Bound::new(args.memory), Arc::new(Monitor::new()));
         Ok(Self { args, kernel, runs, found, arrays, output, layout, bound, monitor })
@@ -84,11 +84,11 @@ impl<'a, T: Real> Job<'a, T> {
         }
     }
 
-    /// Looks at what an earlier run has left: iterations to go on from, 0 for none.
+    /// Looks at what an earlier run has left beside the output, and at what has its name.
     ///
     /// # Errors
-    /// [`Error::LeftOver`] when there is something and nothing was said about it.
-    fn start(&self, executor: Executor) -> Result<u64> {
+    /// [`Error::LeftOver`] or [`Error::Taken`] when there is something and nothing was said about it.
+    fn start(&self, executor: Executor) -> Result<()> {
         let RunArgs { resume, force, .. } = *self.args;
         let output = self.output.path.clone();
         let resumable = executor == Executor::Streamed;
@@ -97,12 +97,17 @@ impl<'a, T: Real> Job<'a, T> {
             Leftover::Nothing => {
                 // Killed at its very beginning or end, a run leaves an empty folder, which this removes.
                 Generations::resume(&output, &Identity::default())?;
-                Ok(0)
+                if resume || force {
+                    return Ok(());
+                }
+                match self.how(executor).taken(&self.arrays, &self.target())? {
+                    None => Ok(()),
+                    Some(by) => Err(Error::taken(output, &by, resumable.then_some(self.args.iterations))),
+                }
             }
             Leftover::Busy(path) => Err(Error::Store(StoreError::Busy { path })),
-            _ if force => Ok(0),
-            Leftover::Resumable(progress) if resume => Ok(progress.iterations),
-            Leftover::Empty | Leftover::Complete(_) if resume => Ok(0),
+            _ if force => Ok(()),
+            Leftover::Resumable(_) | Leftover::Empty | Leftover::Complete(_) if resume => Ok(()),
             Leftover::Damaged(why) => Err(Error::Useless { output, why: why.into() }),
             Leftover::Empty => refuse("a run that ended in its first pass".to_owned()),
             Leftover::Resumable(progress) => {
@@ -113,6 +118,25 @@ impl<'a, T: Real> Job<'a, T> {
             Leftover::Complete(_) => refuse("a run that had only this folder still to remove".to_owned()),
             _ => refuse("something unknown".to_owned()),
         }
+    }
+
+    /// Where the result goes, and all that makes it another but what the sweep knows.
+    fn target(&self) -> Target {
+        let path = &self.output.path;
+        let leftovers = match (self.args.resume, self.args.force) {
+            (true, _) => Leftovers::Resume,
+            (_, true) => Leftovers::Discard,
+            _ => Leftovers::Refuse,
+        };
+        let target = if self.output.npy { Target::npy(path) } else { Target::raw(path) };
+        let mut target = target.leftovers(leftovers).describe("kernel", &self.kernel.name);
+        if self.args.order == BlockOrder::MaxParallel {
+            target = target.describe("order", "max-parallel");
+        }
+        if self.layout != Layout::RowMajor {
+            target = target.describe("layout", self.layout);
+        }
+        self.kernel.parameters.iter().fold(target, |target, (name, value)| target.describe(*name, value))
     }
 
     /// The sweep, without a memory bound.

@@ -39,6 +39,8 @@ pub(crate) struct Measured {
     pub(crate) verified: Option<&'static str>,
     /// Why it is this block, if one was chosen.
     pub(crate) chosen: Option<String>,
+    /// Why the output is not known as a result, if it is not.
+    pub(crate) unmarked: Option<&'static str>,
 }
 
 /// What a run did. The JSON object; its members are explained in `syncline run --help`.
@@ -81,7 +83,10 @@ pub(crate) struct Summary {
     residuals: Option<Vec<f64>>,
     converged_at: Option<u64>,
     verified: Option<bool>,
+    marked: bool,
     output: String,
+    #[serde(skip)]
+    unmarked: Option<&'static str>,
     #[serde(skip)]
     tolerance: Option<f64>,
     #[serde(skip)]
@@ -139,9 +144,15 @@ impl Summary {
             rows: asked.shape.rows,
             cols: asked.shape.cols,
             complete_already: true,
+            marked: true,
             output: asked.output.path.display().to_string(),
             ..Self::default()
         }
+    }
+
+    /// Whether the tolerance of `--until` was reached.
+    pub(crate) const fn has_converged(&self) -> bool {
+        self.converged_at.is_some()
     }
 
     /// Brings together what was asked, what was done and what was measured.
@@ -168,6 +179,8 @@ impl Summary {
             peak_rss: measured.peak_rss,
             memory: Some(measured.bound.bytes()),
             chosen: measured.chosen.clone(),
+            marked: measured.unmarked.is_none(),
+            unmarked: measured.unmarked,
             ..Self::complete(asked, layout, report, measured.verified)
         };
         match &report.plan {

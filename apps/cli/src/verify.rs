@@ -72,7 +72,7 @@ impl<T: Real> Verification<T> {
         };
         let iterations = report.iterations;
         let chunk = Arc::clone(self.work.chunk());
-        let bar = bar_of_bytes("verifying");
+        let bar = bar_of_bytes("verifying", signals);
         bar.set_length(chunk.len().saturating_mul(iterations.saturating_add(1)));
         let look = move |bar: &ProgressBar| bar.set_position(chunk.traffic().written);
         let work = self.work;

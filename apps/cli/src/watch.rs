@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! main thread    every 50 ms: a signal? ── yes ──> Err(Interrupted): unnamed outputs are dropped, exit
-//!                   │ no: move the bar
+//!                   │ no: move the bar; where there is no terminal, a line every 10 s ([`Lines`])
 //! worker         ───┴──────── work ───────────> its result
 //! ```
 //!
@@ -11,9 +11,9 @@
 //! files itself, or gives them their names, is told to end and given a little time ([`attend`]).
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,9 @@ use crate::error::{Error, Result};
 /// How often the bar moves and signals are looked for.
 const TICK: Duration = Duration::from_millis(50);
 
+/// How often a line is printed where there is no terminal.
+const LINES: Duration = Duration::from_secs(10);
+
 /// How long work that is to end may take to do so: a slow disk's panel of rows.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -33,6 +36,25 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Signals {
     caught: Arc<AtomicUsize>,
     asked: Arc<AtomicBool>,
+    lines: Mutex<Lines>,
+}
+
+/// When the next line is due where there is no terminal.
+#[derive(Debug, Default)]
+struct Lines {
+    /// `None`: none is.
+    next: Option<Instant>,
+}
+
+impl Lines {
+    /// Whether one is due now; then the next is [`LINES`] later.
+    fn are_due(&mut self, now: Instant) -> bool {
+        let due = self.next.is_some_and(|next| next <= now);
+        if due {
+            self.next = now.checked_add(LINES);
+        }
+        due
+    }
 }
 
 impl Signals {
@@ -52,6 +74,29 @@ impl Signals {
     /// Set when somebody asks by SIGUSR1 how the command stands.
     pub(crate) fn asked(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.asked)
+    }
+
+    /// Says from now on how far the command is: on a terminal by a bar, elsewhere by a line every [`LINES`]; but not if
+    /// it is to be quiet.
+    pub(crate) fn speak(&self, quiet: bool) {
+        let next = if quiet { None } else { Instant::now().checked_add(LINES) };
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).next = next;
+    }
+
+    /// A [`bar`] of this template, or nothing if the command is to be quiet.
+    pub(crate) fn bar(&self, template: &str) -> ProgressBar {
+        match self.lines.lock().unwrap_or_else(PoisonError::into_inner).next {
+            Some(_) => bar(template),
+            None => ProgressBar::hidden(),
+        }
+    }
+
+    /// Prints what the bar would show, if nothing is drawn and it is time.
+    fn tell(&self, bar: &ProgressBar) {
+        let due = || self.lines.lock().unwrap_or_else(PoisonError::into_inner).are_due(Instant::now());
+        if bar.is_hidden() && due() {
+            eprintln!("{}", in_words(bar));
+        }
     }
 
     /// The signal that was caught, if any.
@@ -88,6 +133,12 @@ fn catch_faults() -> Result<()> {
     Ok(())
 }
 
+/// A bar that is a line of text, drawn anew.
+pub(crate) const LINE: &str = "{prefix}{msg}";
+
+/// One for work of which nothing but the time is known.
+pub(crate) const SYNC: &str = "{spinner} {wide_msg} {elapsed}";
+
 /// A bar on standard error, or nothing where that is no terminal.
 ///
 /// The template is one of indicatif's.
@@ -99,9 +150,21 @@ pub(crate) fn bar(template: &str) -> ProgressBar {
     bar
 }
 
+/// What a bar shows, without the bar.
+fn in_words(bar: &ProgressBar) -> String {
+    let part = |len: u64| format!("{}, {} %", bar.message(), bar.position().saturating_mul(100) / len);
+    bar.length().filter(|&len| len > 0).map_or_else(|| bar.message(), part)
+}
+
+/// The columns that a terminal has for the text of a [`LINE`]; `None` if that is not drawn.
+pub(crate) fn columns(bar: &ProgressBar) -> Option<usize> {
+    let all = || usize::from(console::Term::stderr().size().1);
+    (!bar.is_hidden()).then(|| all().saturating_sub(bar.prefix().chars().count()))
+}
+
 /// A bar over bytes: its length is how many, its position how many are done.
-pub(crate) fn bar_of_bytes(what: &str) -> ProgressBar {
-    let bar = bar("{msg} [{wide_bar}] {percent:>3} %  {binary_bytes_per_sec}  {eta} left");
+pub(crate) fn bar_of_bytes(what: &str, signals: &Signals) -> ProgressBar {
+    let bar = signals.bar("{msg} [{wide_bar}] {percent:>3} %  {binary_bytes_per_sec}  {eta} left");
     bar.set_message(what.to_owned());
     bar
 }
@@ -122,6 +185,7 @@ pub(crate) fn watch<T: Send + 'static>(
             break result;
         }
         look(bar);
+        signals.tell(bar);
         if let Err(interrupted) = signals.check() {
             break Err(interrupted);
         }
@@ -159,12 +223,13 @@ pub(crate) fn attend<T: Send + 'static>(
             break Attended { result: Some(result), signal };
         }
         look(bar);
+        signals.tell(bar);
         match (first, signals.take()) {
             (None, None) => {}
             (None, Some(signal)) => {
                 first = Some((signal, Instant::now()));
                 cancel.take().into_iter().for_each(|cancel| cancel());
-                bar.set_prefix("ending");
+                bar.set_prefix("ending: ");
             }
             (Some((_, since)), None) if since.elapsed() < PATIENCE => {}
             (Some((signal, _)), _) => break Attended { result: None, signal: Some(signal) },
@@ -254,8 +319,39 @@ mod tests {
     }
 
     #[test]
+    fn a_line_is_due_every_ten_seconds() {
+        let (mut lines, now) = (Lines::default(), Instant::now());
+        let after = |seconds: u64| now + Duration::from_secs(seconds);
+        assert!(!lines.are_due(after(1000)), "nothing was said about lines");
+        lines.next = Some(after(10));
+        let due: Vec<u64> = (0..50).filter(|&seconds| lines.are_due(after(seconds))).collect();
+        assert_eq!(due, [10, 20, 30, 40]);
+        // One that comes late does not bring the next one closer.
+        assert!(lines.are_due(after(57)) && !lines.are_due(after(66)) && lines.are_due(after(67)));
+        let signals = Signals::default();
+        signals.speak(true);
+        assert!(signals.lines.lock().unwrap().next.is_none());
+        signals.speak(false);
+        assert!(signals.lines.lock().unwrap().next > Some(Instant::now()));
+    }
+
+    #[test]
+    fn a_bar_in_words() {
+        let bar = hidden();
+        bar.set_message("pass 1 of 2");
+        assert_eq!(in_words(&bar), "pass 1 of 2");
+        bar.set_length(8);
+        bar.set_position(2);
+        assert_eq!(in_words(&bar), "pass 1 of 2, 25 %");
+    }
+
+    #[test]
     fn the_templates_are_understood() {
-        assert!(ProgressStyle::with_template(crate::progress::BAR).is_ok());
-        bar_of_bytes("x").finish_and_clear();
+        let signals = Signals::default();
+        signals.speak(false);
+        for template in [LINE, SYNC] {
+            assert!(ProgressStyle::with_template(template).is_ok());
+        }
+        bar_of_bytes("x", &signals).finish_and_clear();
     }
 }

@@ -7,10 +7,11 @@
 use std::sync::Arc;
 
 use syncline_store::probe::Disk;
-use syncline_store::{Block, Grid, Matrix};
+use syncline_store::{Block, Grid, Identity, Matrix};
 use syncline_wave::{
     Alignment, Described, Error as WaveError, Executor, GaussSeidel, Lanes, Lk23, Monitor, NinePoint, Order,
     Pending, Plan, PointKernel, Real, Reference, Report, Result as WaveResult, Runner, Sor, Stencil, Sweep,
+    Taken,
     Target,
 };
 
@@ -83,6 +84,24 @@ impl How {
             Some(block) => sweep.block(block),
             None => sweep,
         }
+    }
+}
+
+impl How {
+    /// See [`Sweep::identity`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn identity<T: Real>(&self, arrays: &Arrays<T>, target: &Target) -> WaveResult<Identity> {
+        self.sweep(()).identity(&arrays.field, &arrays.coefficients, target)
+    }
+
+    /// See [`Sweep::taken`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn taken<T: Real>(&self, arrays: &Arrays<T>, target: &Target) -> WaveResult<Option<Taken>> {
+        self.sweep(()).taken(&arrays.field, &arrays.coefficients, target)
     }
 }
 

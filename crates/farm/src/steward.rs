@@ -250,7 +250,8 @@ impl Office {
             vpid,
         };
         // Nothing here keeps the standard library from posix_spawn.
-        let leader = GroupLeader::new(command.env(FARM, place.value()).process_group(0).spawn()?).map_err(cause)?;
+        let leader =
+            GroupLeader::new(command.env(FARM, place.value()).process_group(0).spawn()?).map_err(cause)?;
         let followed = FollowedGroup::new(leader.id());
         let running = Running { leader, followed, _keeper: keeper };
         let bounded = self.bound(running.leader.id());

@@ -152,12 +152,8 @@ mod tests {
 
     /// A leader that leaves a child, which holds its standard output.
     fn leader(script: &str) -> (GroupLeader, impl Read + use<>) {
-        let mut child = Command::new("sh")
-            .args(["-c", script])
-            .process_group(0)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            Command::new("sh").args(["-c", script]).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
         let output = child.stdout.take().unwrap();
         (GroupLeader::new(child).unwrap(), output)
     }

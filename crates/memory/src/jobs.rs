@@ -73,7 +73,10 @@ impl StopForwarding {
         let own = unsafe { libc::getpid() };
         if OWNER.swap(own, Ordering::Relaxed) != own {
             // Those of the process that has forked this one, if there are any.
-            GROUPS.iter().take(USED.swap(0, Ordering::Relaxed)).for_each(|group| group.store(0, Ordering::SeqCst));
+            GROUPS
+                .iter()
+                .take(USED.swap(0, Ordering::Relaxed))
+                .for_each(|group| group.store(0, Ordering::SeqCst));
             *books = Books { free: Vec::new(), forwardings: 0, set: books.set };
         }
         books.forwardings += 1;

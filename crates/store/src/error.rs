@@ -316,6 +316,12 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// Where a result was to get its name stands something that was not there, or was another file, when its run began.
+    #[error("{} is not what it was when the run began, and is not replaced: move it away", path.display())]
+    Appeared {
+        /// The name of the result.
+        path: PathBuf,
+    },
     /// A generation that is neither the last committed one nor the next.
     #[error("generation {asked} of {} is not at hand: {committed} is the last that was committed", path.display())]
     NotAtHand {

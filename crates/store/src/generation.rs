@@ -54,7 +54,7 @@
 //! panel by [`check_panel`](Generations::check_panel), any change of its data, each but for one chance in
 //! 2^64; and an input that was written to during the run ([`Identity::check_inputs`]). Not detected: an input
 //! that was changed and given its old length and time again; a forger. Whether a file without a folder
-//! beside it is the result of a computation, its mark tells ([`Identity::made`]).
+//! beside it is the result of a computation, its mark tells ([`Existing`]).
 //!
 //! Costs: at most two copies of the matrix on disk beside the input (and an old OUTPUT until it is replaced).
 //! A commit syncs the slot, the manifest and the folder, once each. The manifest takes about 20 bytes for each
@@ -83,7 +83,7 @@ mod tests;
 pub use identity::{Identity, InputId};
 use manifest::Manifest;
 pub use manifest::Progress;
-pub use mark::Made;
+pub use mark::{Existing, Made, Mark};
 use place::Place;
 
 /// What an earlier run has left beside an output.
@@ -221,6 +221,19 @@ impl Generations {
     /// [`Error::OtherRun`] names each thing that differs; [`Error::Manifest`] and [`Error::Generation`] tell
     /// of damage; [`Error::Busy`]; [`Error::Foreign`]; [`Error::File`]. Nothing is changed by any of them.
     pub fn resume(output: &Path, identity: &Identity) -> Result<Resumed> {
+        Self::resume_settled(output, &mut identity.clone(), |_, _| Ok::<_, Error>(()))
+    }
+
+    /// [`resume`](Self::resume) that lets `settle` complete the identity of this run, by that of the interrupted one,
+    /// before they are compared: see [`Identity::settle`]. The manifest has the completed one from the next commit on.
+    ///
+    /// # Errors
+    /// As [`resume`](Self::resume), and those of `settle`.
+    pub fn resume_settled<E: From<Error>>(
+        output: &Path,
+        identity: &mut Identity,
+        settle: impl FnOnce(&Identity, &mut Identity) -> Result<(), E>,
+    ) -> Result<Resumed, E> {
         let place = Place::of(output)?;
         let Some(_lock) = place.enter(false)? else { return Ok(Resumed::Nothing) };
         let (manifest, complete) = match look(&place)? {
@@ -232,14 +245,16 @@ impl Generations {
             Found::Underway(manifest) => (manifest, false),
             Found::Complete(manifest) => (manifest, true),
         };
+        settle(&manifest.identity, identity)?;
         let differences = manifest.identity.differences(identity);
         if !differences.is_empty() {
-            return Err(Error::OtherRun { path: place.folder, differences });
+            return Err(Error::OtherRun { path: place.folder, differences }.into());
         }
         if complete {
             place.tidy()?;
             return Ok(Resumed::Complete(manifest.progress));
         }
+        let manifest = Manifest { identity: identity.clone(), ..manifest };
         // The manifest may have been renamed and its folder not synced: a power failure could still bring
         // back the one before, whose generation the next pass overwrites.
         disk::sync_folder(&place.folder)?;
@@ -255,6 +270,11 @@ impl Generations {
         let Some(_lock) = place.enter(false)? else { return Ok(()) };
         place.contents()?;
         place.discard()
+    }
+
+    /// What is known of the computation by now, checksums of its inputs for example: the next commit notes it.
+    pub fn know(&mut self, identity: &Identity) {
+        self.manifest.identity.clone_from(identity);
     }
 
     /// What the last commit told, if there was one.
@@ -273,6 +293,12 @@ impl Generations {
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.manifest.bytes
+    }
+
+    /// The name that the result gets.
+    #[must_use]
+    pub fn output(&self) -> &Path {
+        &self.place.output
     }
 
     /// Where a generation stands while it is at hand, for messages.

@@ -11,15 +11,18 @@
 //! lacks O_TMPFILE the file has that name from the start, and only a kill can leave it behind.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use crate::chunk::modified;
 use crate::{Error, Result};
 
 /// An output under way: a file that gets its name when it is [committed](Self::commit).
@@ -125,6 +128,24 @@ impl NewFile {
         self.commit_as(RenameFlags::NOREPLACE)
     }
 
+    /// [`commit`](Self::commit) in place of what had the name at an earlier look, and of nothing else.
+    ///
+    /// # Errors
+    /// [`Error::Appeared`] when there is something else by now; [`Error::File`].
+    pub fn commit_over(self, then: &Standing) -> Result<()> {
+        then.check(&self.target)?;
+        if then.0.is_some() {
+            return self.commit();
+        }
+        let path = self.target.clone();
+        match self.commit_new() {
+            Err(Error::File { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+                Err(Error::Appeared { path })
+            }
+            done => done,
+        }
+    }
+
     fn commit_as(mut self, flags: RenameFlags) -> Result<()> {
         let target = self.target.clone();
         let failed = |action| {
@@ -155,6 +176,75 @@ impl Drop for NewFile {
             // Nothing can be done about a failure here, and nothing depends on success.
             let _ = std::fs::remove_file(part);
         }
+    }
+}
+
+/// Which file has a name, if any: to see later that it is still that one.
+///
+/// A file is known by its number, length and time. As text it can be kept, and read again.
+///
+/// ```
+/// use syncline_store::Standing;
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("out");
+/// let then = Standing::of(&path)?;
+/// assert_eq!(then.to_string().parse(), Ok(then.clone()));
+/// then.check(&path)?;
+/// std::fs::write(&path, "by another program")?;
+/// assert!(then.check(&path).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing(Option<(u64, u64, i128)>);
+
+impl Standing {
+    /// Looks at the name, not through it if it is a link.
+    ///
+    /// # Errors
+    /// [`Error::File`] when that is not possible.
+    pub fn of(path: &Path) -> Result<Self> {
+        match path.symlink_metadata() {
+            Ok(found) => Ok(Self(Some((found.ino(), found.len(), modified(&found))))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self(None)),
+            Err(source) => Err(Error::File { action: "look at", path: path.to_owned(), source }),
+        }
+    }
+
+    /// Whether the name has what it had. What has been removed since is fine.
+    ///
+    /// # Errors
+    /// [`Error::Appeared`] when it has something else, [`Error::File`] when it cannot be looked at.
+    pub fn check(&self, path: &Path) -> Result<()> {
+        match Self::of(path)? {
+            Self(None) => Ok(()),
+            now if now == *self => Ok(()),
+            _ => Err(Error::Appeared { path: path.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("nothing"),
+            Some((number, bytes, time)) => write!(f, "{number} {bytes} {time}"),
+        }
+    }
+}
+
+impl FromStr for Standing {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        if text == "nothing" {
+            return Ok(Self(None));
+        }
+        let mut words = text.split(' ');
+        let mut word = || words.next().ok_or(());
+        let number = word()?.parse().map_err(|_| ())?;
+        let bytes = word()?.parse().map_err(|_| ())?;
+        let time = word()?.parse().map_err(|_| ())?;
+        words.next().map_or(Ok(Self(Some((number, bytes, time)))), |_| Err(()))
     }
 }
 
@@ -312,6 +402,35 @@ mod tests {
         assert!(second.commit_new().is_err());
         assert_eq!(std::fs::metadata(&target).unwrap().len(), 1);
         assert_eq!(names(folder.path()), ["out"]);
+    }
+
+    /// What another has put there meanwhile stays; what was there at the look goes, or may have gone.
+    #[test]
+    fn only_what_was_there_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("out");
+        let commit = |then: &Standing| NewFile::create(&target, 1).unwrap().commit_over(then);
+        let nothing = Standing::of(&target).unwrap();
+        std::fs::write(&target, b"by another").unwrap();
+        assert!(matches!(commit(&nothing), Err(Error::Appeared { .. })));
+        assert_eq!(std::fs::read(&target).unwrap(), b"by another");
+        let something = Standing::of(&target).unwrap();
+        std::fs::write(&target, b"by a third").unwrap();
+        File::options().write(true).open(&target).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        assert!(matches!(commit(&something), Err(Error::Appeared { .. })));
+        assert_eq!(std::fs::read(&target).unwrap(), b"by a third");
+        let something = Standing::of(&target).unwrap();
+        assert_eq!(something.to_string().parse(), Ok(something.clone()));
+        commit(&something).unwrap();
+        std::fs::remove_file(&target).unwrap();
+        commit(&something).unwrap();
+        assert_eq!(
+            (std::fs::metadata(&target).unwrap().len(), names(folder.path())),
+            (1, vec!["out".to_owned()])
+        );
+        for text in ["", "x", "1 2", "1 2 3 4", "nothing "] {
+            assert_eq!(text.parse::<Standing>(), Err(()), "{text}");
+        }
     }
 
     #[test]

@@ -45,6 +45,11 @@ impl<T: Element> Matrix<T> {
         Some(RowMajorFile { path, start: self.bytes_of(0..0).start })
     }
 
+    /// The path that it was opened by; `None` for a matrix in memory, or over a new file.
+    pub fn path(&self) -> Option<&Path> {
+        self.opened()
+    }
+
     /// The file of a row-major matrix, opened once more for direct I/O, and the byte of its first element;
     /// `None` in memory and for other layouts. It is open for writing if the matrix is.
     ///

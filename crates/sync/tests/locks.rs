@@ -45,7 +45,11 @@ fn until_asleep(thread: &str) {
     let late = Instant::now() + HANG;
     let stat = format!("/proc/self/task/{thread}/stat");
     // The state stands behind the name, which may have any characters.
-    while !std::fs::read_to_string(&stat).unwrap().rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')) {
+    while !std::fs::read_to_string(&stat)
+        .unwrap()
+        .rsplit_once(") ")
+        .is_some_and(|(_, rest)| rest.starts_with('S'))
+    {
         assert!(Instant::now() < late, "thread {thread} never waits");
         std::thread::yield_now();
     }

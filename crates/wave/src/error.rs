@@ -117,6 +117,25 @@ pub enum Error {
         /// What was found.
         found: String,
     },
+    /// The result's name is taken by what is not to be replaced, or gone on from, unasked.
+    #[error("{} is {by}; it is not replaced unless the target says so (`Leftovers::Discard`){}", path.display(),
+        if by.is_the_same() { ", and gone on from if it says `Leftovers::Resume`" } else { "" })]
+    Taken {
+        /// The result's name.
+        path: std::path::PathBuf,
+        /// What has it.
+        by: Box<crate::Taken>,
+    },
+    /// An interrupted run has done more iterations than are asked for.
+    #[error("beside {} is left a run with {done} iterations behind it, more than the {asked} asked for", path.display())]
+    Fewer {
+        /// The result.
+        path: std::path::PathBuf,
+        /// The iterations that were done.
+        done: u64,
+        /// Those asked for.
+        asked: u64,
+    },
     /// A relaxation factor that cannot converge.
     #[error("omega is {omega}, but must lie strictly between 0 and 2")]
     Omega {

@@ -1,19 +1,47 @@
 //! How far a sweep is, and how to end it early.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use syncline_overlay::{Snapshot, Watch};
 
+/// At what a sweep is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stage {
+    /// It has not begun, or goes in blocks.
+    #[default]
+    Other,
+    /// It reads an input that was moved or touched, to see whether it is the same: this one of so many inputs.
+    Compares(usize, usize),
+    /// It streams.
+    Passes(Passes),
+}
+
+/// How far a streamed sweep is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Passes {
+    /// The pass under way, from 1.
+    pub pass: u64,
+    /// How many there are, if it does not converge before.
+    pub passes: u64,
+    /// The iterations that are not lost if the sweep is killed now.
+    pub safe: u64,
+    /// The iterations asked for.
+    pub iterations: u64,
+}
+
 /// Shared with a running sweep: how far it is, and a way to end it.
 ///
-/// All accesses are Relaxed: nothing but the numbers themselves is communicated.
+/// All atomic accesses are Relaxed: nothing but the numbers themselves is communicated.
 #[derive(Debug, Default)]
 pub struct Monitor {
     done: AtomicU64,
     total: AtomicU64,
     moved: AtomicU64,
     cancelled: AtomicBool,
+    stage: Mutex<Stage>,
     watch: Mutex<Option<Watch>>,
 }
 
@@ -50,6 +78,33 @@ impl Monitor {
     /// Ends the sweep with [`Error::Cancelled`](crate::Error::Cancelled) before its next block or piece.
     pub fn cancel(&self) {
         self.cancelled.store(true, Relaxed);
+    }
+
+    /// At what the sweep is.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An input is read for its checksum.
+    pub(crate) fn compares(&self, input: usize, of: usize) {
+        *self.lock() = Stage::Compares(input, of);
+    }
+
+    /// So many passes are about to begin, after `safe` of so many iterations.
+    pub(crate) fn passes_are(&self, passes: u64, safe: u64, iterations: u64) {
+        *self.lock() = Stage::Passes(Passes { pass: 1, passes, safe, iterations });
+    }
+
+    /// A pass is over, with what is safe now if it has made that more.
+    pub(crate) fn pass_is_over(&self, safe: Option<u64>) {
+        if let Stage::Passes(at) = &mut *self.lock() {
+            (at.pass, at.safe) = ((at.pass + 1).min(at.passes), safe.unwrap_or(at.safe));
+        }
     }
 
     /// Which tasks run now, and who waits for whom; `None` while none do.

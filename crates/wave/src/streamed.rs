@@ -41,13 +41,17 @@
 
 mod data;
 mod destination;
+mod keep;
 mod pass;
 mod plan;
 mod run;
+mod start;
 mod sums;
 mod target;
 
 pub use plan::StreamPlan;
+pub use start::Taken;
 pub use target::{Leftovers, Pending, Target};
 
-pub(crate) use run::{Arrays, into_matrix, into_target, plan_into, streamable};
+pub(crate) use keep::{identity, into_target, taken};
+pub(crate) use run::{Arrays, into_matrix, plan_into, streamable};

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 pub use syncline_overlay::Runner;
 use syncline_store::probe::Disk;
-use syncline_store::{Block, Matrix, convert};
+use syncline_store::{Block, Identity, Matrix, convert};
 
 use crate::block::{Blockwise, Points};
 use crate::dynamic::{Dynamic, WithKernel};
 use crate::kernel::{Typed, Update};
 use crate::lanes::{Lanes, Real};
 use crate::plan::{BlockPlan, Question};
-use crate::streamed::{self, Arrays, Pending, StreamPlan, Target};
+use crate::streamed::{self, Arrays, Pending, StreamPlan, Taken, Target};
 use crate::{Error, Monitor, PointKernel, Result, blocked};
 
 /// The order in which blocks are updated.
@@ -457,12 +457,42 @@ impl<K> Sweep<K> {
         self.settings.run(&Typed(&self.kernel), &Arrays { field, coefficients }, result)
     }
 
+    /// What makes this sweep the same computation as another that is described in the same way, whatever its number of
+    /// iterations: what a result into `target` would be [marked](syncline_store::Mark) with. The checksums of inputs
+    /// on file are not in it.
+    ///
+    /// # Errors
+    /// When an input cannot be looked at, or is another file by now.
+    pub fn identity<T: Real>(
+        &self,
+        field: &Arc<Matrix<T>>,
+        coefficients: &[Arc<Matrix<T>>],
+        target: &Target,
+    ) -> Result<Identity> {
+        streamed::identity(&self.settings, &Arrays { field, coefficients }, target)
+    }
+
+    /// What has the name of `target` already, if anything has, and whether it is a result that this sweep could go on
+    /// from. Inputs that were moved or touched are not read for it: those of the same length are taken for the same.
+    ///
+    /// # Errors
+    /// As [`identity`](Sweep::identity), and when what is there cannot be looked at.
+    pub fn taken<T: Real>(
+        &self,
+        field: &Arc<Matrix<T>>,
+        coefficients: &[Arc<Matrix<T>>],
+        target: &Target,
+    ) -> Result<Option<Taken>> {
+        streamed::taken(&self.settings, &Arrays { field, coefficients }, target)
+    }
+
     /// Runs the sweep from `field` into a file that is whole or not there, and from which a later run can go on
     /// if this one is killed between two passes: see [`Target`].
     ///
     /// # Errors
-    /// See [`Error`]; [`Error::Leftovers`] when there is something of an earlier run and the target does not say
-    /// what to do with it; [`Error::NotStreamed`] for what only blocks can do. What an earlier pass has written
+    /// See [`Error`]; [`Error::Taken`] when the name is taken, [`Error::Leftovers`] when there is something of an
+    /// interrupted run, and the target does not say what to do with it, or says [`Leftovers::Resume`](crate::Leftovers)
+    /// and it is of another computation; [`Error::NotStreamed`] for what only blocks can do. What an earlier pass has written
     /// stays.
     ///
     /// ```

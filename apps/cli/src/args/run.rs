@@ -33,6 +33,11 @@ pub(crate) struct RunArgs {
     /// Each array is taken from the directory that has it. One that two directories have is an error.
     #[arg(long, value_name = "DIR")]
     pub(crate) also: Vec<PathBuf>,
+    /// The field to start from, in place of the one in DIR: any result, or any array of that shape and type
+    ///
+    /// A .npy file, or a raw file: of a directory whose layout.json tells of it, or like the field in DIR.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) field: Option<PathBuf>,
     /// How many iterations; with --until, at most. 0 copies the input
     #[arg(long, short = 'k', value_name = "K")]
     pub(crate) iterations: u64,
@@ -51,6 +56,9 @@ pub(crate) struct RunArgs {
     /// blocks, with the orders wave and max-parallel, the first blocks are ahead when it becomes known. All
     /// blocks then stop at one common iteration, at most as many later as there are diagonals of
     /// blocks (twice as many with more than 1024 blocks). With the order barrier the stop is exact.
+    ///
+    /// A run that has done its iterations and not come to that says so, and ends with the exit code 3; its result is
+    /// written all the same.
     #[arg(long, value_name = "TOL", allow_negative_numbers = true)]
     pub(crate) until: Option<f64>,
     /// With --until: stop at the very iteration, by running the last pass again
@@ -93,23 +101,27 @@ pub(crate) struct RunArgs {
     /// In blocks: who updates them [default: pool]
     #[arg(long, value_enum)]
     pub(crate) runner: Option<RunnerKind>,
-    /// The result's file; NAME.npy is always a row-major .npy [default: za.out.npy, or za.out if DIR is raw]
+    /// The result's file; NAME.npy is always a row-major .npy [default: FIELD.KERNEL.out.npy in DIR, as za.lk23.out.npy,
+    /// or FIELD.KERNEL.out if DIR is raw]
     ///
-    /// Without the option it stands beside the field. A name that does not end in .npy is for raw directories:
-    /// then the result is raw data in the layout of the field. A file of that name is replaced when the
-    /// result is complete, and not before; its permissions stay, but its owner may write it from then on.
+    /// A name that does not end in .npy is for raw directories: then the result is raw data in the layout of the
+    /// field. A file that has the name already is an error, but with --resume and --force. It is replaced when
+    /// the result is complete, and not before; its permissions stay, but its owner may write it from then on.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Go on with an interrupted run of several passes
+    /// Go on with an interrupted run of several passes, or from a result of fewer iterations
     ///
-    /// It goes on after the last pass that is complete in OUTPUT.syncline, if it is the same computation on
-    /// the same files (of the same places, lengths and times); it begins if there is nothing to go on from.
-    /// If the output is there and is known to be of this very run (a mark on the file tells, where the file
-    /// system has room for one, with the file's length and time; --verify looks at the numbers), nothing is
-    /// done. Memory, threads and depth may be others than before.
+    /// It goes on after the last pass that is complete in OUTPUT.syncline, or from the output itself, if that is of the
+    /// same computation with fewer iterations: after 40, `--iterations 100 --resume` does 60 more, with the bits
+    /// of one run of 100. Of as many iterations, or converged, nothing is left to do. It begins if there is nothing to
+    /// go on from. All else under the output's name (of another kernel, of other parameters or inputs, of more
+    /// iterations, or not known as a result) is an error, and stays as it is.
+    ///
+    /// Inputs are the same if their files are of the same places, lengths and times, or else of the same checksums:
+    /// those that were moved or touched are read once for that. Memory, threads and depth may be others than before.
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Discard what an interrupted run has left in OUTPUT.syncline, and begin
+    /// Replace a file that has the output's name; discard what an interrupted run has left in OUTPUT.syncline
     #[arg(long)]
     pub(crate) force: bool,
     /// Compare the result with the plain double loop, bit for bit, before it gets its name
@@ -121,6 +133,9 @@ pub(crate) struct RunArgs {
     /// Print one JSON object, on one line, instead of the summary
     #[arg(long)]
     pub(crate) json: bool,
+    /// Say nothing of how far it is: no bar, and where there is no terminal no line every ten seconds
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
 }
 
 const AFTER: &str = "\
@@ -158,9 +173,17 @@ the field's last.
 Interrupted runs:
   A run of several passes keeps its last complete pass in the folder OUTPUT.syncline until the
   output has its name; so it takes the room of two outputs on the disk. After Ctrl-C, kill -9 or a
-  power failure, the same command with --resume goes on from there; with --force it begins anew.
-  Every pass checks what it reads of the one before against checksums, and that the inputs were not
+  power failure, the same command with --resume goes on from there (also with other --iterations, but
+  for fewer than are done); with --force it begins anew. Every pass checks what it reads of the one before against checksums, and that the inputs were not
   written to meanwhile. The files there are written in place: a copy of the folder must be a real one.
+
+Results:
+  A result is known by a mark, an extended attribute of its file (user.syncline), which says of what
+  computation it is: the kernel, its parameters, checksums of the inputs, the iterations. It counts as
+  long as the file has its length and time. A copy keeps it if the program that copies keeps extended
+  attributes and times (cp -a, rsync -aX). Where a file system has none, the summary says so; then
+  --resume cannot go on from the result. A result in blocks is marked, too, but the checksums of its
+  inputs are not known: they must be where they were, and untouched.
 
 Members of the --json object; null where it does not apply:
   kernel, dtype, order, executor, layout (of the result), rows, cols, iterations, output
@@ -188,8 +211,10 @@ Members of the --json object; null where it does not apply:
   residual, converged_at  with --until: last greatest change, null if it is not finite; iterations
                           until it was small enough
   residuals               with --until: the greatest change of each iteration, earlier runs included;
-                          null if only the last is known, of an output that is complete already
+                          null if only those of some are known, as the mark of a result has no room
+                          for many
   verified                true with --verify
+  marked                  whether the output carries the mark by which --resume knows it
 
 Examples:
   syncline run lk23 data --iterations 20 --memory 2G

@@ -3,18 +3,18 @@
 use std::time::Instant;
 
 use syncline_store::probe::Disk;
-use syncline_store::{Generations, Layout, Matrix, NewFile};
-use syncline_wave::{BlockPlan, Executor, Real};
+use syncline_store::{Generations, Layout, Made, Matrix, NewFile, Standing};
+use syncline_wave::{BlockPlan, Executor, Real, Report};
 
 use super::{Job, Meter};
 use crate::args::RunnerKind;
 use crate::error::Result;
 use crate::kernels::How;
-use crate::progress::{BAR, Progress};
+use crate::progress::Progress;
 use crate::summary::{Asked, Measured, Summary};
 use crate::units::BlockSize;
 use crate::verify::Verification;
-use crate::watch::{self, Signals};
+use crate::watch::{self, LINE, Signals};
 use crate::{output, system};
 
 impl<T: Real> Job<'_, T> {
@@ -22,6 +22,7 @@ impl<T: Real> Job<'_, T> {
         self.start(Executor::Blocked)?;
         let shape = self.arrays.field.shape();
         let (path, npy) = (&self.output.path, self.output.npy);
+        let standing = Standing::of(path)?;
         let new = NewFile::create(path, Matrix::<T>::file_bytes(npy, shape, self.layout)?)?;
         let result = Matrix::create(&new, npy, shape, self.layout)?;
         let order = self.args.order.into();
@@ -38,9 +39,10 @@ impl<T: Real> Job<'_, T> {
             Generations::discard(path)?;
         }
 
-        let bar = watch::bar(BAR).with_prefix("starting");
-        let points = self.kernel.points(shape) as f64 * self.args.iterations as f64;
-        let mut progress = Progress::new(self.monitor, points, Some(plan.grid.len() as u64), signals);
+        let bar = signals.bar(LINE);
+        let (points, blocks) = (self.kernel.points(shape) as f64, Some(plan.grid.len() as u64));
+        let identity = how.identity(&self.arrays, &self.target())?;
+        let mut progress = Progress::new(self.monitor, points, self.args.iterations, blocks, signals);
         let (runs, arrays) = (self.runs.clone(), self.arrays);
         let meter = Meter::start();
         let (result, report) = watch::watch(
@@ -63,9 +65,13 @@ impl<T: Real> Job<'_, T> {
         };
         let sync = Instant::now();
         output::sync(std::slice::from_ref(&new), signals)?;
-        new.commit()?;
+        let Report { iterations, converged, .. } = report;
+        identity.mark(new.file(), &Made { iterations, residuals: report.residuals.clone(), converged });
+        if self.args.force { new.commit() } else { new.commit_over(&standing) }?;
         let sync_time = sync.elapsed();
-        let measured = Measured { time, sync_time, peak_rss, disk, bound: self.bound, verified, chosen };
+        let unmarked = self.output.unmarked()?;
+        let measured =
+            Measured { time, sync_time, peak_rss, disk, bound: self.bound, verified, chosen, unmarked };
         let asked =
             Asked { args: self.args, kernel: self.kernel, element: T::TYPE, shape, output: &self.output };
         Ok(Summary::new(&asked, self.layout, &report, &measured))

@@ -6,19 +6,19 @@ use std::time::Instant;
 
 use indicatif::ProgressBar;
 use syncline_store::{Error as StoreError, Generations, Leftover};
-use syncline_wave::{Error as WaveError, Executor, Leftovers, Pending, Real, Report, Target};
+use syncline_wave::{Error as WaveError, Executor, Pending, Real, Report};
 
 use super::{Job, Meter};
 use crate::error::{Error, Result};
-use crate::progress::{BAR, Progress};
+use crate::progress::Progress;
 use crate::summary::{Asked, Measured, Summary};
 use crate::system;
 use crate::verify::Verification;
-use crate::watch::{self, Attended, Signals};
+use crate::watch::{self, Attended, LINE, SYNC, Signals};
 
 impl<T: Real> Job<'_, T> {
     pub(super) fn run_streamed(self, signals: &Signals) -> Result<Summary> {
-        let before = self.start(Executor::Streamed)?;
+        self.start(Executor::Streamed)?;
         let shape = self.arrays.field.shape();
         let asked =
             Asked { args: self.args, kernel: self.kernel, element: T::TYPE, shape, output: &self.output };
@@ -28,9 +28,9 @@ impl<T: Real> Job<'_, T> {
         let reserve = || Verification::reserve(&self.output.path, shape, order);
         let room = self.args.verify.then(reserve).transpose()?;
 
-        let bar = watch::bar(BAR).with_prefix("streaming");
-        let points = self.kernel.points(shape) as f64 * self.args.iterations.saturating_sub(before) as f64;
-        let mut progress = Progress::new(self.monitor.clone(), points, None, signals);
+        let bar = signals.bar(LINE);
+        let points = self.kernel.points(shape) as f64;
+        let mut progress = Progress::new(self.monitor.clone(), points, self.args.iterations, None, signals);
         let (runs, arrays, target) = (self.runs.clone(), self.arrays.clone(), self.target());
         let meter = Meter::start();
         let sweep = move || Ok(runs.run_to(&how, &arrays, &target)?);
@@ -47,7 +47,7 @@ impl<T: Real> Job<'_, T> {
             return Ok(Summary::complete(&asked, self.layout, &report, verified));
         }
         let sync = Instant::now();
-        let bar = watch::bar("{spinner} bringing the output to disk, {elapsed}");
+        let bar = signals.bar(SYNC).with_message("bringing the output to disk");
         let commit = move || Ok(pending.commit()?);
         let ended = watch::attend(signals, &bar, ProgressBar::tick, || (), commit)?;
         match (ended.result, ended.signal) {
@@ -56,22 +56,10 @@ impl<T: Real> Job<'_, T> {
             (None, signal) => return Err(self.interrupted(signal.unwrap_or_default())),
         }
         let sync_time = sync.elapsed();
+        let unmarked = self.output.unmarked()?;
         let measured =
-            Measured { time, sync_time, peak_rss, disk, bound: self.bound, verified, chosen: None };
+            Measured { time, sync_time, peak_rss, disk, bound: self.bound, verified, chosen: None, unmarked };
         Ok(Summary::new(&asked, self.layout, &report, &measured))
-    }
-
-    /// Where the result goes, and all that makes it another but what the sweep knows.
-    fn target(&self) -> Target {
-        let path = &self.output.path;
-        let leftovers = match (self.args.resume, self.args.force) {
-            (true, _) => Leftovers::Resume,
-            (_, true) => Leftovers::Discard,
-            _ => Leftovers::Refuse,
-        };
-        let target = if self.output.npy { Target::npy(path) } else { Target::raw(path) };
-        let target = target.leftovers(leftovers).describe("kernel", &self.kernel.name);
-        self.kernel.parameters.iter().fold(target, |target, (name, value)| target.describe(*name, value))
     }
 
     /// What the sweep has come to, or why it has not.
@@ -143,7 +131,7 @@ impl<T: Real> Job<'_, T> {
         let output = self.output.path.clone();
         // Without a file that is not there any more nothing goes on.
         let passes = |why: &StoreError| match why {
-            StoreError::NoSpace { .. } => true,
+            StoreError::NoSpace { .. } | StoreError::Appeared { .. } => true,
             StoreError::File { source, .. } => source.kind() != ErrorKind::NotFound,
             _ => false,
         };
@@ -167,6 +155,11 @@ impl<T: Real> Job<'_, T> {
             Error::Wave(WaveError::Store(why @ StoreError::NoSpace { .. })) if self.args.verify => {
                 Error::VerifyRoom(why)
             }
+            Error::Wave(WaveError::Taken { by, .. }) => {
+                let asked = (!self.args.resume).then_some(self.args.iterations);
+                Error::taken(output, &by, asked)
+            }
+            Error::Wave(WaveError::Fewer { done, asked, .. }) => Error::Fewer { output, done, asked },
             Error::Wave(WaveError::Leftovers { found, .. }) => {
                 Error::LeftOver { output, what: found, resumable: true }
             }

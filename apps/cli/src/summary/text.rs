@@ -74,7 +74,11 @@ impl fmt::Display for Summary {
             None => writeln!(f, "verified     no")?,
         }
         let sync = Time(Duration::from_secs_f64(self.sync_seconds.unwrap_or(0.0)));
-        write!(f, "output       {}, {}, on disk after {sync} more", self.output, self.layout)
+        write!(f, "output       {}, {}, on disk after {sync} more", self.output, self.layout)?;
+        match self.unmarked {
+            Some(why) => write!(f, "\nnot marked   {why}, so --resume cannot go on from it"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -91,8 +95,9 @@ impl Summary {
                 writeln!(f, "; no point changed by more than {tolerance:e} in iteration {at}")
             }
             (Some(tolerance), None, Some(residual)) => {
-                writeln!(f, "; not converged: changes of up to {residual:e} in the last, not {tolerance:e}")
+                writeln!(f, "; NOT CONVERGED: changes of up to {residual:e} in the last, not {tolerance:e}")
             }
+            (Some(_), None, None) => writeln!(f, "; NOT CONVERGED: there was no iteration"),
             _ => writeln!(f),
         }
     }

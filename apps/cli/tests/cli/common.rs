@@ -18,6 +18,16 @@ pub(crate) const HANG: Duration = Duration::from_secs(300);
 
 /// The command with arguments separated by blanks, in `folder`, without what this test's own environment says.
 pub(crate) fn command(folder: &Path, line: &str) -> Command {
+    let mut command = loud(folder, line);
+    // A machine may be so slow that lines of progress are due, where a test looks at all that is said.
+    if ["run ", "gen ", "convert "].iter().any(|name| line.starts_with(name)) && !line.contains("--help") {
+        command.arg("--quiet");
+    }
+    command
+}
+
+/// As [`command`], with what is said of its progress.
+pub(crate) fn loud(folder: &Path, line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_syncline"));
     command.current_dir(folder).args(line.split_whitespace());
     for (variable, _) in std::env::vars_os() {
@@ -71,9 +81,7 @@ pub(crate) fn as_ordinary_user(folder: &Path, line: &str) -> Option<Command> {
 /// that says so.
 pub(crate) fn has_marks(folder: &Path) -> bool {
     let path = folder.join("marked");
-    let (identity, file) = (Identity::default(), fs::File::create(&path).unwrap());
-    identity.mark(&file, &Made::default());
-    let found = identity.made(&path).is_some();
+    let found = Identity::default().mark(&fs::File::create(&path).unwrap(), &Made::default());
     fs::remove_file(&path).unwrap();
     if !found {
         println!("skipped: {} has no extended attributes", folder.display());
@@ -92,6 +100,13 @@ pub(crate) fn succeeds(mut command: Command, line: &str) -> String {
     let stderr = String::from_utf8(stderr).unwrap();
     assert!(status.success(), "{line}: {stderr}");
     assert_eq!(stderr, "", "{line}");
+    String::from_utf8(stdout).unwrap()
+}
+
+/// What a run printed that did its iterations and did not come to its `--until`.
+pub(crate) fn unconverged(folder: &Path, line: &str) -> String {
+    let Output { status, stdout, stderr } = command(folder, line).output().unwrap();
+    assert_eq!((status.code(), String::from_utf8(stderr).unwrap().as_str()), (Some(3), ""), "{line}");
     String::from_utf8(stdout).unwrap()
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{
-    command, contents, fails_with, lk23, matrix, names, npy, npy_of, ok, refused, write_npy,
+    command, contents, fails_with, has_marks, lk23, matrix, names, npy, npy_of, ok, refused, write_npy,
 };
 use syncline_store::{DataDir, ElementType, Shape};
 
@@ -187,15 +187,66 @@ fn every_matrix_keeps_its_type() {
 fn only_fields_are_framed() {
     let folder = lk23(20, 20);
     ok(folder.path(), "run lk23 data --iterations 1");
-    ok(folder.path(), "convert data raw --layout framed --block 8 --thickness 2");
+    ok(folder.path(), "convert data raw --layout framed --block 8 --thickness 2 --only za,za.lk23.out,zr,zz");
+    assert_eq!(names(&folder.path().join("raw")), ["layout.json", "za", "za.lk23.out", "zr", "zz"]);
     let text = fs::read_to_string(folder.path().join("raw/layout.json")).unwrap();
     let layout: serde_json::Value = serde_json::from_str(&text).unwrap();
-    for (name, framed) in [("za", true), ("za.out", true), ("zr", false), ("zz", false)] {
+    for (name, framed) in [("za", true), ("za.lk23.out", true), ("zr", false), ("zz", false)] {
         let array = &layout["arrays"][name];
         assert_eq!(array["layout"], if framed { "framed" } else { "blocked" }, "{name}");
         assert_eq!(array["block"], serde_json::json!([8, 8]));
     }
     assert_eq!(layout["arrays"]["za"]["thickness"], 2);
+}
+
+/// One stray file does not keep the others from being converted, and results are not copied unasked; each is named.
+#[test]
+fn what_convert_does_not_take_is_named_and_left() {
+    let folder = lk23(12, 9);
+    let path = folder.path();
+    let before = contents(&path.join("data"));
+    ok(path, "run lk23 data --iterations 1");
+    ok(path, "run lk23 data --iterations 2 --output data/other.npy");
+    fs::write(path.join("data/notes.npy"), "no numbers at all").unwrap();
+    fs::create_dir(path.join("data/folder.npy")).unwrap();
+    write_npy(&path.join("data/mask.npy"), Shape::new(100, 100), &[0.0; 10_000]);
+    let mut expected = vec![
+        ("data/za.lk23.out.npy", "is a result; --only takes it"),
+        ("data/notes.npy", "cannot be taken: "),
+        ("data/folder.npy", "cannot be taken: "),
+        ("data/mask.npy", "is 100 x 100, not 12 x 9 as the others"),
+    ];
+    if has_marks(&path.join("data")) {
+        expected.push(("data/other.npy", "is a result; --only takes it"));
+    } else {
+        fs::remove_file(path.join("data/other.npy")).unwrap();
+    }
+    let output = command(path, "convert data raw --layout blocked --block 4").output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    assert_eq!(stderr.lines().count(), expected.len(), "{stderr}");
+    for (file, why) in &expected {
+        assert!(stderr.contains(&format!("left: {file} {why}")), "{file}: {stderr}");
+    }
+    assert_eq!(names(&path.join("raw")), ["layout.json", "za", "zb", "zr", "zu", "zv", "zz"]);
+    ok(path, "convert raw back --layout row-major");
+    for (file, bytes) in &before {
+        assert!(&fs::read(path.join("back").join(file.file_name().unwrap())).unwrap() == bytes);
+    }
+    // What is named must be right, and of one shape; a result may be named.
+    refused(path, "convert data out --layout blocked --only za,notes", &["notes.npy", "not a .npy file"]);
+    refused(path, "convert data out --layout blocked --only za,mask", &["12 x 9", "mask.npy", "100 x 100"]);
+    refused(path, "convert data out --layout blocked --only za,none", &["data has no matrix none"]);
+    ok(path, "convert data out --layout blocked --only mask");
+    ok(path, "convert data some --layout blocked --only za,za.lk23.out,za");
+    assert_eq!(names(&path.join("some")), ["layout.json", "za", "za.lk23.out"]);
+    // Nothing is left to take.
+    fs::create_dir(path.join("only")).unwrap();
+    fs::copy(path.join("data/za.lk23.out.npy"), path.join("only/za.lk23.out.npy")).unwrap();
+    let error = fails_with(2, path, "convert only nothing --layout blocked");
+    assert!(error.contains("only results of runs"), "{error}");
+    fs::write(path.join("only/x.npy"), "no numbers").unwrap();
+    refused(path, "convert only nothing --layout blocked", &["only/x.npy", "not a .npy file"]);
 }
 
 #[test]
@@ -209,7 +260,7 @@ fn convert_refuses_what_it_cannot_do() {
     refused(path, "convert data out --layout framed", &["out/za", "exists"]);
     refused(path, "convert data out --layout row-major", &["out/layout.json", "exists"]);
     write_npy(&path.join("data/x.npy"), Shape::new(2, 3), &[0.0; 6]);
-    refused(path, "convert data other --layout blocked", &["6 x 6", "x.npy", "2 x 3"]);
+    refused(path, "convert data other --layout blocked --only za,x", &["6 x 6", "x.npy", "2 x 3"]);
     for (line, part) in [
         ("--layout row-major --block 3", "--block"),
         ("--layout blocked --thickness 1", "--thickness"),

@@ -31,7 +31,8 @@ fn both_executors<T: Real>(path: &Path, dir: &str) {
     let shape = DataDir::open(&path.join(dir)).unwrap().matrix::<T>("za").unwrap().shape();
     let inside = shape.rows > 2 && shape.cols > 2;
     let run = |options: &str, executor: &str| {
-        let line = format!("run lk23 {dir} --iterations {iterations} --output o.npy --verify {options}");
+        let line =
+            format!("run lk23 {dir} --iterations {iterations} --output o.npy --verify --force {options}");
         let report = json(path, &line);
         assert_eq!(report["executor"], executor, "{line}");
         assert_eq!((&report["verified"], &report["dtype"]), (&Value::Bool(true), &Value::from(T::NAME)));
@@ -85,13 +86,13 @@ fn the_layout_decides_too() {
         format!("{{\"version\": 1, \"rows\": 30, \"cols\": 34, \"arrays\": {{{}}}}}", arrays.join(", "));
     fs::write(path.join("raw/layout.json"), layout).unwrap();
     for (dir, executor) in [("framed", "blocked"), ("blocked", "blocked"), ("raw", "streamed")] {
-        let line = format!("run lk23 {dir} --iterations 4 --verify");
+        let line = format!("run lk23 {dir} --iterations 4 --verify --force");
         assert_eq!(json(path, &line)["executor"], executor, "{dir}");
         assert_eq!(json(path, &format!("{line} --output o.npy"))["executor"], executor, "{dir}");
         assert!(bits::<f64>(&path.join("o.npy")) == expected);
     }
     let raw = Matrix::<f64>::open_raw(
-        &path.join("raw/za.out"),
+        &path.join("raw/za.lk23.out"),
         Shape::new(30, 34),
         syncline_store::Layout::RowMajor,
     );
@@ -139,15 +140,15 @@ fn lanes_that_the_machine_has_not() {
     let kinds =
         [("scalar", Lanes::Scalar), ("avx2", Lanes::Avx2), ("avx512", Lanes::Avx512), ("neon", Lanes::Neon)];
     for (name, lanes) in kinds {
-        let line = format!("run lk23 data --iterations 1 --lanes {name}");
+        let line = format!("run lk23 data --iterations 1 --force --lanes {name}");
         match lanes.is_available() {
             true => drop(ok(folder.path(), &line)),
             false => {
                 folder
                     .path()
-                    .join("data/za.out.npy")
+                    .join("data/za.lk23.out.npy")
                     .exists()
-                    .then(|| fs::remove_file(folder.path().join("data/za.out.npy")));
+                    .then(|| fs::remove_file(folder.path().join("data/za.lk23.out.npy")));
                 refused(folder.path(), &line, &[&format!("no {name} instructions")]);
                 refused(folder.path(), &format!("{line} --block 3"), &[&format!("no {name} instructions")]);
             }
@@ -161,8 +162,9 @@ fn an_exact_stop_is_that_of_the_barrier() {
     let path = folder.path();
     for dtype in ["float64", "float32"] {
         ok(path, &format!("gen poisson {dtype} --rows 30 --cols 30 --dtype {dtype}"));
-        let line =
-            format!("run sor {dtype} --omega 1.8 --iterations 5000 --until 1e-4 --output o.npy --verify");
+        let line = format!(
+            "run sor {dtype} --omega 1.8 --iterations 5000 --until 1e-4 --output o.npy --verify --force"
+        );
         let barrier = json(path, &format!("{line} --order barrier"));
         let at = barrier["converged_at"].as_u64().unwrap();
         assert_eq!(barrier["iterations"], at);
@@ -204,11 +206,14 @@ fn arrays_may_be_in_several_directories() {
     );
     refused(path, "run lk23 data --also b --also none --iterations 3", &["none"]);
     for options in ["", "--executor blocked"] {
-        let line = format!("run lk23 data --also b --also c --iterations 3 --verify {options}");
+        let line = format!("run lk23 data --also b --also c --iterations 3 --verify --force {options}");
         json(path, &line);
-        assert!(bits::<f64>(&path.join("data/za.out.npy")) == expected, "{options}");
+        assert!(bits::<f64>(&path.join("data/za.lk23.out.npy")) == expected, "{options}");
         // The field's directory need not be the first.
-        json(path, &format!("run lk23 c --also b --also data --iterations 3 {options} --output c/o.npy"));
+        json(
+            path,
+            &format!("run lk23 c --also b --also data --iterations 3 {options} --output c/o.npy --force"),
+        );
         assert!(bits::<f64>(&path.join("c/o.npy")) == expected, "{options}");
     }
     let line = "run lk23 data --also b --also c --iterations 3 --output";
@@ -241,11 +246,11 @@ fn the_summary_tells_where_the_time_went() {
         ", written 84.4 KiB (",
         " of 1.0 GiB allowed; ",
         " for the window, ",
-        "output       data/za.out.npy, row-major",
+        "output       data/za.lk23.out.npy, row-major",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let report = json(path, "run lk23 data --iterations 6 --depth 2 --threads 2");
+    let report = json(path, "run lk23 data --iterations 6 --depth 2 --threads 2 --force");
     for name in ["update", "pack", "wait", "read", "write", "checksums"] {
         assert!(report["times"][name].as_f64().is_some_and(|seconds| seconds >= 0.0), "{name}: {report}");
     }

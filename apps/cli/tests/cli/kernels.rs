@@ -44,8 +44,9 @@ fn all_kernels(path: &Path) {
         let (name, options) = kernel.split_once(' ').unwrap_or((kernel, ""));
         let mut results = Vec::new();
         for how in ["--depth 3", "--memory 1G", "--executor blocked", "--block 16x90", "--order barrier"] {
-            let line =
-                format!("run {name} data {options} {how} --iterations 5 --threads 3 --output o.npy --verify");
+            let line = format!(
+                "run {name} data {options} {how} --iterations 5 --threads 3 --output o.npy --verify --force"
+            );
             let report = json(path, &line);
             assert_eq!((&report["verified"], &report["kernel"]), (&true.into(), &name.into()), "{line}");
             results.push(fs::read(path.join("o.npy")).unwrap());
@@ -57,7 +58,7 @@ fn all_kernels(path: &Path) {
     // Those without the right-hand side.
     fs::remove_file(path.join("data/f.npy")).unwrap();
     for kernel in ["gauss-seidel", "sor", "nine-point"] {
-        let report = json(path, &format!("run {kernel} data --iterations 5 --output o.npy --verify"));
+        let report = json(path, &format!("run {kernel} data --iterations 5 --output o.npy --verify --force"));
         assert_eq!(report["verified"], true, "{kernel}");
     }
     refused(path, "run gauss-seidel-variable data --iterations 1", &["data has no matrix f"]);
@@ -96,7 +97,7 @@ fn an_alignment_scores_as_in_the_literature() {
     write_npy(&path.join("data/score.npy"), shape, &score);
     write_npy(&path.join("data/match.npy"), shape, &pairs);
     ok(path, "run alignment data --iterations 1 --gap 1 --verify");
-    assert_eq!(npy(&path.join("data/score.out.npy"))[7 * cols + 7], 0.0);
+    assert_eq!(npy(&path.join("data/score.alignment.out.npy"))[7 * cols + 7], 0.0);
 }
 
 /// AAA and AAA score 6 with 2 for each pair, in the last point, by the kernel that is built in and
@@ -166,7 +167,7 @@ fn described<T: Element>() {
     for (kernel, name) in [("heat", "heat"), ("own", "my own")] {
         let mut results = Vec::new();
         for how in ["", "--depth 2", "--executor blocked", "--lanes scalar"] {
-            let line = format!("run {kernel}.toml data {how} --iterations 5 --output o.npy --verify");
+            let line = format!("run {kernel}.toml data {how} --iterations 5 --output o.npy --verify --force");
             let report = json(path, &line);
             assert_eq!((&report["verified"], &report["kernel"]), (&true.into(), &name.into()), "{line}");
             results.push(fs::read(path.join("o.npy")).unwrap());

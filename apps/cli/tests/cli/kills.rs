@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::common::{command, contents, fails_with, lk23_on_disk, names, ok, until};
+use crate::common::{command, contents, fails_with, has_marks, lk23_on_disk, names, ok, until};
 
 const ITERATIONS: u64 = 60;
 const RUN: &str = "run lk23 data --iterations 60 --output o.npy";
@@ -44,7 +44,7 @@ fn killed_runs_are_resumed_to_the_same_bits() {
     let rounds = std::env::var("SYNCLINE_KILLS").map_or(25, |rounds| rounds.parse().unwrap());
     let folder = lk23_on_disk(400, 300);
     let path = folder.path();
-    let expected = expected(path);
+    let (expected, marks) = (expected(path), has_marks(path));
     let mut random = Pcg64Mcg::seed_from_u64(rounds);
     let (mut kills, mut resumed, mut outputs) = (0, 0, 0);
     for round in 0..rounds {
@@ -67,6 +67,10 @@ fn killed_runs_are_resumed_to_the_same_bits() {
                 Ok(found) => {
                     outputs += 1;
                     assert!(found == expected, "round {round}: a part of a result has the output's name");
+                    if !marks {
+                        // It is a file like any other.
+                        fs::remove_file(path.join("o.npy")).unwrap();
+                    }
                 }
                 Err(_) => resumed += u64::from(path.join("o.npy.syncline/manifest").exists()),
             }
@@ -82,6 +86,49 @@ fn killed_runs_are_resumed_to_the_same_bits() {
     println!(
         "{rounds} rounds: {kills} kills, {resumed} of them resumable, {outputs} after the result had its name"
     );
+    assert!(kills > 0);
+}
+
+/// Killed at any moment of going on from a result, that is there, or the new one, whole; and the run goes on.
+#[test]
+fn killed_runs_from_a_result_leave_that_or_the_new_one() {
+    let rounds: u64 = std::env::var("SYNCLINE_KILLS").map_or(15, |rounds| rounds.parse().unwrap());
+    let folder = lk23_on_disk(400, 300);
+    let path = folder.path();
+    if !has_marks(path) {
+        return;
+    }
+    let (new, first) = (expected(path), RUN.replace("60", "20"));
+    ok(path, &format!("{first} --depth 20"));
+    let old = fs::read(path.join("o.npy")).unwrap();
+    let mut random = Pcg64Mcg::seed_from_u64(rounds);
+    let (mut kills, mut olds) = (0, 0);
+    for round in 0..rounds {
+        // In one pass, and in several.
+        let line = format!("{RUN} --depth {} --resume --json", [7, 40, 15][round as usize % 3]);
+        ok(path, &format!("{first} --force"));
+        let begun = Instant::now();
+        ok(path, &line);
+        let whole = begun.elapsed();
+        ok(path, &format!("{first} --force"));
+        loop {
+            let time = whole.mul_f64((random.next_u64() % 1000) as f64 / 900.0);
+            if !kill_after(spawn(path, &line), time) {
+                break;
+            }
+            kills += 1;
+            let found = fs::read(path.join("o.npy")).unwrap();
+            assert!(found == old || found == new, "round {round}: neither the old result nor the new one");
+            olds += u64::from(found == old);
+            if random.next_u64().is_multiple_of(3) {
+                ok(path, &line);
+                break;
+            }
+        }
+        assert!(fs::read(path.join("o.npy")).unwrap() == new, "round {round}: other bits");
+        assert_eq!(names(path), ["data", "o.npy"], "round {round}: something is left");
+    }
+    println!("{rounds} rounds: {kills} kills, {olds} of them before the new result had its name");
     assert!(kills > 0);
 }
 

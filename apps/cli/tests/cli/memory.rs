@@ -14,8 +14,9 @@ fn peak_and_bound(report: &Value) -> (u64, u64) {
 /// Counted reads and writes per iteration, against the model.
 fn check_traffic(path: &Path, dir: &str, block: &str, size: Block) {
     let iterations = 3;
-    let line =
-        format!("run lk23 {dir} --iterations {iterations} --block {block} --memory 24M --output o.npy");
+    let line = format!(
+        "run lk23 {dir} --iterations {iterations} --block {block} --memory 24M --output o.npy --force"
+    );
     // In the layout of the input, so that the written blocks are those of the model.
     let line = if dir == "data" { line } else { line.replace("o.npy", "o") };
     let report = json(path, &line);
@@ -41,7 +42,8 @@ fn runs_larger_than_the_bound_stay_inside_it() {
             "--executor blocked --memory 15M",
             "--memory 20M --runner threads --order barrier",
         ] {
-            let report = json(path, &format!("run lk23 {dir} --iterations 2 {options} --output o.npy"));
+            let report =
+                json(path, &format!("run lk23 {dir} --iterations 2 {options} --output o.npy --force"));
             let (peak, bound) = peak_and_bound(&report);
             assert!(peak <= bound, "{dir} {options}: {report}");
             assert_eq!(report["held"], false);
@@ -63,12 +65,12 @@ fn runs_larger_than_the_bound_stay_inside_it() {
 fn many_small_blocks_count_too() {
     let folder = lk23_on_disk(300, 300);
     for options in ["--block 4 --memory 36M", "--block 30 --runner threads --memory 20M"] {
-        let report = json(folder.path(), &format!("run lk23 data --iterations 2 {options}"));
+        let report = json(folder.path(), &format!("run lk23 data --iterations 2 --force {options}"));
         let (peak, bound) = peak_and_bound(&report);
         assert!(peak <= bound, "{options}: {report}");
     }
     let parts = ["10.0 MiB (10485760 bytes)", "4 x 4", "all 5625", "allow at least"];
-    refused(folder.path(), "run lk23 data --iterations 2 --block 4 --memory 10M", &parts);
+    refused(folder.path(), "run lk23 data --iterations 2 --force --block 4 --memory 10M", &parts);
 }
 
 /// Runs with the bound that the error of a smaller one names; returns the report.
@@ -88,7 +90,7 @@ fn what_is_said_to_be_the_least_suffices() {
     let path = folder.path();
     ok(path, "convert data framed --layout framed --block 128");
     for line in ["data --executor blocked", "framed"] {
-        let line = format!("run lk23 {line} --iterations 1 --output o.npy");
+        let line = format!("run lk23 {line} --iterations 1 --output o.npy --force");
         let block = ["1.0 MiB (1048576 bytes)", "one block of ", " of 6 matrices", "allow at least"];
         with_the_least(path, &line, "1M", &block);
         with_the_least(path, &line, "4M", &["one block of "]);
@@ -96,7 +98,7 @@ fn what_is_said_to_be_the_least_suffices() {
     let window =
         ["1.0 MiB (1048576 bytes)", "a pass of 1 iteration, with rows of 512 from 6 matrices, takes"];
     for threads in [1, 2, 8] {
-        let line = format!("run lk23 data --iterations 3 --verify --threads {threads}");
+        let line = format!("run lk23 data --iterations 3 --force --verify --threads {threads}");
         let report = with_the_least(path, &line, "1M", &window);
         assert_eq!(report["executor"], "streamed");
         let line = format!("{line} --depth 3 --lanes scalar");
@@ -113,7 +115,8 @@ fn streamed_runs_larger_than_the_bound_stay_inside_it() {
     for dir in ["data", "single"] {
         // The program itself takes up to 12 MiB of it, as its file happens to be mapped; the least that suffices is below.
         for options in ["--memory 18M --verify", "--memory 20M --depth 2", "--memory 32M --threads 5"] {
-            let report = json(path, &format!("run lk23 {dir} --iterations 8 {options} --output o.npy"));
+            let report =
+                json(path, &format!("run lk23 {dir} --iterations 8 {options} --output o.npy --force"));
             let (peak, bound) = peak_and_bound(&report);
             assert!(peak <= bound, "{dir} {options}: {report}");
             let field = report["rows"].as_u64().unwrap() * report["cols"].as_u64().unwrap();

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{
-    bits, command, contents, fails_with, has_marks, json, lk23, names, npy, ok, refused, until,
-};
+use crate::common::{command, contents, fails_with, has_marks, json, lk23, names, ok, refused, until};
 
 /// It does not end by itself while a test looks at it.
 const LINE: &str = "run lk23 data --iterations 100000000 --depth 2 --output o.npy";
@@ -58,6 +56,7 @@ fn leftovers_stop_a_run_that_says_nothing_about_them() {
         let report = json(path, &format!("{line} --force --verify"));
         assert_eq!((&report["verified"], &report["resumed"]), (&Value::Bool(true), &Value::Null));
         assert!(!path.join("o.npy.syncline").exists(), "{other}");
+        fs::remove_file(path.join("o.npy")).unwrap();
         killed(path, LINE);
     }
     // A bound that is too small is told before anything is discarded.
@@ -94,6 +93,7 @@ fn a_resumed_run_says_from_where_and_has_the_same_bits() {
         assert!(fs::read(path.join("o.npy")).unwrap() == expected, "{options}");
         assert_eq!(names(path), ["data", "o.npy"]);
     }
+    fs::remove_file(path.join("o.npy")).unwrap();
     killed(path, &format!("{line} --depth 1"));
     let before = kept(path, &line);
     let text = ok(path, &format!("{line} --resume"));
@@ -115,7 +115,7 @@ fn a_result_that_cannot_get_its_name_is_kept() {
     let text = ok(path, &format!("{line} --resume"));
     assert!(text.contains("no pass, there was nothing to compute"), "{text}");
     let result = fs::read(path.join("o.npy")).unwrap();
-    ok(path, &format!("{line} --executor blocked").replace("--depth 1 ", ""));
+    ok(path, &format!("{line} --executor blocked --force").replace("--depth 1 ", ""));
     assert!(fs::read(path.join("o.npy")).unwrap() == result);
     assert_eq!(names(path), ["data", "o.npy"]);
 }
@@ -145,12 +145,23 @@ fn nothing_to_resume_is_begun_and_what_is_complete_stays() {
     }
     assert!(contents(path) == before, "files changed");
     // The empty folder of a run that was killed at its very beginning or end goes, whatever is done.
-    for options in ["--resume", "--resume --depth 2", "--depth 6", "--executor blocked", "--force"] {
+    for options in ["--resume", "--resume --depth 2", "--depth 6", "--executor blocked", "--force", ""] {
         fs::create_dir(path.join("o.npy.syncline")).unwrap();
         if options.ends_with('2') {
             fs::write(path.join("o.npy.syncline/lock"), b"").unwrap();
         }
-        ok(path, &format!("run lk23 data --iterations 6 --output o.npy {options}"));
+        let line = format!("run lk23 data --iterations 6 --output o.npy {options}");
+        if options.contains("--resume") || options == "--force" {
+            ok(path, &line);
+        } else {
+            let error = fails_with(1, path, &line);
+            assert!(error.contains("o.npy is the result of 6 iterations of lk23; "), "{error}");
+            assert_eq!(
+                error.contains("--resume leaves it as it is"),
+                !options.contains("blocked"),
+                "{error}"
+            );
+        }
         assert!(contents(path) == before, "{options}: files changed");
     }
     // The slots of a run that committed nothing.
@@ -202,7 +213,6 @@ fn another_computation_is_not_gone_on_with() {
     killed(path, "run sor data --omega 1.25 --iterations 40000 --depth 2 --output o.npy");
     let cases = [
         ("run sor data --omega 1.5 --iterations 40000", "omega was 1.25, is 1.5"),
-        ("run sor data --omega 1.25 --iterations 40001", "iterations was 40000, is 40001"),
         ("run sor data --omega 1.25 --iterations 40000 --until 1e-3", "tolerance was none, is 0.001"),
         ("run gauss-seidel data --iterations 40000", "kernel was sor, is gauss-seidel"),
         ("run lk23 data --iterations 40000", "kernel was sor, is lk23"),
@@ -212,11 +222,35 @@ fn another_computation_is_not_gone_on_with() {
             ["o.npy.syncline is of another computation", difference, "--force discards o.npy.syncline"];
         refused(path, &format!("{line} --output o.npy --resume"), &parts);
     }
-    // An input that was written to.
+    // An input that has other values now.
     let f = path.join("data/f.npy");
-    fs::write(&f, fs::read(&f).unwrap()).unwrap();
-    let line = "run sor data --omega 1.25 --iterations 40000 --depth 2 --output o.npy --resume";
-    refused(path, line, &["f.npy", "was written to since", "--force"]);
+    let values = fs::read(&f).unwrap();
+    let mut others = values.clone();
+    *others.last_mut().unwrap() ^= 1;
+    fs::write(&f, others).unwrap();
+    let line = "run sor data --omega 1.25 --iterations 40001 --output o.npy --resume";
+    refused(path, line, &["f.npy", "has other values", "--force"]);
+    // One that was only touched is the same; and of more iterations it is the same run.
+    fs::write(&f, values).unwrap();
+    let report = json(path, &format!("{line} --verify"));
+    assert_eq!((&report["iterations"], &report["verified"]), (&40001.into(), &true.into()));
+    assert!(report["resumed"].as_u64() > Some(0), "{report}");
+}
+
+/// Of fewer iterations than are done nothing is made of it, of more it is gone on with.
+#[test]
+fn an_interrupted_run_may_be_given_more_iterations() {
+    let folder = lk23(40, 40);
+    let path = folder.path();
+    killed(path, LINE);
+    let done = kept(path, LINE);
+    let line = |iterations| format!("run lk23 data --iterations {iterations} --output o.npy --resume");
+    if done > 1 {
+        let told = format!("has {done} iterations behind it, more than the {} asked for", done - 1);
+        refused(path, &line(done - 1), &["o.npy.syncline", &told, "--force discards it"]);
+    }
+    let report = json(path, &format!("{} --verify", line(done + 3)));
+    assert_eq!((&report["resumed"], &report["iterations"]), (&done.into(), &(done + 3).into()));
 }
 
 #[test]
@@ -268,19 +302,19 @@ fn what_no_run_has_made_is_never_removed() {
 fn a_result_that_differs_gets_no_name_and_is_discarded() {
     let folder = lk23(300, 300);
     let path = folder.path();
-    fs::write(path.join("o.npy"), b"an older result").unwrap();
     let [zz, zr] = ["zz", "zr"].map(|name| fs::read(path.join(format!("data/{name}.npy"))).unwrap());
     // In place: a file that is cut off while it is mapped would end the run by a signal.
     let write = |bytes| {
         let file = fs::File::options().write(true).open(path.join("data/zz.npy")).unwrap();
         file.write_all_at(bytes, 0).unwrap();
     };
-    let line = "run lk23 data --iterations 900 --depth 300 --output o.npy --verify";
+    let line = "run lk23 data --iterations 900 --depth 300 --output o.npy --verify --force";
     let complete = || {
         let manifest = fs::read_to_string(path.join("o.npy.syncline/manifest")).unwrap_or_default();
         manifest.contains("\"iterations\":900,\"panel_rows\"")
     };
     for _ in 0..20 {
+        fs::write(path.join("o.npy"), b"an older result").unwrap();
         let mut child = started(path, line);
         while !complete() && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(1));
@@ -305,38 +339,194 @@ fn a_result_that_differs_gets_no_name_and_is_discarded() {
     panic!("no run was caught during its verification");
 }
 
+/// What has the output's name is replaced by nothing that was not told to, and the error says what it is.
 #[test]
-fn only_the_result_of_the_same_run_is_complete() {
+fn a_result_is_not_replaced_unasked() {
     let folder = lk23(20, 30);
     let path = folder.path();
     if !has_marks(path) {
         return;
     }
-    let line = |options: &str| format!("run lk23 data --output o.npy --resume {options}");
-    let again = |options: &str, why: &str| {
-        let report = json(path, &line(options));
-        assert_eq!(
-            (&report["complete_already"], &report["resumed"]),
-            (&Value::Bool(false), &Value::from(0)),
-            "{why}"
-        );
-        npy(&path.join("o.npy"))
-    };
-    let two = again("--iterations 2", "nothing was there");
-    assert_eq!(json(path, &line("--iterations 2 --verify"))["complete_already"], true);
-    let three = again("--iterations 3", "the output has other iterations behind it");
-    assert!(bits(&three) != bits(&two));
-    assert!(bits(&again("--iterations 2", "and back")) == bits(&two));
-    ok(path, "run lk23 data --output o.npy --iterations 3 --executor blocked");
-    assert!(bits(&again("--iterations 2", "from blocks, which nobody resumes")) == bits(&two));
-    fs::write(path.join("o.npy"), "").unwrap();
-    assert!(bits(&again("--iterations 2", "an empty file")) == bits(&two));
+    ok(path, "gen poisson data --rows 20 --cols 30");
+    let line = |options: &str| format!("run lk23 data --output o.npy {options}");
+    ok(path, &line("--iterations 40"));
+    let result = "o.npy is the result of 40 iterations of lk23";
+    let other = format!("{result}, not what is asked for: ");
+    let cases = [
+        ("lk23", "--iterations 3", "iterations were 40, are 3; --force replaces it"),
+        ("lk23", "--iterations 40 --until 1", "tolerance was none, is 1; --force replaces it"),
+        ("gauss-seidel", "--iterations 40", "kernel was lk23, is gauss-seidel; za.npy was "),
+        ("gauss-seidel", "--iterations 90", "zr.npy was "),
+    ];
+    for (kernel, options, difference) in cases {
+        for resume in ["", "--resume"] {
+            let line = format!("run {kernel} data --output o.npy {options} {resume}");
+            refused(path, &line, &[&other, difference, "--force replaces it"]);
+        }
+    }
+    // What --resume would do is said where it does something.
+    refused(
+        path,
+        &line("--iterations 40"),
+        &[result, "; --resume leaves it as it is, --force computes it again"],
+    );
+    refused(path, &line("--iterations 41"), &[result, "; --resume goes on from it, --force replaces it"]);
+    refused(path, &line("--iterations 41 --executor blocked"), &[result, "; --force replaces it"]);
+    // A file of anybody's, and one that was a result before it was written to.
     let mut file = fs::OpenOptions::new().append(true).open(path.join("o.npy")).unwrap();
     std::io::Write::write_all(&mut file, b"x").unwrap();
-    assert!(bits(&again("--iterations 2", "written to since")) == bits(&two));
-    let zr = fs::read(path.join("data/zr.npy")).unwrap();
-    fs::write(path.join("data/zr.npy"), zr).unwrap();
-    assert!(bits(&again("--iterations 2", "an input was written to")) == bits(&two));
+    fs::write(path.join("p.npy"), "a file of the user's own").unwrap();
+    for (output, why) in [("o.npy", "it was written to after it was marked"), ("p.npy", "it has no mark")] {
+        for options in ["", "--resume", "--executor blocked", "--depth 1", "--depth 1 --resume"] {
+            let line = format!("run lk23 data --iterations 50 --output {output} {options}");
+            let parts =
+                [&format!("the output {output} is not known as a result ({why}"), "--force replaces it"];
+            refused(path, &line, &parts);
+        }
+    }
+    for options in ["--iterations 3", "--iterations 3 --executor blocked"] {
+        assert_eq!(json(path, &line(&format!("{options} --force --verify")))["verified"], true);
+    }
+}
+
+/// After 40, the 60 that are missing to 100, with the bits of 100 in one run; in blocks or streamed before.
+#[test]
+fn a_result_is_gone_on_from() {
+    let folder = lk23(60, 50);
+    let path = folder.path();
+    if !has_marks(path) {
+        return;
+    }
+    ok(path, "run lk23 data --iterations 100 --output whole.npy --executor blocked");
+    let whole = fs::read(path.join("whole.npy")).unwrap();
+    for (n, first) in
+        ["--depth 7", "", "--executor blocked", "--executor blocked --order barrier"].iter().enumerate()
+    {
+        for second in ["", "--depth 11", "--verify"] {
+            let run = format!("run lk23 data --output o{n}.npy");
+            ok(path, &format!("{run} --iterations 40 {first} --force"));
+            let text = ok(path, &format!("{run} --iterations 100 --resume {second}"));
+            assert!(text.contains("iterations   100, resumed after 40\n"), "{text}");
+            assert!(fs::read(path.join(format!("o{n}.npy"))).unwrap() == whole, "{first}, {second}");
+            assert!(ok(path, &format!("{run} --iterations 100 --resume")).contains("complete already"));
+        }
+    }
+    // Other numbers are another computation.
+    ok(path, "run lk23 data --output r.npy --iterations 40 --order max-parallel");
+    refused(
+        path,
+        "run lk23 data --output r.npy --iterations 100 --resume",
+        &["order was max-parallel, is not given"],
+    );
+}
+
+/// The residuals of all iterations are there after going on, too, and it is known when they were small enough.
+#[test]
+fn a_result_keeps_its_residuals() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    if !has_marks(path) {
+        return;
+    }
+    ok(path, "gen poisson data --rows 30 --cols 30");
+    let run = |options: &str| {
+        let line = format!("run gauss-seidel data --until 1e-2 --exact-stop {options} --json");
+        let output = command(path, &line).output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        report
+    };
+    let whole = run("--iterations 400 --output whole.npy");
+    let at = whole["converged_at"].as_u64().unwrap();
+    assert!(at > 12, "{whole}");
+    let first = run("--iterations 10 --output o.npy");
+    assert_eq!((&first["converged_at"], &first["iterations"]), (&Value::Null, &10.into()));
+    let second = run("--iterations 400 --output o.npy --resume");
+    for name in ["iterations", "residual", "converged_at"] {
+        assert_eq!(second[name], whole[name], "{name}");
+    }
+    // There is room for some hundred of them.
+    if at < 200 {
+        assert_eq!(second["residuals"], whole["residuals"]);
+    }
+    assert_eq!(fs::read(path.join("o.npy")).unwrap(), fs::read(path.join("whole.npy")).unwrap());
+    // It has converged: of more iterations nothing is left to do.
+    assert_eq!(run("--iterations 500 --output o.npy --resume")["complete_already"], true);
+}
+
+/// Inputs that were copied elsewhere or touched are the same by their checksums; of a run in blocks these are not known.
+#[test]
+fn inputs_that_were_moved_or_touched_are_the_same() {
+    let folder = lk23(30, 30);
+    let path = folder.path();
+    if !has_marks(path) {
+        return;
+    }
+    for options in ["", "--depth 5", "--executor blocked"] {
+        let run = |dir: &str, more: &str| format!("run lk23 {dir} --output o.npy {more}");
+        ok(path, &run("data", &format!("--iterations 20 {options}")));
+        // Copied, and so of other times, too.
+        fs::create_dir(path.join("copy")).unwrap();
+        for name in names(&path.join("data")) {
+            fs::write(path.join("copy").join(&name), fs::read(path.join("data").join(&name)).unwrap())
+                .unwrap();
+        }
+        if options.contains("blocked") {
+            refused(path, &run("copy", "--iterations 30 --resume"), &["za.npy was ", "--force replaces it"]);
+        } else {
+            assert_eq!(json(path, &run("copy", "--iterations 20 --resume"))["complete_already"], true);
+            assert_eq!(json(path, &run("copy", "--iterations 30 --resume --verify"))["resumed"], 20);
+            // One of other values is not.
+            let zz = fs::read(path.join("copy/zr.npy")).unwrap();
+            fs::write(path.join("copy/zz.npy"), zz).unwrap();
+            refused(path, &run("copy", "--iterations 40 --resume"), &["zz.npy", "other values"]);
+        }
+        fs::remove_dir_all(path.join("copy")).unwrap();
+        fs::remove_file(path.join("o.npy")).unwrap();
+    }
+}
+
+/// Where no mark can be set, that is said, and what a run makes there is not taken for anything.
+#[test]
+fn without_extended_attributes_a_result_is_a_file_like_any_other() {
+    let folder = lk23(20, 20);
+    let path = folder.path();
+    let mounted = Ramfs::mount(&path.join("ram"));
+    let Some(_mounted) = mounted else {
+        println!("skipped: only root may mount a file system without extended attributes");
+        return;
+    };
+    for options in ["", "--depth 2", "--executor blocked"] {
+        let line = format!("run lk23 data --iterations 4 --output ram/o.npy {options}");
+        let text = ok(path, &line);
+        assert!(text.contains("\nnot marked   its file system has no extended attributes"), "{text}");
+        assert_eq!(json(path, &format!("{line} --force"))["marked"], false);
+        let parts =
+            ["ram/o.npy is not known as a result (its file system has no extended attributes", "--force"];
+        refused(path, &line, &parts);
+        if !options.contains("blocked") {
+            refused(path, &format!("{line} --resume"), &parts);
+        }
+        fs::remove_file(path.join("ram/o.npy")).unwrap();
+    }
+}
+
+/// A file system without extended attributes.
+struct Ramfs(std::path::PathBuf);
+
+impl Ramfs {
+    fn mount(folder: &Path) -> Option<Self> {
+        fs::create_dir_all(folder).unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "ramfs", "ramfs"]).arg(folder);
+        let mounted = mount.output().is_ok_and(|output| output.status.success());
+        mounted.then(|| Self(folder.to_owned()))
+    }
+}
+
+impl Drop for Ramfs {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(&self.0).status();
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Interrupted and killed: the input stays, and nothing stands under the output's name.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{HANG, command, contents, lk23_on_disk, names, until};
+use crate::common::{HANG, command, contents, lk23_on_disk, loud, names, until};
 
 /// A run that does not end by itself, with its workers at work.
 fn endless(folder: &Path, options: &str) -> Child {
@@ -50,7 +50,7 @@ fn signals_end_a_run_without_a_trace() {
     for options in [
         "--executor blocked",
         "--executor blocked --memory 14M",
-        "--runner pool --verify --output old.npy",
+        "--runner pool --verify --output old.npy --force",
         "--runner threads --order barrier --json",
     ] {
         for (signal, code, message) in cases {
@@ -74,14 +74,14 @@ fn signals_end_a_streamed_run_at_its_last_pass() {
     let before = contents(path);
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         // One pass of so many iterations takes long.
-        let line = "run lk23 data --iterations 200000 --depth 200000 --output old.npy --json";
+        let line = "run lk23 data --iterations 200000 --depth 200000 --output old.npy --force --json";
         let output = end(start(path, line), signal);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(stderr.contains("nothing was written") && stderr.lines().count() == 1, "{stderr}");
         assert!(contents(path) == before, "files changed");
 
-        let child = endless(path, "--depth 2 --output old.npy --verify");
+        let child = endless(path, "--depth 2 --output old.npy --force --verify");
         until("a pass", || path.join("old.npy.syncline/manifest").exists());
         let output = end(child, signal);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
@@ -105,7 +105,7 @@ fn signals_of_the_kernel_are_errors() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.starts_with("error: ") && stderr.contains("cut short"), "{stderr}");
-    assert!(!names(path).contains(&"za.out.npy".to_owned()));
+    assert!(!names(path).contains(&"za.lk23.out.npy".to_owned()));
 
     let folder = lk23_on_disk(256, 256);
     for options in ["--executor blocked", "--depth 2", "--depth 4"] {
@@ -115,7 +115,7 @@ fn signals_of_the_kernel_are_errors() {
         let output = limited.arg(run.get_program()).args(run.get_args()).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{options}: {stderr}");
-        assert!(stderr.contains("za.out.npy") && stderr.contains("too large"), "{options}: {stderr}");
+        assert!(stderr.contains("za.lk23.out.npy") && stderr.contains("too large"), "{options}: {stderr}");
     }
 }
 
@@ -211,29 +211,139 @@ fn an_overlay_is_interrupted_wherever_it_is() {
     }
 }
 
-/// SIGUSR1 asks which tasks work and who waits for whom; the run goes on.
+/// The lines of a stream as they come; the channel ends with the stream.
+fn lines(stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        // A carriage return begins a line of a terminal anew.
+        let mut pieces = BufReader::new(stream);
+        let mut piece = Vec::new();
+        let mut byte = [0];
+        while pieces.read_exact(&mut byte).is_ok() {
+            match byte[0] {
+                b'\n' | b'\r' => {
+                    let line = String::from_utf8_lossy(&std::mem::take(&mut piece)).into_owned();
+                    if sender.send(line).is_err() {
+                        return;
+                    }
+                }
+                other => piece.push(other),
+            }
+        }
+    });
+    receiver
+}
+
+/// The next line; a run that says nothing for so long says nothing at all.
+fn next(lines: &mpsc::Receiver<String>) -> String {
+    lines.recv_timeout(HANG).expect("a line")
+}
+
+/// SIGUSR1 asks how far it is, which tasks work and which wait for which; the run goes on.
 #[test]
 fn a_run_says_how_it_stands_when_asked() {
     let folder = lk23_on_disk(256, 256);
-    for (options, task) in [("--executor blocked --block 32", "block"), ("--depth 100000", "wave")] {
-        let mut child = endless(folder.path(), options);
-        kill_process(Pid::from_child(&child), Signal::USR1).unwrap();
-        let mut said = child.stderr.take().unwrap();
-        let (tell, told) = mpsc::channel();
-        let reader = std::thread::spawn(move || {
-            let (mut text, mut some) = (String::new(), [0; 4096]);
-            while !(text.contains(" steps are done") && text.contains(task)) {
-                match said.read(&mut some).unwrap() {
-                    0 => break,
-                    len => text.push_str(&String::from_utf8_lossy(&some[..len])),
-                }
+    let path = folder.path();
+    let all = "of 100000000000 iterations safe";
+    for (options, first, task) in [
+        ("--executor blocked --block 32", "iteration ", "block"),
+        ("--depth 100000", "pass 1 of ", "wave"),
+        ("--depth 2 --output o.npy", "pass ", "wave"),
+    ] {
+        let mut child = endless(path, options);
+        let kept = options.contains("o.npy");
+        until("a pass", || !kept || path.join("o.npy.syncline/manifest").exists());
+        let said = lines(child.stderr.take().unwrap());
+        // Between two passes no tasks are under way.
+        let (mut line, mut seen) = (String::new(), false);
+        for _ in 0..100 {
+            kill_process(Pid::from_child(&child), Signal::USR1).unwrap();
+            // What is left of the answer before is lines of tasks.
+            line = next(&said);
+            while !line.starts_with(first) {
+                line = next(&said);
             }
-            tell.send(text).unwrap();
-        });
-        let text = told.recv_timeout(HANG);
-        end(child, Signal::KILL);
-        reader.join().unwrap();
-        let text = text.expect("it says nothing");
-        assert!(text.contains(" steps are done") && text.contains(task), "{options}: {text}");
+            assert!(next(&said).contains(" steps are done"));
+            let tasks = next(&said);
+            seen = tasks.contains(task) || said.try_iter().any(|line| line.contains(task));
+            if seen {
+                break;
+            }
+        }
+        assert!(line.starts_with(first) && seen, "{options}: {line}");
+        match options {
+            "--depth 100000" => assert!(line.contains(&format!(", 0 {all}")), "{line}"),
+            "--depth 2 --output o.npy" => {
+                let safe = line.split_once(", ").unwrap().1.strip_suffix(all).unwrap().trim();
+                assert!(safe.parse::<u64>().unwrap() >= 2, "{line}");
+            }
+            _ => assert!(line.ends_with("none of which is safe before the end"), "{line}"),
+        }
+        drop(end(child, Signal::KILL));
     }
+}
+
+/// Where there is no terminal, a line comes every ten seconds.
+#[test]
+fn a_run_off_a_terminal_says_how_far_it_is() {
+    let folder = lk23_on_disk(256, 256);
+    let line = "run lk23 data --iterations 100000000000 --threads 2 --depth 100000";
+    let mut child = loud(folder.path(), line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let said = next(&lines(child.stderr.take().unwrap()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(said.starts_with("pass 1 of 1000000, 0 of 100000000000 iterations safe"), "{said}");
+}
+
+/// On a terminal of 44 columns the line has no more, and neither a bar nor a broken word.
+#[test]
+fn a_narrow_terminal_has_a_plain_line() {
+    let folder = lk23_on_disk(256, 256);
+    let Ok(mut terminal) = Command::new("script")
+        .current_dir(folder.path())
+        .args([
+            "-qec",
+            "stty cols 44 rows 24 && exec \"$RUN\" run lk23 data -k 1000000 --depth 1000 --threads 2",
+        ])
+        .arg("/dev/null")
+        .env("RUN", env!("CARGO_BIN_EXE_syncline"))
+        .env("TERM", "xterm")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+    else {
+        println!("skipped: there is no program script");
+        return;
+    };
+    let said = lines(terminal.stdout.take().unwrap());
+    let mut shown = Vec::new();
+    while shown.iter().filter(|line: &&String| line.contains('%')).count() < 3 {
+        let line = without_escapes(&next(&said));
+        assert!(line.chars().count() <= 44, "{line:?}");
+        shown.push(line);
+    }
+    // Without its terminal the run ends by SIGHUP.
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
+    let last = shown.last().unwrap();
+    assert!(
+        last.starts_with("pass ") && last.contains("/1000, ") && last.contains("/1000000 safe"),
+        "{shown:?}"
+    );
+    assert!(!last.contains('['), "{shown:?}");
+}
+
+/// A line without what moves the cursor or colours it.
+fn without_escapes(line: &str) -> String {
+    let mut text = String::new();
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        if c == '\u{1b}' {
+            // ESC [ parameters, and a letter.
+            rest.by_ref().skip(1).find(char::is_ascii_alphabetic);
+        } else {
+            text.push(c);
+        }
+    }
+    text
 }

@@ -9,7 +9,8 @@ use syncline_store::{DataDir, Matrix, Shape};
 use syncline_wave::{Lk23, Sor, plain_sweep};
 
 use crate::common::{
-    as_ordinary_user, bits, contents, json, lk23, matrix, names, npy, ok, succeeds, write_npy,
+    as_ordinary_user, bits, contents, has_marks, json, lk23, matrix, names, npy, ok, refused, succeeds,
+    unconverged, write_npy,
 };
 
 /// What the plain double loop makes of a directory.
@@ -44,7 +45,7 @@ fn all_give_the_same_bits(rows: usize, cols: usize, block: &str) {
             for runner in ["pool", "threads"] {
                 let line = format!(
                     "run lk23 {dir} --iterations 4 --block {block} --order {order} --runner {runner} --threads 3 \
-                     --output result.npy --verify"
+                     --output result.npy --verify --force"
                 );
                 assert_eq!(json(path, &line)["verified"], true, "{rows} x {cols}: {line}");
                 let result = bits(&npy(&path.join("result.npy")));
@@ -66,24 +67,24 @@ fn the_result_goes_beside_the_input_in_its_layout() {
     let expected = bits(&plain_lk23(&path.join("data"), 3));
     ok(path, "convert data framed --layout framed --block 8x5");
     let before = contents(path);
-    for (dir, file) in [("data", "za.out.npy"), ("framed", "za.out")] {
+    for (dir, file) in [("data", "za.lk23.out.npy"), ("framed", "za.lk23.out")] {
         let text = ok(path, &format!("run lk23 {dir} --iterations 3 --verify"));
         assert!(text.contains("verified     bit for bit against the plain double loop"), "{text}");
         assert!(text.contains(file) && text.contains("iterations   3\n"), "{text}");
     }
-    assert_eq!(bits(&npy(&path.join("data/za.out.npy"))), expected);
+    assert_eq!(bits(&npy(&path.join("data/za.lk23.out.npy"))), expected);
     let layout = DataDir::open(&path.join("framed")).unwrap().matrix::<f64>("za").unwrap().layout();
-    let result = Matrix::open_raw(&path.join("framed/za.out"), Shape::new(21, 18), layout).unwrap();
+    let result = Matrix::open_raw(&path.join("framed/za.lk23.out"), Shape::new(21, 18), layout).unwrap();
     assert_eq!(bits(&crate::common::values(&result)), expected);
     let after = contents(path);
     assert!(before.iter().all(|(file, bytes)| &after[file] == bytes), "an input was changed");
     assert_eq!(after.len(), before.len() + 2);
     // Raw under another name, and a link: the file behind it is replaced.
     ok(path, "run lk23 framed --iterations 3 --output other");
-    assert_eq!(fs::read(path.join("other")).unwrap(), fs::read(path.join("framed/za.out")).unwrap());
+    assert_eq!(fs::read(path.join("other")).unwrap(), fs::read(path.join("framed/za.lk23.out")).unwrap());
     std::os::unix::fs::symlink("other.npy", path.join("link.npy")).unwrap();
     fs::write(path.join("other.npy"), b"old").unwrap();
-    ok(path, "run lk23 framed --iterations 3 --output link.npy");
+    ok(path, "run lk23 framed --iterations 3 --output link.npy --force");
     assert!(fs::symlink_metadata(path.join("link.npy")).unwrap().is_symlink());
     assert_eq!(bits(&npy(&path.join("other.npy"))), expected);
 }
@@ -94,7 +95,7 @@ fn red_black_is_other_numbers() {
     let path = folder.path();
     let text = ok(path, "run lk23 data --iterations 3 --block 10 --order max-parallel --verify");
     assert!(text.contains("the block red-black loop"), "{text}");
-    assert_ne!(npy(&path.join("data/za.out.npy")), plain_lk23(&path.join("data"), 3));
+    assert_ne!(npy(&path.join("data/za.lk23.out.npy")), plain_lk23(&path.join("data"), 3));
 }
 
 #[test]
@@ -103,14 +104,16 @@ fn no_iterations_copy_the_input() {
     let path = folder.path();
     ok(path, "convert data framed --layout framed --block 4");
     for (dir, order) in [("data", "wave"), ("framed", "barrier"), ("data", "max-parallel")] {
-        let report =
-            json(path, &format!("run lk23 {dir} --iterations 0 --order {order} --output o.npy --verify"));
+        let report = json(
+            path,
+            &format!("run lk23 {dir} --iterations 0 --order {order} --output o.npy --verify --force"),
+        );
         assert_eq!(report["iterations"], 0);
         assert_eq!(report["ns_per_element"], Value::Null);
         assert_eq!(fs::read(path.join("o.npy")).unwrap(), fs::read(path.join("data/za.npy")).unwrap());
     }
     ok(path, "run lk23 framed --iterations 0");
-    assert_eq!(fs::read(path.join("framed/za.out")).unwrap(), fs::read(path.join("framed/za")).unwrap());
+    assert_eq!(fs::read(path.join("framed/za.lk23.out")).unwrap(), fs::read(path.join("framed/za")).unwrap());
 }
 
 #[test]
@@ -121,8 +124,10 @@ fn what_is_not_a_number_is_data_too() {
     (za[40], za[77], za[100]) = (f64::NAN, f64::INFINITY, f64::from_bits(0xfff8_0000_0000_1234));
     write_npy(&path, Shape::new(12, 12), &za);
     for order in ["wave", "max-parallel"] {
-        let line = format!("run lk23 data --iterations 3 --block 5 --order {order} --until 1e-3 --verify");
-        let report = json(folder.path(), &line);
+        let line =
+            format!("run lk23 data --iterations 3 --block 5 --order {order} --until 1e-3 --verify --force");
+        let text = unconverged(folder.path(), &format!("{line} --json"));
+        let report: Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&report["verified"], &report["converged_at"]), (&Value::Bool(true), &Value::Null));
     }
 }
@@ -160,10 +165,59 @@ fn gauss_seidel_and_sor_use_the_right_hand_side_if_there_is_one() {
             ("sor --omega 1.9", Sor::new(1.9).unwrap()),
         ] {
             let (name, options) = kernel.split_once(' ').unwrap_or((kernel, ""));
-            ok(path, &format!("run {name} p {options} --iterations 6 --block 7 --verify"));
-            assert_eq!(bits(&npy(&path.join("p/u.out.npy"))), plain(sor, with_f), "{kernel} {with_f}");
+            ok(path, &format!("run {name} p {options} --iterations 6 --block 7 --verify --force"));
+            assert_eq!(
+                bits(&npy(&path.join(format!("p/u.{name}.out.npy")))),
+                plain(sor, with_f),
+                "{kernel} {with_f}"
+            );
         }
     }
+}
+
+/// Two kernels on one field have two results; a field may come from any of them.
+#[test]
+fn a_run_starts_from_any_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    ok(path, "gen poisson p --rows 20 --cols 30");
+    let f = matrix(&path.join("p"), "f");
+    let mut u = matrix(&path.join("p"), "u");
+    ok(path, "run gauss-seidel p --iterations 5");
+    ok(path, "run sor p --iterations 4 --field p/u.gauss-seidel.out.npy --verify");
+    for (sor, iterations) in [(Sor::gauss_seidel(), 5), (Sor::new(1.5).unwrap(), 4)] {
+        (0..iterations).for_each(|_| plain_sweep::<f64, _, 1>(&sor, &mut u, [&f], 20, 30));
+    }
+    assert_eq!(bits(&npy(&path.join("p/u.sor.out.npy"))), bits(&u));
+    // The field of the directory need not be there; and another field is another computation.
+    fs::rename(path.join("p/u.npy"), path.join("elsewhere.npy")).unwrap();
+    ok(path, "run gauss-seidel p --iterations 5 --field elsewhere.npy --output o.npy");
+    assert!(
+        fs::read(path.join("o.npy")).unwrap() == fs::read(path.join("p/u.gauss-seidel.out.npy")).unwrap()
+    );
+    if has_marks(path) {
+        let line = "run gauss-seidel p --iterations 9 --field p/u.sor.out.npy --output o.npy --resume";
+        refused(path, line, &["elsewhere.npy was ", "u.sor.out.npy", "--force"]);
+        let line = "run gauss-seidel p --iterations 9 --field elsewhere.npy --output o.npy --resume";
+        assert_eq!(json(path, line)["resumed"], 5);
+    }
+    let line = |field: &str| format!("run gauss-seidel p --iterations 1 --field {field} --output n.npy");
+    refused(path, &line("none.npy"), &["none.npy"]);
+    refused(path, &line("p"), &["the field p is no .npy file, and no layout.json tells"]);
+    write_npy(&path.join("s.npy"), Shape::new(20, 31), &[0.0; 620]);
+    refused(path, &line("s.npy"), &["p/f.npy is 20 x 30", "s.npy is 20 x 31"]);
+    write_npy(&path.join("t.npy"), Shape::new(20, 30), &[0.0_f32; 600]);
+    refused(path, &line("t.npy"), &["one type of elements", "t.npy is float32"]);
+    let line = "run gauss-seidel p --iterations 1 --field o.npy --output o.npy --force";
+    refused(path, line, &["is the input o.npy, which is never overwritten"]);
+    // Raw files, too: one that a layout.json tells of, and a result beside it.
+    fs::rename(path.join("elsewhere.npy"), path.join("p/u.npy")).unwrap();
+    ok(path, "convert p raw --layout framed --block 6 --only u,f");
+    ok(path, "run sor raw --iterations 5 --verify");
+    for field in ["raw/u", "raw/u.sor.out"] {
+        ok(path, &format!("run gauss-seidel raw --iterations 3 --field {field} --output x --verify --force"));
+    }
+    ok(path, "run gauss-seidel p --iterations 3 --field raw/u --output y.npy --executor blocked --verify");
 }
 
 #[test]
@@ -171,7 +225,7 @@ fn convergence_ends_a_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     ok(path, "gen poisson p --rows 30 --cols 30");
-    let line = "run sor p --omega 1.8 --iterations 5000 --until 1e-6 --block 10 --verify";
+    let line = "run sor p --omega 1.8 --iterations 5000 --until 1e-6 --block 10 --verify --force";
     let exact = json(path, &format!("{line} --order barrier"));
     let at = exact["converged_at"].as_u64().unwrap();
     assert!(at > 5 && exact["iterations"] == at, "{exact}");
@@ -185,8 +239,30 @@ fn convergence_ends_a_run() {
     assert_eq!(json(path, line)["converged_at"], at);
     let text = ok(path, line);
     assert!(text.contains(&format!("in iteration {at}")), "{text}");
-    let text = ok(path, "run sor p --iterations 3 --until 1e-6");
-    assert!(text.contains("not converged"), "{text}");
+}
+
+/// A run that has not come to its `--until` says so and ends with a code of its own; its result is there.
+#[test]
+fn what_has_not_converged_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    ok(path, "gen poisson p --rows 30 --cols 30");
+    for options in ["", "--executor blocked", "--depth 2", "--depth 2 --exact-stop"] {
+        let line = format!("run sor p --iterations 3 --until 1e-6 --output o.npy --force --verify {options}");
+        let text = unconverged(path, &line);
+        assert!(text.contains("; NOT CONVERGED: changes of up to ") && text.contains("o.npy"), "{text}");
+        assert_eq!(npy(&path.join("o.npy")).len(), 900);
+        let report: Value = serde_json::from_str(&unconverged(path, &format!("{line} --json"))).unwrap();
+        assert_eq!((&report["converged_at"], &report["iterations"]), (&Value::Null, &3.into()));
+    }
+    if has_marks(path) {
+        let line = "run sor p --iterations 3 --until 1e-6 --output o.npy --resume --exact-stop";
+        let text = unconverged(path, line);
+        assert!(text.contains("NOT CONVERGED") && text.contains("complete already"), "{text}");
+    }
+    let text = unconverged(path, "run sor p --iterations 0 --until 1e-6 --output o.npy --force");
+    assert!(text.contains("NOT CONVERGED: there was no iteration"), "{text}");
+    ok(path, "run sor p --iterations 3 --until 1e6 --output o.npy --force");
 }
 
 #[test]
@@ -216,22 +292,22 @@ fn the_json_object_is_the_last_line_and_complete() {
         "layout": "row-major", "passes": 4, "depth": null, "resumed": null, "complete_already": false,
         "times": null,
         "rows": 33, "cols": 35, "iterations": 4, "block": [16, 16], "blocks": 9,
-        "threads": 2, "memory": 1 << 30, "held": true, "verified": null, "output": "data/za.out.npy",
+        "threads": 2, "memory": 1 << 30, "held": true, "verified": null, "output": "data/za.lk23.out.npy",
     });
     for (name, value) in expected.as_object().unwrap() {
-        let output = name == "output" && report[name].as_str().unwrap().ends_with("data/za.out.npy");
+        let output = name == "output" && report[name].as_str().unwrap().ends_with("data/za.lk23.out.npy");
         assert!(output || &report[name] == value, "{name}: {report}");
     }
 }
 
 #[test]
-fn an_earlier_result_is_replaced() {
+fn an_earlier_result_is_replaced_when_that_is_said() {
     let folder = lk23(10, 10);
     let path = folder.path();
     for iterations in [1, 2] {
-        let report = json(path, &format!("run lk23 data --iterations {iterations}"));
-        assert_eq!(report["output"], "data/za.out.npy");
-        assert_eq!(npy(&path.join("data/za.out.npy")), plain_lk23(&path.join("data"), iterations));
+        let report = json(path, &format!("run lk23 data --iterations {iterations} --force"));
+        assert_eq!(report["output"], "data/za.lk23.out.npy");
+        assert_eq!(npy(&path.join("data/za.lk23.out.npy")), plain_lk23(&path.join("data"), iterations));
     }
     assert_eq!(names(&path.join("data")).len(), 7);
 }
@@ -240,11 +316,11 @@ fn an_earlier_result_is_replaced() {
 fn what_its_owner_may_not_write_is_replaced_too() {
     let folder = lk23(40, 10);
     let path = folder.path();
-    let output = path.join("data/za.out.npy");
+    let output = path.join("data/za.lk23.out.npy");
     ok(path, "run lk23 data --iterations 1");
     for options in ["--executor blocked", "--executor streamed", "--executor streamed --depth 1"] {
         fs::set_permissions(&output, fs::Permissions::from_mode(0o444)).unwrap();
-        let line = format!("run lk23 data --iterations 3 {options}");
+        let line = format!("run lk23 data --iterations 3 --force {options}");
         let Some(command) = as_ordinary_user(path, &line) else {
             return;
         };

@@ -269,7 +269,9 @@ fn a_terminal_stops_continues_and_ends_all() {
     let terminal = Command::new("script").args(shell).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut terminal = match terminal {
         Ok(terminal) => terminal,
-        Err(error) => return println!("skipped: script(1), which makes terminals, cannot be started: {error}"),
+        Err(error) => {
+            return println!("skipped: script(1), which makes terminals, cannot be started: {error}");
+        }
     };
     let (mut keys, mut screen) = (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
     let screen = std::thread::spawn(move || {

@@ -26,11 +26,14 @@ use crate::{Error, Result};
 pub struct Identity {
     /// Names and values, as a message shall show them: "kernel", "omega", "rows".
     pub what: BTreeMap<String, String>,
-    /// The files read, in any order.
+    /// The files read, in the computation's order: the first of two runs is compared with the first of the other.
     pub inputs: Vec<InputId>,
 }
 
 /// A file that is read, and how to see that it was not changed since.
+///
+/// Two are the same input when place, length and time are the same, or when length and checksum are: a file that was
+/// moved, copied or touched stays the same input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InputId {
@@ -43,6 +46,9 @@ pub struct InputId {
     pub bytes: u64,
     /// When it was last written, in nanoseconds since 1970.
     pub modified_ns: i128,
+    /// The [`checksum`](crate::checksum) of its values, front to back, once they have been read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sum: Option<u64>,
 }
 
 impl InputId {
@@ -58,18 +64,40 @@ impl InputId {
             return Err(failed(if found.is_dir() { Errno::ISDIR } else { Errno::INVAL }.into()));
         }
         let modified_ns = modified(&found);
-        Ok(Self { name: name.to_owned(), path: absolute, bytes: found.len(), modified_ns })
+        Ok(Self { name: name.to_owned(), path: absolute, bytes: found.len(), modified_ns, sum: None })
+    }
+
+    /// Whether it is the same file by place, length and time.
+    #[must_use]
+    pub fn is_at(&self, now: &Self) -> bool {
+        (&self.path, self.bytes, self.modified_ns) == (&now.path, now.bytes, now.modified_ns)
     }
 
     fn difference(&self, now: &Self) -> Option<String> {
-        let (name, path) = (&self.name, self.path.display());
-        if self.path != now.path {
-            return Some(format!("{name} was {path}, is {}", now.path.display()));
+        let (name, path, other) = (&self.name, self.path.display(), now.path.display());
+        let sums = self.sum.zip(now.sum);
+        let same = match sums {
+            Some((then, now)) => then == now,
+            None => self.is_at(now),
+        };
+        if same && self.bytes == now.bytes {
+            return None;
         }
-        if self.bytes != now.bytes {
-            return Some(format!("{name}, {path}, had {} bytes, has {}", self.bytes, now.bytes));
-        }
-        (self.modified_ns != now.modified_ns).then(|| format!("{name}, {path}, was written to since"))
+        Some(match (self.path == now.path, sums) {
+            (true, _) if self.bytes != now.bytes => {
+                format!("{name}, {path}, had {} bytes, has {}", self.bytes, now.bytes)
+            }
+            (true, Some((then, now))) => {
+                format!("{name}, {path}, has other values: their checksum was {then:016x}, is {now:016x}")
+            }
+            (true, None) => format!("{name}, {path}, was written to since"),
+            (false, Some((then, now))) => {
+                format!(
+                    "{name} was {path}, is {other} with other values: checksum {then:016x}, now {now:016x}"
+                )
+            }
+            (false, None) => format!("{name} was {path}, is {other}"),
+        })
     }
 }
 
@@ -87,27 +115,59 @@ impl Identity {
         }
         let added = now.what.iter().filter(|(name, _)| !self.what.contains_key(*name));
         all.extend(added.map(|(name, is)| format!("{name} was not given, is {is}")));
-        let (then, now) = (by_name(&self.inputs), by_name(&now.inputs));
-        for (&(name, nth), was) in &then {
-            match now.get(&(name, nth)) {
-                None => all.push(format!("{name} was {}, is not given", was.path.display())),
-                Some(is) => all.extend(was.difference(is)),
-            }
+        let most = self.inputs.len().max(now.inputs.len());
+        for (was, is) in (0..most).map(|n| (self.inputs.get(n), now.inputs.get(n))) {
+            all.extend(match (was, is) {
+                (Some(was), Some(is)) => was.difference(is),
+                (Some(was), None) => Some(format!("{} was {}, is not given", was.name, was.path.display())),
+                (None, Some(is)) => Some(format!("{} was not given, is {}", is.name, is.path.display())),
+                (None, None) => None,
+            });
         }
-        let added = now.iter().filter(|(key, _)| !then.contains_key(*key));
-        all.extend(added.map(|((name, _), is)| format!("{name} was not given, is {}", is.path.display())));
         all
     }
-}
 
-/// The inputs by name; those of one name in their order.
-fn by_name(inputs: &[InputId]) -> BTreeMap<(&str, usize), &InputId> {
-    let mut all = BTreeMap::new();
-    for input in inputs {
-        let before = all.range((input.name.as_str(), 0)..=(&input.name, usize::MAX)).count();
-        all.insert((input.name.as_str(), before), input);
+    /// Takes over the checksums of inputs that are where they were, and asks `sum` for those that have been moved or
+    /// touched, by their number: only where both are known can [`differences`](Self::differences) see that they are
+    /// the same. Nothing is asked for when the runs differ anyway, or when the lengths do.
+    ///
+    /// # Errors
+    /// Those of `sum`.
+    pub fn settle<E>(
+        &mut self,
+        then: &Self,
+        mut sum: impl FnMut(usize) -> Result<Option<u64>, E>,
+    ) -> Result<(), E> {
+        if self.what != then.what || self.inputs.len() != then.inputs.len() {
+            return Ok(());
+        }
+        let pairs = || then.inputs.iter().enumerate();
+        if pairs().any(|(n, was)| was.bytes != self.inputs[n].bytes) {
+            return Ok(());
+        }
+        for (n, was) in pairs() {
+            let is = &mut self.inputs[n];
+            if was.is_at(is) {
+                is.sum = is.sum.or(was.sum);
+            } else if was.sum.is_some() && is.sum.is_none() {
+                is.sum = sum(n)?;
+            }
+        }
+        Ok(())
     }
-    all
+
+    /// Whether the inputs are what they were when this was made.
+    ///
+    /// # Errors
+    /// [`Error::InputChanged`] names one that is not, [`Error::File`] one that cannot be looked at.
+    pub fn check_inputs(&self) -> Result<()> {
+        for then in &self.inputs {
+            if !InputId::of(&then.name, &then.path)?.is_at(then) {
+                return Err(Error::InputChanged { path: then.path.clone() });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// JSON has no paths: text where they are, bytes where they are not.

@@ -34,7 +34,7 @@ pub struct Progress {
     pub panel_rows: u64,
     /// The [`checksum`] of each panel's data, front to back.
     pub checksums: Vec<u64>,
-    /// The residuals of all iterations so far; also NaN and infinities come back bit by bit.
+    /// The residuals of the last iterations, of all if all are known; also NaN and infinities come back bit by bit.
     #[serde(with = "bits")]
     pub residuals: Vec<f64>,
     /// Whatever else the computation wants back.
@@ -137,7 +137,8 @@ mod tests {
     fn small() -> Manifest {
         let mut manifest = Manifest::new(&Identity::default(), b"\x93NUMPY", 48);
         manifest.identity.what.insert("omega".into(), "1.5".into());
-        let input = InputId { name: "za".into(), path: "/za".into(), bytes: 48, modified_ns: 1 };
+        let input =
+            InputId { name: "za".into(), path: "/za".into(), bytes: 48, modified_ns: 1, sum: Some(u64::MAX) };
         manifest.identity.inputs.push(input);
         manifest.progress =
             Progress { generation: 1, checksums: vec![7], residuals: vec![f64::NAN], ..Progress::default() };

@@ -1,167 +1,317 @@
-//! A mark on a complete file: the result of which computation it is.
+//! A mark on a complete file: the result of which computation it is, and how far that went.
 //!
 //! # Contract
 //! [`Identity::mark`] notes it in an extended attribute of the file, with the file's length and time;
-//! [`Identity::made`] tells whether a file is the result of this computation, and has not been written to
-//! since. A file without a mark, or on a file system without extended attributes, is nobody's: then a run is
-//! made again rather than a stranger's file taken for its result.
+//! [`Existing::at`] reads it back. A file without a mark, on a file system without extended attributes, or written to
+//! since is no result that is known: no run takes it for its own, goes on from it or replaces it unasked.
 //!
 //! ```text
-//! user.syncline    1 <checksum of the identity> <bytes> <time of the last write, ns> <iterations>
-//!                  <last residual, its bits> <iteration in which it converged>        "-": there is none
+//! user.syncline             one line of JSON: {"format":2,"bytes":..,"modified_ns":..,"made":{..},"identity":{..}}
+//!                           xxh3 0123456789abcdef
+//! user.syncline.residuals   the residuals of all iterations, 8 bytes each, where there is room for them
 //! ```
 //!
-//! "Not written to" is by length and time: who gives a file its old time again is not found out.
+//! Where there is no room for all of it, the residuals but the last are left out, then the folders of the inputs'
+//! paths (whose checksums still tell them), then there is no mark. ext4 has some 4000 bytes, which is about 300
+//! residuals; XFS has 64 KiB.
+//!
+//! "Not written to" is by length and time: a file that was given its old time again is not found out.
 //!
 //! # Costs
-//! A few system calls. It is not brought to disk by itself: after a power failure it may be missing, and the
-//! computation is made again.
+//! A few system calls. The mark reaches the disk with the name that the file gets afterwards, as the sync of the folder
+//! brings out what was changed before it. After a power failure it may be missing where a file system does otherwise;
+//! then the file is not known any more, and is not touched unasked.
 
+use std::fmt;
 use std::fs::File;
+use std::io;
 use std::path::Path;
 
 use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::Identity;
+use super::manifest::sum_line;
 use crate::chunk::modified;
-use crate::{Error, InputId, Result, checksum};
+use crate::{Error, Result, checksum};
 
 const NAME: &str = "user.syncline";
-/// No mark is longer.
-const LONGEST: usize = 160;
+const RESIDUALS: &str = "user.syncline.residuals";
+const FORMAT: u32 = 2;
+/// No value is longer: the kernel's own limit.
+const LONGEST: usize = 64 << 10;
 
 /// What is known of a result without looking at its numbers.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Made {
     /// The iterations behind it.
     pub iterations: u64,
-    /// The residual of the last iteration, if residuals were taken; it comes back bit by bit.
-    pub residual: Option<f64>,
+    /// The residuals of the last iterations, bit by bit: of all, of the last alone, or none if none were taken.
+    pub residuals: Vec<f64>,
     /// The first iteration, from 0, whose residual was small enough, if there was one.
     pub converged: Option<u64>,
 }
 
-impl Made {
-    fn encode(&self) -> String {
-        let residual = self.residual.map_or("-".to_owned(), |value| format!("{:016x}", value.to_bits()));
-        let converged = self.converged.map_or("-".to_owned(), |iteration| iteration.to_string());
-        format!("{} {residual} {converged}", self.iterations)
-    }
+/// A note on a file: the result of which computation it is.
+#[derive(Debug, Clone)]
+pub struct Mark {
+    /// The computation.
+    pub identity: Identity,
+    /// How far it went.
+    pub made: Made,
+}
 
-    fn decode(text: &str) -> Option<Self> {
-        let mut words = text.split(' ');
-        let iterations = words.next()?.parse().ok()?;
-        let residual = match words.next()? {
-            "-" => None,
-            bits => Some(f64::from_bits(u64::from_str_radix(bits, 16).ok()?)),
+/// What has the name that a result is to have.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Existing {
+    /// Nothing.
+    Nothing,
+    /// A result that was not written to since it was complete.
+    Result(Box<Mark>),
+    /// Something else, and why it is not known as a result: "it has no mark".
+    Other(&'static str),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Text {
+    format: u32,
+    bytes: u64,
+    modified_ns: i128,
+    made: Numbers,
+    identity: Identity,
+}
+
+/// JSON has neither NaN nor infinity: numbers as their bits.
+#[derive(Serialize, Deserialize)]
+struct Numbers {
+    iterations: u64,
+    /// The last residual.
+    residual: Option<u64>,
+    /// The checksum of all residuals in the other attribute.
+    residuals: Option<u64>,
+    converged: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
+}
+
+impl Existing {
+    /// Looks at what is there; changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be looked at.
+    pub fn at(path: &Path) -> Result<Self> {
+        let failed = |source| Error::File { action: "look at", path: path.to_owned(), source };
+        match path.metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nothing),
+            Err(error) => return Err(failed(error)),
+            // To open a pipe would wait for its writer.
+            Ok(found) if !found.is_file() => return Ok(Self::Other("it is no regular file")),
+            Ok(_) => {}
+        }
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Ok(Self::Other("it may not be read"));
+            }
+            opened => opened.map_err(failed)?,
         };
-        let converged = match words.next()? {
-            "-" => None,
-            iteration => Some(iteration.parse().ok()?),
+        let text = match attribute(&file, NAME) {
+            Ok(text) => text,
+            Err(Errno::OPNOTSUPP) => {
+                return Ok(Self::Other("its file system has no extended attributes to mark results with"));
+            }
+            Err(_) => return Ok(Self::Other("it has no mark")),
         };
-        words.next().is_none().then_some(Self { iterations, residual, converged })
+        let unknown = Self::Other("its mark is damaged, or of another version");
+        let Some(text) = decode(&text) else { return Ok(unknown) };
+        let found = file.metadata().map_err(failed)?;
+        if (text.bytes, text.modified_ns) != (found.len(), modified(&found)) {
+            return Ok(Self::Other("it was written to after it was marked as a result"));
+        }
+        let Text { made: Numbers { iterations, residual, residuals, converged }, identity, .. } = text;
+        let all = residuals.and_then(|sum| {
+            let bytes = attribute(&file, RESIDUALS).ok().filter(|bytes| checksum(bytes) == sum)?;
+            Some(bytes.as_chunks().0.iter().map(|&bits| f64::from_le_bytes(bits)).collect())
+        });
+        let residuals = all.unwrap_or_else(|| residual.map(f64::from_bits).into_iter().collect());
+        Ok(Self::Result(Box::new(Mark { identity, made: Made { iterations, residuals, converged } })))
     }
 }
 
+impl fmt::Display for Existing {
+    /// As what follows "FILE is": "the result of 40 iterations of lk23".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("not there"),
+            Self::Result(mark) => write!(f, "{mark}"),
+            Self::Other(why) => write!(f, "not known as a result ({why})"),
+        }
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let iterations = self.made.iterations;
+        write!(f, "the result of {iterations} iteration{}", if iterations == 1 { "" } else { "s" })?;
+        self.identity.what.get("kernel").map_or(Ok(()), |kernel| write!(f, " of {kernel}"))
+    }
+}
+
+fn attribute(file: &File, name: &str) -> Result<Vec<u8>, Errno> {
+    let mut text = vec![0; LONGEST];
+    let len = rustix::fs::fgetxattr(file, name, &mut text)?;
+    text.truncate(len);
+    Ok(text)
+}
+
+fn decode(bytes: &[u8]) -> Option<Text> {
+    let (body, sum) = bytes.split_at(bytes.len().checked_sub(sum_line(b"").len())?);
+    if sum != sum_line(body).as_bytes() {
+        return None;
+    }
+    let Version { format } = serde_json::from_slice(body).ok()?;
+    (format == FORMAT).then(|| serde_json::from_slice(body).ok()).flatten()
+}
+
 impl Identity {
-    /// Notes on a file that is written to its end that it is the result of this computation. Where the file
-    /// system has no room for the note, there is none.
-    pub fn mark(&self, file: &File, made: &Made) {
-        if let (Some(text), Ok(found)) = (self.sum(), file.metadata()) {
-            let (bytes, time) = (found.len(), modified(&found));
-            let text = format!("1 {text} {bytes} {time} {}", made.encode());
-            // Without it the computation is made again if it is asked for again: nothing is lost.
-            let _ = rustix::fs::fsetxattr(file, NAME, text.as_bytes(), XattrFlags::empty());
-        }
-    }
-
-    /// What was noted on the file, if it is the result of this computation and was not written to since.
-    #[must_use]
-    pub fn made(&self, path: &Path) -> Option<Made> {
-        // To open a pipe would wait for its writer.
-        let file = path.is_file().then(|| File::open(path).ok()).flatten()?;
-        let mut text = [0; LONGEST];
-        let len = rustix::fs::fgetxattr(&file, NAME, &mut text).ok()?;
-        let text = std::str::from_utf8(text.get(..len)?).ok()?;
-        let found = file.metadata().ok()?;
-        let before = format!("1 {} {} {} ", self.sum()?, found.len(), modified(&found));
-        Made::decode(text.strip_prefix(&before)?)
-    }
-
-    /// Whether the inputs are what they were when this was made.
-    ///
-    /// # Errors
-    /// [`Error::InputChanged`] names one that is not, [`Error::File`] one that cannot be looked at.
-    pub fn check_inputs(&self) -> Result<()> {
-        for then in &self.inputs {
-            if InputId::of(&then.name, &then.path)? != *then {
-                return Err(Error::InputChanged { path: then.path.clone() });
+    /// Notes on a file that is written to its end that it is the result of this computation. Tells whether the file
+    /// system had room for the note.
+    pub fn mark(&self, file: &File, made: &Made) -> bool {
+        let Ok(found) = file.metadata() else { return false };
+        let bytes: Vec<u8> = made.residuals.iter().flat_map(|residual| residual.to_le_bytes()).collect();
+        let write = |identity: &Self, all: bool| {
+            let text = Text {
+                format: FORMAT,
+                bytes: found.len(),
+                modified_ns: modified(&found),
+                made: Numbers {
+                    iterations: made.iterations,
+                    residual: made.residuals.last().map(|residual| residual.to_bits()),
+                    residuals: all.then(|| checksum(&bytes)),
+                    converged: made.converged,
+                },
+                identity: identity.clone(),
+            };
+            let mut text = serde_json::to_vec(&text).ok()?;
+            text.push(b'\n');
+            text.extend(sum_line(&text).as_bytes());
+            rustix::fs::fsetxattr(file, NAME, &text, XattrFlags::empty()).ok()
+        };
+        if write(self, false).is_none() {
+            let mut short = self.clone();
+            for input in &mut short.inputs {
+                input.path = input.path.file_name().unwrap_or_default().into();
             }
+            return write(&short, false).is_some();
         }
-        Ok(())
-    }
-
-    fn sum(&self) -> Option<String> {
-        Some(format!("{:016x}", checksum(&serde_json::to_vec(self).ok()?)))
+        if bytes.len() > 8 && rustix::fs::fsetxattr(file, RESIDUALS, &bytes, XattrFlags::empty()).is_ok() {
+            let _ = write(self, true);
+        }
+        true
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::path::PathBuf;
 
     use super::*;
+    use crate::InputId;
 
-    /// As it stands in the file; residuals may be NaN.
-    fn found(identity: &Identity, path: &Path) -> Option<String> {
-        identity.made(path).map(|made| made.encode())
+    /// The note as it stands in the file; residuals may be NaN.
+    fn found(path: &Path) -> Option<String> {
+        let Existing::Result(mark) = Existing::at(path).unwrap() else { return None };
+        let bits: Vec<_> = mark.made.residuals.iter().map(|residual| residual.to_bits()).collect();
+        Some(format!("{} {bits:x?} {:?} {:?}", mark.made.iterations, mark.made.converged, mark.identity))
+    }
+
+    fn expected(identity: &Identity, made: &Made) -> String {
+        let bits: Vec<_> = made.residuals.iter().map(|residual| residual.to_bits()).collect();
+        format!("{} {bits:x?} {:?} {identity:?}", made.iterations, made.converged)
     }
 
     #[test]
-    fn only_the_same_computation_and_the_same_file_count() {
+    fn a_mark_comes_back_whole_as_long_as_the_file_is_what_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let (path, input) = (folder.path().join("out"), folder.path().join("in"));
         std::fs::write(&input, "input").unwrap();
+        assert!(matches!(Existing::at(&path).unwrap(), Existing::Nothing));
         let mut file = File::create(&path).unwrap();
         file.write_all(b"result").unwrap();
         let mut identity = Identity::default();
         identity.what.insert("kernel".to_owned(), "a".to_owned());
-        identity.inputs.push(InputId::of("in", &input).unwrap());
-        assert_eq!(found(&identity, &path), None);
-        let seven = Made { iterations: 7, residual: Some(0.5), converged: Some(5) };
-        identity.mark(&file, &seven);
-        if rustix::fs::fgetxattr(&file, NAME, &mut [0; LONGEST]).is_err() {
+        identity.inputs.push(InputId { sum: Some(u64::MAX), ..InputId::of("in", &input).unwrap() });
+        let seven =
+            Made { iterations: 7, residuals: vec![0.5, f64::NAN, -f64::INFINITY], converged: Some(5) };
+        if !identity.mark(&file, &seven) {
             println!("skipped: {} has no extended attributes", folder.path().display());
             return;
         }
-        assert_eq!(found(&identity, &path), Some("7 3fe0000000000000 5".to_owned()));
+        assert_eq!(found(&path), Some(expected(&identity, &seven)));
+        assert_eq!(Existing::at(&path).unwrap().to_string(), "the result of 7 iterations of a");
         let moved = folder.path().join("moved");
         std::fs::rename(&path, &moved).unwrap();
-        assert_eq!((found(&identity, &path), found(&identity, &moved)), (None, Some(seven.encode())));
-        let mut other = identity.clone();
-        other.what.insert("kernel".to_owned(), "b".to_owned());
-        assert_eq!(found(&other, &moved), None);
+        assert_eq!(found(&moved), Some(expected(&identity, &seven)));
+        // Of other residuals, the last alone is left.
+        rustix::fs::fsetxattr(&file, RESIDUALS, &[0; 24], XattrFlags::empty()).unwrap();
+        let last = Made { residuals: vec![-f64::INFINITY], ..seven.clone() };
+        assert_eq!(found(&moved), Some(expected(&identity, &last)));
+        let most = Made { iterations: u64::MAX, residuals: vec![-f64::NAN], converged: Some(u64::MAX) };
+        for made in [Made::default(), Made { residuals: vec![-f64::NAN], ..Made::default() }, most] {
+            assert!(identity.mark(&file, &made));
+            assert_eq!(found(&moved), Some(expected(&identity, &made)));
+        }
+        let mut text = attribute(&file, NAME).unwrap();
+        for at in (0..text.len()).step_by(7) {
+            text[at] ^= 1;
+            rustix::fs::fsetxattr(&file, NAME, &text, XattrFlags::empty()).unwrap();
+            let why = Existing::at(&moved).unwrap().to_string();
+            assert_eq!(why, "not known as a result (its mark is damaged, or of another version)", "{at}");
+            text[at] ^= 1;
+        }
+        rustix::fs::fsetxattr(&file, NAME, &text, XattrFlags::empty()).unwrap();
+        assert!(found(&moved).is_some());
         file.write_all(b"!").unwrap();
-        assert_eq!(found(&identity, &moved), None);
-        let lowest = Made { residual: Some(-f64::NAN), ..Made::default() };
-        let longest = Made { iterations: u64::MAX, residual: Some(-f64::NAN), converged: Some(u64::MAX) };
-        for made in [Made::default(), lowest, longest] {
-            identity.mark(&file, &made);
-            assert_eq!(found(&identity, &moved), Some(made.encode()));
-        }
-        let before = format!("1 {} 7 {}", identity.sum().unwrap(), modified(&file.metadata().unwrap()));
-        for lie in ["", "1", "1 0 0 0 0", "2 x", &"9".repeat(LONGEST + 1), &format!("{before} 7")] {
-            rustix::fs::fsetxattr(&file, NAME, lie.as_bytes(), XattrFlags::empty()).unwrap();
-            assert_eq!(found(&identity, &moved), None, "{lie}");
-        }
-        assert_eq!(found(&identity, folder.path()), None);
+        let why = Existing::at(&moved).unwrap().to_string();
+        assert!(why.contains("it was written to after it was marked"), "{why}");
+        rustix::fs::fremovexattr(&file, NAME).unwrap();
+        assert!(Existing::at(&moved).unwrap().to_string().contains("it has no mark"));
+        assert!(Existing::at(folder.path()).unwrap().to_string().contains("no regular file"));
     }
 
+    /// Room runs out: the residuals go first, then the folders of paths, then the mark.
     #[test]
-    fn what_is_no_note_is_none() {
-        for text in ["", "7", "7 -", "7 - x", "7 - - -", "x - -", "7 0.5 -", "-1 - -", "7  - -", "7 - -1"] {
-            assert!(Made::decode(text).is_none(), "{text}");
+    fn what_there_is_no_room_for_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let file = File::create(&path).unwrap();
+        let input =
+            |path: PathBuf| InputId { name: "za".into(), path, bytes: 1, modified_ns: 1, sum: Some(1) };
+        let made = Made { iterations: 9000, residuals: vec![0.25; 9000], converged: None };
+        let short = Identity { inputs: vec![input("/za".into())], ..Identity::default() };
+        if !short.mark(&file, &made) {
+            println!("skipped: {} has no extended attributes", folder.path().display());
+            return;
         }
+        let Existing::Result(mark) = Existing::at(&path).unwrap() else { panic!("no mark") };
+        // 72 KB are more than any file system takes.
+        assert_eq!((mark.made.residuals, mark.made.iterations), (vec![0.25], 9000));
+        let long = PathBuf::from(format!("/{}/za", "x".repeat(70_000)));
+        let long = Identity { inputs: vec![input(long)], ..Identity::default() };
+        assert!(long.mark(&file, &made));
+        let Existing::Result(mark) = Existing::at(&path).unwrap() else { panic!("no mark") };
+        assert_eq!(
+            (mark.identity.inputs[0].path.as_path(), mark.identity.inputs[0].sum),
+            (Path::new("za"), Some(1))
+        );
+        let mut longest = short;
+        longest.what.insert("x".to_owned(), "x".repeat(70_000));
+        assert!(!longest.mark(&file, &made));
     }
 
     #[test]

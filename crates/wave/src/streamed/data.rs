@@ -151,10 +151,10 @@ impl<E: Real> Panel<E> {
         Ok((len * reads.len()) as u64)
     }
 
-    /// The bytes of the field that were read last.
-    pub(crate) fn field_bytes(&self, cols: usize) -> &[u8] {
-        let rows = &self.rows[0].1;
-        match &self.buffers[0] {
+    /// The bytes of an array that were read last; the field is the first.
+    pub(crate) fn bytes_of(&self, array: usize, cols: usize) -> &[u8] {
+        let rows = &self.rows[array].1;
+        match &self.buffers[array] {
             Some(buffer) if rows.end > rows.first => {
                 let lead = rows.start.wrapping_add(rows.left).addr() - buffer.as_ptr().addr();
                 &buffer.as_slice()[lead..lead + (rows.end - rows.first) * cols * E::BYTES]

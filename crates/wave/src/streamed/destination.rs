@@ -3,7 +3,7 @@
 //! # Contract
 //! Of one pass, a new file that has no name until it is whole. Of several, [`Generations`]: every pass writes
 //! the next one and commits it with the checksums of its panels, against which the pass after it is checked
-//! while it reads. [`leftovers`] finds where a run begins.
+//! while it reads. Where a run begins [`start`](super::start) finds.
 //!
 //! ```text
 //! pass 1        pass 2        pass 3         A crash at any moment leaves the last committed generation
@@ -16,16 +16,16 @@
 //! Two copies in turn and a manifest that is renamed into place: shadow paging (R. Lorie, "Physical integrity
 //! in a large segmented database", TODS 1977). See [`Generations`].
 
+use std::ops::Range;
 use std::path::Path;
 
 use syncline_store::{
-    DirectFile, Generations, Identity, IoBuffer, IoQueue, Leftover, Made, Method, NewFile, Progress, Read,
-    Resumed,
+    Checksum, DirectFile, Generations, Identity, IoBuffer, IoQueue, Method, NewFile, Progress, Read,
 };
 
 use super::sums::Sums;
-use super::target::{Kind, Leftovers, Target};
-use crate::{Error, Result};
+use super::target::Kind;
+use crate::Result;
 
 /// Bytes of a unit of checksums.
 const UNIT: usize = 4 << 20;
@@ -53,6 +53,7 @@ impl From<Destination> for Kind {
 pub(crate) type Last = (DirectFile, usize);
 
 /// How the rows stand in a file.
+#[derive(Clone, Copy)]
 pub(crate) struct Panels {
     /// The byte of the first element.
     pub(crate) start: u64,
@@ -90,6 +91,13 @@ impl Destination {
         match self {
             Destination::New(_) => Ok(()),
             Destination::Generations(generations) => Ok(generations.check_panel(unit, sum)?),
+        }
+    }
+
+    /// What is known of the computation by now.
+    pub(crate) fn know(&mut self, identity: &Identity) {
+        if let Destination::Generations(generations) = self {
+            generations.know(identity);
         }
     }
 
@@ -132,63 +140,33 @@ impl Panels {
 
     /// The checksums of a file's units.
     fn sums(&self, file: &DirectFile, unit: usize) -> Result<Vec<u64>> {
+        let mut sums = Sums::new(unit, self.rows);
+        self.read(file, |rows, bytes| sums.feed(rows, bytes, |_, _| Ok(())))?;
+        Ok(sums.into_done())
+    }
+
+    /// The checksum of all rows; `go_on` is asked before each piece.
+    pub(crate) fn sum(&self, file: &DirectFile, go_on: impl Fn(u64) -> Result<()>) -> Result<u64> {
+        let mut sum = Checksum::new();
+        self.read(file, |_, bytes| {
+            sum.update(bytes);
+            go_on(bytes.len() as u64)
+        })?;
+        Ok(sum.value())
+    }
+
+    /// Reads all rows, piece by piece.
+    fn read(&self, file: &DirectFile, mut each: impl FnMut(Range<usize>, &[u8]) -> Result<()>) -> Result<()> {
         let Panels { start, row_bytes, rows } = *self;
         let piece = (CHECKED / row_bytes).clamp(1, rows);
         let mut queue = IoQueue::new(Method::Auto);
         let mut buffer = IoBuffer::new(piece * row_bytes + 2 * file.alignment())?;
-        let mut sums = Sums::new(unit, rows);
         for row in (0..rows).step_by(piece) {
             let here = row..(row + piece).min(rows);
             let (offset, len) = (start + (row * row_bytes) as u64, here.len() * row_bytes);
             queue.read(&mut [Read { file, offset, len, into: buffer.as_mut_slice() }])?;
-            let bytes = &buffer.as_slice()[file.lead(offset)..][..len];
-            sums.feed(here, bytes, |_, _| Ok(()))?;
+            each(here, &buffer.as_slice()[file.lead(offset)..][..len])?;
         }
-        Ok(sums.into_done())
-    }
-}
-
-/// Where a run begins.
-pub(crate) enum Start {
-    Anew,
-    From(Generations),
-    /// By its mark.
-    Complete(Made),
-    /// A file has the name that a complete result was given: it may be that.
-    Named(Progress),
-}
-
-/// What is at the place of the result, and what was said about it.
-pub(crate) fn leftovers(target: &Target, identity: &Identity) -> Result<Start> {
-    let path = &target.path;
-    let refused = |found: String| Err(Error::Leftovers { path: path.clone(), found });
-    match (target.leftovers, Generations::leftover(path)?) {
-        (_, Leftover::Busy(path)) => Err(Error::Store(syncline_store::Error::Busy { path })),
-        (Leftovers::Discard, _) => {
-            Generations::discard(path)?;
-            Ok(Start::Anew)
-        }
-        (Leftovers::Refuse, Leftover::Nothing) => Ok(Start::Anew),
-        (Leftovers::Resume, Leftover::Nothing) => {
-            Ok(identity.made(path).map_or(Start::Anew, Start::Complete))
-        }
-        (Leftovers::Resume, Leftover::Empty) => {
-            Generations::discard(path)?;
-            Ok(Start::Anew)
-        }
-        (Leftovers::Resume, _) => match Generations::resume(path, identity)? {
-            Resumed::Underway(generations) => Ok(Start::From(generations)),
-            Resumed::Complete(progress) => Ok(Start::Named(progress)),
-            Resumed::Nothing => Ok(Start::Anew),
-        },
-        (Leftovers::Refuse, Leftover::Empty) => refused("a run that ended in its first pass".to_owned()),
-        (Leftovers::Refuse, Leftover::Resumable(progress)) => {
-            refused(format!("a run that ended after {} iterations", progress.iterations))
-        }
-        (Leftovers::Refuse, Leftover::Complete(_)) => {
-            refused("a run that was complete but for its removal".to_owned())
-        }
-        (Leftovers::Refuse, Leftover::Damaged(why)) => refused(format!("a damaged run ({why})")),
-        (Leftovers::Refuse, _) => refused("something unknown".to_owned()),
+        Ok(())
     }
 }

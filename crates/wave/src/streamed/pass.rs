@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use syncline_overlay::{Initial, Location, Overlay, ReadyOrder, Runner, Step, Stop};
-use syncline_store::{IoQueue, Method, Shape};
+use syncline_store::{Checksum, IoQueue, Method, Shape};
 
 use super::data::{FileSink, Outgoing, Panel, Sink, Source};
 use super::plan::StreamPlan;
@@ -73,6 +73,14 @@ pub(crate) struct Expected<'a> {
     pub(crate) check: CheckUnit<'a>,
 }
 
+/// What a pass has come to.
+pub(crate) struct Passed {
+    pub(crate) norms: Vec<f64>,
+    pub(crate) written: Option<FileSink>,
+    /// Of the arrays that were to be summed, in their order.
+    pub(crate) sums: Vec<u64>,
+}
+
 impl<'a, E: Real, U: Update> Stream<'a, E, U> {
     pub(crate) fn new(
         kernel: &'a U,
@@ -123,14 +131,15 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
 
     /// Updates the field `levels` times on the way from the first source to the sink. The sink may be the field
     /// itself, in memory or on file, as rows are written after they were read; but no other source. Returns
-    /// the norms, and the file that was written.
+    /// the norms, the file that was written, and the checksums of the `summed` arrays, all of which are on file.
     pub(crate) fn pass(
         &mut self,
         levels: u64,
         sources: &[Source<'_, E>],
         sink: Sink<E>,
         expected: Option<Expected<'_>>,
-    ) -> Result<(Vec<f64>, Option<FileSink>)> {
+        summed: &[usize],
+    ) -> Result<Passed> {
         let cols = self.shape.cols;
         let mut panels = std::mem::take(&mut self.panels);
         for panel in &mut panels {
@@ -160,6 +169,10 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
             outs: named("rows", outs),
             cells: (0..run.slots).map(|r| named(&format!("band {r} piece"), vec![(); run.pieces])).collect(),
             sums: expected.as_ref().map(|e| Location::new("sums", Sums::new(e.unit, self.shape.rows))),
+            inputs: summed
+                .iter()
+                .map(|&array| (array, Location::new(format!("sum of array {array}"), Checksum::new())))
+                .collect(),
             reader: Location::new("reader", IoQueue::new(Method::Auto)),
             writer,
         };
@@ -172,7 +185,8 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
                 .into_inner()
                 .unwrap_or_else(|_| unreachable!("nobody else has the writer of a pass that is over"))
         });
-        Ok((norms, written))
+        let sum = |(_, sum): (usize, Location<Checksum>)| sum.into_inner().map_or(0, |sum| sum.value());
+        Ok(Passed { norms, written, sums: places.inputs.into_iter().map(sum).collect() })
     }
 }
 
@@ -186,6 +200,8 @@ struct Places<E: 'static> {
     outs: Vec<Location<Outgoing<E>>>,
     cells: Vec<Vec<Location<()>>>,
     sums: Option<Location<Sums>>,
+    /// Arrays and their checksums.
+    inputs: Vec<(usize, Location<Checksum>)>,
     reader: Location<IoQueue>,
     writer: Option<Location<FileSink>>,
 }
@@ -233,6 +249,14 @@ impl<E: Real, U: Update> Run<'_, E, U> {
                     format!("check {r}"),
                     (panel.read(), sums.write()),
                     move |(panel, sums), step| self.check(expected, panel, sums, self.band(r, step)),
+                );
+            }
+            for (array, sum) in &places.inputs {
+                let array = *array;
+                overlay.task(
+                    format!("sum {array} {r}"),
+                    (panel.read(), sum.write()),
+                    move |(panel, sum), step| self.sum(array, panel, sum, self.band(r, step)),
                 );
             }
             let above = &places.cells[(r + self.slots - 1) % self.slots];
@@ -297,8 +321,17 @@ impl<E: Real, U: Update> Run<'_, E, U> {
             return Ok(());
         }
         self.go_on()?;
-        let bytes = panel.field_bytes(self.stream.shape.cols);
+        let bytes = panel.bytes_of(0, self.stream.shape.cols);
         timed(&self.stream.spent.check_ns, || sums.feed(rows, bytes, expected.check))
+    }
+
+    fn sum(&self, array: usize, panel: &Panel<E>, sum: &mut Checksum, band: usize) -> Result<()> {
+        if self.rows_in(band).is_empty() {
+            return Ok(());
+        }
+        self.go_on()?;
+        timed(&self.stream.spent.check_ns, || sum.update(panel.bytes_of(array, self.stream.shape.cols)));
+        Ok(())
     }
 
     fn wave(&self, out: &mut Outgoing<E>, panel: &Panel<E>, band: usize, piece: usize) -> Result<()> {

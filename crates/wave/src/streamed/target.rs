@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use syncline_store::{Generations, Identity, Layout, Made, Matrix, NewFile, Shape};
+use syncline_store::{Generations, Identity, Layout, Made, Matrix, NewFile, Shape, Standing};
 
 use crate::{Real, Result};
 
@@ -11,7 +11,8 @@ use crate::{Real, Result};
 ///
 /// Until the result is complete, what is needed to go on stands in the folder `PATH.syncline` beside it; see
 /// [`Generations`](syncline_store::Generations) for what is promised. A sweep of one pass needs no such
-/// folder, and begins anew.
+/// folder, and begins anew. Where the name is taken already, [`Leftovers`] say what is done; a complete result carries
+/// a [`Mark`](syncline_store::Mark), by which it is known.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub(crate) path: PathBuf,
@@ -20,21 +21,26 @@ pub struct Target {
     pub(crate) what: BTreeMap<String, String>,
 }
 
-/// What to do when there is something left of an earlier run.
+/// What to do when the result's name is taken, or something is left of an interrupted run.
+///
+/// Whatever is said, a file that gets the name while the sweep runs is not replaced, but by
+/// [`Discard`](Leftovers::Discard).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Leftovers {
     /// Nothing: that is an error.
     #[default]
     Refuse,
-    /// Go on from there, if it was the same computation; begin if there is nothing. If there is only a file in
-    /// the result's place, and it carries the mark of the same computation, that is complete; any other file
-    /// is replaced.
+    /// Go on from there, if it was the same computation; begin if there is nothing.
     ///
-    /// The same is: the same description, settings, shape and inputs. Files are known by place, length and
-    /// time, matrices in memory by a checksum of their values.
+    /// The same is: the same description, settings, type, shape and inputs; not the number of iterations. Files are
+    /// the same inputs by place, length and time, or by length and the checksum of their values; matrices in memory
+    /// by that checksum.
+    ///
+    /// A result of fewer iterations is gone on from, up to those asked for; of one with as many, or that has
+    /// converged, nothing is left to do. Everything else that has the name is an error.
     Resume,
-    /// Delete it and begin.
+    /// Delete what is left, begin, and replace what has the name.
     Discard,
 }
 
@@ -49,7 +55,7 @@ impl Target {
         Target { npy: false, ..Self::npy(path) }
     }
 
-    /// What to do with leftovers.
+    /// What to do when the name is taken, or something is left of an interrupted run.
     #[must_use]
     pub fn leftovers(self, leftovers: Leftovers) -> Self {
         Target { leftovers, ..self }
@@ -83,6 +89,8 @@ pub struct Pending {
     /// Of what it is the result.
     pub(crate) identity: Identity,
     pub(crate) made: Made,
+    /// What it may replace; `None` for whatever is there.
+    pub(crate) replaces: Option<Standing>,
 }
 
 #[derive(Debug)]
@@ -116,20 +124,25 @@ impl Pending {
         matches!(self.kind, Kind::Complete(_))
     }
 
-    /// Brings the result to disk and gives it its name, in place of a file that had it; then removes what was
-    /// kept to go on from.
+    /// Brings the result to disk and gives it its name, in place of the file that had it when the sweep began; then
+    /// removes what was kept to go on from.
     ///
     /// # Errors
-    /// When the file system refuses: then what was there before stays, or the result has its name and only what
+    /// [`Appeared`](syncline_store::Error::Appeared) when another file has the name by now, unless the target said
+    /// [`Leftovers::Discard`]. When the file system refuses: then what was there before stays, or the result has its name and only what
     /// follows has failed.
     pub fn commit(self) -> Result<()> {
-        let Self { kind, identity, made, .. } = self;
+        let Self { kind, identity, made, replaces, .. } = self;
         match kind {
             Kind::New(new) => {
                 identity.mark(new.file(), &made);
-                new.commit()?;
+                match replaces {
+                    Some(standing) => new.commit_over(&standing)?,
+                    None => new.commit()?,
+                }
             }
             Kind::Generations(mut generations) => {
+                replaces.map_or(Ok(()), |standing| standing.check(generations.output()))?;
                 identity.mark(&generations.file(generations.committed())?, &made);
                 generations.finish()?;
             }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use crate::common::{Data, Place, bits, lanes, same, values};
 use crate::kernels::Hooked;
 use proptest::prelude::*;
-use syncline_store::{Generations, Identity, Layout, Leftover, Matrix, Shape};
+use syncline_store::{Existing, Generations, Identity, Layout, Leftover, Matrix, Shape};
 use syncline_wave::{Error, Lanes, Leftovers, Monitor, Pending, Report, Runner, Sor, Sweep, Target};
 
 const KERNEL: Sor = Sor::gauss_seidel();
@@ -72,9 +72,10 @@ impl Work {
 
     /// Goes on, and says why not.
     fn refusal(&self, how: How, target: &Target) -> String {
-        let (leftover, outcome) =
-            (self.leftover(), how.sweep(KERNEL).run_to(&self.field, &self.coefficients, target));
+        let (leftover, result) = (self.leftover(), std::fs::read(&self.path).ok());
+        let outcome = how.sweep(KERNEL).run_to(&self.field, &self.coefficients, target);
         assert_eq!(format!("{leftover:?}"), format!("{:?}", self.leftover()), "it was changed");
+        assert!(result == std::fs::read(&self.path).ok(), "the result was changed");
         outcome.unwrap_err().to_string()
     }
 
@@ -210,24 +211,34 @@ fn an_input_that_changes_meanwhile_is_an_error() {
 #[test]
 fn leftovers_are_refused_resumed_or_discarded() {
     let work = Work::interrupted(Shape::new(70, 60));
-    std::fs::write(&work.path, b"what was there").unwrap();
     let refused = work.refusal(THREE, &work.target(Leftovers::Refuse));
     assert!(refused.contains("a run that ended after 4 iterations: resume it, or discard it"), "{refused}");
+    // What has got the name since is not replaced.
+    std::fs::write(&work.path, b"what was there").unwrap();
+    let refused = work.refusal(THREE, &work.target(Leftovers::Resume));
+    assert!(refused.contains("is not what it was when the run began"), "{refused}");
+    std::fs::remove_file(&work.path).unwrap();
     let (pending, report) = work.run(THREE, Leftovers::Resume).unwrap();
     assert_eq!((report.resumed, report.passes), (4, 1));
     // Dropped, it can be had again.
     drop(pending);
     let (pending, report) = work.run(THREE, Leftovers::Resume).unwrap();
     assert_eq!((report.resumed, report.passes, report.iterations), (6, 0, 6));
-    drop(pending);
+    std::fs::write(&work.path, b"what was there").unwrap();
+    let error = pending.commit().unwrap_err();
+    assert!(matches!(error, Error::Store(syncline_store::Error::Appeared { .. })), "{error}");
     let (pending, report) = work.run(THREE, Leftovers::Discard).unwrap();
     assert_eq!((report.resumed, report.passes), (0, 3));
     assert_eq!(std::fs::read(&work.path).unwrap(), b"what was there");
     work.finish(pending, 6).unwrap();
-    // Nothing is left to go on from, and the result is there, if it has its mark.
-    let (pending, report) = work.run(THREE, Leftovers::Resume).unwrap();
-    assert_eq!(report.passes, if pending.is_complete() { 0 } else { 3 });
-    work.finish(pending, 6).unwrap();
+    // The result is there, if it has its mark.
+    match work.run(THREE, Leftovers::Resume) {
+        Ok((pending, report)) => {
+            assert_eq!((report.passes, pending.is_complete()), (0, true));
+            work.finish(pending, 6).unwrap();
+        }
+        Err(error) => assert!(error.to_string().contains("no extended attributes"), "{error}"),
+    }
 }
 
 /// Killed between the result's name and the removal of what is beside it.
@@ -235,7 +246,8 @@ fn leftovers_are_refused_resumed_or_discarded() {
 fn a_file_with_the_name_of_the_result_must_have_its_numbers() {
     for stranger in [false, true] {
         let work = Work::new(1, Shape::new(40, 30));
-        let (pending, _) = work.run(THREE, Leftovers::Refuse).unwrap();
+        // Told to replace anything, it fails in its very last step.
+        let (pending, _) = work.run(THREE, Leftovers::Discard).unwrap();
         std::fs::create_dir(&work.path).unwrap();
         pending.commit().unwrap_err();
         std::fs::remove_dir(&work.path).unwrap();
@@ -245,9 +257,15 @@ fn a_file_with_the_name_of_the_result_must_have_its_numbers() {
         std::fs::write(&work.path, bytes).unwrap();
         std::fs::remove_file(slot).unwrap();
         assert!(matches!(work.leftover(), Leftover::Complete(_)));
+        if stranger {
+            let before = std::fs::read(&work.path).unwrap();
+            let error = work.run(THREE, Leftovers::Resume).unwrap_err();
+            assert!(error.to_string().contains("it is not the result that got the name"), "{error}");
+            assert!(std::fs::read(&work.path).unwrap() == before);
+            continue;
+        }
         let (pending, report) = work.run(THREE, Leftovers::Resume).unwrap();
-        assert_eq!((report.resumed, report.passes), if stranger { (0, 3) } else { (6, 0) });
-        assert_eq!(pending.is_complete(), !stranger);
+        assert_eq!((report.resumed, report.passes, pending.is_complete()), (6, 0, true));
         work.finish(pending, 6).unwrap();
     }
 }
@@ -312,7 +330,12 @@ fn another_computation_is_refused() {
     let resume = work.target(Leftovers::Resume);
     refused(THREE, &resume.clone().describe("kernel", "jacobi"), "kernel was gauss-seidel, is jacobi");
     refused(THREE, &resume.clone().describe("omega", 1.5), "omega was not given, is 1.5");
-    refused(How { iterations: 7, ..THREE }, &resume, "iterations was 6, is 7");
+    refused(How { iterations: 3, ..THREE }, &resume, "4 iterations behind it, more than the 3 asked for");
+    refused(
+        THREE,
+        &Target::raw(work.target(Leftovers::Resume).path()).leftovers(Leftovers::Resume),
+        "format was npy",
+    );
     let sweep = |sweep: Sweep<Sor>| {
         sweep.run_to(&work.field, &work.coefficients, &resume).map(|_| ()).unwrap_err().to_string()
     };
@@ -324,15 +347,21 @@ fn another_computation_is_refused() {
     let (field, coefficients) = (&work.field, &work.coefficients);
     let message =
         THREE.sweep(KERNEL).run_to(&coefficients[0], coefficients, &resume).unwrap_err().to_string();
-    assert!(message.contains("field was") && message.contains("is not given"), "{message}");
+    assert!(message.contains("field was ") && message.contains("/c0"), "{message}");
     let message = THREE.sweep(KERNEL).run_to(field, &[], &resume).unwrap_err().to_string();
     assert!(message.contains("c0 was") && message.contains("is not given"), "{message}");
     for name in ["field", "c0"] {
-        let file = std::fs::File::options().write(true).open(work.folder.path().join(name)).unwrap();
-        let before = file.metadata().unwrap().modified().unwrap();
+        let path = work.folder.path().join(name);
+        let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        let (before, last) =
+            (file.metadata().unwrap().modified().unwrap(), file.metadata().unwrap().len() - 1);
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, last).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], last).unwrap();
         file.set_modified(SystemTime::now() + Duration::from_secs(1)).unwrap();
         refused(THREE, &resume, &format!("{name}, "));
-        refused(THREE, &resume, "was written to since");
+        refused(THREE, &resume, "has other values: their checksum was ");
+        file.write_all_at(&byte, last).unwrap();
         file.set_modified(before).unwrap();
     }
     let (pending, report) = work.run(THREE, Leftovers::Resume).unwrap();
@@ -342,7 +371,6 @@ fn another_computation_is_refused() {
 
 /// A changed byte, wherever, is found before it gets into the result; put right, the run goes on.
 fn damage_is_found(work: &Work, how: How, offsets: &[u64]) {
-    std::fs::write(&work.path, b"what was there").unwrap();
     let Leftover::Resumable(progress) = work.leftover() else { panic!("{:?}", work.leftover()) };
     let slot = work.beside().join(format!("generation.{}", progress.generation % 2));
     let file = std::fs::File::options().read(true).write(true).open(&slot).unwrap();
@@ -357,7 +385,7 @@ fn damage_is_found(work: &Work, how: How, offsets: &[u64]) {
         let (message, damage) = (error.to_string(), offset >= 128);
         assert!(message.contains(slot.to_str().unwrap()), "{message}");
         assert!(message.contains(if damage { "is damaged" } else { "header was changed" }), "{message}");
-        assert_eq!(std::fs::read(&work.path).unwrap(), b"what was there");
+        assert!(!work.path.exists());
         file.write_all_at(&byte, offset).unwrap();
         assert_eq!(format!("{:?}", work.leftover()), format!("{:?}", Leftover::Resumable(progress.clone())));
     }
@@ -391,18 +419,188 @@ fn a_changed_byte_of_the_last_generation_is_found() {
     damage_is_found(&work, THREE, &[128, 20_000, 128 + 70 * 60 * 8 - 1]);
 }
 
-/// What was there before stays until the commit; in one pass or several.
+/// What was there before stays until the commit, and goes only if that was said; in one pass or several.
 #[test]
 fn an_old_result_is_replaced_by_the_commit() {
     for depth in [2, 6] {
         let work = Work::new(1, Shape::new(70, 60));
         std::fs::write(&work.path, b"what was there").unwrap();
         let how = How { depth, ..THREE };
-        drop(work.run(how, Leftovers::Refuse).unwrap());
+        for leftovers in [Leftovers::Refuse, Leftovers::Resume] {
+            let refused = work.refusal(how, &work.target(leftovers));
+            assert!(refused.contains("out.npy is not known as a result"), "{refused}");
+        }
+        drop(work.run(how, Leftovers::Discard).unwrap());
         assert_eq!(std::fs::read(&work.path).unwrap(), b"what was there");
         assert_eq!(work.beside().exists(), depth == 2, "only several passes leave something");
         let (pending, _) = work.run(how, Leftovers::Discard).unwrap();
         assert_eq!(std::fs::read(&work.path).unwrap(), b"what was there");
         work.finish(pending, 6).unwrap();
     }
+}
+
+/// Whether the file system of the result has room for marks; if not, a line that says so.
+fn has_marks(work: &Work) -> bool {
+    let marked = matches!(Existing::at(&work.path), Ok(Existing::Result(_)));
+    if !marked {
+        println!("skipped: {} has no extended attributes", work.folder.path().display());
+    }
+    marked
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::with_cases(40) })]
+
+    /// After so many iterations, some more in another way: the bits and residuals of all in one run.
+    #[test]
+    fn a_result_of_fewer_iterations_is_gone_on_from(
+        (rows, cols) in (1..120_usize, 1..120_usize),
+        (first, more) in (0..12_u64, 1..12_u64),
+        (depth, other_depth) in (1..8_u64, 1..8_u64),
+        (lanes, other_lanes) in (lanes(), lanes()),
+        tolerance: bool,
+        seed: u64,
+    ) {
+        let work = Work::new(seed, Shape::new(rows, cols));
+        let sweep = |how: How| how.sweep(KERNEL).until(if tolerance { 1e-300 } else { 0.0 });
+        let run = |how: How, leftovers| {
+            sweep(how).run_to(&work.field, &work.coefficients, &work.target(leftovers))
+        };
+        let how = How { iterations: first, depth, threads: 2, lanes };
+        run(how, Leftovers::Refuse).unwrap().0.commit().unwrap();
+        if !has_marks(&work) {
+            return Ok(());
+        }
+        let all = How { iterations: first + more, depth: other_depth, lanes: other_lanes, ..how };
+        let (pending, report) = run(all, Leftovers::Resume).unwrap();
+        if report.converged.is_some() {
+            // Without interior points nothing ever changes.
+            prop_assert!(rows < 3 || cols < 3 || report.residuals.contains(&0.0));
+        } else {
+            prop_assert_eq!((report.resumed, report.iterations), (first, first + more));
+            prop_assert_eq!(bits(&report.residuals), bits(&work.data.residuals(&KERNEL, first + more)));
+        }
+        work.finish(pending, report.iterations)?;
+        // And of that nothing is left to do, nor fewer.
+        let (pending, report) = run(all, Leftovers::Resume).unwrap();
+        prop_assert!(pending.is_complete() && report.passes == 0);
+        if report.iterations > 0 {
+            let error = run(How { iterations: report.iterations - 1, ..all }, Leftovers::Resume).unwrap_err();
+            prop_assert!(error.to_string().contains("iterations were "), "{}", error);
+        }
+    }
+}
+
+/// Interrupted anywhere on the way from a result, that is still there, and the run can go on.
+#[test]
+fn an_interrupted_run_from_a_result_leaves_that() {
+    let shape = Shape::new(60, 50);
+    for (depth, part) in [(9, 50), (2, 10), (2, 50), (2, 95)] {
+        let work = Work::new(1, shape);
+        work.run(THREE, Leftovers::Refuse).unwrap().0.commit().unwrap();
+        if !has_marks(&work) {
+            return;
+        }
+        let before = std::fs::read(&work.path).unwrap();
+        let how = How { iterations: 14, depth, ..THREE };
+        let rest = How { iterations: 8, ..how };
+        let (monitor, at) = (Arc::new(Monitor::new()), work.calls(rest) * part / 100);
+        let cancel = Arc::clone(&monitor);
+        let sweep = how.sweep(Hooked::new(at, move || cancel.cancel())).monitor(monitor);
+        let outcome = sweep.run_to(&work.field, &work.coefficients, &work.target(Leftovers::Resume));
+        assert!(matches!(outcome, Err(Error::Cancelled { .. })), "{outcome:?}");
+        assert!(std::fs::read(&work.path).unwrap() == before);
+        let kept = if let Leftover::Resumable(progress) = work.leftover() { progress.iterations } else { 6 };
+        let (pending, report) = work.run(how, Leftovers::Resume).unwrap();
+        assert_eq!((report.resumed, report.iterations), (kept, 14));
+        assert!(std::fs::read(&work.path).unwrap() == before);
+        work.finish(pending, 14).unwrap();
+    }
+}
+
+/// A result that is written to while a run goes on from it is not replaced, nor is what came of it.
+#[test]
+fn a_result_that_changes_under_the_run_is_an_error() {
+    for depth in [2, 9] {
+        let work = Work::new(1, Shape::new(60, 50));
+        work.run(THREE, Leftovers::Refuse).unwrap().0.commit().unwrap();
+        if !has_marks(&work) {
+            return;
+        }
+        let path = work.path.clone();
+        let kernel = Hooked::new(100, move || {
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            file.write_all_at(&[1; 8], 1000).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        });
+        let how = How { iterations: 14, depth, ..THREE };
+        let outcome =
+            how.sweep(kernel).run_to(&work.field, &work.coefficients, &work.target(Leftovers::Resume));
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, Error::Store(syncline_store::Error::Appeared { .. })), "{error}");
+        assert!(matches!(work.leftover(), Leftover::Nothing));
+    }
+}
+
+/// Inputs that were moved, copied or touched are the same by their checksums; of an interrupted run, and of a result.
+#[test]
+fn inputs_that_were_moved_or_touched_are_the_same() {
+    let touch = |path: &std::path::Path| {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(7)).unwrap();
+    };
+    let (interrupted, finished) = (Work::interrupted(Shape::new(70, 60)), Work::new(1, Shape::new(70, 60)));
+    finished.run(How { iterations: 4, ..THREE }, Leftovers::Refuse).unwrap().0.commit().unwrap();
+    for work in [interrupted, finished] {
+        if work.path.exists() && !has_marks(&work) {
+            continue;
+        }
+        touch(&work.folder.path().join("field"));
+        std::fs::create_dir(work.folder.path().join("moved")).unwrap();
+        std::fs::rename(work.folder.path().join("c0"), work.folder.path().join("moved/other")).unwrap();
+        let field = Arc::new(Matrix::<f64>::open(&work.folder.path().join("field")).unwrap());
+        let moved = work.folder.path().join("moved/other");
+        let moved = Arc::new(Matrix::<f64>::open_raw(&moved, work.data.shape, Layout::RowMajor).unwrap());
+        let target = work.target(Leftovers::Resume);
+        let (pending, report) = THREE.sweep(KERNEL).run_to(&field, &[moved.clone()], &target).unwrap();
+        assert_eq!((report.resumed, report.iterations), (4, 6));
+        work.finish(pending, 6).unwrap();
+        // They are known where they are now.
+        if has_marks(&work) {
+            let (pending, _) = THREE.sweep(KERNEL).run_to(&field, &[moved], &target).unwrap();
+            assert!(pending.is_complete());
+        }
+    }
+}
+
+/// Of another computation a result is neither gone on from nor replaced, and what differs is named.
+#[test]
+fn a_result_of_another_computation_is_refused() {
+    let work = Work::new(1, Shape::new(40, 30));
+    work.run(THREE, Leftovers::Refuse).unwrap().0.commit().unwrap();
+    if !has_marks(&work) {
+        return;
+    }
+    let more = How { iterations: 9, ..THREE };
+    let resume = work.target(Leftovers::Resume);
+    let refused = work.refusal(more, &work.target(Leftovers::Refuse));
+    assert!(
+        refused.contains("is the result of 6 iterations of gauss-seidel; it is not replaced"),
+        "{refused}"
+    );
+    assert!(refused.ends_with("and gone on from if it says `Leftovers::Resume`"), "{refused}");
+    for (how, target, why) in [
+        (more, resume.clone().describe("kernel", "jacobi"), "kernel was gauss-seidel, is jacobi"),
+        (more, resume.clone().describe("omega", 1.5), "omega was not given, is 1.5"),
+        (How { iterations: 5, ..THREE }, resume, "iterations were 6, are 5"),
+    ] {
+        let refused = work.refusal(how, &target);
+        assert!(refused.contains("not what is asked for: ") && refused.contains(why), "{refused}");
+    }
+    std::fs::write(work.folder.path().join("c0"), vec![0; 40 * 30 * 8]).unwrap();
+    let zeros =
+        Matrix::<f64>::open_raw(&work.folder.path().join("c0"), work.data.shape, Layout::RowMajor).unwrap();
+    let target = work.target(Leftovers::Resume);
+    let error = more.sweep(KERNEL).run_to(&work.field, &[Arc::new(zeros)], &target).unwrap_err().to_string();
+    assert!(error.contains("c0") && error.contains("has other values"), "{error}");
 }

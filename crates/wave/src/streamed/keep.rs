@@ -1,0 +1,206 @@
+//! A streamed sweep into a file that is whole or not there, and that can go on after a crash or from its own result.
+//!
+//! Where it begins is said in [`start`](super::start), where its passes go in [`destination`](super::destination). The
+//! first pass also takes the checksum of each input that it reads: by these a later run knows inputs again that were
+//! moved or touched. In every later pass an input is known by place, length and time.
+
+use std::time::{Duration, Instant};
+
+use syncline_store::{
+    DirectFile, DirectWriter, Generations, Identity, InputId, Layout, Made, Matrix, NewFile, Progress,
+    convert,
+};
+
+use super::data::{FileSink, Held, Sink, Source};
+use super::destination::{Destination, Panels};
+use super::pass::{Expected, Passed, Spent, Stream};
+use super::run::{Arrays, Done, copied, finish, plan_for};
+use super::start::{self, Begin, Start, Taken};
+use super::sums::Sums;
+use super::target::{Kind, Leftovers, Pending, Target};
+use crate::kernel::Update;
+use crate::lanes::Real;
+use crate::sweep::{Report, Settings};
+use crate::{Error, Result};
+
+/// Runs into a file that is whole or not there, and can go on after a crash.
+pub(crate) fn into_target<E: Real, U: Update>(
+    settings: &Settings,
+    kernel: &U,
+    arrays: &Arrays<'_, E>,
+    target: &Target,
+) -> Result<(Pending, Report)> {
+    let begun = Instant::now();
+    let (shape, monitor) = (arrays.field.shape(), &settings.monitor);
+    let held = arrays.hold()?;
+    let mut identity = identity(settings, arrays, target)?;
+    let on_file: Vec<usize> = arrays.on_file().map(|(array, _)| array).collect();
+    let header = Matrix::<E>::header(target.npy, shape);
+    let panels = Panels { start: header.len() as u64, row_bytes: shape.cols * E::BYTES, rows: shape.rows };
+    let begin = Begin { target, iterations: settings.iterations, tolerance: settings.tolerance };
+    let sum = |n: usize| match &held[on_file[n]] {
+        Held::Memory => Ok(None),
+        Held::File(file, start) => {
+            monitor.compares(n + 1, on_file.len());
+            let go_on = |bytes| {
+                monitor.moved(bytes);
+                if monitor.is_cancelled() { Err(Error::Cancelled { iteration: 0 }) } else { Ok(()) }
+            };
+            Panels { start: *start, ..panels }.sum(file, go_on).map(Some)
+        }
+    };
+    let is_generation = |progress: &Progress| panels.are_of(&target.path, progress);
+    let (start, standing) = begin.start(&mut identity, sum, is_generation)?;
+    let replaces = (target.leftovers != Leftovers::Discard).then(|| standing.clone());
+    let pending = |kind, identity, report: &Report| {
+        let (iterations, residuals, converged) =
+            (report.iterations, report.residuals.clone(), report.converged);
+        let made = Made { iterations, residuals, converged };
+        Pending { kind, npy: target.npy, shape, identity, made, replaces: replaces.clone() }
+    };
+    let (done, underway, origin) = match start {
+        Start::Anew => (Done::default(), None, None),
+        Start::Complete(made) => {
+            let (done, resumed) = (Done::after(made.clone()), made.iterations);
+            let plan = plan_for(settings, kernel, arrays, &held, true, settings.iterations)?;
+            let report = done.report(plan, settings.processors(), &Spent::default(), Duration::ZERO);
+            let pending = pending(Kind::Complete(target.path.clone()), identity, &report);
+            return Ok((pending, Report { resumed, ..report }));
+        }
+        Start::After(made) => (Done::after(made), None, Some(DirectFile::open(&target.path)?)),
+        Start::From(generations) => {
+            let progress = generations.progress().cloned().unwrap_or_default();
+            (Done::from(progress, settings), Some(generations), None)
+        }
+    };
+    let mut done = done;
+    let resumed = done.iterations;
+    let plan = plan_for(settings, kernel, arrays, &held, true, settings.iterations - resumed)?;
+    let bytes = Matrix::<E>::file_bytes(target.npy, shape, Layout::RowMajor)?;
+    if settings.iterations == 0 || !arrays.has_points(kernel) {
+        let new = NewFile::create(&target.path, bytes)?;
+        let mut result = Matrix::create(&new, target.npy, shape, Layout::RowMajor)?;
+        convert(arrays.field, &mut result, settings.memory.clamp(64 << 10, 64 << 20))?;
+        identity.check_inputs()?;
+        let report = copied(settings, plan);
+        return Ok((pending(Kind::New(new), identity, &report), report));
+    }
+    let mut destination = match underway {
+        Some(generations) => Destination::Generations(generations),
+        None if plan.passes > 1 => {
+            Destination::Generations(Generations::create(&target.path, &identity, &header, bytes)?)
+        }
+        None => {
+            let file = NewFile::create(&target.path, bytes)?;
+            Matrix::<E>::create(&file, target.npy, shape, Layout::RowMajor)?;
+            Destination::New(file)
+        }
+    };
+    let mut previous = destination.last()?;
+    if let (true, Some(last)) = (done.is_complete(settings), &previous) {
+        // No pass will read it, so nothing else would notice.
+        destination.check_all(last, &panels)?;
+    }
+    let settings_of = (settings.processors() as usize, settings.tolerance.is_some());
+    let mut stream = Stream::new(kernel, plan, shape, settings_of, monitor, &arrays.sources(&held))?;
+    monitor.begin(stream.tasks(settings.iterations - resumed));
+    // What is kept when a run is killed: the passes in the folder, or the result from which it goes on.
+    monitor.passes_are(plan.passes, resumed, settings.iterations);
+    while !done.is_complete(settings) {
+        let levels = plan.depth.min(settings.iterations - done.iterations);
+        stream.before = done.iterations;
+        let first = done.passes == 0;
+        let from_input = previous.is_none() && origin.is_none();
+        // The inputs that this pass reads and whose checksums are not known: their numbers in the identity, and as arrays.
+        let unknown: Vec<(usize, usize)> = on_file
+            .iter()
+            .copied()
+            .enumerate()
+            .filter(|&(n, array)| first && identity.inputs[n].sum.is_none() && (array > 0 || from_input))
+            .collect();
+        let mut pass = |levels, summed: &[usize]| {
+            let writer = DirectWriter::new(destination.next(&target.path)?, panels.start)?;
+            let sums = destination.is_checked().then(|| Sums::new(panels.unit(), shape.rows));
+            let sink = Sink::File(Box::new(FileSink::new(writer, sums)));
+            let check = |panel: usize, sum: u64| destination.check(panel, sum);
+            let (mut sources, mut expected) = (arrays.sources(&held), None);
+            if let Some((file, unit)) = &previous {
+                sources[0] = Source::File(file, panels.start);
+                expected = Some(Expected { unit: *unit, check: &check });
+            } else if let Some(file) = &origin {
+                sources[0] = Source::File(file, panels.start);
+            }
+            let Passed { norms, written, sums } = stream.pass(levels, &sources, sink, expected, summed)?;
+            Ok::<_, Error>((norms, finish(written)?, sums))
+        };
+        let arrays_of: Vec<usize> = unknown.iter().map(|&(_, array)| array).collect();
+        let (residuals, mut sums, of_inputs) = pass(levels, &arrays_of)?;
+        for (&(n, _), sum) in unknown.iter().zip(of_inputs) {
+            identity.inputs[n].sum = Some(sum);
+        }
+        if let Some(enough) = done.take(settings, levels, residuals) {
+            (_, sums, _) = pass(enough, &[])?;
+            done.take_back(levels, enough);
+        }
+        identity.check_inputs()?;
+        if origin.is_some() && previous.is_none() {
+            standing.check(&target.path)?;
+        }
+        let mut progress = Progress {
+            iterations: done.iterations,
+            panel_rows: panels.unit() as u64,
+            checksums: sums.unwrap_or_default(),
+            residuals: done.residuals.clone(),
+            ..Progress::default()
+        };
+        start::note(&mut progress, &standing);
+        destination.know(&identity);
+        previous = destination.commit(progress)?;
+        monitor.pass_is_over(destination.is_checked().then_some(done.iterations));
+    }
+    let report = done.report(plan, settings.processors(), &stream.spent, begun.elapsed());
+    Ok((pending(destination.into(), identity, &report), Report { resumed, ..report }))
+}
+
+/// What makes a sweep the same computation as another. The checksums of its inputs on file are not known yet.
+///
+/// # Errors
+/// When an input cannot be looked at, or another file has taken its place since it was opened.
+pub(crate) fn identity<E: Real>(
+    settings: &Settings,
+    arrays: &Arrays<'_, E>,
+    target: &Target,
+) -> Result<Identity> {
+    let shape = arrays.field.shape();
+    let mut what = target.what.clone();
+    let mut add = |name: &str, value: String| what.insert(name.to_owned(), value);
+    add("element", E::NAME.to_owned());
+    add("rows", shape.rows.to_string());
+    add("cols", shape.cols.to_string());
+    add("format", if target.npy { "npy" } else { "raw" }.to_owned());
+    add("tolerance", settings.tolerance.map_or("none".to_owned(), |t| t.to_string()));
+    add("exact stop", settings.exact_stop.to_string());
+    for (n, sum) in arrays.all().enumerate().filter_map(|(n, matrix)| Some((n, matrix.values_checksum()?))) {
+        add(&format!("array {n} in memory"), format!("{sum:016x}"));
+    }
+    let mut inputs = Vec::new();
+    for (_, matrix) in arrays.on_file() {
+        let Some(path) = matrix.path() else { continue };
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let input = InputId::of(&name, path)?;
+        if matrix.chunk().version()? != Some((input.bytes, input.modified_ns)) {
+            return Err(syncline_store::Error::InputChanged { path: path.to_owned() }.into());
+        }
+        inputs.push(input);
+    }
+    Ok(Identity { what, inputs })
+}
+
+/// What has the name of the target, if anything has.
+pub(crate) fn taken<E: Real>(
+    settings: &Settings,
+    arrays: &Arrays<'_, E>,
+    target: &Target,
+) -> Result<Option<Taken>> {
+    start::taken(&target.path, &identity(settings, arrays, target)?, settings.iterations)
+}

@@ -76,6 +76,11 @@ impl Launcher {
             }
         }
         drop(building);
+        // A compiler may be there without it.
+        if let Err(error) = Command::new(self.program).arg("--version").output() {
+            println!("skipped: {}: {} cannot be started: {error}", self.name, self.program);
+            return None;
+        }
         let shim = fs::read_dir(&into).ok()?.next()?.ok()?.path();
         let mut command = Command::new(self.program);
         command.args(self.args).args(["-n", &processes.to_string()]).arg(env!("CARGO_BIN_EXE_syncline"));

@@ -316,12 +316,12 @@ impl Plan {
                 let others: Vec<_> = (0..self.members).filter(|&one| one != rank).collect();
                 if shares && random.below(2) == 0 {
                     self.all("lock_new");
-                    self.ranks[rank].push("lock_acquire".to_owned());
+                    self.ranks[rank].extend(["lock_acquire", "return 0"].map(str::to_owned));
                     others.iter().for_each(|&one| self.ranks[one].push("lock_acquire".to_owned()));
                 } else {
                     // All make mutexes, then one keeps what the others wait for.
                     self.all("mutexes_new 1 1");
-                    self.ranks[rank].push(format!("lock 1 {other} 0"));
+                    self.ranks[rank].extend([format!("lock 1 {other} 0"), "return 0".to_owned()]);
                     let wait = [format!("sleep {}", random.below(30)), format!("lock 1 {other} 0")];
                     others.iter().for_each(|&one| self.ranks[one].extend_from_slice(&wait));
                 }

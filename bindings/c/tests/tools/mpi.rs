@@ -60,6 +60,7 @@ pub(crate) fn sites() -> impl Iterator<Item = Site> {
 impl Site {
     pub(crate) fn find(mpi: &'static Mpi) -> Option<Site> {
         Tool::find(mpi.c)?;
+        Tool::find(mpi.launcher)?;
         let dir = tempfile::tempdir().unwrap();
         let built = syncline_mpi::build(OsStr::new(mpi.c), dir.path()).unwrap();
         let named = dir.path().join("libsyncline_c.so.0.1");

@@ -178,12 +178,24 @@ impl Theatre {
         let [out, said] = files.each_ref().map(|path| fs::File::create(path).unwrap());
         let mut child = command.stdin(Stdio::null()).stdout(out).stderr(said).spawn().unwrap();
         let late = Instant::now() + limit;
+        let (mut looks, mut alone) = (0_u32, 0);
         let status = loop {
-            match child.try_wait().unwrap() {
-                Some(status) => break Some(status),
-                None if Instant::now() > late => break None,
-                None => thread::sleep(Duration::from_millis(5)),
+            if let Some(status) = child.try_wait().unwrap() {
+                break Some(status);
             }
+            if Instant::now() > late {
+                break None;
+            }
+            // Some mpirun waits for itself, at times, when several of its processes have ended without MPI_Finalize.
+            looks += 1;
+            if self.site.is_some() && !plan.misuses.is_empty() && looks.is_multiple_of(200) {
+                alone = if marked(&mark) == [child.id()] { alone + 1 } else { 0 };
+            }
+            if alone == 8 {
+                println!("{:?}, SYNCLINE_SEED={seed}: its launcher hangs, all else has ended", self.place);
+                child.kill().unwrap();
+            }
+            thread::sleep(Duration::from_millis(5));
         };
         // What was started ends with it, or soon.
         let late = Instant::now() + limit;

@@ -39,12 +39,14 @@ pub(crate) enum Kind {
     Fork,
     /// A child that calls as if it were the member.
     ForkCalls,
+    /// Collective calls of one member have a deadline, which may be too early, and it goes on.
+    Timed,
     /// One member leaves a collective call out, makes it twice, in another order, or another one.
     Mismatch,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 13] = [
+    pub(crate) const ALL: [Kind; 14] = [
         Kind::Arguments,
         Kind::OutOfTurn,
         Kind::FreedTwice,
@@ -57,6 +59,7 @@ impl Kind {
         Kind::After,
         Kind::Fork,
         Kind::ForkCalls,
+        Kind::Timed,
         Kind::Mismatch,
     ];
 }
@@ -351,6 +354,22 @@ impl Plan {
             }
             Kind::Fork => self.insert(rank, &[random.one_of(&["fork 0", "fork 3"]).to_owned()], random),
             Kind::ForkCalls => self.insert(rank, &[random.one_of(&["fork 1", "fork 2"]).to_owned()], random),
+            Kind::Timed => {
+                for step in self.ranks[rank].iter_mut().skip(4) {
+                    let words: Vec<_> = step.split(' ').collect();
+                    let time = [0, 1, 20, 60_000][random.below(4)];
+                    let timed = match words[..] {
+                        ["sync"] => format!("sync_for {time}"),
+                        ["wait"] => format!("wait_for {time}"),
+                        ["allocate", slot, bytes] => format!("allocate_for {slot} {bytes} {time}"),
+                        ["lock", set, of, index] => format!("lock_for {set} {of} {index} {time}"),
+                        _ => continue,
+                    };
+                    if random.below(2) == 0 {
+                        *step = timed;
+                    }
+                }
+            }
             Kind::Mismatch => self.mismatch(rank, random),
         }
     }

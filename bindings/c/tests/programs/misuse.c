@@ -154,6 +154,7 @@ static bool one_sided(stage *s, const step *at) {
     else if (IS("handle_wait")) CALL(syncline_rma_wait(s->rma, &s->handle));
     else if (IS("handle_garbage")) memset(&s->handle, 0x5a, sizeof s->handle);
     else if (IS("lock")) CALL(syncline_rma_lock(s->rma, mutexes, b, c));
+    else if (IS("lock_for")) CALL(syncline_rma_lock_for(s->rma, mutexes, b, c, d * 1000000));
     else if (IS("unlock")) CALL(syncline_rma_unlock(s->rma, mutexes, b, c));
     else if (IS("allocate_local")) CALL(syncline_rma_allocate_local(s->rma, a, &s->local));
     else if (IS("free_local")) CALL(syncline_rma_deallocate_local(s->rma, s->local));
@@ -174,6 +175,9 @@ static bool together(stage *s, const step *at) {
     unsigned long long a = at->at[0], b = at->at[1];
     void *shared;
     if (IS("sync")) CALL(syncline_rma_sync(s->rma));
+    else if (IS("sync_for")) CALL(syncline_rma_sync_for(s->rma, a * 1000000));
+    else if (IS("wait_for")) CALL(syncline_member_wait_for(s->me, a * 1000000));
+    else if (IS("allocate_for")) CALL(syncline_rma_allocate_for(s->rma, b, at->at[2] * 1000000, &s->memory[a % SLOTS]));
     else if (IS("sync_start")) CALL(syncline_rma_sync_start(s->rma));
     else if (IS("sync_wait")) CALL(syncline_rma_sync_wait_for(s->rma, a == 0 ? UINT64_MAX : a * 1000000));
     else if (IS("wait")) CALL(syncline_member_wait(s->me));

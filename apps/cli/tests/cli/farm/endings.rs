@@ -121,6 +121,11 @@ fn the_guard_ends_with_its_farm_and_the_farm_with_its_guard() {
     }
     thread::sleep(Duration::from_millis(50));
     kill_process(guard, Signal::KILL).unwrap();
+    // What it held is closed by then.
+    let stat = format!("/proc/{}/stat", guard.as_raw_nonzero());
+    until("the end of the guard", || {
+        fs::read_to_string(&stat).map_or(true, |stat| stat.rsplit_once(") ").unwrap().1.starts_with('Z'))
+    });
     // It is seen when a task has ended.
     let task = children(child.id()).into_iter().find(|&pid| pid != guard.as_raw_nonzero().get());
     kill_process(Pid::from_raw(task.unwrap()).unwrap(), Signal::KILL).unwrap();

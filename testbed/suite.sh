@@ -104,7 +104,7 @@ for ((n = 0; n < kills && ${#mpis[@]} > 0; n++)); do
 	124) bad "$mpi, $how $victim: the others hang: $(tail -n 3 "$folder/out")" ;;
 	*)
 		# Where the launcher is told of a death first, it ends the job by itself.
-		told=$(grep -hoE 'host [0-9]+ \(rank [0-9]+\) has not been heard of|rank [0-9]+ is dead|member [0-9]+ is dead' "$folder/out" | sort -u | head -n 1 || true)
+		told=$(grep -hoE 'host [0-9]+ \(rank [0-9]+\) has not been heard of|member [0-9]+ has not been heard of|member [0-9]+.s process has died|rank [0-9]+ is dead|member [0-9]+ is dead' "$folder/out" | sort -u | head -n 1 || true)
 		[ "$how" = kill ] || [ -n "$told" ] || bad "$mpi, $how $victim: nobody says who is gone: $(tail -n 3 "$folder/out")"
 		echo "ok      $mpi, $how $victim: ended after $took ms${told:+: $told}"
 		;;

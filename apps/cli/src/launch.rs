@@ -1,5 +1,8 @@
 //! `syncline launch`: the processes of a team.
 
+use std::ffi::OsString;
+use std::io::Write as _;
+
 use syncline_fabric::Launcher;
 
 use crate::args::LaunchArgs;
@@ -8,6 +11,12 @@ use crate::error::{Error, Result};
 /// `syncline launch`. Signals go to the processes: how these end is how the command ends.
 pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {
     let LaunchArgs { processes, threads, memory, program } = args;
+    if std::env::var_os("SYNCLINE_PER_HOST").is_some() {
+        let _ = std::io::stderr().write_all(
+            b"warning: SYNCLINE_PER_HOST is not for `syncline launch`, whose processes share memory, all of them; start the \
+              program by mpirun to have some exchange messages\n",
+        );
+    }
     // The command line has at least one.
     let (program, args) = program.split_first().ok_or(Error::Usage("no program is given".to_owned()))?;
     let launcher =
@@ -17,4 +26,41 @@ pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {
         None => launcher,
     };
     Ok(launcher.run()?)
+}
+
+/// What is to be written instead of a command line of `syncline launch` that has no `--` before its program.
+pub(crate) fn hint(line: &[OsString]) -> Option<String> {
+    let words = line.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
+    let (command, words) = words.split_first()?;
+    if command != "launch" || words.iter().any(|word| word == "--") {
+        return None;
+    }
+    let mut program = 0;
+    while let Some(word) = words.get(program).filter(|word| word.starts_with('-')) {
+        // An option, and its value if that is a word of its own.
+        let alone = word.contains('=') || word.len() > 2 && !word.starts_with("--");
+        program += if alone { 1 } else { 2 };
+    }
+    let (options, program) = words.split_at_checked(program).filter(|(_, program)| !program.is_empty())?;
+    let (options, program) = (options.join(" "), program.join(" "));
+    Some(format!("write `--` before the program: syncline launch {options} -- {program}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_without_dashes_before_it_is_found() {
+        let hint = |line: &str| hint(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>());
+        for options in ["-n 4", "-n4", "--processes=4", "-n 4 --threads 2", "-n 4 --memory=1G"] {
+            let said = hint(&format!("launch {options} ./prog --size 7")).unwrap();
+            assert!(said.ends_with(&format!(": syncline launch {options} -- ./prog --size 7")), "{said}");
+        }
+        for line in
+            ["launch -n 4", "launch -n 4 --", "launch -n 4 -- ./prog", "run lk23 -n 4 x", "launch -n", ""]
+        {
+            assert_eq!(hint(line), None, "{line}");
+        }
+    }
 }

@@ -69,7 +69,16 @@ use crate::watch::Signals;
 const UNCONVERGED: u8 = 3;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::try_parse().unwrap_or_else(|error| {
+        if error.kind() == clap::error::ErrorKind::UnknownArgument
+            && let Some(hint) = launch::hint(&std::env::args_os().skip(1).collect::<Vec<_>>())
+        {
+            let _ = error.print();
+            let _ = io::stderr().write_all(format!("\n{hint}\n").as_bytes());
+            std::process::exit(error.exit_code());
+        }
+        error.exit()
+    });
     match dispatch(args) {
         Ok(()) => ExitCode::SUCCESS,
         // It was told when it happened.

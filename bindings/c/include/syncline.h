@@ -925,8 +925,9 @@ typedef struct {
    */
   size_t threads;
   /**
-   * How many bytes the members share at most, barriers and locks included; 0 is 256 MiB. They take none before they
-   * are used.
+   * How many bytes the members of a host share at most, barriers and locks included; 0: as `SYNCLINE_MEMORY` says, or as
+   * many as the host, or the control group of the program, could have. What is made of them takes them from the system,
+   * and fails if there is not enough.
    */
   size_t memory;
   /**

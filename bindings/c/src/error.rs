@@ -190,7 +190,10 @@ impl From<AddError> for Error {
 
 impl From<SpaceError> for Error {
     fn from(error: SpaceError) -> Self {
-        Self::invalid(error.to_string())
+        match error {
+            SpaceError::Forked { .. } => Self::misuse(error.to_string()),
+            _ => Self::invalid(error.to_string()),
+        }
     }
 }
 
@@ -198,8 +201,8 @@ impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         let status = match fault {
             Fault::TimedOut => Status::TimedOut,
-            Fault::Dead { .. } | Fault::Left { .. } => Status::Gone,
-            Fault::Mismatch { .. } => Status::Misuse,
+            Fault::Forked { .. } | Fault::Mismatch { .. } => Status::Misuse,
+            _ if fault.rank().is_some() => Status::Gone,
             _ => Status::Internal,
         };
         Self::new(status, fault.to_string())
@@ -212,7 +215,7 @@ impl From<TeamError> for Error {
             TeamError::Variable { .. } | TeamError::Descriptor { .. } => Status::InvalidArgument,
             TeamError::Members { .. } | TeamError::Space(_) => Status::InvalidArgument,
             TeamError::Disagree { .. } => Status::InvalidArgument,
-            TeamError::Nested { .. } | TeamError::Taken { .. } => Status::Misuse,
+            TeamError::Nested { .. } | TeamError::Taken { .. } | TeamError::Forked { .. } => Status::Misuse,
             TeamError::Thread { .. } => Status::NoThread,
             TeamError::Memory(_) | TeamError::Start { .. } | TeamError::System { .. } => Status::System,
             TeamError::Sharing { .. } => Status::System,
@@ -252,6 +255,7 @@ impl From<RmaError> for Error {
             RmaError::Mismatch { .. } | RmaError::Refused { .. } => Status::Misuse,
             RmaError::HeldBy { .. } | RmaError::Unfinished => Status::Misuse,
             RmaError::Poisoned { .. } => Status::Poisoned,
+            RmaError::Space(SpaceError::Forked { .. }) => Status::Misuse,
             RmaError::Bounds { rank, from, to, len } => {
                 let all = format!("the {len} that rank {rank} has in this allocation");
                 return Self::invalid(format!("bytes {from} to {to} are not all among {all}"));
@@ -295,7 +299,8 @@ impl From<LockError> for Error {
     fn from(error: LockError) -> Self {
         let status = match error {
             LockError::TimedOut => Status::TimedOut,
-            LockError::Dead { .. } => Status::Gone,
+            LockError::Dead { .. } | LockError::Left { .. } => Status::Gone,
+            LockError::Forked { .. } => Status::Misuse,
             LockError::Poisoned { .. } => Status::Poisoned,
             _ => Status::Internal,
         };

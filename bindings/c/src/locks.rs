@@ -158,6 +158,7 @@ unsafe fn seat<'a>(lock: *const Lock, rank: usize) -> Result<MutexGuard<'a, Use>
     let Lock { seats, first, members, .. } = unsafe { borrow(lock, "the lock") }?;
     let seat = seats.get(rank.wrapping_sub(*first)).ok_or_else(|| Error::not_here(rank, *members, "lock"))?;
     let seat = claim(&seat.0, "this rank of the lock")?;
+    each!(&seat.member, member => member.at_home()?);
     if seat.state == State::Dead {
         return Err(Error::misuse(format!("rank {rank} was declared dead")));
     }

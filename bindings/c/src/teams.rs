@@ -15,7 +15,7 @@
 //! Those in Rust, and the flag per seat of barriers and locks.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use syncline_fabric::{Member, Team};
@@ -37,8 +37,9 @@ pub struct Shape {
     pub processes: usize,
     /// How many members each process has, as threads; 0 counts as 1.
     pub threads: usize,
-    /// How many bytes the members share at most, barriers and locks included; 0 is 256 MiB. They take none before they
-    /// are used.
+    /// How many bytes the members of a host share at most, barriers and locks included; 0: as `SYNCLINE_MEMORY` says, or as
+    /// many as the host, or the control group of the program, could have. What is made of them takes them from the system,
+    /// and fails if there is not enough.
     pub memory: usize,
     /// So many hosts, as far as the members can tell: groups of threads of this process that share memory within each, and
     /// exchange messages between them, as machines do. Each has `threads` members, times `processes`, if that is not 0:
@@ -97,13 +98,21 @@ unsafe impl Shared for Line {}
 struct Work {
     function: unsafe extern "C-unwind" fn(*mut TeamMember<'_>, *mut c_void) -> c_int,
     argument: *mut c_void,
+    /// How many members have ended.
+    ends: AtomicU64,
 }
 
 // SAFETY: `syncline_team_run` demands that the function may be called with the pointer by several threads at once.
 unsafe impl Sync for Work {}
 
 impl Work {
-    fn run(&self, member: &mut Member) -> Result<(), Error> {
+    /// Runs it in a member; an error comes with the how many-th end of a member of this process that is.
+    fn run(&self, member: &mut Member) -> Result<(), (u64, Error)> {
+        let mut end = 0;
+        self.call(member, &mut end).map_err(|error| (end, error))
+    }
+
+    fn call(&self, member: &mut Member, end: &mut u64) -> Result<(), Error> {
         let rank = member.rank();
         let place = Place {
             rank,
@@ -121,7 +130,14 @@ impl Work {
         let me = TeamMember { place, inside: Mutex::new(inside) };
         // SAFETY: as the caller of `syncline_team_run` vouches; `me` outlives the call, and is read only.
         let code = unsafe { (self.function)((&raw const me).cast_mut(), self.argument) };
+        // Before the member gives back what it has, and others are told: their ends come after it.
+        *end = self.ends.fetch_add(1, Ordering::Relaxed);
         let mut inside = me.inside.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Err(forked) = inside.member.at_home() {
+            // A child that the function has made by fork: what there is belongs to the member's process.
+            std::mem::forget(inside);
+            return Err(forked.into());
+        }
         // All of them end, whatever one says.
         let retired = inside.rmas.drain(..).map(rma::retire).fold(Ok(()), Result::and);
         retired?;
@@ -136,20 +152,21 @@ impl Work {
 /// As `syncline_team_run`.
 unsafe fn run(shape: *const Shape, function: TeamFunction, argument: *mut c_void) -> Result<(), Error> {
     let function = function.ok_or_else(|| Error::invalid("the function of the team is NULL"))?;
-    let work = Work { function, argument };
+    let work = Work { function, argument, ends: AtomicU64::new(0) };
     let work = |member: &mut Member| work.run(member);
     // SAFETY: as the caller vouches.
     let results = match unsafe { shape.as_ref() } {
         None => Team::run(work),
         Some(&Shape { processes, threads, memory, hosts }) => {
-            let memory = if memory == 0 { syncline_fabric::MEMORY } else { memory };
             let threads = threads.max(1);
-            match (hosts, processes) {
-                (0, 0) => Team::threads(threads).memory(memory).run(work),
-                (0, _) => Team::processes(processes).threads(threads).memory(memory).run(work),
+            match (hosts, processes, memory) {
+                (0, 0, 0) => Team::threads(threads).run(work),
+                (0, 0, _) => Team::threads(threads).memory(memory).run(work),
+                (0, _, 0) => Team::processes(processes).threads(threads).run(work),
+                (0, _, _) => Team::processes(processes).threads(threads).memory(memory).run(work),
                 _ => {
                     let team = Team::hosts(hosts).processes(processes.max(1)).threads(threads);
-                    team.memory(memory).run(work)
+                    if memory == 0 { team.run(work) } else { team.memory(memory).run(work) }
                 }
             }
         }
@@ -157,10 +174,11 @@ unsafe fn run(shape: *const Shape, function: TeamFunction, argument: *mut c_void
     all_well(results?)
 }
 
-/// Misuse first: what others returned may be because of it.
-fn all_well(results: Vec<Result<(), Error>>) -> Result<(), Error> {
+/// Misuse first, then the first that failed: what others returned may be because of it.
+fn all_well(results: Vec<Result<(), (u64, Error)>>) -> Result<(), Error> {
     let errors = results.into_iter().filter_map(Result::err);
-    errors.min_by_key(|error| !error.is_misuse()).map_or(Ok(()), Err)
+    let first = errors.min_by_key(|(order, error)| (!error.is_misuse(), *order));
+    first.map_or(Ok(()), |(_, error)| Err(error))
 }
 
 /// Runs a function in every member of a team, and returns when those of this process have returned.
@@ -210,7 +228,7 @@ pub unsafe extern "C" fn syncline_team_run_shrinking(
 ) -> Status {
     call(|| {
         let function = function.ok_or_else(|| Error::invalid("the function of the team is NULL"))?;
-        let work = Work { function, argument };
+        let work = Work { function, argument, ends: AtomicU64::new(0) };
         all_well(Team::run_shrinking(|member| work.run(member))?)
     })
 }
@@ -224,7 +242,7 @@ unsafe fn run_mpi(
     argument: *mut c_void,
 ) -> Result<(), Error> {
     let function = function.ok_or_else(|| Error::invalid("the function of the team is NULL"))?;
-    let work = Work { function, argument };
+    let work = Work { function, argument, ends: AtomicU64::new(0) };
     // SAFETY: as the caller vouches.
     let team = unsafe { Team::within_mpi(communicator) };
     // SAFETY: as the caller vouches.
@@ -435,8 +453,12 @@ pub unsafe extern "C" fn syncline_member_await_for(
         // SAFETY: as the caller vouches.
         let (signal, inside) = unsafe { (signals::the_signal(signal)?, the_member(me)?) };
         let policy = Policy::default().watching(inside.member.deaths());
+        inside.member.at_home()?;
         match signal.wait_until(signals::number(number)?, &policy, deadline(nanoseconds)) {
-            Err(WaitError::Dead { who }) => Err(Fault::Dead { rank: who as usize }.into()),
+            Err(WaitError::Dead { who }) => {
+                let rank = who as usize;
+                Err(inside.member.deaths().fault_of(rank).unwrap_or(Fault::Dead { rank }).into())
+            }
             waited => Ok(waited.map(|_| ())?),
         }
     })

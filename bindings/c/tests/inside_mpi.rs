@@ -21,6 +21,42 @@ fn a_program_of_mpi_has_a_team_within() {
     }
 }
 
+/// Its exit, and its return from the member's function, neither end MPI nor undo what the member has.
+#[test]
+fn a_forked_child_is_no_member() {
+    for site in sites() {
+        let program = site.compile(site.c(), "tests/programs/forks.c", "forks", true, &["-std=c11"]);
+        for (processes, per_host) in [("3", "9"), ("3", "1")] {
+            let mut command = site.run(&program, processes, per_host, None);
+            command.arg("environment").args((per_host == "1").then_some("hosts"));
+            let said = succeed(&mut command);
+            let what = format!("{}, {processes}, {per_host} on a host", site.mpi.launcher);
+            // Launchers may mix lines.
+            assert_eq!(said.matches("the children were no members").count(), 3, "{what}: {said}");
+        }
+    }
+}
+
+/// A host is dead after ten seconds of silence, or after as long as the environment says, and says so.
+#[test]
+fn a_host_that_is_stopped_for_seconds_is_waited_for() {
+    for site in sites() {
+        let program = site.compile(site.c(), "tests/programs/stopped.c", "stopped", true, &["-std=c11"]);
+        let mut command = site.run(&program, "3", "1", None);
+        let Output { status, stdout, stderr } = output(command.env_remove("SYNCLINE_TIMEOUT"));
+        let (said, wrong) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        assert!(status.success(), "{}: {wrong}", site.mpi.launcher);
+        assert_eq!(said.matches("it was waited for").count(), 3, "{}: {said}", site.mpi.launcher);
+
+        let mut command = site.run(&program, "3", "1", None);
+        let Output { status, stderr, .. } = output(command.env("SYNCLINE_TIMEOUT", "500"));
+        let wrong = String::from_utf8_lossy(&stderr);
+        assert!(!status.success(), "{}: {wrong}", site.mpi.launcher);
+        let told = "has not been heard of for 0.5 s; SYNCLINE_TIMEOUT sets that";
+        assert!(wrong.contains(told), "{}: {wrong}", site.mpi.launcher);
+    }
+}
+
 #[test]
 fn what_a_program_does_wrong_has_a_status_of_its_own() {
     // No MPI at all.

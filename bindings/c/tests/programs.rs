@@ -317,6 +317,21 @@ fn a_program_starts_the_processes_of_its_team() {
 }
 
 #[test]
+fn a_forked_child_is_no_member() {
+    let program = Program { source: "tests/programs/forks.c", output: "the children were no members\n" };
+    team_of_processes(&program, &[], "");
+    team_of_processes(&program, &["hosts"], "");
+    let processes = Program { output: "the children were no members\n".repeat(4).leak(), ..program };
+    team_of_processes(&processes, &["processes"], "");
+}
+
+#[test]
+fn a_process_that_is_stopped_for_seconds_is_waited_for() {
+    let output = "it was waited for\n".repeat(4).leak();
+    team_of_processes(&Program { source: "tests/programs/stopped.c", output }, &["processes"], "");
+}
+
+#[test]
 fn one_sided_memory_of_processes() {
     let output = "it went where it was sent, between processes\n";
     team_of_processes(&Program { source: "tests/programs/rma.c", output }, &["processes"], "");

@@ -179,6 +179,7 @@ impl SignalBoard for TeamBoard {
             Kind::Memory(board) => return board.raise(to, slot, epoch),
             Kind::Hosts(board) => board,
         };
+        board.at_home()?;
         let (process, hosts) = (board.flags.processes[to], board.endpoint.hosts());
         if hosts.of(process) == hosts.of(board.endpoint.process()) {
             board.flags.cell(to, slot).expect("a slot of the board").raise_to(epoch);
@@ -194,6 +195,7 @@ impl SignalBoard for TeamBoard {
             Kind::Memory(board) => return board.poll(slot, epoch),
             Kind::Hosts(board) => board,
         };
+        board.at_home()?;
         if board.flag(slot).get() >= epoch {
             return Ok(true);
         }
@@ -259,6 +261,11 @@ impl Across {
         verdict.or_else(|| self.endpoint.dead()).or_else(|| self.left())
     }
 
+    /// An error in a child that `fork` has made of the member's process.
+    fn at_home(&self) -> Result<(), Fault> {
+        if self.endpoint.at_home() { Ok(()) } else { Err(Fault::Forked { rank: self.member }) }
+    }
+
     fn left(&self) -> Option<Fault> {
         self.flags.left_before(self.episodes + 1).map(|rank| Fault::Left { rank })
     }
@@ -266,6 +273,9 @@ impl Across {
 
 impl Drop for Across {
     fn drop(&mut self) {
+        if !self.endpoint.at_home() {
+            return; // the member's process has the seat
+        }
         self.flags.left[self.member].store(LEFT | self.episodes, Ordering::Relaxed);
         if self.endpoint.dead().is_some() || self.caller.as_ref().and_then(Caller::verdict).is_some() {
             // Who waits is told of that, and not of those who leave because of it.

@@ -1,7 +1,7 @@
 //! The words at the beginning of a team's segment, which launcher and processes share.
 //!
 //! ```text
-//! | ledger of the space | part of process 0, 1, ... | things made by rank 0, 1, ... | the dead | calls | team barrier | ... |
+//! | ledger of the space | part of process 0, 1, ... | things made by rank 0, 1, ... | order of ends | the dead | calls | team barrier | ... |
 //!                         not begun > begun > done    how many | ENDED
 //! ```
 //!
@@ -13,7 +13,7 @@
 use rustix::io::Errno;
 use rustix::process::Pid;
 use syncline_signal::primitive::{AtomicU64, Ordering, fence};
-use syncline_sync::{Array, Calls, Deaths, Space, SpaceError};
+use syncline_sync::{Array, Calls, Deaths, Fault, Space, SpaceError};
 
 use crate::error::Part;
 
@@ -30,6 +30,8 @@ const ENDED: u64 = 1 << 63;
 pub(crate) struct Control {
     parts: Array<AtomicU64>,
     things: Array<AtomicU64>,
+    /// How many members have ended; and of each, the how many-th it was.
+    ends: Array<AtomicU64>,
     pub(crate) deaths: Deaths,
     /// What its members are blocked in.
     pub(crate) calls: Calls,
@@ -39,8 +41,9 @@ impl Control {
     /// The first things in a space.
     pub(crate) fn within(space: &mut Space, processes: usize, members: usize) -> Result<Control, SpaceError> {
         let (parts, things) = (space.array(processes)?, space.array(members)?);
+        let ends = space.array(members + 1)?;
         let (deaths, calls) = (Deaths::within(space, members)?, Calls::within(space, members)?);
-        Ok(Control { parts, things, deaths, calls })
+        Ok(Control { parts, things, ends, deaths, calls })
     }
 
     /// Whether this process may begin: if it has the number of one that has ended, all that it takes would be taken for
@@ -73,7 +76,14 @@ impl Control {
 
     /// The child that was started for a process has ended and has been collected: its members are dead, unless they have
     /// done their part. Locks hand on what it held, if the process is surely gone.
-    pub(crate) fn process_ended(&self, process: usize, child: u32, ranks: std::ops::Range<usize>) {
+    /// `well` says whether it is known to have exited with 0: then they have left, and are not dead.
+    pub(crate) fn process_ended(
+        &self,
+        process: usize,
+        child: u32,
+        ranks: std::ops::Range<usize>,
+        well: bool,
+    ) {
         let number = (self.parts[process].load(Ordering::Relaxed) >> NUMBER) as u32;
         // A script may have started the process, and have ended before it.
         let exists = |number: u32| {
@@ -88,9 +98,15 @@ impl Control {
             // end and has collected; or there is none of this number, which one that lives keeps. (A child in a namespace
             // of its own has another number here: a launched program is not to be put into one.) Handles that it had
             // taken went with it, in whatever threads or statics they were.
-            unsafe { self.deaths.ended(number, missed) };
+            unsafe {
+                match well {
+                    true => self.deaths.exited(number, missed),
+                    false => self.deaths.ended(number, missed),
+                }
+            };
         } else {
-            missed.for_each(|rank| self.deaths.give_up(rank));
+            let seen = |rank| if well { Fault::Left { rank } } else { Fault::Dead { rank } };
+            missed.for_each(|rank| self.deaths.tell(seen(rank)));
         }
     }
 
@@ -113,7 +129,7 @@ impl Control {
         for (other, word) in self.things.iter().enumerate() {
             let word = word.load(Ordering::Relaxed);
             if word & ENDED != 0 && word & !ENDED < things {
-                self.deaths.give_up(other);
+                self.deaths.tell(Fault::Left { rank: other });
             }
         }
     }
@@ -124,8 +140,22 @@ impl Control {
         // SeqCst: see `made`.
         fence(Ordering::SeqCst);
         if self.things.iter().any(|word| word.load(Ordering::Relaxed) & !ENDED > things) {
-            self.deaths.give_up(rank);
+            self.deaths.tell(Fault::Left { rank });
         }
+    }
+
+    /// A member's function has ended, in whatever way, or its process has: the how many-th end this is, from 1.
+    pub(crate) fn note_end(&self, rank: usize) -> u64 {
+        // Relaxed: numbers that stand for themselves; who looks at them has been told of the end by other words.
+        let end = self.ends[0].fetch_add(1, Ordering::Relaxed) + 1;
+        let _ = self.ends[1 + rank].compare_exchange(0, end, Ordering::Relaxed, Ordering::Relaxed);
+        end
+    }
+
+    /// The first end of these members; the greatest number if none has ended.
+    pub(crate) fn first_end(&self, ranks: std::ops::Range<usize>) -> u64 {
+        let ends = ranks.map(|rank| self.ends[1 + rank].load(Ordering::Relaxed));
+        ends.filter(|&end| end != 0).min().unwrap_or(u64::MAX)
     }
 }
 

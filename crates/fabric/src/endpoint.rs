@@ -47,6 +47,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use syncline_memory::Generation;
 use syncline_signal::primitive::AtomicU64 as SharedU64;
 use syncline_sync::{Array, Blocking, Deaths, Fault, Space, SpaceError};
 
@@ -104,6 +105,9 @@ impl fmt::Debug for Out<'_> {
 /// A process's end of all messages: see the [module](self).
 pub struct Endpoint {
     process: usize,
+    /// That of the process whose end it is, and the rank of the first member of that.
+    born: Generation,
+    first: usize,
     hosts: Hosts,
     deaths: Deaths,
     state: Mutex<State>,
@@ -180,6 +184,8 @@ impl Endpoint {
         let state = State { wire, heart, spread, parcels, keeps, fresh, served, services, early };
         Ok(Arc::new(Endpoint {
             process,
+            born: Generation::current(),
+            first: shape.ranks(process).start,
             hosts,
             deaths: control.deaths.clone(),
             state: Mutex::new(state),
@@ -235,7 +241,17 @@ impl Endpoint {
         attached.any.downcast().expect("members attach the same services in the same order")
     }
 
+    /// Whether this process is the one whose endpoint it is, and not a child that `fork` has made of it. In such a child the
+    /// lock may be with a thread that is not there, and the wire is the parent's.
+    #[inline]
+    pub(crate) fn at_home(&self) -> bool {
+        self.born.is_current()
+    }
+
     /// Something is done with the way out of a service, while nothing is received.
+    ///
+    /// # Panics
+    /// In a child that `fork` has made of the process.
     pub fn enter<R>(&self, service: u32, work: impl FnOnce(&mut Out<'_>) -> R) -> R {
         let state = &mut *self.lock();
         let result = work(&mut state.out(service));
@@ -245,6 +261,9 @@ impl Endpoint {
     }
 
     /// The same, and what it sends may leave with what is sent next: for what nobody waits for yet. See the [module](self).
+    ///
+    /// # Panics
+    /// As [`enter`](Self::enter).
     pub fn post<R>(&self, service: u32, work: impl FnOnce(&mut Out<'_>) -> R) -> R {
         let state = &mut *self.lock();
         let result = work(&mut state.out(service));
@@ -256,6 +275,7 @@ impl Endpoint {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
+        assert!(self.at_home(), "a child made by fork() has no part in the messages of its parent");
         // A service that has panicked has panicked a member, whom the others are told of.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -266,6 +286,9 @@ impl Endpoint {
     }
 
     fn drive_as(&self, driver: Driver) -> Drove {
+        if !self.at_home() {
+            return Drove::Other;
+        }
         match self.state.try_lock() {
             Ok(mut state) => state.drive(driver),
             Err(TryLockError::Poisoned(state)) => state.into_inner().drive(driver),
@@ -276,7 +299,8 @@ impl Endpoint {
     /// Waits, and drives, until something is so.
     ///
     /// # Errors
-    /// [`Fault::TimedOut`], or [`Fault::Dead`] when anybody is dead. What is so already wins over both.
+    /// [`Fault::TimedOut`], or what was seen of the first member that is gone. What is so already wins over both.
+    /// [`Fault::Forked`] in a child that `fork` has made of the process.
     #[inline]
     pub fn wait(&self, deadline: Option<Instant>, until: impl FnMut() -> bool) -> Result<(), Fault> {
         self.wait_in(&Blocking::new(None, 0, deadline), deadline, until)
@@ -292,6 +316,9 @@ impl Endpoint {
         deadline: Option<Instant>,
         mut until: impl FnMut() -> bool,
     ) -> Result<(), Fault> {
+        if !self.at_home() {
+            return Err(Fault::Forked { rank: self.first });
+        }
         if until() {
             return Ok(());
         }
@@ -307,15 +334,15 @@ impl Endpoint {
                 rest = Rest::new(WAITER);
             }
             let now = Instant::now();
-            let dead = self.deaths.after(0);
+            let dead = self.dead();
             if now >= look || dead.is_some() {
                 look = now + LOOK;
                 if let Some(fault) = blocking.look() {
                     return if until() { Ok(()) } else { Err(fault) };
                 }
             }
-            if let Some(rank) = dead {
-                return if until() { Ok(()) } else { Err(Fault::Dead { rank }) };
+            if let Some(fault) = dead {
+                return if until() { Ok(()) } else { Err(fault) };
             }
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return Err(Fault::TimedOut);
@@ -324,9 +351,9 @@ impl Endpoint {
         }
     }
 
-    /// Somebody who is dead, or given up.
+    /// What was seen of the first member that is dead, or given up.
     pub(crate) fn dead(&self) -> Option<Fault> {
-        self.deaths.after(0).map(|rank| Fault::Dead { rank })
+        self.deaths.fault(0)
     }
 
     /// Starts the thread that serves this host.

@@ -5,10 +5,10 @@
 //! | `SYNCLINE_TEAM`    | launchers  | the descriptors of a team, and this process's place in it               |
 //! | `SYNCLINE_THREADS` | people     | how many threads a team has when nobody launched it                    |
 //! | `SYNCLINE_QUIET`   | people     | `1`: no warning when members outnumber cores                           |
-//! | `SYNCLINE_MEMORY`  | people     | how many bytes the members of a host share at most, under MPI: `4G`    |
+//! | `SYNCLINE_MEMORY`  | people     | how many bytes the members of a host share at most: `4G`               |
 //! | `SYNCLINE_PER_HOST`| people     | how many processes of a host share memory, under MPI                   |
 //! | `SYNCLINE_SERVERS` | people     | how many processes of a host serve other hosts                         |
-//! | `SYNCLINE_TIMEOUT` | people     | after how many milliseconds of silence a host is dead                  |
+//! | `SYNCLINE_TIMEOUT` | people     | after how many milliseconds of silence a host is dead (10 000)         |
 
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const PER_HOST: &str = "SYNCLINE_PER_HOST";
 const SERVERS: &str = "SYNCLINE_SERVERS";
 /// What `SYNCLINE_TEAM` begins with: launcher and program must be of one kind. To be raised with any change of what
 /// stands in the memory of a team.
-const VERSION: &str = "3";
+const VERSION: &str = "4";
 
 /// The shape of a team: every process has as many threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,14 +123,15 @@ pub(crate) fn memory() -> Result<Option<usize>, TeamError> {
     )
 }
 
-/// After how long a silence another host is dead.
+/// After how long a silence another host is dead. A debugger, or SIGSTOP, may well stop a process for seconds; that a process
+/// has ended is seen otherwise, and at once.
 pub(crate) fn timeout() -> Result<Duration, TeamError> {
     let said = read(
         TIMEOUT,
         || "milliseconds, from 50 to a day".to_owned(),
         |text| text.parse().ok().filter(|milliseconds| (50..=86_400_000).contains(milliseconds)),
     );
-    Ok(Duration::from_millis(said?.unwrap_or(800)))
+    Ok(Duration::from_millis(said?.unwrap_or(10_000)))
 }
 
 /// The place of a launched process in its team.
@@ -206,7 +207,7 @@ impl Place {
 mod tests {
     use super::*;
 
-    const GOOD: &str = "version=3 segment=5 lifeline=6 process=3 processes=4 threads=2 cores=8";
+    const GOOD: &str = "version=4 segment=5 lifeline=6 process=3 processes=4 threads=2 cores=8";
 
     #[test]
     fn a_place_is_read_as_it_was_written() {
@@ -220,7 +221,7 @@ mod tests {
     fn garbage_is_named() {
         let cases = [
             ("", "", "version is missing"),
-            ("version=3", "version=7", "the launcher is of version 7, this program of version 3"),
+            ("version=4", "version=7", "the launcher is of version 7, this program of version 4"),
             ("segment=5", "fragment=5", "\"fragment=5\" stands where segment= is expected"),
             ("segment=5", "segment=-1", "segment is \"-1\", not a number"),
             ("process=3", "process=4", "process 4 is none of 4 processes"),

@@ -146,6 +146,13 @@ pub enum TeamError {
         /// Members asked for.
         threads: usize,
     },
+    /// This process is a copy that `fork` has made of a member's, and has come back from the member's function. Nothing of
+    /// the team was touched.
+    #[error("this process is a child made by fork() of member {rank}'s process: it is no member")]
+    Forked {
+        /// The rank of the member.
+        rank: usize,
+    },
     /// A launched process did not end well: the first that did not. All have ended.
     #[error("{0}")]
     Failed(Failure),

@@ -109,7 +109,7 @@ struct Waiting<'a> {
 impl Waiting<'_> {
     /// First the verdict: members that leave because of it are not its cause.
     fn fault(&self) -> Option<Fault> {
-        self.blocking.look().or_else(|| self.deaths.after(0).map(|rank| Fault::Dead { rank }))
+        self.blocking.look().or_else(|| self.deaths.fault(0))
     }
 }
 

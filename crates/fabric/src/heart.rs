@@ -18,6 +18,8 @@
 
 use std::time::{Duration, Instant};
 
+use syncline_sync::{Fault, Silence};
+
 use crate::control::Control;
 use crate::environment::Shape;
 use crate::hosts::Hosts;
@@ -60,6 +62,33 @@ const LOST: u64 = 2;
 const BYE: u64 = 3;
 // 4 is of `spread`.
 const VERDICT: u64 = 5;
+
+/// The longest time between two looks at who is gone.
+const LOOKS: Duration = Duration::from_millis(25);
+
+fn dead(rank: usize) -> Fault {
+    Fault::Dead { rank }
+}
+
+/// What was seen of a member, as a word of a message: a kind, and in the upper half for how many milliseconds.
+fn to_word(seen: Fault) -> u64 {
+    match seen {
+        Fault::Left { .. } => 1,
+        Fault::Reported { .. } => 2,
+        Fault::Silent(silence) => 3 | u64::from(silence.milliseconds()) << 32,
+        _ => 0,
+    }
+}
+
+/// What [`to_word`] has said of a member.
+fn from_word(rank: usize, word: u64) -> Fault {
+    match word as u32 {
+        1 => Fault::Left { rank },
+        2 => Fault::Reported { rank },
+        3 => Fault::Silent(Silence::new(rank, (word >> 32) as u32)),
+        _ => Fault::Dead { rank },
+    }
+}
 
 /// To so many servers a beat goes.
 const WATCHERS: usize = 2;
@@ -114,13 +143,13 @@ impl Heart {
             self.process,
             message.len()
         ));
-        self.gone(from);
+        self.gone(from, dead);
     }
 
     /// The wire has told of an error.
     pub(crate) fn failed(&mut self, error: &WireError) {
         match error {
-            WireError::Gone { process } => self.gone(*process),
+            WireError::Gone { process } => self.gone(*process, |rank| Fault::Reported { rank }),
             broken => {
                 let here = self.hosts.of(self.process);
                 let others = (0..self.shape.processes).filter(|&process| self.hosts.of(process) != here);
@@ -128,17 +157,17 @@ impl Heart {
                 if !others.is_empty() {
                     crate::say(format_args!("process {} can reach no other host: {broken}", self.process));
                 }
-                others.into_iter().for_each(|process| self.gone(process));
+                others.into_iter().for_each(|process| self.gone(process, dead));
             }
         }
     }
 
-    /// A process is dead, unless it has ended well.
-    fn gone(&mut self, process: usize) {
+    /// A process is dead, unless it has ended well. `seen` says of a rank what was seen.
+    fn gone(&mut self, process: usize, seen: impl Fn(usize) -> Fault) {
         self.gone[process] |= !self.over[process];
         if !self.dead[process] && !self.over[process] {
             self.dead[process] = true;
-            self.shape.ranks(process).for_each(|rank| self.control.deaths.give_up(rank));
+            self.shape.ranks(process).for_each(|rank| self.control.deaths.tell(seen(rank)));
         }
     }
 
@@ -162,7 +191,8 @@ impl Heart {
             for host in (0..self.hosts.count()).filter(|&host| host != here) {
                 let mut servers = self.hosts.servers_of(host);
                 if let Some(server) = servers.find(|&server| self.lives(server)) {
-                    self.send(wire, self.hosts.servers()[server], &[LOST, rank as u64]);
+                    let seen = self.control.deaths.fault_of(rank).unwrap_or(Fault::Dead { rank });
+                    self.send(wire, self.hosts.servers()[server], &[LOST, rank as u64, to_word(seen)]);
                 }
             }
         }
@@ -217,11 +247,18 @@ impl Heart {
     pub(crate) fn beat(&mut self, wire: &mut dyn Wire, now: Instant) {
         let interval = self.timeout / 8;
         let since = now.duration_since(self.looked);
-        if since < interval / 4 {
+        if since < (interval / 4).min(LOOKS) {
             return;
         }
         self.looked = now;
-        let Some(here) = self.hosts.serves(self.process) else { return };
+        let Some(here) = self.hosts.serves(self.process) else {
+            // Who serves tells the others of deaths on this host, of all but its own.
+            let own = self.hosts.of(self.process);
+            if !self.hosts.servers_of(own).any(|server| self.is_there(server)) {
+                self.spread(wire);
+            }
+            return;
+        };
         if since > self.timeout / 2 {
             // It was not running.
             self.heard.fill(now);
@@ -242,9 +279,16 @@ impl Heart {
         self.spread(wire);
     }
 
+    /// Whether the process of a server lives, as far as is known on this host.
+    fn is_there(&self, server: usize) -> bool {
+        let process = self.hosts.servers()[server];
+        let lost = |rank| self.control.deaths.includes(rank);
+        !self.over[process] && !self.dead[process] && !self.shape.ranks(process).all(lost)
+    }
+
     /// A server has not been heard of in time.
     fn silent(&mut self, server: usize) {
-        let (timeout, process) = (self.timeout.as_millis(), self.hosts.servers()[server]);
+        let (timeout, process) = (self.timeout, self.hosts.servers()[server]);
         let host = self.hosts.of(process);
         let another = |other: usize| other != server && self.lives(other);
         let (what, gone) = if self.hosts.servers_of(host).any(another) {
@@ -256,8 +300,13 @@ impl Heart {
         let ranks = ranks.collect::<Vec<_>>();
         let names =
             if let [rank] = &*ranks { format!("rank {rank}") } else { format!("ranks {}", ranks.join(", ")) };
-        crate::say(format_args!("{what} ({names}) has not been heard of for {timeout} ms"));
-        gone.into_iter().for_each(|process| self.gone(process));
+        crate::say(format_args!(
+            "{what} ({names}) has not been heard of for {} s and is taken for dead; SYNCLINE_TIMEOUT sets that",
+            timeout.as_secs_f64()
+        ));
+        let milliseconds = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
+        let seen = |rank| Fault::Silent(Silence::new(rank, milliseconds));
+        gone.into_iter().for_each(|process| self.gone(process, seen));
     }
 
     pub(crate) fn send(&mut self, wire: &mut dyn Wire, to: usize, words: &[u64]) {
@@ -284,7 +333,7 @@ impl Heart {
                 }
                 if let Some(told) = self.told.get_mut(rank) {
                     *told = true;
-                    self.control.deaths.give_up(rank);
+                    self.control.deaths.tell(from_word(rank, words.next().unwrap_or_default()));
                 }
             }
             Some(VERDICT) => {
@@ -389,6 +438,45 @@ mod tests {
         // The one cut off has lost all others, in the end.
         pass(&mut hearts, &mut now, 100, &[]);
         assert_eq!(dead(&hearts), [2, 2, 8, 2, 2]);
+    }
+
+    #[test]
+    fn what_was_seen_travels() {
+        let faults = [
+            Fault::Dead { rank: 7 },
+            Fault::Left { rank: 7 },
+            Fault::Reported { rank: 7 },
+            Fault::Silent(Silence::new(7, 86_400_000)),
+        ];
+        assert_eq!(faults.map(|fault| from_word(7, to_word(fault))), faults);
+    }
+
+    #[test]
+    fn all_hosts_are_told_what_was_seen() {
+        let (network, mut hearts) = hearts(4);
+        let mut now = Instant::now();
+        network.cut(2);
+        pass(&mut hearts, &mut now, 30, &[]);
+        let silent = Some(Fault::Silent(Silence::new(4, TIMEOUT.as_millis() as u32)));
+        let told = [0, 1, 3].map(|process| hearts[process].0.control.deaths.fault_of(4));
+        assert_eq!(told, [silent; 3]);
+        // One process is told by its MPI, and the others by it.
+        hearts[0].0.failed(&WireError::Gone { process: 1 });
+        pass(&mut hearts, &mut now, 2, &[1, 2]);
+        assert_eq!(hearts[3].0.control.deaths.fault_of(3), Some(Fault::Reported { rank: 3 }));
+    }
+
+    /// Nobody else of its host serves, so another process of it tells the others, long before silence would.
+    #[test]
+    fn the_death_of_a_server_is_told_by_its_host() {
+        let (_, mut hearts) = hearts_of(2, 2, 1);
+        let mut now = Instant::now();
+        pass(&mut hearts, &mut now, 20, &[]);
+        // What a watch by pidfd does, in the memory of that host.
+        hearts[3].0.control.deaths.tell(Fault::Dead { rank: 4 });
+        hearts[3].0.control.deaths.tell(Fault::Dead { rank: 5 });
+        pass(&mut hearts, &mut now, 2, &[2]);
+        assert_eq!(hearts[0].0.control.deaths.fault_of(4), Some(Fault::Dead { rank: 4 }));
     }
 
     #[test]

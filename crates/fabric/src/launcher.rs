@@ -28,7 +28,7 @@ use crate::control::Control;
 use crate::environment::Shape;
 use crate::error::{Failure, Part, TeamError};
 use crate::signals::Signals;
-use crate::team::{MEMORY, shared};
+use crate::team::{said, shared};
 use children::{Children, Heritage};
 use leftovers::Leftovers;
 
@@ -55,7 +55,7 @@ pub struct Launcher {
     args: Vec<OsString>,
     processes: usize,
     threads: usize,
-    memory: usize,
+    memory: Option<usize>,
     quiet: bool,
 }
 
@@ -64,7 +64,7 @@ impl Launcher {
     #[must_use]
     pub fn new(program: impl AsRef<OsStr>) -> Launcher {
         let program = program.as_ref().to_owned();
-        Launcher { program, args: Vec::new(), processes: 1, threads: 1, memory: MEMORY, quiet: false }
+        Launcher { program, args: Vec::new(), processes: 1, threads: 1, memory: None, quiet: false }
     }
 
     /// The arguments that each process gets.
@@ -85,10 +85,10 @@ impl Launcher {
         Launcher { threads, ..self }
     }
 
-    /// How many bytes the members share at most [default: 256 MiB]. They take none before they are used.
+    /// How many bytes the members share at most: see [`ThreadTeam::memory`](crate::ThreadTeam::memory).
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
-        Launcher { memory, ..self }
+        Launcher { memory: Some(memory), ..self }
     }
 
     /// Without the warning when members outnumber cores.
@@ -113,7 +113,7 @@ impl Launcher {
         let shape = Shape::here(self.processes, self.threads)?;
         let failed = |what| move |source| TeamError::System { what, source };
         children_can_be_watched().map_err(failed("watch the processes of the team"))?;
-        let segment = Segment::shared(self.memory)?;
+        let segment = Segment::reserve_shared(said(self.memory)?)?;
         let memory = segment.fd().map(|fd| fd.try_clone_to_owned());
         let (_, control) = shared(segment, shape)?;
         let (_keeper, end) = Lifeline::pair()?;
@@ -138,7 +138,7 @@ impl Launcher {
             first: None,
         };
         watch.attend().map_err(failed("wait for the processes of the team"))?;
-        watch.first.map_or(Ok(()), |failure| Err(TeamError::Failed(failure)))
+        watch.first.map_or(Ok(()), |(_, failure)| Err(TeamError::Failed(failure)))
     }
 }
 
@@ -154,8 +154,8 @@ struct Watch<'a> {
     asked: bool,
     /// Who has exited with 0 and taken no part: wrong only if anybody does.
     absent: Vec<Failure>,
-    /// The first who did not end well.
-    first: Option<Failure>,
+    /// The first who did not end well, and the how many-th end of a member that was.
+    first: Option<(u64, Failure)>,
 }
 
 impl Watch<'_> {
@@ -171,7 +171,10 @@ impl Watch<'_> {
                     _ => Some((kill, Signal::KILL)),
                 };
             }
-            for (process, pid, status) in self.children.reap()? {
+            let mut ended = self.children.reap()?;
+            // Of several, first the one whose members were the first to end: others may have failed because of it.
+            ended.sort_by_key(|&(process, ..)| self.control.first_end(self.shape.ranks(process)));
+            for (process, pid, status) in ended {
                 self.ended(process, pid, status);
             }
             self.blame_absent();
@@ -201,12 +204,18 @@ impl Watch<'_> {
     fn ended(&mut self, process: usize, pid: u32, status: ExitStatus) {
         let ending = Ending::from(status);
         let (part, ranks) = (self.control.part(process), self.shape.ranks(process));
-        self.control.process_ended(process, pid, ranks.clone());
+        if part != Part::Done {
+            for rank in ranks.clone() {
+                self.control.note_end(rank);
+            }
+        }
+        let end = self.control.first_end(ranks.clone());
+        self.control.process_ended(process, pid, ranks.clone(), ending == Ending::Exited(0));
         let failure = Failure { process, pid, ranks, ending, part };
         match (ending, part) {
             (Ending::Exited(0), Part::Done) => (),
             (Ending::Exited(0), Part::NotBegun) => self.absent.push(failure),
-            _ => self.failed(failure),
+            _ => self.failed(failure, end),
         }
     }
 
@@ -214,12 +223,13 @@ impl Watch<'_> {
     fn blame_absent(&mut self) {
         if !self.absent.is_empty() && self.control.any_begun() {
             for failure in std::mem::take(&mut self.absent) {
-                self.failed(failure);
+                let end = self.control.first_end(failure.ranks.clone());
+                self.failed(failure, end);
             }
         }
     }
 
-    fn failed(&mut self, failure: Failure) {
+    fn failed(&mut self, failure: Failure, end: u64) {
         // Of those who were asked to end it is not told that they do.
         if !self.asked {
             let grace = GRACE.as_secs();
@@ -228,7 +238,10 @@ impl Watch<'_> {
                 _ => crate::say(format_args!("{failure}")),
             }
         }
-        self.first.get_or_insert(failure);
+        // The one whose members have ended first: others may have failed because of it, and be collected before it.
+        if self.first.as_ref().is_none_or(|(before, _)| end < *before) {
+            self.first = Some((end, failure));
+        }
         if self.next.is_none() && !self.asked {
             self.next = Some((Instant::now() + GRACE, Signal::TERM));
         }

@@ -54,10 +54,10 @@
 //! |----------------------|-----------------------------------------------------------------------------------------|
 //! | `SYNCLINE_THREADS`   | the threads of a team that nobody launched; under MPI, the members of each process (1)    |
 //! | `SYNCLINE_QUIET`     | `1`: no warning when members outnumber cores                                             |
-//! | `SYNCLINE_MEMORY`    | under MPI, how many bytes the members of a host share at most: `4G` (256M)                |
+//! | `SYNCLINE_MEMORY`    | how many bytes the members of a host share at most: `4G` (as many as there could be)      |
 //! | `SYNCLINE_PER_HOST`  | under MPI, how many processes of a host share memory; others exchange messages (all)     |
 //! | `SYNCLINE_SERVERS`   | under MPI, how many processes of a host serve others (1)                                  |
-//! | `SYNCLINE_TIMEOUT`   | after how many milliseconds of silence a host is dead (800)                               |
+//! | `SYNCLINE_TIMEOUT`   | after how many milliseconds of silence a host is dead (10 000)                            |
 //! | `SYNCLINE_MPI`       | the shim by which MPI is called, if not the one that is found                             |
 //!
 //! `SYNCLINE_TEAM` is the launcher's word to its processes. `run` takes it out of the environment if the process
@@ -97,7 +97,7 @@ pub use hosts::Hosts;
 pub use launcher::Launcher;
 pub use member::{Collective, Member};
 pub use syncline_memory::Ending;
-pub use team::{HostTeam, MEMORY, MpiTeam, ProcessTeam, Team, ThreadTeam};
+pub use team::{HostTeam, MpiTeam, ProcessTeam, Team, ThreadTeam};
 
 /// A line on standard error, in one piece, as many processes may write there. If nobody reads, that is all right.
 fn say(what: std::fmt::Arguments<'_>) {

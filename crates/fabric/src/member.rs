@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
+use syncline_memory::Generation;
 use syncline_mpi::Communicator;
 use syncline_sync::{
     Auto, Barrier, BarrierMember, Call, Caller, Combined, CombinedMember, Counter, Deaths, Dissemination,
@@ -72,6 +73,8 @@ impl<R: RawLock, T: Send> Collective for Lock<R, T> {
 pub struct Member {
     node: Arc<Node>,
     rank: usize,
+    /// That of the process whose member it is.
+    born: Generation,
     space: Space,
     barrier: TeamBarrier,
     /// How many things it has made with the others.
@@ -102,7 +105,7 @@ impl Member {
         space: &Space,
         barrier: Option<&Auto>,
     ) -> Result<Self, SpaceError> {
-        let (node, mut space, mut services) = (Arc::clone(node), space.clone(), 0);
+        let (node, mut space, mut services) = (Arc::clone(node), space.clone().of_member(rank), 0);
         let caller = |object, call| node.control.calls.caller(rank, object, call);
         let kind = match barrier {
             Some(barrier) => {
@@ -121,10 +124,11 @@ impl Member {
         }
         let gather_caller = caller(GATHER, Call::Gather);
         let (barrier, gathered) = (TeamBarrier(kind), (0, services));
-        let (endings, gathers) = (Endings::default(), false);
+        let (endings, gathers, born) = (Endings::default(), false, Generation::current());
         Ok(Member {
             node,
             rank,
+            born,
             space,
             barrier,
             things: 0,
@@ -214,6 +218,7 @@ impl Member {
     /// calls are those of processes, not of members.
     #[must_use]
     pub fn take_mpi(&mut self) -> Option<Communicator> {
+        self.at_home().ok()?;
         self.node.mpi.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -264,7 +269,8 @@ impl Member {
     /// All members call it, each as often as the others.
     ///
     /// # Errors
-    /// [`Fault::Dead`], [`Fault::Left`]: a member without which it never ends.
+    /// [`Fault::Dead`] and the like, [`Fault::Left`]: a member without which it never ends. [`Fault::Forked`], as from all
+    /// that a member does, in a child that `fork` has made of its process.
     pub fn wait(&mut self) -> Result<(), Fault> {
         self.barrier.wait()
     }
@@ -308,6 +314,7 @@ impl Member {
     /// # Errors
     /// [`Fault::TimedOut`] when the deadline passes first; as [`gather`](Self::gather).
     pub fn gather_deadline(&mut self, value: u64, deadline: Option<Instant>) -> Result<Vec<u64>, Fault> {
+        self.at_home()?;
         let (time, service) = self.gathered;
         if !std::mem::replace(&mut self.gathers, true) {
             self.made();
@@ -405,7 +412,21 @@ impl Member {
         Ok(seat)
     }
 
+    /// Whether this process is the one whose member it is, and not a child that `fork` has made of it: that is no member.
+    ///
+    /// # Errors
+    /// [`Fault::Forked`].
+    #[inline]
+    pub fn at_home(&self) -> Result<(), Fault> {
+        if self.born.is_current() { Ok(()) } else { Err(Fault::Forked { rank: self.rank }) }
+    }
+
+    fn is_member(&self) -> Result<(), SpaceError> {
+        self.at_home().map_err(|_| SpaceError::Forked { rank: self.rank })
+    }
+
     fn one_host(&self) -> Result<(), SpaceError> {
+        self.is_member()?;
         match self.node.hosts.count() {
             1 => Ok(()),
             hosts => Err(SpaceError::Hosts { hosts }),
@@ -463,6 +484,7 @@ impl Member {
     /// # Errors
     /// As [`make`](Self::make).
     pub fn combined(&mut self, radix: usize) -> Result<TeamBarrier, SpaceError> {
+        self.is_member()?;
         let caller = self.object();
         let barrier = levels(&self.node, self.rank, &mut self.space, &mut self.services, radix, caller)?;
         self.made();
@@ -490,6 +512,7 @@ impl Member {
     /// # Errors
     /// As [`make`](Self::make); [`SpaceError::Rank`], [`SpaceError::Taken`] if a rank is none, or is there twice.
     pub fn board_of(&mut self, ranks: &[usize], slots: usize) -> Result<Option<TeamBoard>, SpaceError> {
+        self.is_member()?;
         let members = self.size();
         for (place, &rank) in ranks.iter().enumerate() {
             if rank >= members {
@@ -553,8 +576,10 @@ impl Member {
         self.endings.push(ending);
     }
 
-    /// This member's function has returned; if it has not, nobody is to wait for it.
-    pub(crate) fn end(&self, returned: bool) {
+    /// This member's function has returned; if it has not, nobody is to wait for it. Returns the how many-th end this is.
+    pub(crate) fn end(&self, returned: bool) -> u64 {
+        // Before the others are told, so that their ends come after it.
+        let end = self.node.control.note_end(self.rank);
         self.endings.end();
         if returned {
             self.node.control.ended(self.rank, self.things);
@@ -563,6 +588,7 @@ impl Member {
             // at work with them. So it is not declared dead while its process lives.
             self.deaths().give_up(self.rank);
         }
+        end
     }
 }
 

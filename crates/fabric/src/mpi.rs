@@ -39,7 +39,7 @@ use crate::error::{Part, TeamError};
 use crate::hosts::Hosts;
 use crate::member::Member;
 use crate::node::Node;
-use crate::team::{JOINED, MEMORY, shared};
+use crate::team::{JOINED, said as memory_said, shared};
 use crate::wire::mpi::MpiWire;
 
 /// Whether an MPI launcher started this process, with others.
@@ -57,7 +57,7 @@ where
     // Calls take turns, and some MPIs do less, or have no windows between hosts, if told that they may not.
     // What may be wrong is found before anybody waits for this process.
     let said = Said::read()?;
-    let (threads, memory) = (environment::threads()?.unwrap_or(1), environment::memory()?.unwrap_or(MEMORY));
+    let (threads, memory) = (environment::threads()?.unwrap_or(1), environment::memory()?);
     let mpi = Mpi::start(Library::find(launched)?, Threads::Serialized, Some(launched))?;
     let world = mpi.world()?;
     if JOINED.set(world.rank()).is_err() {
@@ -85,7 +85,7 @@ where
     let mpi = Mpi::start(library, Threads::Multiple, None)?;
     // SAFETY: as the caller of `Team::within_mpi` vouches.
     let own = unsafe { mpi.from_fortran(communicator) }?;
-    let job = Job { mpi: &mpi, threads, memory: memory.unwrap_or(MEMORY), said };
+    let job = Job { mpi: &mpi, threads, memory: memory_said(memory)?, said };
     let ended = job.run(own, 0, f);
     end(mpi, ended, false)
 }
@@ -93,7 +93,9 @@ where
 /// The end of MPI, for which all must come who live; `shrinks`: the others are told of, and were missed when it mattered.
 fn end<R>(mut mpi: Mpi, ended: Ended<R>, shrinks: bool) -> Result<Vec<R>, TeamError> {
     let Ended { result, process, lost } = ended;
-    if lost {
+    if matches!(result, Err(TeamError::Forked { .. })) {
+        std::mem::forget(mpi);
+    } else if lost {
         // Those who are gone do not come.
         if !shrinks {
             crate::say(format_args!("process {process} ends without MPI_Finalize: others are dead"));
@@ -157,7 +159,7 @@ struct Ended<R> {
 struct Job<'a> {
     mpi: &'a Mpi,
     threads: usize,
-    memory: usize,
+    memory: Option<usize>,
     said: Said,
 }
 
@@ -197,6 +199,10 @@ impl Job<'_> {
         };
         let (shape, control, alone) = (node.shape, node.control.clone(), node.endpoint.is_none());
         let result = Node { died, ..node }.run(space, f);
+        if matches!(result, Err(TeamError::Forked { .. })) {
+            // The thread that watches others is not here, and MPI is that of the process whose copy this one is.
+            return Ended { result, process, lost: true };
+        }
         control.finish(process);
         let dead = |process| shape.ranks(process).all(|rank| control.deaths.includes(rank));
         if alone {
@@ -245,7 +251,8 @@ impl Job<'_> {
             host_key(),
             std::process::id().into(),
             threads as u64,
-            memory as u64,
+            // As much as makes sense there: that may be different on each host.
+            memory.unwrap_or(0) as u64,
             granted as u64,
             said.servers as u64,
             said.per_host.unwrap_or(0) as u64,
@@ -281,7 +288,7 @@ impl Job<'_> {
         // Who serves a host makes its memory; the others open it, and all wait until they have. What fails here is told when
         // all have come to the end of this: who returned before would be waited for in MPI for ever.
         let serves = hosts.server(here) == process;
-        let made = serves.then(|| Segment::shared(memory)).transpose();
+        let made = serves.then(|| Segment::reserve_shared(memory)).transpose();
         let fd = made.as_ref().ok().and_then(Option::as_ref).and_then(Segment::fd);
         let number = fd.map_or(NONE, |fd| fd.as_raw_fd() as u64);
         let numbers = world.allgather(&number.to_le_bytes())?;
@@ -360,7 +367,7 @@ fn open(server: usize, pid: u32, number: u64) -> Result<Segment, TeamError> {
     if !inherit::is_sealed(&fd) {
         return Err(wrong("it is something else".to_owned()));
     }
-    Segment::from_fd(fd).map_err(|error| wrong(error.to_string()))
+    Segment::attach_reserved(fd).map_err(|error| wrong(error.to_string()))
 }
 
 /// A thread that waits for the end of other processes of this host, and declares them dead.
@@ -391,7 +398,7 @@ fn watch(
                             crate::error::Ranks(&ranks)
                         ));
                     }
-                    control.process_ended(*process, *pid, ranks);
+                    control.process_ended(*process, *pid, ranks, false);
                 }
                 !ended
             });

@@ -102,6 +102,11 @@ impl Node {
             None => None,
         };
         let results = run_all(&node, members, f);
+        if matches!(results, Err(TeamError::Forked { .. })) {
+            // All of it, the thread that serves included, is that of the process whose copy this one is.
+            std::mem::forget((node, server, space, barrier));
+            return results;
+        }
         if let Some(endpoint) = endpoint {
             endpoint.finish(&shape.ranks(process).map(|rank| control.things(rank)).collect::<Vec<_>>());
         }
@@ -114,6 +119,9 @@ impl Node {
 }
 
 /// One thread a member; the first is the one that calls this.
+///
+/// In a child that the function of the first member has made by `fork` the threads of the others are not there: then this
+/// returns at once, with [`TeamError::Forked`]. (A scope of the standard library would wait for them for ever.)
 fn run_all<R, F>(node: &Node, members: Vec<Member>, f: &F) -> Result<Vec<R>, TeamError>
 where
     R: Send,
@@ -127,37 +135,57 @@ where
         }
         attend(member, f)
     };
-    thread::scope(|scope| {
-        let mut members = members.into_iter();
-        let first = members.next();
-        let mut failed = None;
-        let mut others = Vec::new();
-        for member in members {
-            let rank = member.rank();
-            let started = match failed {
-                Some(_) => None,
-                None => {
-                    let thread = thread::Builder::new().name(format!("rank {rank}"));
-                    let started = thread.spawn_scoped(scope, move || attend(member));
-                    started.map_err(|source| failed = Some(TeamError::Thread { rank, source })).ok()
-                }
-            };
-            match started {
-                Some(thread) => others.push(thread),
-                None => deaths.give_up(rank),
+    let mut members = members.into_iter();
+    let first = members.next();
+    let mut failed = None;
+    let mut others = Vec::new();
+    for member in members {
+        let rank = member.rank();
+        let started = match failed {
+            Some(_) => None,
+            None => {
+                let thread = thread::Builder::new().name(format!("rank {rank}"));
+                // SAFETY: the thread uses what this function has borrowed, and is joined below before it returns. Nothing
+                // in between panics: `attend` catches the panics of members. Where it is not joined, in a child made by
+                // fork, there is no such thread.
+                let started = unsafe { thread.spawn_unchecked(move || attend(member)) };
+                started.map_err(|source| failed = Some(TeamError::Thread { rank, source })).ok()
             }
+        };
+        match started {
+            Some(thread) => others.push(thread),
+            None => deaths.give_up(rank),
         }
-        if let (Some(first), Some(_)) = (&first, &failed) {
-            deaths.give_up(first.rank());
+    }
+    if let (Some(first), Some(_)) = (&first, &failed) {
+        deaths.give_up(first.rank());
+    }
+    // Who has started has been told of those who have not, and ends.
+    let here = first.filter(|_| failed.is_none()).map(attend);
+    if let Some((_, Err(TeamError::Forked { rank }))) = here {
+        std::mem::forget(others);
+        return Err(TeamError::Forked { rank });
+    }
+    // A thread of a member returns even if the member panics.
+    let there = others.into_iter().map(|thread| thread.join().expect("a member's panic is caught"));
+    let results = here.into_iter().chain(there).collect::<Vec<_>>();
+    match failed {
+        Some(error) => Err(error),
+        None => first_cause(results),
+    }
+}
+
+/// All results, or the error of the member that was the first to end with one: those of others may be because of it.
+fn first_cause<R>(results: Vec<(u64, Result<R, TeamError>)>) -> Result<Vec<R>, TeamError> {
+    let (mut well, mut failed) = (Vec::new(), Vec::new());
+    for (end, result) in results {
+        match result {
+            Ok(result) => well.push(result),
+            Err(error) => failed.push((end, error)),
         }
-        // Who has started has been told of those who have not, and ends.
-        let here = first.filter(|_| failed.is_none()).map(attend);
-        // A thread of a member returns even if the member panics.
-        let there = others.into_iter().map(|thread| thread.join().expect("a member's panic is caught"));
-        let results = here.into_iter().chain(there).collect::<Vec<_>>();
-        match failed {
-            Some(error) => Err(error),
-            None => results.into_iter().collect(),
-        }
-    })
+    }
+    match failed.into_iter().min_by_key(|(end, _)| *end) {
+        Some((_, error)) => Err(error),
+        None => Ok(well),
+    }
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use syncline_memory::{LifelineEnd, Pages, Segment, inherit};
+use syncline_memory::{LifelineEnd, Segment, inherit};
 use syncline_sync::{MAX_MEMBERS, Space};
 
 use crate::control::Control;
@@ -28,9 +28,6 @@ use crate::member::Member;
 use crate::node::Node;
 use crate::wire::channel::{Conditions, Network};
 use crate::{mpi, orphan};
-
-/// How much memory the members of a team share unless somebody says otherwise. It takes none before it is used.
-pub const MEMORY: usize = 256 << 20;
 
 thread_local! {
     /// The rank of the member that this thread is.
@@ -146,7 +143,7 @@ impl Team {
     /// A team of threads of this process.
     #[must_use]
     pub fn threads(threads: usize) -> ThreadTeam {
-        ThreadTeam { threads, memory: MEMORY, quiet: false }
+        ThreadTeam { threads, memory: None, quiet: false }
     }
 
     /// A team of the processes of an MPI communicator, within a program that has initialised MPI itself.
@@ -172,7 +169,7 @@ impl Team {
             processes: 1,
             servers: 1,
             threads: 1,
-            memory: MEMORY,
+            memory: None,
             conditions: network,
             timeout: None,
             quiet: false,
@@ -182,7 +179,7 @@ impl Team {
     /// A team of processes that run this program. The process that makes it only launches and watches them.
     #[must_use]
     pub fn processes(processes: usize) -> ProcessTeam {
-        ProcessTeam { processes, threads: 1, memory: MEMORY, quiet: false, args: None }
+        ProcessTeam { processes, threads: 1, memory: None, quiet: false, args: None }
     }
 }
 
@@ -190,16 +187,17 @@ impl Team {
 #[derive(Clone, Debug)]
 pub struct ThreadTeam {
     threads: usize,
-    memory: usize,
+    memory: Option<usize>,
     quiet: bool,
 }
 
 impl ThreadTeam {
-    /// How many bytes the members share at most, for barriers and the like [default: 256 MiB]. They take none before
-    /// they are used.
+    /// How many bytes the members share at most, for barriers, one-sided memory and the like [default: as `SYNCLINE_MEMORY`
+    /// says, or as many as the host, or the control group of this program, could have]. They are reserved, and taken from the
+    /// system by what is made of them, which fails if there is not enough.
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
-        ThreadTeam { memory, ..self }
+        ThreadTeam { memory: Some(memory), ..self }
     }
 
     /// Without the warning when members outnumber cores.
@@ -218,7 +216,7 @@ impl ThreadTeam {
         F: Fn(&mut Member) -> R + Sync,
     {
         let shape = Shape::here(1, self.threads)?;
-        let segment = Segment::heap(self.memory, Pages::Small)?;
+        let segment = Segment::reserve_heap(said(self.memory)?)?;
         let (space, control) = shared(segment, shape)?;
         if !self.quiet {
             shape.warn();
@@ -274,7 +272,7 @@ pub struct HostTeam {
     processes: usize,
     servers: usize,
     threads: usize,
-    memory: usize,
+    memory: Option<usize>,
     conditions: Conditions,
     timeout: Option<Duration>,
     quiet: bool,
@@ -302,7 +300,7 @@ impl HostTeam {
     /// How many bytes the members of a host share at most: see [`ThreadTeam::memory`].
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
-        HostTeam { memory, ..self }
+        HostTeam { memory: Some(memory), ..self }
     }
 
     /// How long messages between hosts take [default: no longer than they must].
@@ -311,7 +309,7 @@ impl HostTeam {
         HostTeam { conditions, ..self }
     }
 
-    /// After how long a silence a host is dead [default: 800 ms, or as `SYNCLINE_TIMEOUT` says].
+    /// After how long a silence a host is dead [default: 10 s, or as `SYNCLINE_TIMEOUT` says].
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         HostTeam { timeout: Some(timeout), ..self }
@@ -356,9 +354,10 @@ impl HostTeam {
         network(&wires);
         let named = Hosts::new(&(0..all).map(|process| process / processes).collect::<Vec<_>>());
         let named = named.with_servers(self.servers);
+        let memory = said(self.memory)?;
         let mut nodes = Vec::new();
         for host in 0..hosts {
-            let (space, control) = shared(Segment::heap(self.memory, Pages::Small)?, shape)?;
+            let (space, control) = shared(Segment::reserve_heap(memory)?, shape)?;
             for process in host * processes..(host + 1) * processes {
                 let (mut space, control) = (space.clone(), control.clone());
                 let wire = Box::new(wires.wire(process));
@@ -388,7 +387,7 @@ impl HostTeam {
 pub struct ProcessTeam {
     processes: usize,
     threads: usize,
-    memory: usize,
+    memory: Option<usize>,
     quiet: bool,
     args: Option<Vec<OsString>>,
 }
@@ -403,7 +402,7 @@ impl ProcessTeam {
     /// How many bytes the members share at most: see [`ThreadTeam::memory`].
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
-        ProcessTeam { memory, ..self }
+        ProcessTeam { memory: Some(memory), ..self }
     }
 
     /// Without the warning when members outnumber cores.
@@ -440,7 +439,10 @@ impl ProcessTeam {
         let program = program.map_err(|source| TeamError::System { what: "find this program", source })?;
         let args = self.args.clone().unwrap_or_else(|| std::env::args_os().skip(1).collect());
         let launcher = Launcher::new(program).args(args).processes(self.processes).threads(self.threads);
-        let launcher = launcher.memory(self.memory);
+        let launcher = match self.memory {
+            Some(memory) => launcher.memory(memory),
+            None => launcher,
+        };
         if self.quiet { launcher.quiet().run() } else { launcher.run() }?;
         Ok(Vec::new())
     }
@@ -455,6 +457,11 @@ fn place() -> Result<Option<Place>, TeamError> {
         Some(&process) => Err(TeamError::Taken { process }),
         None => Place::from_environment(),
     }
+}
+
+/// How much memory a team has: as the program says, or else the environment; else as much as makes sense.
+pub(crate) fn said(memory: Option<usize>) -> Result<Option<usize>, TeamError> {
+    memory.map_or_else(environment::memory, |memory| Ok(Some(memory)))
 }
 
 /// The memory of a team, with what stands at its beginning.
@@ -489,7 +496,9 @@ where
     inherit::forget_variable(environment::TEAM);
     orphan::watch(end, place, &control)?;
     let results = Node::alone(place.shape, place.process, control.clone()).run(space, f);
-    control.finish(place.process);
+    if !matches!(results, Err(TeamError::Forked { .. })) {
+        control.finish(place.process);
+    }
     results
 }
 
@@ -499,7 +508,7 @@ fn attach(descriptor: RawFd) -> Result<Segment, TeamError> {
     if !inherit::is_sealed(&fd) {
         return Err(wrong("it is something else".to_owned()));
     }
-    Segment::from_fd(fd).map_err(|error| wrong(error.to_string()))
+    Segment::attach_reserved(fd).map_err(|error| wrong(error.to_string()))
 }
 
 fn lifeline(descriptor: RawFd) -> Result<LifelineEnd, TeamError> {
@@ -508,19 +517,25 @@ fn lifeline(descriptor: RawFd) -> Result<LifelineEnd, TeamError> {
     LifelineEnd::from_fd(fd).map_err(|_| wrong("it is something else".to_owned()))
 }
 
-/// A member's run. If it panics, it is dead to the others from then on.
-pub(crate) fn attend<R>(mut member: Member, f: impl Fn(&mut Member) -> R) -> Result<R, TeamError> {
+/// A member's run: the how many-th to end it was, and its result. If it panics, it is dead to the others from then on.
+pub(crate) fn attend<R>(mut member: Member, f: impl Fn(&mut Member) -> R) -> (u64, Result<R, TeamError>) {
     let rank = member.rank();
     let outer = MEMBER.replace(Some(rank));
     // What the function leaves behind is the caller's, who is told by an error; the member itself is dropped.
     let result = catch_unwind(AssertUnwindSafe(|| f(&mut member)));
     MEMBER.set(outer);
-    member.end(result.is_ok());
-    result.map_err(|panic| {
+    if member.at_home().is_err() {
+        // What the member has is that of its process, which goes on with it.
+        std::mem::forget((member, result));
+        return (0, Err(TeamError::Forked { rank }));
+    }
+    let end = member.end(result.is_ok());
+    let result = result.map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let message = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(not a text)").to_owned();
         // Its own end might panic.
         std::mem::forget(panic);
         TeamError::Panicked { rank, message }
-    })
+    });
+    (end, result)
 }

@@ -13,7 +13,10 @@
 //! ```
 //!
 //! `lead` is the file offset within its page, or the way to the next 2 MiB boundary for huge
-//! pages; otherwise it is 0. All the `unsafe` of mappings is in this file.
+//! pages; otherwise it is 0. All the `unsafe` of mappings is in this file and in `reserve`, which has segments that are
+//! address space until they are used.
+
+mod reserve;
 
 use std::ffi::c_void;
 use std::fmt;
@@ -21,6 +24,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::AtomicUsize;
 
 use rustix::fs::{FileType, MemfdFlags, Mode, SealFlags};
 use rustix::io::Errno;
@@ -119,6 +123,9 @@ pub struct Segment {
     len: usize,
     access: Access,
     backing: Backing,
+    /// Of a reserved segment: so many bytes from the start may be accessed.
+    opened: AtomicUsize,
+    reserved: bool,
 }
 
 // SAFETY: a `Segment` owns its mapping, which belongs to the process and not to a thread; its
@@ -161,7 +168,7 @@ impl Segment {
             Pages::Huge => base.addr().wrapping_neg() % HUGE_PAGE,
         };
         let access = Access::ReadWrite;
-        let segment = Segment { base, mapped, lead, len, access, backing: Backing::Heap };
+        let segment = Segment::whole(base, mapped, lead, len, access, Backing::Heap);
         if pages == Pages::Huge {
             // SAFETY: the range lies in the mapping just made, and the advice changes no byte.
             // A kernel without huge pages refuses, and then small ones it is.
@@ -261,7 +268,7 @@ impl Segment {
         };
         let base = map_fd(file.as_fd(), offset - lead as u64, mapped, access)
             .map_err(refused("map", offset, len))?;
-        Ok(Segment { base, mapped, lead, len, access, backing: Backing::File })
+        Ok(Segment::whole(base, mapped, lead, len, access, Backing::File))
     }
 
     /// The descriptor to pass to other processes: of shared segments only.
@@ -358,14 +365,35 @@ impl Segment {
         }
         let mapped = page_ceil(len).ok_or(Error::TooLong { offset: 0, len: len as u64 })?;
         let base = map_fd(fd.as_fd(), 0, mapped, access).map_err(refused("map", 0, len))?;
-        Ok(Segment { base, mapped, lead: 0, len, access, backing: Backing::Shared(fd) })
+        Ok(Segment::whole(base, mapped, 0, len, access, Backing::Shared(fd)))
     }
 
     /// A segment of no bytes. Its pointer is aligned like any other's, so that empty slices of any
     /// type can be made from it.
     fn empty(access: Access, backing: Backing) -> Segment {
         let base = ptr::without_provenance_mut(page_size());
-        Segment { base, mapped: 0, lead: 0, len: 0, access, backing }
+        Segment::whole(base, 0, 0, 0, access, backing)
+    }
+
+    /// A segment all of which may be accessed.
+    fn whole(
+        base: *mut u8,
+        mapped: usize,
+        lead: usize,
+        len: usize,
+        access: Access,
+        backing: Backing,
+    ) -> Segment {
+        Segment {
+            base,
+            mapped,
+            lead,
+            len,
+            access,
+            backing,
+            opened: AtomicUsize::new(mapped),
+            reserved: false,
+        }
     }
 }
 
@@ -424,6 +452,14 @@ impl Advice {
 
 /// Makes a memfd of `len` zeroed bytes, mode 0600, whose length nobody can change.
 fn make_memfd(len: u64) -> rustix::io::Result<OwnedFd> {
+    let fd = new_memfd()?;
+    rustix::fs::ftruncate(&fd, len)?;
+    seal(&fd)?;
+    Ok(fd)
+}
+
+/// Makes an empty memfd, mode 0600.
+fn new_memfd() -> rustix::io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // A hardened kernel insists on the no-exec seal, one before 6.3 does not know it.
     let fd = match rustix::fs::memfd_create(c"syncline", flags | MemfdFlags::NOEXEC_SEAL) {
@@ -431,9 +467,12 @@ fn make_memfd(len: u64) -> rustix::io::Result<OwnedFd> {
         made => made?,
     };
     rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
-    rustix::fs::ftruncate(&fd, len)?;
-    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(fd)
+}
+
+/// Fixes its length.
+fn seal(fd: &OwnedFd) -> rustix::io::Result<()> {
+    rustix::fs::fcntl_add_seals(fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
 }
 
 /// Maps `len` bytes of a file from `offset`, which is a multiple of the page, shared.

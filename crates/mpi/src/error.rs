@@ -139,6 +139,12 @@ pub enum MpiError {
         /// What was tried.
         what: &'static str,
     },
+    /// This process is a copy that `fork` has made of one of MPI's.
+    #[error("cannot {what}: this process is a child made by fork(), and none of MPI's")]
+    Forked {
+        /// What was tried.
+        what: &'static str,
+    },
     /// A call from a thread that must make none.
     #[error(
         "cannot {what} in this thread: the MPI grants {granted}, so all its calls must come from the thread that initialised \

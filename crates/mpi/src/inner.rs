@@ -5,6 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
+use syncline_memory::Generation;
+
 use crate::Threads;
 use crate::error::{MpiError, Result};
 use crate::ffi::{self, Calls, OK};
@@ -12,6 +14,8 @@ use crate::ffi::{self, Calls, OK};
 #[derive(Debug)]
 pub(crate) struct Inner {
     calls: &'static Calls,
+    /// That of the process which is one of MPI's: a child that `fork` makes of it is none.
+    born: Generation,
     state: Mutex<State>,
     /// The thread that MPI takes for its first.
     home: ThreadId,
@@ -35,7 +39,14 @@ struct Orphan {
 
 impl Inner {
     pub(crate) fn new(calls: &'static Calls, home: ThreadId, granted: Threads) -> Inner {
-        Inner { calls, state: Mutex::default(), home, granted, keeps: AtomicBool::new(false) }
+        Inner {
+            calls,
+            born: Generation::current(),
+            state: Mutex::default(),
+            home,
+            granted,
+            keeps: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn granted(&self) -> Threads {
@@ -58,6 +69,9 @@ impl Inner {
     }
 
     fn enter(&self, what: &'static str) -> Result<MutexGuard<'_, State>> {
+        if !self.born.is_current() {
+            return Err(MpiError::Forked { what });
+        }
         if self.granted <= Threads::Funneled && std::thread::current().id() != self.home {
             return Err(MpiError::Thread { what, granted: self.granted });
         }
@@ -72,6 +86,9 @@ impl Inner {
 
     /// A request and its buffer are left to us, until a later call finds it done.
     pub(crate) fn adopt(&self, request: c_int, buffer: Option<Vec<u8>>) {
+        if !self.born.is_current() {
+            return std::mem::forget(buffer);
+        }
         match self.state.lock() {
             Ok(mut state) if !state.finalized => state.orphans.push(Orphan { request, buffer }),
             // MPI may still look at it.

@@ -1,9 +1,9 @@
 //! Allocating together: in steps, so that a call whose deadline has passed is gone on with by the next one.
 //!
 //! ```text
-//!  Call ──> Sizes ──> Room ──> Sync ──> allocated         each arrow: all members have come
-//!   do all    who     has every  all bytes
-//!   call it?  wants   host room?   zero?
+//!  Call ──> Sizes ──> Room ──> Taken ──> Sync ──> allocated      each arrow: all members have come
+//!   do all    who     has every  has each   all bytes
+//!   call it?  wants   host room? its part?    zero?
 //!             what?
 //! ```
 
@@ -16,7 +16,7 @@ use syncline_sync::{Call, Fault, SpaceError};
 use crate::element::Element;
 use crate::error::RmaError;
 use crate::memory::{Global, Lines, Table, room};
-use crate::rma::{Rma, Syncs, call};
+use crate::rma::{Rma, Syncs, call, left_after};
 
 /// An allocation that this member has begun.
 #[derive(Debug)]
@@ -30,8 +30,10 @@ pub(crate) struct Begun {
 enum Step {
     Call,
     Sizes,
-    /// What each member asks for, what this host needs, and what it has found.
-    Room(Vec<usize>, Option<usize>, Result<Lines, SpaceError>),
+    /// What each member asks for, what this member says of the room on its host, and what it has found there.
+    Room(Vec<usize>, u64, Result<Lines, SpaceError>),
+    /// What each member asks for, where, and what this member says of the memory of its own part.
+    Taken(Vec<usize>, Lines, u64),
     Sync(Arc<Table>),
 }
 
@@ -42,7 +44,7 @@ impl Rma {
     /// All members allocate and free the same in the same order. It waits for all.
     ///
     /// # Errors
-    /// [`RmaError::Space`] if a host has no room: the same for all its members; [`RmaError::Mismatch`] if the others free,
+    /// [`RmaError::Room`] if a host has no room: the same for all members; [`RmaError::Mismatch`] if the others free,
     /// or allocate other elements.
     ///
     /// # Panics
@@ -71,6 +73,7 @@ impl Rma {
         deadline: Option<Instant>,
     ) -> Result<Global<T>, RmaError> {
         assert_eq!(me.rank(), self.rank, "memory is allocated by the member itself");
+        self.at_home()?;
         let asked = (size_of::<T>(), len.saturating_mul(size_of::<T>()));
         if self.begun.as_ref().is_some_and(|begun| begun.asked != asked) {
             return Err(RmaError::Unfinished);
@@ -106,21 +109,30 @@ impl Rma {
                         part.and_then(|part| sum.checked_add(part))
                     });
                     let lines = self.arena.take(me.space(), needed.unwrap_or(usize::MAX / 2));
-                    Step::Room(all, needed, lines)
+                    let verdict = self.verdict(&lines, needed.unwrap_or(usize::MAX));
+                    Step::Room(all, verdict, lines)
                 }
-                Step::Room(all, needed, lines) => {
+                Step::Room(all, verdict, lines) => {
                     // A host that has no room tells all: no member has the allocation then.
-                    let rooms = me.gather_deadline(lines.is_ok().into(), deadline)?;
-                    let lines = match (lines.clone(), rooms.iter().position(|&room| room == 0)) {
-                        (Ok(lines), None) => lines,
-                        (Ok(lines), Some(_)) => {
-                            self.arena.give(lines);
-                            return Err(
-                                SpaceError::Full { asked: needed.unwrap_or(usize::MAX), left: 0 }.into()
-                            );
-                        }
-                        (Err(error), _) => return Err(error.into()),
-                    };
+                    let rooms = me.gather_deadline(*verdict, deadline)?;
+                    if let Some(error) = self.no_room(all, &rooms) {
+                        lines.iter().for_each(|lines| self.arena.give(lines.clone()));
+                        return Err(error);
+                    }
+                    let lines = lines.clone()?;
+                    // Each member takes its own part, so that it is in memory near to it.
+                    let before = self.here.iter().take_while(|&&rank| rank != self.rank);
+                    let at = before.map(|&rank| room(all[rank])).sum();
+                    let taken = left_after(lines.commit(at, bytes).as_ref().err());
+                    Step::Taken(std::mem::take(all), lines, taken)
+                }
+                Step::Taken(all, lines, taken) => {
+                    let rooms = me.gather_deadline(*taken, deadline)?;
+                    let lines = lines.clone();
+                    if let Some(error) = self.no_room(all, &rooms) {
+                        self.arena.give(lines);
+                        return Err(error);
+                    }
                     let table = self.table(all, lines);
                     table.clear(self.rank);
                     if let Syncs::Hosts(far) = &self.sync {

@@ -52,6 +52,7 @@ use std::time::{Duration, Instant};
 
 use syncline_fabric::Hosts;
 use syncline_fabric::endpoint::{Endpoint, Out, Service};
+use syncline_memory::Generation;
 use syncline_signal::PaddedSignal;
 use syncline_signal::primitive::AtomicU64 as SharedU64;
 use syncline_sync::{Array, Fault, Space, SpaceError};
@@ -187,6 +188,8 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Engine {
     process: usize,
+    /// That of the process.
+    born: Generation,
     hosts: Hosts,
     here: usize,
     /// Members on this host.
@@ -236,6 +239,7 @@ impl Engine {
         };
         Engine {
             process,
+            born: Generation::current(),
             here,
             members: members as u64,
             words,
@@ -411,7 +415,10 @@ impl Engine {
 
     /// What comes still is not written any more.
     pub(crate) fn give_up(&self, ticket: u64) {
-        self.state().asked.remove(&ticket);
+        // In a child made by fork nothing comes, and the lock may be with a thread that is not there.
+        if self.born.is_current() {
+            self.state().asked.remove(&ticket);
+        }
     }
 
     /// A member of this host has arrived at a sync: if all have, it begins between hosts.

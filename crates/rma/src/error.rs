@@ -1,5 +1,8 @@
 //! What can go wrong.
 
+use std::fmt;
+
+use syncline_memory::Size;
 use syncline_sync::{Fault, SpaceError};
 
 /// Why an operation on global memory was not done, or is not known to be done.
@@ -11,9 +14,29 @@ pub enum RmaError {
     Fault(#[from] Fault),
     /// The members' memory has no room, or members do not make the same things.
     #[error(
-        "the team's memory: {0} (a team is given more by `memory`, `syncline launch --memory`, or SYNCLINE_MEMORY under MPI)"
+        "the team's memory: {0} (a team is given more by `memory`, `syncline launch --memory`, or SYNCLINE_MEMORY, if it was given a size)"
     )]
     Space(#[from] SpaceError),
+    /// A host has no room for what its members asked for together. All members are told the same.
+    #[error(
+        "rank {rank} asked for {}{}; host {host} has {} left (a team is given more by `memory`, `syncline launch --memory`, \
+         or SYNCLINE_MEMORY, if it was given a size)",
+        Size(*asked),
+        Together(*asked, *together),
+        Size(*left)
+    )]
+    Room {
+        /// The member of that host that asked for the most.
+        rank: usize,
+        /// Bytes that it asked for.
+        asked: u64,
+        /// Bytes that all members of that host asked for.
+        together: u64,
+        /// The first host that has no room.
+        host: usize,
+        /// Bytes that it has left.
+        left: u64,
+    },
     /// There is no such member.
     #[error("rank {rank} is none of {size} members")]
     Rank {
@@ -137,4 +160,14 @@ pub enum RmaError {
         /// How many it has.
         count: usize,
     },
+}
+
+/// What others of a host asked for beside one of them.
+struct Together(u64, u64);
+
+impl fmt::Display for Together {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Together(one, all) = self;
+        if all > one { write!(f, ", all of its host for {}", Size(*all)) } else { Ok(()) }
+    }
 }

@@ -144,6 +144,7 @@ impl Rma {
     /// # Panics
     /// If the operation was started by another [`Rma::new`], whose answers this one does not know.
     pub fn wait<R>(&mut self, mut handle: Handle<R>) -> Result<R, RmaError> {
+        self.at_home()?;
         self.check_own(&handle);
         match (handle.state, &mut self.sync) {
             (State::Asked(ticket), Syncs::Hosts(far)) => {
@@ -168,6 +169,7 @@ impl Rma {
     /// # Panics
     /// As [`wait`](Self::wait).
     pub fn test<R>(&mut self, handle: &mut Handle<R>) -> Result<bool, RmaError> {
+        self.at_home()?;
         self.check_own(handle);
         let Syncs::Hosts(far) = &self.sync else { return Ok(true) };
         let State::Asked(_) = handle.state else { return Ok(far.look(handle.state)?.is_some()) };

@@ -115,6 +115,7 @@ impl Rma {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn mutexes(&mut self, me: &mut Member, kind: LockKind, count: usize) -> Result<Mutexes, RmaError> {
+        self.at_home()?;
         let _making = me.naming(Call::Mutexes);
         self.all_call(me, call::MUTEXES | kind as u64)?;
         let holds = Own(Holds::new(me)?);
@@ -267,6 +268,7 @@ impl Mutexes {
     /// As [`Rma::free`]; [`RmaError::Held`] if this member holds a mutex of the set, and [`RmaError::HeldBy`] if another
     /// member does. Then all members get an error, and the set is as it was.
     pub fn free(&mut self, rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
+        rma.at_home()?;
         let _freeing = me.naming(Call::FreeMutexes);
         let (held, id) = (self.held(), u64::from(self.words.table.id));
         let mark = if held.is_some() { call::HELD } else { 0 };
@@ -280,6 +282,7 @@ impl Mutexes {
 
     /// The first word of a mutex, among those of its owner.
     fn place(&self, rma: &Rma, rank: usize, index: usize) -> Result<usize, RmaError> {
+        rma.at_home()?;
         if rank >= rma.size {
             return Err(RmaError::Rank { rank, size: rma.size });
         }

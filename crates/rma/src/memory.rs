@@ -63,7 +63,7 @@ impl Arena {
             None => {
                 let len = lines.max(CHUNK);
                 // Where there is no room for more, perhaps there is for as much as is needed.
-                let chunk = space.array(len).or_else(|_| space.array(lines))?;
+                let chunk = space.reserve(len).or_else(|_| space.reserve(lines))?;
                 let len = chunk.len();
                 self.chunks.push(chunk);
                 ((self.chunks.len() - 1, 0), len)
@@ -94,7 +94,31 @@ impl Arena {
     }
 }
 
+/// Smaller parts are kept when they are freed: to give memory back and take it anew costs more than it saves.
+const WORTH_IT: usize = 1 << 20;
+
 impl Lines {
+    /// Takes the memory of a part, which begins so many bytes into the lines, from the system.
+    pub(crate) fn commit(&self, at: usize, bytes: usize) -> Result<(), SpaceError> {
+        self.memory.commit(self.part(at, bytes))
+    }
+
+    /// Gives the memory of a part back to the system, if that is worth it.
+    ///
+    /// # Safety
+    /// The part is nobody's any more, nor anybody else's yet.
+    pub(crate) unsafe fn give_back(&self, at: usize, bytes: usize) {
+        if bytes >= WORTH_IT {
+            // SAFETY: as the caller vouches.
+            unsafe { self.memory.give_back(self.part(at, bytes)) };
+        }
+    }
+
+    fn part(&self, at: usize, bytes: usize) -> Range<usize> {
+        let first = self.lines.start + at / LINE;
+        first..first + room(bytes) / LINE
+    }
+
     fn address(&self) -> *mut u8 {
         // The words are atomics, so what is behind a shared reference to them may be changed.
         self.memory[self.lines.clone()].as_ptr().cast_mut().cast()

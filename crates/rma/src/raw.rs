@@ -176,6 +176,7 @@ impl Rma {
     /// # Errors
     /// [`RmaError::Rank`].
     pub fn written(&self, rank: usize) -> Result<Pending, RmaError> {
+        self.at_home()?;
         if rank >= self.size() {
             return Err(RmaError::Rank { rank, size: self.size() });
         }
@@ -191,6 +192,7 @@ impl Rma {
     /// # Errors
     /// As [`wait`](Self::wait). A get that has failed is given up.
     pub fn wait_for(&mut self, pending: Pending) -> Result<(), RmaError> {
+        self.at_home()?;
         let Syncs::Hosts(far) = &self.sync else { return Ok(()) };
         match pending.0 {
             State::Asked(ticket) => far.answer(ticket).map(|_| ()),
@@ -207,6 +209,7 @@ impl Rma {
     /// # Errors
     /// As [`wait_for`](Self::wait_for).
     pub fn is_done(&mut self, pending: Pending) -> Result<bool, RmaError> {
+        self.at_home()?;
         let Syncs::Hosts(far) = &self.sync else { return Ok(true) };
         let looked = far.look(pending.0);
         if looked.is_err() {

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Instant;
 
 use syncline_fabric::{Hosts, Member};
-use syncline_sync::{Auto, AutoMember, Call, Fault};
+use syncline_memory::Generation;
+use syncline_sync::{Auto, AutoMember, Call, Fault, SpaceError};
 
 use crate::allocate::Begun;
 use crate::element::Element;
@@ -13,7 +14,7 @@ use crate::engine::{Engine, HostWords};
 use crate::error::RmaError;
 use crate::exchange;
 use crate::far::Far;
-use crate::memory::{Arena, Global, Lines, Part, Table};
+use crate::memory::{Arena, Global, Lines, Part, Table, room};
 
 /// A member's part in the global memory of a team: allocations, operations, and what completes them.
 ///
@@ -22,6 +23,8 @@ use crate::memory::{Arena, Global, Lines, Part, Table};
 pub struct Rma {
     /// Which of all in this process.
     number: u64,
+    /// That of the process whose member's it is.
+    born: Generation,
     pub(crate) rank: usize,
     pub(crate) size: usize,
     threads: usize,
@@ -45,6 +48,21 @@ pub(crate) mod call {
     pub(crate) const FREE_MUTEXES: u64 = 4 << 56;
     /// Of a set of mutexes that is to be freed: the member holds one.
     pub(crate) const HELD: u64 = 1 << 55;
+}
+
+/// From so many bytes on it is asked what the host has left.
+const LOOK: usize = 1 << 20;
+
+/// As a word that members gather: 0, or one more than the bytes that are left, if that is why something could not be had.
+pub(crate) fn left_after(error: Option<&SpaceError>) -> u64 {
+    match error {
+        None => 0,
+        // Of what is reserved more may be left than the host has.
+        Some(SpaceError::Full { left, .. } | SpaceError::Memory { left, .. }) => {
+            syncline_memory::left().unwrap_or(u64::MAX).min(*left as u64) + 1
+        }
+        Some(_) => 1,
+    }
 }
 
 /// What the next one in this process is called.
@@ -100,8 +118,21 @@ impl Rma {
         let (arena, allocations) = (Arena::default(), 0);
         // Relaxed: a number that nobody else has.
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let begun = None;
-        Ok(Rma { number, rank, size, threads, hosts, here, arena, allocations, begun, sync, stored: false })
+        let (begun, born) = (None, Generation::current());
+        Ok(Rma {
+            number,
+            born,
+            rank,
+            size,
+            threads,
+            hosts,
+            here,
+            arena,
+            allocations,
+            begun,
+            sync,
+            stored: false,
+        })
     }
 
     /// This member's rank.
@@ -135,6 +166,7 @@ impl Rma {
     /// As [`allocate`](Self::allocate).
     pub fn free<T: Element>(&mut self, me: &mut Member, memory: Global<T>) -> Result<(), RmaError> {
         assert_eq!(me.rank(), self.rank, "memory is freed by the member itself");
+        self.at_home()?;
         let _free = me.naming(Call::Free);
         self.all_call(me, call::FREE | u64::from(memory.table.id))?;
         self.free_alone(memory)
@@ -148,8 +180,37 @@ impl Rma {
         if let Syncs::Hosts(far) = &self.sync {
             far.engine.forget(memory.table.id);
         }
+        let (lines, parts) = (&memory.table.lines, &memory.table.parts);
+        let before = self.here.iter().take_while(|&&rank| rank != self.rank);
+        let at = before.map(|&rank| room(parts[rank].bytes)).sum();
+        // SAFETY: all members have called this, and what they did to the memory is done; to have it again, they allocate
+        // together, which this member does later.
+        unsafe { lines.give_back(at, parts[self.rank].bytes) };
         self.arena.give(memory.table.lines.clone());
         Ok(())
+    }
+
+    /// What this member says of the room on its host: see [`left_after`].
+    pub(crate) fn verdict(&self, lines: &Result<Lines, SpaceError>, needed: usize) -> u64 {
+        let first = self.here.first() == Some(&self.rank);
+        // What is small is not worth a look; what is not may get a process killed if the host has not got it.
+        let left = if first && lines.is_ok() && needed >= LOOK { syncline_memory::left() } else { None };
+        match left.filter(|&left| left < needed as u64) {
+            Some(left) => left + 1,
+            None => left_after(lines.as_ref().err()),
+        }
+    }
+
+    /// Who asked for what, if a member has said that its host has no room: the same for all members.
+    pub(crate) fn no_room(&self, asked: &[usize], said: &[u64]) -> Option<RmaError> {
+        let host = self.host_of(said.iter().position(|&said| said != 0)?);
+        let of = |&rank: &usize| self.host_of(rank) == host;
+        let left = (0..self.size).filter(of).map(|rank| said[rank]).filter(|&said| said != 0).max()? - 1;
+        let together =
+            (0..self.size).filter(of).fold(0_u64, |sum, rank| sum.saturating_add(asked[rank] as u64));
+        // The first of those that asked for the most.
+        let rank = (0..self.size).filter(of).rev().max_by_key(|&rank| asked[rank])?;
+        Some(RmaError::Room { rank, asked: asked[rank] as u64, together, host, left })
     }
 
     /// All members call the same function: `what` says which.
@@ -207,6 +268,15 @@ impl Rma {
         rank / self.threads
     }
 
+    /// Whether this process is the one whose member's it is, and not a child that `fork` has made of it: that is no member.
+    ///
+    /// # Errors
+    /// [`Fault::Forked`].
+    #[inline]
+    pub fn at_home(&self) -> Result<(), Fault> {
+        if self.born.is_current() { Ok(()) } else { Err(Fault::Forked { rank: self.rank }) }
+    }
+
     /// Waits until everything that this member has written to other hosts is done.
     pub(crate) fn complete_far(&mut self) -> Result<(), RmaError> {
         match &mut self.sync {
@@ -224,7 +294,9 @@ impl Rma {
         from: usize,
         len: usize,
     ) -> Result<(Part, usize), RmaError> {
-        let Some(&part) = memory.table.parts.get(rank).filter(|_| memory.table.of() == self.number) else {
+        // One comparison for both: whose memory it is, and that this is not a child made by fork.
+        let of = |_: &&Part| (memory.table.of() ^ self.number) | self.born.passed() == 0;
+        let Some(&part) = memory.table.parts.get(rank).filter(of) else {
             return Err(self.no_part(memory, rank));
         };
         let size = size_of::<T>().max(1);
@@ -240,6 +312,9 @@ impl Rma {
 
     #[cold]
     fn no_part<T>(&self, memory: &Global<T>, rank: usize) -> RmaError {
+        if let Err(forked) = self.at_home() {
+            return forked.into();
+        }
         let why = match memory.table.of() {
             0 => "the memory has been freed",
             of if of == self.number => return RmaError::Rank { rank, size: self.size },
@@ -269,6 +344,7 @@ impl Rma {
     /// something.
     #[inline]
     pub fn fence(&mut self, rank: usize) -> Result<(), RmaError> {
+        self.at_home()?;
         if rank >= self.size {
             return Err(RmaError::Rank { rank, size: self.size });
         }
@@ -298,6 +374,7 @@ impl Rma {
     /// As [`fence`](Self::fence).
     #[inline]
     pub fn fence_all(&mut self) -> Result<(), RmaError> {
+        self.at_home()?;
         if self.stored {
             // SeqCst: see `fence`.
             fence(Ordering::SeqCst);
@@ -316,6 +393,7 @@ impl Rma {
     /// # Errors
     /// As [`fence`](Self::fence).
     pub fn fence_all_asking(&mut self, window: Window) -> Result<(), RmaError> {
+        self.at_home()?;
         let random = self.rank as u64;
         fence(Ordering::SeqCst);
         self.stored = false;
@@ -380,6 +458,7 @@ impl Rma {
     /// As [`sync`](Self::sync).
     pub fn sync_start(&mut self) -> Result<(), RmaError> {
         use syncline_sync::BarrierMember as _;
+        self.at_home()?;
         self.nothing_begun()?;
         match &mut self.sync {
             Syncs::Host(barrier) => Ok(barrier.arrive()?),
@@ -396,6 +475,7 @@ impl Rma {
     /// As [`sync`](Self::sync).
     pub fn sync_done(&mut self) -> Result<bool, RmaError> {
         use syncline_sync::BarrierMember as _;
+        self.at_home()?;
         match &mut self.sync {
             Syncs::Host(barrier) => Ok(barrier.done()?),
             Syncs::Hosts(far) => match far.wait(Some(Instant::now())) {
@@ -411,6 +491,7 @@ impl Rma {
     /// [`Fault::TimedOut`]: it may be called again; as [`sync`](Self::sync).
     pub fn sync_wait(&mut self, deadline: Option<Instant>) -> Result<(), RmaError> {
         use syncline_sync::BarrierMember as _;
+        self.at_home()?;
         match &mut self.sync {
             // It has arrived, or a wait would arrive first.
             Syncs::Host(barrier) => match barrier.done() {

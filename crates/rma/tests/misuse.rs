@@ -58,7 +58,7 @@ fn apart(rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
     };
     assert!(said(words).contains("all members allocate, free and make mutexes together"));
     let huge = rma.allocate::<u64>(me, if me.rank() == 0 { usize::MAX / 64 } else { 1 });
-    assert!(matches!(huge, Err(RmaError::Space(_))), "{huge:?}");
+    assert!(matches!(huge, Err(RmaError::Room { .. })), "{huge:?}");
     let words = rma.allocate::<u64>(me, 4)?;
     rma.put(&words, (me.rank() + 1) % me.size(), 0, &[7; 4])?;
     rma.sync()?;
@@ -86,4 +86,52 @@ fn misuse_is_told_between_hosts() {
     for result in Team::hosts(2).threads(2).quiet().run(all).unwrap() {
         result.unwrap();
     }
+}
+
+/// Who asked for what, and where there is no room for it, is told to all alike; nobody has the memory, and all go on.
+#[test]
+fn all_are_told_who_asked_for_more_than_there_is() {
+    let ask = |me: &mut Member| {
+        let mut rma = Rma::new(me)?;
+        let (rank, before) = (me.rank(), rma.allocate::<u8>(me, 3 << 20)?);
+        rma.free(me, before)?;
+        for bytes in [1 << 44, usize::MAX] {
+            let error = rma.allocate::<u8>(me, if rank == 1 { bytes } else { 8 }).unwrap_err();
+            let RmaError::Room { rank: 1, asked, host, left, .. } = error else { panic!("{error}") };
+            assert!(
+                asked == bytes as u64 && left < asked && host == if me.hosts().count() > 1 { 1 } else { 0 }
+            );
+            let said = error.to_string();
+            assert!(
+                said.starts_with("rank 1 asked for 16 ") && said.contains(&format!("; host {host} has ")),
+                "{said}"
+            );
+        }
+        // What was freed is zero again, and all the room is there.
+        let after = rma.allocate::<u8>(me, 3 << 20)?;
+        let mut bytes = vec![1; 3 << 20];
+        rma.get(&after, rank, 0, &mut bytes)?;
+        assert!(bytes.iter().all(|&byte| byte == 0));
+        rma.put(&after, rank, 0, &[7; 3 << 20])?;
+        rma.sync()
+    };
+    for ended in [Team::threads(3).quiet().run(ask).unwrap(), Team::hosts(2).quiet().run(ask).unwrap()] {
+        ended.into_iter().collect::<Result<(), RmaError>>().unwrap();
+    }
+}
+
+/// Reserved is more than the host has; what it has not is refused, and kills nobody.
+#[test]
+fn memory_that_the_host_has_not_is_refused() {
+    let Some(most) = syncline_memory::most() else { return };
+    let ask = |me: &mut Member| {
+        let mut rma = Rma::new(me)?;
+        let half = most as usize / 2 + (1 << 20);
+        let error = rma.allocate::<u8>(me, half).unwrap_err();
+        let RmaError::Room { rank: 0, together, left, .. } = error else { panic!("{error}") };
+        assert!(together > left && error.to_string().contains(", all of its host for "), "{error}");
+        rma.sync()
+    };
+    let ended = Team::threads(2).quiet().memory(4 * most as usize).run(ask).unwrap();
+    ended.into_iter().collect::<Result<(), RmaError>>().unwrap();
 }

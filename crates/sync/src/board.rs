@@ -163,6 +163,7 @@ impl SignalBoard for MemoryBoard {
 
     #[inline]
     fn raise(&mut self, to: usize, slot: usize, epoch: u64) -> Result<(), Fault> {
+        self.vigil.at_home()?;
         // The only raiser, so an addition is a maximum, and cheaper.
         let now = self.cell(to, slot).increment();
         debug_assert_eq!(now, epoch, "slot {slot} of member {to} is raised in order, by one raiser");
@@ -171,6 +172,7 @@ impl SignalBoard for MemoryBoard {
 
     #[inline]
     fn poll(&mut self, slot: usize, epoch: u64) -> Result<bool, Fault> {
+        self.vigil.at_home()?;
         if self.cell(self.vigil.rank, slot).get() >= epoch {
             return Ok(true);
         }
@@ -179,6 +181,7 @@ impl SignalBoard for MemoryBoard {
 
     #[inline]
     fn wait(&mut self, slot: usize, epoch: u64, deadline: Option<Instant>) -> Result<(), Fault> {
+        self.vigil.at_home()?;
         let epoch = epoch - u64::from(plant::is("board: waits for the epoch before"));
         let waiting = self.vigil.waiting(deadline);
         match self.cell(self.vigil.rank, slot).wait_until(epoch, &waiting.policy(), deadline) {

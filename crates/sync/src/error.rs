@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use syncline_memory::Size;
+
 use crate::calls::Call;
 use crate::vigil::LAUNCHER;
 
@@ -10,8 +12,16 @@ use crate::vigil::LAUNCHER;
 #[non_exhaustive]
 pub enum SpaceError {
     /// The segment has no room left.
-    #[error("no room in the segment for {asked} bytes more: {left} are left")]
+    #[error("no room in the segment for {} more: {} are left", Size(*asked as u64), Size(*left as u64))]
     Full {
+        /// Bytes asked for.
+        asked: usize,
+        /// Bytes left.
+        left: usize,
+    },
+    /// The segment has room, but the host or a control group of it has no memory left that could be taken without harm.
+    #[error("no memory for {} more: the host, or the control group of this program, has {} left", Size(*asked as u64), Size(*left as u64))]
+    Memory {
         /// Bytes asked for.
         asked: usize,
         /// Bytes left.
@@ -68,6 +78,12 @@ pub enum SpaceError {
         /// The rank asked for.
         rank: usize,
     },
+    /// This process is a copy that `fork` has made of a member's.
+    #[error("{}", Child(*rank))]
+    Forked {
+        /// The rank of the member.
+        rank: usize,
+    },
 }
 
 /// Why a wait ended without what it waited for.
@@ -96,12 +112,79 @@ pub enum Fault {
         /// What that has called.
         other_call: Call,
     },
-    /// A member gave its part up, and the others wait for it in vain.
-    #[error("member {rank} has left the barrier")]
+    /// A member gave its part up, or has returned without it, and the others wait for it in vain.
+    #[error("{} has left", Who(*rank))]
     Left {
         /// Its rank.
         rank: usize,
     },
+    /// A member's host is silent, and is taken for dead.
+    #[error("{0}")]
+    Silent(Silence),
+    /// MPI has reported that a member's process has failed.
+    #[error("{}'s process has died, MPI says", Who(*rank))]
+    Reported {
+        /// Its rank.
+        rank: usize,
+    },
+    /// This process is a copy that `fork` has made of a member's: it is no member, and the call has done nothing.
+    #[error("{}", Child(*rank))]
+    Forked {
+        /// The rank of the member.
+        rank: usize,
+    },
+}
+
+impl Fault {
+    /// The member, or [`LAUNCHER`], without which the wait never ends.
+    #[must_use]
+    pub fn rank(&self) -> Option<usize> {
+        match *self {
+            Fault::Dead { rank } | Fault::Left { rank } | Fault::Reported { rank } => Some(rank),
+            Fault::Silent(silence) => Some(silence.rank()),
+            Fault::TimedOut | Fault::Mismatch { .. } | Fault::Forked { .. } => None,
+        }
+    }
+}
+
+/// Who has not been heard of, and for how long: in one word, so that a [`Fault`] is returned in two registers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Silence(u64);
+
+impl Silence {
+    /// A member of this rank, for so many milliseconds.
+    #[must_use]
+    pub fn new(rank: usize, milliseconds: u32) -> Silence {
+        Silence(rank as u64 & u64::from(u32::MAX) | u64::from(milliseconds) << 32)
+    }
+
+    /// The rank of the member.
+    #[must_use]
+    pub fn rank(self) -> usize {
+        (self.0 & u64::from(u32::MAX)) as usize
+    }
+
+    /// For how long it was silent.
+    #[must_use]
+    pub fn milliseconds(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = f64::from(self.milliseconds()) / 1e3;
+        write!(f, "{} has not been heard of for {seconds} s; SYNCLINE_TIMEOUT sets that", Who(self.rank()))
+    }
+}
+
+impl fmt::Debug for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Silence")
+            .field("rank", &self.rank())
+            .field("milliseconds", &self.milliseconds())
+            .finish()
+    }
 }
 
 /// Why a lock was not taken.
@@ -117,10 +200,22 @@ pub enum LockError {
         /// Its rank, or [`LAUNCHER`].
         rank: usize,
     },
+    /// A member has returned or given its part up, and the lock or the queue may be with it.
+    #[error("{} has left, and the lock may never be free again", Who(*rank))]
+    Left {
+        /// Its rank.
+        rank: usize,
+    },
     /// A member panicked or died while it held the lock.
     #[error("member {rank} left what the lock guards half changed")]
     Poisoned {
         /// Its rank.
+        rank: usize,
+    },
+    /// This process is a copy that `fork` has made of a member's: it is no member, and the call has done nothing.
+    #[error("{}", Child(*rank))]
+    Forked {
+        /// The rank of the member.
         rank: usize,
     },
 }
@@ -137,9 +232,29 @@ impl fmt::Display for Who {
     }
 }
 
+/// What a child of a member's process is told.
+struct Child(usize);
+
+impl fmt::Display for Child {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "this process is a child made by fork() of member {}'s process: it is no member", self.0)
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fault_says_what_was_seen() {
+        let silent = Fault::Silent(Silence::new(3, 10_000));
+        assert_eq!(silent.to_string(), "member 3 has not been heard of for 10 s; SYNCLINE_TIMEOUT sets that");
+        assert_eq!(Fault::Reported { rank: 3 }.to_string(), "member 3's process has died, MPI says");
+        assert_eq!(Fault::Left { rank: 1 }.to_string(), "member 1 has left");
+        let child = "this process is a child made by fork() of member 2's process: it is no member";
+        assert_eq!(Fault::Forked { rank: 2 }.to_string(), child);
+        assert_eq!((silent.rank(), Fault::Forked { rank: 2 }.rank()), (Some(3), None));
+    }
 
     #[test]
     fn the_launcher_is_called_by_its_name() {

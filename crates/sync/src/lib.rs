@@ -43,7 +43,7 @@ pub use barrier::{
 };
 pub use board::{Flags, MemoryBoard, MemoryFlags, SignalBoard};
 pub use calls::{Blocking, Call, Caller, Calls, Naming};
-pub use error::{Fault, LockError, SpaceError};
+pub use error::{Fault, LockError, Silence, SpaceError};
 pub use lock::{Guard, Lock, LockMember, Mcs, RawLock, Ticket};
 pub use space::{Array, Shared, Space};
 pub use vigil::{Deaths, LAUNCHER, MAX_MEMBERS};

@@ -52,6 +52,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
+use syncline_memory::Generation;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Policy, Signal, WaitError, Watch, asymmetric};
 
@@ -60,7 +61,7 @@ pub use self::mcs::Mcs;
 use self::queue::{Inside, Queue};
 use self::repair::{Unrepaired, stuck};
 pub use self::ticket::Ticket;
-use crate::error::{LockError, SpaceError};
+use crate::error::{Fault, LockError, SpaceError};
 use crate::space::{Array, Element, Shared, Space};
 use crate::vigil::{Deaths, possible, usual};
 
@@ -169,8 +170,8 @@ impl<R: RawLock, T: Send> Lock<R, T> {
 
     /// The handle of the member `rank`. When it is dropped, another may be made.
     ///
-    /// It belongs to the process that calls this. Of a handle in shared memory of which `fork` has made a copy, one is used
-    /// and dropped, and the other is not.
+    /// It belongs to the process that calls this: in a child that `fork` makes of it, calls are [`LockError::Forked`], and
+    /// to drop the handle, or a guard of it, changes nothing.
     ///
     /// # Errors
     /// [`SpaceError::Rank`] if there is no such rank; [`SpaceError::Taken`] if somebody has its handle.
@@ -183,7 +184,8 @@ impl<R: RawLock, T: Send> Lock<R, T> {
         let Policy { pauses, yield_for, .. } = usual(self.desks.len());
         let (deaths, desks, marks) = (self.deaths.clone(), self.desks.clone(), self.marks.clone());
         let patience = Patience { deaths, desks, marks, known: 0, pauses, yield_for };
-        Ok(LockMember { lock: self.clone(), rank, desk: self.desks.element(rank), patience })
+        let (desk, born) = (self.desks.element(rank), Generation::current());
+        Ok(LockMember { lock: self.clone(), rank, desk, born, patience })
     }
 
     /// Who holds it, as far as can be told from outside, where it may change at any moment.
@@ -255,6 +257,22 @@ impl Patience {
         self.deaths.as_ref().and_then(|deaths| deaths.missing(self.known, stuck))
     }
 
+    /// What was seen of the one who ends a wait.
+    fn gone_for(&self, rank: usize) -> LockError {
+        match self.deaths.as_ref().and_then(|deaths| deaths.fault_of(rank)) {
+            Some(Fault::Left { rank }) => LockError::Left { rank },
+            // Its process has ended, when it had done its part.
+            None if self.has_exited(rank) => LockError::Left { rank },
+            _ => LockError::Dead { rank },
+        }
+    }
+
+    fn has_exited(&self, rank: usize) -> bool {
+        // Relaxed: as in `stuck`.
+        let process = self.desks.get(rank).map_or(0, |desk| desk.taken.load(Ordering::Relaxed));
+        self.deaths.as_ref().is_some_and(|deaths| deaths.has_exited(process as u32))
+    }
+
     fn count(&self) -> usize {
         self.deaths.as_ref().map_or(0, Deaths::count)
     }
@@ -276,6 +294,8 @@ pub struct LockMember<R: RawLock, T: Send = ()> {
     lock: Lock<R, T>,
     rank: usize,
     desk: Element<Desk>,
+    /// That of the process whose handle it is.
+    born: Generation,
     patience: Patience,
 }
 
@@ -332,7 +352,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
             return self.entered().map(Some);
         }
         self.desk(IDLE);
-        self.patience.dead().map_or(Ok(None), |rank| Err(LockError::Dead { rank }))
+        self.patience.dead().map_or(Ok(None), |rank| Err(self.patience.gone_for(rank)))
     }
 
     /// Takes the lock in spite of the deaths so far, and of poison: repairs the queue if need be, and waits for the lock.
@@ -342,6 +362,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     /// # Errors
     /// [`LockError::TimedOut`] when the deadline passes first; [`LockError::Dead`] if another member dies meanwhile.
     pub fn recover(&mut self, deadline: Option<Instant>) -> Result<Guard<'_, R, T>, LockError> {
+        self.at_home()?;
         self.end_leaked();
         // Known only when the queue has been repaired: before that, waits have to end for them.
         let before = self.patience.known;
@@ -373,7 +394,19 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     /// The last guard of this handle was passed to `mem::forget`, nothing of it is in use, and no other function of the
     /// handle was called since.
     pub unsafe fn unlock(&mut self) {
-        self.leave();
+        if self.born.is_current() {
+            self.leave();
+        }
+    }
+
+    /// Whether this process is the one that has the handle, and not a child that `fork` has made of it, whose calls do
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`LockError::Forked`].
+    #[inline(always)]
+    pub fn at_home(&self) -> Result<(), LockError> {
+        if self.born.is_current() { Ok(()) } else { Err(LockError::Forked { rank: self.rank }) }
     }
 
     #[inline]
@@ -409,6 +442,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     /// Marks the desk, unless a repair is on; waits for its end.
     #[inline(always)]
     fn enter(&self, deadline: Option<Instant>) -> Result<(), LockError> {
+        self.at_home()?;
         self.end_leaked();
         self.desk(QUEUEING);
         asymmetric::light();
@@ -477,7 +511,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
 
     fn told(&self, error: WaitError) -> LockError {
         match error {
-            WaitError::Dead { who } => LockError::Dead { rank: who as usize },
+            WaitError::Dead { who } => self.patience.gone_for(who as usize),
             _ => LockError::TimedOut,
         }
     }
@@ -485,8 +519,8 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
 
 impl<R: RawLock, T: Send> Drop for LockMember<R, T> {
     fn drop(&mut self) {
-        // A model that has failed has no words any more.
-        if cfg!(loom) && std::thread::panicking() {
+        // A model that has failed has no words any more. A handle is given back by the process that has taken it.
+        if cfg!(loom) && std::thread::panicking() || !self.born.is_current() {
             return;
         }
         self.end_leaked();
@@ -539,6 +573,9 @@ impl<R: RawLock, T: Send> DerefMut for Guard<'_, R, T> {
 impl<R: RawLock, T: Send> Drop for Guard<'_, R, T> {
     #[inline]
     fn drop(&mut self) {
+        if !self.member.born.is_current() {
+            return; // the member's process holds it
+        }
         if !self.unwinding && std::thread::panicking() {
             if cfg!(loom) {
                 return; // as above

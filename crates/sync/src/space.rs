@@ -16,10 +16,11 @@
 //! All the `unsafe` of arrays is in this file.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
+use std::time::Duration;
 
-use syncline_memory::Segment;
+use syncline_memory::{Generation, Segment};
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{DeathWord, PaddedSignal, Signal};
 
@@ -69,6 +70,8 @@ const LEDGER: usize = 16384;
 #[derive(Clone, Debug)]
 pub struct Space {
     region: Option<Region>,
+    /// The member whose view it is, and the process that has that member.
+    owner: Option<(usize, Generation)>,
 }
 
 #[derive(Clone, Debug)]
@@ -78,13 +81,20 @@ struct Region {
     cursor: usize,
     /// Allocations so far.
     count: usize,
+    /// Bytes that were committed since the last look at what the host has left.
+    unlooked: usize,
 }
+
+/// Memory is committed by so many bytes at least.
+const STEP: usize = 64 << 10;
+/// So many bytes are committed between two looks at what the host has left.
+const LOOK: usize = 1 << 20;
 
 impl Space {
     /// Every array on the heap of this process.
     #[must_use]
     pub fn heap() -> Space {
-        Space { region: None }
+        Space { region: None, owner: None }
     }
 
     /// Arrays one after the other in a segment.
@@ -96,9 +106,17 @@ impl Space {
     /// # Errors
     /// [`SpaceError::Full`] if the segment is too small for anything.
     pub unsafe fn segment(segment: Arc<Segment>) -> Result<Space, SpaceError> {
-        let mut region = Region { segment, cursor: 0, count: 0 };
-        region.take(LEDGER * size_of::<AtomicU64>(), ALIGN)?;
-        Ok(Space { region: Some(region) })
+        let mut region = Region { segment, cursor: 0, count: 0, unlooked: 0 };
+        let bytes = (LEDGER + 1) * size_of::<AtomicU64>();
+        let start = region.take(bytes, ALIGN)?;
+        region.segment.commit(start..start + bytes).map_err(|_| no_memory(bytes))?;
+        Ok(Space { region: Some(region), owner: None })
+    }
+
+    /// The same view, as that of a member of this process: a child that `fork` makes of the process gets no arrays from it.
+    #[must_use]
+    pub fn of_member(self, rank: usize) -> Space {
+        Space { owner: Some((rank, Generation::current())), ..self }
     }
 
     /// An array of `len` values, all zero unless others have the same array already.
@@ -107,9 +125,30 @@ impl Space {
     /// Views of one segment ask for the same arrays in the same order.
     ///
     /// # Errors
-    /// [`SpaceError::Full`] if the segment has no room left; [`SpaceError::Mismatch`] if another view asked for
-    /// something else at this place.
+    /// [`SpaceError::Full`] if the segment has no room left, [`SpaceError::Memory`] if the host has not; [`SpaceError::Mismatch`] if another view asked for
+    /// something else at this place; [`SpaceError::Forked`] in a child of the [member](Self::of_member).
     pub fn array<T: Shared>(&mut self, len: usize) -> Result<Array<T>, SpaceError> {
+        let array = self.reserve(len)?;
+        if let Some(region) = &mut self.region {
+            region.commit(array.bytes())?;
+        }
+        Ok(array)
+    }
+
+    /// The same, whose memory is not taken from the system yet: a part of it is
+    /// [committed](Array::commit) before it is touched.
+    ///
+    /// # Collective
+    /// As [`array`](Self::array).
+    ///
+    /// # Errors
+    /// As [`array`](Self::array).
+    pub fn reserve<T: Shared>(&mut self, len: usize) -> Result<Array<T>, SpaceError> {
+        if let Some((rank, generation)) = self.owner
+            && !generation.is_current()
+        {
+            return Err(SpaceError::Forked { rank });
+        }
         let Some(region) = &mut self.region else {
             return Array::heap(len);
         };
@@ -129,7 +168,51 @@ impl Region {
         let end = start.checked_add(bytes).filter(|&end| end <= self.segment.len());
         let left = self.segment.len().saturating_sub(start);
         self.cursor = end.ok_or(SpaceError::Full { asked: bytes, left })?;
+        self.segment.open(self.cursor).map_err(|_| no_memory(bytes))?;
         Ok(start)
+    }
+
+    /// Takes the memory of an array from the system, unless another view of it has.
+    fn commit(&mut self, bytes: Range<usize>) -> Result<(), SpaceError> {
+        let asked = bytes.len();
+        // Acquire: pairs with the Release below: the memory is there.
+        let committed = self.word(LEDGER).load(Ordering::Acquire);
+        if bytes.end as u64 <= committed {
+            return Ok(());
+        }
+        self.unlooked = self.unlooked.saturating_add(asked);
+        if self.unlooked >= LOOK {
+            if syncline_memory::left().is_some_and(|left| left < asked as u64)
+                && !self.is_being_committed(bytes.end)
+            {
+                return Err(no_memory(asked));
+            }
+            self.unlooked = 0;
+        }
+        let start = bytes.start.max(usize::try_from(committed).unwrap_or(usize::MAX).min(bytes.end));
+        let end = bytes.end.checked_next_multiple_of(STEP).unwrap_or(bytes.end).min(self.segment.len());
+        self.segment.commit(start..end).map_err(|_| no_memory(asked))?;
+        self.word(LEDGER).fetch_max(end as u64, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether the memory that the host has not left is what another view of this array has just taken.
+    fn is_being_committed(&self, end: usize) -> bool {
+        (0..1000).any(|_| {
+            let committed = self.word(LEDGER).load(Ordering::Acquire) >= end as u64;
+            if !committed {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            committed
+        })
+    }
+
+    /// A word of the ledger; behind its entries there is the first byte that is not committed, but for what was reserved.
+    fn word(&self, index: usize) -> &AtomicU64 {
+        assert!(index <= LEDGER);
+        // SAFETY: the ledger is the first thing in the segment: `LEDGER` words and one, page-aligned, zero at first, opened, in
+        // use as nothing else by any view; the segment lives as long as `self`.
+        unsafe { &*self.segment.as_ptr().cast::<AtomicU64>().add(index) }
     }
 
     /// Enters what is asked for into the ledger, or compares it with what is there.
@@ -138,16 +221,20 @@ impl Region {
             return Err(SpaceError::Many { most: LEDGER });
         }
         let entry = checksum(std::any::type_name::<T>(), size_of::<T>(), len);
-        // SAFETY: the ledger is the first thing in the segment: `LEDGER` words, page-aligned, zero at first, in use as
-        // nothing else by any view; the segment lives as long as `self`.
-        let word = unsafe { &*self.segment.as_ptr().cast::<AtomicU64>().add(self.count) };
+        let number = self.count;
         self.count += 1;
+        let word = self.word(number);
         // Relaxed: the entry stands for itself.
         match word.compare_exchange(0, entry, Ordering::Relaxed, Ordering::Relaxed) {
             Err(other) if other != entry => Err(SpaceError::Mismatch { number: self.count }),
             _ => Ok(()),
         }
     }
+}
+
+fn no_memory(asked: usize) -> SpaceError {
+    let left = syncline_memory::left().map_or(0, |left| usize::try_from(left).unwrap_or(usize::MAX));
+    SpaceError::Memory { asked, left }
 }
 
 /// What was asked for, as a number that is not 0 (FNV-1a).
@@ -224,6 +311,51 @@ impl<T> Deref for Array<T> {
 }
 
 impl<T> Array<T> {
+    /// Takes the memory of some values of an array that was [reserved](Space::reserve); they stay as they are.
+    ///
+    /// # Errors
+    /// [`SpaceError::Memory`] if there is none.
+    ///
+    /// # Panics
+    /// If they are not all in the array.
+    pub fn commit(&self, values: Range<usize>) -> Result<(), SpaceError> {
+        let bytes = self.place(values);
+        match &self.home {
+            Home::Heap(_) => Ok(()),
+            Home::Segment(segment) => segment.commit(bytes.clone()).map_err(|_| no_memory(bytes.len())),
+        }
+    }
+
+    /// Gives the memory of some values back to the system, as far as it is whole pages: those are zero from then on.
+    /// To be touched again they are committed again.
+    ///
+    /// # Safety
+    /// The values are nobody's: nobody refers to them, or relies on what they are.
+    ///
+    /// # Panics
+    /// As [`commit`](Self::commit).
+    pub unsafe fn give_back(&self, values: Range<usize>) {
+        let bytes = self.place(values);
+        if let Home::Segment(segment) = &self.home {
+            // SAFETY: as the caller vouches.
+            unsafe { segment.give_back(bytes) };
+        }
+    }
+
+    /// Where some values stand in the segment.
+    fn place(&self, values: Range<usize>) -> Range<usize> {
+        assert!(values.start <= values.end && values.end <= self.len, "values {values:?} of {}", self.len);
+        let from = match &self.home {
+            Home::Heap(_) => 0,
+            Home::Segment(segment) => self.first.addr() - segment.as_ptr().addr(),
+        };
+        from + values.start * size_of::<T>()..from + values.end * size_of::<T>()
+    }
+
+    fn bytes(&self) -> Range<usize> {
+        self.place(0..self.len)
+    }
+
     /// One of the values, by itself: to reach it costs no look at the length.
     ///
     /// # Panics

@@ -15,11 +15,12 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use syncline_memory::Generation;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Policy, WaitError, Watch};
 
 use crate::calls::{Blocking, Caller};
-use crate::error::{Fault, SpaceError};
+use crate::error::{Fault, Silence, SpaceError};
 use crate::space::{Array, Shared, Space};
 
 /// How many members a barrier or lock can have.
@@ -32,7 +33,7 @@ pub const LAUNCHER: usize = MAX_MEMBERS;
 ///
 /// | told by                      | known                            | waits with the list end       | what it holds of a lock      |
 /// |------------------------------|----------------------------------|-------------------------------|------------------------------|
-/// | [`give_up`](Deaths::give_up) | a member does not do its part     | all                           | it keeps until it lets go    |
+/// | [`give_up`](Deaths::give_up), [`tell`](Deaths::tell) | a member does not do its part | all     | it keeps until it lets go    |
 /// | [`declare`](Deaths::declare) | nothing of a member runs any more | all                           | is taken from it, by repair  |
 /// | [`ended`](Deaths::ended)     | a process has ended               | where it has a part still      | is taken from it, by repair  |
 ///
@@ -54,7 +55,8 @@ pub struct Deaths {
     caller: Option<Caller>,
 }
 
-/// 0, or 1 + the rank, if a member is meant; and in the upper half the process, if one is.
+/// 0, or 1 + the rank, if a member is meant; above it what was seen; and in the upper half the process, if one is meant, or
+/// how many milliseconds a member was silent.
 ///
 /// A type of its own: nobody else can have an array of these, at whatever place.
 #[derive(Debug, Default)]
@@ -87,9 +89,25 @@ impl Watch for Deaths {
 const PROCESS: u32 = 32;
 /// Of a word of [`Deaths`]: all of the process has ended.
 const ENDED: u64 = 1 << 31;
+/// What was seen, unless it is that a member is dead.
+const REPORTED: u64 = 1 << 30;
+const SILENT: u64 = 1 << 29;
+const GONE: u64 = 1 << 28;
+const RANK: u64 = GONE - 1;
 
 fn rank_in(word: u64) -> Option<usize> {
-    ((word & (ENDED - 1)) as usize).checked_sub(1)
+    ((word & RANK) as usize).checked_sub(1)
+}
+
+/// What a word says of a member.
+fn fault_in(word: u64) -> Option<Fault> {
+    let rank = rank_in(word)?;
+    Some(match word & (REPORTED | SILENT | GONE) {
+        GONE => Fault::Left { rank },
+        SILENT => Fault::Silent(Silence::new(rank, (word >> PROCESS) as u32)),
+        REPORTED => Fault::Reported { rank },
+        _ => Fault::Dead { rank },
+    })
 }
 
 impl Deaths {
@@ -117,6 +135,19 @@ impl Deaths {
         self.enter(Some(rank), 0);
     }
 
+    /// As [`give_up`](Self::give_up), with what was seen: those who wait are told just that. A fault that is about no
+    /// member changes nothing.
+    pub fn tell(&self, fault: Fault) {
+        let seen = match fault {
+            Fault::Dead { .. } => 0,
+            Fault::Left { .. } => GONE,
+            Fault::Silent(silence) => SILENT | u64::from(silence.milliseconds()) << PROCESS,
+            Fault::Reported { .. } => REPORTED,
+            Fault::TimedOut | Fault::Mismatch { .. } | Fault::Forked { .. } => return,
+        };
+        self.enter(fault.rank(), seen);
+    }
+
     /// Tells that a member is dead, which is, or was, in the process of that number
     /// ([`std::process::id`]). As [`give_up`](Self::give_up); and what it held of locks by handles that were taken in this
     /// process, a repair hands on.
@@ -136,7 +167,18 @@ impl Deaths {
     /// # Safety
     /// As `declare`, for every rank.
     pub unsafe fn ended(&self, process: u32, missed: Range<usize>) {
-        let of = u64::from(process) << PROCESS | ENDED;
+        self.enter_process(u64::from(process) << PROCESS | ENDED, missed);
+    }
+
+    /// As [`ended`](Self::ended), of a process that has exited well: the members that are missed have [left](Fault::Left).
+    ///
+    /// # Safety
+    /// As `ended`.
+    pub unsafe fn exited(&self, process: u32, missed: Range<usize>) {
+        self.enter_process(u64::from(process) << PROCESS | ENDED | GONE, missed);
+    }
+
+    fn enter_process(&self, of: u64, missed: Range<usize>) {
         if missed.is_empty() {
             self.enter(None, of);
         }
@@ -148,11 +190,13 @@ impl Deaths {
             return;
         }
         let entry = of | rank.map_or(0, |rank| rank as u64 + 1);
+        // Of one who is in the list already, only more is entered: which process has ended with it.
+        let known = of & SILENT != 0 || of >> PROCESS == 0;
         for Entry(word) in &*self.entries {
             // Release: what was written before (how it ended, say) is seen by whoever reads the word. Pairs with the
             // Acquire below.
             match word.compare_exchange(0, entry, Ordering::Release, Ordering::Relaxed) {
-                Err(other) if other != entry && (of != 0 || rank_in(other) != rank) => (),
+                Err(other) if other != entry && !(known && rank_in(other) == rank) => (),
                 _ => return,
             }
         }
@@ -175,7 +219,19 @@ impl Deaths {
         self.missing(known, |_| None)
     }
 
-    /// The same; or one whom a process that has ended was, as `part` tells of it.
+    /// Why the waits end of one who goes on in spite of `known` entries: what was seen of the first member after those.
+    #[must_use]
+    pub fn fault(&self, known: usize) -> Option<Fault> {
+        self.entries().skip(known).find_map(fault_in)
+    }
+
+    /// What was seen of a member first, if it is in the list.
+    #[must_use]
+    pub fn fault_of(&self, rank: usize) -> Option<Fault> {
+        self.entries().filter(|&word| rank_in(word) == Some(rank)).find_map(fault_in)
+    }
+
+    /// The same as [`after`](Self::after); or one whom a process that has ended was, as `part` tells of it.
     pub(crate) fn missing(&self, known: usize, part: impl Fn(u32) -> Option<usize>) -> Option<usize> {
         self.entries().skip(known).find_map(|word| rank_in(word).or_else(|| part((word >> PROCESS) as u32)))
     }
@@ -184,6 +240,12 @@ impl Deaths {
     #[must_use]
     pub fn has_ended(&self, process: u32) -> bool {
         self.entries().any(|word| word & ENDED != 0 && word >> PROCESS == u64::from(process))
+    }
+
+    /// Whether a process has exited well.
+    pub(crate) fn has_exited(&self, process: u32) -> bool {
+        let of = ENDED | GONE;
+        self.entries().any(|word| word & of == of && word >> PROCESS == u64::from(process))
     }
 
     /// Whether a member is dead or given up.
@@ -195,7 +257,8 @@ impl Deaths {
     /// Whether what was taken for a rank in this process can be handed on.
     pub(crate) fn gone(&self, rank: usize, process: u32) -> bool {
         let dead = |word: u64| word & ENDED != 0 || rank_in(word) == Some(rank);
-        process != 0 && self.entries().any(|word| word >> PROCESS == u64::from(process) && dead(word))
+        let of = |word: u64| word & SILENT == 0 && word >> PROCESS == u64::from(process);
+        process != 0 && self.entries().any(|word| of(word) && dead(word))
     }
 }
 
@@ -276,6 +339,8 @@ pub(crate) struct Vigil {
     deaths: Option<Deaths>,
     caller: Option<Caller>,
     pub(crate) rank: usize,
+    /// That of the process whose seat it is.
+    born: Generation,
     /// Episodes completed.
     pub(crate) episodes: u64,
     /// Episodes for which the others need nothing of this member any more.
@@ -295,7 +360,14 @@ impl Vigil {
         let Policy { pauses, yield_for, .. } = usual(seats.members());
         let (seats, deaths) = (seats.clone(), deaths.cloned());
         let caller = deaths.as_ref().and_then(|deaths| deaths.caller.clone());
-        Ok(Vigil { seats, deaths, caller, rank, episodes: 0, parts: 0, pauses, yield_for, misses: 0 })
+        let born = Generation::current();
+        Ok(Vigil { seats, deaths, caller, rank, born, episodes: 0, parts: 0, pauses, yield_for, misses: 0 })
+    }
+
+    /// An error in a child that `fork` has made of the member's process.
+    #[inline]
+    pub(crate) fn at_home(&self) -> Result<(), Fault> {
+        if self.born.is_current() { Ok(()) } else { Err(Fault::Forked { rank: self.rank }) }
     }
 
     pub(crate) fn members(&self) -> usize {
@@ -329,14 +401,14 @@ impl Vigil {
         // First who has left: it may be for a death, which is then to be told.
         let left = self.seats.left_before(self.episodes + 1);
         let deaths = self.deaths.as_ref();
-        let dead = deaths.and_then(|deaths| deaths.after(0));
+        let dead = deaths.and_then(|deaths| deaths.fault(0));
         let part = || {
             let deaths = deaths?;
             let rank = deaths.missing(0, |process| self.seats.taken_by(process))?;
             // One who has died meanwhile is found here, too.
-            Some(if deaths.includes(rank) { Fault::Dead { rank } } else { Fault::Left { rank } })
+            Some(deaths.fault_of(rank).unwrap_or(Fault::Left { rank }))
         };
-        dead.map(|rank| Fault::Dead { rank }).or(left.map(|rank| Fault::Left { rank })).or_else(part)
+        dead.or(left.map(|rank| Fault::Left { rank })).or_else(part)
     }
 
     /// After a look that found nothing: now and then, who is gone.
@@ -376,17 +448,15 @@ impl Waiting<'_> {
 
 impl Watch for Waiting<'_> {
     fn who(&self) -> Option<u32> {
-        match self.vigil.fault().or_else(|| self.blocking.look())? {
-            Fault::Dead { rank } | Fault::Left { rank } => Some(rank as u32),
-            _ => Some(u32::MAX),
-        }
+        let fault = self.vigil.fault().or_else(|| self.blocking.look())?;
+        Some(fault.rank().map_or(u32::MAX, |rank| rank as u32))
     }
 }
 
 impl Drop for Vigil {
     fn drop(&mut self) {
-        // A model that has failed has no words any more.
-        if cfg!(loom) && std::thread::panicking() {
+        // A model that has failed has no words any more. A seat is left by the process that has taken it.
+        if cfg!(loom) && std::thread::panicking() || !self.born.is_current() {
             return;
         }
         // Release: see `left_before`.
@@ -450,5 +520,29 @@ mod tests {
         }
         assert_eq!(deaths.count(), 6, "who is dead already is not given up");
         assert!(deaths.includes(3) && deaths.includes(LAUNCHER));
+    }
+
+    #[test]
+    fn what_was_seen_of_a_member_is_what_is_told() {
+        let deaths = Deaths::within(&mut Space::heap(), 6).unwrap();
+        let faults = [
+            Fault::Left { rank: 0 },
+            Fault::Silent(Silence::new(1, 86_400_000)),
+            Fault::Reported { rank: 2 },
+            Fault::Dead { rank: 3 },
+        ];
+        for fault in faults.into_iter().chain([Fault::TimedOut, Fault::Forked { rank: 5 }]) {
+            deaths.tell(fault);
+            // The first word stands, whoever else is told what.
+            fault.rank().into_iter().for_each(|rank| deaths.give_up(rank));
+            fault.rank().into_iter().for_each(|rank| deaths.tell(Fault::Silent(Silence::new(rank, 7))));
+        }
+        assert_eq!(std::array::from_fn(|known| deaths.fault(known)), [0, 1, 2, 3].map(|n| Some(faults[n])));
+        assert_eq!((deaths.count(), deaths.fault_of(2), deaths.fault_of(5)), (4, Some(faults[2]), None));
+        assert!(!deaths.gone(1, 86_400_000), "no number of a process");
+        // SAFETY: no handle was taken in a process of this number.
+        unsafe { deaths.exited(u32::MAX, 4..5) };
+        assert_eq!(deaths.fault(4), Some(Fault::Left { rank: 4 }));
+        assert!(deaths.gone(4, u32::MAX) && deaths.has_ended(u32::MAX));
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct LaunchArgs {
     /// How many members each process has, as threads; at most 4096 in all
     #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) threads: u16,
-    /// How much memory the members share at most; it takes none before they use it [default: 256M]
+    /// How much memory the members share at most [default: as SYNCLINE_MEMORY says, or as much as there could be]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
     /// The program, and what it gets

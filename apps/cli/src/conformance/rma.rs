@@ -353,7 +353,7 @@ fn flood(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let before = most_memory();
     if rank == last {
         let timeout =
-            std::env::var("SYNCLINE_TIMEOUT").ok().and_then(|text| text.parse().ok()).unwrap_or(800_u64);
+            std::env::var("SYNCLINE_TIMEOUT").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000_u64);
         let pause = (timeout / 2).min(1000);
         let stop =
             format!("sleep 0.05; kill -STOP $1; sleep {}.{:03}; kill -CONT $1", pause / 1000, pause % 1000);

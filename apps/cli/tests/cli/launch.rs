@@ -5,6 +5,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -35,6 +36,12 @@ fn run(command: &mut Command) -> (Option<i32>, Vec<String>, Vec<String>) {
 #[ignore = "the processes of other tests: does nothing by itself"]
 fn member() {
     let Ok(role) = std::env::var("SYNCLINE_CLI_TEST_ROLE") else { return };
+    if role == "returns 3" {
+        let ended = Team::run(|me| if me.rank() == 1 { 3 } else { i32::from(me.wait().is_err()) }).unwrap();
+        // Those that were told are the first to end.
+        std::thread::sleep(Duration::from_millis(if ended == [3] { 300 } else { 0 }));
+        std::process::exit(ended[0]);
+    }
     let ended = Team::run(|me| {
         if role == "killed" && me.rank() == 1 {
             kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
@@ -76,6 +83,23 @@ fn the_death_of_a_member_is_told() {
         news.starts_with("syncline: process 1 (pid ") && news.contains("was killed by signal 9"),
         "{news}"
     );
+}
+
+#[test]
+fn what_the_environment_says_in_vain_is_said() {
+    let (code, _, errors) = run(launch("-n 2", &["true"]).env("SYNCLINE_PER_HOST", "1"));
+    let [error] = &errors[..] else { panic!("{errors:?}") };
+    assert_eq!(code, Some(0));
+    assert!(error.contains("SYNCLINE_PER_HOST is not for `syncline launch`"), "{error}");
+}
+
+/// The others have failed because of it, and end first.
+#[test]
+fn the_first_cause_is_how_the_command_ends() {
+    for _ in 0..5 {
+        let (code, _, said) = run(&mut team("-n 3", "returns 3"));
+        assert_eq!(code, Some(3), "{said:?}");
+    }
 }
 
 #[test]
@@ -124,6 +148,16 @@ fn what_cannot_be_launched_is_one_line() {
     assert_eq!(error, "a team has 1 to 4096 members, not 64 processes x 65 threads");
     let error = fails_with(1, folder.path(), "launch -n 2 --memory 1K -- true");
     assert!(error.starts_with("the team's shared memory: no room"), "{error}");
+    let usage = |line: &str| {
+        let output = command(folder.path(), line).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let hint = usage("launch -n 4 ./prog --size 7");
+    assert!(
+        hint.contains("write `--` before the program: syncline launch -n 4 -- ./prog --size 7"),
+        "{hint}"
+    );
     for line in
         ["launch -- true", "launch -n 0 -- true", "launch -n 4097 -- true", "launch -n 2", "launch -n 2 true"]
     {

@@ -129,6 +129,15 @@ static int with_the_lock(syncline_member *me, void *argument) {
     return 4;
 }
 
+/* Rank 1 fails, and rank 0 because of it. */
+static int because_of_another(syncline_member *me, void *argument) {
+    (void)argument;
+    if (syncline_member_rank(me) == 1) {
+        return 3;
+    }
+    return syncline_member_wait(me) == SYNCLINE_STATUS_GONE ? 1 : 0;
+}
+
 /* Rank 0 returns too early; the other is told, whatever it waits for. */
 static int too_early(syncline_member *me, void *argument) {
     (void)argument;
@@ -137,7 +146,7 @@ static int too_early(syncline_member *me, void *argument) {
         return 0;
     }
     OK(syncline_member_barrier(me, SYNCLINE_BARRIER_KIND_COUNTER, 0, &barrier));
-    FAILS(syncline_barrier_wait(barrier, 1), GONE, "member 0 is dead");
+    FAILS(syncline_barrier_wait(barrier, 1), GONE, "member 0 has left");
     EXPECT(syncline_member_wait(me) == SYNCLINE_STATUS_GONE);
     return 0;
 }
@@ -203,6 +212,8 @@ int main(int count, char **arguments) {
     OK(syncline_team_run(&two, nothing, NULL));
     FAILS(syncline_team_run(&two, five_of_rank_1, NULL), MEMBER_FAILED, "rank 1 returned 5");
     EXPECT(syncline_last_failure()->code == 5 && syncline_last_failure()->task == NULL);
+    FAILS(syncline_team_run(&two, because_of_another, NULL), MEMBER_FAILED, "rank 1 returned 3");
+    EXPECT(syncline_last_failure()->code == 3);
     OK(syncline_team_run(&two, faults, (void *)&two));
     EXPECT(syncline_team_run(&two, different, NULL) == SYNCLINE_STATUS_MEMBER_FAILED);
     EXPECT(syncline_last_failure()->code == 3);

@@ -53,6 +53,10 @@ where
             Ok(None) => Ended { result: Err(TeamError::Others), process, lost: false },
             Err(error) => Ended { result: Err(error.into()), process, lost: false },
         };
+        if matches!(ended.result, Err(TeamError::Forked { .. })) {
+            std::mem::forget(all);
+            return ended;
+        }
         if has_failed(&ended.result) {
             // Some are still on the way to the split, or in it.
             let _ = all.revoke();

@@ -41,6 +41,7 @@ struct Shared {
     conditions: Conditions,
     inboxes: Vec<Mutex<BinaryHeap<Reverse<Letter>>>>,
     cut: Vec<AtomicBool>,
+    reported: Vec<AtomicBool>,
     /// Messages and bytes that were sent.
     messages: AtomicU64,
     bytes: AtomicU64,
@@ -62,6 +63,7 @@ impl Network {
             conditions,
             inboxes: (0..processes).map(|_| Mutex::default()).collect(),
             cut: (0..processes).map(|_| AtomicBool::new(false)).collect(),
+            reported: (0..processes).map(|_| AtomicBool::new(false)).collect(),
             messages: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         };
@@ -79,6 +81,7 @@ impl Network {
             number: 0,
             random: self.shared.conditions.seed ^ (process as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
             spare: Vec::new(),
+            told: vec![false; processes],
         }
     }
 
@@ -86,6 +89,12 @@ impl Network {
     pub fn cut(&self, process: usize) {
         // Relaxed: a flag that stands for itself, as all here; messages go by locks.
         self.shared.cut[process].store(true, Ordering::Relaxed);
+    }
+
+    /// Cuts a process off, and reports it as failed to all others, as an MPI does that notices deaths. Its own end is broken.
+    pub fn report(&self, process: usize) {
+        self.cut(process);
+        self.shared.reported[process].store(true, Ordering::Relaxed);
     }
 
     /// How many messages, and bytes in them, have been sent so far.
@@ -105,6 +114,8 @@ pub struct Channel {
     number: u64,
     random: u64,
     spare: Vec<Vec<u8>>,
+    /// Processes of whose failure this one has been told.
+    told: Vec<bool>,
 }
 
 /// So many buffers are kept.
@@ -172,8 +183,17 @@ impl Wire for Channel {
     }
 
     fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, WireError> {
+        if self.shared.reported[self.process].load(Ordering::Relaxed) {
+            let (wire, why) = (self.describe(), "this process was reported as failed".to_owned());
+            return Err(WireError::Broken { wire, what: "receive a message", why });
+        }
         if self.is_cut(self.process) {
             return Ok(None);
+        }
+        for (process, reported) in self.shared.reported.iter().enumerate() {
+            if reported.load(Ordering::Relaxed) && !std::mem::replace(&mut self.told[process], true) {
+                return Err(WireError::Gone { process });
+            }
         }
         let mut inbox = self.shared.inboxes[self.process].lock().unwrap_or_else(PoisonError::into_inner);
         match inbox.peek() {

@@ -34,7 +34,7 @@ fn survivors_are_told_of_one_that_exits() {
     assert_eq!(played.code, Some(1), "{played:?}");
     let cause = "process 1 (rank 1) exited with 0 in the middle of the run";
     assert!(only_news(&played).starts_with(cause), "{played:?}");
-    let expected = [0, 2].map(|rank| format!("rank {rank}: Err(Dead {{ rank: 1 }})"));
+    let expected = [0, 2].map(|rank| format!("rank {rank}: Err(Left {{ rank: 1 }})"));
     assert_eq!(played.said[1..], expected);
 }
 
@@ -46,7 +46,7 @@ fn survivors_are_told_of_one_that_stays_away() {
         only_news(&played).starts_with("process 1 (rank 1) exited with 0 before it took part"),
         "{played:?}"
     );
-    let expected = [0, 2].map(|rank| format!("rank {rank}: Err(Dead {{ rank: 1 }})"));
+    let expected = [0, 2].map(|rank| format!("rank {rank}: Err(Left {{ rank: 1 }})"));
     assert_eq!(played.said[1..], expected);
 }
 
@@ -55,11 +55,11 @@ fn what_a_process_leaves_behind_that_has_ended_well_is_told() {
     let played = play(&mut program("leaves things behind"));
     assert_eq!((played.code, played.news()), (Some(0), Vec::new()), "{played:?}");
     for (rank, line) in [0, 2].iter().zip(&played.said) {
-        let start = format!("rank {rank}: member 1 has left the barrier, ");
+        let start = format!("rank {rank}: member 1 has left, ");
         assert!(line.starts_with(&start) && line.ends_with(", true"), "{played:?}");
     }
-    let dead = "member 1 is dead, and the lock may never be free again";
-    assert!(played.said.len() == 2 && played.said.iter().any(|line| line.contains(dead)), "{played:?}");
+    let gone = "member 1 has left, and the lock may never be free again";
+    assert!(played.said.len() == 2 && played.said.iter().any(|line| line.contains(gone)), "{played:?}");
 }
 
 #[test]

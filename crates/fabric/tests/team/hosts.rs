@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use syncline_fabric::wire::channel::Conditions;
 use syncline_fabric::{Member, Team, TeamError};
-use syncline_sync::{BarrierMember, Counter, Fault, SpaceError};
+use syncline_sync::{BarrierMember, Counter, Fault, Silence, SpaceError};
 
 fn late() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(100))
@@ -100,19 +100,40 @@ fn cut_off(timeout: Duration) -> Vec<Result<(), Fault>> {
 #[test]
 fn a_host_that_is_cut_off_is_named_to_the_others() {
     // A machine that is too busy to let a host speak in time names others, too: then it is given more time.
-    let timeouts = [400, 4_000, 20_000].map(Duration::from_millis);
-    let right = |found: &[Result<(), Fault>]| {
+    let timeouts = [400, 4_000, 20_000];
+    let right = |found: &[Result<(), Fault>], timeout| {
         let others = [0, 2].map(|rank| found[rank]);
-        others == [Err(Fault::Dead { rank: 1 }); 2] && matches!(found[1], Err(Fault::Dead { .. }))
+        others == [Err(Fault::Silent(Silence::new(1, timeout))); 2]
+            && matches!(found[1], Err(Fault::Silent(_)))
     };
     let mut seen = Vec::new();
     for timeout in timeouts {
-        seen.push((timeout, cut_off(timeout)));
-        if right(&seen[seen.len() - 1].1) {
+        seen.push((timeout, cut_off(Duration::from_millis(timeout.into()))));
+        if right(&seen[seen.len() - 1].1, timeout) {
             return;
         }
     }
     panic!("with no timeout only the host that was cut off is named to the others: {seen:?}");
+}
+
+/// With the silence of a host it has nothing to do: that may last for an hour here.
+#[test]
+fn a_process_whose_failure_the_network_reports_is_named_at_once() {
+    let network = Mutex::new(None);
+    let team = Team::hosts(3).quiet().timeout(Duration::from_secs(3600));
+    let found = team.run_on(
+        |wires| *network.lock().unwrap() = Some(wires.clone()),
+        |me| {
+            me.wait().unwrap();
+            if me.rank() == 1 {
+                network.lock().unwrap().as_ref().unwrap().report(1);
+                panic!("as if it had died");
+            }
+            let fault = (0..3).find_map(|_| me.barrier().wait_deadline(late()).err());
+            assert_eq!(fault, Some(Fault::Reported { rank: 1 }));
+        },
+    );
+    assert!(matches!(found, Err(TeamError::Panicked { rank: 1, .. })), "{found:?}");
 }
 
 #[test]
@@ -134,7 +155,7 @@ fn a_panic_and_an_early_end_are_told_on_other_hosts() {
         me.combined(0).unwrap().wait_deadline(late())
     });
     let faults = faults.unwrap();
-    assert!(matches!(faults[0], Err(Fault::Dead { rank: 1 } | Fault::Left { rank: 1 })), "{faults:?}");
+    assert_eq!(faults[0], Err(Fault::Left { rank: 1 }));
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn one_that_ends_without_its_part_is_named() {
                 _ => Ok(()),
             }
         });
-        assert_eq!(results.unwrap(), [Err(Fault::Dead { rank: 1 }), Ok(())]);
+        assert_eq!(results.unwrap(), [Err(Fault::Left { rank: 1 }), Ok(())]);
     }
 }
 

@@ -32,7 +32,7 @@ fn a_team_may_have_arguments_of_its_own() {
 fn another_order_is_named_and_nobody_waits_for_it() {
     let played = play(&mut program("another order"));
     assert_eq!(played.code, Some(0), "{played:?}");
-    assert_eq!(played.said[0], "rank 0: member 1 is dead");
+    assert_eq!(played.said[0], "rank 0: member 1 has left");
     assert!(played.said[1].contains("do not make the same things in the same order"), "{played:?}");
 }
 
@@ -124,11 +124,11 @@ fn garbage_in_the_environment_is_named() {
     let cases = [
         ("rubbish".to_owned(), "is \"rubbish\": \"rubbish\" stands where version= is expected"),
         (
-            format!("version=3 segment=900 lifeline=901 {fields}"),
+            format!("version=4 segment=900 lifeline=901 {fields}"),
             "names descriptor 900 as the team's memory, but Bad file",
         ),
         (
-            format!("version=3 segment=1 lifeline=2 {fields}"),
+            format!("version=4 segment=1 lifeline=2 {fields}"),
             "names descriptor 1 as the team's memory, but it is something",
         ),
     ];

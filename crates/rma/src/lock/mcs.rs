@@ -326,9 +326,9 @@ impl Nodes {
                         std::thread::yield_now();
                     }
                     if looks.is_multiple_of(4096)
-                        && let Some(rank) = self.deaths.after(0)
+                        && let Some(fault) = self.deaths.fault(0)
                     {
-                        return Err(Fault::Dead { rank });
+                        return Err(fault);
                     }
                 }
             }

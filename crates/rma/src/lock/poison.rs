@@ -22,7 +22,7 @@ use syncline_fabric::endpoint::{Out, Service};
 use syncline_fabric::{AtEnd, Endpoint, Member};
 use syncline_signal::Watch;
 use syncline_signal::primitive::AtomicU64 as SharedU64;
-use syncline_sync::{Array, Deaths, Fault, Space, SpaceError};
+use syncline_sync::{Array, Deaths, Space, SpaceError};
 
 use crate::error::RmaError;
 
@@ -175,7 +175,7 @@ impl Wanted<'_> {
     /// Why nobody will let the mutex go, if that is so.
     pub(crate) fn lost(&self) -> Result<(), RmaError> {
         self.holds.check(self.rank, self.index)?;
-        self.holds.deaths.after(0).map_or(Ok(()), |rank| Err(Fault::Dead { rank }.into()))
+        self.holds.deaths.fault(0).map_or(Ok(()), |fault| Err(fault.into()))
     }
 }
 

@@ -140,6 +140,7 @@ impl CounterMember {
     }
 
     fn reached(&mut self, number: u64) -> Result<bool, Fault> {
+        self.vigil.at_home()?;
         let short = u64::from(plant::is("counter: one short"));
         if self.word.get() + short >= number {
             return Ok(true);
@@ -172,6 +173,7 @@ impl BarrierMember for CounterMember {
 
     #[inline]
     fn arrive(&mut self) -> Result<(), Fault> {
+        self.vigil.at_home()?;
         if !self.arrived {
             self.arrived = true;
             self.vigil.arrive();
@@ -225,6 +227,7 @@ impl LedMember for CounterMember {
     }
 
     fn release(&mut self) -> Result<(), Fault> {
+        self.vigil.at_home()?;
         self.add();
         self.complete();
         Ok(())

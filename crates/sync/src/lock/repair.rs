@@ -157,7 +157,7 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
                     return Err(LockError::TimedOut);
                 }
                 if let Some(rank) = self.patience.dead() {
-                    return Err(LockError::Dead { rank });
+                    return Err(self.patience.gone_for(rank));
                 }
                 pause();
             }

@@ -1,0 +1,169 @@
+//! How much memory a program can have: what the host has available, and what its control groups leave it.
+//!
+//! | number | host | control group, of version 2 or 1, and each one above it |
+//! |---|---|---|
+//! | [`most`] | `MemTotal` | the limit |
+//! | [`left`] | `MemAvailable` + `SwapFree` | the limit - what is used + what of that is cache of files (+ its swap) |
+//!
+//! The least of all counts. [`left`] leaves a margin: a sixty-fourth of [`most`], and 64 MiB at most. Memory that is taken
+//! beyond these numbers is not refused by the kernel: it kills a process then.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The greatest margin.
+const MARGIN: u64 = 64 << 20;
+
+/// The bytes that this process and others like it could have at most; `None` if the kernel does not tell.
+#[must_use]
+pub fn most() -> Option<u64> {
+    let limits = groups().into_iter().filter_map(|group| group.limit());
+    limits.chain(host("MemTotal:")).min()
+}
+
+/// The bytes that this process can take now, less the margin; `None` if the kernel does not tell.
+#[must_use]
+pub fn left() -> Option<u64> {
+    let swap = host("SwapFree:").unwrap_or(0);
+    let host = host("MemAvailable:").map(|available| available.saturating_add(swap));
+    let least = groups().into_iter().filter_map(|group| group.left(swap)).chain(host).min()?;
+    Some(least.saturating_sub(MARGIN.min(most()? / 64)))
+}
+
+/// A control group of memory.
+struct Group {
+    folder: PathBuf,
+    version: u8,
+}
+
+impl Group {
+    fn number(&self, file: &str) -> Option<u64> {
+        fs::read_to_string(self.folder.join(file)).ok()?.trim().parse().ok()
+    }
+
+    /// `None` if it has none: "max", or of version 1 a number near 2^63.
+    fn limit(&self) -> Option<u64> {
+        let file = if self.version == 2 { "memory.max" } else { "memory.limit_in_bytes" };
+        self.number(file).filter(|&limit| limit < 1 << 62)
+    }
+
+    fn left(&self, swap: u64) -> Option<u64> {
+        let limit = self.limit()?;
+        let (file, prefix) =
+            if self.version == 2 { ("memory.current", "") } else { ("memory.usage_in_bytes", "total_") };
+        let stat = fs::read_to_string(self.folder.join("memory.stat")).unwrap_or_default();
+        let cache = ["active_file ", "inactive_file "]
+            .map(|name| field(&stat, &format!("{prefix}{name}")).unwrap_or(0));
+        let used = self.number(file)?.saturating_sub(cache.iter().sum());
+        Some(limit.saturating_sub(used).saturating_add(self.swap(swap)))
+    }
+
+    /// What it may swap out; of version 1, where memory and swap have a limit together, nothing is counted on.
+    fn swap(&self, host: u64) -> u64 {
+        if self.version != 2 || host == 0 {
+            return 0;
+        }
+        match (self.number("memory.swap.max"), self.number("memory.swap.current")) {
+            (Some(most), Some(current)) => host.min(most.saturating_sub(current)),
+            (None, Some(_)) => host,
+            _ => 0,
+        }
+    }
+}
+
+/// The groups of this process, and those above them. In a container the path may be the host's; the files of the groups
+/// above then still are ours.
+fn groups() -> Vec<Group> {
+    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let of = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+        let (root, version) = match &*controllers {
+            "" => ("/sys/fs/cgroup", 2),
+            _ if controllers.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", 1),
+            _ => return None,
+        };
+        let above =
+            Path::new(path.trim_start_matches('/')).ancestors().map(Path::to_path_buf).collect::<Vec<_>>();
+        Some(above.into_iter().map(move |path| Group { folder: Path::new(root).join(path), version }))
+    };
+    text.lines().filter_map(of).flatten().collect()
+}
+
+/// A line of `/proc/meminfo`, in bytes.
+fn host(name: &str) -> Option<u64> {
+    field(&fs::read_to_string("/proc/meminfo").ok()?, name)?.checked_mul(1024)
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name))?
+        .trim()
+        .trim_end_matches("kB")
+        .trim_end()
+        .parse()
+        .ok()
+}
+
+/// A number of bytes, in words: "3.2 GiB".
+///
+/// ```
+/// use syncline_memory::Size;
+///
+/// assert_eq!([17, 1 << 40, 3_435_973_837].map(|bytes| Size(bytes).to_string()), ["17 bytes", "1 TiB", "3.2 GiB"]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        let power = (self.0.max(1).ilog2() / 10) as usize;
+        let Some(unit) = power.checked_sub(1).and_then(|at| units.get(at)) else {
+            return write!(f, "{} bytes", self.0);
+        };
+        let number = format!("{:.1}", self.0 as f64 / (1_u64 << (10 * power)) as f64);
+        write!(f, "{} {unit}", number.trim_end_matches(".0"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_tells() {
+        let (most, left) = (most().unwrap(), left().unwrap());
+        assert!(most > 1 << 20 && left < most + (host("SwapFree:").unwrap()), "{left} of {most}");
+    }
+
+    /// A group, as files say it.
+    fn group(version: u8, files: &[(&str, &str)]) -> (tempfile::TempDir, Group) {
+        let folder = tempfile::tempdir().unwrap();
+        files.iter().for_each(|(name, text)| fs::write(folder.path().join(name), text).unwrap());
+        let group = Group { folder: folder.path().to_owned(), version };
+        (folder, group)
+    }
+
+    #[test]
+    fn cache_of_files_counts_as_left_and_shared_memory_does_not() {
+        let stat = "anon 5\nfile 700\nshmem 600\ninactive_anon 600\nactive_file 70\ninactive_file 30\n";
+        let (_folder, two) =
+            group(2, &[("memory.max", "1000\n"), ("memory.current", "900\n"), ("memory.stat", stat)]);
+        assert_eq!((two.limit(), two.left(50)), (Some(1000), Some(200)));
+        let swap = [
+            ("memory.max", "1000"),
+            ("memory.current", "900"),
+            ("memory.swap.max", "30"),
+            ("memory.swap.current", "10"),
+        ];
+        assert_eq!(group(2, &swap).1.left(50), Some(120));
+        assert_eq!(group(2, &[("memory.max", "max\n")]).1.left(0), None);
+        let stat = "active_file 1\ntotal_active_file 70\ntotal_inactive_file 30\n";
+        let one =
+            [("memory.limit_in_bytes", "1000"), ("memory.usage_in_bytes", "900"), ("memory.stat", stat)];
+        assert_eq!(group(1, &one).1.left(50), Some(200));
+        assert_eq!(group(1, &[("memory.limit_in_bytes", "9223372036854771712")]).1.limit(), None);
+    }
+}

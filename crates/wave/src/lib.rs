@@ -79,7 +79,7 @@ pub use kernels::{Alignment, GaussSeidel, Lk23, NinePoint, Sor};
 pub use lanes::{Lane, Lanes, Real};
 pub use monitor::{Monitor, Passes, Stage};
 pub use plan::{BlockModel, BlockPlan, BlockTime};
-pub use reference::{Difference, Reference, first_difference, plain_sweep};
+pub use reference::{Difference, Reference, first_difference, first_difference_above, plain_sweep};
 pub use stencil::{Neighbour, Stencil};
 pub use streamed::{Leftovers, Pending, StreamPlan, Taken, Target};
 pub use sweep::{Executor, Order, Plan, Report, Runner, Sweep, Times};

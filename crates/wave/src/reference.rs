@@ -3,9 +3,11 @@
 //! Nothing of the executors is used here: no blocks, no tasks, no locks. Large matrices are walked in
 //! bands of rows, which changes no operation and no order.
 
+mod top;
+
 use std::sync::Arc;
 
-use syncline_store::{Grid, Matrix, Rect, Shape, convert};
+use syncline_store::{Grid, Layout, Matrix, Rect, Shape, convert};
 
 use crate::dynamic::{Dynamic, WithKernel};
 use crate::kernel::{Typed, Update};
@@ -235,6 +237,9 @@ impl<T: Real> std::fmt::Display for Difference<T> {
 /// The first place, row by row, where two matrices of one shape differ in their bits. Any two values
 /// that are not numbers are equal.
 ///
+/// Takes two bands of rows: half a megabyte, or two rows if that is more, of row-major matrices; four megabytes, and up to
+/// 8 MiB for their reading, of others.
+///
 /// # Errors
 /// When a matrix cannot be read, or the shapes differ.
 pub fn first_difference<T: Real>(left: &Matrix<T>, right: &Matrix<T>) -> Result<Option<Difference<T>>> {
@@ -246,8 +251,23 @@ pub fn first_difference<T: Real>(left: &Matrix<T>, right: &Matrix<T>) -> Result<
             expected: left.shape(),
         });
     }
-    let (rows, cols) = (left.shape().rows, left.shape().cols);
-    let band = (1_usize << 18).div_ceil(cols).min(rows);
+    first_difference_above(left, right, left.shape().rows)
+}
+
+/// As [`first_difference`], in the first `rows` rows of two matrices that have as many, and equally many columns.
+///
+/// # Errors
+/// When a matrix cannot be read or has fewer rows, or the columns differ.
+pub fn first_difference_above<T: Real>(
+    left: &Matrix<T>,
+    right: &Matrix<T>,
+    rows: usize,
+) -> Result<Option<Difference<T>>> {
+    let cols = left.shape().cols;
+    // Whole blocks are read in few pieces; rows are one piece anyhow.
+    let in_rows = [left, right].iter().all(|matrix| matrix.layout() == Layout::RowMajor);
+    let values = if in_rows { (1 << 18) / T::BYTES } else { 1 << 18 };
+    let band = values.div_ceil(cols).min(rows);
     let (mut a, mut b) = (vec![T::default(); band * cols], vec![T::default(); band * cols]);
     for row in (0..rows).step_by(band) {
         let n = band.min(rows - row);

@@ -138,7 +138,7 @@ impl Case {
         if by_counters {
             pass(&mut stream, self.levels, &sources, place);
         } else {
-            stream.pass(self.levels, &sources, Sink::Memory(place), None).expect("a pass in memory");
+            stream.pass(self.levels, &sources, Sink::Memory(place), None, &[]).expect("a pass in memory");
         }
         begin.elapsed().as_secs_f64()
     }

@@ -11,8 +11,7 @@ use syncline_store::{Block, Grid, Identity, Matrix};
 use syncline_wave::{
     Alignment, Described, Error as WaveError, Executor, GaussSeidel, Lanes, Lk23, Monitor, NinePoint, Order,
     Pending, Plan, PointKernel, Real, Reference, Report, Result as WaveResult, Runner, Sor, Stencil, Sweep,
-    Taken,
-    Target,
+    Taken, Target,
 };
 
 /// The matrices of a sweep.

@@ -122,7 +122,8 @@ impl Launcher {
         let memory = memory.map_err(failed("hand down the team's memory"))?;
         // Dropped last, when all processes have been collected.
         let leftovers = Leftovers::new();
-        let heritage = Heritage { mark: leftovers.mark(), shape, segment: memory.as_fd(), lifeline: end.as_fd() };
+        let heritage =
+            Heritage { mark: leftovers.mark(), shape, segment: memory.as_fd(), lifeline: end.as_fd() };
         let children = Children::start(&self.program, &self.args, &heritage)?;
         if !self.quiet {
             shape.warn();

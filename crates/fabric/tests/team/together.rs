@@ -76,7 +76,11 @@ fn what_processes_leave_behind_ends_with_the_team() {
     }
     // Those are in sessions of their own, and end with this test.
     for pid in (11..14).flat_map(|which| sleepers(&nap(which))) {
-        rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
+        rustix::process::kill_process(
+            rustix::process::Pid::from_raw(pid).unwrap(),
+            rustix::process::Signal::KILL,
+        )
+        .unwrap();
     }
 }
 

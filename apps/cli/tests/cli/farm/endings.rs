@@ -243,11 +243,12 @@ fn a_terminal_stops_continues_and_ends_tasks() {
     for (which, options) in [(41, ""), (42, "--protocol lines")] {
         let nap = nap(which);
         let shell = ["-qfec", "bash --norc --noprofile -i", "/dev/null"];
-        let terminal =
-            Command::new("script").args(shell).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let terminal = Command::new("script").args(shell).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
         let mut terminal = match terminal {
             Ok(terminal) => terminal,
-            Err(error) => return println!("skipped: script(1) makes terminals, and cannot be started: {error}"),
+            Err(error) => {
+                return println!("skipped: script(1) makes terminals, and cannot be started: {error}");
+            }
         };
         let mut keys = terminal.stdin.take().unwrap();
         let program = env!("CARGO_BIN_EXE_syncline");

@@ -261,15 +261,35 @@ fn starts(folder: &Path) -> usize {
 fn a_mistyped_command_ends_the_farm_early_with_its_last_words() {
     let words = "; its last words on standard error: \"line 2 | No module named 'sums'\"";
     for (options, script, most, how) in [
-        ("-j 2", "echo x >> starts; printf 'line 1\n\nline 2\n' >&2; echo \"No module named 'sums'\" >&2; exit 7", 3, format!("exited with 7; its last words on standard error: \"line 1 | line 2 | No module named 'sums'\"")),
+        (
+            "-j 2",
+            "echo x >> starts; printf 'line 1\n\nline 2\n' >&2; echo \"No module named 'sums'\" >&2; exit 7",
+            3,
+            format!(
+                "exited with 7; its last words on standard error: \"line 1 | line 2 | No module named 'sums'\""
+            ),
+        ),
         // It reads its task first.
-        ("-j 2 --retries 9", "echo x >> starts; read -r line; echo 'line 2' >&2; echo \"No module named 'sums'\" >&2; exit 7", 3, format!("exited with 7{words}")),
-        ("-j 6 --logs logs", "echo x >> starts; echo \"No module named 'sums'\" >&2; kill -9 $$", 6, "was killed by SIGKILL; its last words on standard error: \"No module named 'sums'\"".to_owned()),
+        (
+            "-j 2 --retries 9",
+            "echo x >> starts; read -r line; echo 'line 2' >&2; echo \"No module named 'sums'\" >&2; exit 7",
+            3,
+            format!("exited with 7{words}"),
+        ),
+        (
+            "-j 6 --logs logs",
+            "echo x >> starts; echo \"No module named 'sums'\" >&2; kill -9 $$",
+            6,
+            "was killed by SIGKILL; its last words on standard error: \"No module named 'sums'\"".to_owned(),
+        ),
         ("-j 1", "echo x >> starts; echo ready; exec cat", 3, "said \"ready\": not JSON".to_owned()),
         ("-j 1", "echo x >> starts; exit 0", 3, "exited with 0".to_owned()),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let came = run(farm(folder.path(), &format!("--protocol lines {options}"), &["sh", "-c", script]), &numbers(300));
+        let came = run(
+            farm(folder.path(), &format!("--protocol lines {options}"), &["sh", "-c", script]),
+            &numbers(300),
+        );
         assert_eq!(came.code, Some(1), "{script}: {came:?}");
         let expected = format!(
             "error: {most} workers have ended before any had answered a task: is the command right? The last {how}"
@@ -302,8 +322,11 @@ fn a_program_that_is_not_there_is_an_error_at_once() {
     fs::write(folder.path().join("text"), "no program\n").unwrap();
     for memory in ["", "--memory 1GiB"] {
         for protocol in ["", "--protocol lines"] {
-            for (program, why) in [("./nowhere", "No such file or directory"), ("./text", "Permission denied")] {
-                let came = run(farm(folder.path(), &format!("{protocol} {memory}"), &[program]), &numbers(300));
+            for (program, why) in
+                [("./nowhere", "No such file or directory"), ("./text", "Permission denied")]
+            {
+                let came =
+                    run(farm(folder.path(), &format!("{protocol} {memory}"), &[program]), &numbers(300));
                 assert_eq!((came.code, came.out.as_str()), (Some(1), ""), "{came:?}");
                 let expected = format!("error: cannot start {program}: {why}");
                 assert!(came.errors.last().unwrap().starts_with(&expected), "{memory} {protocol}: {came:?}");
@@ -321,18 +344,21 @@ fn a_second_answer_is_refused_and_harms_no_task() {
     // At once; when the next task is there; and one of long ago, in the middle of another.
     let at_once = format!("{answer_own}; {answer_own}");
     let later = format!("[ -z \"$last\" ] || {}; {answer_own}; last=$id", answer("$last"));
-    let of_old = format!("first=${{first:-$id}}; [ $((task % 5)) != 0 ] || {}; {answer_own}", answer("$first"));
+    let of_old =
+        format!("first=${{first:-$id}}; [ $((task % 5)) != 0 ] || {}; {answer_own}", answer("$first"));
     for (script, jobs, retries) in
         [(&at_once, 1, 0), (&at_once, 4, 0), (&later, 1, 0), (&later, 4, 2), (&of_old, 3, 0)]
     {
-        let came = run(workers(Path::new("."), &format!("-j {jobs} -k --retries {retries}"), script), &numbers(40));
+        let came =
+            run(workers(Path::new("."), &format!("-j {jobs} -k --retries {retries}"), script), &numbers(40));
         let expected: String =
             (1..=40).map(|n| format!("{{\"id\":{n},\"task\":{n},\"result\":{n}}}\n")).collect();
         assert_eq!((came.code, came.out.as_str()), (Some(0), expected.as_str()), "{script}: {came:?}");
         let (lines, summary) = came.summary();
         assert_eq!(summary, "syncline: 40 tasks: 40 done", "{script}: {came:?}");
         let told = |line: &String| {
-            let rest = line.strip_prefix("syncline: worker ").and_then(|rest| rest.split_once(" answered task "));
+            let rest =
+                line.strip_prefix("syncline: worker ").and_then(|rest| rest.split_once(" answered task "));
             rest.is_some_and(|(_, rest)| rest.ends_with(" twice"))
         };
         assert!(!lines.is_empty() && lines.iter().all(told), "{script}: {came:?}");

@@ -16,7 +16,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, getpgid, getpgrp, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpgrp, pidfd_open, pidfd_send_signal};
 
 /// The variable that says which launcher has started a process, or one that has started it.
 pub(crate) const MARK: &str = "SYNCLINE_LAUNCH";
@@ -43,7 +43,7 @@ impl Leftovers {
 
     /// Whether a process is one that was left behind.
     fn is_one(&self, pid: Pid) -> bool {
-        if getpgid(Some(pid)) != Ok(getpgrp()) {
+        if group_of(pid) != Some(getpgrp().as_raw_nonzero().get()) {
             return false;
         }
         // One that has ended and was not collected has no environment, nor has that of another user for us.
@@ -77,5 +77,27 @@ impl Drop for Leftovers {
         while self.kill() && Instant::now() < until {
             thread::sleep(Duration::from_millis(2));
         }
+    }
+}
+
+/// The process group of a process, if that can be told. It is 0 for threads of the kernel and for processes outside of this
+/// namespace, which is no number that `getpgid` may return by its contract in rustix.
+fn group_of(pid: Pid) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // Behind the name, which may have any characters: the state, the parent, the group.
+    stat.rsplit_once(") ")?.1.split(' ').nth(2)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_process_of_the_machine_can_be_asked_for_its_group() {
+        let leftovers = Leftovers::new();
+        // Also those that have none: process 2 is the kernel's, where it is seen.
+        assert!(!leftovers.kill());
+        assert_eq!(group_of(rustix::process::getpid()), Some(getpgrp().as_raw_nonzero().get()));
+        assert!(group_of(Pid::from_raw(2).unwrap()).is_none_or(|group| group >= 0));
     }
 }

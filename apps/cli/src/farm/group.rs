@@ -19,6 +19,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
 
+use rustix::fs::Access;
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process_group, setrlimit};
 use syncline_memory::ProcessWatch;
@@ -123,9 +124,7 @@ pub(super) fn command(program: &OsStr, args: &[OsString], memory: Option<u64>) -
     let mut command = Command::new(program);
     if let Some(memory) = memory {
         // Else it would be the failure of every task.
-        if !is_there(program) {
-            return Err(Errno::NOENT.into());
-        }
+        is_there(program)?;
         command = Command::new("/proc/self/exe");
         command.arg0("syncline").args(["farm", "bound", &memory.to_string(), "--"]).arg(program);
     }
@@ -133,13 +132,25 @@ pub(super) fn command(program: &OsStr, args: &[OsString], memory: Option<u64>) -
     Ok(command)
 }
 
-/// Whether there is such a program, where a shell would look for it.
-fn is_there(program: &OsStr) -> bool {
+/// Whether there is such a program, where a shell would look for it, and may be executed.
+fn is_there(program: &OsStr) -> Result<(), Errno> {
+    let executable = |path: &Path| {
+        rustix::fs::access(path, Access::EXEC_OK)?;
+        if path.is_dir() { Err(Errno::ACCESS) } else { Ok(()) }
+    };
     if program.as_bytes().contains(&b'/') {
-        return Path::new(program).exists();
+        return executable(Path::new(program));
     }
     let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    env::split_paths(&path).any(|folder| folder.join(program).exists())
+    let mut why = Errno::NOENT;
+    for folder in env::split_paths(&path) {
+        match executable(&folder.join(program)) {
+            Ok(()) => return Ok(()),
+            Err(Errno::ACCESS) => why = Errno::ACCESS,
+            Err(_) => (),
+        }
+    }
+    Err(why)
 }
 
 /// `syncline farm bound`: bounds this process, and becomes the program.

@@ -61,6 +61,8 @@ pub(super) struct Worker {
     pub(super) err: Pipe,
     pub(super) lines: Prefixed,
     pub(super) words: LastWords,
+    /// Where its own words begin in the file that its predecessors had, too.
+    log_from: u64,
     /// The last tasks that it has answered.
     answered: VecDeque<u64>,
     pub(super) job: Option<Job>,
@@ -101,8 +103,11 @@ impl Worker {
         let failed = |source| Error::Io { what: format!("start {}", program.display()), source };
         let mut command = group::command(program, rest, args.memory).map_err(failed)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut log_from = 0;
         if let Some(logs) = &args.logs {
-            command.stderr(log_of(logs, number)?);
+            let log = log_of(logs, number)?;
+            log_from = log.metadata().map_or(0, |log| log.len());
+            command.stderr(log);
         }
         let mut group = Group::start(&mut command, guard).map_err(|why| match why {
             Unstarted::Process(source) => failed(source),
@@ -121,6 +126,7 @@ impl Worker {
             err: Pipe::new(err),
             lines: Prefixed::new(format!("[worker {number}] ")),
             words: LastWords::default(),
+            log_from,
             answered: VecDeque::new(),
             job: None,
             failure: None,
@@ -160,8 +166,11 @@ impl Worker {
     /// What it has written to standard error last, to be told behind how it ended; nothing, if that was nothing.
     pub(super) fn last_words(&self, args: &FarmRunArgs) -> String {
         let words = match &args.logs {
-            // No words of its predecessors, which had the same file: they are as much to the point.
-            Some(logs) => LastWords::of(&fs::read(log_path(logs, self.number)).unwrap_or_default()).told(),
+            Some(logs) => {
+                let log = fs::read(log_path(logs, self.number)).unwrap_or_default();
+                let from = usize::try_from(self.log_from).unwrap_or(usize::MAX).min(log.len());
+                LastWords::of(&log[from..]).told()
+            }
             None => self.words.told(),
         };
         words.map(|words| format!("; its last words on standard error: {words:?}")).unwrap_or_default()

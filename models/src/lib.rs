@@ -42,6 +42,7 @@
 //! explore::breaks("no gate", no_gate, "gets are never stale");
 //! ```
 
+pub mod absent;
 pub mod credits;
 pub mod explore;
 pub mod fifo;

@@ -15,7 +15,7 @@ pub(crate) use farm::{FarmBoundArgs, FarmCommand, FarmGuardArgs, FarmRunArgs, Pr
 pub(crate) use launch::LaunchArgs;
 pub(crate) use mpi::{DoctorArgs, MpiBuildArgs, MpiCommand, MpiListArgs};
 pub(crate) use overlay::{CheckArgs, Draw, GridArgs, Init, OverlayCommand};
-pub(crate) use run::{BlockOrder, ExecutorKind, KernelName, RunArgs, RunnerKind};
+pub(crate) use run::{BlockOrder, ExecutorKind, Extent, KernelName, RunArgs, RunnerKind};
 pub(crate) use verify::{Places, Verify, VerifyArgs};
 
 use crate::bench::{

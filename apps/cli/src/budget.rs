@@ -1,8 +1,26 @@
 //! What of the memory bound the sweep may have.
 //!
+//! # What the bound governs
+//!
+//! | memory                                                    | counts | what holds it down                       |
+//! |-----------------------------------------------------------|--------|------------------------------------------|
+//! | anonymous: heap, stacks, buffers, written pages of libraries | yes | this division                            |
+//! | files of data that are mapped (blocks; shared memory too)  | yes   | this division                            |
+//! | the program's own file and its libraries                   | no    | reported by itself, as `program`; the kernel drops and reads it again as it likes |
+//! | the page cache beside the program                          | no    | the kernel                               |
+//! | the kernel's own for the process: page tables, stacks of its threads | no | a 512th of what is mapped, 16 KiB a thread, some 1 MiB besides |
+//!
+//! How much of its own file a program has resident depends on the machine: on what the page cache has of it, on how many
+//! pages the kernel maps at a fault, on the file system. So it cannot be in a bound that holds anywhere. All that is
+//! governed, the process itself makes resident. Mapped data count, though the kernel could drop them, as in the papers:
+//! a sweep that lives of dropping them reads its data again and again.
+//!
+//! The tests put the command into a control group, whose limit is the bound, what is named above, and no swap.
+//!
+//! # How it is divided
 //! ```text
 //! bound = what the program holds already + a reserve + tasks of the blocks + the sweep's window(s)
-//!         \__ measured: VmRSS ________/   measured    per block or thread    what is left
+//!         \__ measured: smaps __________/   measured    per block or thread    what is left
 //! ```
 //!
 //! Smaller blocks need smaller windows, but more tasks. A streamed sweep has one window; its tasks are few.
@@ -15,9 +33,9 @@ use crate::kernels::{Arrays, How, Runs};
 use crate::system;
 use crate::units::Bytes;
 
-/// Code and data that the program has not touched yet when the bound is divided, the libraries' too, stacks,
-/// and what the allocator keeps: measured as 1 to 2.2 MiB, as Linux maps code in larger or smaller pieces.
-const RESERVE: u64 = 3 << 20;
+/// Data that the program has not touched yet when the bound is divided, the libraries' too, stacks, and what the allocator
+/// keeps: measured as half a MiB.
+const RESERVE: u64 = 3 << 19;
 
 /// A block's task, location, requests and tiles: measured as 2.3 KiB.
 const PER_BLOCK: u64 = 2560;
@@ -25,7 +43,7 @@ const PER_BLOCK: u64 = 2560;
 /// What a thread touches of its stack and of the allocator's: measured as 11 KiB.
 const PER_THREAD: u64 = 24 << 10;
 
-/// The most memory that the program may hold resident.
+/// The most memory that the program may hold, as the head of this file defines it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
     bytes: u64,
@@ -160,7 +178,7 @@ impl Bound {
     }
 }
 
-/// What the program takes without data.
+/// What the program takes without data, its own file not counted.
 fn own() -> u64 {
-    system::resident().unwrap_or(0) + RESERVE
+    system::resident().unwrap_or_default().governed + RESERVE
 }

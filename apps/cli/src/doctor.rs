@@ -2,10 +2,12 @@
 //!
 //! | part      | looks at                                                                   |
 //! |-----------|----------------------------------------------------------------------------|
-//! | `machine` | cores, memory, and what of the kernel teams, locks and files use           |
+//! | `disk`    | a folder's file system: speed, direct I/O, extended attributes             |
+//! | `machine` | memory, cores, memory, and what of the kernel teams, locks and files use           |
 //! | `limits`  | what a process, a user or a control group may have                         |
 //! | `network` | MPIs: compilers, launchers, shims; what would carry messages between hosts |
 
+mod disk;
 mod limits;
 mod machine;
 mod network;
@@ -49,8 +51,8 @@ struct Json<'a> {
 
 /// `syncline doctor`.
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<String> {
-    let checks: Vec<Check> =
-        machine::checks().into_iter().chain(limits::checks()).chain(network::checks()).collect();
+    let mut checks = disk::checks(&args.dir)?;
+    checks.extend(machine::checks().into_iter().chain(limits::checks()).chain(network::checks()));
     let warnings = checks.iter().filter(|check| !check.ok).count();
     if args.json {
         return serde_json::to_string(&Json { warnings, checks: &checks })

@@ -112,7 +112,7 @@ pub(crate) enum Error {
     VerifyRoom(syncline_store::Error),
     /// The memory bound does not hold the program and the least piece of work.
     #[error(
-        "a memory bound of {bound} ({} bytes) is too small: the program itself takes {own}{hint}, and {piece} {needed}; \
+        "a memory bound of {bound} ({} bytes) is too small: the program's own data take {own}{hint}, and {piece} {needed}; \
          allow at least {}", bound.0, AtLeast(own.0.saturating_add(needed.0))
     )]
     Memory {

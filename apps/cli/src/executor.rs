@@ -6,7 +6,8 @@
 //! | --depth, --exact-stop, --resume                           | streamed |
 //! | --block, --runner, another order than wave                | blocked  |
 //! | an array that is not row-major, or an output that is not  | blocked  |
-//! | nothing of these                                          | streamed |
+//! | nothing of these, and memory for a streamed pass          | streamed |
+//! | nothing of these, and too little                          | blocked  |
 //!
 //! Whatever contradicts is an error.
 
@@ -58,6 +59,11 @@ fn for_blocks(args: &RunArgs) -> Option<&'static str> {
         (args.order == BlockOrder::Barrier, "--order barrier"),
     ];
     asked.into_iter().find(|(is, _)| *is).map(|(_, name)| name)
+}
+
+/// Whether a run that was to be streamed may go in blocks, as nothing was asked for that they have not.
+pub(crate) fn may_change(args: &RunArgs) -> bool {
+    for_streamed(args).is_none()
 }
 
 /// The executor for these options, which were [`check`]ed, and these layouts.

@@ -25,7 +25,7 @@ use crate::output::Output;
 use crate::summary::Summary;
 use crate::units::BlockSize;
 use crate::watch::Signals;
-use crate::{executor, system};
+use crate::{executor, system, verify};
 
 /// Runs a sweep; returns what to print, and whether it has come to the tolerance of `--until`, if one was given.
 pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
@@ -67,6 +67,7 @@ impl<'a, T: Real> Job<'a, T> {
         found: &'a Found<'a>,
     ) -> Result<Self> {
         let arrays = found.open::<T>()?;
+        verify::check(args, arrays.field.shape())?;
         let mut inputs = found.files();
         if let KernelName::Described(path) = &args.kernel {
             inputs.push(path.clone());
@@ -79,7 +80,7 @@ impl<'a, T: Real> Job<'a, T> {
 
     fn run(self, signals: &Signals) -> Result<Summary> {
         match executor::choose(self.args, &self.arrays, self.layout)? {
-            Executor::Blocked => self.run_blocked(signals),
+            Executor::Blocked => self.run_blocked(None, signals),
             _ => self.run_streamed(signals),
         }
     }

@@ -12,6 +12,8 @@ use crate::args::{BlockOrder, ExecutorKind, RunArgs, RunnerKind};
 use crate::budget::Bound;
 use crate::kernels::Kernel;
 use crate::output::Output;
+use crate::system;
+use crate::verify::Verified;
 
 /// What was asked for.
 pub(crate) struct Asked<'a> {
@@ -29,18 +31,41 @@ pub(crate) struct Measured {
     pub(crate) time: Duration,
     /// Of bringing the output to disk.
     pub(crate) sync_time: Duration,
-    /// The most bytes resident up to the end of the sweep.
-    pub(crate) peak_rss: Option<u64>,
+    /// What was resident up to the end of the sweep.
+    pub(crate) peak: Peak,
     /// Bytes read from disk and written to it during the sweep.
     pub(crate) disk: Option<(u64, u64)>,
     /// The memory bound.
     pub(crate) bound: Bound,
-    /// What the result was compared with.
-    pub(crate) verified: Option<&'static str>,
+    /// What of the result was compared, and with what.
+    pub(crate) verified: Option<Verified>,
     /// Why it is this block, if one was chosen.
     pub(crate) chosen: Option<String>,
     /// Why the output is not known as a result, if it is not.
     pub(crate) unmarked: Option<&'static str>,
+    /// Why it is in blocks, if it was to be streamed.
+    pub(crate) instead: Option<String>,
+}
+
+/// The most that was resident, and what of it was the program's own file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Peak {
+    /// All of it.
+    rss: Option<u64>,
+    /// Unwritten pages of the executable and of libraries.
+    program: Option<u64>,
+}
+
+impl Peak {
+    /// Up to now, when nothing large is mapped any more.
+    pub(crate) fn take() -> Self {
+        Self { rss: system::peak_resident(), program: system::resident().map(|now| now.program) }
+    }
+
+    /// What the memory bound governs: as large as told, or smaller by what was read of the program's file since.
+    fn governed(self) -> Option<u64> {
+        Some(self.rss?.saturating_sub(self.program?))
+    }
 }
 
 /// What a run did. The JSON object; its members are explained in `syncline run --help`.
@@ -64,6 +89,7 @@ pub(crate) struct Summary {
     block: Option<[usize; 2]>,
     blocks: Option<usize>,
     chosen: Option<String>,
+    instead: Option<String>,
     seconds: Option<f64>,
     sync_seconds: Option<f64>,
     ns_per_element: Option<f64>,
@@ -72,6 +98,8 @@ pub(crate) struct Summary {
     disk_read: Option<u64>,
     disk_written: Option<u64>,
     times: Option<Seconds>,
+    peak: Option<u64>,
+    program: Option<u64>,
     peak_rss: Option<u64>,
     memory: Option<u64>,
     window: Option<u64>,
@@ -84,6 +112,7 @@ pub(crate) struct Summary {
     converged_at: Option<u64>,
     verified: Option<bool>,
     marked: bool,
+    sampled_rows: Option<usize>,
     output: String,
     #[serde(skip)]
     unmarked: Option<&'static str>,
@@ -123,7 +152,7 @@ impl Summary {
         asked: &Asked<'_>,
         layout: Layout,
         report: &Report,
-        verified: Option<&'static str>,
+        verified: Option<Verified>,
     ) -> Self {
         Self {
             iterations: Some(report.iterations),
@@ -136,8 +165,9 @@ impl Summary {
                 .until
                 .filter(|_| report.residuals.len() as u64 == report.iterations)
                 .map(|_| report.residuals.clone()),
-            verified: verified.map(|_| true),
-            verified_with: verified,
+            verified: verified.filter(|verified| verified.rows.is_none()).map(|_| true),
+            sampled_rows: verified.and_then(|verified| verified.rows),
+            verified_with: verified.map(|verified| verified.with),
             kernel: asked.kernel.name.clone(),
             dtype: asked.element.name(),
             layout: layout.to_string(),
@@ -176,11 +206,14 @@ impl Summary {
             disk_read: measured.disk.map(|disk| disk.0),
             disk_written: measured.disk.map(|disk| disk.1),
             times: report.times.map(Seconds::from),
-            peak_rss: measured.peak_rss,
+            peak: measured.peak.governed(),
+            program: measured.peak.program,
+            peak_rss: measured.peak.rss,
             memory: Some(measured.bound.bytes()),
             chosen: measured.chosen.clone(),
             marked: measured.unmarked.is_none(),
             unmarked: measured.unmarked,
+            instead: measured.instead.clone(),
             ..Self::complete(asked, layout, report, measured.verified)
         };
         match &report.plan {

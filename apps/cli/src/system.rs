@@ -2,6 +2,7 @@
 //!
 //! Everything here is `None` where the kernel does not tell.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,14 +11,69 @@ pub(crate) fn peak_resident() -> Option<u64> {
     kilobytes("/proc/self/status", "VmHWM:")
 }
 
-/// The bytes that this process has resident now (`VmRSS`).
-pub(crate) fn resident() -> Option<u64> {
-    kilobytes("/proc/self/status", "VmRSS:")
+/// What of this process is resident, by what it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Resident {
+    /// Anonymous and shared memory, and mapped data: what a memory bound governs.
+    pub(crate) governed: u64,
+    /// Pages of the executable and of libraries that nothing has been written to. How many are resident depends on the
+    /// page cache and on how the kernel maps files; it can drop them at any time.
+    pub(crate) program: u64,
 }
 
-/// Bytes that new work can have: what the system has available, or less if a control group limits us.
+/// What this process has resident now, counted in its page tables; or from the counters of `status`, where all of a file
+/// counts as the program's.
+///
+/// Walks all that is mapped: not for the middle of a run.
+pub(crate) fn resident() -> Option<Resident> {
+    if let Some(resident) = fs::read_to_string("/proc/self/smaps").ok().and_then(|text| by_mapping(&text)) {
+        return Some(resident);
+    }
+    let of = |name| kilobytes("/proc/self/status", name);
+    Some(Resident { governed: of("RssAnon:")? + of("RssShmem:")?, program: of("RssFile:")? })
+}
+
+/// Sums up `smaps`. Files of which some part may be executed are the program's; others are data.
+fn by_mapping(smaps: &str) -> Option<Resident> {
+    /// A mapping of a file, or of none; what of it is resident, and what of that is a copy of its own.
+    struct Mapping<'s> {
+        file: &'s str,
+        executable: bool,
+        resident: u64,
+        anonymous: u64,
+    }
+    let mut mappings: Vec<Mapping<'_>> = Vec::new();
+    for line in smaps.lines() {
+        let (first, rest) = line.split_once(char::is_whitespace)?;
+        match first {
+            "Rss:" => mappings.last_mut()?.resident = bytes(rest)?,
+            "Anonymous:" => mappings.last_mut()?.anonymous = bytes(rest)?,
+            _ if first.ends_with(':') => {}
+            _ => {
+                let executable = rest.split_whitespace().next()?.contains('x');
+                // Nothing before a name has a slash.
+                let file = rest.find('/').map_or("", |start| &rest[start..]);
+                mappings.push(Mapping { file, executable, resident: 0, anonymous: 0 });
+            }
+        }
+    }
+    let programs: HashSet<&str> = mappings
+        .iter()
+        .filter(|mapping| mapping.executable && !mapping.file.is_empty())
+        .map(|mapping| mapping.file)
+        .collect();
+    let all: u64 = mappings.iter().map(|mapping| mapping.resident).sum();
+    let program = mappings
+        .iter()
+        .filter(|mapping| programs.contains(mapping.file))
+        .map(|mapping| mapping.resident.saturating_sub(mapping.anonymous))
+        .sum();
+    Some(Resident { governed: all.saturating_sub(program), program })
+}
+
+/// Bytes that new work can have: what the system has available, or what the control groups leave, if that is less.
 pub(crate) fn available() -> Option<u64> {
-    kilobytes("/proc/meminfo", "MemAvailable:").into_iter().chain(memory_limit()).min()
+    kilobytes("/proc/meminfo", "MemAvailable:").into_iter().chain(memory_room()).min()
 }
 
 /// The bytes of memory that the machine has.
@@ -34,8 +90,12 @@ pub(crate) fn disk() -> Option<(u64, u64)> {
 
 fn kilobytes(path: &str, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
-    let kilobytes: u64 = line(&text, name)?.strip_suffix("kB")?.trim_end().parse().ok()?;
-    kilobytes.checked_mul(1024)
+    bytes(line(&text, name)?)
+}
+
+/// The bytes of a text as `12 kB`.
+fn bytes(kilobytes: &str) -> Option<u64> {
+    kilobytes.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 fn line<'t>(text: &'t str, name: &str) -> Option<&'t str> {
@@ -45,6 +105,30 @@ fn line<'t>(text: &'t str, name: &str) -> Option<&'t str> {
 /// The least memory limit of our control group and those above it, of either version.
 pub(crate) fn memory_limit() -> Option<u64> {
     least(&MEMORY, |file| read(file)?.parse().ok())
+}
+
+/// The least that a memory limit of our control group, or of one above it, leaves for new work: the limit less what
+/// the group holds, page cache that can be dropped not counted.
+fn memory_room() -> Option<u64> {
+    least(&MEMORY, |file| {
+        let limit: u64 = read(file)?.parse().ok()?;
+        let beside = |name| read(&file.with_file_name(name));
+        let held = beside("memory.current").or_else(|| beside("memory.usage_in_bytes"));
+        let held: u64 = held.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let statistics = beside("memory.stat").unwrap_or_default();
+        Some(limit.saturating_sub(held.saturating_sub(droppable(&statistics))))
+    })
+}
+
+/// The page cache of a control group and those below it, by its `memory.stat` of either version.
+fn droppable(statistics: &str) -> u64 {
+    let of = |name: &str| {
+        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok();
+        statistics.lines().find_map(value)
+    };
+    // In version 1 those without a prefix are of this group alone.
+    let of = |name: &str| of(&format!("total_{name}")).or_else(|| of(name)).unwrap_or(0);
+    of("inactive_file") + of("active_file")
 }
 
 /// How many threads and processes our control group may have.
@@ -114,8 +198,45 @@ mod tests {
     #[test]
     fn the_kernel_tells() {
         let (peak, now) = (peak_resident().unwrap(), resident().unwrap());
-        assert!(peak > 1 << 16 && now > 1 << 16);
+        assert!(peak > 1 << 16 && now.governed > 1 << 14 && now.program > 1 << 16, "{now:?}");
         assert!(available().unwrap() > 1 << 20);
+    }
+
+    /// What is written to is governed; what is mapped of the program is not, however much of it is resident.
+    #[test]
+    fn resident_memory_is_told_from_the_program() {
+        let block = vec![1_u8; 8 << 20];
+        let with = resident().unwrap();
+        assert!(with.governed > block.len() as u64, "{with:?}");
+        let smaps = "\
+5500-5600 r-xp 00000000 fe:00 17    /usr/bin/the program
+Rss:                 100 kB
+Anonymous:             0 kB
+VmFlags: rd ex mr mw me
+5600-5700 rw-p 00001000 fe:00 17    /usr/bin/the program
+Rss:                  30 kB
+Anonymous:            20 kB
+5700-5800 rw-p 00000000 00:00 0     [heap]
+Rss:                   7 kB
+Anonymous:             7 kB
+5800-5900 rw-s 00000000 fe:00 18    /data/za.npy
+Rss:                   5 kB
+Anonymous:             0 kB
+5900-5a00 r-xp 00000000 00:00 0     [vdso]
+Rss:                   4 kB
+Anonymous:             0 kB
+";
+        let expected = Resident { governed: (20 + 7 + 5 + 4) << 10, program: 110 << 10 };
+        assert_eq!(by_mapping(smaps), Some(expected));
+        assert_eq!(by_mapping("nonsense"), None);
+    }
+
+    #[test]
+    fn page_cache_can_be_dropped() {
+        let v1 = "cache 5\ninactive_file 1\nactive_file 2\ntotal_inactive_file 30\ntotal_active_file 40\n";
+        assert_eq!(droppable(v1), 70);
+        assert_eq!(droppable("anon 9\ninactive_file 1\nactive_file 2\n"), 3);
+        assert_eq!(droppable(""), 0);
     }
 
     #[test]

@@ -1,13 +1,34 @@
 //! `--verify`: the plain loop over matrices of any size, and the comparison with it.
+//!
+//! # What a sample can be
+//! A value of the result depends on everything above it and to its left, as new values chain through an iteration, and on
+//! one row more below for each iteration. So:
+//!
+//! | sample                                  | sound | why                                                              |
+//! |-----------------------------------------|-------|------------------------------------------------------------------|
+//! | the first rows                          | yes   | `rows + iterations` rows of the input determine them in all bits |
+//! | windows anywhere                        | no    | they take new values from outside, in every iteration            |
+//! | the last iteration, at random points    | no    | the iteration before is stored nowhere                           |
+//! | the same sweep of a smaller problem     | no    | says nothing of this result                                      |
+//!
+//! The first is what is done: of the loop itself, with its bits, and of the file that gets the name. What is further down is
+//! not looked at, and the summary says so.
+//!
+//! # What a sample costs
+//! A first, small one of [`LEAST`] rows tells what an update takes here; then as many rows follow as the time of the sweep
+//! allows, or a second. The least sample updates `iterations / 2` rows an iteration: it is refused from a quarter of the
+//! whole loop on.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use syncline_store::{Block, Grid, Layout, Matrix, NewFile, Shape};
-use syncline_wave::{Order, Plan, Real, Report, first_difference};
+use syncline_wave::{Order, Plan, Real, Report, first_difference, first_difference_above};
 
+use crate::args::{Extent, RunArgs};
 use crate::budget::Bound;
 use crate::error::{Error, Result};
 use crate::kernels::{Arrays, Loops, Runs};
@@ -15,8 +36,24 @@ use crate::watch::{Signals, bar_of_bytes, watch};
 
 /// Buffers beyond this make nothing faster.
 const MOST: u64 = 256 << 20;
-/// The two bands that are compared, and the stage that they are read through.
+/// The two bands that are compared, and the stage that blocks are read through.
 const COMPARISON: u64 = 12 << 20;
+/// Rows of the first sample: the edge, and some that are computed.
+const LEAST: usize = 4;
+/// Rows of a sample at most, or four times the iterations, if that is more: so much room is set aside.
+const SAMPLED: usize = 1024;
+
+/// What a sample may take, however short the sweep.
+const AT_LEAST: Duration = Duration::from_secs(1);
+
+/// What was compared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Verified {
+    /// With what.
+    pub(crate) with: &'static str,
+    /// How many rows, from the first; `None` for all. 0 where any sample would have been dear.
+    pub(crate) rows: Option<usize>,
+}
 
 /// Room for the plain loop's result; never gets a name.
 #[derive(Debug)]
@@ -25,6 +62,34 @@ pub(crate) struct Verification<T: Real> {
     _new: NewFile,
     work: Matrix<T>,
     order: Order,
+    extent: Extent,
+}
+
+/// Refuses a sample that is none.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub(crate) fn check(args: &RunArgs, shape: Shape) -> Result<()> {
+    if args.verify != Some(Extent::Sample) {
+        return Ok(());
+    }
+    let refuse = |why: String| Err(Error::Usage(format!("--verify=sample {why}: give --verify")));
+    if Order::from(args.order) == Order::MaxParallel {
+        return refuse("is for the orders of the plain loop, not for max-parallel".to_owned());
+    }
+    match args.iterations {
+        // With a tolerance they are as many as it takes.
+        n if is_dear(n, shape) && args.until.is_none() => refuse(format!(
+            "compares the first rows, which after {n} iterations depend on {n} more, of {} in all, and so takes about as long",
+            shape.rows
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the least sample takes a quarter of the whole loop, or more.
+const fn is_dear(iterations: u64, shape: Shape) -> bool {
+    iterations > (shape.rows / 2) as u64
 }
 
 impl<T: Real> Verification<T> {
@@ -32,57 +97,177 @@ impl<T: Real> Verification<T> {
     ///
     /// # Errors
     /// [`Error::VerifyRoom`].
-    pub(crate) fn reserve(output: &Path, shape: Shape, order: Order) -> Result<Self> {
+    pub(crate) fn reserve(output: &Path, shape: Shape, args: &RunArgs, extent: Extent) -> Result<Self> {
         let mut name = OsString::from(output);
         name.push(".reference");
+        let iterations = usize::try_from(args.iterations).unwrap_or(usize::MAX);
+        let rows = match extent {
+            Extent::Full => shape.rows,
+            Extent::Sample => most(iterations).saturating_add(iterations).min(shape.rows),
+        };
+        let shape = Shape::new(rows, shape.cols);
         let reserve = || {
             let bytes = Matrix::<T>::file_bytes(false, shape, Layout::RowMajor)?;
             let new = NewFile::create(Path::new(&name), bytes)?;
             let work = Matrix::create(&new, false, shape, Layout::RowMajor)?;
-            Ok(Self { _new: new, work, order })
+            Ok(Self { _new: new, work, order: args.order.into(), extent })
         };
         reserve().map_err(Error::VerifyRoom)
     }
 
-    /// Runs the plain loop and compares; returns what it was.
+    /// Runs the plain loop and compares; returns what it was. A sample takes about `time`.
     ///
     /// # Errors
     /// [`Error::Differs`], and when something cannot be read or written.
+    #[expect(clippy::too_many_arguments, reason = "each is of its own kind")]
     pub(crate) fn compare(
         self,
         runs: Arc<dyn Runs<T>>,
         arrays: Arrays<T>,
         result: Matrix<T>,
         report: &Report,
+        time: Duration,
         bound: Bound,
         signals: &Signals,
-    ) -> Result<&'static str> {
+    ) -> Result<Verified> {
         let order = self.order;
         let with = match order {
             Order::MaxParallel => "the block red-black loop",
             _ => "the plain double loop",
         };
+        let in_rows = |matrix: &Matrix<T>| matrix.layout() == Layout::RowMajor;
+        let in_rows = arrays.all().all(|matrix| in_rows(matrix)) && in_rows(&result);
+        let besides = if in_rows { 1 << 20 } else { COMPARISON };
         // A bound that held the sweep but not this is not worth an error now.
-        let memory = bound.for_buffers("", 0).unwrap_or(0).saturating_sub(COMPARISON).clamp(1 << 20, MOST);
+        let memory = bound.for_buffers("", 0).unwrap_or(0).saturating_sub(besides).clamp(1 << 19, MOST);
         let shape = result.shape();
         let grid = match &report.plan {
             Plan::Blocked(plan) => plan.grid,
             // The double loop has no blocks.
             _ => Grid::new(shape, Block::new(shape.rows, shape.cols)),
         };
-        let iterations = report.iterations;
+        let loops = Loops { iterations: report.iterations, order, grid, memory, top: None };
         let chunk = Arc::clone(self.work.chunk());
-        let bar = bar_of_bytes("verifying", signals);
-        bar.set_length(chunk.len().saturating_mul(iterations.saturating_add(1)));
+        let what = if self.extent == Extent::Full { "verifying" } else { "checking a sample" };
+        let bar = bar_of_bytes(what, signals);
+        bar.set_length(chunk.len().saturating_mul(report.iterations.saturating_add(1)));
         let look = move |bar: &ProgressBar| bar.set_position(chunk.traffic().written);
-        let work = self.work;
-        let difference = watch(signals, &bar, look, move || {
-            let plain = runs.reference(Loops { iterations, order, grid, memory }, &arrays, work)?;
-            Ok(first_difference(&result, &plain)?)
+        let (work, extent) = (self.work, self.extent);
+        let (difference, rows) = watch(signals, &bar, look, move || match extent {
+            Extent::Full => {
+                let plain = runs.reference(loops, &arrays, work)?;
+                Ok((first_difference(&result, &plain)?, None))
+            }
+            Extent::Sample if is_dear(loops.iterations, shape) => Ok((None, Some(0))),
+            Extent::Sample => sample(&*runs, loops, &arrays, &result, work, time.max(AT_LEAST)),
         })?;
         match difference {
-            None => Ok(with),
+            None => Ok(Verified { with, rows: rows.filter(|rows| *rows < shape.rows) }),
             Some(at) => Err(Error::Differs { with, at: at.to_string() }),
         }
+    }
+}
+
+/// The rows that a sample has at most.
+fn most(iterations: usize) -> usize {
+    iterations.saturating_mul(4).max(SAMPLED)
+}
+
+/// What a sample found, and how many rows it had.
+type Sampled<T> = (Option<syncline_wave::Difference<T>>, Option<usize>);
+
+/// Computes and compares first a few rows, and then as many as the time allows.
+fn sample<T: Real>(
+    runs: &dyn Runs<T>,
+    loops: Loops,
+    arrays: &Arrays<T>,
+    result: &Matrix<T>,
+    work: Matrix<T>,
+    time: Duration,
+) -> Result<Sampled<T>> {
+    let start = Instant::now();
+    let rows = result.shape().rows;
+    let iterations = usize::try_from(loops.iterations).unwrap_or(usize::MAX);
+    // No more than there is room for below them.
+    let fit = if work.shape().rows == rows { rows } else { work.shape().rows.saturating_sub(iterations) };
+    let top = LEAST.min(fit);
+    let work = runs.reference(Loops { top: Some(top), ..loops }, arrays, work)?;
+    let found = first_difference_above(result, &work, top)?;
+    let took = start.elapsed();
+    let more =
+        affordable(top, rows, loops.iterations, time.saturating_sub(took).as_secs_f64() / took.as_secs_f64());
+    let more = more.min(most(iterations)).min(fit);
+    if found.is_some() || more <= top {
+        return Ok((found, Some(top)));
+    }
+    let work = runs.reference(Loops { top: Some(more), ..loops }, arrays, work)?;
+    Ok((first_difference_above(result, &work, more)?, Some(more)))
+}
+
+/// The rows whose sample takes `times` as long as that of `top` rows, if there are so many.
+fn affordable(top: usize, rows: usize, iterations: u64, times: f64) -> usize {
+    // Rows that are copied and updated, with none below the last.
+    let cost = |top: usize| {
+        let (top, rows, n) = (top as f64, rows as f64, iterations as f64);
+        let (full, growing) = ((n - (rows - top)).max(0.0), n.min(rows - top));
+        rows.min(top + n) + full * rows + growing * (top + growing / 2.0)
+    };
+    let budget = cost(top) * times;
+    let (mut least, mut most) = (0, rows);
+    while least < most {
+        let middle = least + (most - least).div_ceil(2);
+        if cost(middle) <= budget { least = middle } else { most = middle - 1 }
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A wrong value is found in the rows that are said to be compared, and in no others.
+    #[test]
+    fn a_wrong_value_is_found_in_the_sample() {
+        let shape = Shape::new(60, 20);
+        let values = || (0..shape.elements()).map(|n| ((n * 7919) % 1009) as f64).collect();
+        let arrays =
+            Arrays { field: Arc::new(Matrix::from_vec(shape, values()).unwrap()), coefficients: vec![] };
+        let runs: Arc<dyn Runs<f64>> = syncline_sweeps::sor(syncline_wave::Sor::gauss_seidel(), false);
+        let grid = Grid::new(shape, Block::new(shape.rows, shape.cols));
+        let loops = Loops { iterations: 7, order: Order::Wave, grid, memory: 1 << 20, top: None };
+        let zeros = || Matrix::<f64>::zeros(shape, Layout::RowMajor).unwrap();
+        let sampled = |wrong: Option<usize>, time| {
+            let mut result = runs.reference(loops, &arrays, zeros()).unwrap();
+            if let Some(row) = wrong {
+                let mut values = vec![0.0; shape.cols];
+                result.read_row(row, &mut values).unwrap();
+                values[3] += 1e-9;
+                result.write_row(row, &values).unwrap();
+            }
+            let (found, rows) = sample(&*runs, loops, &arrays, &result, zeros(), time).unwrap();
+            (found.map(|at| (at.row, at.col)), rows.unwrap())
+        };
+        let (none, hour) = (Duration::ZERO, Duration::from_secs(3600));
+        assert_eq!(sampled(None, hour), (None, 60));
+        assert_eq!(sampled(None, none), (None, LEAST));
+        assert_eq!(sampled(Some(2), none), (Some((2, 3)), LEAST));
+        assert_eq!(sampled(Some(LEAST), none), (None, LEAST));
+        assert_eq!(sampled(Some(50), hour), (Some((50, 3)), 60));
+    }
+
+    #[test]
+    fn a_sample_is_as_large_as_its_time() {
+        // Without iterations only rows are read.
+        assert_eq!(affordable(4, 1000, 0, 10.0), 40);
+        // One that is as dear as the first is the first.
+        for (rows, iterations) in [(1000, 5), (1000, 400), (50, 2000), (4, 1)] {
+            assert_eq!(affordable(4, rows, iterations, 1.0), 4, "{rows}, {iterations}");
+            assert!(affordable(4, rows, iterations, 3.0) <= rows);
+            assert_eq!(affordable(4, rows, iterations, 1e9), rows);
+            assert_eq!(affordable(4, rows, iterations, 0.0), 0);
+        }
+        // 10 iterations: a row costs ten, and the triangle below 50.
+        let (four, rows) = (14.0 + 40.0 + 50.0, affordable(4, 1000, 10, 2.0) as f64);
+        assert!((rows + 10.0 + 10.0 * rows + 50.0) <= 2.0 * four && rows >= 13.0, "{rows}");
     }
 }

@@ -115,6 +115,8 @@ pub struct Loops {
     pub grid: Grid,
     /// Bytes of its buffers, about.
     pub memory: u64,
+    /// The first rows that are wanted, if not all.
+    pub top: Option<usize>,
 }
 
 /// A kernel, ready to run over matrices of `T`.
@@ -140,10 +142,10 @@ pub trait Runs<T: Real>: Send + Sync {
     /// As there.
     fn run_to(&self, how: &How, arrays: &Arrays<T>, target: &Target) -> WaveResult<(Pending, Report)>;
 
-    /// The plain loop, whose result is `work`.
+    /// The plain loop, whose result is `work`, or the first rows of it.
     ///
     /// # Errors
-    /// See [`Reference`].
+    /// See [`Reference::run`] and [`Reference::run_top`].
     fn reference(&self, loops: Loops, arrays: &Arrays<T>, work: Matrix<T>) -> WaveResult<Matrix<T>>;
 }
 
@@ -222,9 +224,13 @@ impl<T: Real, K: PointKernel<N> + Copy, const N: usize> Runs<T> for Point<K, N> 
     }
 
     fn reference(&self, loops: Loops, arrays: &Arrays<T>, work: Matrix<T>) -> WaveResult<Matrix<T>> {
-        let Loops { iterations, order, grid, memory } = loops;
+        let Loops { iterations, order, grid, memory, top } = loops;
         let (kernel, field, coefficients) = (&self.0, &*arrays.field, &arrays.coefficients[..]);
-        Reference { kernel, field, coefficients, iterations, order, grid }.run::<N>(work, memory)
+        let reference = Reference { kernel, field, coefficients, iterations, order, grid };
+        match top {
+            None => reference.run::<N>(work, memory),
+            Some(rows) => reference.run_top::<N>(work, rows, memory),
+        }
     }
 }
 
@@ -249,8 +255,12 @@ impl<T: Real> Runs<T> for Text {
     }
 
     fn reference(&self, loops: Loops, arrays: &Arrays<T>, work: Matrix<T>) -> WaveResult<Matrix<T>> {
-        let Loops { iterations, order, grid, memory } = loops;
+        let Loops { iterations, order, grid, memory, top } = loops;
         let (kernel, field, coefficients) = (&self.0, &*arrays.field, &arrays.coefficients[..]);
-        Reference { kernel, field, coefficients, iterations, order, grid }.run_dynamic(work, memory)
+        let reference = Reference { kernel, field, coefficients, iterations, order, grid };
+        match top {
+            None => reference.run_dynamic(work, memory),
+            Some(rows) => reference.run_top_dynamic(work, rows, memory),
+        }
     }
 }

@@ -64,7 +64,13 @@ pub(crate) struct RunArgs {
     /// With --until: stop at the very iteration, by running the last pass again
     #[arg(long)]
     pub(crate) exact_stop: bool,
-    /// The most memory that the program holds resident, as 512M or 2G [default: 80 % of what is available]
+    /// The most memory that the program holds, as 512M or 2G [default: 80 % of what is available]
+    ///
+    /// That is memory of its own and files of data that it has mapped. Its own file and libraries are not in it: how much
+    /// of those is resident depends on the kernel, which drops them as it likes; the summary tells it by itself. Nor are
+    /// the page cache, and what the kernel needs for a process: a 512th of what is mapped, 16K a thread, some 1M besides.
+    /// A control group with a limit of all these holds the run. What is available is what the machine has left, or the
+    /// control group, if that is less.
     ///
     /// Streamed, more memory means more iterations per pass, and so less to read. In blocks, matrices that
     /// fit stay in memory; of others only the blocks under way do. If not even the least piece of work fits,
@@ -124,12 +130,20 @@ pub(crate) struct RunArgs {
     /// Replace a file that has the output's name; discard what an interrupted run has left in OUTPUT.syncline
     #[arg(long)]
     pub(crate) force: bool,
-    /// Compare the result with the plain double loop, bit for bit, before it gets its name
+    /// Compare the result with the plain double loop, bit for bit, before it gets its name [default if given: full]
     ///
     /// The loop runs after the sweep, on one core, and needs disk space for one more matrix. Any NaN
     /// equals any NaN. With the order max-parallel it is the block red-black loop.
-    #[arg(long)]
-    pub(crate) verify: bool,
+    ///
+    /// `full` compares every value, which takes many times as long as the sweep. `sample` compares the first rows, as many
+    /// as the loop computes in about the time of the sweep, or a second: after K iterations a row depends on all
+    /// above it and on K rows below, so no other part of the result can be computed by itself. A fault of the kernel, of
+    /// vectors, of how iterations are chained or of the first rows' files shows there; one that is only further down does
+    /// not. The summary says which rows were compared, and calls nothing verified. It is refused where the
+    /// least sample would take a quarter of the whole loop: with more iterations than half of the rows. With --until, which
+    /// may need as many, nothing is compared then, and the summary says so.
+    #[arg(long, value_name = "WHAT", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "full")]
+    pub(crate) verify: Option<Extent>,
     /// Print one JSON object, on one line, instead of the summary
     #[arg(long)]
     pub(crate) json: bool,
@@ -195,6 +209,7 @@ Members of the --json object; null where it does not apply:
   lanes, threads          vectors computed with; threads that computed
   runner, block, blocks   in blocks: rows and columns of a block; how many blocks there are
   chosen                  with --block auto: why it is this block
+  instead                 why it is swept in blocks, if it was to be streamed and the memory is too small for that
   seconds                 the sweep, without verification
   sync_seconds            bringing the output to disk
   ns_per_element          wall time of the sweep per updated point and iteration
@@ -203,7 +218,10 @@ Members of the --json object; null where it does not apply:
   disk_read, disk_written bytes moved by the disk during the sweep
   times                   streamed: seconds of all threads together. update, pack, wait: of those
                           that compute; read, write, checksums: beside them
-  peak_rss, memory        the most bytes resident up to the end of the sweep; the bound
+  peak, memory            the most bytes that the bound governs, up to the end of the sweep; the
+                          bound
+  program, peak_rss       bytes of the program's own file and libraries, resident then, which the
+                          bound leaves out; the most bytes resident, both together
   window, windows         streamed: bytes of all buffers, 1; in blocks: bytes of one under way, how
                           many at once
   panels, panel_rows      streamed: panels of rows in the window
@@ -213,14 +231,25 @@ Members of the --json object; null where it does not apply:
   residuals               with --until: the greatest change of each iteration, earlier runs included;
                           null if only those of some are known, as the mark of a result has no room
                           for many
-  verified                true with --verify
+  verified                true with --verify, or if a sample was all rows
+  sampled_rows            with --verify=sample: how many rows, from the first, were compared and are right
   marked                  whether the output carries the mark by which --resume knows it
 
 Examples:
   syncline run lk23 data --iterations 20 --memory 2G
   syncline run heat.toml plate --iterations 500 --verify
+  syncline run heat.toml plate --iterations 50 --verify=sample
   syncline run lk23 data --also /mnt/b/data --iterations 20 --output /mnt/c/za.npy
   syncline run sor data --omega 1.9 --iterations 10000 --until 1e-9 --output u.npy --resume --json";
+
+/// How much of a result is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Extent {
+    /// Every value
+    Full,
+    /// The first rows, in about the time of the sweep
+    Sample,
+}
 
 /// What to compute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -250,7 +279,7 @@ impl FromStr for KernelName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ExecutorKind {
-    /// Streamed where order and layout allow it, and nothing was asked for that only blocks have
+    /// Streamed where order, layout and memory allow it, and nothing was asked for that only blocks have
     Auto,
     /// Many iterations in one pass over the rows; row-major data, order wave
     Streamed,
@@ -310,6 +339,6 @@ impl From<BlockOrder> for Order {
 pub(crate) enum RunnerKind {
     /// As many threads as --threads says
     Pool,
-    /// One thread per block (Clauss, Gustedt and Suter, PDP 2008); for some hundred blocks at most
+    /// One thread per block (Clauss, Gustedt and Suter, PDP 2008); for some hundred blocks, and at most 4096
     Threads,
 }

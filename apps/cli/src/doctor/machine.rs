@@ -1,4 +1,4 @@
-//! Cores, memory, and what the kernel has for those who wait.
+//! Memory, cores, and what the kernel has for those who wait.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use crate::units::{Bytes, plural};
 const PART: &str = "machine";
 
 pub(super) fn checks() -> Vec<Check> {
-    let mut checks = vec![kernel(), cores(), memory(), overcommit()];
+    let mut checks = vec![memory(), cores(), kernel(), overcommit()];
     checks.extend(huge_pages());
     checks.extend([memfd(), pidfd(), membarrier(), io_uring()]);
     checks

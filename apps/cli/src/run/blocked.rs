@@ -4,29 +4,48 @@ use std::time::Instant;
 
 use syncline_store::probe::Disk;
 use syncline_store::{Generations, Layout, Made, Matrix, NewFile, Standing};
-use syncline_wave::{BlockPlan, Executor, Real, Report};
+use syncline_wave::{BlockPlan, Error as WaveError, Executor, Real, Report};
 
 use super::{Job, Meter};
 use crate::args::RunnerKind;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::How;
 use crate::progress::Progress;
-use crate::summary::{Asked, Measured, Summary};
-use crate::units::BlockSize;
+use crate::summary::{Asked, Measured, Peak, Summary};
+use crate::units::{AtLeast, BlockSize, Bytes};
 use crate::verify::Verification;
 use crate::watch::{self, LINE, Signals};
 use crate::{output, system};
 
 impl<T: Real> Job<'_, T> {
-    pub(super) fn run_blocked(self, signals: &Signals) -> Result<Summary> {
+    /// In blocks, where a streamed sweep does not fit the memory. If blocks do not fit either, the error is that of the
+    /// way that takes less.
+    pub(super) fn run_in_blocks_instead(self, streamed: Error, signals: &Signals) -> Result<Summary> {
+        let needs = |error: &Error| match error {
+            Error::Memory { own, needed, .. } => Some(own.0.saturating_add(needed.0)),
+            _ => None,
+        };
+        let bound = Bytes(self.bound.bytes());
+        let least = needs(&streamed).unwrap_or(u64::MAX);
+        let instead = format!("in blocks, as streamed it takes {} and {bound} are allowed", AtLeast(least));
+        match self.run_blocked(Some(instead), signals) {
+            Err(blocked) if needs(&blocked).is_some_and(|bytes| bytes > least) => Err(streamed),
+            // A kernel, say, that no blocks keep the order of.
+            Err(Error::Wave(WaveError::CornerBlocks { .. })) => Err(streamed),
+            done => done,
+        }
+    }
+
+    /// `instead` is why it is in blocks, if nobody has asked for them.
+    pub(super) fn run_blocked(self, instead: Option<String>, signals: &Signals) -> Result<Summary> {
         self.start(Executor::Blocked)?;
         let shape = self.arrays.field.shape();
         let (path, npy) = (&self.output.path, self.output.npy);
         let standing = Standing::of(path)?;
         let new = NewFile::create(path, Matrix::<T>::file_bytes(npy, shape, self.layout)?)?;
         let result = Matrix::create(&new, npy, shape, self.layout)?;
-        let order = self.args.order.into();
-        let room = self.args.verify.then(|| Verification::reserve(path, shape, order)).transpose()?;
+        let reserve = |extent| Verification::reserve(path, shape, self.args, extent);
+        let room = self.args.verify.map(reserve).transpose()?;
         let threads = self.args.runner == Some(RunnerKind::Threads);
         let auto = self.args.block == Some(BlockSize::Auto);
         let mut how = self.how(Executor::Blocked);
@@ -34,7 +53,14 @@ impl<T: Real> Job<'_, T> {
             how.disk = Disk::of(&self.arrays.field)?;
         }
         let (how, plan) = self.bound.for_blocks(&*self.runs, &how, threads, &self.arrays, &result)?;
+        if threads {
+            check_threads(plan.grid.len())?;
+        }
         let chosen = auto.then(|| chosen(&how, &plan, self.arrays.field.layout()));
+        if let Some(instead) = &instead {
+            // Not only at the end: it may take long.
+            eprintln!("note: {instead}");
+        }
         if self.args.force {
             Generations::discard(path)?;
         }
@@ -52,15 +78,15 @@ impl<T: Real> Job<'_, T> {
             move || Ok(runs.run(&how, &arrays, result)?),
         )?;
         let (time, disk) = meter.stop();
-        let peak_rss = system::peak_resident();
         // The inputs went with the sweep: so nothing is held in memory any more.
         drop(result);
+        let peak = Peak::take();
         let verified = match room {
             None => None,
             Some(room) => {
                 let (arrays, result) =
                     (self.found.open()?, Matrix::<T>::create(&new, npy, shape, self.layout)?);
-                Some(room.compare(self.runs, arrays, result, &report, self.bound, signals)?)
+                Some(room.compare(self.runs, arrays, result, &report, time, self.bound, signals)?)
             }
         };
         let sync = Instant::now();
@@ -71,11 +97,28 @@ impl<T: Real> Job<'_, T> {
         let sync_time = sync.elapsed();
         let unmarked = self.output.unmarked()?;
         let measured =
-            Measured { time, sync_time, peak_rss, disk, bound: self.bound, verified, chosen, unmarked };
+            Measured { time, sync_time, peak, disk, bound: self.bound, verified, chosen, instead, unmarked };
         let asked =
             Asked { args: self.args, kernel: self.kernel, element: T::TYPE, shape, output: &self.output };
         Ok(Summary::new(&asked, self.layout, &report, &measured))
     }
+}
+
+/// The most threads that the runner `threads` starts. Each takes a stack and two mappings, of which a process may have 65530;
+/// beyond some hundreds they only wait for processors.
+const MOST_THREADS: usize = 4096;
+
+/// Refuses a thread for each of too many blocks, before any is started.
+fn check_threads(blocks: usize) -> Result<()> {
+    let limit = system::tasks_limit().map_or(MOST_THREADS, |limit| MOST_THREADS.min(limit as usize));
+    if blocks <= limit {
+        return Ok(());
+    }
+    let whose = if limit < MOST_THREADS { " (the limit of this control group, pids.max)" } else { "" };
+    Err(Error::Usage(format!(
+        "--runner threads would start a thread for each of {blocks} blocks, and at most {limit}{whose} are: \
+         take larger blocks (--block), or --runner pool"
+    )))
 }
 
 /// Why it is this block, in one line.

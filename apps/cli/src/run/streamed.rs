@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use syncline_store::{Error as StoreError, Generations, Leftover};
@@ -10,10 +10,10 @@ use syncline_wave::{Error as WaveError, Executor, Pending, Real, Report};
 
 use super::{Job, Meter};
 use crate::error::{Error, Result};
+use crate::executor;
 use crate::progress::Progress;
-use crate::summary::{Asked, Measured, Summary};
-use crate::system;
-use crate::verify::Verification;
+use crate::summary::{Asked, Measured, Peak, Summary};
+use crate::verify::{Verification, Verified};
 use crate::watch::{self, Attended, LINE, SYNC, Signals};
 
 impl<T: Real> Job<'_, T> {
@@ -22,11 +22,15 @@ impl<T: Real> Job<'_, T> {
         let shape = self.arrays.field.shape();
         let asked =
             Asked { args: self.args, kernel: self.kernel, element: T::TYPE, shape, output: &self.output };
-        let order = self.args.order.into();
         let how = self.how(Executor::Streamed);
-        let how = self.bound.for_streamed(&*self.runs, &how, &self.arrays)?;
-        let reserve = || Verification::reserve(&self.output.path, shape, order);
-        let room = self.args.verify.then(reserve).transpose()?;
+        let how = match self.bound.for_streamed(&*self.runs, &how, &self.arrays) {
+            Err(small @ Error::Memory { .. }) if executor::may_change(self.args) => {
+                return self.run_in_blocks_instead(small, signals);
+            }
+            how => how?,
+        };
+        let reserve = |extent| Verification::reserve(&self.output.path, shape, self.args, extent);
+        let room = self.args.verify.map(reserve).transpose()?;
 
         let bar = signals.bar(LINE);
         let points = self.kernel.points(shape) as f64;
@@ -38,10 +42,12 @@ impl<T: Real> Job<'_, T> {
         let (time, disk) = meter.stop();
         let (pending, report) = self.swept(ended)?;
         let complete = pending.is_complete();
-        let peak_rss = system::peak_resident();
+        let peak = Peak::take();
         let (pending, verified) = match room {
             None => (pending, None),
-            Some(room) => self.verify(room, pending, &report, signals).map(|(p, with)| (p, Some(with)))?,
+            Some(room) => {
+                self.verify(room, pending, &report, time, signals).map(|(p, with)| (p, Some(with)))?
+            }
         };
         if complete {
             return Ok(Summary::complete(&asked, self.layout, &report, verified));
@@ -57,8 +63,17 @@ impl<T: Real> Job<'_, T> {
         }
         let sync_time = sync.elapsed();
         let unmarked = self.output.unmarked()?;
-        let measured =
-            Measured { time, sync_time, peak_rss, disk, bound: self.bound, verified, chosen: None, unmarked };
+        let measured = Measured {
+            time,
+            sync_time,
+            peak,
+            disk,
+            bound: self.bound,
+            verified,
+            chosen: None,
+            instead: None,
+            unmarked,
+        };
         Ok(Summary::new(&asked, self.layout, &report, &measured))
     }
 
@@ -77,10 +92,11 @@ impl<T: Real> Job<'_, T> {
         room: Verification<T>,
         pending: Pending,
         report: &Report,
+        time: Duration,
         signals: &Signals,
-    ) -> Result<(Pending, &'static str)> {
+    ) -> Result<(Pending, Verified)> {
         let (runs, arrays, result) = (self.runs.clone(), self.arrays.clone(), pending.matrix()?);
-        let error = match room.compare(runs, arrays, result, report, self.bound, signals) {
+        let error = match room.compare(runs, arrays, result, report, time, self.bound, signals) {
             Ok(with) => return Ok((pending, with)),
             Err(error) => error,
         };
@@ -152,7 +168,7 @@ impl<T: Real> Job<'_, T> {
                 | StoreError::Generation { .. }),
             )) => Error::Useless { output, why: why.into() },
             // The room for the comparison was taken first, and the result has too little for that.
-            Error::Wave(WaveError::Store(why @ StoreError::NoSpace { .. })) if self.args.verify => {
+            Error::Wave(WaveError::Store(why @ StoreError::NoSpace { .. })) if self.args.verify.is_some() => {
                 Error::VerifyRoom(why)
             }
             Error::Wave(WaveError::Taken { by, .. }) => {

@@ -15,8 +15,8 @@ impl fmt::Display for Summary {
         if self.complete_already {
             writeln!(f)?;
             self.iterations(f)?;
-            if let Some(with) = self.verified_with {
-                writeln!(f, "verified     bit for bit against {with}")?;
+            if self.verified_with.is_some() {
+                self.verified(f)?;
             }
             return write!(f, "output       {}, complete already: nothing was done", self.output);
         }
@@ -40,6 +40,9 @@ impl fmt::Display for Summary {
                     }
                 }
             }
+        }
+        if let Some(instead) = &self.instead {
+            writeln!(f, "executor     {instead}")?;
         }
         if let Some(chosen) = &self.chosen {
             writeln!(f, "chosen       {chosen}")?;
@@ -69,10 +72,7 @@ impl fmt::Display for Summary {
             moved.map_or(Ok(()), |moved| writeln!(f, "{what:<13}{moved}"))?;
         }
         self.memory(f)?;
-        match self.verified_with {
-            Some(with) => writeln!(f, "verified     bit for bit against {with}")?,
-            None => writeln!(f, "verified     no")?,
-        }
+        self.verified(f)?;
         let sync = Time(Duration::from_secs_f64(self.sync_seconds.unwrap_or(0.0)));
         write!(f, "output       {}, {}, on disk after {sync} more", self.output, self.layout)?;
         match self.unmarked {
@@ -102,8 +102,28 @@ impl Summary {
         }
     }
 
+    fn verified(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.verified_with, self.sampled_rows) {
+            (None, _) => writeln!(f, "verified     no"),
+            (Some(with), None) => writeln!(f, "verified     bit for bit against {with}"),
+            (Some(_), Some(0)) => writeln!(
+                f,
+                "sampled      nothing: after that many iterations the first rows depend on most others; --verify compares all"
+            ),
+            (Some(with), Some(rows)) => {
+                let (some, all) = (rows * self.cols, self.rows * self.cols);
+                writeln!(
+                    f,
+                    "sampled      {some} of {all} values, the first {rows} of {} rows, bit for bit against {with}; not \
+                     the others",
+                    self.rows
+                )
+            }
+        }
+    }
+
     fn memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Some(peak), Some(bound), Some(window)) = (self.peak_rss, self.memory, self.window) else {
+        let (Some(peak), Some(bound), Some(window)) = (self.peak, self.memory, self.window) else {
             return Ok(());
         };
         write!(f, "memory       {} at most, of {} allowed; ", Bytes(peak), Bytes(bound))?;
@@ -118,7 +138,14 @@ impl Summary {
                 writeln!(f, "{} for the window, {panels} panels of {rows} rows", Bytes(window))
             }
             _ => writeln!(f, "{} for the window", Bytes(window)),
-        }
+        }?;
+        self.program.map_or(Ok(()), |program| {
+            writeln!(
+                f,
+                "program      {} of its own file and libraries, which the bound leaves out",
+                Bytes(program)
+            )
+        })
     }
 }
 

@@ -259,3 +259,50 @@ fn the_summary_tells_where_the_time_went() {
         assert_eq!(report[name], Value::Null, "{name}");
     }
 }
+
+/// Wide rows: a streamed window of a few of them is more than the memory that blocks do with.
+#[test]
+fn auto_takes_blocks_where_a_streamed_pass_does_not_fit() {
+    let folder = lk23(40, 20_000);
+    let path = folder.path();
+    let line = "run lk23 data --iterations 2 --output o.npy --force";
+    assert_eq!(json(path, &format!("{line} --memory 1G"))["executor"], "streamed");
+    let expected = bits::<f64>(&path.join("o.npy"));
+    let told = command(path, &format!("{line} --memory 12M --verify --json")).output().unwrap();
+    let (said, stderr) = (String::from_utf8(told.stdout).unwrap(), String::from_utf8(told.stderr).unwrap());
+    assert!(told.status.success(), "{stderr}");
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&report["executor"], &report["verified"]), (&"blocked".into(), &true.into()));
+    let instead = report["instead"].as_str().unwrap();
+    assert!(
+        instead.starts_with("in blocks, as streamed it takes ") && instead.contains("12.0 MiB"),
+        "{instead}"
+    );
+    assert_eq!(stderr, format!("note: {instead}\n"));
+    assert!(bits::<f64>(&path.join("o.npy")) == expected);
+    let told = command(path, &format!("{line} --memory 12M")).output().unwrap();
+    let text = String::from_utf8(told.stdout).unwrap();
+    assert!(text.contains(&format!("\nexecutor     {instead}\n")), "{text}");
+    // What only streamed sweeps have is not given up.
+    for option in ["--executor streamed", "--depth 1", "--until 1e-9 --exact-stop", "--resume"] {
+        refused(path, &format!("{line} {option} --memory 12M"), &["a pass of 1 iteration", "allow at least"]);
+    }
+    // Where neither fits, the least is told, and does.
+    let error = fails_with(1, path, &format!("{line} --memory 1M"));
+    let least = error.rsplit_once("allow at least ").unwrap().1.replace(' ', "");
+    let told = command(path, &format!("{line} --memory {least} --json")).output().unwrap();
+    assert!(told.status.success(), "{least}: {told:?}");
+}
+
+#[test]
+fn a_thread_for_each_of_too_many_blocks_is_refused() {
+    let folder = lk23(300, 300);
+    let line = "run lk23 data --iterations 2 --runner threads --block 4 --output o.npy";
+    let before = contents(folder.path());
+    let error = fails_with(2, folder.path(), line);
+    assert!(
+        error.contains("5625 blocks") && error.contains("at most ") && error.contains("--runner pool"),
+        "{error}"
+    );
+    assert!(contents(folder.path()) == before);
+}

@@ -4,6 +4,7 @@ mod bad_input;
 mod bench;
 mod bench_farm;
 mod bench_rma;
+mod cgroup;
 mod common;
 mod contest;
 mod data;

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::{command, fails, names, succeeds};
+use crate::common::{command, fails, has_marks, names, succeeds};
 
 /// A compiler that makes a file which says that it is a shim for this version of MPICH.
 fn compiler(folder: &Path, name: &str, version: &str) {
@@ -123,6 +123,23 @@ fn the_doctor_looks_at_all_and_says_what_to_do() {
     let second = report();
     assert_eq!(found(&second, "compilers")[0]["ok"], true);
     assert_eq!(found(&second, "shim").len(), 1);
+    // What a sweep needs comes first: the disk of this folder, then memory.
+    let order: Vec<_> =
+        first["checks"].as_array().unwrap().iter().map(|check| check["name"].as_str().unwrap()).collect();
+    assert_eq!(order[..5], ["folder", "speed", "direct I/O", "attributes", "memory"], "{first}");
+    assert!(
+        found(&first, "folder")[0]["found"]
+            .as_str()
+            .unwrap()
+            .starts_with(path.canonicalize().unwrap().to_str().unwrap())
+    );
+    assert_eq!(found(&first, "attributes")[0]["ok"], has_marks(path), "{first}");
+    assert_eq!(names(path), ["bin", "data"], "nothing is left of it");
+    let there = succeeds(alone(path, "doctor bin"), "doctor bin");
+    assert!(there.starts_with("disk\n  folder "), "{there}");
+    assert!(there.lines().nth(1).unwrap().contains("/bin: "), "{there}");
+    let error = fails(1, alone(path, "doctor nowhere"), "doctor nowhere");
+    assert!(error.contains("nowhere"), "{error}");
     // What else there is to warn of may change from one moment to the next.
     let bad = |report: &Value| {
         report["checks"].as_array().unwrap().iter().filter(|check| check["ok"] == false).count()

@@ -150,6 +150,6 @@ fn chosen_blocks_are_those_that_the_kernel_can_have() {
     ok(path, "gen poisson data --rows 500 --cols 900");
     let report = json(path, "run nine-point data --iterations 2 --block auto --memory 14M --verify");
     assert_eq!((&report["block"][1], &report["verified"]), (&900.into(), &true.into()));
-    let said = fails_with(1, path, "run sor data --iterations 2 --block auto --memory 4M");
+    let said = fails_with(1, path, "run sor data --iterations 2 --block auto --memory 1M");
     assert!(said.contains("allow at least"), "{said}");
 }

@@ -49,7 +49,7 @@ fn signals_end_a_run_without_a_trace() {
     ];
     for options in [
         "--executor blocked",
-        "--executor blocked --memory 14M",
+        "--executor blocked --memory 5M",
         "--runner pool --verify --output old.npy --force",
         "--runner threads --order barrier --json",
     ] {

@@ -9,7 +9,7 @@ use syncline_store::{DataDir, Matrix, Shape};
 use syncline_wave::{Lk23, Sor, plain_sweep};
 
 use crate::common::{
-    as_ordinary_user, bits, contents, has_marks, json, lk23, matrix, names, npy, ok, refused, succeeds,
+    as_ordinary_user, bits, contents, fails_with, has_marks, json, lk23, matrix, names, npy, ok, refused, succeeds,
     unconverged, write_npy,
 };
 
@@ -277,6 +277,8 @@ fn the_json_object_is_the_last_line_and_complete() {
         "ns_per_element",
         "bytes_read",
         "bytes_written",
+        "peak",
+        "program",
         "peak_rss",
         "window",
         "windows",
@@ -348,4 +350,37 @@ fn the_help_tells_the_truth_about_orders() {
     for command in ["", "gen ", "convert "] {
         assert!(ok(folder.path(), &format!("{command}--help")).contains("Example"));
     }
+}
+
+/// A sample says what was compared, and is called nothing more.
+#[test]
+fn a_sample_of_the_result_is_compared() {
+    let folder = lk23(3000, 12);
+    let path = folder.path();
+    for options in ["", "--executor blocked"] {
+        let line = format!("run lk23 data --iterations 2 --verify=sample --output o.npy --force {options}");
+        let report = json(path, &line);
+        let rows = report["sampled_rows"].as_u64().unwrap();
+        assert!((4..=1024).contains(&rows), "{report}");
+        assert_eq!(report["verified"], Value::Null);
+        let text = ok(path, &line);
+        assert!(text.contains(" of 36000 values, the first ") && text.contains("not the others"), "{text}");
+        assert!(text.contains("\nsampled ") && !text.contains("verified"), "{text}");
+    }
+    // What is said without a word is all.
+    for verify in ["--verify", "--verify=full"] {
+        let report = json(path, &format!("run lk23 data --iterations 2 --output o.npy --force {verify}"));
+        assert_eq!((&report["verified"], &report["sampled_rows"]), (&true.into(), &Value::Null));
+    }
+    let error = fails_with(2, path, "run lk23 data --iterations 1600 --output o.npy --force --verify=sample");
+    assert!(error.contains("1600 more, of 3000 in all") && error.contains("--verify"), "{error}");
+    let error = fails_with(2, path, "run lk23 data --iterations 1 --order max-parallel --verify=sample");
+    assert!(error.contains("max-parallel"), "{error}");
+    assert_eq!(names(path), ["data", "o.npy"]);
+    // With a tolerance it is only known at the end that a sample would be dear.
+    ok(path, "gen lk23 small --rows 20 --cols 20");
+    let line = "run lk23 small --iterations 50 --depth 50 --until 1e300 --output s.npy --force --verify=sample";
+    let report = json(path, line);
+    assert_eq!((&report["sampled_rows"], &report["verified"]), (&0.into(), &Value::Null), "{report}");
+    assert!(ok(path, line).contains("\nsampled      nothing: "));
 }

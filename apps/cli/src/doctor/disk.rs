@@ -1,0 +1,122 @@
+//! The disk below a folder: what a sweep whose matrices are there finds.
+//!
+//! Costs: a scratch file of [`SCRATCH`] bytes without a name is written and read once.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::fs::XattrFlags;
+use syncline_store::probe::{Pattern, Sample, Scratch, Way};
+
+use super::Check;
+use super::machine::read;
+use crate::error::Error;
+use crate::units::Bytes;
+
+const PART: &str = "disk";
+
+/// Enough for pieces of 8 MiB, several under way.
+const SCRATCH: u64 = 32 << 20;
+
+/// As long as the longest mark of a result.
+const MARK: [u8; 160] = [b'-'; 160];
+
+pub(super) fn checks(dir: &Path) -> Result<Vec<Check>, Error> {
+    let failed =
+        |source: std::io::Error| Error::Io { what: format!("look at the folder {}", dir.display()), source };
+    let dir = &fs::canonicalize(dir).map_err(failed)?;
+    let stat = rustix::fs::statvfs(dir).map_err(|error| failed(error.into()))?;
+    let (free, all) =
+        (stat.f_bavail.saturating_mul(stat.f_frsize), stat.f_blocks.saturating_mul(stat.f_frsize));
+    let kind = kind(&read("/proc/self/mountinfo").unwrap_or_default(), dir)
+        .unwrap_or_else(|| "file system".to_owned());
+    let room = format!("{}: {kind}, {} of {} free", dir.display(), Bytes(free), Bytes(all));
+    let mut checks = vec![Check::fine(PART, "folder", room).advise(
+        free < 2 * SCRATCH,
+        "hardly any room: a run of several passes takes that of two results, --verify that of one more",
+    )];
+    if free < 2 * SCRATCH {
+        return Ok(checks);
+    }
+    match Scratch::create(dir, SCRATCH) {
+        Ok(scratch) => checks.extend(measured(scratch)),
+        Err(why) => checks.push(
+            Check::fine(PART, "speed", format!("not measured: {why}"))
+                .advise(true, "no result can be written here: `syncline doctor DIR` looks at another folder"),
+        ),
+    }
+    checks.push(attributes(dir));
+    Ok(checks)
+}
+
+/// Speed and way of requests.
+fn measured(mut scratch: Scratch) -> [Check; 2] {
+    let lacks = scratch.lacks(Way::Direct);
+    let way = if lacks.is_none() { Way::Direct } else { Way::Mapped };
+    let mut rate =
+        |pattern| Some(Bytes(scratch.measure(pattern, way).as_ref().map(Sample::rate).ok()? as u64));
+    let speed = match (rate(Pattern::Read), rate(Pattern::Write)) {
+        (Some(read), Some(write)) => {
+            let size = Bytes(SCRATCH);
+            format!(
+                "reads {read}/s, writes {write}/s, a file of {size}; `syncline probe disk` measures at length"
+            )
+        }
+        _ => "not measured: a request failed".to_owned(),
+    };
+    let direct = match lacks {
+        None => Check::fine(PART, "direct I/O", "there: streamed sweeps bypass the page cache"),
+        Some(why) => Check::fine(PART, "direct I/O", format!("not there: {why}")).advise(
+            true,
+            "streamed sweeps go through the page cache, which takes memory beside --memory and copies once more: keep \
+             large matrices on a disk of this machine (ext4, xfs)",
+        ),
+    };
+    [Check::fine(PART, "speed", speed), direct]
+}
+
+/// Whether a file can be marked as a complete result.
+fn attributes(dir: &Path) -> Check {
+    let marked = tempfile::tempfile_in(dir).and_then(|file| {
+        Ok(rustix::fs::fsetxattr(&file, "user.syncline.doctor", &MARK, XattrFlags::empty())?)
+    });
+    match marked {
+        Ok(()) => Check::fine(PART, "attributes", "there: a complete result is known by its mark"),
+        Err(why) => Check::fine(PART, "attributes", format!("not there: {why}")).advise(
+            true,
+            "a complete result cannot be marked: --resume computes it again; mount with user_xattr, or keep results elsewhere",
+        ),
+    }
+}
+
+/// The kind of the file system that a folder is on, by `/proc/self/mountinfo`.
+fn kind(mounts: &str, dir: &Path) -> Option<String> {
+    // The last of those that are mounted deepest is the one that is seen.
+    let of_line = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let point = Path::new(before.split(' ').nth(4)?);
+        let kind = after.split(' ').next()?.to_owned();
+        dir.starts_with(point).then(|| (point.components().count(), kind))
+    };
+    mounts.lines().filter_map(of_line).max_by_key(|(depth, _)| *depth).map(|(_, kind)| kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deepest_mount_is_the_file_system() {
+        let mounts = "21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
+                      22 21 0:20 / /dev/shm rw - tmpfs tmpfs rw\n\
+                      nonsense\n\
+                      23 21 0:21 / /scratch rw - xfs /dev/vdb rw\n\
+                      24 21 0:22 / /scratch rw - btrfs /dev/vdc rw";
+        let of = |dir| kind(mounts, Path::new(dir)).unwrap();
+        assert_eq!(
+            [of("/"), of("/home"), of("/dev/shm/x"), of("/scratch/a/b"), of("/scratches")],
+            ["ext4", "ext4", "tmpfs", "btrfs", "ext4"]
+        );
+        assert_eq!(kind("", Path::new("/")), None);
+    }
+}

@@ -191,7 +191,7 @@ pub(crate) struct ConvertArgs {
     /// Lines of a frame [default: 1]
     #[arg(long, value_name = "T")]
     pub(crate) thickness: Option<usize>,
-    /// The most memory that the program holds resident [default: 80 % of what is available]
+    /// The most memory that the program holds, its own file not counted [default: 80 % of what is available]
     ///
     /// More than a row of blocks, or than 512M, makes nothing faster and is not used.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]

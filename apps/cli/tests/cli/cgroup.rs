@@ -138,5 +138,5 @@ pub(crate) fn unfit(folder: &Path) -> Option<String> {
     let kind = rustix::fs::statfs(folder).ok()?.f_type as i64;
     [TMPFS, RAMFS]
         .contains(&kind)
-        .then(|| format!("files of {} are in memory, and count for whom writes them", folder.display()))
+        .then(|| format!("files of {} are in memory, and count in the group that writes them", folder.display()))
 }

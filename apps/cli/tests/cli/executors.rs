@@ -285,7 +285,8 @@ fn auto_takes_blocks_where_a_streamed_pass_does_not_fit() {
     assert!(text.contains(&format!("\nexecutor     {instead}\n")), "{text}");
     // What only streamed sweeps have is not given up.
     for option in ["--executor streamed", "--depth 1", "--until 1e-9 --exact-stop", "--resume"] {
-        refused(path, &format!("{line} {option} --memory 12M"), &["a pass of 1 iteration", "allow at least"]);
+        let line = format!("run lk23 data --iterations 2 --output new.npy {option} --memory 12M");
+        refused(path, &line, &["a pass of 1 iteration", "allow at least"]);
     }
     // Where neither fits, the least is told, and does.
     let error = fails_with(1, path, &format!("{line} --memory 1M"));

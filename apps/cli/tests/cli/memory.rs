@@ -80,7 +80,8 @@ fn runs_larger_than_the_bound_stay_inside_it() {
             "--executor blocked --memory 8M",
             "--memory 20M --runner threads --order barrier",
         ] {
-            let report = inside(path, &format!("run lk23 {dir} --iterations 2 {options} --output o.npy --force"));
+            let report =
+                inside(path, &format!("run lk23 {dir} --iterations 2 {options} --output o.npy --force"));
             assert_eq!(report["held"], false);
             let result = std::fs::read(path.join("o.npy")).unwrap();
             assert!(*first.get_or_insert_with(|| result.clone()) == result, "{dir} {options}");
@@ -130,7 +131,8 @@ fn what_is_said_to_be_the_least_suffices() {
     let window =
         ["1.0 MiB (1048576 bytes)", "a pass of 1 iteration, with rows of 512 from 6 matrices, takes"];
     for threads in [1, 2, 8] {
-        let line = format!("run lk23 data --iterations 3 --force --executor streamed --verify --threads {threads}");
+        let line =
+            format!("run lk23 data --iterations 3 --force --executor streamed --verify --threads {threads}");
         let report = with_the_least(path, &line, "1M", &window);
         assert_eq!(report["executor"], "streamed");
         let line = format!("{line} --depth 3 --lanes scalar");
@@ -158,7 +160,8 @@ fn streamed_runs_larger_than_the_bound_stay_inside_it() {
         for options in
             ["--memory 10M --verify", "--memory 12M --depth 2", "--memory 24M --threads 5", "--memory 40M"]
         {
-            let report = inside(path, &format!("run lk23 {dir} --iterations 8 {options} --output o.npy --force"));
+            let report =
+                inside(path, &format!("run lk23 {dir} --iterations 8 {options} --output o.npy --force"));
             let field = report["rows"].as_u64().unwrap() * report["cols"].as_u64().unwrap();
             let bytes = field * if dir == "data" { 8 } else { 4 };
             let passes = report["passes"].as_u64().unwrap();

@@ -9,8 +9,8 @@ use syncline_store::{DataDir, Matrix, Shape};
 use syncline_wave::{Lk23, Sor, plain_sweep};
 
 use crate::common::{
-    as_ordinary_user, bits, contents, fails_with, has_marks, json, lk23, matrix, names, npy, ok, refused, succeeds,
-    unconverged, write_npy,
+    as_ordinary_user, bits, contents, fails_with, has_marks, json, lk23, matrix, names, npy, ok, refused,
+    succeeds, unconverged, write_npy,
 };
 
 /// What the plain double loop makes of a directory.
@@ -379,7 +379,8 @@ fn a_sample_of_the_result_is_compared() {
     assert_eq!(names(path), ["data", "o.npy"]);
     // With a tolerance it is only known at the end that a sample would be dear.
     ok(path, "gen lk23 small --rows 20 --cols 20");
-    let line = "run lk23 small --iterations 50 --depth 50 --until 1e300 --output s.npy --force --verify=sample";
+    let line =
+        "run lk23 small --iterations 50 --depth 50 --until 1e300 --output s.npy --force --verify=sample";
     let report = json(path, line);
     assert_eq!((&report["sampled_rows"], &report["verified"]), (&0.into(), &Value::Null), "{report}");
     assert!(ok(path, line).contains("\nsampled      nothing: "));

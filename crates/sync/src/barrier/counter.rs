@@ -223,6 +223,7 @@ impl LedMember for CounterMember {
     }
 
     fn wait_gathered(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
+        self.vigil.at_home()?;
         self.wait_for(self.goal - 1, deadline)
     }
 

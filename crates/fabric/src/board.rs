@@ -29,6 +29,7 @@ use crate::endpoint::{Endpoint, Out, Service};
 pub struct TeamBoard(Kind);
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "on one host there is no pointer to follow")]
 enum Kind {
     Memory(MemoryBoard),
     Hosts(Box<Across>),

@@ -74,8 +74,8 @@ impl Poison {
 
     #[cold]
     fn look(&self, owner: usize, index: usize) -> Option<usize> {
-        let mutex = entry(0, owner, index) & (1 << HOLDER) - 1;
-        let of = |word: u64| word & (1 << HOLDER) - 1 == mutex || word & INDEX == INDEX;
+        let mutex = entry(0, owner, index) & ((1 << HOLDER) - 1);
+        let of = |word: u64| word & ((1 << HOLDER) - 1) == mutex || word & INDEX == INDEX;
         let words = self.entries.iter().map(|word| word.load(Ordering::Acquire));
         words.filter(|&word| word != 0).find(|&word| of(word)).map(|word| (word >> HOLDER) as usize - 1)
     }

@@ -61,7 +61,7 @@ fn contended(me: &mut Member, kind: LockKind) -> Result<(), RmaError> {
             Ok(()) => {
                 let mut number = [0];
                 rma.get(&numbers, 0, index, &mut number)?;
-                if random(&mut state) % 4 == 0 {
+                if random(&mut state).is_multiple_of(4) {
                     std::thread::sleep(Duration::from_micros(random(&mut state) % 100));
                 }
                 rma.put(&numbers, 0, index, &[number[0] + 1])?;

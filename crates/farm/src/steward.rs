@@ -73,7 +73,6 @@ pub(crate) struct Steward {
     manager: u32,
     /// From when somebody is started, if stops of the manager are to stop all.
     stops: Option<StopForwarding>,
-    forwards_stops: bool,
 }
 
 /// What the manager and its thread both use.
@@ -91,6 +90,8 @@ struct Office {
     stop: AtomicBool,
     /// What processes have for their standard input.
     nothing: File,
+    /// Whether stops of the manager are to stop all.
+    forwards_stops: bool,
 }
 
 /// What the event is called; no process is: it would be the last of them all.
@@ -99,7 +100,7 @@ const EVENT: u64 = u64::MAX;
 #[derive(Debug)]
 struct Running {
     leader: GroupLeader,
-    /// `None` when it is about to be collected, or is one too many.
+    /// `None` when it is about to be collected, is one too many, or stops are not forwarded.
     followed: Option<FollowedGroup>,
     /// The line is cut when this process is gone. Each has its own.
     _keeper: LifelineKeeper,
@@ -144,9 +145,10 @@ impl Steward {
             living: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             nothing,
+            forwards_stops,
         };
         let (office, manager) = (Arc::new(office), std::process::id());
-        Ok(Steward { office, thread: None, manager, stops: None, forwards_stops })
+        Ok(Steward { office, thread: None, manager, stops: None })
     }
 
     /// Starts the process of a number that was reserved.
@@ -175,7 +177,7 @@ impl Steward {
     /// From now on there is a thread.
     fn attend(&mut self) -> Result<(), FarmError> {
         if self.thread.is_none() {
-            self.stops = self.forwards_stops.then(StopForwarding::start);
+            self.stops = self.office.forwards_stops.then(StopForwarding::start);
             let office = Arc::clone(&self.office);
             let thread = std::thread::Builder::new().name("syncline farm".to_owned());
             let thread = thread.spawn(move || Watchman { office, ended: VecDeque::new() }.attend());
@@ -252,7 +254,7 @@ impl Office {
         // Nothing here keeps the standard library from posix_spawn.
         let leader =
             GroupLeader::new(command.env(FARM, place.value()).process_group(0).spawn()?).map_err(cause)?;
-        let followed = FollowedGroup::new(leader.id());
+        let followed = self.forwards_stops.then(|| FollowedGroup::new(leader.id())).flatten();
         let running = Running { leader, followed, _keeper: keeper };
         let bounded = self.bound(running.leader.id());
         match bounded.and_then(|()| end.kill_group_when_cut(running.leader.id()).map_err(cause)) {

@@ -71,7 +71,7 @@ impl StopForwarding {
         let mut books = books();
         // SAFETY: takes nothing, and cannot fail.
         let own = unsafe { libc::getpid() };
-        if OWNER.swap(own, Ordering::Relaxed) != own {
+        if ![0, own].contains(&OWNER.swap(own, Ordering::Relaxed)) {
             // Those of the process that has forked this one, if there are any.
             GROUPS
                 .iter()

@@ -166,6 +166,13 @@ fn shown(farm: syncline_farm::Farm) -> *mut Farm {
 
 /// Founds a farm, whose manager this process is. `bounds` may be `NULL`: all are left to the library.
 ///
+/// Each process of a farm leads a process group, and what it starts by other means than the farm belongs to that group. The
+/// group is killed when its process has ended, however, and when the manager has. What leaves the group goes on: `setsid`,
+/// `setpgid`, daemons. Ctrl-C at a terminal reaches the manager alone, whose end is that of all. Ctrl-Z stops all, and `fg`
+/// continues them: from its first start of a process on the manager has a handler of `SIGTSTP` for that, if it has a terminal and
+/// the signal its default effect. A program that catches or ignores `SIGTSTP` before keeps that. A worker, and what it starts,
+/// ignores `SIGTTIN` and `SIGTTOU`, unless it has said otherwise: what reads from the terminal there gets `EIO`.
+///
 /// A bound that makes no sense is `SYNCLINE_STATUS_INVALID_ARGUMENT`; what the system refuses is `SYNCLINE_STATUS_SYSTEM`.
 /// `*farm` is to be given back by `syncline_farm_free`.
 ///

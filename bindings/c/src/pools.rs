@@ -81,7 +81,8 @@ pub struct FarmPool(Mutex<Option<Pool<Bytes, Done>>>);
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FarmPoolOptions {
-    /// How long a task may take, in nanoseconds; its worker is killed then. 0: as long as it takes.
+    /// How long a task may take, in nanoseconds; its worker is killed then, with what it has started. 0: as long as it
+    /// takes.
     pub timeout: u64,
     /// How many bytes each worker may have for itself; 0: as many as the system gives.
     pub worker_memory: u64,

@@ -136,7 +136,7 @@ pub(crate) fn unfit(folder: &Path) -> Option<String> {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
     let kind = rustix::fs::statfs(folder).ok()?.f_type as i64;
-    [TMPFS, RAMFS]
-        .contains(&kind)
-        .then(|| format!("files of {} are in memory, and count in the group that writes them", folder.display()))
+    [TMPFS, RAMFS].contains(&kind).then(|| {
+        format!("files of {} are in memory, and count in the group that writes them", folder.display())
+    })
 }

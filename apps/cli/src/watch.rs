@@ -127,6 +127,11 @@ fn catch_faults() -> Result<()> {
         let _ = rustix::io::write(rustix::stdio::stderr(), LINE);
         signal_hook::low_level::exit(1);
     };
+    // The standard library's handler would run first. It looks for overflows of stacks, which are SIGSEGV on Linux, and
+    // otherwise sets the default effect: a second thread that faults before the first one exits would end the
+    // program without the line.
+    // SAFETY: the default effect needs no memory of this program.
+    unsafe { libc::signal(SIGBUS, libc::SIG_DFL) };
     // SAFETY: the handler writes and exits, as a handler may at any point of a program: neither allocates, takes a
     // lock or panics.
     unsafe { signal_hook::low_level::register(SIGBUS, end) }.map_err(failed)?;

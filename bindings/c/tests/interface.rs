@@ -395,6 +395,8 @@ fn no_message_names_what_only_rust_has() {
     for (path, source) in sources() {
         for text in texts(&source) {
             looked_at += 1;
+            // A function of C's own.
+            let text = text.replace("fork()", "fork");
             if let Some(found) = rust_in(&text) {
                 assert!(
                     allowed.iter().any(|word| text.contains(word)),

@@ -334,6 +334,8 @@ impl Endpoint {
                 rest = Rest::new(WAITER);
             }
             let now = Instant::now();
+            // Looked for first: it may have left for a reason that is then to be told.
+            let left = if now >= look { blocking.absent() } else { None };
             let dead = self.dead();
             if now >= look || dead.is_some() {
                 look = now + LOOK;
@@ -341,7 +343,7 @@ impl Endpoint {
                     return if until() { Ok(()) } else { Err(fault) };
                 }
             }
-            if let Some(fault) = dead {
+            if let Some(fault) = dead.or(left) {
                 return if until() { Ok(()) } else { Err(fault) };
             }
             if deadline.is_some_and(|deadline| deadline <= now) {

@@ -76,7 +76,7 @@ impl Gathering {
     ) -> Result<Vec<u64>, Fault> {
         let turn = (time % 2) as usize;
         let enough = self.members() as u64 * (time / 2 + 1);
-        let blocking = Blocking::new(caller, time + 1, deadline);
+        let blocking = Blocking::new(caller, time + 1, deadline).in_person();
         match endpoint {
             None => {
                 let waiting = Waiting { deaths, blocking };
@@ -109,7 +109,9 @@ struct Waiting<'a> {
 impl Waiting<'_> {
     /// First the verdict: members that leave because of it are not its cause.
     fn fault(&self) -> Option<Fault> {
-        self.blocking.look().or_else(|| self.deaths.fault(0))
+        // Looked for first: it may have left for a reason that is then to be told.
+        let left = self.blocking.absent();
+        self.blocking.look().or_else(|| self.deaths.fault(0)).or(left)
     }
 }
 

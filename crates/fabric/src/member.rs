@@ -588,6 +588,8 @@ impl Member {
             // at work with them. So it is not declared dead while its process lives.
             self.deaths().give_up(self.rank);
         }
+        // After the reasons for which it may have ended.
+        self.node.control.calls.end(self.rank);
         end
     }
 }

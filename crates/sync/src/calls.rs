@@ -15,6 +15,9 @@
 //!  rank 2   (computes)                   2       7
 //! ```
 //!
+//! A member whose function has ended notes that, too: waits for an episode at which it has not arrived end with
+//! [`Fault::Left`].
+//!
 //! # Why nobody is accused who is slow
 //! *A note says what was so at some moment while its member was blocked, however old it is.* Of a circle of such notes let
 //! the youngest be that of member n. The member before it in the circle waits for n, which had not arrived at that moment;
@@ -106,7 +109,7 @@ const OBJECTS: usize = 62;
 #[derive(Debug)]
 #[repr(C, align(128))]
 struct Row {
-    /// 0: in nothing; or call, object, episode.
+    /// 0: in nothing; or call, object, episode; or `ENDED`.
     blocked: AtomicU64,
     /// The call that its waits are part of, if it is another than the object's own.
     named: AtomicU64,
@@ -127,6 +130,8 @@ unsafe impl Shared for Row {}
 const CALL: u32 = 56;
 const OBJECT: u32 = 48;
 const EPISODE: u64 = (1 << OBJECT) - 1;
+/// Of a member whose function has ended, for good: no call has that number.
+const ENDED: u64 = u64::MAX;
 
 /// An episode of an object.
 type Key = (usize, u64);
@@ -167,6 +172,22 @@ impl Calls {
         // Relaxed, as at the end: the member's own word.
         let before = self.rows[rank].named.swap(call as u64, Ordering::Relaxed);
         Naming { calls: self.clone(), rank, before }
+    }
+
+    /// The function of a member has ended: it arrives nowhere any more.
+    pub fn end(&self, rank: usize) {
+        // Release: pairs with the Acquire in `absent` and `note_of`: all its arrivals are seen.
+        self.rows[rank].blocked.store(ENDED, Ordering::Release);
+    }
+
+    /// A member that has ended without having arrived at an episode, among those that `surely` do not.
+    fn absent(&self, (object, episode): Key, surely: impl Fn(usize) -> bool) -> Option<usize> {
+        self.rows.iter().enumerate().position(|(rank, row)| {
+            // Acquire: pairs with the Release in `end` and `note`.
+            row.blocked.load(Ordering::Acquire) == ENDED
+                && row.arrivals[object].load(Ordering::Relaxed) < episode
+                && surely(rank)
+        })
     }
 
     /// The verdict, if there is one.
@@ -220,7 +241,7 @@ impl Calls {
         for (rank, row) in self.rows.iter().enumerate() {
             // Acquire: pairs with the Release in `block` and `note`: arrivals that are read after this are at least as new.
             let word = row.blocked.load(Ordering::Acquire);
-            if word == 0 {
+            if word == 0 || word == ENDED {
                 continue;
             }
             let known = keys.iter().position(|&(known, ..)| known == key(word));
@@ -336,6 +357,8 @@ pub struct Blocking<'a> {
     caller: Option<&'a Caller>,
     episode: u64,
     endless: bool,
+    /// Only members themselves arrive.
+    in_person: bool,
     looks: AtomicU32,
 }
 
@@ -344,7 +367,8 @@ impl<'a> Blocking<'a> {
     #[inline]
     #[must_use]
     pub fn new(caller: Option<&'a Caller>, episode: u64, deadline: Option<Instant>) -> Self {
-        Blocking { caller, episode, endless: deadline.is_none(), looks: AtomicU32::new(0) }
+        let (endless, looks) = (deadline.is_none(), AtomicU32::new(0));
+        Blocking { caller, episode, endless, in_person: false, looks }
     }
 
     /// The verdict, if there is one: asked for before the wait sleeps, and ten times a second from then on. From the second
@@ -366,6 +390,30 @@ impl<'a> Blocking<'a> {
             calls.decide(word);
         }
         calls.verdict()
+    }
+}
+
+impl Blocking<'_> {
+    /// Members arrive here by themselves, not by a handle that they may have passed on: see [`absent`](Self::absent).
+    #[inline]
+    #[must_use]
+    pub fn in_person(mut self) -> Self {
+        self.in_person = true;
+        self
+    }
+
+    /// A member that has ended, and for which this wait would last for ever. It may have left because of something else
+    /// that is known by then, and is to be told instead.
+    #[must_use]
+    pub fn absent(&self) -> Option<Fault> {
+        if self.in_person { self.absent_if(|_| true) } else { None }
+    }
+
+    /// The same among the members that surely do not arrive, once they have ended.
+    pub(crate) fn absent_if(&self, surely: impl Fn(usize) -> bool) -> Option<Fault> {
+        let caller = self.caller?;
+        let rank = caller.calls.absent((caller.object, self.episode), surely)?;
+        Some(Fault::Left { rank })
     }
 }
 

@@ -133,6 +133,58 @@ impl<M: BarrierMember> BarrierMember for Ranked<M> {
     }
 }
 
+/// Two members at two barriers, which both arrive at the first one early and wait there last: nobody is accused. A look
+/// stands for the one that a wait takes when it lasts.
+fn early_arrivals_are_legal() {
+    model(2, || {
+        let calls = crate::Calls::within(&mut Space::heap(), 2).unwrap();
+        let barriers = [0, 1].map(|_| Counter::new(2).unwrap());
+        let go = move |rank: usize, calls: &crate::Calls, mut seats: [crate::CounterMember; 2]| {
+            let [first, second] =
+                [0, 1].map(|object| calls.caller(rank, object, crate::Call::Barrier).unwrap());
+            let wait = |seat: &mut crate::CounterMember, caller: &crate::Caller| {
+                caller.arrive(1);
+                seat.arrive().unwrap();
+                let blocking = crate::Blocking::new(Some(caller), 1, None);
+                for _ in 0..2 {
+                    if !seat.done().unwrap() {
+                        assert_eq!(blocking.look(), None, "a member that had arrived was accused");
+                    }
+                }
+                drop(blocking);
+                seat.wait().unwrap();
+            };
+            let [one, other] = &mut seats;
+            if rank == 0 {
+                first.arrive(1);
+                one.arrive().unwrap();
+                wait(other, &second);
+                wait(one, &first);
+            } else {
+                wait(one, &first);
+                wait(other, &second);
+            }
+            seats
+        };
+        let seats = |rank: usize| [0, 1].map(|at| barriers[at].member(rank).unwrap());
+        let (mine, theirs, other) = (seats(0), seats(1), calls.clone());
+        let other = thread::spawn(move || go(1, &other, theirs));
+        let mine = go(0, &calls, mine);
+        drop((mine, other.join().unwrap()));
+    });
+}
+
+#[test]
+fn early_arrivals_are_not_accused() {
+    early_arrivals_are_legal();
+}
+
+#[test]
+#[should_panic(expected = "a member that had arrived was accused")]
+fn an_arrival_that_is_not_noted_is_noticed() {
+    plant::with("calls: an arrival is not noted", early_arrivals_are_legal);
+}
+
 #[test]
 fn counters_hold_two() {
     counter(2);

@@ -83,6 +83,8 @@ struct Region {
     count: usize,
     /// Bytes that were committed since the last look at what the host has left.
     unlooked: usize,
+    /// The allocation at which another view asked for something else: from there on places differ.
+    differs: Option<usize>,
 }
 
 /// Memory is committed by so many bytes at least.
@@ -106,7 +108,7 @@ impl Space {
     /// # Errors
     /// [`SpaceError::Full`] if the segment is too small for anything.
     pub unsafe fn segment(segment: Arc<Segment>) -> Result<Space, SpaceError> {
-        let mut region = Region { segment, cursor: 0, count: 0, unlooked: 0 };
+        let mut region = Region { segment, cursor: 0, count: 0, unlooked: 0, differs: None };
         let bytes = (LEDGER + 1) * size_of::<AtomicU64>();
         let start = region.take(bytes, ALIGN)?;
         region.segment.commit(start..start + bytes).map_err(|_| no_memory(bytes))?;
@@ -125,8 +127,9 @@ impl Space {
     /// Views of one segment ask for the same arrays in the same order.
     ///
     /// # Errors
-    /// [`SpaceError::Full`] if the segment has no room left, [`SpaceError::Memory`] if the host has not; [`SpaceError::Mismatch`] if another view asked for
-    /// something else at this place; [`SpaceError::Forked`] in a child of the [member](Self::of_member).
+    /// [`SpaceError::Full`] if the segment has no room left, [`SpaceError::Memory`] if the host has not;
+    /// [`SpaceError::Mismatch`] if another view asked for something else at this place, and for every request of this view
+    /// after that; [`SpaceError::Forked`] in a child of the [member](Self::of_member).
     pub fn array<T: Shared>(&mut self, len: usize) -> Result<Array<T>, SpaceError> {
         let array = self.reserve(len)?;
         if let Some(region) = &mut self.region {
@@ -217,6 +220,9 @@ impl Region {
 
     /// Enters what is asked for into the ledger, or compares it with what is there.
     fn note<T>(&mut self, len: usize) -> Result<(), SpaceError> {
+        if let Some(number) = self.differs {
+            return Err(SpaceError::Mismatch { number });
+        }
         if self.count == LEDGER {
             return Err(SpaceError::Many { most: LEDGER });
         }
@@ -226,7 +232,10 @@ impl Region {
         let word = self.word(number);
         // Relaxed: the entry stands for itself.
         match word.compare_exchange(0, entry, Ordering::Relaxed, Ordering::Relaxed) {
-            Err(other) if other != entry => Err(SpaceError::Mismatch { number: self.count }),
+            Err(other) if other != entry => {
+                self.differs = Some(self.count);
+                Err(SpaceError::Mismatch { number: self.count })
+            }
             _ => Ok(()),
         }
     }

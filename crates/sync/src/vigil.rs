@@ -317,6 +317,11 @@ impl Seats {
             .map_err(|_| SpaceError::Taken { rank })
     }
 
+    /// Whether no process has taken the seat, where all members of the team have one.
+    fn was_never_taken(&self, rank: usize) -> bool {
+        self.words.get(rank).is_some_and(|word| word.load(Ordering::Relaxed) == FREE)
+    }
+
     /// A member who left before it had done its part in `episodes`.
     fn left_before(&self, episodes: u64) -> Option<usize> {
         self.words.iter().position(|word| {
@@ -441,14 +446,21 @@ impl Waiting<'_> {
     pub(crate) fn fault(&self, error: WaitError) -> Fault {
         match error {
             WaitError::TimedOut => Fault::TimedOut,
-            _ => self.vigil.fault().unwrap_or(Fault::TimedOut),
+            _ => self.gone().unwrap_or(Fault::TimedOut),
         }
+    }
+
+    fn gone(&self) -> Option<Fault> {
+        // First who has left, as in `Vigil::fault`.
+        let seats = &self.vigil.seats;
+        let left = self.blocking.absent_if(|rank| seats.was_never_taken(rank));
+        self.vigil.fault().or(left)
     }
 }
 
 impl Watch for Waiting<'_> {
     fn who(&self) -> Option<u32> {
-        let fault = self.vigil.fault().or_else(|| self.blocking.look())?;
+        let fault = self.gone().or_else(|| self.blocking.look())?;
         Some(fault.rank().map_or(u32::MAX, |rank| rank as u32))
     }
 }

@@ -117,7 +117,8 @@ fn the_last_point_of_an_alignment_is_its_score() {
     .unwrap();
     for kernel in ["alignment data --local --gap 2", "alignment.toml data"] {
         for how in ["", "--executor blocked", "--block 2x3"] {
-            let report = json(path, &format!("run {kernel} {how} --iterations 1 --output o.npy --verify"));
+            let report =
+                json(path, &format!("run {kernel} {how} --iterations 1 --output o.npy --force --verify"));
             assert_eq!(report["verified"], true, "{kernel} {how}");
             let found = npy(&path.join("o.npy"));
             assert_eq!(found[15], 6.0, "{kernel} {how}: {found:?}");

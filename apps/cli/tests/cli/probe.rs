@@ -129,13 +129,16 @@ fn blocks_of_a_run_are_chosen_by_the_disk() {
     assert!(chosen.contains(&block) && chosen.contains("a piece"), "{chosen}");
     assert!(npy(&path.join("plain.npy")) == npy(&path.join("auto.npy")));
 
-    let text = ok(path, "run lk23 data --iterations 3 --block auto --memory 1G --output auto.npy");
+    let text = ok(path, "run lk23 data --iterations 3 --block auto --memory 1G --output auto.npy --force");
     assert!(text.contains("\nchosen ") && text.contains("fit the memory"), "{text}");
-    assert!(json(path, "run lk23 data --iterations 1 --block 64 --output auto.npy")["chosen"].is_null());
+    assert!(
+        json(path, "run lk23 data --iterations 1 --block 64 --output auto.npy --force")["chosen"].is_null()
+    );
 
     let said = ok(path, "convert data framed --layout framed --block auto --memory 12M");
     assert!(said.contains("\nchosen: blocks of ") && said.contains("an iteration expected"), "{said}");
-    let report = json(path, "run lk23 framed --iterations 3 --block auto --memory 16M --output auto.npy");
+    let report =
+        json(path, "run lk23 framed --iterations 3 --block auto --memory 16M --output auto.npy --force");
     assert_eq!(report["chosen"], "the blocks that the data have");
     assert!(npy(&path.join("plain.npy")) == npy(&path.join("auto.npy")));
     let said = ok(path, "convert data blocked --layout blocked --block auto --memory 1G");

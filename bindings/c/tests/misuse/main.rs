@@ -2,7 +2,7 @@
 //! leaves anything behind; and those that are right end well.
 //!
 //! `SYNCLINE_MISUSES=200` plays as many under each launcher, `SYNCLINE_SEED=5` begins with that seed, `SYNCLINE_KINDS=Kill,Fork` takes
-//! those kinds only (`all`: every one), `SYNCLINE_LIMIT=15` is the seconds after which a program hangs. A test that fails prints the seed
+//! those kinds only, `SYNCLINE_LIMIT=15` is the seconds after which a program hangs. A test that fails prints the seed
 //! and the text of its program.
 
 #[path = "../tools/mpi.rs"]
@@ -23,20 +23,6 @@ use syncline_fabric::Launcher;
 use tempfile::TempDir;
 use tools::{Tool, libraries, root};
 
-/// What is played unless `SYNCLINE_KINDS` says otherwise.
-const KINDS: &[Kind] = &[
-    Kind::Arguments,
-    Kind::OutOfTurn,
-    Kind::FreedTwice,
-    Kind::Return,
-    Kind::Exit,
-    Kind::Kill,
-    Kind::Threads,
-    Kind::Nested,
-    Kind::After,
-    Kind::Fork,
-];
-
 /// Seeds that every run plays; one more is new each time.
 const FIXED: u64 = 9;
 /// One in so many programs is right.
@@ -52,8 +38,7 @@ fn number(variable: &str) -> Option<u64> {
 
 fn kinds() -> Vec<Kind> {
     match std::env::var("SYNCLINE_KINDS") {
-        Err(_) => KINDS.to_vec(),
-        Ok(names) if names == "all" => Kind::ALL.to_vec(),
+        Err(_) => Kind::ALL.to_vec(),
         Ok(names) => {
             let named = |name: &str| Kind::ALL.into_iter().find(|kind| format!("{kind:?}") == name);
             names.split(',').map(|name| named(name).unwrap_or_else(|| panic!("no kind {name}"))).collect()

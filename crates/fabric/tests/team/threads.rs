@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use syncline_fabric::{Team, TeamError};
+use syncline_fabric::{Member, Team, TeamError};
 use syncline_sync::{BarrierMember, Counter, Fault, Lock, LockError, Mcs};
 
 use crate::common::{is_warning, late, play, program};
@@ -122,6 +122,18 @@ fn one_that_ends_without_its_part_is_named() {
         });
         assert_eq!(results.unwrap(), [Err(Fault::Left { rank: 1 }), Ok(())]);
     }
+}
+
+/// And one that has made as many things, but others.
+#[test]
+fn one_that_ends_without_its_word_is_named() {
+    let left = |me: &mut Member| match me.rank() {
+        1 => me.board(1).map(|_| Vec::new()).map_err(|_| Fault::TimedOut),
+        _ => me.gather_deadline(7, late()),
+    };
+    let told = Err(Fault::Left { rank: 1 });
+    assert_eq!(Team::threads(2).run(left).unwrap(), [told.clone(), Ok(Vec::new())]);
+    assert_eq!(Team::hosts(2).run(left).unwrap(), [told, Ok(Vec::new())]);
 }
 
 #[test]

@@ -72,6 +72,7 @@ enum Act {
     Read,
 }
 
+#[allow(clippy::zombie_processes, reason = "children that are left behind are what is tested")]
 fn act(act: Act) -> String {
     let sleeping = || Command::new("sh").args(["-c", "sleep 4001 & exec sleep 4002"]).spawn().unwrap();
     match act {

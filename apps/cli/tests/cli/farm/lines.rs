@@ -265,9 +265,8 @@ fn a_mistyped_command_ends_the_farm_early_with_its_last_words() {
             "-j 2",
             "echo x >> starts; printf 'line 1\n\nline 2\n' >&2; echo \"No module named 'sums'\" >&2; exit 7",
             3,
-            format!(
-                "exited with 7; its last words on standard error: \"line 1 | line 2 | No module named 'sums'\""
-            ),
+            "exited with 7; its last words on standard error: \"line 1 | line 2 | No module named 'sums'\""
+                .to_owned(),
         ),
         // It reads its task first.
         (

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm;
 
-/// The generation of a process: see the [module](self).
+/// The generation of a process: a number that a child made by fork() does not have.
 ///
 /// ```
 /// use syncline_memory::Generation;

@@ -25,7 +25,10 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::{ProcessWatch, Result};
 
-/// A child that leads a process group, and has not been collected: see the [module](self).
+/// A child that leads a process group, and has not been collected.
+///
+/// When it has ended the rest of its group is killed before it is collected, so the number of the group cannot be
+/// another's by then. A process that leaves the group (`setsid`, `setpgid`) is let go.
 ///
 /// ```
 /// use std::os::unix::process::CommandExt;

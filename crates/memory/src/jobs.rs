@@ -59,8 +59,8 @@ fn books() -> MutexGuard<'static, Books> {
     BOOKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// While it lives, a stop of this process by SIGTSTP stops all [followed groups](FollowedGroup): see the
-/// [module's documentation](self).
+/// While it lives, a stop of this process by SIGTSTP (Ctrl-Z) stops all [followed groups](FollowedGroup), and they go on
+/// with it. A program that ignores or catches the signal itself keeps that.
 #[derive(Debug)]
 pub struct StopForwarding(());
 

@@ -563,7 +563,7 @@ fn inputs_that_were_moved_or_touched_are_the_same() {
         let moved = Arc::new(Matrix::<f64>::open_raw(&moved, work.data.shape, Layout::RowMajor).unwrap());
         let target = work.target(Leftovers::Resume);
         let (pending, report) =
-            THREE.sweep(KERNEL).run_to(&field, std::slice::from_ref(&moved), &target).unwrap();
+            THREE.sweep(KERNEL).run_to(&field, std::array::from_ref(&moved), &target).unwrap();
         assert_eq!((report.resumed, report.iterations), (4, 6));
         work.finish(pending, 6).unwrap();
         // They are known where they are now.

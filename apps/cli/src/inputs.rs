@@ -25,6 +25,8 @@ pub(crate) struct Found<'i> {
     home: &'i DataDir,
     /// The field first.
     arrays: Vec<Array<'i>>,
+    /// The directory's own field, if another file is given in its place.
+    displaced: Option<PathBuf>,
 }
 
 /// An array, and where it is.
@@ -131,6 +133,8 @@ impl Inputs {
             None => Array::Of(home, kernel.field.clone()),
             Some(path) => elsewhere(path, home, &kernel.field)?,
         };
+        let displaced =
+            field.and_then(|_| self.with(&kernel.field).next()).map(|dir| dir.file(&kernel.field));
         let others = kernel.coefficients.iter().map(|name| Ok(Array::Of(self.dir_of(name)?, name.clone())));
         let arrays: Vec<_> = std::iter::once(Ok(first)).chain(others).collect::<Result<_>>()?;
         let mut of_type = ElementType::ALL.map(|element| (element, Vec::new()));
@@ -141,7 +145,7 @@ impl Inputs {
         }
         let used: Vec<_> = of_type.into_iter().filter(|(_, files)| !files.is_empty()).collect();
         match &used[..] {
-            [(element, _)] => Ok(Found { element: *element, home, arrays }),
+            [(element, _)] => Ok(Found { element: *element, home, arrays, displaced }),
             _ => Err(Error::Types(used)),
         }
     }
@@ -171,9 +175,14 @@ impl Found<'_> {
         self.home
     }
 
-    /// Every file that must not be replaced.
+    /// Every file that is read.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.arrays.iter().map(Array::file).chain(self.arrays.iter().filter_map(Array::layout)).collect()
+    }
+
+    /// The directory's own field, which is kept where another file is given in its place.
+    pub(crate) fn displaced(&self) -> Option<PathBuf> {
+        self.displaced.clone()
     }
 
     /// Opens the matrices, without mapping anything.

@@ -72,6 +72,7 @@ impl<'a, T: Real> Job<'a, T> {
         if let KernelName::Described(path) = &args.kernel {
             inputs.push(path.clone());
         }
+        inputs.extend(found.displaced());
         let output = Output::choose(args.output.as_deref(), found.home(), kernel, &inputs)?;
         let layout = if output.npy { Layout::RowMajor } else { arrays.field.layout() };
         let (bound, monitor) = (Bound::new(args.memory), Arc::new(Monitor::new()));

@@ -212,6 +212,9 @@ fn a_run_starts_from_any_field() {
     refused(path, line, &["is the input o.npy, which is never overwritten"]);
     // Raw files, too: one that a layout.json tells of, and a result beside it.
     fs::rename(path.join("elsewhere.npy"), path.join("p/u.npy")).unwrap();
+    // Nor is the field of the directory replaced, in whose place another one is taken.
+    let line = "run gauss-seidel p --iterations 1 --field o.npy --output p/u.npy --force";
+    refused(path, line, &["p/u.npy", "is the input", "never overwritten"]);
     ok(path, "convert p raw --layout framed --block 6 --only u,f");
     ok(path, "run sor raw --iterations 5 --verify");
     for field in ["raw/u", "raw/u.sor.out"] {

@@ -15,7 +15,7 @@
 //! Those in Rust, and the flag per seat of barriers and locks.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use syncline_fabric::{Member, Team};
@@ -74,7 +74,7 @@ pub(crate) struct Inside<'a> {
     /// What C has pointers into.
     barriers: Vec<Arc<Barrier>>,
     locks: Vec<Arc<Lock>>,
-    memory: Vec<Array<Line>>,
+    memory: Vec<Array<Byte>>,
     pub(crate) rmas: Vec<Arc<Rma>>,
 }
 
@@ -85,14 +85,14 @@ pub(crate) struct Inside<'a> {
 pub type TeamFunction =
     Option<unsafe extern "C-unwind" fn(me: *mut TeamMember<'_>, argument: *mut c_void) -> c_int>;
 
-/// The memory of a team in its smallest pieces.
-#[repr(C, align(128))]
+/// The memory of a team, byte by byte, so that members compare how many they ask for.
+#[repr(transparent)]
 #[derive(Debug, Default)]
-struct Line([AtomicU64; 16]);
+struct Byte(AtomicU8);
 
-// SAFETY: sixteen words, of which all bytes zero are the default. C programs that change them keep others away, or use
-// atomic operations, as `syncline_member_memory` demands.
-unsafe impl Shared for Line {}
+// SAFETY: a byte, of which 0 is the default. C programs that change it keep others away, or use atomic operations, as
+// `syncline_member_memory` demands; arrays of it are aligned to 128, for words of any size.
+unsafe impl Shared for Byte {}
 
 /// A C function with its pointer.
 struct Work {
@@ -540,7 +540,7 @@ pub unsafe extern "C" fn syncline_member_memory(
         if let hosts @ 2.. = inside.member.hosts().count() {
             return Err(SpaceError::Hosts { hosts }.into());
         }
-        let new = inside.member.space().array::<Line>(bytes.div_ceil(size_of::<Line>()))?;
+        let new = inside.member.space().array::<Byte>(bytes)?;
         memory.write(new.as_ptr().cast_mut().cast());
         inside.memory.push(new);
         Ok(())

@@ -275,7 +275,13 @@ impl Rma {
     /// [`Fault::Forked`].
     #[inline]
     pub fn at_home(&self) -> Result<(), Fault> {
-        if self.born.is_current() { Ok(()) } else { Err(Fault::Forked { rank: self.rank }) }
+        if self.born.is_current() { Ok(()) } else { Err(self.forked()) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn forked(&self) -> Fault {
+        Fault::Forked { rank: self.rank }
     }
 
     /// Waits until everything that this member has written to other hosts is done.
@@ -295,30 +301,43 @@ impl Rma {
         from: usize,
         len: usize,
     ) -> Result<(Part, usize), RmaError> {
-        // One comparison for both: whose memory it is, and that this is not a child made by fork.
-        let of = |_: &&Part| (memory.table.of() ^ self.number) | self.born.passed() == 0;
-        let Some(&part) = memory.table.parts.get(rank).filter(of) else {
-            return Err(self.no_part(memory, rank));
-        };
-        let size = size_of::<T>().max(1);
-        let to = from.checked_add(len).filter(|&to| to <= part.bytes / size);
-        match to {
-            Some(_) => Ok((part, from * size)),
-            None => {
-                let to = from.saturating_add(len);
-                Err(RmaError::Bounds { rank, from, to, len: part.bytes / size })
-            }
+        // What is right needs no error in the way: a result of that size goes by memory.
+        match self.whole_part(memory, rank, from, len) {
+            Some(found) => Ok(found),
+            None => Err(self.no_part(memory, rank, from, len)),
         }
     }
 
+    #[inline(always)]
+    fn whole_part<T>(
+        &self,
+        memory: &Global<T>,
+        rank: usize,
+        from: usize,
+        len: usize,
+    ) -> Option<(Part, usize)> {
+        // One comparison for both: whose memory it is, and that this is not a child made by fork.
+        let of = |_: &&Part| (memory.table.of() ^ self.number) | self.born.passed() == 0;
+        let &part = memory.table.parts.get(rank).filter(of)?;
+        let size = size_of::<T>().max(1);
+        from.checked_add(len).filter(|&to| to <= part.bytes / size).map(|_| (part, from * size))
+    }
+
     #[cold]
-    fn no_part<T>(&self, memory: &Global<T>, rank: usize) -> RmaError {
+    #[inline(never)]
+    fn no_part<T>(&self, memory: &Global<T>, rank: usize, from: usize, len: usize) -> RmaError {
         if let Err(forked) = self.at_home() {
             return forked.into();
         }
         let why = match memory.table.of() {
             0 => "the memory has been freed",
-            of if of == self.number => return RmaError::Rank { rank, size: self.size },
+            of if of == self.number => {
+                let Some(part) = memory.table.parts.get(rank) else {
+                    return RmaError::Rank { rank, size: self.size };
+                };
+                let (to, len) = (from.saturating_add(len), part.bytes / size_of::<T>().max(1));
+                return RmaError::Bounds { rank, from, to, len };
+            }
             _ => "the memory was allocated by another member, or by another rma",
         };
         RmaError::Shape { why: why.to_owned() }

@@ -33,7 +33,7 @@ use std::time::Instant;
 use syncline_fabric::Member;
 use syncline_sync::Call;
 
-use self::poison::{Holds, MOST, Own, Wanted};
+use self::poison::{Holds, MOST, Named, Own, Wanted};
 use crate::error::RmaError;
 use crate::memory::Global;
 use crate::rma::{Rma, call};
@@ -59,8 +59,7 @@ pub struct Mutexes {
     /// Two words each: of a queue its end; of tickets the next one, and the one that is served.
     words: Global<u64>,
     held: Vec<Held>,
-    /// The slots of `holds` that are not in use.
-    slots: u64,
+    /// The mutexes of `held`, in the same places, for the case that this member leaves.
     holds: Own,
     nodes: Option<mcs::Nodes>,
 }
@@ -68,11 +67,9 @@ pub struct Mutexes {
 /// A mutex that this member holds.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    rank: usize,
-    index: usize,
+    mutex: Named,
     /// What its kind needs to let it go.
     token: u64,
-    slot: usize,
 }
 
 /// Words of a mutex: a pair of lines, so that no two share one.
@@ -120,8 +117,10 @@ impl Rma {
         self.all_call(me, call::MUTEXES | kind as u64)?;
         let holds = Own(Holds::new(me)?);
         let nodes = if kind == LockKind::Mcs { Some(mcs::Nodes::new(self, me)?) } else { None };
-        let words = self.allocate(me, count.saturating_mul(WORDS))?;
-        Ok(Mutexes { kind, words, held: Vec::new(), slots: u64::MAX, holds, nodes })
+        // More than can be named take more than there is: all members are told so.
+        let words = if count > Named::INDICES { usize::MAX } else { count * WORDS };
+        let words = self.allocate(me, words)?;
+        Ok(Mutexes { kind, words, held: Vec::new(), holds, nodes })
     }
 }
 
@@ -198,19 +197,18 @@ impl Mutexes {
         index: usize,
         deadline: Option<Instant>,
     ) -> Result<(), RmaError> {
-        let at = self.place(rma, rank, index)?;
-        if self.holding(rank, index).is_some() {
+        let Some(at) = self.place(rma, rank, index) else { return Err(self.no_place(rma, rank, index)) };
+        let mutex = Named::new(rma.rank, rank, index);
+        if self.holds(mutex) {
             return Err(RmaError::Held { rank, index });
         }
         let holds = &*self.holds.0;
-        holds.check(rank, index)?;
-        if self.slots == 0 {
-            return Err(RmaError::Shape {
-                why: format!("a member holds at most {MOST} mutexes of a set at once"),
-            });
+        holds.check(mutex)?;
+        let slot = self.held.len();
+        if slot == MOST {
+            return Err(too_many());
         }
-        let slot = self.slots.trailing_zeros() as usize;
-        let wanted = Wanted { holds, rank, index };
+        let wanted = Wanted { holds, rank, index, mutex };
         let words = &self.words;
         let token = match (self.kind, &mut self.nodes) {
             (LockKind::Mcs, Some(nodes)) => nodes.lock(rma, words, at, &wanted, deadline)?,
@@ -220,9 +218,8 @@ impl Mutexes {
             }
             (kind, _) => server::lock(rma, words, at, kind == LockKind::Hybrid, &wanted, deadline)?,
         };
-        holds.note(slot, rank, index);
-        self.slots &= !(1 << slot);
-        self.held.push(Held { rank, index, token, slot });
+        holds.note(slot, mutex);
+        self.held.push(Held { mutex, token });
         Ok(())
     }
 
@@ -237,12 +234,13 @@ impl Mutexes {
     /// # Errors
     /// [`RmaError::NotHeld`]; as [`lock`](Self::lock).
     pub fn unlock(&mut self, rma: &mut Rma, rank: usize, index: usize) -> Result<(), RmaError> {
-        let at = self.place(rma, rank, index)?;
-        let held = self.holding(rank, index).ok_or(RmaError::NotHeld { rank, index })?;
+        rma.at_home()?;
         rma.complete_far()?;
-        let Held { token, slot, .. } = self.held.swap_remove(held);
-        self.holds.0.clear(slot);
-        self.slots |= 1 << slot;
+        // A mutex that this member holds is one that there is.
+        let Some(token) = self.let_go(Named::new(rma.rank, rank, index)) else {
+            return Err(self.not_held(rma, rank, index));
+        };
+        let at = index * WORDS;
         match (self.kind, &mut self.nodes) {
             (LockKind::Mcs, Some(nodes)) => nodes.unlock(rma, &self.words, rank, at, token),
             (LockKind::Ticket, _) => ticket::unlock(rma, &self.words, rank, at, token),
@@ -256,7 +254,10 @@ impl Mutexes {
     /// One of the set that this member holds, as the error of who must not.
     #[must_use]
     pub fn held(&self) -> Option<RmaError> {
-        self.held.first().map(|&Held { rank, index, .. }| RmaError::Held { rank, index })
+        self.held.first().map(|held| {
+            let (rank, index) = held.mutex.place();
+            RmaError::Held { rank, index }
+        })
     }
 
     /// Gives the set back, if no member holds one of its mutexes. To use it afterwards is an error.
@@ -281,16 +282,62 @@ impl Mutexes {
     }
 
     /// The first word of a mutex, among those of its owner.
-    fn place(&self, rma: &Rma, rank: usize, index: usize) -> Result<usize, RmaError> {
-        rma.at_home()?;
-        if rank >= rma.size {
-            return Err(RmaError::Rank { rank, size: rma.size });
-        }
-        let count = self.count(rank);
-        if index < count { Ok(index * WORDS) } else { Err(RmaError::Mutex { rank, index, count }) }
+    #[inline]
+    fn place(&self, rma: &Rma, rank: usize, index: usize) -> Option<usize> {
+        let part = self.words.table.parts.get(rank)?;
+        let there = rma.at_home().is_ok() && index < part.bytes / (WORDS * size_of::<u64>());
+        there.then_some(index * WORDS)
     }
 
-    fn holding(&self, rank: usize, index: usize) -> Option<usize> {
-        self.held.iter().position(|held| (held.rank, held.index) == (rank, index))
+    /// Why a mutex has no place.
+    #[cold]
+    #[inline(never)]
+    fn no_place(&self, rma: &Rma, rank: usize, index: usize) -> RmaError {
+        match rma.at_home() {
+            Err(forked) => forked.into(),
+            Ok(()) if rank >= rma.size => RmaError::Rank { rank, size: rma.size },
+            Ok(()) => RmaError::Mutex { rank, index, count: self.count(rank) },
+        }
     }
+
+    #[cold]
+    #[inline(never)]
+    fn not_held(&self, rma: &Rma, rank: usize, index: usize) -> RmaError {
+        match self.place(rma, rank, index) {
+            Some(_) => RmaError::NotHeld { rank, index },
+            None => self.no_place(rma, rank, index),
+        }
+    }
+
+    #[inline]
+    fn holds(&self, mutex: Named) -> bool {
+        !self.held.is_empty() && self.held.iter().any(|held| held.mutex == mutex)
+    }
+
+    /// Takes a mutex out of those that are held. Most often it is the last one.
+    #[inline]
+    fn let_go(&mut self, mutex: Named) -> Option<u64> {
+        match self.held.pop_if(|last| last.mutex == mutex) {
+            Some(last) => {
+                self.holds.0.clear(self.held.len());
+                Some(last.token)
+            }
+            None => self.let_go_among(mutex),
+        }
+    }
+
+    #[inline(never)]
+    fn let_go_among(&mut self, mutex: Named) -> Option<u64> {
+        let place = self.held.iter().position(|held| held.mutex == mutex)?;
+        let Held { token, .. } = self.held.swap_remove(place);
+        self.holds.0.note(place, self.held[place].mutex);
+        self.holds.0.clear(self.held.len());
+        Some(token)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn too_many() -> RmaError {
+    RmaError::Shape { why: format!("a member holds at most {MOST} mutexes of a set at once") }
 }

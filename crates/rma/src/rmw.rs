@@ -39,7 +39,7 @@ impl Rmw {
     ///
     /// # Safety
     /// `at` is a word of that size, aligned to it, in shared memory.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn apply(self, at: *mut u8) -> u128 {
         use Ordering::{AcqRel, Acquire};
         // SAFETY: the caller's word; acquire and release pair with those of the steps of others.

@@ -50,20 +50,24 @@ macro_rules! words {
         impl sealed::Sealed for $word {}
 
         impl Word for $word {
+            #[inline]
             fn swap_with(self) -> Step {
                 Step(Rmw::$swap(self as $bits))
             }
 
+            #[inline]
             fn compare_swap_with(self, new: Self) -> Step {
                 Step(Rmw::$compare(self as $bits, new as $bits))
             }
 
+            #[inline]
             fn of(found: u128) -> Self {
                 found as $bits as $word
             }
         }
 
         impl Counter for $word {
+            #[inline]
             fn add_of(self) -> Step {
                 Step(Rmw::$add(self as $bits))
             }
@@ -154,8 +158,8 @@ impl Rma {
         self.step_now(memory, rank, index, old.compare_swap_with(new))
     }
 
-    /// A step, and its result: on the own host without a handle.
-    #[inline]
+    /// A step, and its result: on the own host without a handle. Inlined, so that what is done is known to the compiler.
+    #[inline(always)]
     fn step_now<T: Word>(
         &mut self,
         memory: &Global<T>,
@@ -169,6 +173,17 @@ impl Rma {
             // SAFETY: as in `step`.
             return Ok(T::of(unsafe { step.0.apply(part.address.add(at)) }));
         }
+        self.step_far(memory, rank, index, step)
+    }
+
+    #[inline(never)]
+    fn step_far<T: Word>(
+        &mut self,
+        memory: &Global<T>,
+        rank: usize,
+        index: usize,
+        step: Step,
+    ) -> Result<T, RmaError> {
         let handle = self.step(memory, rank, index, step)?;
         self.wait(handle)
     }

@@ -122,6 +122,70 @@ fn a_holder_that_leaves_is_named_between_hosts() {
 }
 
 /// A set is given back by all, or by none while one of its mutexes is held: then all are told by whom, and may go on.
+/// Rank 0 locks mutexes and lets some of them go, in orders of all kinds; those that it still holds are poisoned, no others.
+#[test]
+fn what_is_held_at_the_end_is_poisoned_and_nothing_else() {
+    const COUNT: usize = 6;
+    // What is locked in order, which are let go, in that order.
+    let orders: [&[usize]; 6] = [&[], &[5, 4], &[0, 5], &[2, 0, 4], &[0, 1, 2, 3, 4], &[3, 3, 5, 1, 0]];
+    let told = |me: &mut Member, kind: LockKind, released: &[usize]| -> Result<(), RmaError> {
+        let mut rma = Rma::new(me)?;
+        let mut set = rma.mutexes(me, kind, COUNT)?;
+        let mut held = Vec::from_iter(0..COUNT);
+        for &index in released {
+            match held.iter().position(|&other| other == index) {
+                Some(at) => drop(held.remove(at)),
+                None => held.push(index),
+            }
+        }
+        if me.rank() == 0 {
+            for index in 0..COUNT {
+                set.lock(&mut rma, 1, index)?;
+            }
+            let mut now = Vec::from_iter(0..COUNT);
+            for &index in released {
+                if now.contains(&index) {
+                    set.unlock(&mut rma, 1, index)?;
+                    assert_eq!(
+                        set.unlock(&mut rma, 1, index),
+                        Err(RmaError::NotHeld { rank: 1, index }),
+                        "{released:?}"
+                    );
+                    now.retain(|&other| other != index);
+                } else {
+                    set.lock(&mut rma, 1, index)?;
+                    now.push(index);
+                }
+            }
+            drop(set);
+            rma.sync()?;
+            return rma.sync();
+        }
+        rma.sync()?;
+        for index in 0..COUNT {
+            let outcome = set.lock(&mut rma, 1, index);
+            match held.contains(&index) {
+                true => {
+                    assert_eq!(outcome, Err(RmaError::Poisoned { rank: 1, index, by: 0 }), "{released:?}")
+                }
+                false => {
+                    outcome?;
+                    set.unlock(&mut rma, 1, index)?;
+                }
+            }
+        }
+        rma.sync()
+    };
+    for kind in KINDS {
+        for released in orders {
+            let results = ends(format!("{kind:?} {released:?}"), move || {
+                Team::threads(2).run(|me| told(me, kind, released))
+            });
+            results.unwrap().into_iter().for_each(|result| result.unwrap());
+        }
+    }
+}
+
 #[test]
 fn a_set_that_is_held_is_not_freed_and_all_are_told() {
     fn held(me: &mut Member) -> Result<(), RmaError> {

@@ -351,7 +351,7 @@ impl Nodes {
                 let waited = far.endpoint.wait(deadline, || {
                     let granted = flag.get() >= waits;
                     if !granted {
-                        lost = wanted.holds.check(wanted.rank, wanted.index);
+                        lost = wanted.holds.check(wanted.mutex);
                     }
                     lost.is_err() || granted && far.engine.is_level()
                 });

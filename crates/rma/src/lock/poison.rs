@@ -1,4 +1,4 @@
-//! Mutexes that nobody will let go: their holders have dropped the set, or have ended.
+//! Mutexes that are never free again: their holders have dropped the set, or have ended.
 //!
 //! # Contract
 //! A member notes what it holds of a set. If its handle to the set is dropped, or its function ends, it enters each mutex
@@ -38,13 +38,45 @@ pub(crate) struct Poison {
     entries: Array<SharedU64>,
 }
 
-/// A poisoned mutex as a word that is not 0: 1 + the holder, the owner, the index.
+/// A mutex of a set, with the member that holds it or asks for it, as a word that is not 0.
+///
+/// ```text
+///   bit 63 .. 48      47 .. 34          33 .. 0
+///   1 + the member    the owner's rank  the index; all bits: every mutex of the set
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Named(u64);
+
 const HOLDER: u32 = 48;
 const OWNER: u32 = 34;
 const INDEX: u64 = (1 << OWNER) - 1;
 
-fn entry(holder: usize, owner: usize, index: usize) -> u64 {
-    (holder as u64 + 1) << HOLDER | (owner as u64) << OWNER | (index as u64).min(INDEX - 1)
+impl Named {
+    /// How many mutexes of a set a member may have: they would take 2 TiB.
+    pub(crate) const INDICES: usize = INDEX as usize - 1;
+
+    #[inline]
+    pub(crate) fn new(holder: usize, owner: usize, index: usize) -> Named {
+        Named((holder as u64 + 1) << HOLDER | (owner as u64) << OWNER | index as u64)
+    }
+
+    fn every(self) -> Named {
+        Named(self.0 | INDEX)
+    }
+
+    /// The rank of the owner, and the index.
+    pub(crate) fn place(self) -> (usize, usize) {
+        ((self.0 >> OWNER) as usize & 0x3fff, (self.0 & INDEX) as usize)
+    }
+
+    fn holder(self) -> usize {
+        (self.0 >> HOLDER) as usize - 1
+    }
+
+    /// Whether an entry of the list is of that mutex, whatever member it names.
+    fn is_of(self, mutex: Named) -> bool {
+        (self.0 ^ mutex.0) & ((1 << HOLDER) - 1) == 0 || self.0 & INDEX == INDEX
+    }
 }
 
 impl Poison {
@@ -52,38 +84,38 @@ impl Poison {
         Ok(Poison { entries: space.array(EACH * members + 1)? })
     }
 
-    fn enter(&self, entry: u64) {
+    fn enter(&self, entry: Named) {
         let (last, others) = self.entries.split_last().expect("a list has room");
         for word in others {
             // Release: pairs with the Acquire in `holder`.
-            match word.compare_exchange(0, entry, Ordering::Release, Ordering::Relaxed) {
-                Err(other) if other != entry => (),
+            match word.compare_exchange(0, entry.0, Ordering::Release, Ordering::Relaxed) {
+                Err(other) if other != entry.0 => (),
                 _ => return,
             }
         }
         // Release: as above.
-        last.store(entry | INDEX, Ordering::Release);
+        last.store(entry.every().0, Ordering::Release);
     }
 
-    /// Who has left with a mutex.
+    /// The member that has left with a mutex.
     #[inline]
-    pub(crate) fn holder(&self, owner: usize, index: usize) -> Option<usize> {
+    pub(crate) fn holder(&self, mutex: Named) -> Option<usize> {
         // Acquire: pairs with the Release in `enter`: what the holder did before it left is seen.
-        if self.entries[0].load(Ordering::Acquire) == 0 { None } else { self.look(owner, index) }
+        if self.entries[0].load(Ordering::Acquire) == 0 { None } else { self.look(mutex) }
     }
 
     #[cold]
-    fn look(&self, owner: usize, index: usize) -> Option<usize> {
-        let mutex = entry(0, owner, index) & ((1 << HOLDER) - 1);
-        let of = |word: u64| word & ((1 << HOLDER) - 1) == mutex || word & INDEX == INDEX;
-        let words = self.entries.iter().map(|word| word.load(Ordering::Acquire));
-        words.filter(|&word| word != 0).find(|&word| of(word)).map(|word| (word >> HOLDER) as usize - 1)
+    fn look(&self, mutex: Named) -> Option<usize> {
+        // Acquire: as in `holder`.
+        let words = self.entries.iter().map(|word| word.load(Ordering::Acquire)).filter(|&word| word != 0);
+        words.map(Named).find(|entry| entry.is_of(mutex)).map(Named::holder)
     }
 }
 
 impl Service for Poison {
     fn receive(&self, _from: usize, body: &[u8], _out: &mut Out<'_>) {
-        crate::message::words(body).filter(|word| word >> HOLDER != 0).for_each(|word| self.enter(word));
+        let entries = crate::message::words(body).filter(|word| word >> HOLDER != 0);
+        entries.for_each(|word| self.enter(Named(word)));
     }
 }
 
@@ -95,7 +127,6 @@ pub(crate) struct Holds {
     deaths: Deaths,
     /// The way to other hosts, and the service there.
     far: Option<(Arc<Endpoint>, u32)>,
-    rank: usize,
     /// The process that has made it: in a copy that `fork` has made, nothing is told.
     process: u32,
 }
@@ -107,31 +138,31 @@ impl Holds {
         let poison = Poison::within(me.space(), size)?;
         let attached = me.attach(|| poison.clone());
         let far = attached.and_then(|(service, _)| Some((Arc::clone(me.endpoint()?), service)));
-        let (words, rank, process) = ([const { AtomicU64::new(0) }; MOST], me.rank(), std::process::id());
+        let (words, process) = ([const { AtomicU64::new(0) }; MOST], std::process::id());
         let deaths = me.deaths().clone();
-        let holds = Arc::new(Holds { words, poison, deaths, far, rank, process });
+        let holds = Arc::new(Holds { words, poison, deaths, far, process });
         me.at_end(&holds);
         Ok(holds)
     }
 
-    /// Notes a mutex that this member holds from now on, in a slot that is free.
+    /// Notes a mutex that this member holds, in one of the first `MOST` places.
     #[inline]
-    pub(crate) fn note(&self, slot: usize, owner: usize, index: usize) {
+    pub(crate) fn note(&self, place: usize, mutex: Named) {
         // Relaxed, here and in `clear`: read by this member, at its end; a thread that ends it then has synchronised.
-        self.words[slot].store(entry(self.rank, owner, index), Ordering::Relaxed);
+        self.words[place].store(mutex.0, Ordering::Relaxed);
     }
 
     #[inline]
-    pub(crate) fn clear(&self, slot: usize) {
-        self.words[slot].store(0, Ordering::Relaxed);
+    pub(crate) fn clear(&self, place: usize) {
+        self.words[place].store(0, Ordering::Relaxed);
     }
 
     /// The error of a mutex whose holder has left.
     #[inline]
-    pub(crate) fn check(&self, rank: usize, index: usize) -> Result<(), RmaError> {
-        match self.poison.holder(rank, index) {
+    pub(crate) fn check(&self, mutex: Named) -> Result<(), RmaError> {
+        match self.poison.holder(mutex) {
             None => Ok(()),
-            Some(by) => Err(RmaError::Poisoned { rank, index, by }),
+            Some(by) => Err(poisoned(mutex, by)),
         }
     }
 
@@ -143,7 +174,7 @@ impl Holds {
         // Relaxed: see `note`. A swap, as the end of the member and the drop of the set may come at once.
         let held = self.words.iter().map(|word| word.swap(0, Ordering::Relaxed)).filter(|&word| word != 0);
         let held = held.collect::<Vec<_>>();
-        held.iter().for_each(|&entry| self.poison.enter(entry));
+        held.iter().for_each(|&entry| self.poison.enter(Named(entry)));
         let Some((endpoint, service)) = self.far.as_ref().filter(|_| !held.is_empty()) else { return };
         let hosts = endpoint.hosts();
         let here = hosts.of(endpoint.process());
@@ -155,6 +186,13 @@ impl Holds {
             }
         });
     }
+}
+
+#[cold]
+#[inline(never)]
+fn poisoned(mutex: Named, by: usize) -> RmaError {
+    let (rank, index) = mutex.place();
+    RmaError::Poisoned { rank, index, by }
 }
 
 impl AtEnd for Holds {
@@ -169,12 +207,13 @@ pub(crate) struct Wanted<'a> {
     pub(crate) holds: &'a Holds,
     pub(crate) rank: usize,
     pub(crate) index: usize,
+    pub(crate) mutex: Named,
 }
 
 impl Wanted<'_> {
-    /// Why nobody will let the mutex go, if that is so.
+    /// Why the mutex will never be free again, if that is so.
     pub(crate) fn lost(&self) -> Result<(), RmaError> {
-        self.holds.check(self.rank, self.index)?;
+        self.holds.check(self.mutex)?;
         self.holds.deaths.fault(0).map_or(Ok(()), |fault| Err(fault.into()))
     }
 }
@@ -202,15 +241,26 @@ mod tests {
     #[test]
     fn a_mutex_is_found_and_a_full_list_poisons_the_set() {
         let poison = Poison::within(&mut Space::heap(), 1).unwrap();
-        assert_eq!(poison.holder(0, 0), None);
-        poison.enter(entry(4095, 4094, 7));
-        poison.enter(entry(4095, 4094, 7));
-        assert_eq!((poison.holder(4094, 7), poison.holder(4094, 8)), (Some(4095), None));
-        assert_eq!((poison.holder(4093, 7), poison.holder(0, 0)), (None, None));
-        (1..EACH).for_each(|index| poison.enter(entry(3, 0, index)));
-        assert_eq!((poison.holder(0, EACH - 1), poison.holder(0, EACH)), (Some(3), None));
-        poison.enter(entry(5, 0, EACH));
-        assert_eq!((poison.holder(0, EACH), poison.holder(1, 1 << 40)), (Some(5), Some(5)));
-        assert_eq!(poison.holder(0, 1), Some(3));
+        let holder = |owner, index| poison.holder(Named::new(9, owner, index));
+        let enter = |by, owner, index| poison.enter(Named::new(by, owner, index));
+        assert_eq!(holder(0, 0), None);
+        enter(4095, 4094, 7);
+        enter(4095, 4094, 7);
+        assert_eq!((holder(4094, 7), holder(4094, 8)), (Some(4095), None));
+        assert_eq!((holder(4093, 7), holder(0, 0)), (None, None));
+        (1..EACH).for_each(|index| enter(3, 0, index));
+        assert_eq!((holder(0, EACH - 1), holder(0, EACH)), (Some(3), None));
+        enter(5, 0, EACH);
+        assert_eq!((holder(0, EACH), holder(1, Named::INDICES - 1)), (Some(5), Some(5)));
+        assert_eq!(holder(0, 1), Some(3));
+    }
+
+    #[test]
+    fn a_name_is_what_it_was_made_of() {
+        for place in [(0, 0), (4095, 7), (0x3fff, Named::INDICES - 1)] {
+            let name = Named::new(4095, place.0, place.1);
+            assert_eq!((name.place(), name.holder()), (place, 4095));
+            assert_ne!(name, name.every());
+        }
     }
 }

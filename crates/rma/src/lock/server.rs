@@ -127,7 +127,7 @@ pub(crate) fn lock(
     let server = rma.server_of(rank);
     let far = rma.far();
     let ticket = far.ask_about(Kind::Lock, server, words.table.id, rank, [at as u64, hybrid.into()])?;
-    far.answer_unless(ticket, || wanted.holds.check(rank, wanted.index)).map(|_| 0)
+    far.answer_unless(ticket, || wanted.holds.check(wanted.mutex)).map(|_| 0)
 }
 
 pub(crate) fn unlock(

@@ -173,21 +173,11 @@ impl Rma {
             // SAFETY: as in `step`.
             return Ok(T::of(unsafe { step.0.apply(part.address.add(at)) }));
         }
-        self.step_far(memory, rank, index, step)
-    }
-
-    #[inline(never)]
-    fn step_far<T: Word>(
-        &mut self,
-        memory: &Global<T>,
-        rank: usize,
-        index: usize,
-        step: Step,
-    ) -> Result<T, RmaError> {
         let handle = self.step(memory, rank, index, step)?;
         self.wait(handle)
     }
 
+    #[inline(never)]
     pub(crate) fn step<T: Word>(
         &mut self,
         memory: &Global<T>,

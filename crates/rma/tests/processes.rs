@@ -1,13 +1,23 @@
-//! Processes of a team: a holder that leaves, and calls that do not match, are named there, too.
+//! Processes of a team: a holder that leaves, and calls that do not match, are named there, too;
+//! and so are those of random programs.
+
+mod programs;
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use syncline_fabric::{Member, Team};
 use syncline_rma::{LockKind, Rma, RmaError};
-use syncline_sync::{Call, Fault};
+use syncline_sync::{BarrierMember as _, Call, Fault};
 
+use programs::{accused, legal};
+
+/// What a team of processes plays: a role, the number of processes, that of the threads of each,
+/// and a seed.
 const ROLE: &str = "SYNCLINE_TEST_ROLE";
+
+/// How long a role may take: far more than any of them does.
+const LIMIT: Duration = Duration::from_secs(120);
 
 fn left(me: &mut Member) -> Result<(), RmaError> {
     let mut rma = Rma::new(me)?;
@@ -37,7 +47,7 @@ fn mixed(me: &mut Member) -> Result<(), RmaError> {
 }
 
 /// A mutex with deadlines, and halves of syncs across other waits.
-fn legal(me: &mut Member) -> Result<(), RmaError> {
+fn halves(me: &mut Member) -> Result<(), RmaError> {
     let mut rma = Rma::new(me)?;
     let sum = rma.allocate::<u64>(me, 1)?;
     let mut set = rma.mutexes(me, LockKind::Mcs, 1)?;
@@ -68,39 +78,71 @@ fn legal(me: &mut Member) -> Result<(), RmaError> {
     rma.sync()
 }
 
-use syncline_sync::BarrierMember as _;
-
 #[test]
 #[ignore = "the processes of other tests: does nothing by itself"]
 fn role() {
-    let Ok(role) = std::env::var(ROLE) else { return };
+    let Ok(text) = std::env::var(ROLE) else { return };
+    let mut words = text.split(' ');
+    let role = words.next().unwrap();
+    let mut number = || words.next().unwrap().parse::<u64>().unwrap();
+    let (processes, threads, seed) = (number() as usize, number() as usize, number());
     let args = ["--exact", "role", "--ignored", "--nocapture", "--test-threads=1"];
-    let team = Team::processes(3).quiet().args(args);
-    let results = team.run(|me| match role.as_str() {
-        "left" => left(me),
-        "mixed" => mixed(me),
-        _ => legal(me),
+    let team = Team::processes(processes).threads(threads).quiet().args(args);
+    let results = team.run(|me| {
+        let result = match role {
+            "left" => left(me),
+            "mixed" => mixed(me),
+            "halves" => halves(me),
+            "legal" => legal(me, seed),
+            _ => return accused(me, seed),
+        };
+        result.map_err(|error| format!("rank {}: {error:?}", me.rank()))
     });
-    results.unwrap().into_iter().for_each(|result| result.unwrap());
+    results.unwrap().into_iter().for_each(|result| result.unwrap_or_else(|got| panic!("{text}: {got}")));
 }
+
+/// Has a team of processes play a role; fails if a member of it does, or if it hangs.
+fn play(role: &str, (processes, threads): (usize, usize), seed: u64) {
+    let text = format!("{role} {processes} {threads} {seed}");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "role", "--ignored", "--nocapture", "--test-threads=1"]).env(ROLE, &text);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let late = Instant::now() + LIMIT;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > late {
+            // The processes of the team end with their launcher.
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("{text} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(status.success(), "{text}: {status}");
+}
+
+/// Processes, and threads in each.
+const TEAMS: [(usize, usize); 4] = [(2, 1), (3, 1), (2, 2), (5, 1)];
 
 #[test]
 fn processes_are_told_of_the_same() {
-    for role in ["left", "mixed", "legal"] {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "role", "--ignored", "--nocapture", "--test-threads=1"]).env(ROLE, role);
-        let mut child = command.stdin(Stdio::null()).spawn().unwrap();
-        let late = Instant::now() + Duration::from_secs(120);
-        let status = loop {
-            if let Some(status) = child.try_wait().unwrap() {
-                break status;
-            }
-            if Instant::now() > late {
-                child.kill().unwrap();
-                panic!("{role} hangs");
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        };
-        assert!(status.success(), "{role}: {status}");
+    for role in ["left", "mixed", "halves"] {
+        play(role, (3, 1), 0);
+    }
+}
+
+#[test]
+fn legal_programs_of_processes_are_not_accused() {
+    for seed in 0..3 {
+        TEAMS.into_iter().for_each(|shape| play("legal", shape, seed));
+    }
+}
+
+#[test]
+fn illegal_programs_of_processes_end_in_errors_at_every_member() {
+    for seed in 0..10 {
+        TEAMS.into_iter().for_each(|shape| play("illegal", shape, seed));
     }
 }

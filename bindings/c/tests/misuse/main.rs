@@ -228,29 +228,24 @@ fn all(place: Place) {
     assert!(wrong.is_empty(), "{} of {} programs:\n{}", wrong.len(), seeds.len(), wrong.join("\n"));
 }
 
-#[test]
-fn by_threads() {
-    all(Place::Threads);
+/// Tests of these names, each of one place, and all places.
+macro_rules! places {
+    ($($test:ident: $place:ident),*) => {
+        const PLACES: &[Place] = &[$(Place::$place),*];
+
+        $(#[test]
+        fn $test() {
+            all(Place::$place);
+        })*
+    };
 }
 
-#[test]
-fn by_hosts_of_threads() {
-    all(Place::Hosts);
-}
-
-#[test]
-fn by_launched_processes() {
-    all(Place::Launched);
-}
-
-#[test]
-fn by_open_mpi() {
-    all(Place::OpenMpi);
-}
-
-#[test]
-fn by_mpich() {
-    all(Place::Mpich);
+places! {
+    by_threads: Threads,
+    by_hosts_of_threads: Hosts,
+    by_launched_processes: Launched,
+    by_open_mpi: OpenMpi,
+    by_mpich: Mpich
 }
 
 /// As `syncline launch` does it.
@@ -270,7 +265,7 @@ fn launcher() {
 /// The generator makes every kind, of every word that the program knows.
 #[test]
 fn texts_are_those_of_their_seed() {
-    for place in [Place::Threads, Place::Hosts, Place::Launched, Place::OpenMpi, Place::Mpich] {
+    for &place in PLACES {
         for seed in 0..300 {
             let [one, other] = [0, 1].map(|_| Plan::new(place, seed, &Kind::ALL).text());
             assert_eq!(one, other);

@@ -316,16 +316,21 @@ impl Plan {
             }
             Kind::Return => self.end(rank, &[format!("return {}", random.below(2) * 3)], random),
             Kind::ReturnHolding => {
+                // The others release it at once if they get it first. A later misuse may have them call
+                // something together, and a member that holds a lock there while others wait for the
+                // lock is a deadlock of the program, which only deadlines end.
                 let others: Vec<_> = (0..self.members).filter(|&one| one != rank).collect();
                 if shares && random.below(2) == 0 {
                     self.all("lock_new");
                     self.ranks[rank].extend(["lock_acquire", "return 0"].map(str::to_owned));
-                    others.iter().for_each(|&one| self.ranks[one].push("lock_acquire".to_owned()));
+                    let wait = ["lock_acquire", "lock_release"].map(str::to_owned);
+                    others.iter().for_each(|&one| self.ranks[one].extend_from_slice(&wait));
                 } else {
                     // All make mutexes, then one keeps what the others wait for.
                     self.all("mutexes_new 1 1");
                     self.ranks[rank].extend([format!("lock 1 {other} 0"), "return 0".to_owned()]);
-                    let wait = [format!("sleep {}", random.below(30)), format!("lock 1 {other} 0")];
+                    let (sleep, lock) = (random.below(30), format!("1 {other} 0"));
+                    let wait = [format!("sleep {sleep}"), format!("lock {lock}"), format!("unlock {lock}")];
                     others.iter().for_each(|&one| self.ranks[one].extend_from_slice(&wait));
                 }
             }

@@ -123,9 +123,8 @@ pub struct Segment {
     len: usize,
     access: Access,
     backing: Backing,
-    /// Of a reserved segment: so many bytes from the start may be accessed.
-    opened: AtomicUsize,
-    reserved: bool,
+    /// Of a reserved segment: the number of bytes, from the start, that may be accessed.
+    opened: Option<AtomicUsize>,
 }
 
 // SAFETY: a `Segment` owns its mapping, which belongs to the process and not to a thread; its
@@ -167,8 +166,8 @@ impl Segment {
             Pages::Small => 0,
             Pages::Huge => base.addr().wrapping_neg() % HUGE_PAGE,
         };
-        let access = Access::ReadWrite;
-        let segment = Segment::whole(base, mapped, lead, len, access, Backing::Heap);
+        let (access, backing) = (Access::ReadWrite, Backing::Heap);
+        let segment = Segment { base, mapped, lead, len, access, backing, opened: None };
         if pages == Pages::Huge {
             // SAFETY: the range lies in the mapping just made, and the advice changes no byte.
             // A kernel without huge pages refuses, and then small ones it is.
@@ -268,7 +267,7 @@ impl Segment {
         };
         let base = map_fd(file.as_fd(), offset - lead as u64, mapped, access)
             .map_err(refused("map", offset, len))?;
-        Ok(Segment::whole(base, mapped, lead, len, access, Backing::File))
+        Ok(Segment { base, mapped, lead, len, access, backing: Backing::File, opened: None })
     }
 
     /// The descriptor to pass to other processes: of shared segments only.
@@ -359,41 +358,20 @@ impl Segment {
     }
 
     fn map_shared(fd: OwnedFd, len: usize) -> Result<Segment> {
-        let access = Access::ReadWrite;
+        let (access, lead) = (Access::ReadWrite, 0);
         if len == 0 {
             return Ok(Segment::empty(access, Backing::Shared(fd)));
         }
         let mapped = page_ceil(len).ok_or(Error::TooLong { offset: 0, len: len as u64 })?;
         let base = map_fd(fd.as_fd(), 0, mapped, access).map_err(refused("map", 0, len))?;
-        Ok(Segment::whole(base, mapped, 0, len, access, Backing::Shared(fd)))
+        Ok(Segment { base, mapped, lead, len, access, backing: Backing::Shared(fd), opened: None })
     }
 
     /// A segment of no bytes. Its pointer is aligned like any other's, so that empty slices of any
     /// type can be made from it.
     fn empty(access: Access, backing: Backing) -> Segment {
         let base = ptr::without_provenance_mut(page_size());
-        Segment::whole(base, 0, 0, 0, access, backing)
-    }
-
-    /// A segment all of which may be accessed.
-    fn whole(
-        base: *mut u8,
-        mapped: usize,
-        lead: usize,
-        len: usize,
-        access: Access,
-        backing: Backing,
-    ) -> Segment {
-        Segment {
-            base,
-            mapped,
-            lead,
-            len,
-            access,
-            backing,
-            opened: AtomicUsize::new(mapped),
-            reserved: false,
-        }
+        Segment { base, mapped: 0, lead: 0, len: 0, access, backing, opened: None }
     }
 }
 

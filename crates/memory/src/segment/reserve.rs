@@ -109,8 +109,8 @@ impl Segment {
         let mapped = page_ceil(len).unwrap_or(len);
         // SAFETY: the range is the mapping just made. Refused, cores are longer.
         let _ = unsafe { mm::madvise(base, mapped, mm::Advice::LinuxDontDump) };
-        let (access, lead, opened) = (Access::ReadWrite, 0, AtomicUsize::new(0));
-        Segment { base: base.cast(), mapped, lead, len, access, backing, opened, reserved: true }
+        let (access, lead, opened) = (Access::ReadWrite, 0, Some(AtomicUsize::new(0)));
+        Segment { base: base.cast(), mapped, lead, len, access, backing, opened }
     }
 
     /// Lets the bytes below `end` be accessed by this process.
@@ -121,8 +121,9 @@ impl Segment {
         if end > self.len {
             return Err(Error::Range { start: 0, end, len: self.len });
         }
+        let Some(opened_to) = &self.opened else { return Ok(()) };
         // Acquire: pairs with the Release below: another thread has done it.
-        let opened = self.opened.load(Ordering::Acquire);
+        let opened = opened_to.load(Ordering::Acquire);
         if end <= opened {
             return Ok(());
         }
@@ -138,7 +139,7 @@ impl Segment {
             let _ = mm::madvise(first, len, mm::Advice::LinuxDoDump);
         }
         // Release: see above. Several threads may have opened the same, or one more.
-        self.opened.fetch_max(to, Ordering::Release);
+        opened_to.fetch_max(to, Ordering::Release);
         Ok(())
     }
 
@@ -151,7 +152,7 @@ impl Segment {
         if start > end || end > self.len {
             return Err(Error::Range { start, end, len: self.len });
         }
-        if !self.reserved || start == end {
+        if self.opened.is_none() || start == end {
             return Ok(());
         }
         let Backing::Shared(fd) = &self.backing else {
@@ -173,7 +174,7 @@ impl Segment {
     /// The bytes are nobody's: no reference into the range lives, and nobody relies on what stands there.
     pub unsafe fn give_back(&self, range: Range<usize>) {
         let pages = pages_inside(range, page_size());
-        if !self.reserved || pages.start >= pages.end || pages.end > self.mapped {
+        if self.opened.is_none() || pages.start >= pages.end || pages.end > self.mapped {
             return;
         }
         // Refused, the memory is kept.

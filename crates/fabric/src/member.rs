@@ -1,70 +1,21 @@
 //! One of a team.
 
+mod make;
+
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use syncline_memory::Generation;
 use syncline_mpi::Communicator;
-use syncline_sync::{
-    Auto, Barrier, BarrierMember, Call, Caller, Combined, CombinedMember, Counter, Deaths, Dissemination,
-    DisseminationMember, Fault, Lock, LockMember, MemoryFlags, Naming, Phased, RawLock, Space, SpaceError,
-    Tournament, TournamentMember,
-};
+use syncline_sync::{Auto, Barrier as _, BarrierMember, Call, Caller, Deaths, Fault, Space, SpaceError};
 
 use crate::barrier::{Kind, TeamBarrier, levels};
-use crate::board::{self, TeamBoard};
 use crate::ending::{AtEnd, Endings};
 use crate::endpoint::{Endpoint, Service};
-use crate::environment::Shape;
 use crate::gather::Gathering;
 use crate::hosts::Hosts;
 use crate::node::Node;
-
-/// What a [`Member`] can make together with all others: see [`Member::make`].
-pub trait Collective: Sized {
-    /// One member's part of it.
-    type Seat;
-
-    /// The same thing; its members are told of these deaths.
-    #[must_use]
-    fn watched(self, deaths: &Deaths) -> Self;
-
-    /// Takes the part of the member `rank`.
-    ///
-    /// # Errors
-    /// If the rank is taken, or none of its members.
-    fn seat(&self, rank: usize) -> Result<Self::Seat, SpaceError>;
-}
-
-macro_rules! collective {
-    ($($barrier:ty),*) => {$(
-        impl Collective for $barrier {
-            type Seat = <$barrier as Barrier>::Member;
-
-            fn watched(self, deaths: &Deaths) -> Self {
-                self.watching(deaths)
-            }
-
-            fn seat(&self, rank: usize) -> Result<Self::Seat, SpaceError> {
-                self.member(rank)
-            }
-        }
-    )*};
-}
-
-collective!(Auto, Counter, Dissemination, Tournament);
-
-impl<R: RawLock, T: Send> Collective for Lock<R, T> {
-    type Seat = LockMember<R, T>;
-
-    fn watched(self, deaths: &Deaths) -> Self {
-        self.watching(deaths)
-    }
-
-    fn seat(&self, rank: usize) -> Result<Self::Seat, SpaceError> {
-        self.member(rank)
-    }
-}
+pub use make::Collective;
 
 /// One of a team: what the function of [`Team::run`](crate::Team::run) gets.
 ///
@@ -335,83 +286,6 @@ impl Member {
         Ok(words)
     }
 
-    /// Makes a barrier or lock with all others, and takes this member's part of it.
-    ///
-    /// # Collective
-    /// All members make the same things in the same order. Nobody waits for the others. A member that ends when it has
-    /// made less than another is given up, so that nobody waits for its part. So is one that ends because it got an error
-    /// here: what is made has a seat for every member.
-    ///
-    /// # Errors
-    /// What `make` says; [`SpaceError::Mismatch`] if this member and another do not make the same things.
-    ///
-    /// # Examples
-    /// ```
-    /// use syncline_fabric::Team;
-    /// use syncline_sync::{BarrierMember, Dissemination, Flags, Lock, Mcs};
-    ///
-    /// Team::threads(2).run(|me| {
-    ///     let mut barrier = me.make(|space, members| Dissemination::within(space, members, 4, Flags::Padded))?;
-    ///     let mut sum = me.make(Lock::<Mcs, u64>::within)?;
-    ///     *sum.lock()? += 1;
-    ///     barrier.wait()?;
-    ///     assert_eq!(*sum.lock()?, 2);
-    ///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
-    /// })?;
-    /// # Ok::<(), syncline_fabric::TeamError>(())
-    /// ```
-    pub fn make<C: Collective>(
-        &mut self,
-        make: impl FnOnce(&mut Space, usize) -> Result<C, SpaceError>,
-    ) -> Result<C::Seat, SpaceError> {
-        self.one_host()?;
-        let size = self.size();
-        let caller = self.object();
-        let deaths = self.deaths().called(caller);
-        let seat = make(&mut self.space, size)?.watched(&deaths).seat(self.rank)?;
-        self.made();
-        Ok(seat)
-    }
-
-    /// Makes a barrier in two levels: `inner` for the threads of each process, `outer` for the processes.
-    ///
-    /// # Collective
-    /// As [`make`](Self::make). Every member's view makes the inner barriers of all processes, so that all views agree
-    /// on what comes after them.
-    ///
-    /// # Errors
-    /// As [`make`](Self::make).
-    ///
-    /// # Examples
-    /// ```
-    /// use syncline_fabric::Team;
-    /// use syncline_sync::{BarrierMember, Counter};
-    ///
-    /// Team::threads(2).run(|me| {
-    ///     let mut barrier = me.combine(Counter::within, Counter::within)?;
-    ///     barrier.wait()?;
-    ///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
-    /// })?;
-    /// # Ok::<(), syncline_fabric::TeamError>(())
-    /// ```
-    pub fn combine<Inner: Collective + Phased, Outer: Collective + Barrier>(
-        &mut self,
-        inner: impl Fn(&mut Space, usize) -> Result<Inner, SpaceError>,
-        outer: impl FnOnce(&mut Space, usize) -> Result<Outer, SpaceError>,
-    ) -> Result<CombinedMember<Inner::Led, <Outer as Barrier>::Member>, SpaceError> {
-        self.one_host()?;
-        let Shape { processes, threads, .. } = self.node.shape;
-        let inners = (0..processes).map(|_| inner(&mut self.space, threads)).collect::<Result<Vec<_>, _>>();
-        let inner = inners?.swap_remove(self.process());
-        let caller = self.object();
-        let deaths = self.deaths().called(caller);
-        let outer = outer(&mut self.space, processes)?.watched(&deaths);
-        let inner = inner.watched(&deaths);
-        let seat = Combined::new(self.process(), inner, outer).member(self.thread())?;
-        self.made();
-        Ok(seat)
-    }
-
     /// Whether this process is the one whose member it is, and not a child that `fork` has made of it: that is no member.
     ///
     /// # Errors
@@ -419,154 +293,6 @@ impl Member {
     #[inline]
     pub fn at_home(&self) -> Result<(), Fault> {
         if self.born.is_current() { Ok(()) } else { Err(Fault::Forked { rank: self.rank }) }
-    }
-
-    fn is_member(&self) -> Result<(), SpaceError> {
-        self.at_home().map_err(|_| SpaceError::Forked { rank: self.rank })
-    }
-
-    fn one_host(&self) -> Result<(), SpaceError> {
-        self.is_member()?;
-        match self.node.hosts.count() {
-            1 => Ok(()),
-            hosts => Err(SpaceError::Hosts { hosts }),
-        }
-    }
-
-    /// Makes a tournament barrier of all members, on whatever hosts they are.
-    ///
-    /// # Collective
-    /// As [`make`](Self::make).
-    ///
-    /// # Errors
-    /// As [`make`](Self::make).
-    pub fn tournament(&mut self) -> Result<TournamentMember<TeamBoard>, SpaceError> {
-        let board = self.board(TournamentMember::<TeamBoard>::slots(self.size()))?;
-        Ok(TournamentMember::new(board))
-    }
-
-    /// Makes a dissemination barrier of all members, on whatever hosts they are, with that radix.
-    ///
-    /// # Collective
-    /// As [`make`](Self::make).
-    ///
-    /// # Errors
-    /// As [`make`](Self::make); [`SpaceError::Radix`].
-    ///
-    /// # Examples
-    /// ```
-    /// use syncline_fabric::Team;
-    /// use syncline_sync::BarrierMember;
-    ///
-    /// // Two hosts, as far as the members can tell, of two members each.
-    /// Team::hosts(2).threads(2).run(|me| {
-    ///     let mut barrier = me.dissemination(2)?;
-    ///     barrier.wait()?;
-    ///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
-    /// })?;
-    /// # Ok::<(), syncline_fabric::TeamError>(())
-    /// ```
-    pub fn dissemination(&mut self, radix: usize) -> Result<DisseminationMember<TeamBoard>, SpaceError> {
-        if radix < 2 {
-            return Err(SpaceError::Radix { radix });
-        }
-        let radix = radix.min(self.size().max(2));
-        let board = self.board(DisseminationMember::<TeamBoard>::slots(self.size(), radix))?;
-        Ok(DisseminationMember::new(board, radix))
-    }
-
-    /// Makes a barrier in two levels: a counter of the members of each host, and a dissemination barrier of the hosts, with
-    /// that radix (0: the one that fits).
-    ///
-    /// # Collective
-    /// As [`make`](Self::make).
-    ///
-    /// # Errors
-    /// As [`make`](Self::make).
-    pub fn combined(&mut self, radix: usize) -> Result<TeamBarrier, SpaceError> {
-        self.is_member()?;
-        let caller = self.object();
-        let barrier = levels(&self.node, self.rank, &mut self.space, &mut self.services, radix, caller)?;
-        self.made();
-        Ok(TeamBarrier(Kind::Hosts(Box::new(barrier))))
-    }
-
-    /// Makes a board of all members, on whatever hosts they are, with so many slots for each.
-    ///
-    /// # Collective
-    /// As [`make`](Self::make).
-    ///
-    /// # Errors
-    /// As [`make`](Self::make).
-    pub fn board(&mut self, slots: usize) -> Result<TeamBoard, SpaceError> {
-        let all = (0..self.size()).collect::<Vec<_>>();
-        Ok(self.board_of(&all, slots)?.expect("a member is one of all"))
-    }
-
-    /// Makes a board of some members, which have these ranks here, and on the board their places in the list. `None` for one
-    /// that is not among them.
-    ///
-    /// # Collective
-    /// As [`make`](Self::make): all members of the team make it, with the same list.
-    ///
-    /// # Errors
-    /// As [`make`](Self::make); [`SpaceError::Rank`], [`SpaceError::Taken`] if a rank is none, or is there twice.
-    pub fn board_of(&mut self, ranks: &[usize], slots: usize) -> Result<Option<TeamBoard>, SpaceError> {
-        self.is_member()?;
-        let members = self.size();
-        for (place, &rank) in ranks.iter().enumerate() {
-            if rank >= members {
-                return Err(SpaceError::Rank { rank, members });
-            }
-            if ranks[..place].contains(&rank) {
-                return Err(SpaceError::Taken { rank });
-            }
-        }
-        let mine = ranks.iter().position(|&rank| rank == self.rank);
-        let caller = self.object();
-        if let Some(caller) = caller.as_ref().filter(|_| mine.is_none()) {
-            caller.arrive(u64::MAX);
-        }
-        let board = match self.node.endpoint.clone() {
-            None => {
-                let flags =
-                    MemoryFlags::within(&mut self.space, ranks.len(), slots, syncline_sync::Flags::Packed)?;
-                let flags = flags.watching(&self.deaths().called(caller));
-                mine.map(|place| flags.board(place).map(TeamBoard::memory)).transpose()?
-            }
-            Some(endpoint) => {
-                let processes = ranks.iter().map(|rank| rank / self.threads()).collect();
-                let flags = board::Flags::within(&mut self.space, processes, slots)?;
-                self.services += 1;
-                mine.map(|place| TeamBoard::across(&endpoint, self.services, flags, place, caller))
-            }
-        };
-        self.made();
-        Ok(board)
-    }
-
-    /// The next barrier or board that this member makes with the others is called so in messages.
-    pub fn calling(&mut self, call: Call) -> &mut Self {
-        self.called = call;
-        self
-    }
-
-    /// Until the result is dropped, the waits of this member are part of that call, in messages.
-    #[must_use]
-    pub fn naming(&self, call: Call) -> Naming {
-        self.node.control.calls.naming(self.rank, call)
-    }
-
-    /// The next thing that all members make, with what it is called.
-    fn object(&mut self) -> Option<Caller> {
-        self.objects += 1;
-        let call = std::mem::replace(&mut self.called, Call::Barrier);
-        self.node.control.calls.caller(self.rank, self.objects, call)
-    }
-
-    fn made(&mut self) {
-        self.things += 1;
-        self.node.control.made(self.rank, self.things);
     }
 
     /// Calls something when this member's function has returned or panicked, unless it has been dropped by then.

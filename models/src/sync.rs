@@ -98,88 +98,15 @@
 //! | reads past the gate after one exchange                | gets are never stale, 14                               |
 
 mod config;
+mod state;
 
 use stateright::{Model, Property};
 
 use crate::fifo::Fifo;
 use crate::schedule::Schedule;
 pub use config::{Config, Counted, Counters, Exchanges, Gate, Issue, Op, Rounds};
-
-/// As many hosts and members there may be.
-pub const MOST: usize = 4;
-
-const REQUESTS: usize = 6;
-/// As many of a host.
-const SERVERS: usize = 2;
-const CONTROLS: usize = 4;
-
-/// A request under way, or held back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Request {
-    member: u8,
-    op: u8,
-    left: u8,
-    parity: u8,
-}
-
-/// A message of an exchange; counts by offset as it is before the round.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Control {
-    exchange: u8,
-    round: u8,
-    counts: [u8; MOST],
-}
-
-/// What has come of an exchange.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Inbox {
-    /// A bit for each distance.
-    got: u8,
-    /// By offset that is left.
-    entries: [u8; MOST],
-    /// With [`Counters::Origins`].
-    origins: [u8; MOST],
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Host {
-    /// Members that have come to the next sync.
-    arrived: u8,
-    started: u8,
-    completed: u8,
-    exchange: u8,
-    round: u8,
-    sent: [[u8; MOST]; 2],
-    /// By parity and, with [`Counters::Origins`], origin.
-    applied: [[u8; MOST]; 2],
-    inboxes: [Inbox; 2],
-    /// A bit for each put.
-    memory: u16,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Member {
-    next: u8,
-    waiting: bool,
-    /// The syncs of a host from which it has heard.
-    heard: u8,
-    /// Between the two steps of a planted [`Issue`].
-    issuing: Option<Request>,
-}
-
-/// All hosts, members and channels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct State {
-    hosts: [Host; MOST],
-    members: [Member; MOST],
-    /// By origin, target and its server.
-    requests: [[[Fifo<Request, REQUESTS>; SERVERS]; MOST]; MOST],
-    controls: [[Fifo<Control, CONTROLS>; MOST]; MOST],
-    /// By member: one more than the syncs that its host had completed when it told.
-    told: [u8; MOST],
-    stale: bool,
-    ahead: bool,
-}
+use state::{Control, Host, Inbox, Request, SERVERS};
+pub use state::{MOST, State};
 
 /// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What members do, and the protocol: the right one and planted bugs.
 
-use super::REQUESTS;
+use super::state::REQUESTS;
 
 /// What a member does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,79 @@
+//! The state of the model: hosts, members, and the messages under way between them.
+
+use crate::fifo::Fifo;
+
+/// As many hosts and members there may be.
+pub const MOST: usize = 4;
+
+pub(super) const REQUESTS: usize = 6;
+/// As many of a host.
+pub(super) const SERVERS: usize = 2;
+pub(super) const CONTROLS: usize = 4;
+
+/// A request under way, or held back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Request {
+    pub(super) member: u8,
+    pub(super) op: u8,
+    pub(super) left: u8,
+    pub(super) parity: u8,
+}
+
+/// A message of an exchange; counts by offset as it is before the round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Control {
+    pub(super) exchange: u8,
+    pub(super) round: u8,
+    pub(super) counts: [u8; MOST],
+}
+
+/// What has come of an exchange.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Inbox {
+    /// A bit for each distance.
+    pub(super) got: u8,
+    /// By offset that is left.
+    pub(super) entries: [u8; MOST],
+    /// With [`Counters::Origins`].
+    pub(super) origins: [u8; MOST],
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Host {
+    /// Members that have come to the next sync.
+    pub(super) arrived: u8,
+    pub(super) started: u8,
+    pub(super) completed: u8,
+    pub(super) exchange: u8,
+    pub(super) round: u8,
+    pub(super) sent: [[u8; MOST]; 2],
+    /// By parity and, with [`Counters::Origins`], origin.
+    pub(super) applied: [[u8; MOST]; 2],
+    pub(super) inboxes: [Inbox; 2],
+    /// A bit for each put.
+    pub(super) memory: u16,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Member {
+    pub(super) next: u8,
+    pub(super) waiting: bool,
+    /// The syncs of a host from which it has heard.
+    pub(super) heard: u8,
+    /// Between the two steps of a planted [`Issue`].
+    pub(super) issuing: Option<Request>,
+}
+
+/// All hosts, members and channels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct State {
+    pub(super) hosts: [Host; MOST],
+    pub(super) members: [Member; MOST],
+    /// By origin, target and its server.
+    pub(super) requests: [[[Fifo<Request, REQUESTS>; SERVERS]; MOST]; MOST],
+    pub(super) controls: [[Fifo<Control, CONTROLS>; MOST]; MOST],
+    /// By member: one more than the syncs that its host had completed when it told.
+    pub(super) told: [u8; MOST],
+    pub(super) stale: bool,
+    pub(super) ahead: bool,
+}

@@ -9,7 +9,10 @@
 //! | `locks`    | one at a time holds a mutex, and finds what the one before has written, at a third member      |
 //! | `flood`    | under MPI: many puts to a process that is stopped for a while take bounded memory, and none is lost |
 //! | `barriers` | nobody leaves a barrier over messages before all have come                                   |
+//! | `poison`   | a mutex that is left by its holder is poisoned, and the others are told by which member       |
+//! | `mismatch` | not under MPI: members whose calls do not match are told of both calls; their team ends then   |
 
+mod faults;
 mod memory;
 
 use std::time::{Duration, Instant};
@@ -25,7 +28,7 @@ use super::{PATIENCE, Plan, deadline, finding};
 pub(super) type Part = fn(&mut Member, &mut Rma, u64) -> Result<(), Wrong>;
 
 /// All parts.
-pub(super) const PARTS: [(&str, Part); 7] = [
+pub(super) const PARTS: [(&str, Part); 9] = [
     ("memory", memory::all),
     ("syncs", syncs),
     ("fences", fences),
@@ -33,7 +36,12 @@ pub(super) const PARTS: [(&str, Part); 7] = [
     ("locks", locks),
     ("flood", flood),
     ("barriers", barriers),
+    ("poison", faults::poison),
+    (LAST, faults::mismatch),
 ];
+
+/// The part after which nothing else can be done in its team.
+const LAST: &str = "mismatch";
 
 /// The round, and what is wrong.
 pub(super) struct Wrong(u64, String);
@@ -64,7 +72,8 @@ pub(super) fn session(me: &mut Member, plan: &Plan) -> Result<(), String> {
             Some(radix) => Rma::with_radix(me, radix),
         };
         let mut rma = rma.map_err(|error| finding(me, "rma", 0, format_args!("{error}")))?;
-        for (name, part) in PARTS.iter().filter(|(name, _)| plan.includes(name)) {
+        let goes_on = |name: &str| name != LAST || radix.is_some();
+        for (name, part) in PARTS.iter().filter(|(name, _)| plan.includes(name) && goes_on(name)) {
             let hosts = me.hosts().count();
             part(me, &mut rma, plan.rounds).map_err(|Wrong(round, what)| {
                 finding(me, name, round, format_args!("hosts: {hosts}: {what}"))

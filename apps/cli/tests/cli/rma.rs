@@ -18,7 +18,7 @@ use crate::common::{HANG, command, ok, until};
 #[test]
 fn operations_hold_everywhere() {
     let text = ok(Path::new("."), "verify rma --members 1-5,8 --rounds 60");
-    for name in ["memory", "syncs", "fences", "words", "locks", "barriers"] {
+    for name in ["memory", "syncs", "fences", "words", "locks", "barriers", "poison", "mismatch"] {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
         assert_eq!(line.matches(" 360 ok").count(), 4, "{text}");
     }

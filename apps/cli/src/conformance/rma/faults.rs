@@ -1,0 +1,78 @@
+//! What members are told of mutexes that are left, and of collective calls that do not match.
+
+use std::time::Duration;
+
+use syncline_fabric::Member;
+use syncline_rma::{LockKind, Rma, RmaError};
+use syncline_sync::{Call, Fault};
+
+use super::{Wrong, hash};
+use crate::conformance::deadline;
+
+/// Rounds for each kind of mutex: one in which the others wait when it is left, and one in which
+/// they ask later. Few, as the memory of a set that is left is not given back.
+const LEFT: u64 = 2;
+
+/// In each round one member drops its set while it holds a mutex of another member; all others ask
+/// for the mutex, before that or later, and are told which mutex it is and whose hold was the last.
+pub(in super::super) fn poison(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
+    let (rank, size) = (me.rank(), me.size());
+    for kind in [LockKind::Mcs, LockKind::Server, LockKind::Ticket, LockKind::Hybrid] {
+        for round in 0..LEFT.min(rounds) {
+            let wrong = |what: String| Wrong(round, format!("{kind:?}: {what}"));
+            let (holder, owner) = (hash(round, 1) as usize % size, hash(round, 2) as usize % size);
+            let mut set = rma.mutexes(me, kind, 1)?;
+            if rank == holder {
+                set.lock(rma, owner, 0).map_err(|error| wrong(error.to_string()))?;
+            }
+            rma.sync()?;
+            if rank == holder {
+                if round % 2 == 0 {
+                    // Most of the others wait by then. It is right if they do not.
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                drop(set);
+            } else {
+                if round % 2 == 1 {
+                    std::thread::sleep(Duration::from_millis(hash(round, rank as u64) % 5));
+                }
+                let poisoned = RmaError::Poisoned { rank: owner, index: 0, by: holder };
+                // The others have no deadlines between hosts.
+                let told = match kind {
+                    LockKind::Mcs => set.lock_deadline(rma, owner, 0, deadline()),
+                    _ => set.lock(rma, owner, 0),
+                };
+                match told {
+                    Err(error) if error == poisoned => (),
+                    Err(error) => return Err(wrong(format!("{error}, and not: {poisoned}"))),
+                    Ok(()) => return Err(wrong(format!("the mutex is free, and not: {poisoned}"))),
+                }
+            }
+            rma.sync()?;
+        }
+    }
+    Ok(())
+}
+
+/// One member allocates while all others sync: every member is told of both calls. The team cannot
+/// go on after that. Not under MPI: a member that has made fewer things than another is given up
+/// when its function ends, so the processes end without `MPI_Finalize`, and `mpirun` reports that.
+pub(in super::super) fn mismatch(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
+    let (rank, size) = (me.rank(), me.size());
+    if size == 1 || syncline_mpi::launched().is_some() {
+        return Ok(());
+    }
+    let odd = hash(rounds, size as u64) as usize % size;
+    // Without a deadline: a wait that ends by itself is not compared with others.
+    let told = if rank == odd { rma.allocate::<u64>(me, 1).map(drop) } else { rma.sync() };
+    let is_odd = |rank: usize, call: Call| (rank == odd) == (call == Call::Allocate) && rank < size;
+    match told {
+        Err(RmaError::Fault(Fault::Mismatch { rank: one, call, other, other_call }))
+            if is_odd(one, call) && is_odd(other, other_call) && [one, other].contains(&odd) =>
+        {
+            Ok(())
+        }
+        Err(error) => Err(Wrong(0, format!("{error}, and not: rank {odd} is in {}", Call::Allocate))),
+        Ok(()) => Err(Wrong(0, format!("no error, though rank {odd} is in {}", Call::Allocate))),
+    }
+}

@@ -447,7 +447,7 @@ pub(crate) unsafe fn optional<T: Zero>(pointer: *mut T) -> Option<Out<T>> {
     Some(out)
 }
 
-/// The end of a wait of so many nanoseconds from now on; none for `SYNCLINE_FOREVER`, or if it is beyond the clock.
+/// The end of a wait of `nanoseconds` from now on; `None` for `SYNCLINE_FOREVER`, or if the clock does not reach it.
 pub(crate) fn deadline(nanoseconds: u64) -> Option<Instant> {
     if nanoseconds == SYNCLINE_FOREVER {
         return None;

@@ -82,7 +82,7 @@ pub unsafe extern "C" fn syncline_signal_get(signal: *const Signal, number: *mut
     })
 }
 
-/// Raises a signal to a number, if it is lower, and wakes those who wait for that. A number above `SYNCLINE_SIGNAL_MAX` is
+/// Raises a signal to a number, if it is lower, and wakes the threads that wait for that. A number above `SYNCLINE_SIGNAL_MAX` is
 /// `SYNCLINE_STATUS_INVALID_ARGUMENT`, here and for waits.
 ///
 /// # Safety
@@ -96,10 +96,10 @@ pub unsafe extern "C" fn syncline_signal_raise_to(signal: *mut Signal, number: u
     })
 }
 
-/// Adds to a signal, and wakes those who wait. `*now`, unless `now` is `NULL`, is the sum.
+/// Adds to a signal, and wakes the threads that wait. `*now`, unless `now` is `NULL`, is the sum.
 ///
 /// More than `SYNCLINE_SIGNAL_MAX_ADD` is `SYNCLINE_STATUS_INVALID_ARGUMENT`: nothing was added. If the sum would be more
-/// than `SYNCLINE_SIGNAL_MAX`, the signal is closed, and stays at that number; those who waited for it go on, and this and
+/// than `SYNCLINE_SIGNAL_MAX`, the signal is closed, and stays at that number; the threads that wait for it go on, and this and
 /// every later addition is `SYNCLINE_STATUS_CLOSED`.
 ///
 /// # Safety

@@ -50,8 +50,8 @@ pub enum Status {
     Garbled = 18,
     /// No process of the farm is left that could send anything.
     Alone = 19,
-    /// A signal is at its end: an addition went past the largest number, `SYNCLINE_SIGNAL_MAX`. It stays there, and whoever
-    /// waits for any number has it.
+    /// A signal is at its end: an addition went past the largest number, `SYNCLINE_SIGNAL_MAX`. It stays there, and every
+    /// wait for a number ends.
     Closed = 20,
     /// There is no MPI, or no shim that fits it: see `syncline mpi build`.
     NoMpi = 21,

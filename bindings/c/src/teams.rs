@@ -106,7 +106,7 @@ struct Work {
 unsafe impl Sync for Work {}
 
 impl Work {
-    /// Runs it in a member; an error comes with the how many-th end of a member of this process that is.
+    /// Runs it in a member; an error comes with the place of its end among those of the members of this process.
     fn run(&self, member: &mut Member) -> Result<(), (u64, Error)> {
         let mut end = 0;
         self.call(member, &mut end).map_err(|error| (end, error))

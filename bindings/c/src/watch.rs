@@ -48,7 +48,7 @@ impl Drawing {
 #[derive(Debug)]
 pub struct Watch(Look);
 
-/// A text for the caller, who gives it back by `syncline_text_dispose`; `NULL` if there is none.
+/// A text for the caller, which gives it back by `syncline_text_dispose`; `NULL` if there is none.
 fn give(shown: Option<String>) -> *mut c_char {
     shown.map_or(ptr::null_mut(), |shown| c_string(shown).into_raw())
 }

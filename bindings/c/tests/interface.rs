@@ -213,7 +213,7 @@ fn outputs_are_zero_after_a_failure() {
             let name = &function.name;
             writeln!(calls, "        failed(\"{name}\", {name}({}));", arguments.join(", ")).unwrap();
             for Argument { name: output, .. } in &wanted {
-                // It says from whom, and 0 is somebody.
+                // The output is the number of the sender, and 0 is the number of a process.
                 let nobody = name.starts_with("syncline_farm_recv_any") && output == "from";
                 let byte = if nobody { "0xff" } else { "0" };
                 writeln!(

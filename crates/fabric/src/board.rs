@@ -76,7 +76,7 @@ impl TeamBoard {
         }
     }
 
-    /// Who waits at the board, where that is between hosts.
+    /// The caller that waits at the board, where the board is between hosts.
     #[must_use]
     pub fn caller(&self) -> Option<&Caller> {
         match &self.0 {
@@ -279,7 +279,7 @@ impl Drop for Across {
         }
         self.flags.left[self.member].store(LEFT | self.episodes, Ordering::Relaxed);
         if self.endpoint.dead().is_some() || self.caller.as_ref().and_then(Caller::verdict).is_some() {
-            // Who waits is told of that, and not of those who leave because of it.
+            // A member that waits is told of that, and not of the members that leave because of it.
             return;
         }
         let hosts = self.endpoint.hosts();

@@ -30,7 +30,7 @@ const ENDED: u64 = 1 << 63;
 pub(crate) struct Control {
     parts: Array<AtomicU64>,
     things: Array<AtomicU64>,
-    /// How many members have ended; and of each, the how many-th it was.
+    /// The number of members that have ended; then, for each member, the place of its end in that order.
     ends: Array<AtomicU64>,
     pub(crate) deaths: Deaths,
     /// What its members are blocked in.
@@ -144,9 +144,9 @@ impl Control {
         }
     }
 
-    /// A member's function has ended, in whatever way, or its process has: the how many-th end this is, from 1.
+    /// A member's function has ended, in whatever way, or its process has. Returns the place of this end in the order of all, from 1.
     pub(crate) fn note_end(&self, rank: usize) -> u64 {
-        // Relaxed: numbers that stand for themselves; who looks at them has been told of the end by other words.
+        // Relaxed: numbers that stand for themselves; their readers have been told of the end by other words.
         let end = self.ends[0].fetch_add(1, Ordering::Relaxed) + 1;
         let _ = self.ends[1 + rank].compare_exchange(0, end, Ordering::Relaxed, Ordering::Relaxed);
         end

@@ -63,7 +63,7 @@ const BYE: u64 = 3;
 // 4 is of `spread`.
 const VERDICT: u64 = 5;
 
-/// The longest time between two looks at who is gone.
+/// The longest time between two looks for servers that are silent.
 const LOOKS: Duration = Duration::from_millis(25);
 
 fn dead(rank: usize) -> Fault {
@@ -252,7 +252,7 @@ impl Heart {
         }
         self.looked = now;
         let Some(here) = self.hosts.serves(self.process) else {
-            // Who serves tells the others of deaths on this host, of all but its own.
+            // The servers of this host tell the others of deaths on it, but none can tell of its own.
             let own = self.hosts.of(self.process);
             if !self.hosts.servers_of(own).any(|server| self.is_there(server)) {
                 self.spread(wire);
@@ -466,7 +466,7 @@ mod tests {
         assert_eq!(hearts[3].0.control.deaths.fault_of(3), Some(Fault::Reported { rank: 3 }));
     }
 
-    /// Nobody else of its host serves, so another process of it tells the others, long before silence would.
+    /// Its host has no other server, so another process of that host tells the others, long before silence would.
     #[test]
     fn the_death_of_a_server_is_told_by_its_host() {
         let (_, mut hearts) = hearts_of(2, 2, 1);

@@ -155,7 +155,7 @@ struct Watch<'a> {
     asked: bool,
     /// Who has exited with 0 and taken no part: wrong only if anybody does.
     absent: Vec<Failure>,
-    /// The first who did not end well, and the how many-th end of a member that was.
+    /// The first process that did not end well, and the place of its first member's end in the order of all.
     first: Option<(u64, Failure)>,
 }
 

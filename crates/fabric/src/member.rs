@@ -302,7 +302,7 @@ impl Member {
         self.endings.push(ending);
     }
 
-    /// This member's function has returned; if it has not, nobody is to wait for it. Returns the how many-th end this is.
+    /// This member's function has ended; unless it has `returned`, no other member is to wait for this one. Returns the place of this end in the order of all, from 1.
     pub(crate) fn end(&self, returned: bool) -> u64 {
         // Before the others are told, so that their ends come after it.
         let end = self.node.control.note_end(self.rank);

@@ -160,7 +160,7 @@ where
     if let (Some(first), Some(_)) = (&first, &failed) {
         deaths.give_up(first.rank());
     }
-    // Who has started has been told of those who have not, and ends.
+    // The members that have started have been told of those that have not, and end.
     let here = first.filter(|_| failed.is_none()).map(attend);
     if let Some((_, Err(TeamError::Forked { rank }))) = here {
         std::mem::forget(others);

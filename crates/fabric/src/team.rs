@@ -517,7 +517,7 @@ fn lifeline(descriptor: RawFd) -> Result<LifelineEnd, TeamError> {
     LifelineEnd::from_fd(fd).map_err(|_| wrong("it is something else".to_owned()))
 }
 
-/// A member's run: the how many-th to end it was, and its result. If it panics, it is dead to the others from then on.
+/// A member's run: the place of its end in the order of all, and its result. If it panics, it is dead to the others from then on.
 pub(crate) fn attend<R>(mut member: Member, f: impl Fn(&mut Member) -> R) -> (u64, Result<R, TeamError>) {
     let rank = member.rank();
     let outer = MEMBER.replace(Some(rank));

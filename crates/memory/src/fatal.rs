@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 ///
 /// The kernel keeps the group itself and not its number, so the signal reaches no later group of that number.
 pub(crate) fn kill_at_hang_up(pipe: BorrowedFd<'_>, group: Group) -> io::Result<()> {
-    // The last one is what arms it. A pipe that is read by nobody needs no other flag.
+    // The last one arms it. A pipe that no process reads needs no other flag.
     for (command, value) in
         [(libc::F_SETOWN, group.owner()), (F_SETSIG, libc::SIGKILL), (libc::F_SETFL, libc::O_ASYNC)]
     {
@@ -29,7 +29,7 @@ pub(crate) fn kills_at_hang_up(pipe: BorrowedFd<'_>, group: Group) -> bool {
     flags != -1 && flags & libc::O_ASYNC != 0 && owner == group.owner()
 }
 
-/// Whom the kernel kills.
+/// The processes that the kernel kills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     /// The group of that number.

@@ -121,7 +121,7 @@ impl AsFd for GroupLeader {
 fn send_to_group(leader: &ProcessWatch, signal: i32) {
     let (fd, group) = (leader.as_fd().as_raw_fd(), PIDFD_SIGNAL_PROCESS_GROUP);
     let info = std::ptr::null_mut::<libc::siginfo_t>();
-    // SAFETY: the descriptor is open, and a null pointer means that the kernel fills in who sends: pidfd_send_signal(2).
+    // SAFETY: the descriptor is open, and a null pointer means that the kernel fills in the sender: pidfd_send_signal(2).
     if unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, info, group) } == 0 {
         return;
     }

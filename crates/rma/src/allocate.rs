@@ -38,7 +38,7 @@ enum Step {
 }
 
 impl Rma {
-    /// Allocates so many elements at this member, all bytes zero; other members allocate as many as they like.
+    /// Allocates `len` elements at this member, all bytes zero; each of the others has a length of its own.
     ///
     /// # Collective
     /// All members allocate and free the same in the same order. It waits for all.

@@ -98,7 +98,7 @@ impl Arena {
 const WORTH_IT: usize = 1 << 20;
 
 impl Lines {
-    /// Takes the memory of a part, which begins so many bytes into the lines, from the system.
+    /// Takes the memory of a part from the system. The part begins `at` bytes into the lines.
     pub(crate) fn commit(&self, at: usize, bytes: usize) -> Result<(), SpaceError> {
         self.memory.commit(self.part(at, bytes))
     }
@@ -106,7 +106,7 @@ impl Lines {
     /// Gives the memory of a part back to the system, if that is worth it.
     ///
     /// # Safety
-    /// The part is nobody's any more, nor anybody else's yet.
+    /// No member uses the part any more, and no other allocation has it yet.
     pub(crate) unsafe fn give_back(&self, at: usize, bytes: usize) {
         if bytes >= WORTH_IT {
             // SAFETY: as the caller vouches.

@@ -50,7 +50,7 @@ pub(crate) mod call {
     pub(crate) const HELD: u64 = 1 << 55;
 }
 
-/// From so many bytes on it is asked what the host has left.
+/// Allocations of at least this many bytes ask the host what memory it has left.
 const LOOK: usize = 1 << 20;
 
 /// As a word that members gather: 0, or one more than the bytes that are left, if that is why something could not be had.
@@ -202,7 +202,7 @@ impl Rma {
         }
     }
 
-    /// Who asked for what, if a member has said that its host has no room: the same for all members.
+    /// The member that asked for the most, if a member has said that its host has no room: the same for all members.
     pub(crate) fn no_room(&self, asked: &[usize], said: &[u64]) -> Option<RmaError> {
         let host = self.host_of(said.iter().position(|&said| said != 0)?);
         let of = |&rank: &usize| self.host_of(rank) == host;

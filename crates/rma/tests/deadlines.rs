@@ -154,7 +154,7 @@ fn nobody_waits_for_a_member_that_has_given_up() {
     }
 }
 
-/// The mutex stays at the place of a member that gave up, if nobody else wants it.
+/// The mutex stays at the place of a member that gave up, if no other member wants it.
 #[test]
 fn a_place_that_was_left_is_found_again() {
     everywhere("left", |me| {

@@ -1,4 +1,4 @@
-//! A member that leaves while it holds a mutex: those who wait for it, and those who ask later, are told whose it was.
+//! A member that leaves while it holds a mutex: the members that wait for it, and those that ask later, are told which member held it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -121,7 +121,7 @@ fn a_holder_that_leaves_is_named_between_hosts() {
     }
 }
 
-/// A set is given back by all, or by none while one of its mutexes is held: then all are told by whom, and may go on.
+/// A set is freed by all members, or by none while one holds a mutex of it: then all are told which member that is, and may go on.
 /// Rank 0 locks mutexes and lets some of them go, in orders of all kinds; those that it still holds are poisoned, no others.
 #[test]
 fn what_is_held_at_the_end_is_poisoned_and_nothing_else() {

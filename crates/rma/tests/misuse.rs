@@ -88,7 +88,7 @@ fn misuse_is_told_between_hosts() {
     }
 }
 
-/// Who asked for what, and where there is no room for it, is told to all alike; nobody has the memory, and all go on.
+/// All members are told alike which of them asked for what, and which host has no room; none has the memory, and all go on.
 #[test]
 fn all_are_told_who_asked_for_more_than_there_is() {
     let ask = |me: &mut Member| {
@@ -120,7 +120,7 @@ fn all_are_told_who_asked_for_more_than_there_is() {
     }
 }
 
-/// Reserved is more than the host has; what it has not is refused, and kills nobody.
+/// More is reserved than the host has; memory that it has not is refused, and no process is killed.
 #[test]
 fn memory_that_the_host_has_not_is_refused() {
     let Some(most) = syncline_memory::most() else { return };

@@ -6,7 +6,7 @@
 //! when the death word of its policy names somebody; never for another reason.
 //!
 //! Numbers end at [`Signal::MAX`], 2^62 - 1. An addition that goes past it closes the signal: the number is `MAX` for
-//! good, every wait for a number has ended, and whoever adds is told.
+//! good, every wait for a number has ended, and every later addition is told.
 //!
 //! # State: one word
 //! ```text
@@ -29,7 +29,7 @@
 //! has room for k = 2^30, while systems have 2^22 threads (`PID_MAX_LIMIT` of Linux). Of processes that were killed between
 //! the two steps it would take 2^30 with no addition of a living one among them.
 //!
-//! Nobody sleeps on a word in the band, as every number that can be waited for is below it. So nothing is lost with the
+//! No thread sleeps on a word in the band, as every number that can be waited for is below it. So nothing is lost with the
 //! swap but the excess; it is a read-modify-write, so the release sequences of all additions go on through it.
 //!
 //! # No lost wake-up
@@ -37,7 +37,7 @@
 //! word, so one of them comes second and sees the other.
 //!
 //! # Costs
-//! A raise with nobody asleep: one read-modify-write, one transfer of the cache line to each waiter, and one branch: it
+//! A raise while no thread sleeps: one read-modify-write, one transfer of the cache line to each waiter, and one branch: it
 //! asks for the bits 63 and 0 together.
 //! With sleepers: two, and a system call. A wait that is over already: one load.
 //!
@@ -198,8 +198,8 @@ impl Signal {
         bounded(self.word.bits.load(Ordering::Acquire) >> 1)
     }
 
-    /// Raises the number to `number`, or to [`Signal::MAX`] if that is less, unless it is there already, and wakes those
-    /// who wait. Returns what it was.
+    /// Raises the number to `number`, or to [`Signal::MAX`] if that is less, unless it is there already, and wakes the
+    /// threads that wait. Returns what it was.
     #[inline]
     pub fn raise_to(&self, number: u64) -> u64 {
         let number = bounded(number);
@@ -214,8 +214,8 @@ impl Signal {
         bounded(before >> 1)
     }
 
-    /// Makes the number `number`, at least what it is and at most [`Signal::MAX`], which stands for more. Wakes nobody:
-    /// nobody sleeps on it now, and one thread at a time raises it. Then it is a store, the cheapest raise there is.
+    /// Makes the number `number`, at least what it is and at most [`Signal::MAX`], which stands for more. Wakes no thread:
+    /// none sleeps on it now, and one thread at a time raises it. Then it is a store, the cheapest raise there is.
     ///
     /// Whoever polls it by [`get`](Signal::get) or [`look_until`](Signal::look_until) is served; whoever sleeps is not.
     #[inline]
@@ -240,7 +240,7 @@ impl Signal {
         if now & (CLOSED | SLEEPER) != 0 { self.after_add(now) } else { Ok(now >> 1) }
     }
 
-    /// Adds 1 to the number, which ends at [`Signal::MAX`], and wakes those who wait. Returns what it is now.
+    /// Adds 1 to the number, which ends at [`Signal::MAX`], and wakes the threads that wait. Returns what it is now.
     ///
     /// For counters of events, which do not come to the end: see [`Signal`].
     #[inline]
@@ -250,10 +250,10 @@ impl Signal {
         now.unwrap_or(Self::MAX)
     }
 
-    /// Adds 1 to the number, which ends at [`Signal::MAX`], and wakes those who wait only if `enough` says so of what it is
+    /// Adds 1 to the number, which ends at [`Signal::MAX`], and wakes the threads that wait only if `enough` says so of what it is
     /// now. Returns what it is now.
     ///
-    /// For counters of arrivals, of which nobody waits for the numbers in between: to wake a waiter for the last one at
+    /// For counters of arrivals, where no thread waits for the numbers in between: to wake a waiter for the last one at
     /// each arrival would be a system call for nothing. A sleeper stays asleep until a raise that wakes.
     #[inline]
     pub fn count(&self, enough: impl FnOnce(u64) -> bool) -> u64 {
@@ -306,7 +306,7 @@ impl Signal {
         self.word.bits.fetch_and(!SLEEPER, Ordering::Relaxed);
     }
 
-    /// For models: additions of [`Signal::MAX_ADD`] by so many threads that die before they swap the word.
+    /// For models: additions of [`Signal::MAX_ADD`] by `threads` threads that die before they swap the word.
     #[cfg(loom)]
     pub fn overrun_and_die(&self, threads: u64) {
         self.word.bits.fetch_add((threads * Self::MAX_ADD) << 1, Ordering::Release);
@@ -330,7 +330,7 @@ impl Signal {
     ///
     /// # Errors
     /// [`WaitError::TimedOut`] when `deadline` passes first; [`WaitError::Dead`] when the death word
-    /// of `policy` names somebody first. A number that is there already wins over both. [`WaitError::Unreachable`] at once
+    /// of `policy` names a member first. A number that is there already wins over both. [`WaitError::Unreachable`] at once
     /// for a number above [`Signal::MAX`].
     #[inline]
     pub fn wait_until(
@@ -388,7 +388,7 @@ impl Signal {
     }
 
     /// Looks, with the pauses and yields of `policy` in between, until the number is at least `number`; `None` when these
-    /// are over, the deadline has passed, or `policy` names somebody who is gone; at once if `number` is more than
+    /// are over, the deadline has passed, or `policy` names a member that is gone; at once if `number` is more than
     /// [`Signal::MAX`]. It never sleeps.
     pub fn look_until(&self, number: u64, policy: &Policy<'_>, deadline: Option<Instant>) -> Option<u64> {
         // A model would explore every number of looks.

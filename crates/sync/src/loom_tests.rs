@@ -133,7 +133,7 @@ impl<M: BarrierMember> BarrierMember for Ranked<M> {
     }
 }
 
-/// Two members at two barriers, which both arrive at the first one early and wait there last: nobody is accused. A look
+/// Two members at two barriers, which both arrive at the first one early and wait there last: no member is accused. A look
 /// stands for the one that a wait takes when it lasts.
 fn early_arrivals_are_legal() {
     model(2, || {

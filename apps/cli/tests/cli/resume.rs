@@ -372,7 +372,7 @@ fn a_result_is_not_replaced_unasked() {
     );
     refused(path, &line("--iterations 41"), &[result, "; --resume goes on from it, --force replaces it"]);
     refused(path, &line("--iterations 41 --executor blocked"), &[result, "; --force replaces it"]);
-    // A file of anybody's, and one that was a result before it was written to.
+    // A file that is no result, and one that was a result before it was written to.
     let mut file = fs::OpenOptions::new().append(true).open(path.join("o.npy")).unwrap();
     std::io::Write::write_all(&mut file, b"x").unwrap();
     fs::write(path.join("p.npy"), "a file of the user's own").unwrap();

@@ -337,7 +337,7 @@ impl Job {
         assert!(status.success(), "{said}");
         assert_eq!(members(rounds), Vec::<PathBuf>::new());
         if !said.contains(&format!("verifying {left} members")) {
-            // All had ended before: with the result of those who were there.
+            // All had ended before it: the result is that of the members that were there.
             assert!(said.contains(&format!("{rounds} rounds ok, ")), "{said}");
             return None;
         }

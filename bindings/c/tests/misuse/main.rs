@@ -25,7 +25,7 @@ use tools::{Tool, libraries, root};
 
 /// Seeds that every run plays; one more is new each time.
 const FIXED: u64 = 9;
-/// One in so many programs is right.
+/// A program whose seed is a multiple of this is legal.
 const LEGAL: u64 = 5;
 /// A variable that tells the processes of a program from all others.
 const MARK: &str = "SYNCLINE_TEST_MISUSE";

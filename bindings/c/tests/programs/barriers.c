@@ -70,7 +70,7 @@ static void *wait_for_the_end(void *signal) {
     return NULL;
 }
 
-/* A signal ends, says so, and does not go round; whoever waits for a number has it. */
+/* A signal ends, says so, and does not wrap; every wait for a number ends. */
 static void signals_end(void) {
     const char *words = "the signal is closed: it is at the largest number, 4611686018427387903";
     syncline_signal signal = {0}, other = {0};

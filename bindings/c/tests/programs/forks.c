@@ -116,7 +116,7 @@ static int member(syncline_member *me, void *argument) {
         OK(syncline_member_wait(me));
     }
     if (!hosts) {
-        /* Whoever has come through sees what all have done before it. */
+        /* A member that has passed a barrier sees what all members did before it. */
         struct timespec slowly = {0, rank == 1 ? 50000000 : 0};
         OK(syncline_barrier_wait(barrier, rank));
         nanosleep(&slowly, NULL);

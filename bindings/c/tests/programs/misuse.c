@@ -133,7 +133,7 @@ static void forks(stage *s, unsigned long long how) {
 #define IS(name) (strcmp(at->word, name) == 0)
 #define CALL(call) heard(s, at->word, call)
 
-/* Calls that wait for nobody, or for those who hold something. */
+/* Calls that wait for no member, or for the holder of a lock or a mutex. */
 static bool one_sided(stage *s, const step *at) {
     unsigned long long a = at->at[0], b = at->at[1], c = at->at[2], d = at->at[3];
     syncline_rma_memory *memory = s->memory[a % SLOTS];

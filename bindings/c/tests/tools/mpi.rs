@@ -100,7 +100,7 @@ impl Site {
         Tool::find(self.mpi.c).expect("it was found before")
     }
 
-    /// A program in so many processes, of which so many are on a host.
+    /// A program in `processes` processes, `per_host` of them on each host.
     pub(crate) fn run(
         &self,
         program: &Path,

@@ -28,7 +28,7 @@ use rustix::process::{Resource, getrlimit};
 use super::{Access, Advice, Backing, Segment, new_memfd, page_ceil, page_size, pages_inside, refused, seal};
 use crate::{Error, Result, room};
 
-/// Access is opened by so many bytes at least.
+/// The least number of bytes by which access grows.
 const STEP: usize = 1 << 20;
 /// Less than this is not worth having.
 const LEAST: usize = 1 << 20;
@@ -171,7 +171,7 @@ impl Segment {
     /// Gives the memory of the whole pages in a range back to the system; they are zero at the next touch.
     ///
     /// # Safety
-    /// The bytes are nobody's: no reference into the range lives, and nobody relies on what stands there.
+    /// The bytes are not in use: no reference into the range lives, and no code relies on their values.
     pub unsafe fn give_back(&self, range: Range<usize>) {
         let pages = pages_inside(range, page_size());
         if self.opened.is_none() || pages.start >= pages.end || pages.end > self.mapped {
@@ -185,14 +185,14 @@ impl Segment {
             }
             _ => {
                 let first = self.base.wrapping_add(pages.start).cast::<c_void>();
-                // SAFETY: the pages lie in this segment's mapping, and their bytes are nobody's, as the caller vouches.
+                // SAFETY: the pages lie in this segment's mapping, and the caller guarantees that their bytes are not in use.
                 let _ = unsafe { mm::madvise(first, pages.len(), mm::Advice::LinuxDontNeed) };
             }
         }
     }
 }
 
-/// Maps so many bytes, or, if none are said, as many as there could be memory for, and less where that cannot be mapped.
+/// Maps `said` bytes; without a number, as many as there could be memory for, or fewer where that many cannot be mapped.
 fn shrinking(
     said: Option<usize>,
     most: u64,

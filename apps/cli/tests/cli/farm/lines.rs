@@ -232,7 +232,7 @@ fn a_task_that_takes_too_long_ends_its_worker() {
     panic!("the other tasks are not done, with any timeout");
 }
 
-/// Every attempt kills a worker; there are so many and no more. One task is answered first, so the command is one for workers.
+/// Every attempt kills a worker, and a task has three attempts. One task is answered first, so the command is one for workers.
 #[test]
 fn workers_that_always_die_come_to_an_end() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests as other machines would: each mode under other conditions, one after the other, with the counts of each.
+# Runs the tests as other machines would: each mode under other conditions, one after the other,
+# with the counts of each.
 #   testbed/anywhere.sh [MODE...]       all but slow, if none is named
 #     core      a cgroup of one core, and one processor
 #     memory    a cgroup of 4 GiB, without swap
@@ -7,10 +8,12 @@
 #     never     transparent_hugepage never
 #     tmpfs     a copy of the working tree in memory, with its target directory and temporary files
 #     slow      a cgroup of a quarter of a core: whatever was fitted to a clock fails
-#     bare      as an ordinary user, without apt and whatever tests use beside Rust: what is missing is said to be skipped
+#     bare      as an ordinary user, without apt and whatever tests use beside Rust: what is missing
+#               is said to be skipped
 #   TESTS="..."    what cargo is to test [--workspace]; e.g. TESTS="-p syncline-sync --test locks"
 #   LIMIT=14400    seconds after which a mode is ended
-# All that was said stays in target/anywhere-MODE.log. What it changes it puts back, also when it is interrupted.
+# All that was said stays in target/anywhere-MODE.log. What it changes it puts back, also when it is
+# interrupted.
 # Needs root; with cgroups of version 1 or 2.
 # Exit code: 0 all passed, 1 some did not, 2 it cannot be run here.
 set -uo pipefail
@@ -120,7 +123,8 @@ copy() {
 		tar -c --null --ignore-failed-read -T - 2>/dev/null) | tar -x -C "$1"
 }
 
-# What an ordinary user has: a toolchain to read, programs of the system without compilers but `cc`, and a folder.
+# What an ordinary user has: a toolchain to read, programs of the system without compilers but `cc`,
+# and a folder.
 bare() {
 	local user=nobody place=$work/bare tool from sysroot
 	sysroot=$(rustc --print sysroot) || return 1
@@ -185,14 +189,16 @@ mode() {
 	esac
 }
 
-# As a function, so that the whole script has been read before anything is run: it may be changed meanwhile.
+# As a function, so that the whole script has been read before anything is run: it may be changed
+# meanwhile.
 main() {
 	[ "$(id -u)" = 0 ] || { say "needs root, for cgroups, mounts and other users"; exit 2; }
 	cd "$here" || exit 2
 	local one
 	failed=
 	export SYNCLINE_TEST_MPI=${SYNCLINE_TEST_MPI:-$here/target/mpi/openmpi5/bin/mpicc}
-	# What is compiled is compiled once, outside of all bounds; `tmpfs` and `bare` have target directories of their own.
+	# What is compiled is compiled once, outside of all bounds; `tmpfs` and `bare` have target
+	# directories of their own.
 	cargo test "${tests[@]}" --no-run >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log"; exit 1; }
 	[ $# -gt 0 ] || set -- core memory always never tmpfs bare
 	for one in "$@"; do mode "$one"; done

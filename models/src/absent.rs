@@ -1,8 +1,9 @@
 //! The queue lock whose waits have deadlines: places that are left, and found again.
 //!
 //! # Contract
-//! As [`mcs`](crate::mcs), of which this is the part that is different: a member whose deadline passes marks its place
-//! *absent*. Links and grants are messages, which arrive in any order; each changes the link word of a place in one step.
+//! As [`mcs`](crate::mcs), of which this is the part that is different: a member whose deadline
+//! passes marks its place *absent*. Links and grants are messages, which arrive in any order; each
+//! changes the link word of a place in one step.
 //!
 //! ```text
 //!  link to absent and granted: grant the next        grant to absent, with a next: grant the next; without: it stays

@@ -2,21 +2,24 @@
 !
 !     gfortran syncline.f90 program.f90 -lsyncline_c -pthread -ldl -lm
 !
-! The functions are those of syncline.h, which says what each does and what is an error. They return a status,
-! SYNCLINE_STATUS_OK for success; syncline_message() has the words. Ranks are counted from 0, as in C. A test compares
-! the names, arguments and numbers here with those of the header: each function and each number of one is in the other.
+! The functions are those of syncline.h, which says what each does and what is an error. They return
+! a status, SYNCLINE_STATUS_OK for success; syncline_message() has the words. Ranks are counted from
+! 0, as in C. A test compares the names, arguments and numbers here with those of the header: each
+! function and each number of one is in the other.
 !
-! Signals, barriers and locks may be used by the threads of an OpenMP region, with omp_get_thread_num() as rank. What the
-! members of a team run is a function with bind(C): see examples/team.f90; so is what the workers of a pool do (see
-! examples/farm.f90), and the body of a task (see tests/programs/overlay.f90).
+! Signals, barriers and locks may be used by the threads of an OpenMP region, with
+! omp_get_thread_num() as rank. What the members of a team run is a function with bind(C): see
+! examples/team.f90; so is what the workers of a pool do (see examples/farm.f90), and the body of a
+! task (see tests/programs/overlay.f90).
 !
 ! Other than in C:
 ! * Objects are of type(c_ptr): the compiler does not tell a lock from a barrier.
-! * Integers have signs. Numbers above 2^63 - 1 are negative here; nanoseconds that are negative, as SYNCLINE_FOREVER is,
-!   are more than a century.
-! * An output that C takes NULL for, such as the number of a task, is to be given. For other arguments of type(c_ptr)
-!   c_null_ptr stands for NULL.
-! * There is no generic put or get for arrays: their places and lengths are given in bytes, by c_loc and storage_size.
+! * Integers have signs. Numbers above 2^63 - 1 are negative here; nanoseconds that are negative, as
+!   SYNCLINE_FOREVER is, are more than a century.
+! * An output that C takes NULL for, such as the number of a task, is to be given. For other
+!   arguments of type(c_ptr) c_null_ptr stands for NULL.
+! * There is no generic put or get for arrays: their places and lengths are given in bytes, by c_loc
+!   and storage_size.
 ! * Coarrays are not known to the library: images are no members.
 module syncline
     use, intrinsic :: iso_c_binding
@@ -116,8 +119,9 @@ module syncline
     ! Nanoseconds: the largest number without a sign is a wait without an end.
     integer(c_int64_t), parameter, public :: SYNCLINE_FOREVER = -1
 
-    ! A number that only grows, from 0 to SYNCLINE_SIGNAL_MAX. Read and written by the functions below only; not to be
-    ! copied while in use, so it is to be a target, or to stand in memory of its own.
+    ! A number that only grows, from 0 to SYNCLINE_SIGNAL_MAX. Read and written by the functions
+    ! below only; not to be copied while in use, so it is to be a target, or to stand in memory of
+    ! its own.
     type, bind(C), public :: syncline_signal
         integer(c_int64_t) :: word = 0
     end type
@@ -359,9 +363,10 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! name: as at syncline_location_new. reads, writes: c_loc of arrays of locations, or c_null_ptr. body: c_funloc of a
-        ! function with bind(C) and the arguments user, iteration and step: a c_ptr, an integer(c_int64_t) and a c_ptr, all by
-        ! value; its result is an integer(c_int), 0 for success.
+        ! name: as at syncline_location_new. reads, writes: c_loc of arrays of locations, or
+        ! c_null_ptr. body: c_funloc of a function with bind(C) and the arguments user, iteration
+        ! and step: a c_ptr, an integer(c_int64_t) and a c_ptr, all by value; its result is an
+        ! integer(c_int), 0 for success.
         function syncline_overlay_task(overlay, name, reads, read_count, writes, write_count, body, &
                 user, task) bind(C) result(status)
             import
@@ -372,7 +377,8 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! tasks, and priorities and tasks below: c_loc of arrays of integer(c_int32_t), priorities of integer(c_int64_t).
+        ! tasks, and priorities and tasks below: c_loc of arrays of integer(c_int32_t), priorities
+        ! of integer(c_int64_t).
         function syncline_overlay_order(overlay, location, tasks, count) bind(C) result(status)
             import
             type(c_ptr), value :: overlay, location, tasks
@@ -423,8 +429,8 @@ module syncline
             integer(c_int) :: status
         end function
 
-        ! initial, runner, drawing: SYNCLINE_INITIAL_..., SYNCLINE_RUNNER_..., SYNCLINE_DRAWING_...; report: the address of a
-        ! syncline_report.
+        ! initial, runner, drawing: SYNCLINE_INITIAL_..., SYNCLINE_RUNNER_..., SYNCLINE_DRAWING_...;
+        ! report: the address of a syncline_report.
         function syncline_overlay_run(overlay, runner, workers, iterations, report) bind(C) result(status)
             import
             type(c_ptr), value :: overlay

@@ -141,7 +141,8 @@ typedef enum {
    */
   SYNCLINE_STATUS_OK = 0,
   /**
-   * A `..._try_...` function would have to wait. A request that was posted keeps its place in the queue.
+   * A `..._try_...` function would have to wait. A request that was posted keeps its place in
+   * the queue.
    */
   SYNCLINE_STATUS_NOT_GRANTED = 1,
   /**
@@ -149,8 +150,8 @@ typedef enum {
    */
   SYNCLINE_STATUS_INVALID_ARGUMENT = 2,
   /**
-   * The right call at the wrong time: a release of what is not held, a run before the check, an object
-   * that another thread is using at this moment. Nothing was changed.
+   * The right call at the wrong time: a release of what is not held, a run before the check, an
+   * object that another thread is using at this moment. Nothing was changed.
    */
   SYNCLINE_STATUS_MISUSE = 3,
   /**
@@ -162,8 +163,8 @@ typedef enum {
    */
   SYNCLINE_STATUS_BAD_OVERLAY = 5,
   /**
-   * The body of a task returned another number than 0; see `task`, `iteration` and `code`. In an outcome of a pool: the
-   * function of the worker said that there is no result.
+   * The body of a task returned another number than 0; see `task`, `iteration` and `code`. In an
+   * outcome of a pool: the function of the worker said that there is no result.
    */
   SYNCLINE_STATUS_BODY_FAILED = 6,
   /**
@@ -187,17 +188,19 @@ typedef enum {
    */
   SYNCLINE_STATUS_TIMED_OUT = 11,
   /**
-   * A member is gone (it has left, or is dead), so that the others would wait for ever; the message names it. In a farm: a
-   * process that was to send or receive something has ended; `code` is its exit code, or 128 and the signal.
+   * A member is gone (it has left, or is dead), so that the others would wait for ever; the
+   * message names it. In a farm: a process that was to send or receive something has ended;
+   * `code` is its exit code, or 128 and the signal.
    */
   SYNCLINE_STATUS_GONE = 12,
   /**
-   * A member died or returned while it held the lock, and what the lock guards may be half changed; the message names it.
+   * A member died or returned while it held the lock, and what the lock guards may be half
+   * changed; the message names it.
    */
   SYNCLINE_STATUS_POISONED = 13,
   /**
-   * A member of a team returned another number than 0, or a process of it did not end well; the message names it, and
-   * `code` is the number, or the exit code.
+   * A member of a team returned another number than 0, or a process of it did not end well; the
+   * message names it, and `code` is the number, or the exit code.
    */
   SYNCLINE_STATUS_MEMBER_FAILED = 14,
   /**
@@ -205,11 +208,13 @@ typedef enum {
    */
   SYNCLINE_STATUS_SYSTEM = 15,
   /**
-   * A farm is full: of processes, or its memory of messages. Some are to be received, or it is to be founded with more.
+   * A farm is full: of processes, or its memory of messages. Some are to be received, or it is
+   * to be founded with more.
    */
   SYNCLINE_STATUS_NO_ROOM = 16,
   /**
-   * A message has more elements than there is room for. It is not lost; how many there are was told.
+   * A message has more elements than there is room for. It is not lost; how many there are was
+   * told.
    */
   SYNCLINE_STATUS_TOO_SMALL = 17,
   /**
@@ -221,8 +226,8 @@ typedef enum {
    */
   SYNCLINE_STATUS_ALONE = 19,
   /**
-   * A signal is at its end: an addition went past the largest number, `SYNCLINE_SIGNAL_MAX`. It stays there, and whoever
-   * waits for any number has it.
+   * A signal is at its end: an addition went past the largest number, `SYNCLINE_SIGNAL_MAX`. It
+   * stays there, and every wait for a number ends.
    */
   SYNCLINE_STATUS_CLOSED = 20,
   /**
@@ -767,8 +772,8 @@ typedef int (*syncline_body)(void *user, uint64_t iteration, syncline_step *step
  */
 typedef struct {
   /**
-   * How long a task may take, in nanoseconds; its worker is killed then, with what it has started. 0: as long as it
-   * takes.
+   * How long a task may take, in nanoseconds; its worker is killed then, with what it has
+   * started. 0: as long as it takes.
    */
   uint64_t timeout;
   /**
@@ -902,9 +907,9 @@ typedef struct {
 } syncline_report;
 
 /**
- * A number that only grows, from 0 to `SYNCLINE_SIGNAL_MAX`; all bytes zero are a signal at 0. It may stand in any
- * memory, also in memory that processes share, and must not be moved or copied while it is in use. It is read and written
- * by functions of this library only.
+ * A number that only grows, from 0 to `SYNCLINE_SIGNAL_MAX`; all bytes zero are a signal at 0. It
+ * may stand in any memory, also in memory that processes share, and must not be moved or copied
+ * while it is in use. It is read and written by functions of this library only.
  */
 typedef struct {
   /**
@@ -926,9 +931,9 @@ typedef struct {
    */
   size_t threads;
   /**
-   * How many bytes the members of a host share at most, barriers and locks included; 0: as `SYNCLINE_MEMORY` says, or as
-   * many as the host, or the control group of the program, could have. What is made of them takes them from the system,
-   * and fails if there is not enough.
+   * How many bytes the members of a host share at most, barriers and locks included; 0: as
+   * `SYNCLINE_MEMORY` says, or as many as the host, or the control group of the program, could
+   * have. What is made of them takes them from the system, and fails if there is not enough.
    */
   size_t memory;
   /**
@@ -1059,12 +1064,14 @@ const syncline_failure *syncline_last_failure(void);
 /**
  * Founds a farm, whose manager this process is. `bounds` may be `NULL`: all are left to the library.
  *
- * Each process of a farm leads a process group, and what it starts by other means than the farm belongs to that group. The
- * group is killed when its process has ended, however, and when the manager has. What leaves the group goes on: `setsid`,
- * `setpgid`, daemons. Ctrl-C at a terminal reaches the manager alone, whose end is that of all. Ctrl-Z stops all, and `fg`
- * continues them: from its first start of a process on the manager has a handler of `SIGTSTP` for that, if it has a terminal and
- * the signal its default effect. A program that catches or ignores `SIGTSTP` before keeps that. A worker, and what it starts,
- * ignores `SIGTTIN` and `SIGTTOU`, unless it has said otherwise: what reads from the terminal there gets `EIO`.
+ * Each process of a farm leads a process group, and what it starts by other means than the farm
+ * belongs to that group. The group is killed when its process has ended, however, and when the
+ * manager has. What leaves the group goes on: `setsid`, `setpgid`, daemons. Ctrl-C at a terminal
+ * reaches the manager alone, whose end is that of all. Ctrl-Z stops all, and `fg` continues them:
+ * from its first start of a process on the manager has a handler of `SIGTSTP` for that, if it has
+ * a terminal and the signal its default effect. A program that catches or ignores `SIGTSTP` before
+ * keeps that. A worker, and what it starts, ignores `SIGTTIN` and `SIGTTOU`, unless it has said
+ * otherwise: what reads from the terminal there gets `EIO`.
  *
  * A bound that makes no sense is `SYNCLINE_STATUS_INVALID_ARGUMENT`; what the system refuses is `SYNCLINE_STATUS_SYSTEM`.
  * `*farm` is to be given back by `syncline_farm_free`.
@@ -1076,8 +1083,9 @@ syncline_status syncline_farm_new(const syncline_farm_bounds *bounds,
                                   syncline_farm **farm);
 
 /**
- * Takes part in the farm that has started this process: then `*farm` is this worker's, and to be given back by
- * `syncline_farm_leave`. If no farm has started this process `*farm` is `NULL`, and the status that of success.
+ * Takes part in the farm that has started this process: then `*farm` is this worker's, and to be
+ * given back by `syncline_farm_leave`. If no farm has started this process `*farm` is `NULL`, and
+ * the status that of success.
  *
  * Every process that a farm starts calls this early, before it makes threads. From then on the system kills it when the
  * manager is gone. The second time it is `SYNCLINE_STATUS_MISUSE`.
@@ -1088,8 +1096,8 @@ syncline_status syncline_farm_new(const syncline_farm_bounds *bounds,
 syncline_status syncline_farm_join(syncline_farm **farm);
 
 /**
- * Gives back a farm that this process has founded; `NULL` is nothing. It kills all processes of the farm that live, and
- * waits for their ends.
+ * Gives back a farm that this process has founded; `NULL` is nothing. It kills all processes of
+ * the farm that live, and waits for their ends.
  *
  * It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it. Messages that were received stay as they are.
  *
@@ -1099,10 +1107,11 @@ syncline_status syncline_farm_join(syncline_farm **farm);
 syncline_status syncline_farm_free(syncline_farm *farm);
 
 /**
- * Gives back a farm that this process has joined; `NULL` is nothing. The process goes on, and is one of the farm until it
- * ends, but receives and sends nothing any more.
+ * Gives back a farm that this process has joined; `NULL` is nothing. The process goes on, and is
+ * one of the farm until it ends, but receives and sends nothing any more.
  *
- * It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it. Messages that were received stay as they are.
+ * It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it. Messages that were
+ * received stay as they are.
  *
  * # Safety
  * `farm` comes from `syncline_farm_join`, and no other call with it begins from now on.
@@ -1176,8 +1185,8 @@ syncline_status syncline_farm_spawn(syncline_farm *farm,
 syncline_status syncline_farm_wait(syncline_farm *farm, uint64_t vpid, syncline_farm_fate *fate);
 
 /**
- * Like `syncline_farm_wait`, but waits for `nanoseconds` at most (0: asks only), and is `SYNCLINE_STATUS_TIMED_OUT` if the
- * process lives still.
+ * Like `syncline_farm_wait`, but waits for `nanoseconds` at most (0: asks only), and is
+ * `SYNCLINE_STATUS_TIMED_OUT` if the process lives still.
  *
  * # Safety
  * As `syncline_farm_wait`.
@@ -1273,14 +1282,13 @@ syncline_status syncline_post_all(syncline_handle *const *handles,
 syncline_status syncline_acquire(syncline_handle *handle);
 
 /**
- * Like `syncline_acquire`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: the request keeps
- * its place in the queue.
+ * Like `syncline_acquire`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT`
+ * then: the request keeps its place in the queue.
  *
  * # Safety
  * `handle` is one that was not freed.
  */
-syncline_status syncline_acquire_for(syncline_handle *handle,
-                                     uint64_t nanoseconds);
+syncline_status syncline_acquire_for(syncline_handle *handle, uint64_t nanoseconds);
 
 /**
  * Like `syncline_acquire`, but does not wait: `SYNCLINE_STATUS_NOT_GRANTED` if it would have to.
@@ -1427,9 +1435,10 @@ syncline_status syncline_lock_recover_for(syncline_lock *lock,
  * Sends `count` elements of a kind, one of `syncline_farm_kind`, to a process, as one message. Any process of the farm
  * may, to any other and to itself, also to one that was reserved only.
  *
- * It returns when the message is in its channel, which it is at once unless as many as the channel holds were not received
- * yet. `SYNCLINE_STATUS_GONE` if the receiver has ended (`code` of the failure is what it has exited with, or 128 and the
- * signal), `SYNCLINE_STATUS_NO_ROOM` if the farm's memory is full. In all these cases nothing was sent.
+ * It returns when the message is in its channel, which it is at once unless as many as the channel
+ * holds were not received yet. `SYNCLINE_STATUS_GONE` if the receiver has ended (`code` of the
+ * failure is what it has exited with, or 128 and the signal), `SYNCLINE_STATUS_NO_ROOM` if the
+ * farm's memory is full. In all these cases nothing was sent.
  *
  * What this process did before is seen by the receiver. `from` may be `NULL` if `count` is 0, and is the caller's again
  * when this returns.
@@ -1444,7 +1453,8 @@ syncline_status syncline_farm_send(syncline_farm *farm,
                                    size_t count);
 
 /**
- * Like `syncline_farm_send`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: nothing was sent.
+ * Like `syncline_farm_send`, but waits for `nanoseconds` at most, and is
+ * `SYNCLINE_STATUS_TIMED_OUT` then: nothing was sent.
  *
  * # Safety
  * As `syncline_farm_send`.
@@ -1459,9 +1469,10 @@ syncline_status syncline_farm_send_for(syncline_farm *farm,
 /**
  * Receives the next message of a process, and waits for it.
  *
- * `*message` is read in place, and to be given back by `syncline_farm_message_dispose`. `SYNCLINE_STATUS_GONE` if the process
- * has ended, and all that it had sent was received; `code` of the failure is what it has exited with, or 128 and the
- * signal. `SYNCLINE_STATUS_GARBLED` if what it has sent is no message; that is lost.
+ * `*message` is read in place, and to be given back by `syncline_farm_message_dispose`.
+ * `SYNCLINE_STATUS_GONE` if the process has ended, and all that it had sent was received; `code`
+ * of the failure is what it has exited with, or 128 and the signal. `SYNCLINE_STATUS_GARBLED` if
+ * what it has sent is no message; that is lost.
  *
  * # Safety
  * `farm` was not freed. `*message` can be written.
@@ -1485,10 +1496,11 @@ syncline_status syncline_farm_recv_for(syncline_farm *farm,
 /**
  * Like `syncline_farm_recv`, from any process that has sent something, in turn.
  *
- * `*from` is who has sent it. `SYNCLINE_STATUS_GONE` if a process that this one has started has ended, and not by exiting
- * with 0: once for each, when all that it had sent was received; then `*from` is that process. `SYNCLINE_STATUS_ALONE` for
- * the manager if no other process lives and all that they had sent was received. After this and all other failures `*from`
- * is `SYNCLINE_FARM_NOBODY`. `from` may be `NULL`.
+ * `*from` is who has sent it. `SYNCLINE_STATUS_GONE` if a process that this one has started has
+ * ended, and not by exiting with 0: once for each, when all that it had sent was received; then
+ * `*from` is that process. `SYNCLINE_STATUS_ALONE` for the manager if no other process lives and
+ * all that they had sent was received. After this and all other failures `*from` is
+ * `SYNCLINE_FARM_NOBODY`. `from` may be `NULL`.
  *
  * # Safety
  * `farm` was not freed. `*message` can be written; so can `*from`, if it is not `NULL`.
@@ -1498,8 +1510,8 @@ syncline_status syncline_farm_recv_any(syncline_farm *farm,
                                        const syncline_farm_message **message);
 
 /**
- * Like `syncline_farm_recv_any`, but waits for `nanoseconds` at most (0: takes what is there), and is
- * `SYNCLINE_STATUS_TIMED_OUT` then.
+ * Like `syncline_farm_recv_any`, but waits for `nanoseconds` at most (0: takes what is there), and
+ * is `SYNCLINE_STATUS_TIMED_OUT` then.
  *
  * # Safety
  * As `syncline_farm_recv_any`.
@@ -1529,8 +1541,8 @@ syncline_status syncline_farm_recv_into(syncline_farm *farm,
                                         size_t *count);
 
 /**
- * Like `syncline_farm_recv_into`, but waits for `nanoseconds` at most (0: takes what is there), and is
- * `SYNCLINE_STATUS_TIMED_OUT` then.
+ * Like `syncline_farm_recv_into`, but waits for `nanoseconds` at most (0: takes what is there),
+ * and is `SYNCLINE_STATUS_TIMED_OUT` then.
  *
  * # Safety
  * As `syncline_farm_recv_into`.
@@ -1557,8 +1569,9 @@ void syncline_farm_message_dispose(const syncline_farm_message *message);
  * used again; what was written is seen by others after a fence, or a sync.
  *
  * # Safety
- * That of `syncline_member_rma`; `memory` is `NULL`, or comes from `syncline_rma_allocate`. `bytes` can be read from `from`
- * on, and are not where they are written to; nobody writes them meanwhile.
+ * That of `syncline_member_rma`; `memory` is `NULL`, or comes from `syncline_rma_allocate`.
+ * `bytes` can be read from `from` on, and are not where they are written to; nobody writes them
+ * meanwhile.
  */
 syncline_status syncline_rma_put(syncline_rma *rma,
                                  const syncline_rma_memory *memory,
@@ -1848,9 +1861,10 @@ syncline_status syncline_rma_mutexes_new(syncline_rma *rma,
                                          syncline_rma_mutexes **mutexes);
 
 /**
- * Waits for a mutex of the member `rank`, and takes it. If the member that held it has returned without letting it go, it
- * is `SYNCLINE_STATUS_POISONED`, now and later; if that has died, `SYNCLINE_STATUS_GONE`. To ask for one that this member
- * holds is `SYNCLINE_STATUS_INVALID_ARGUMENT`.
+ * Waits for a mutex of the member `rank`, and takes it. If the member that held it has returned
+ * without letting it go, it is `SYNCLINE_STATUS_POISONED`, now and later; if that has died,
+ * `SYNCLINE_STATUS_GONE`. To ask for one that this member holds is
+ * `SYNCLINE_STATUS_INVALID_ARGUMENT`.
  *
  * # Safety
  * That of `syncline_member_rma`. `mutexes` is `NULL`, or comes from `syncline_rma_mutexes_new`.
@@ -1861,9 +1875,10 @@ syncline_status syncline_rma_lock(syncline_rma *rma,
                                   size_t index);
 
 /**
- * Like `syncline_rma_lock`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then. The place in the
- * queue stays, and the next call for this mutex finds it again. If the mutex comes to the place meanwhile, it goes on to the
- * next member that waits, and the next call asks anew.
+ * Like `syncline_rma_lock`, but waits for `nanoseconds` at most, and is
+ * `SYNCLINE_STATUS_TIMED_OUT` then. The place in the queue stays, and the next call for this mutex
+ * finds it again. If the mutex comes to the place meanwhile, it goes on to the next member that
+ * waits, and the next call asks anew.
  *
  * # Safety
  * As `syncline_rma_lock`.
@@ -1886,14 +1901,14 @@ syncline_status syncline_rma_unlock(syncline_rma *rma,
                                     size_t index);
 
 /**
- * Gives the set back, with all members. If one of them holds one of its mutexes, that is `SYNCLINE_STATUS_INVALID_ARGUMENT`
- * for that member and `SYNCLINE_STATUS_MISUSE` for the others, and the set is as it was.
+ * Gives the set back, with all members. If one of them holds one of its mutexes, that is
+ * `SYNCLINE_STATUS_INVALID_ARGUMENT` for that member and `SYNCLINE_STATUS_MISUSE` for the others,
+ * and the set is as it was.
  *
  * # Safety
  * As `syncline_rma_lock`.
  */
-syncline_status syncline_rma_mutexes_free(syncline_rma *rma,
-                                          syncline_rma_mutexes *mutexes);
+syncline_status syncline_rma_mutexes_free(syncline_rma *rma, syncline_rma_mutexes *mutexes);
 
 /**
  * Makes an overlay without tasks.
@@ -2047,8 +2062,8 @@ syncline_status syncline_farm_pool_submit(syncline_farm_pool *pool,
                                           uint64_t *id);
 
 /**
- * Waits for the next task that ends, whichever it is. `*outcome` is to be given back by `syncline_farm_outcome_dispose`; it is `NULL` when all tasks have
- * ended and were told.
+ * Waits for the next task that ends, whichever it is. `*outcome` is to be given back by
+ * `syncline_farm_outcome_dispose`; it is `NULL` when all tasks have ended and were told.
  *
  * What becomes of a task is in its outcome, and no failure of this call.
  *
@@ -2059,8 +2074,9 @@ syncline_status syncline_farm_pool_next(syncline_farm_pool *pool,
                                         const syncline_farm_outcome **outcome);
 
 /**
- * Like `syncline_farm_pool_next`, but waits for `nanoseconds` at most (0: takes what is there), and is
- * `SYNCLINE_STATUS_TIMED_OUT` then: tasks go on, but nothing is handed out before the next call.
+ * Like `syncline_farm_pool_next`, but waits for `nanoseconds` at most (0: takes what is there),
+ * and is `SYNCLINE_STATUS_TIMED_OUT` then: tasks go on, but nothing is handed out before the next
+ * call.
  *
  * # Safety
  * As `syncline_farm_pool_next`.
@@ -2087,9 +2103,9 @@ syncline_status syncline_farm_pool_progress(const syncline_farm_pool *pool,
                                             syncline_farm_progress *progress);
 
 /**
- * Has the workers of a pool end by themselves, those that are at nothing, waits for that, and kills the others. Tasks that
- * have not ended are lost. From then on all calls with the pool but `syncline_farm_pool_free` are
- * `SYNCLINE_STATUS_MISUSE`.
+ * Has the workers of a pool end by themselves, those that are at nothing, waits for that, and
+ * kills the others. Tasks that have not ended are lost. From then on all calls with the pool but
+ * `syncline_farm_pool_free` are `SYNCLINE_STATUS_MISUSE`.
  *
  * It is `SYNCLINE_STATUS_MISUSE`, and nothing happens, while a call uses it.
  *
@@ -2180,9 +2196,10 @@ syncline_status syncline_rma_allocate(syncline_rma *rma,
                                       syncline_rma_memory **memory);
 
 /**
- * Like `syncline_rma_allocate`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: the allocation
- * is begun. The same call, with as many bytes, or `syncline_rma_allocate` goes on where it was; until it is done, what else
- * all members do with this rma together is `SYNCLINE_STATUS_MISUSE`.
+ * Like `syncline_rma_allocate`, but waits for `nanoseconds` at most, and is
+ * `SYNCLINE_STATUS_TIMED_OUT` then: the allocation is begun. The same call, with as many bytes, or
+ * `syncline_rma_allocate` goes on where it was; until it is done, what else all members do with
+ * this rma together is `SYNCLINE_STATUS_MISUSE`.
  *
  * # Safety
  * As `syncline_rma_allocate`.
@@ -2207,7 +2224,8 @@ syncline_status syncline_rma_deallocate(syncline_rma *rma,
  * is freed. Others may read and write it at any time.
  *
  * # Safety
- * `memory` is `NULL`, or comes from `syncline_rma_allocate`; of its rma, as at `syncline_member_rma`.
+ * `memory` is `NULL`, or comes from `syncline_rma_allocate`; of its rma, as at
+ * `syncline_member_rma`.
  */
 void *syncline_rma_address(const syncline_rma_memory *memory,
                            size_t rank);
@@ -2290,28 +2308,26 @@ void syncline_report_dispose(syncline_report *report);
 syncline_status syncline_signal_get(const syncline_signal *signal, uint64_t *number);
 
 /**
- * Raises a signal to a number, if it is lower, and wakes those who wait for that. A number above `SYNCLINE_SIGNAL_MAX` is
- * `SYNCLINE_STATUS_INVALID_ARGUMENT`, here and for waits.
+ * Raises a signal to a number, if it is lower, and wakes the threads that wait for that. A number
+ * above `SYNCLINE_SIGNAL_MAX` is `SYNCLINE_STATUS_INVALID_ARGUMENT`, here and for waits.
  *
  * # Safety
  * `signal` points to a signal.
  */
-syncline_status syncline_signal_raise_to(syncline_signal *signal,
-                                         uint64_t number);
+syncline_status syncline_signal_raise_to(syncline_signal *signal, uint64_t number);
 
 /**
- * Adds to a signal, and wakes those who wait. `*now`, unless `now` is `NULL`, is the sum.
+ * Adds to a signal, and wakes the threads that wait. `*now`, unless `now` is `NULL`, is the sum.
  *
- * More than `SYNCLINE_SIGNAL_MAX_ADD` is `SYNCLINE_STATUS_INVALID_ARGUMENT`: nothing was added. If the sum would be more
- * than `SYNCLINE_SIGNAL_MAX`, the signal is closed, and stays at that number; those who waited for it go on, and this and
- * every later addition is `SYNCLINE_STATUS_CLOSED`.
+ * More than `SYNCLINE_SIGNAL_MAX_ADD` is `SYNCLINE_STATUS_INVALID_ARGUMENT`: nothing was added. If
+ * the sum would be more than `SYNCLINE_SIGNAL_MAX`, the signal is closed, and stays at that
+ * number; the threads that wait for it go on, and this and every later addition is
+ * `SYNCLINE_STATUS_CLOSED`.
  *
  * # Safety
  * `signal` points to a signal. `*now` can be written, or `now` is `NULL`.
  */
-syncline_status syncline_signal_add(syncline_signal *signal,
-                                    uint64_t n,
-                                    uint64_t *now);
+syncline_status syncline_signal_add(syncline_signal *signal, uint64_t n, uint64_t *now);
 
 /**
  * Waits until a signal is at least `number`, however long that takes: where a member of a team may die that is to raise
@@ -2334,10 +2350,11 @@ syncline_status syncline_signal_wait_for(const syncline_signal *signal,
                                          uint64_t nanoseconds);
 
 /**
- * What a status is, in a few words: "timed out". Never `NULL`; for a number that is no status, "unknown status".
+ * What a status is, in a few words: "timed out". Never `NULL`; for a number that is no status,
+ * "unknown status".
  *
- * `status` is a `syncline_status`, or a number that a program has kept as one. The text stays for ever. What exactly
- * happened is in `syncline_last_failure`.
+ * `status` is a `syncline_status`, or a number that a program has kept as one. The text stays for
+ * ever. What exactly happened is in `syncline_last_failure`.
  */
 const char *syncline_status_text(int status);
 
@@ -2408,16 +2425,16 @@ syncline_status syncline_rma_fence_all_asking(syncline_rma *rma,
 syncline_status syncline_rma_sync(syncline_rma *rma);
 
 /**
- * Like `syncline_rma_sync`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: this member has
- * arrived and stays so, and what it writes from then on is of the next sync. The same call, `syncline_rma_sync`,
- * `syncline_rma_sync_wait` or `syncline_rma_sync_done` goes on; until it is complete, no allocation or the like is begun:
+ * Like `syncline_rma_sync`, but waits for `nanoseconds` at most, and is
+ * `SYNCLINE_STATUS_TIMED_OUT` then: this member has arrived and stays so, and what it writes from
+ * then on is of the next sync. The same call, `syncline_rma_sync`, `syncline_rma_sync_wait` or
+ * `syncline_rma_sync_done` goes on; until it is complete, no allocation or the like is begun:
  * `SYNCLINE_STATUS_MISUSE`.
  *
  * # Safety
  * That of `syncline_member_rma`.
  */
-syncline_status syncline_rma_sync_for(syncline_rma *rma,
-                                      uint64_t nanoseconds);
+syncline_status syncline_rma_sync_for(syncline_rma *rma, uint64_t nanoseconds);
 
 /**
  * Arrives at a sync, and does not wait: what is written from now on is of the next. `syncline_rma_sync_wait` follows, or
@@ -2430,8 +2447,8 @@ syncline_status syncline_rma_sync_for(syncline_rma *rma,
 syncline_status syncline_rma_sync_start(syncline_rma *rma);
 
 /**
- * Waits until the sync at which this member has arrived is complete. Without one that was started it is
- * `SYNCLINE_STATUS_MISUSE`.
+ * Waits until the sync at which this member has arrived is complete. Without one that was started
+ * it is `SYNCLINE_STATUS_MISUSE`.
  *
  * # Safety
  * That of `syncline_member_rma`.
@@ -2439,14 +2456,13 @@ syncline_status syncline_rma_sync_start(syncline_rma *rma);
 syncline_status syncline_rma_sync_wait(syncline_rma *rma);
 
 /**
- * Like `syncline_rma_sync_wait`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: it may be
- * called again.
+ * Like `syncline_rma_sync_wait`, but waits for `nanoseconds` at most, and is
+ * `SYNCLINE_STATUS_TIMED_OUT` then: it may be called again.
  *
  * # Safety
  * That of `syncline_member_rma`.
  */
-syncline_status syncline_rma_sync_wait_for(syncline_rma *rma,
-                                           uint64_t nanoseconds);
+syncline_status syncline_rma_sync_wait_for(syncline_rma *rma, uint64_t nanoseconds);
 
 /**
  * Looks whether the sync at which this member has arrived is complete, and does not wait. `*done` is true then, and also
@@ -2604,11 +2620,12 @@ size_t syncline_member_died(const syncline_member *me);
  * Waits until all members have come here, each as often as the others. One that is dead, or has returned, is
  * `SYNCLINE_STATUS_GONE`, with its rank in the message; so is the end of the launcher.
  *
- * If members are in different calls that all of them have to make together, so that none can complete, each gets
- * `SYNCLINE_STATUS_MISUSE`, and the message names two of them with their calls. That holds for this call, barriers of the
- * team, `syncline_rma_sync` and all else that members do together, without a time limit; a member that is slow, or waits for
- * a limited time, is never taken for such a one. The team is of no use any more then: calls that would have to wait for
- * other members fail in the same way, and the functions of the members are to return.
+ * If members are in different calls that all of them have to make together, so that none can
+ * complete, each gets `SYNCLINE_STATUS_MISUSE`, and the message names two of them with their
+ * calls. That holds for this call, barriers of the team, `syncline_rma_sync` and all else that
+ * members do together, without a time limit; a member that is slow, or waits for a limited time,
+ * is never taken for such a one. The team is of no use any more then: calls that would have to
+ * wait for other members fail in the same way, and the functions of the members are to return.
  *
  * # Safety
  * `me` is `NULL`, or its function has not returned.
@@ -2616,18 +2633,18 @@ size_t syncline_member_died(const syncline_member *me);
 syncline_status syncline_member_wait(syncline_member *me);
 
 /**
- * Like `syncline_member_wait`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: this member has
- * arrived and stays so, and may call either again to go on.
+ * Like `syncline_member_wait`, but waits for `nanoseconds` at most, and is
+ * `SYNCLINE_STATUS_TIMED_OUT` then: this member has arrived and stays so, and may call either
+ * again to go on.
  *
  * # Safety
  * As `syncline_member_wait`.
  */
-syncline_status syncline_member_wait_for(syncline_member *me,
-                                         uint64_t nanoseconds);
+syncline_status syncline_member_wait_for(syncline_member *me, uint64_t nanoseconds);
 
 /**
- * Waits until a signal is at least `number`, and ends with `SYNCLINE_STATUS_GONE` as soon as any member of the team is
- * dead, with its rank in the message.
+ * Waits until a signal is at least `number`, and ends with `SYNCLINE_STATUS_GONE` as soon as any
+ * member of the team is dead, with its rank in the message.
  *
  * # Safety
  * `me` is `NULL`, or its function has not returned. `signal` points to a signal, which stays where it is until this call
@@ -2638,7 +2655,8 @@ syncline_status syncline_member_await(syncline_member *me,
                                       uint64_t number);
 
 /**
- * Like `syncline_member_await`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then.
+ * Like `syncline_member_await`, but waits for `nanoseconds` at most, and is
+ * `SYNCLINE_STATUS_TIMED_OUT` then.
  *
  * # Safety
  * As `syncline_member_await`.
@@ -2728,23 +2746,23 @@ void syncline_watch_free(syncline_watch *watch);
 /**
  * Shows who stands where at this moment: which tasks run, which are delayed and by whom.
  *
- * `*text` is `NULL` if the overlay does not run; else it is to be given back by `syncline_text_dispose`.
+ * `*text` is `NULL` if the overlay does not run; else it is to be given back by
+ * `syncline_text_dispose`.
  *
  * # Safety
  * `watch` was not freed. `*text` can be written.
  */
-syncline_status syncline_watch_draw(const syncline_watch *watch,
-                                    uint32_t drawing,
-                                    char **text);
+syncline_status syncline_watch_draw(const syncline_watch *watch, uint32_t drawing, char **text);
 
 /**
  * Waits until no task of the run has ended an iteration for `patience` nanoseconds, and reports who waits for whom, and
  * since when.
  *
- * `*text` is `NULL` if the run has ended before (told once for each run), or if none is under way and none begins for
- * as long, or, at once, if the overlay was freed; else it is to be given back by `syncline_text_dispose`. With
- * `SYNCLINE_DRAWING_WORDS` it is the whole report, with another drawing the queues of that moment. If `end_run` is true
- * the run then fails with `SYNCLINE_STATUS_STUCK` and the report as its message, as soon as the bodies under way have
+ * `*text` is `NULL` if the run has ended before (told once for each run), or if none is under way
+ * and none begins for as long, or, at once, if the overlay was freed; else it is to be given back
+ * by `syncline_text_dispose`. With `SYNCLINE_DRAWING_WORDS` it is the whole report, with another
+ * drawing the queues of that moment. If `end_run` is true the run then fails with
+ * `SYNCLINE_STATUS_STUCK` and the report as its message, as soon as the bodies under way have
  * returned; unless it has ended by itself in between.
  *
  * A checked overlay cannot deadlock: a body takes longer than `patience`, or waits for something that was not declared.
@@ -2762,7 +2780,8 @@ syncline_status syncline_watch_stuck(const syncline_watch *watch,
  * Adds to a word of the part of a member, at `offset` bytes; `*before` is what was there.
  *
  * # Safety
- * That of `syncline_member_rma`; `memory` is `NULL`, or comes from `syncline_rma_allocate`. `*before` can be written.
+ * That of `syncline_member_rma`; `memory` is `NULL`, or comes from `syncline_rma_allocate`.
+ * `*before` can be written.
  */
 syncline_status syncline_rma_fetch_add_i32(syncline_rma *rma,
                                            const syncline_rma_memory *memory,

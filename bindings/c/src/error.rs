@@ -426,9 +426,11 @@ impl<T> Out<T> {
     }
 }
 
-/// Where a result goes, zero from now on; or the error that names the argument. It need not have been initialised.
+/// Where a result goes, zero from now on; or the error that names the argument. It need not have
+/// been initialised.
 ///
-/// A function calls this for each of its outputs before anything else can fail, so that none is left as it was.
+/// A function calls this for each of its outputs before anything else can fail, so that none is
+/// left as it was.
 ///
 /// # Safety
 /// The pointer is `NULL`, or can be written until the function of C returns.
@@ -437,7 +439,8 @@ pub(crate) unsafe fn out<T: Zero>(pointer: *mut T, what: &str) -> Result<Out<T>,
     unsafe { optional(pointer) }.ok_or_else(|| Error::invalid(format!("{what} is NULL")))
 }
 
-/// Where a result goes that the caller may not want: none if the pointer is `NULL`. Else as [`out`].
+/// Where a result goes that the caller may not want: none if the pointer is `NULL`. Else as
+/// [`out`].
 ///
 /// # Safety
 /// As [`out`].
@@ -447,7 +450,8 @@ pub(crate) unsafe fn optional<T: Zero>(pointer: *mut T) -> Option<Out<T>> {
     Some(out)
 }
 
-/// The end of a wait of `nanoseconds` from now on; `None` for `SYNCLINE_FOREVER`, or if the clock does not reach it.
+/// The end of a wait of `nanoseconds` from now on; `None` for `SYNCLINE_FOREVER`, or if the clock
+/// does not reach it.
 pub(crate) fn deadline(nanoseconds: u64) -> Option<Instant> {
     if nanoseconds == SYNCLINE_FOREVER {
         return None;

@@ -166,12 +166,14 @@ fn shown(farm: syncline_farm::Farm) -> *mut Farm {
 
 /// Founds a farm, whose manager this process is. `bounds` may be `NULL`: all are left to the library.
 ///
-/// Each process of a farm leads a process group, and what it starts by other means than the farm belongs to that group. The
-/// group is killed when its process has ended, however, and when the manager has. What leaves the group goes on: `setsid`,
-/// `setpgid`, daemons. Ctrl-C at a terminal reaches the manager alone, whose end is that of all. Ctrl-Z stops all, and `fg`
-/// continues them: from its first start of a process on the manager has a handler of `SIGTSTP` for that, if it has a terminal and
-/// the signal its default effect. A program that catches or ignores `SIGTSTP` before keeps that. A worker, and what it starts,
-/// ignores `SIGTTIN` and `SIGTTOU`, unless it has said otherwise: what reads from the terminal there gets `EIO`.
+/// Each process of a farm leads a process group, and what it starts by other means than the farm
+/// belongs to that group. The group is killed when its process has ended, however, and when the
+/// manager has. What leaves the group goes on: `setsid`, `setpgid`, daemons. Ctrl-C at a terminal
+/// reaches the manager alone, whose end is that of all. Ctrl-Z stops all, and `fg` continues them:
+/// from its first start of a process on the manager has a handler of `SIGTSTP` for that, if it has
+/// a terminal and the signal its default effect. A program that catches or ignores `SIGTSTP` before
+/// keeps that. A worker, and what it starts, ignores `SIGTTIN` and `SIGTTOU`, unless it has said
+/// otherwise: what reads from the terminal there gets `EIO`.
 ///
 /// A bound that makes no sense is `SYNCLINE_STATUS_INVALID_ARGUMENT`; what the system refuses is `SYNCLINE_STATUS_SYSTEM`.
 /// `*farm` is to be given back by `syncline_farm_free`.
@@ -191,8 +193,9 @@ pub unsafe extern "C" fn syncline_farm_new(bounds: *const FarmBounds, farm: *mut
     })
 }
 
-/// Takes part in the farm that has started this process: then `*farm` is this worker's, and to be given back by
-/// `syncline_farm_leave`. If no farm has started this process `*farm` is `NULL`, and the status that of success.
+/// Takes part in the farm that has started this process: then `*farm` is this worker's, and to be
+/// given back by `syncline_farm_leave`. If no farm has started this process `*farm` is `NULL`, and
+/// the status that of success.
 ///
 /// Every process that a farm starts calls this early, before it makes threads. From then on the system kills it when the
 /// manager is gone. The second time it is `SYNCLINE_STATUS_MISUSE`.
@@ -210,8 +213,8 @@ pub unsafe extern "C" fn syncline_farm_join(farm: *mut *mut Farm) -> Status {
     })
 }
 
-/// Gives back a farm that this process has founded; `NULL` is nothing. It kills all processes of the farm that live, and
-/// waits for their ends.
+/// Gives back a farm that this process has founded; `NULL` is nothing. It kills all processes of
+/// the farm that live, and waits for their ends.
 ///
 /// It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it. Messages that were received stay as they are.
 ///
@@ -225,10 +228,11 @@ pub unsafe extern "C" fn syncline_farm_free(farm: *mut Farm) -> Status {
     }
 }
 
-/// Gives back a farm that this process has joined; `NULL` is nothing. The process goes on, and is one of the farm until it
-/// ends, but receives and sends nothing any more.
+/// Gives back a farm that this process has joined; `NULL` is nothing. The process goes on, and is
+/// one of the farm until it ends, but receives and sends nothing any more.
 ///
-/// It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it. Messages that were received stay as they are.
+/// It is `SYNCLINE_STATUS_MISUSE`, and nothing is freed, while a call uses it. Messages that were
+/// received stay as they are.
 ///
 /// # Safety
 /// `farm` comes from `syncline_farm_join`, and no other call with it begins from now on.
@@ -367,8 +371,8 @@ pub unsafe extern "C" fn syncline_farm_wait(farm: *mut Farm, vpid: u64, fate: *m
     unsafe { syncline_farm_wait_for(farm, vpid, SYNCLINE_FOREVER, fate) }
 }
 
-/// Like `syncline_farm_wait`, but waits for `nanoseconds` at most (0: asks only), and is `SYNCLINE_STATUS_TIMED_OUT` if the
-/// process lives still.
+/// Like `syncline_farm_wait`, but waits for `nanoseconds` at most (0: asks only), and is
+/// `SYNCLINE_STATUS_TIMED_OUT` if the process lives still.
 ///
 /// # Safety
 /// As `syncline_farm_wait`.

@@ -226,8 +226,8 @@ pub unsafe extern "C" fn syncline_acquire(handle: *mut Handle) -> Status {
     call(|| unsafe { the_handle(handle) }?.acquire(Patience::ForEver))
 }
 
-/// Like `syncline_acquire`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: the request keeps
-/// its place in the queue.
+/// Like `syncline_acquire`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT`
+/// then: the request keeps its place in the queue.
 ///
 /// # Safety
 /// `handle` is one that was not freed.

@@ -155,9 +155,10 @@ fn show(from: Vpid, message: Message, to: &Out<*const FarmMessage>) -> Result<()
 /// Sends `count` elements of a kind, one of `syncline_farm_kind`, to a process, as one message. Any process of the farm
 /// may, to any other and to itself, also to one that was reserved only.
 ///
-/// It returns when the message is in its channel, which it is at once unless as many as the channel holds were not received
-/// yet. `SYNCLINE_STATUS_GONE` if the receiver has ended (`code` of the failure is what it has exited with, or 128 and the
-/// signal), `SYNCLINE_STATUS_NO_ROOM` if the farm's memory is full. In all these cases nothing was sent.
+/// It returns when the message is in its channel, which it is at once unless as many as the channel
+/// holds were not received yet. `SYNCLINE_STATUS_GONE` if the receiver has ended (`code` of the
+/// failure is what it has exited with, or 128 and the signal), `SYNCLINE_STATUS_NO_ROOM` if the
+/// farm's memory is full. In all these cases nothing was sent.
 ///
 /// What this process did before is seen by the receiver. `from` may be `NULL` if `count` is 0, and is the caller's again
 /// when this returns.
@@ -176,7 +177,8 @@ pub unsafe extern "C" fn syncline_farm_send(
     unsafe { syncline_farm_send_for(farm, to, kind, from, count, SYNCLINE_FOREVER) }
 }
 
-/// Like `syncline_farm_send`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: nothing was sent.
+/// Like `syncline_farm_send`, but waits for `nanoseconds` at most, and is
+/// `SYNCLINE_STATUS_TIMED_OUT` then: nothing was sent.
 ///
 /// # Safety
 /// As `syncline_farm_send`.
@@ -202,9 +204,10 @@ pub unsafe extern "C" fn syncline_farm_send_for(
 
 /// Receives the next message of a process, and waits for it.
 ///
-/// `*message` is read in place, and to be given back by `syncline_farm_message_dispose`. `SYNCLINE_STATUS_GONE` if the process
-/// has ended, and all that it had sent was received; `code` of the failure is what it has exited with, or 128 and the
-/// signal. `SYNCLINE_STATUS_GARBLED` if what it has sent is no message; that is lost.
+/// `*message` is read in place, and to be given back by `syncline_farm_message_dispose`.
+/// `SYNCLINE_STATUS_GONE` if the process has ended, and all that it had sent was received; `code`
+/// of the failure is what it has exited with, or 128 and the signal. `SYNCLINE_STATUS_GARBLED` if
+/// what it has sent is no message; that is lost.
 ///
 /// # Safety
 /// `farm` was not freed. `*message` can be written.
@@ -242,10 +245,11 @@ pub unsafe extern "C" fn syncline_farm_recv_for(
 
 /// Like `syncline_farm_recv`, from any process that has sent something, in turn.
 ///
-/// `*from` is who has sent it. `SYNCLINE_STATUS_GONE` if a process that this one has started has ended, and not by exiting
-/// with 0: once for each, when all that it had sent was received; then `*from` is that process. `SYNCLINE_STATUS_ALONE` for
-/// the manager if no other process lives and all that they had sent was received. After this and all other failures `*from`
-/// is `SYNCLINE_FARM_NOBODY`. `from` may be `NULL`.
+/// `*from` is who has sent it. `SYNCLINE_STATUS_GONE` if a process that this one has started has
+/// ended, and not by exiting with 0: once for each, when all that it had sent was received; then
+/// `*from` is that process. `SYNCLINE_STATUS_ALONE` for the manager if no other process lives and
+/// all that they had sent was received. After this and all other failures `*from` is
+/// `SYNCLINE_FARM_NOBODY`. `from` may be `NULL`.
 ///
 /// # Safety
 /// `farm` was not freed. `*message` can be written; so can `*from`, if it is not `NULL`.
@@ -259,8 +263,8 @@ pub unsafe extern "C" fn syncline_farm_recv_any(
     unsafe { syncline_farm_recv_any_for(farm, SYNCLINE_FOREVER, from, message) }
 }
 
-/// Like `syncline_farm_recv_any`, but waits for `nanoseconds` at most (0: takes what is there), and is
-/// `SYNCLINE_STATUS_TIMED_OUT` then.
+/// Like `syncline_farm_recv_any`, but waits for `nanoseconds` at most (0: takes what is there), and
+/// is `SYNCLINE_STATUS_TIMED_OUT` then.
 ///
 /// # Safety
 /// As `syncline_farm_recv_any`.
@@ -319,8 +323,8 @@ pub unsafe extern "C" fn syncline_farm_recv_into(
     unsafe { syncline_farm_recv_into_for(farm, from, kind, to, capacity, SYNCLINE_FOREVER, count) }
 }
 
-/// Like `syncline_farm_recv_into`, but waits for `nanoseconds` at most (0: takes what is there), and is
-/// `SYNCLINE_STATUS_TIMED_OUT` then.
+/// Like `syncline_farm_recv_into`, but waits for `nanoseconds` at most (0: takes what is there),
+/// and is `SYNCLINE_STATUS_TIMED_OUT` then.
 ///
 /// # Safety
 /// As `syncline_farm_recv_into`.

@@ -25,8 +25,9 @@ use crate::rma::{Rma, RmaHandle, RmaMemory};
 /// used again; what was written is seen by others after a fence, or a sync.
 ///
 /// # Safety
-/// That of `syncline_member_rma`; `memory` is `NULL`, or comes from `syncline_rma_allocate`. `bytes` can be read from `from`
-/// on, and are not where they are written to; nobody writes them meanwhile.
+/// That of `syncline_member_rma`; `memory` is `NULL`, or comes from `syncline_rma_allocate`.
+/// `bytes` can be read from `from` on, and are not where they are written to; nobody writes them
+/// meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_put(
     rma: *mut Rma,

@@ -76,9 +76,10 @@ pub unsafe extern "C" fn syncline_rma_mutexes_new(
     })
 }
 
-/// Waits for a mutex of the member `rank`, and takes it. If the member that held it has returned without letting it go, it
-/// is `SYNCLINE_STATUS_POISONED`, now and later; if that has died, `SYNCLINE_STATUS_GONE`. To ask for one that this member
-/// holds is `SYNCLINE_STATUS_INVALID_ARGUMENT`.
+/// Waits for a mutex of the member `rank`, and takes it. If the member that held it has returned
+/// without letting it go, it is `SYNCLINE_STATUS_POISONED`, now and later; if that has died,
+/// `SYNCLINE_STATUS_GONE`. To ask for one that this member holds is
+/// `SYNCLINE_STATUS_INVALID_ARGUMENT`.
 ///
 /// # Safety
 /// That of `syncline_member_rma`. `mutexes` is `NULL`, or comes from `syncline_rma_mutexes_new`.
@@ -93,9 +94,10 @@ pub unsafe extern "C" fn syncline_rma_lock(
     unsafe { syncline_rma_lock_for(rma, mutexes, rank, index, SYNCLINE_FOREVER) }
 }
 
-/// Like `syncline_rma_lock`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then. The place in the
-/// queue stays, and the next call for this mutex finds it again. If the mutex comes to the place meanwhile, it goes on to the
-/// next member that waits, and the next call asks anew.
+/// Like `syncline_rma_lock`, but waits for `nanoseconds` at most, and is
+/// `SYNCLINE_STATUS_TIMED_OUT` then. The place in the queue stays, and the next call for this mutex
+/// finds it again. If the mutex comes to the place meanwhile, it goes on to the next member that
+/// waits, and the next call asks anew.
 ///
 /// # Safety
 /// As `syncline_rma_lock`.
@@ -129,8 +131,9 @@ pub unsafe extern "C" fn syncline_rma_unlock(
     call(|| unsafe { with(rma, mutexes, |set, rma| Ok(set.unlock(rma, rank, index)?)) })
 }
 
-/// Gives the set back, with all members. If one of them holds one of its mutexes, that is `SYNCLINE_STATUS_INVALID_ARGUMENT`
-/// for that member and `SYNCLINE_STATUS_MISUSE` for the others, and the set is as it was.
+/// Gives the set back, with all members. If one of them holds one of its mutexes, that is
+/// `SYNCLINE_STATUS_INVALID_ARGUMENT` for that member and `SYNCLINE_STATUS_MISUSE` for the others,
+/// and the set is as it was.
 ///
 /// # Safety
 /// As `syncline_rma_lock`.

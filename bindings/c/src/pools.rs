@@ -81,8 +81,8 @@ pub struct FarmPool(Mutex<Option<Pool<Bytes, Done>>>);
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FarmPoolOptions {
-    /// How long a task may take, in nanoseconds; its worker is killed then, with what it has started. 0: as long as it
-    /// takes.
+    /// How long a task may take, in nanoseconds; its worker is killed then, with what it has
+    /// started. 0: as long as it takes.
     pub timeout: u64,
     /// How many bytes each worker may have for itself; 0: as many as the system gives.
     pub worker_memory: u64,
@@ -269,8 +269,8 @@ pub unsafe extern "C" fn syncline_farm_pool_submit(
     })
 }
 
-/// Waits for the next task that ends, whichever it is. `*outcome` is to be given back by `syncline_farm_outcome_dispose`; it is `NULL` when all tasks have
-/// ended and were told.
+/// Waits for the next task that ends, whichever it is. `*outcome` is to be given back by
+/// `syncline_farm_outcome_dispose`; it is `NULL` when all tasks have ended and were told.
 ///
 /// What becomes of a task is in its outcome, and no failure of this call.
 ///
@@ -285,8 +285,9 @@ pub unsafe extern "C" fn syncline_farm_pool_next(
     unsafe { syncline_farm_pool_next_for(pool, SYNCLINE_FOREVER, outcome) }
 }
 
-/// Like `syncline_farm_pool_next`, but waits for `nanoseconds` at most (0: takes what is there), and is
-/// `SYNCLINE_STATUS_TIMED_OUT` then: tasks go on, but nothing is handed out before the next call.
+/// Like `syncline_farm_pool_next`, but waits for `nanoseconds` at most (0: takes what is there),
+/// and is `SYNCLINE_STATUS_TIMED_OUT` then: tasks go on, but nothing is handed out before the next
+/// call.
 ///
 /// # Safety
 /// As `syncline_farm_pool_next`.
@@ -367,9 +368,9 @@ pub unsafe extern "C" fn syncline_farm_pool_progress(
     })
 }
 
-/// Has the workers of a pool end by themselves, those that are at nothing, waits for that, and kills the others. Tasks that
-/// have not ended are lost. From then on all calls with the pool but `syncline_farm_pool_free` are
-/// `SYNCLINE_STATUS_MISUSE`.
+/// Has the workers of a pool end by themselves, those that are at nothing, waits for that, and
+/// kills the others. Tasks that have not ended are lost. From then on all calls with the pool but
+/// `syncline_farm_pool_free` are `SYNCLINE_STATUS_MISUSE`.
 ///
 /// It is `SYNCLINE_STATUS_MISUSE`, and nothing happens, while a call uses it.
 ///

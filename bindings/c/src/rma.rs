@@ -356,9 +356,10 @@ pub unsafe extern "C" fn syncline_rma_allocate(
     unsafe { syncline_rma_allocate_for(rma, bytes, SYNCLINE_FOREVER, memory) }
 }
 
-/// Like `syncline_rma_allocate`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: the allocation
-/// is begun. The same call, with as many bytes, or `syncline_rma_allocate` goes on where it was; until it is done, what else
-/// all members do with this rma together is `SYNCLINE_STATUS_MISUSE`.
+/// Like `syncline_rma_allocate`, but waits for `nanoseconds` at most, and is
+/// `SYNCLINE_STATUS_TIMED_OUT` then: the allocation is begun. The same call, with as many bytes, or
+/// `syncline_rma_allocate` goes on where it was; until it is done, what else all members do with
+/// this rma together is `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
 /// As `syncline_rma_allocate`.
@@ -416,7 +417,8 @@ pub unsafe extern "C" fn syncline_rma_deallocate(rma: *mut Rma, memory: *mut Rma
 /// is freed. Others may read and write it at any time.
 ///
 /// # Safety
-/// `memory` is `NULL`, or comes from `syncline_rma_allocate`; of its rma, as at `syncline_member_rma`.
+/// `memory` is `NULL`, or comes from `syncline_rma_allocate`; of its rma, as at
+/// `syncline_member_rma`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_address(memory: *const RmaMemory, rank: usize) -> *mut c_void {
     let mut address = ptr::null_mut();

@@ -20,9 +20,9 @@ pub const SYNCLINE_SIGNAL_MAX_ADD: u64 = 4294967296;
 
 const _: () = assert!(SYNCLINE_SIGNAL_MAX == Number::MAX && SYNCLINE_SIGNAL_MAX_ADD == Number::MAX_ADD);
 
-/// A number that only grows, from 0 to `SYNCLINE_SIGNAL_MAX`; all bytes zero are a signal at 0. It may stand in any
-/// memory, also in memory that processes share, and must not be moved or copied while it is in use. It is read and written
-/// by functions of this library only.
+/// A number that only grows, from 0 to `SYNCLINE_SIGNAL_MAX`; all bytes zero are a signal at 0. It
+/// may stand in any memory, also in memory that processes share, and must not be moved or copied
+/// while it is in use. It is read and written by functions of this library only.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Signal {
@@ -82,8 +82,8 @@ pub unsafe extern "C" fn syncline_signal_get(signal: *const Signal, number: *mut
     })
 }
 
-/// Raises a signal to a number, if it is lower, and wakes the threads that wait for that. A number above `SYNCLINE_SIGNAL_MAX` is
-/// `SYNCLINE_STATUS_INVALID_ARGUMENT`, here and for waits.
+/// Raises a signal to a number, if it is lower, and wakes the threads that wait for that. A number
+/// above `SYNCLINE_SIGNAL_MAX` is `SYNCLINE_STATUS_INVALID_ARGUMENT`, here and for waits.
 ///
 /// # Safety
 /// `signal` points to a signal.
@@ -98,9 +98,10 @@ pub unsafe extern "C" fn syncline_signal_raise_to(signal: *mut Signal, number: u
 
 /// Adds to a signal, and wakes the threads that wait. `*now`, unless `now` is `NULL`, is the sum.
 ///
-/// More than `SYNCLINE_SIGNAL_MAX_ADD` is `SYNCLINE_STATUS_INVALID_ARGUMENT`: nothing was added. If the sum would be more
-/// than `SYNCLINE_SIGNAL_MAX`, the signal is closed, and stays at that number; the threads that wait for it go on, and this and
-/// every later addition is `SYNCLINE_STATUS_CLOSED`.
+/// More than `SYNCLINE_SIGNAL_MAX_ADD` is `SYNCLINE_STATUS_INVALID_ARGUMENT`: nothing was added. If
+/// the sum would be more than `SYNCLINE_SIGNAL_MAX`, the signal is closed, and stays at that
+/// number; the threads that wait for it go on, and this and every later addition is
+/// `SYNCLINE_STATUS_CLOSED`.
 ///
 /// # Safety
 /// `signal` points to a signal. `*now` can be written, or `now` is `NULL`.

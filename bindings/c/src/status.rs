@@ -8,19 +8,20 @@ use std::ffi::{CStr, c_char, c_int};
 pub enum Status {
     /// It is done.
     Ok = 0,
-    /// A `..._try_...` function would have to wait. A request that was posted keeps its place in the queue.
+    /// A `..._try_...` function would have to wait. A request that was posted keeps its place in
+    /// the queue.
     NotGranted = 1,
     /// An argument is `NULL`, or not one of those that exist.
     InvalidArgument = 2,
-    /// The right call at the wrong time: a release of what is not held, a run before the check, an object
-    /// that another thread is using at this moment. Nothing was changed.
+    /// The right call at the wrong time: a release of what is not held, a run before the check, an
+    /// object that another thread is using at this moment. Nothing was changed.
     Misuse = 3,
     /// Tasks would wait for each other in a circle; the message names it.
     Deadlock = 4,
     /// The tasks cannot be run as they are declared; the message says why.
     BadOverlay = 5,
-    /// The body of a task returned another number than 0; see `task`, `iteration` and `code`. In an outcome of a pool: the
-    /// function of the worker said that there is no result.
+    /// The body of a task returned another number than 0; see `task`, `iteration` and `code`. In an
+    /// outcome of a pool: the function of the worker said that there is no result.
     BodyFailed = 6,
     /// A location is in another overlay that runs at this moment.
     InUse = 7,
@@ -32,26 +33,30 @@ pub enum Status {
     Stuck = 10,
     /// The time was over before a wait was. Nothing is lost: it may be called again.
     TimedOut = 11,
-    /// A member is gone (it has left, or is dead), so that the others would wait for ever; the message names it. In a farm: a
-    /// process that was to send or receive something has ended; `code` is its exit code, or 128 and the signal.
+    /// A member is gone (it has left, or is dead), so that the others would wait for ever; the
+    /// message names it. In a farm: a process that was to send or receive something has ended;
+    /// `code` is its exit code, or 128 and the signal.
     Gone = 12,
-    /// A member died or returned while it held the lock, and what the lock guards may be half changed; the message names it.
+    /// A member died or returned while it held the lock, and what the lock guards may be half
+    /// changed; the message names it.
     Poisoned = 13,
-    /// A member of a team returned another number than 0, or a process of it did not end well; the message names it, and
-    /// `code` is the number, or the exit code.
+    /// A member of a team returned another number than 0, or a process of it did not end well; the
+    /// message names it, and `code` is the number, or the exit code.
     MemberFailed = 14,
     /// The system refused what a team or a farm needs: memory, a process; the message says which.
     System = 15,
-    /// A farm is full: of processes, or its memory of messages. Some are to be received, or it is to be founded with more.
+    /// A farm is full: of processes, or its memory of messages. Some are to be received, or it is
+    /// to be founded with more.
     NoRoom = 16,
-    /// A message has more elements than there is room for. It is not lost; how many there are was told.
+    /// A message has more elements than there is room for. It is not lost; how many there are was
+    /// told.
     TooSmall = 17,
     /// A message is something else than was asked for; the message of the failure says what.
     Garbled = 18,
     /// No process of the farm is left that could send anything.
     Alone = 19,
-    /// A signal is at its end: an addition went past the largest number, `SYNCLINE_SIGNAL_MAX`. It stays there, and every
-    /// wait for a number ends.
+    /// A signal is at its end: an addition went past the largest number, `SYNCLINE_SIGNAL_MAX`. It
+    /// stays there, and every wait for a number ends.
     Closed = 20,
     /// There is no MPI, or no shim that fits it: see `syncline mpi build`.
     NoMpi = 21,
@@ -124,10 +129,11 @@ impl Status {
     }
 }
 
-/// What a status is, in a few words: "timed out". Never `NULL`; for a number that is no status, "unknown status".
+/// What a status is, in a few words: "timed out". Never `NULL`; for a number that is no status,
+/// "unknown status".
 ///
-/// `status` is a `syncline_status`, or a number that a program has kept as one. The text stays for ever. What exactly
-/// happened is in `syncline_last_failure`.
+/// `status` is a `syncline_status`, or a number that a program has kept as one. The text stays for
+/// ever. What exactly happened is in `syncline_last_failure`.
 #[unsafe(no_mangle)]
 pub extern "C" fn syncline_status_text(status: c_int) -> *const c_char {
     let known = Status::ALL.into_iter().find(|&known| known as c_int == status);

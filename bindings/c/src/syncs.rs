@@ -158,9 +158,10 @@ pub unsafe extern "C" fn syncline_rma_sync(rma: *mut Rma) -> Status {
     unsafe { syncline_rma_sync_for(rma, SYNCLINE_FOREVER) }
 }
 
-/// Like `syncline_rma_sync`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: this member has
-/// arrived and stays so, and what it writes from then on is of the next sync. The same call, `syncline_rma_sync`,
-/// `syncline_rma_sync_wait` or `syncline_rma_sync_done` goes on; until it is complete, no allocation or the like is begun:
+/// Like `syncline_rma_sync`, but waits for `nanoseconds` at most, and is
+/// `SYNCLINE_STATUS_TIMED_OUT` then: this member has arrived and stays so, and what it writes from
+/// then on is of the next sync. The same call, `syncline_rma_sync`, `syncline_rma_sync_wait` or
+/// `syncline_rma_sync_done` goes on; until it is complete, no allocation or the like is begun:
 /// `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
@@ -198,8 +199,8 @@ pub unsafe extern "C" fn syncline_rma_sync_start(rma: *mut Rma) -> Status {
     call(|| unsafe { with(rma, start) })
 }
 
-/// Waits until the sync at which this member has arrived is complete. Without one that was started it is
-/// `SYNCLINE_STATUS_MISUSE`.
+/// Waits until the sync at which this member has arrived is complete. Without one that was started
+/// it is `SYNCLINE_STATUS_MISUSE`.
 ///
 /// # Safety
 /// That of `syncline_member_rma`.
@@ -209,8 +210,8 @@ pub unsafe extern "C" fn syncline_rma_sync_wait(rma: *mut Rma) -> Status {
     unsafe { syncline_rma_sync_wait_for(rma, SYNCLINE_FOREVER) }
 }
 
-/// Like `syncline_rma_sync_wait`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: it may be
-/// called again.
+/// Like `syncline_rma_sync_wait`, but waits for `nanoseconds` at most, and is
+/// `SYNCLINE_STATUS_TIMED_OUT` then: it may be called again.
 ///
 /// # Safety
 /// That of `syncline_member_rma`.

@@ -37,9 +37,9 @@ pub struct Shape {
     pub processes: usize,
     /// How many members each process has, as threads; 0 counts as 1.
     pub threads: usize,
-    /// How many bytes the members of a host share at most, barriers and locks included; 0: as `SYNCLINE_MEMORY` says, or as
-    /// many as the host, or the control group of the program, could have. What is made of them takes them from the system,
-    /// and fails if there is not enough.
+    /// How many bytes the members of a host share at most, barriers and locks included; 0: as
+    /// `SYNCLINE_MEMORY` says, or as many as the host, or the control group of the program, could
+    /// have. What is made of them takes them from the system, and fails if there is not enough.
     pub memory: usize,
     /// So many hosts, as far as the members can tell: groups of threads of this process that share memory within each, and
     /// exchange messages between them, as machines do. Each has `threads` members, times `processes`, if that is not 0:
@@ -90,8 +90,9 @@ pub type TeamFunction =
 #[derive(Debug, Default)]
 struct Byte(AtomicU8);
 
-// SAFETY: a byte, of which 0 is the default. C programs that change it keep others away, or use atomic operations, as
-// `syncline_member_memory` demands; arrays of it are aligned to 128, for words of any size.
+// SAFETY: a byte, of which 0 is the default. C programs that change it keep others away, or use
+// atomic operations, as `syncline_member_memory` demands; arrays of it are aligned to 128, for
+// words of any size.
 unsafe impl Shared for Byte {}
 
 /// A C function with its pointer.
@@ -106,7 +107,8 @@ struct Work {
 unsafe impl Sync for Work {}
 
 impl Work {
-    /// Runs it in a member; an error comes with the place of its end among those of the members of this process.
+    /// Runs it in a member; an error comes with the place of its end among those of the members of
+    /// this process.
     fn run(&self, member: &mut Member) -> Result<(), (u64, Error)> {
         let mut end = 0;
         self.call(member, &mut end).map_err(|error| (end, error))
@@ -134,7 +136,8 @@ impl Work {
         *end = self.ends.fetch_add(1, Ordering::Relaxed);
         let mut inside = me.inside.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Err(forked) = inside.member.at_home() {
-            // A child that the function has made by fork: what there is belongs to the member's process.
+            // A child that the function has made by fork: what there is belongs to the member's
+            // process.
             std::mem::forget(inside);
             return Err(forked.into());
         }
@@ -397,11 +400,12 @@ pub(crate) unsafe fn the_member<'a, 'b: 'a>(
 /// Waits until all members have come here, each as often as the others. One that is dead, or has returned, is
 /// `SYNCLINE_STATUS_GONE`, with its rank in the message; so is the end of the launcher.
 ///
-/// If members are in different calls that all of them have to make together, so that none can complete, each gets
-/// `SYNCLINE_STATUS_MISUSE`, and the message names two of them with their calls. That holds for this call, barriers of the
-/// team, `syncline_rma_sync` and all else that members do together, without a time limit; a member that is slow, or waits for
-/// a limited time, is never taken for such a one. The team is of no use any more then: calls that would have to wait for
-/// other members fail in the same way, and the functions of the members are to return.
+/// If members are in different calls that all of them have to make together, so that none can
+/// complete, each gets `SYNCLINE_STATUS_MISUSE`, and the message names two of them with their
+/// calls. That holds for this call, barriers of the team, `syncline_rma_sync` and all else that
+/// members do together, without a time limit; a member that is slow, or waits for a limited time,
+/// is never taken for such a one. The team is of no use any more then: calls that would have to
+/// wait for other members fail in the same way, and the functions of the members are to return.
 ///
 /// # Safety
 /// `me` is `NULL`, or its function has not returned.
@@ -411,8 +415,9 @@ pub unsafe extern "C" fn syncline_member_wait(me: *mut TeamMember<'_>) -> Status
     call(|| Ok(unsafe { the_member(me) }?.member.wait()?))
 }
 
-/// Like `syncline_member_wait`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: this member has
-/// arrived and stays so, and may call either again to go on.
+/// Like `syncline_member_wait`, but waits for `nanoseconds` at most, and is
+/// `SYNCLINE_STATUS_TIMED_OUT` then: this member has arrived and stays so, and may call either
+/// again to go on.
 ///
 /// # Safety
 /// As `syncline_member_wait`.
@@ -422,8 +427,8 @@ pub unsafe extern "C" fn syncline_member_wait_for(me: *mut TeamMember<'_>, nanos
     call(|| Ok(unsafe { the_member(me) }?.member.wait_deadline(deadline(nanoseconds))?))
 }
 
-/// Waits until a signal is at least `number`, and ends with `SYNCLINE_STATUS_GONE` as soon as any member of the team is
-/// dead, with its rank in the message.
+/// Waits until a signal is at least `number`, and ends with `SYNCLINE_STATUS_GONE` as soon as any
+/// member of the team is dead, with its rank in the message.
 ///
 /// # Safety
 /// `me` is `NULL`, or its function has not returned. `signal` points to a signal, which stays where it is until this call
@@ -438,7 +443,8 @@ pub unsafe extern "C" fn syncline_member_await(
     unsafe { syncline_member_await_for(me, signal, number, SYNCLINE_FOREVER) }
 }
 
-/// Like `syncline_member_await`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then.
+/// Like `syncline_member_await`, but waits for `nanoseconds` at most, and is
+/// `SYNCLINE_STATUS_TIMED_OUT` then.
 ///
 /// # Safety
 /// As `syncline_member_await`.

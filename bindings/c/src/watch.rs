@@ -119,7 +119,8 @@ pub unsafe extern "C" fn syncline_watch_free(watch: *mut Watch) {
 
 /// Shows who stands where at this moment: which tasks run, which are delayed and by whom.
 ///
-/// `*text` is `NULL` if the overlay does not run; else it is to be given back by `syncline_text_dispose`.
+/// `*text` is `NULL` if the overlay does not run; else it is to be given back by
+/// `syncline_text_dispose`.
 ///
 /// # Safety
 /// `watch` was not freed. `*text` can be written.
@@ -143,10 +144,11 @@ pub unsafe extern "C" fn syncline_watch_draw(
 /// Waits until no task of the run has ended an iteration for `patience` nanoseconds, and reports who waits for whom, and
 /// since when.
 ///
-/// `*text` is `NULL` if the run has ended before (told once for each run), or if none is under way and none begins for
-/// as long, or, at once, if the overlay was freed; else it is to be given back by `syncline_text_dispose`. With
-/// `SYNCLINE_DRAWING_WORDS` it is the whole report, with another drawing the queues of that moment. If `end_run` is true
-/// the run then fails with `SYNCLINE_STATUS_STUCK` and the report as its message, as soon as the bodies under way have
+/// `*text` is `NULL` if the run has ended before (told once for each run), or if none is under way
+/// and none begins for as long, or, at once, if the overlay was freed; else it is to be given back
+/// by `syncline_text_dispose`. With `SYNCLINE_DRAWING_WORDS` it is the whole report, with another
+/// drawing the queues of that moment. If `end_run` is true the run then fails with
+/// `SYNCLINE_STATUS_STUCK` and the report as its message, as soon as the bodies under way have
 /// returned; unless it has ended by itself in between.
 ///
 /// A checked overlay cannot deadlock: a body takes longer than `patience`, or waits for something that was not declared.

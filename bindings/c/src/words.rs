@@ -60,7 +60,8 @@ unsafe fn step<T, C: From<T> + Zero>(
 /// Adds to a word of the part of a member, at `offset` bytes; `*before` is what was there.
 ///
 /// # Safety
-/// That of `syncline_member_rma`; `memory` is `NULL`, or comes from `syncline_rma_allocate`. `*before` can be written.
+/// That of `syncline_member_rma`; `memory` is `NULL`, or comes from `syncline_rma_allocate`.
+/// `*before` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_fetch_add_i32(
     rma: *mut Rma,

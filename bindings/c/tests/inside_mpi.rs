@@ -21,7 +21,8 @@ fn a_program_of_mpi_has_a_team_within() {
     }
 }
 
-/// Its exit, and its return from the member's function, neither end MPI nor undo what the member has.
+/// Its exit, and its return from the member's function, neither end MPI nor undo what the member
+/// has.
 #[test]
 fn a_forked_child_is_no_member() {
     for site in sites() {
@@ -37,7 +38,8 @@ fn a_forked_child_is_no_member() {
     }
 }
 
-/// A host is dead after ten seconds of silence, or after as long as the environment says, and says so.
+/// A host is dead after ten seconds of silence, or after as long as the environment says, and says
+/// so.
 #[test]
 fn a_host_that_is_stopped_for_seconds_is_waited_for() {
     for site in sites() {

@@ -25,8 +25,8 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What cargo builds, as far as it is at hand: the command and the library to be preloaded are only copied, and another
-/// program and library do as well.
+/// What cargo builds, as far as it is at hand: the command and the library to be preloaded are only
+/// copied, and another program and library do as well.
 fn built(dir: &Path) -> PathBuf {
     let folder = dir.join("built");
     std::fs::create_dir(&folder).unwrap();
@@ -186,7 +186,8 @@ fn programs_are_built_by_pkg_config() {
     }
 }
 
-/// What is installed has no symbols for debuggers unless they are asked for, and is what it was otherwise.
+/// What is installed has no symbols for debuggers unless they are asked for, and is what it was
+/// otherwise.
 #[test]
 fn what_is_installed_is_stripped() {
     let (Some(_), Some(_), Some(gcc)) = (Tool::find("make"), Tool::find("strip"), Tool::find("gcc")) else {

@@ -1,5 +1,6 @@
-//! The rules of the interface that the header states, for every function in it: names, objects, outputs after a failure,
-//! statuses in words, environment variables; and that no message names what only Rust has.
+//! The rules of the interface that the header states, for every function in it: names, objects,
+//! outputs after a failure, statuses in words, environment variables; and that no message names
+//! what only Rust has.
 
 mod tools;
 
@@ -137,7 +138,8 @@ fn what_one_function_makes_one_function_gives_back() {
     assert!(find(&all, "syncline_farm_join").is_some() && find(&all, "syncline_farm_leave").is_some());
 }
 
-/// Whether a function writes its result through an argument: a pointer to a single value of the caller's.
+/// Whether a function writes its result through an argument: a pointer to a single value of the
+/// caller's.
 fn is_output(function: &Function, argument: &Argument) -> bool {
     // A buffer of a capacity.
     if function.name == "syncline_overlay_active" && argument.name == "tasks" {
@@ -153,7 +155,8 @@ fn is_output(function: &Function, argument: &Argument) -> bool {
     }
 }
 
-/// What is passed for an argument, so that the call fails: as wrong as it can be, except for one output.
+/// What is passed for an argument, so that the call fails: as wrong as it can be, except for one
+/// output.
 fn wrong(function: &Function, argument: &Argument, output: Option<&str>) -> String {
     let kind = argument.kind.as_str();
     if is_output(function, argument) {

@@ -30,7 +30,8 @@ const ENDED: u64 = 1 << 63;
 pub(crate) struct Control {
     parts: Array<AtomicU64>,
     things: Array<AtomicU64>,
-    /// The number of members that have ended; then, for each member, the place of its end in that order.
+    /// The number of members that have ended; then, for each member, the place of its end in that
+    /// order.
     ends: Array<AtomicU64>,
     pub(crate) deaths: Deaths,
     /// What its members are blocked in.
@@ -74,9 +75,10 @@ impl Control {
         }
     }
 
-    /// The child that was started for a process has ended and has been collected: its members are dead, unless they have
-    /// done their part. Locks hand on what it held, if the process is surely gone.
-    /// `well` says whether it is known to have exited with 0: then they have left, and are not dead.
+    /// The child that was started for a process has ended and has been collected: its members are
+    /// dead, unless they have done their part. Locks hand on what it held, if the process is surely
+    /// gone. `well` says whether it is known to have exited with 0: then they have left, and are
+    /// not dead.
     pub(crate) fn process_ended(
         &self,
         process: usize,
@@ -144,9 +146,11 @@ impl Control {
         }
     }
 
-    /// A member's function has ended, in whatever way, or its process has. Returns the place of this end in the order of all, from 1.
+    /// A member's function has ended, in whatever way, or its process has. Returns the place of
+    /// this end in the order of all, from 1.
     pub(crate) fn note_end(&self, rank: usize) -> u64 {
-        // Relaxed: numbers that stand for themselves; their readers have been told of the end by other words.
+        // Relaxed: numbers that stand for themselves; their readers have been told of the end by
+        // other words.
         let end = self.ends[0].fetch_add(1, Ordering::Relaxed) + 1;
         let _ = self.ends[1 + rank].compare_exchange(0, end, Ordering::Relaxed, Ordering::Relaxed);
         end

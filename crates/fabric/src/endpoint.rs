@@ -241,8 +241,9 @@ impl Endpoint {
         attached.any.downcast().expect("members attach the same services in the same order")
     }
 
-    /// Whether this process is the one whose endpoint it is, and not a child that `fork` has made of it. In such a child the
-    /// lock may be with a thread that is not there, and the wire is the parent's.
+    /// Whether this process is the one whose endpoint it is, and not a child that `fork` has made
+    /// of it. In such a child the lock may be with a thread that is not there, and the wire is the
+    /// parent's.
     #[inline]
     pub(crate) fn at_home(&self) -> bool {
         self.born.is_current()
@@ -299,8 +300,8 @@ impl Endpoint {
     /// Waits, and drives, until something is so.
     ///
     /// # Errors
-    /// [`Fault::TimedOut`], or what was seen of the first member that is gone. What is so already wins over both.
-    /// [`Fault::Forked`] in a child that `fork` has made of the process.
+    /// [`Fault::TimedOut`], or what was seen of the first member that is gone. What is so already
+    /// wins over both. [`Fault::Forked`] in a child that `fork` has made of the process.
     #[inline]
     pub fn wait(&self, deadline: Option<Instant>, until: impl FnMut() -> bool) -> Result<(), Fault> {
         self.wait_in(&Blocking::new(None, 0, deadline), deadline, until)

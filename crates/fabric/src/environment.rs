@@ -123,8 +123,8 @@ pub(crate) fn memory() -> Result<Option<usize>, TeamError> {
     )
 }
 
-/// After how long a silence another host is dead. A debugger, or SIGSTOP, may well stop a process for seconds; that a process
-/// has ended is seen otherwise, and at once.
+/// After how long a silence another host is dead. A debugger, or SIGSTOP, may well stop a process
+/// for seconds; that a process has ended is seen otherwise, and at once.
 pub(crate) fn timeout() -> Result<Duration, TeamError> {
     let said = read(
         TIMEOUT,

@@ -42,7 +42,8 @@ pub(crate) struct Heart {
     /// Processes that have ended well, and that are dead.
     over: Vec<bool>,
     dead: Vec<bool>,
-    /// Of the dead, those that the wire has told of, or that were silent. The others were given up, and may listen.
+    /// Of the dead, those that the wire has told of, or that were silent. The others were given up,
+    /// and may listen.
     gone: Vec<bool>,
     /// So many entries of the list of the dead have been looked at.
     known: usize,
@@ -70,7 +71,8 @@ fn dead(rank: usize) -> Fault {
     Fault::Dead { rank }
 }
 
-/// What was seen of a member, as a word of a message: a kind, and in the upper half for how many milliseconds.
+/// What was seen of a member, as a word of a message: a kind, and in the upper half for how many
+/// milliseconds.
 fn to_word(seen: Fault) -> u64 {
     match seen {
         Fault::Left { .. } => 1,
@@ -198,7 +200,7 @@ impl Heart {
         }
     }
 
-    /// Tells the other hosts of the verdict, if there is one, before anything else that follows from it.
+    /// Tells the other hosts of the verdict, if there is one, before all that follows from it.
     pub(crate) fn tell_verdict(&mut self, wire: &mut dyn Wire) {
         let verdict = self.control.calls.verdict_word();
         if verdict == 0 || std::mem::replace(&mut self.decided, true) {
@@ -226,8 +228,8 @@ impl Heart {
         ring.filter(|&other| self.lives(other)).take(WATCHERS).collect()
     }
 
-    /// The servers that watch one. A server whose host has done its part is not watched, but goes on to watch others until
-    /// these have ended: so the way round the ring goes past it.
+    /// The servers that watch one. A server whose host has done its part is not watched, but goes
+    /// on to watch others until these have ended: so the way round the ring goes past it.
     fn watchers(&self, server: usize) -> Vec<usize> {
         if !self.lives(server) {
             return Vec::new();
@@ -252,7 +254,7 @@ impl Heart {
         }
         self.looked = now;
         let Some(here) = self.hosts.serves(self.process) else {
-            // The servers of this host tell the others of deaths on it, but none can tell of its own.
+            // A server tells the other hosts of deaths on its own, but not of its own death.
             let own = self.hosts.of(self.process);
             if !self.hosts.servers_of(own).any(|server| self.is_there(server)) {
                 self.spread(wire);
@@ -466,7 +468,8 @@ mod tests {
         assert_eq!(hearts[3].0.control.deaths.fault_of(3), Some(Fault::Reported { rank: 3 }));
     }
 
-    /// Its host has no other server, so another process of that host tells the others, long before silence would.
+    /// Its host has no other server, so another process of that host tells the others, long before
+    /// silence would.
     #[test]
     fn the_death_of_a_server_is_told_by_its_host() {
         let (_, mut hearts) = hearts_of(2, 2, 1);

@@ -85,7 +85,8 @@ impl Launcher {
         Launcher { threads, ..self }
     }
 
-    /// How many bytes the members share at most: see [`ThreadTeam::memory`](crate::ThreadTeam::memory).
+    /// How many bytes the members share at most: see
+    /// [`ThreadTeam::memory`](crate::ThreadTeam::memory).
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
         Launcher { memory: Some(memory), ..self }
@@ -99,9 +100,9 @@ impl Launcher {
 
     /// Starts the processes, and returns when all have ended.
     ///
-    /// What they have started and left behind is killed then, unless it has left the process group of this process
-    /// (`setsid`, `setpgid`), in which they are too. If this process is killed the others end by themselves, and what they have
-    /// started is left.
+    /// What they have started and left behind is killed then, unless it has left the process group
+    /// of this process (`setsid`, `setpgid`), in which they are too. If this process is killed the
+    /// others end by themselves, and what they have started is left.
     ///
     /// A process that fails, and what is done about it, is told on standard error when it happens.
     ///
@@ -155,7 +156,8 @@ struct Watch<'a> {
     asked: bool,
     /// Who has exited with 0 and taken no part: wrong only if anybody does.
     absent: Vec<Failure>,
-    /// The first process that did not end well, and the place of its first member's end in the order of all.
+    /// The first process that did not end well, and the place of its first member's end in the
+    /// order of all.
     first: Option<(u64, Failure)>,
 }
 
@@ -173,7 +175,8 @@ impl Watch<'_> {
                 };
             }
             let mut ended = self.children.reap()?;
-            // Of several, first the one whose members were the first to end: others may have failed because of it.
+            // Of several, first the one whose members were the first to end: others may have failed
+            // because of it.
             ended.sort_by_key(|&(process, ..)| self.control.first_end(self.shape.ranks(process)));
             for (process, pid, status) in ended {
                 self.ended(process, pid, status);
@@ -239,7 +242,8 @@ impl Watch<'_> {
                 _ => crate::say(format_args!("{failure}")),
             }
         }
-        // The one whose members have ended first: others may have failed because of it, and be collected before it.
+        // The one whose members have ended first: others may have failed because of it, and be
+        // collected before it.
         if self.first.as_ref().is_none_or(|(before, _)| end < *before) {
             self.first = Some((end, failure));
         }

@@ -220,14 +220,15 @@ impl Member {
     /// All members call it, each as often as the others.
     ///
     /// # Errors
-    /// [`Fault::Dead`] and the like, [`Fault::Left`]: a member without which it never ends. [`Fault::Forked`], as from all
-    /// that a member does, in a child that `fork` has made of its process.
+    /// [`Fault::Dead`] and the like, [`Fault::Left`]: a member without which it never ends.
+    /// [`Fault::Forked`], as from all that a member does, in a child that `fork` has made of its
+    /// process.
     pub fn wait(&mut self) -> Result<(), Fault> {
         self.barrier.wait()
     }
 
-    /// As [`wait`](Self::wait), until a time. When the deadline passes, this member has arrived and stays so: either call goes
-    /// on.
+    /// As [`wait`](Self::wait), until a time. When the deadline passes, this member has arrived and
+    /// stays so: either call goes on.
     ///
     /// # Collective
     /// As [`wait`](Self::wait). Each member has a deadline of its own, or none.
@@ -256,8 +257,8 @@ impl Member {
         self.gather_deadline(value, None)
     }
 
-    /// As [`gather`](Self::gather), and waits until a time. When the deadline passes, the word has been given: the next call
-    /// goes on to wait for the others, and its own word does not count.
+    /// As [`gather`](Self::gather), and waits until a time. When the deadline passes, the word has
+    /// been given: the next call goes on to wait for the others, and its own word does not count.
     ///
     /// # Collective
     /// As [`gather`](Self::gather). Each member has a deadline of its own, or none.
@@ -286,7 +287,8 @@ impl Member {
         Ok(words)
     }
 
-    /// Whether this process is the one whose member it is, and not a child that `fork` has made of it: that is no member.
+    /// Whether this process is the one whose member it is, and not a child that `fork` has made of
+    /// it: that is no member.
     ///
     /// # Errors
     /// [`Fault::Forked`].
@@ -295,14 +297,17 @@ impl Member {
         if self.born.is_current() { Ok(()) } else { Err(Fault::Forked { rank: self.rank }) }
     }
 
-    /// Calls something when this member's function has returned or panicked, unless it has been dropped by then.
+    /// Calls something when this member's function has returned or panicked, unless it has been
+    /// dropped by then.
     ///
-    /// For what others wait for and a member may leave undone, wherever the thing itself is then: a mutex that it holds.
+    /// For what others wait for and a member may leave undone, wherever the thing itself is then: a
+    /// mutex that it holds.
     pub fn at_end(&mut self, ending: &Arc<impl AtEnd + 'static>) {
         self.endings.push(ending);
     }
 
-    /// This member's function has ended; unless it has `returned`, no other member is to wait for this one. Returns the place of this end in the order of all, from 1.
+    /// This member's function has ended; unless it has `returned`, no other member is to wait for
+    /// this one. Returns the place of this end in the order of all, from 1.
     pub(crate) fn end(&self, returned: bool) -> u64 {
         // Before the others are told, so that their ends come after it.
         let end = self.node.control.note_end(self.rank);

@@ -200,7 +200,8 @@ impl Job<'_> {
         let (shape, control, alone) = (node.shape, node.control.clone(), node.endpoint.is_none());
         let result = Node { died, ..node }.run(space, f);
         if matches!(result, Err(TeamError::Forked { .. })) {
-            // The thread that watches others is not here, and MPI is that of the process whose copy this one is.
+            // The thread that watches others is not here, and MPI is that of the process whose copy
+            // this one is.
             return Ended { result, process, lost: true };
         }
         control.finish(process);

@@ -103,7 +103,8 @@ impl Node {
         };
         let results = run_all(&node, members, f);
         if matches!(results, Err(TeamError::Forked { .. })) {
-            // All of it, the thread that serves included, is that of the process whose copy this one is.
+            // All of it, the thread that serves included, is that of the process whose copy this
+            // one is.
             std::mem::forget((node, server, space, barrier));
             return results;
         }
@@ -120,8 +121,9 @@ impl Node {
 
 /// One thread a member; the first is the one that calls this.
 ///
-/// In a child that the function of the first member has made by `fork` the threads of the others are not there: then this
-/// returns at once, with [`TeamError::Forked`]. (A scope of the standard library would wait for them for ever.)
+/// In a child that the function of the first member has made by `fork` the threads of the others
+/// are not there: then this returns at once, with [`TeamError::Forked`]. (A scope of the standard
+/// library would wait for them for ever.)
 fn run_all<R, F>(node: &Node, members: Vec<Member>, f: &F) -> Result<Vec<R>, TeamError>
 where
     R: Send,
@@ -145,9 +147,10 @@ where
             Some(_) => None,
             None => {
                 let thread = thread::Builder::new().name(format!("rank {rank}"));
-                // SAFETY: the thread uses what this function has borrowed, and is joined below before it returns. Nothing
-                // in between panics: `attend` catches the panics of members. Where it is not joined, in a child made by
-                // fork, there is no such thread.
+                // SAFETY: the thread uses what this function has borrowed, and is joined below
+                // before it returns. Nothing in between panics: `attend` catches the panics of
+                // members. Where it is not joined, in a child made by fork, there is no such
+                // thread.
                 let started = unsafe { thread.spawn_unchecked(move || attend(member)) };
                 started.map_err(|source| failed = Some(TeamError::Thread { rank, source })).ok()
             }
@@ -175,7 +178,8 @@ where
     }
 }
 
-/// All results, or the error of the member that was the first to end with one: those of others may be because of it.
+/// All results, or the error of the member that was the first to end with one: those of others may
+/// be because of it.
 fn first_cause<R>(results: Vec<(u64, Result<R, TeamError>)>) -> Result<Vec<R>, TeamError> {
     let (mut well, mut failed) = (Vec::new(), Vec::new());
     for (end, result) in results {

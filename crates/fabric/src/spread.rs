@@ -1,13 +1,13 @@
 //! What members of other hosts are blocked in: notes that travel.
 //!
 //! # Contract
-//! The server of a host sends what its members have noted about their waits (see [`Calls`]) to the servers of the other
-//! hosts, each note once. Notes may be old: see there. The verdict is for `heart`, as it comes before what is said of those
-//! that end because of it.
+//! The server of a host sends what its members have noted about their waits (see [`Calls`]) to the
+//! servers of the other hosts, each note once. Notes may be old: see there. The verdict is for
+//! `heart`, as it comes before what is said of those that end because of it.
 //!
 //! # Costs
-//! A look at a word of each member of the host, ten times a second. A message of 64 words to every other host for each
-//! member whose wait has lasted for a fifth of a second.
+//! A look at a word of each member of the host, ten times a second. A message of 64 words to every
+//! other host for each member whose wait has lasted for a fifth of a second.
 
 use std::time::{Duration, Instant};
 

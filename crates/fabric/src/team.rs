@@ -192,9 +192,10 @@ pub struct ThreadTeam {
 }
 
 impl ThreadTeam {
-    /// How many bytes the members share at most, for barriers, one-sided memory and the like [default: as `SYNCLINE_MEMORY`
-    /// says, or as many as the host, or the control group of this program, could have]. They are reserved, and taken from the
-    /// system by what is made of them, which fails if there is not enough.
+    /// How many bytes the members share at most, for barriers, one-sided memory and the like
+    /// [default: as `SYNCLINE_MEMORY` says, or as many as the host, or the control group of this
+    /// program, could have]. They are reserved, and taken from the system by what is made of them,
+    /// which fails if there is not enough.
     #[must_use]
     pub fn memory(self, memory: usize) -> Self {
         ThreadTeam { memory: Some(memory), ..self }
@@ -459,7 +460,8 @@ fn place() -> Result<Option<Place>, TeamError> {
     }
 }
 
-/// How much memory a team has: as the program says, or else the environment; else as much as makes sense.
+/// How much memory a team has: as the program says, or else the environment; else as much as makes
+/// sense.
 pub(crate) fn said(memory: Option<usize>) -> Result<Option<usize>, TeamError> {
     memory.map_or_else(environment::memory, |memory| Ok(Some(memory)))
 }
@@ -517,7 +519,8 @@ fn lifeline(descriptor: RawFd) -> Result<LifelineEnd, TeamError> {
     LifelineEnd::from_fd(fd).map_err(|_| wrong("it is something else".to_owned()))
 }
 
-/// A member's run: the place of its end in the order of all, and its result. If it panics, it is dead to the others from then on.
+/// A member's run: the place of its end in the order of all, and its result. If it panics, it is
+/// dead to the others from then on.
 pub(crate) fn attend<R>(mut member: Member, f: impl Fn(&mut Member) -> R) -> (u64, Result<R, TeamError>) {
     let rank = member.rank();
     let outer = MEMBER.replace(Some(rank));

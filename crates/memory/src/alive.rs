@@ -210,14 +210,17 @@ impl LifelineEnd {
         Ok(LifelineEnd { pipe })
     }
 
-    /// From now on the kernel kills all of this process's group (SIGKILL) when the keeper is gone; and at once, if it is
-    /// gone already. No thread is needed for that, and whatever the processes compute does not hold it up.
+    /// From now on the kernel kills all of this process's group (SIGKILL) when the keeper is gone;
+    /// and at once, if it is gone already. No thread is needed for that, and whatever the processes
+    /// compute does not hold it up.
     ///
-    /// It holds for as long as any process has this descriptor. So it is not closed on exec from now on: what this
-    /// process starts has it too, and is killed even if this process has ended before the keeper.
+    /// It holds for as long as any process has this descriptor. So it is not closed on exec from
+    /// now on: what this process starts has it too, and is killed even if this process has ended
+    /// before the keeper.
     ///
-    /// The process is to be in a group of its own, not in its parent's. A lifeline kills one group: where its parent has
-    /// [chosen another](Self::kill_group_when_cut), that group is killed as well.
+    /// The process is to be in a group of its own, not in its parent's. A lifeline kills one group:
+    /// where its parent has [chosen another](Self::kill_group_when_cut), that group is killed as
+    /// well.
     ///
     /// # Errors
     /// [`Error::Lifeline`] if the system refuses.
@@ -228,7 +231,8 @@ impl LifelineEnd {
         let (refused, own) = (|source| Error::Lifeline { op: "watch", source }, Group::own());
         let mut kept = None;
         if !fatal::kills_at_hang_up(self.as_fd(), own) {
-            // An open file of its own, where that can be had, so that the group that the parent has chosen stays.
+            // An open file of its own, where that can be had, so that the group that the parent has
+            // chosen stays.
             let path = format!("/proc/self/fd/{}", self.pipe.as_raw_fd());
             kept = rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).ok();
             let pipe = kept.as_ref().unwrap_or(&self.pipe);
@@ -247,8 +251,9 @@ impl LifelineEnd {
         Ok(())
     }
 
-    /// From now on the kernel kills all of a child's process group (SIGKILL) when the keeper is gone, for as long as any of
-    /// them has the end. So programs that know nothing of lifelines end with the keeper as well.
+    /// From now on the kernel kills all of a child's process group (SIGKILL) when the keeper is
+    /// gone, for as long as any of them has the end. So programs that know nothing of lifelines end
+    /// with the keeper as well.
     ///
     /// The child was started with this end in a group of its own, and has not been collected.
     ///

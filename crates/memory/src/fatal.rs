@@ -3,10 +3,11 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The kernel sends SIGKILL to all of a process group when the last write end of the pipe is closed, for as long as any
-/// process has this open file.
+/// The kernel sends SIGKILL to all of a process group when the last write end of the pipe is
+/// closed, for as long as any process has this open file.
 ///
-/// The kernel keeps the group itself and not its number, so the signal reaches no later group of that number.
+/// The kernel keeps the group itself and not its number, so the signal reaches no later group of
+/// that number.
 pub(crate) fn kill_at_hang_up(pipe: BorrowedFd<'_>, group: Group) -> io::Result<()> {
     // The last one arms it. A pipe that no process reads needs no other flag.
     for (command, value) in

@@ -1,9 +1,11 @@
-//! Whether this process is still the one in which something was made, or a child that `fork` has made of it since.
+//! Whether this process is still the one in which something was made, or a child that `fork` has
+//! made of it since.
 //!
 //! # Contract
-//! A [`Generation`] is a number that a process has and its children do not: whatever way a child was forked (`fork`,
-//! `clone` without `CLONE_VM`), every generation that was noted before is *past* there. A child that asks for the
-//! [current](Generation::current) one gets a number that none of its ancestors had.
+//! A [`Generation`] is a number that a process has and its children do not: whatever way a child
+//! was forked (`fork`, `clone` without `CLONE_VM`), every generation that was noted before is
+//! *past* there. A child that asks for the [current](Generation::current) one gets a number that
+//! none of its ancestors had.
 //!
 //! ```text
 //!   process:  page | 7 |      handle: made in generation 7        page == 7: the handle may be used
@@ -11,8 +13,9 @@
 //!   child:    page | 0 |      handle: a copy, generation 7        page != 7: it is the parent's
 //!                └──> 8 when the child makes something itself
 //! ```
-//! The number is a static in a page of its own, which the kernel wipes in a child (`MADV_WIPEONFORK`, Linux 4.14). Where the
-//! kernel refuses that, a handler of `pthread_atfork` clears it, which a raw `clone` does not call.
+//! The number is a static in a page of its own, which the kernel wipes in a child
+//! (`MADV_WIPEONFORK`, Linux 4.14). Where the kernel refuses that, a handler of `pthread_atfork`
+//! clears it, which a raw `clone` does not call.
 //!
 //! # Costs
 //! A look is one load of a line that never changes, and a comparison.
@@ -49,7 +52,8 @@ impl Generation {
         static GUARDED: Once = Once::new();
         GUARDED.call_once(|| guard(&PAGE));
         let page = &PAGE.number;
-        // Relaxed, here and below: the number stands for itself, and fork orders what the child sees.
+        // Relaxed, here and below: the number stands for itself, and fork orders what the child
+        // sees.
         let mut number = page.load(Ordering::Relaxed);
         if number == CHILD {
             let new = LAST.fetch_add(1, Ordering::Relaxed) + 1;
@@ -98,8 +102,9 @@ static PAGE: Page = Page { number: AtomicU64::new(CHILD), _rest: [0; LARGEST_PAG
 /// Sees to it that the number is cleared in children.
 fn guard(page: &'static Page) {
     let first = (&raw const *page).cast_mut().cast();
-    // SAFETY: the range is whole pages of a static that is zero at first, so anonymous memory, and is nothing but the
-    // number, which is read and written as an atomic. The advice changes nothing in this process.
+    // SAFETY: the range is whole pages of a static that is zero at first, so anonymous memory, and
+    // is nothing but the number, which is read and written as an atomic. The advice changes nothing
+    // in this process.
     if unsafe { mm::madvise(first, LARGEST_PAGE, mm::Advice::LinuxWipeOnFork) }.is_err() {
         clear_by_handler();
     }
@@ -110,8 +115,8 @@ fn clear_by_handler() {
     extern "C" fn clear() {
         PAGE.number.store(CHILD, Ordering::Relaxed);
     }
-    // SAFETY: the handler only stores into a static, which is allowed in a child of whatever state. If there is no memory
-    // for it, children are not noticed: there is nothing better to do.
+    // SAFETY: the handler only stores into a static, which is allowed in a child of whatever state.
+    // If there is no memory for it, children are not noticed: there is nothing better to do.
     let _ = unsafe { libc::pthread_atfork(None, None, Some(clear)) };
 }
 
@@ -122,7 +127,8 @@ mod tests {
     /// What a child says of itself, in its exit code.
     fn in_a_child(fork: impl FnOnce() -> libc::pid_t, child: impl FnOnce() -> u8) -> i32 {
         match fork() {
-            // SAFETY: ends the child without anything else of it, as no function of the test's harness may run there.
+            // SAFETY: ends the child without anything else of it, as no function of the test's
+            // harness may run there.
             0 => unsafe { libc::_exit(child().into()) },
             pid => {
                 assert!(pid > 0, "{}", std::io::Error::last_os_error());
@@ -142,7 +148,8 @@ mod tests {
 
     /// A fork of which the C library knows nothing.
     fn raw() -> libc::pid_t {
-        // SAFETY: as in `fork`; without CLONE_VM the child has a copy of everything, and goes on on the same stack.
+        // SAFETY: as in `fork`; without CLONE_VM the child has a copy of everything, and goes on on
+        // the same stack.
         unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t }
     }
 

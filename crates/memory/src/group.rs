@@ -1,9 +1,10 @@
 //! A child process that leads a process group, which ends with it.
 //!
 //! # Contract
-//! The child is started in a group of its own ([`process_group(0)`]), so all processes that it starts, and those that they
-//! start, are in that group, unless they leave it (`setsid`, `setpgid`: daemons, shells with job control). When the child
-//! has ended, however, the rest of the group is killed *before* the child is collected:
+//! The child is started in a group of its own ([`process_group(0)`]), so all processes that it
+//! starts, and those that they start, are in that group, unless they leave it (`setsid`, `setpgid`:
+//! daemons, shells with job control). When the child has ended, however, the rest of the group is
+//! killed *before* the child is collected:
 //!
 //! ```text
 //!   the child exits ──> its pidfd is readable ──> SIGKILL to the group ──> the child is collected
@@ -12,7 +13,8 @@
 //! SIGKILL reaches all members of a group at one moment: a member that is about to fork does not.
 //!
 //! # Costs
-//! `posix_spawn` sets the group in the child: no call more at a start. An end: one signal, one poll.
+//! `posix_spawn` sets the group in the child: no call more at a start. An end: one signal, one
+//! poll.
 //!
 //! [`process_group(0)`]: std::os::unix::process::CommandExt::process_group
 
@@ -27,8 +29,9 @@ use crate::{ProcessWatch, Result};
 
 /// A child that leads a process group, and has not been collected.
 ///
-/// When it has ended the rest of its group is killed before it is collected, so the number of the group cannot be
-/// another's by then. A process that leaves the group (`setsid`, `setpgid`) is let go.
+/// When it has ended the rest of its group is killed before it is collected, so the number of the
+/// group cannot be another's by then. A process that leaves the group (`setsid`, `setpgid`) is let
+/// go.
 ///
 /// ```
 /// use std::os::unix::process::CommandExt;
@@ -50,7 +53,8 @@ impl GroupLeader {
     /// Watches a child that was started in a group of its own, and that nothing else collects.
     ///
     /// # Errors
-    /// [`Error::Process`](crate::Error::Process) if it cannot be watched: then its group is killed, and it is collected.
+    /// [`Error::Process`](crate::Error::Process) if it cannot be watched: then its group is killed,
+    /// and it is collected.
     pub fn new(mut child: Child) -> Result<GroupLeader> {
         match ProcessWatch::new(child.id()) {
             Ok(watch) => Ok(GroupLeader { child, watch }),
@@ -83,7 +87,8 @@ impl GroupLeader {
     /// If the child has exited: kills the rest of its group, and collects it. Does not block.
     ///
     /// # Errors
-    /// What the system says; the child was collected by other code of this process if that is `ECHILD`.
+    /// What the system says; the child was collected by other code of this process if that is
+    /// `ECHILD`.
     pub fn try_collect(&mut self) -> io::Result<Option<ExitStatus>> {
         self.try_collect_after(|watch| send_to_group(watch, libc::SIGKILL))
     }
@@ -121,7 +126,8 @@ impl AsFd for GroupLeader {
 fn send_to_group(leader: &ProcessWatch, signal: i32) {
     let (fd, group) = (leader.as_fd().as_raw_fd(), PIDFD_SIGNAL_PROCESS_GROUP);
     let info = std::ptr::null_mut::<libc::siginfo_t>();
-    // SAFETY: the descriptor is open, and a null pointer means that the kernel fills in the sender: pidfd_send_signal(2).
+    // SAFETY: the descriptor is open, and a null pointer means that the kernel fills in the sender:
+    // pidfd_send_signal(2).
     if unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, info, group) } == 0 {
         return;
     }
@@ -131,7 +137,8 @@ fn send_to_group(leader: &ProcessWatch, signal: i32) {
     }
 }
 
-/// The same by number, unless other code of this process has collected the leader: the number may be another's then.
+/// The same by number, unless other code of this process has collected the leader: the number may
+/// be another's then.
 fn kill_by_number(leader: u32, signal: i32) -> io::Result<()> {
     let pid = i32::try_from(leader).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
     waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG)?;

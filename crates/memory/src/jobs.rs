@@ -1,27 +1,31 @@
 //! Ctrl-Z for process groups that a terminal does not know: they stop and go on with this process.
 //!
 //! # Contract
-//! A terminal sends its signals to the group in its foreground, which is this process's. Children in groups of their own
-//! are in the background. Ctrl-C ends this process, and with it all whose lifeline it keeps; but a stop is told to none.
-//! So, while a [`StopForwarding`] is there, SIGTSTP has a handler:
+//! A terminal sends its signals to the group in its foreground, which is this process's. Children
+//! in groups of their own are in the background. Ctrl-C ends this process, and with it all whose
+//! lifeline it keeps; but a stop is told to none. So, while a [`StopForwarding`] is there, SIGTSTP
+//! has a handler:
 //!
 //! ```text
 //!   SIGTSTP ──> SIGTSTP to every followed group ──> this process stops, as it would without a handler
 //!                                                              │ SIGCONT
 //!   SIGCONT to every followed group <──────────────────────────┘
 //! ```
-//! It is set only if the process has a terminal and SIGTSTP had its default effect: a program that ignores the signal, or
-//! catches it itself, keeps that, and decides itself what its children do. When no forwarding is left the signal has its
-//! default effect again. A process that is stopped by SIGSTOP, which cannot be caught, stops alone.
+//! It is set only if the process has a terminal and SIGTSTP had its default effect: a program that
+//! ignores the signal, or catches it itself, keeps that, and decides itself what its children do.
+//! When no forwarding is left the signal has its default effect again. A process that is stopped by
+//! SIGSTOP, which cannot be caught, stops alone.
 //!
-//! What a program sees of it: a system call that sleeps may return `EINTR` after a stop, as after any handler.
+//! What a program sees of it: a system call that sleeps may return `EINTR` after a stop, as after
+//! any handler.
 //!
 //! A child that `fork` has made of this process has the handler, but no groups: it stops alone.
 //!
 //! # Memory ordering
-//! The handler reads numbers of groups while others may collect their leaders. Both sides store and then look at the
-//! other's store, sequentially consistent: either the handler sees that the group is followed no more, or the one that
-//! ends the following sees the handler, and waits until it has sent its signals.
+//! The handler reads numbers of groups while others may collect their leaders. Both sides store and
+//! then look at the other's store, sequentially consistent: either the handler sees that the group
+//! is followed no more, or the one that ends the following sees the handler, and waits until it has
+//! sent its signals.
 
 use std::io;
 use std::ptr;
@@ -59,8 +63,9 @@ fn books() -> MutexGuard<'static, Books> {
     BOOKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// While it lives, a stop of this process by SIGTSTP (Ctrl-Z) stops all [followed groups](FollowedGroup), and they go on
-/// with it. A program that ignores or catches the signal itself keeps that.
+/// While it lives, a stop of this process by SIGTSTP (Ctrl-Z) stops all
+/// [followed groups](FollowedGroup), and they go on with it. A program that ignores or catches the
+/// signal itself keeps that.
 #[derive(Debug)]
 pub struct StopForwarding(());
 
@@ -100,7 +105,8 @@ impl Drop for StopForwarding {
     }
 }
 
-/// A process group that stops with this process. To be dropped before the leader of the group is collected.
+/// A process group that stops with this process. To be dropped before the leader of the group is
+/// collected.
 #[derive(Debug)]
 pub struct FollowedGroup {
     place: usize,
@@ -117,7 +123,8 @@ impl FollowedGroup {
             None => {
                 let place = USED.load(Ordering::Relaxed);
                 GROUPS.get(place)?;
-                // Release: pairs with the handler's Acquire, which is then for a table that is as it was, zero.
+                // Release: pairs with the handler's Acquire, which is then for a table that is as
+                // it was, zero.
                 USED.store(place + 1, Ordering::Release);
                 place
             }
@@ -138,15 +145,15 @@ impl Drop for FollowedGroup {
     }
 }
 
-/// When this process was last continued after a stop that was forwarded, by the monotonic clock, in nanoseconds; 0 if it
-/// never was.
+/// When this process was last continued after a stop that was forwarded, by the monotonic clock, in
+/// nanoseconds; 0 if it never was.
 #[must_use]
 pub fn continued_at() -> u64 {
     CONTINUED.load(Ordering::Relaxed)
 }
 
-/// Stops this process as SIGTSTP does without a handler: not at all if nothing could continue it (its group is orphaned).
-/// Returns when it has been continued.
+/// Stops this process as SIGTSTP does without a handler: not at all if nothing could continue it
+/// (its group is orphaned). Returns when it has been continued.
 ///
 /// # Errors
 /// What the system says.
@@ -163,9 +170,9 @@ pub fn stop_as_by_default() -> io::Result<()> {
     }
 }
 
-/// What terminals send to processes in the background that use them has no effect on this process, nor on those that it
-/// starts from now on: what reads from the terminal is refused (`EIO`) and not stopped for ever. Where the program has
-/// said what they do that stays.
+/// What terminals send to processes in the background that use them has no effect on this process,
+/// nor on those that it starts from now on: what reads from the terminal is refused (`EIO`) and not
+/// stopped for ever. Where the program has said what they do that stays.
 pub fn bear_the_terminal() {
     for signal in [libc::SIGTTIN, libc::SIGTTOU] {
         if disposition(signal) == Some(libc::SIG_DFL) {
@@ -215,7 +222,8 @@ fn send(signal: libc::c_int) {
     for group in &GROUPS[..USED.load(Ordering::Acquire).min(MOST)] {
         let group = group.load(Ordering::SeqCst);
         if group != 0 {
-            // SAFETY: takes two numbers, and touches no memory. The leader was not collected: it is followed.
+            // SAFETY: takes two numbers, and touches no memory. The leader was not collected: it is
+            // followed.
             unsafe { libc::kill(-group, signal) };
         }
     }
@@ -224,8 +232,9 @@ fn send(signal: libc::c_int) {
 
 /// Stops this process, on whose signal SIGTSTP nothing is set; returns when it goes on.
 fn stop() {
-    // SAFETY: zeros are a value of both sets, which have room for what is written; the thread unblocks one signal, and
-    // blocks it again if it was before. All of these may be called from a handler: signal-safety(7).
+    // SAFETY: zeros are a value of both sets, which have room for what is written; the thread
+    // unblocks one signal, and blocks it again if it was before. All of these may be called from a
+    // handler: signal-safety(7).
     unsafe {
         let (mut only, mut before) =
             (std::mem::zeroed::<libc::sigset_t>(), std::mem::zeroed::<libc::sigset_t>());
@@ -240,7 +249,8 @@ fn stop() {
 
 /// The handler of SIGTSTP: only what a handler may do.
 extern "C" fn hear(_: libc::c_int) {
-    // SAFETY: the address of this thread's own errno, which what was interrupted may be about to read.
+    // SAFETY: the address of this thread's own errno, which what was interrupted may be about to
+    // read.
     let errno = unsafe { *libc::__errno_location() };
     if !STOPPING.swap(true, Ordering::Relaxed) {
         // SAFETY: takes nothing, and cannot fail.

@@ -1,12 +1,14 @@
-//! How much memory a program can have: what the host has available, and what its control groups leave it.
+//! How much memory a program can have: what the host has available, and what its control groups
+//! leave it.
 //!
 //! | number | host | control group, of version 2 or 1, and each one above it |
 //! |---|---|---|
 //! | [`most`] | `MemTotal` | the limit |
 //! | [`left`] | `MemAvailable` + `SwapFree` | the limit - what is used + what of that is cache of files (+ its swap) |
 //!
-//! The least of all counts. [`left`] leaves a margin: a sixty-fourth of [`most`], and 64 MiB at most. Memory that is taken
-//! beyond these numbers is not refused by the kernel: it kills a process then.
+//! The least of all counts. [`left`] leaves a margin: a sixty-fourth of [`most`], and 64 MiB at
+//! most. Memory that is taken beyond these numbers is not refused by the kernel: it kills a process
+//! then.
 
 use std::fmt;
 use std::fs;
@@ -15,7 +17,8 @@ use std::path::{Path, PathBuf};
 /// The greatest margin.
 const MARGIN: u64 = 64 << 20;
 
-/// The bytes that this process and others like it could have at most; `None` if the kernel does not tell.
+/// The bytes that this process and others like it could have at most; `None` if the kernel does not
+/// tell.
 #[must_use]
 pub fn most() -> Option<u64> {
     let limits = groups().into_iter().filter_map(|group| group.limit());
@@ -59,7 +62,8 @@ impl Group {
         Some(limit.saturating_sub(used).saturating_add(self.swap(swap)))
     }
 
-    /// What it may swap out; of version 1, where memory and swap have a limit together, nothing is counted on.
+    /// What it may swap out; of version 1, where memory and swap have a limit together, nothing is
+    /// counted on.
     fn swap(&self, host: u64) -> u64 {
         if self.version != 2 || host == 0 {
             return 0;
@@ -72,8 +76,8 @@ impl Group {
     }
 }
 
-/// The groups of this process, and those above them. In a container the path may be the host's; the files of the groups
-/// above then still are ours.
+/// The groups of this process, and those above them. In a container the path may be the host's; the
+/// files of the groups above then still are ours.
 fn groups() -> Vec<Group> {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let of = |line: &str| {

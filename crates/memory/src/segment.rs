@@ -12,9 +12,9 @@
 //!    |<-------- lead ---------->|<------------ len ----------->|
 //! ```
 //!
-//! `lead` is the file offset within its page, or the way to the next 2 MiB boundary for huge
-//! pages; otherwise it is 0. All the `unsafe` of mappings is in this file and in `reserve`, which has segments that are
-//! address space until they are used.
+//! `lead` is the file offset within its page, or the way to the next 2 MiB boundary for huge pages;
+//! otherwise it is 0. All the `unsafe` of mappings is in this file and in `reserve`, which has
+//! segments that are address space until they are used.
 
 mod reserve;
 

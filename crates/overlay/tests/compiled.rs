@@ -96,7 +96,8 @@ fn compiled_and_interpreted_agree_on_3000_random_overlays() {
 #[test]
 fn a_run_changes_its_form_as_handles_come_and_go() {
     within(|| {
-        // How many of the runs meet a handle, and in the middle, is up to the scheduler: longer ones do sooner or later.
+        // How many of the runs meet a handle, and in the middle, is up to the scheduler: longer
+        // ones do sooner or later.
         (0..).find(|&times| handles_come_and_go(60_000 << times)).unwrap();
     });
 }

@@ -170,7 +170,8 @@ fn a_panic_after_an_error_still_poisons() {
     });
 }
 
-/// A task that fails at once, and one that never waits for it and would never end: without the error the run hangs.
+/// A task that fails at once, and one that never waits for it and would never end: without the
+/// error the run hangs.
 fn fail_beside_a_busy_task(runner: Runner) {
     within(move || {
         let (a, b) = (Location::new("a", ()), Location::new("b", 0_u64));

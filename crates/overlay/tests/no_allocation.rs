@@ -63,8 +63,8 @@ const SIDE: usize = 16;
 /// Two tasks of one colour, in the first and the last partition.
 const ENDS: [usize; 2] = [0, SIDE * SIDE - 1];
 
-/// Allocations between the 40th and the 500th iteration of the task in the middle: by its 40th every other task has begun,
-/// as none is more than 16 steps away.
+/// Allocations between the 40th and the 500th iteration of the task in the middle: by its 40th
+/// every other task has begun, as none is more than 16 steps away.
 fn between(runner: Runner, workers: usize, stop: Stop) -> u64 {
     let plan = Plan::grid(SIDE, SIDE);
     let cells = plan.cells(|_| 0_u64);

@@ -1,4 +1,5 @@
-//! Allocating together: in steps, so that a call whose deadline has passed is gone on with by the next one.
+//! Allocating together: in steps, so that a call whose deadline has passed is gone on with by the
+//! next one.
 //!
 //! ```text
 //!  Call ──> Sizes ──> Room ──> Taken ──> Sync ──> allocated      each arrow: all members have come
@@ -30,7 +31,8 @@ pub(crate) struct Begun {
 enum Step {
     Call,
     Sizes,
-    /// What each member asks for, what this member says of the room on its host, and what it has found there.
+    /// What each member asks for, what this member says of the room on its host, and what it has
+    /// found there.
     Room(Vec<usize>, u64, Result<Lines, SpaceError>),
     /// What each member asks for, where, and what this member says of the memory of its own part.
     Taken(Vec<usize>, Lines, u64),
@@ -38,14 +40,15 @@ enum Step {
 }
 
 impl Rma {
-    /// Allocates `len` elements at this member, all bytes zero; each of the others has a length of its own.
+    /// Allocates `len` elements at this member, all bytes zero; each of the others has a length of
+    /// its own.
     ///
     /// # Collective
     /// All members allocate and free the same in the same order. It waits for all.
     ///
     /// # Errors
-    /// [`RmaError::Room`] if a host has no room: the same for all members; [`RmaError::Mismatch`] if the others free,
-    /// or allocate other elements.
+    /// [`RmaError::Room`] if a host has no room: the same for all members; [`RmaError::Mismatch`]
+    /// if the others free, or allocate other elements.
     ///
     /// # Panics
     /// If `me` is another member than this one.
@@ -55,8 +58,9 @@ impl Rma {
 
     /// As [`allocate`](Self::allocate), and waits until a time.
     ///
-    /// When the deadline passes, the allocation is begun and not done. The same call, with as many elements of as large a
-    /// type, goes on where it was. Until it is done, other collective calls are [`RmaError::Unfinished`].
+    /// When the deadline passes, the allocation is begun and not done. The same call, with as many
+    /// elements of as large a type, goes on where it was. Until it is done, other collective calls
+    /// are [`RmaError::Unfinished`].
     ///
     /// # Collective
     /// As [`allocate`](Self::allocate). Each member has a deadline of its own, or none.

@@ -415,7 +415,8 @@ impl Engine {
 
     /// What comes still is not written any more.
     pub(crate) fn give_up(&self, ticket: u64) {
-        // In a child made by fork nothing comes, and the lock may be with a thread that is not there.
+        // In a child made by fork nothing comes, and the lock may be with a thread that is not
+        // there.
         if self.born.is_current() {
             self.state().asked.remove(&ticket);
         }

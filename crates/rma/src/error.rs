@@ -119,7 +119,8 @@ pub enum RmaError {
         /// Its number.
         index: usize,
     },
-    /// A member has left, or has dropped the set, while it held a mutex: see [`lock`](crate::lock#a-holder-that-is-gone).
+    /// A member has left, or has dropped the set, while it held a mutex: see
+    /// [`lock`](crate::lock#a-holder-that-is-gone).
     #[error(
         "member {by} left while it held mutex {index} of rank {rank}: what the mutex guards may be half changed"
     )]

@@ -94,7 +94,8 @@ impl Arena {
     }
 }
 
-/// Smaller parts are kept when they are freed: to give memory back and take it anew costs more than it saves.
+/// Smaller parts are kept when they are freed: to give memory back and take it anew costs more than
+/// it saves.
 const WORTH_IT: usize = 1 << 20;
 
 impl Lines {

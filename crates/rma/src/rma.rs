@@ -53,7 +53,8 @@ pub(crate) mod call {
 /// Allocations of at least this many bytes ask the host what memory it has left.
 const LOOK: usize = 1 << 20;
 
-/// As a word that members gather: 0, or one more than the bytes that are left, if that is why something could not be had.
+/// As a word that members gather: 0, or one more than the bytes that are left, if that is why
+/// something could not be had.
 pub(crate) fn left_after(error: Option<&SpaceError>) -> u64 {
     match error {
         None => 0,
@@ -148,7 +149,8 @@ impl Rma {
         self.size
     }
 
-    /// The table of a new allocation, of these bytes by rank, of which those of this host stand in `lines`.
+    /// The table of a new allocation, of these bytes by rank, of which those of this host stand in
+    /// `lines`.
     pub(crate) fn table(&mut self, bytes: &[usize], lines: Lines) -> Arc<Table> {
         self.allocations += 1;
         Arc::new(Table::new(self.number, self.allocations, bytes, &self.here, lines))
@@ -184,8 +186,8 @@ impl Rma {
         let (lines, parts) = (&memory.table.lines, &memory.table.parts);
         let before = self.here.iter().take_while(|&&rank| rank != self.rank);
         let at = before.map(|&rank| room(parts[rank].bytes)).sum();
-        // SAFETY: all members have called this, and what they did to the memory is done; to have it again, they allocate
-        // together, which this member does later.
+        // SAFETY: all members have called this, and what they did to the memory is done; to have it
+        // again, they allocate together, which this member does later.
         unsafe { lines.give_back(at, parts[self.rank].bytes) };
         self.arena.give(memory.table.lines.clone());
         Ok(())
@@ -194,7 +196,8 @@ impl Rma {
     /// What this member says of the room on its host: see [`left_after`].
     pub(crate) fn verdict(&self, lines: &Result<Lines, SpaceError>, needed: usize) -> u64 {
         let first = self.here.first() == Some(&self.rank);
-        // What is small is not worth a look; what is not may get a process killed if the host has not got it.
+        // What is small is not worth a look; what is not may get a process killed if the host has
+        // not got it.
         let left = if first && lines.is_ok() && needed >= LOOK { syncline_memory::left() } else { None };
         match left.filter(|&left| left < needed as u64) {
             Some(left) => left + 1,
@@ -202,7 +205,8 @@ impl Rma {
         }
     }
 
-    /// The member that asked for the most, if a member has said that its host has no room: the same for all members.
+    /// The member that asked for the most, if a member has said that its host has no room: the same
+    /// for all members.
     pub(crate) fn no_room(&self, asked: &[usize], said: &[u64]) -> Option<RmaError> {
         let host = self.host_of(said.iter().position(|&said| said != 0)?);
         let of = |&rank: &usize| self.host_of(rank) == host;
@@ -269,7 +273,8 @@ impl Rma {
         rank / self.threads
     }
 
-    /// Whether this process is the one whose member's it is, and not a child that `fork` has made of it: that is no member.
+    /// Whether this process is the one whose member's it is, and not a child that `fork` has made
+    /// of it: that is no member.
     ///
     /// # Errors
     /// [`Fault::Forked`].
@@ -434,15 +439,16 @@ impl Rma {
     /// What any member did before its call happened before what any does after.
     ///
     /// # Errors
-    /// [`RmaError::Fault`]: a member without which it never ends; [`RmaError::Refused`]: as [`fence`](Self::fence);
-    /// [`RmaError::Unfinished`] if an allocation has timed out.
+    /// [`RmaError::Fault`]: a member without which it never ends; [`RmaError::Refused`]: as
+    /// [`fence`](Self::fence); [`RmaError::Unfinished`] if an allocation has timed out.
     #[inline]
     pub fn sync(&mut self) -> Result<(), RmaError> {
         self.sync_deadline(None)
     }
 
-    /// As [`sync`](Self::sync), and waits until a time. When the deadline passes, this member has arrived and stays so: the
-    /// same call, `sync` or [`sync_wait`](Self::sync_wait) goes on, and what is written meanwhile belongs to the next sync.
+    /// As [`sync`](Self::sync), and waits until a time. When the deadline passes, this member has
+    /// arrived and stays so: the same call, `sync` or [`sync_wait`](Self::sync_wait) goes on, and
+    /// what is written meanwhile belongs to the next sync.
     ///
     /// # Collective
     /// As [`sync`](Self::sync). Each member has a deadline of its own, or none.

@@ -158,7 +158,8 @@ impl Rma {
         self.step_now(memory, rank, index, old.compare_swap_with(new))
     }
 
-    /// A step, and its result: on the own host without a handle. Inlined, so that what is done is known to the compiler.
+    /// A step, and its result: on the own host without a handle. Inlined, so that what is done is
+    /// known to the compiler.
     #[inline(always)]
     fn step_now<T: Word>(
         &mut self,

@@ -42,7 +42,8 @@ fn random(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Members that give up and come back, for this mutex or the other, exclude one another, and lose none of their turns.
+/// Members that give up and come back, for this mutex or the other, exclude one another, and lose
+/// none of their turns.
 fn contended(me: &mut Member, kind: LockKind) -> Result<(), RmaError> {
     let mut rma = Rma::new(me)?;
     let numbers = rma.allocate::<u64>(me, 2)?;
@@ -95,7 +96,8 @@ fn locks_with_deadlines_exclude_one_another() {
     everywhere("Hybrid", |me| contended(me, LockKind::Hybrid));
 }
 
-/// The mutex goes past a member that has given up and does something else; and that one finds its way back.
+/// The mutex goes past a member that has given up and does something else; and that one finds its
+/// way back.
 #[test]
 fn nobody_waits_for_a_member_that_has_given_up() {
     // The holder lets go while another waits behind the absent member; or before another asks.

@@ -1,4 +1,5 @@
-//! A member that leaves while it holds a mutex: the members that wait for it, and those that ask later, are told which member held it.
+//! A member that leaves while it holds a mutex: the members that wait for it, and those that ask
+//! later, are told which member held it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -121,8 +122,8 @@ fn a_holder_that_leaves_is_named_between_hosts() {
     }
 }
 
-/// A set is freed by all members, or by none while one holds a mutex of it: then all are told which member that is, and may go on.
-/// Rank 0 locks mutexes and lets some of them go, in orders of all kinds; those that it still holds are poisoned, no others.
+/// Rank 0 locks mutexes and lets some of them go, in orders of all kinds; those that it still holds
+/// are poisoned, no others.
 #[test]
 fn what_is_held_at_the_end_is_poisoned_and_nothing_else() {
     const COUNT: usize = 6;
@@ -186,6 +187,8 @@ fn what_is_held_at_the_end_is_poisoned_and_nothing_else() {
     }
 }
 
+/// A set is freed by all members, or by none while one holds a mutex of it: then all are told which
+/// member that is, and may go on.
 #[test]
 fn a_set_that_is_held_is_not_freed_and_all_are_told() {
     fn held(me: &mut Member) -> Result<(), RmaError> {

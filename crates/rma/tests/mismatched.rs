@@ -1,5 +1,6 @@
-//! Collective calls that do not match: an error that names two of them, at every member, and no member hangs. And random
-//! programs that match, in any legal order of their halves, with members that are slow: never an error.
+//! Collective calls that do not match: an error that names two of them, at every member, and no
+//! member hangs. And random programs that match, in any legal order of their halves, with members
+//! that are slow: never an error.
 
 mod programs;
 
@@ -122,7 +123,8 @@ fn longer_circles_are_found() {
         let make = |me: &mut Member| me.make(Counter::within).unwrap();
         let mut barriers = [make(me), make(me), make(me)];
         let rank = me.rank();
-        // It does not come to the barrier that the one after it waits at, but to the one before that.
+        // It does not come to the barrier that the one after it waits at, but to the one before
+        // that.
         barriers[(rank + 1) % 3].arrive()?;
         barriers[rank].wait()
     }
@@ -130,7 +132,8 @@ fn longer_circles_are_found() {
     assert!(results.iter().all(|result| matches!(result, Err(Fault::Mismatch { .. }))), "{results:?}");
 }
 
-/// Members that wait for one that is slow, or for one that waits with a deadline, are not told anything.
+/// Members that wait for one that is slow, or for one that waits with a deadline, are not told
+/// anything.
 #[test]
 fn slow_members_and_deadlines_are_no_mismatch() {
     for shape in TEAMS {
@@ -169,7 +172,8 @@ fn legal_programs_are_not_accused() {
     }
 }
 
-/// The same programs, in which one member leaves out a wait or does another: every member is told, and ends.
+/// The same programs, in which one member leaves out a wait or does another: every member is told,
+/// and ends.
 #[test]
 fn illegal_programs_end_in_errors() {
     for seed in 0..10 {

@@ -88,7 +88,8 @@ fn misuse_is_told_between_hosts() {
     }
 }
 
-/// All members are told alike which of them asked for what, and which host has no room; none has the memory, and all go on.
+/// All members are told alike which of them asked for what, and which host has no room; none has
+/// the memory, and all go on.
 #[test]
 fn all_are_told_who_asked_for_more_than_there_is() {
     let ask = |me: &mut Member| {

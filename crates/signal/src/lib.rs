@@ -1,6 +1,7 @@
 //! The monotone word that everything in Syncline waits on.
 //!
-//! * [`Signal`]: a number of up to 2^62 - 1 that only grows, in any memory, that threads and processes wait on.
+//! * [`Signal`]: a number of up to 2^62 - 1 that only grows, in any memory, that threads and
+//!   processes wait on.
 //! * [`PaddedSignal`]: the same, alone on its cache lines.
 //! * [`Policy`]: how to wait: pause, then yield, then sleep.
 //! * [`DeathWord`]: the word that says that a partner is gone, rechecked by every wait that names it; [`Watch`]: the

@@ -87,7 +87,8 @@ fn two_raisers_one_sleeper() {
     });
 }
 
-/// Additions past the end never go round, however many threads have died in the guard band, and all are told.
+/// Additions past the end never go round, however many threads have died in the guard band, and all
+/// are told.
 fn additions_past_the_end() {
     model(|| {
         let s = Arc::new(Signal::new(Signal::MAX));
@@ -120,7 +121,8 @@ fn a_word_that_stays_in_the_guard_band_is_noticed() {
     plant::with("signal: stays in the guard band", additions_past_the_end);
 }
 
-/// A sleeper has the number that it waits for when an addition closes the signal, and sees what was done before.
+/// A sleeper has the number that it waits for when an addition closes the signal, and sees what was
+/// done before.
 fn close_and_wait() {
     model(|| {
         let shared = Arc::new((Signal::new(Signal::MAX - 1), AtomicU32::new(0)));

@@ -5,8 +5,8 @@
 //! seen after a wait that it ended. A wait ends when the number is large enough, at its deadline, or
 //! when the death word of its policy names somebody; never for another reason.
 //!
-//! Numbers end at [`Signal::MAX`], 2^62 - 1. An addition that goes past it closes the signal: the number is `MAX` for
-//! good, every wait for a number has ended, and every later addition is told.
+//! Numbers end at [`Signal::MAX`], 2^62 - 1. An addition that goes past it closes the signal: the
+//! number is `MAX` for good, every wait for a number has ended, and every later addition is told.
 //!
 //! # State: one word
 //! ```text
@@ -22,24 +22,26 @@
 //! | raiser | raises the number; was bit 0 set: clears it and wakes everybody  |
 //!
 //! # The guard band
-//! An addition is one read-modify-write, so it may go past the end before its thread knows. No number of additions goes on
-//! to a wrap: each is by at most `MAX_ADD` = 2^32, and a thread whose addition lands in the band swaps the word for the
-//! bottom of the band before it returns. So between two swaps a thread adds once, and the word is at most
-//! `MAX` + k * 2^32 after k threads have added and not swapped yet, or have died in between. The band is 2^62 numbers: it
-//! has room for k = 2^30, while systems have 2^22 threads (`PID_MAX_LIMIT` of Linux). Of processes that were killed between
-//! the two steps it would take 2^30 with no addition of a living one among them.
+//! An addition is one read-modify-write, so it may go past the end before its thread knows. No
+//! number of additions goes on to a wrap: each is by at most `MAX_ADD` = 2^32, and a thread whose
+//! addition lands in the band swaps the word for the bottom of the band before it returns. So
+//! between two swaps a thread adds once, and the word is at most `MAX` + k * 2^32 after k threads
+//! have added and not swapped yet, or have died in between. The band is 2^62 numbers: it has room
+//! for k = 2^30, while systems have 2^22 threads (`PID_MAX_LIMIT` of Linux). Of processes that were
+//! killed between the two steps it would take 2^30 with no addition of a living one among them.
 //!
-//! No thread sleeps on a word in the band, as every number that can be waited for is below it. So nothing is lost with the
-//! swap but the excess; it is a read-modify-write, so the release sequences of all additions go on through it.
+//! No thread sleeps on a word in the band, as every number that can be waited for is below it. So
+//! nothing is lost with the swap but the excess; it is a read-modify-write, so the release
+//! sequences of all additions go on through it.
 //!
 //! # No lost wake-up
 //! A sleep is lost only if the raiser saw no bit 0 and the waiter saw the old number. Both act on one
 //! word, so one of them comes second and sees the other.
 //!
 //! # Costs
-//! A raise while no thread sleeps: one read-modify-write, one transfer of the cache line to each waiter, and one branch: it
-//! asks for the bits 63 and 0 together.
-//! With sleepers: two, and a system call. A wait that is over already: one load.
+//! A raise while no thread sleeps: one read-modify-write, one transfer of the cache line to each
+//! waiter, and one branch: it asks for the bits 63 and 0 together. With sleepers: two, and a system
+//! call. A wait that is over already: one load.
 //!
 //! # Source
 //! The futex word with a waiters bit is Drepper's ("Futexes Are Tricky", 2004). Changed: the number
@@ -65,9 +67,10 @@ const _: () = assert!(Signal::MAX_ADD << 30 == Signal::MAX + 1, "the guard band 
 /// Eight bytes, `#[repr(C)]`, no pointers: it may stand in memory shared between processes.
 ///
 /// # The end
-/// A signal that was added to past `MAX` is closed: its number is `MAX` for good, every wait for a number ends, and
-/// [`add`](Signal::add) says so. By steps of 1 at 1 ns each that takes 146 years, so counters of events use
-/// [`increment`](Signal::increment) and [`count`](Signal::count), which stop at `MAX` without a word.
+/// A signal that was added to past `MAX` is closed: its number is `MAX` for good, every wait for a
+/// number ends, and [`add`](Signal::add) says so. By steps of 1 at 1 ns each that takes 146 years,
+/// so counters of events use [`increment`](Signal::increment) and [`count`](Signal::count), which
+/// stop at `MAX` without a word.
 ///
 /// # Memory ordering
 /// A raise is a release, and reading the raised number (by [`get`](Signal::get) or a wait) is an
@@ -133,7 +136,8 @@ pub enum AddError {
         /// How much was to be added.
         n: u64,
     },
-    /// The sum is more than [`Signal::MAX`], or the signal was closed before: it is closed, at `MAX`.
+    /// The sum is more than [`Signal::MAX`], or the signal was closed before: it is closed, at
+    /// `MAX`.
     Closed,
 }
 
@@ -198,8 +202,8 @@ impl Signal {
         bounded(self.word.bits.load(Ordering::Acquire) >> 1)
     }
 
-    /// Raises the number to `number`, or to [`Signal::MAX`] if that is less, unless it is there already, and wakes the
-    /// threads that wait. Returns what it was.
+    /// Raises the number to `number`, or to [`Signal::MAX`] if that is less, unless it is there
+    /// already, and wakes the threads that wait. Returns what it was.
     #[inline]
     pub fn raise_to(&self, number: u64) -> u64 {
         let number = bounded(number);
@@ -214,8 +218,9 @@ impl Signal {
         bounded(before >> 1)
     }
 
-    /// Makes the number `number`, at least what it is and at most [`Signal::MAX`], which stands for more. Wakes no thread:
-    /// none sleeps on it now, and one thread at a time raises it. Then it is a store, the cheapest raise there is.
+    /// Makes the number `number`, at least what it is and at most [`Signal::MAX`], which stands for
+    /// more. Wakes no thread: none sleeps on it now, and one thread at a time raises it. Then it is
+    /// a store, the cheapest raise there is.
     ///
     /// Whoever polls it by [`get`](Signal::get) or [`look_until`](Signal::look_until) is served; whoever sleeps is not.
     #[inline]
@@ -228,9 +233,9 @@ impl Signal {
     /// Adds `n` to the number and wakes those who wait. Returns what it is now.
     ///
     /// # Errors
-    /// [`AddError::TooMuch`] if `n` is more than [`Signal::MAX_ADD`]: nothing was added. [`AddError::Closed`] if the sum is
-    /// more than [`Signal::MAX`]: the number is `MAX` from now on, all waits have ended, and every later addition is told the
-    /// same.
+    /// [`AddError::TooMuch`] if `n` is more than [`Signal::MAX_ADD`]: nothing was added.
+    /// [`AddError::Closed`] if the sum is more than [`Signal::MAX`]: the number is `MAX` from now
+    /// on, all waits have ended, and every later addition is told the same.
     #[inline]
     pub fn add(&self, n: u64) -> Result<u64, AddError> {
         if n > Self::MAX_ADD {
@@ -240,7 +245,8 @@ impl Signal {
         if now & (CLOSED | SLEEPER) != 0 { self.after_add(now) } else { Ok(now >> 1) }
     }
 
-    /// Adds 1 to the number, which ends at [`Signal::MAX`], and wakes the threads that wait. Returns what it is now.
+    /// Adds 1 to the number, which ends at [`Signal::MAX`], and wakes the threads that wait.
+    /// Returns what it is now.
     ///
     /// For counters of events, which do not come to the end: see [`Signal`].
     #[inline]
@@ -250,11 +256,12 @@ impl Signal {
         now.unwrap_or(Self::MAX)
     }
 
-    /// Adds 1 to the number, which ends at [`Signal::MAX`], and wakes the threads that wait only if `enough` says so of what it is
-    /// now. Returns what it is now.
+    /// Adds 1 to the number, which ends at [`Signal::MAX`], and wakes the threads that wait only if
+    /// `enough` says so of what it is now. Returns what it is now.
     ///
-    /// For counters of arrivals, where no thread waits for the numbers in between: to wake a waiter for the last one at
-    /// each arrival would be a system call for nothing. A sleeper stays asleep until a raise that wakes.
+    /// For counters of arrivals, where no thread waits for the numbers in between: to wake a waiter
+    /// for the last one at each arrival would be a system call for nothing. A sleeper stays asleep
+    /// until a raise that wakes.
     #[inline]
     pub fn count(&self, enough: impl FnOnce(u64) -> bool) -> u64 {
         let now = self.grow(1);
@@ -306,7 +313,8 @@ impl Signal {
         self.word.bits.fetch_and(!SLEEPER, Ordering::Relaxed);
     }
 
-    /// For models: additions of [`Signal::MAX_ADD`] by `threads` threads that die before they swap the word.
+    /// For models: additions of [`Signal::MAX_ADD`] by `threads` threads that die before they swap
+    /// the word.
     #[cfg(loom)]
     pub fn overrun_and_die(&self, threads: u64) {
         self.word.bits.fetch_add((threads * Self::MAX_ADD) << 1, Ordering::Release);
@@ -329,9 +337,9 @@ impl Signal {
     /// Waits until the number is at least `number`, and returns the number found.
     ///
     /// # Errors
-    /// [`WaitError::TimedOut`] when `deadline` passes first; [`WaitError::Dead`] when the death word
-    /// of `policy` names a member first. A number that is there already wins over both. [`WaitError::Unreachable`] at once
-    /// for a number above [`Signal::MAX`].
+    /// [`WaitError::TimedOut`] when `deadline` passes first; [`WaitError::Dead`] when the death
+    /// word of `policy` names a member first. A number that is there already wins over both.
+    /// [`WaitError::Unreachable`] at once for a number above [`Signal::MAX`].
     #[inline]
     pub fn wait_until(
         &self,
@@ -387,9 +395,9 @@ impl Signal {
         }
     }
 
-    /// Looks, with the pauses and yields of `policy` in between, until the number is at least `number`; `None` when these
-    /// are over, the deadline has passed, or `policy` names a member that is gone; at once if `number` is more than
-    /// [`Signal::MAX`]. It never sleeps.
+    /// Looks, with the pauses and yields of `policy` in between, until the number is at least
+    /// `number`; `None` when these are over, the deadline has passed, or `policy` names a member
+    /// that is gone; at once if `number` is more than [`Signal::MAX`]. It never sleeps.
     pub fn look_until(&self, number: u64, policy: &Policy<'_>, deadline: Option<Instant>) -> Option<u64> {
         // A model would explore every number of looks.
         if cfg!(loom) || number > Self::MAX {

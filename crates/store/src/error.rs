@@ -316,7 +316,8 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// Where a result was to get its name stands something that was not there, or was another file, when its run began.
+    /// Where a result was to get its name stands something that was not there, or was another file,
+    /// when its run began.
     #[error("{} is not what it was when the run began, and is not replaced: move it away", path.display())]
     Appeared {
         /// The name of the result.

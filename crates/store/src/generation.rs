@@ -224,8 +224,9 @@ impl Generations {
         Self::resume_settled(output, &mut identity.clone(), |_, _| Ok::<_, Error>(()))
     }
 
-    /// [`resume`](Self::resume) that lets `settle` complete the identity of this run, by that of the interrupted one,
-    /// before they are compared: see [`Identity::settle`]. The manifest has the completed one from the next commit on.
+    /// [`resume`](Self::resume) that lets `settle` complete the identity of this run, by that of
+    /// the interrupted one, before they are compared: see [`Identity::settle`]. The manifest has
+    /// the completed one from the next commit on.
     ///
     /// # Errors
     /// As [`resume`](Self::resume), and those of `settle`.
@@ -272,7 +273,8 @@ impl Generations {
         place.discard()
     }
 
-    /// What is known of the computation by now, checksums of its inputs for example: the next commit notes it.
+    /// What is known of the computation by now, checksums of its inputs for example: the next
+    /// commit notes it.
     pub fn know(&mut self, identity: &Identity) {
         self.manifest.identity.clone_from(identity);
     }

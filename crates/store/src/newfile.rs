@@ -128,7 +128,8 @@ impl NewFile {
         self.commit_as(RenameFlags::NOREPLACE)
     }
 
-    /// [`commit`](Self::commit) in place of what had the name at an earlier look, and of nothing else.
+    /// [`commit`](Self::commit) in place of what had the name at an earlier look, and of nothing
+    /// else.
     ///
     /// # Errors
     /// [`Error::Appeared`] when there is something else by now; [`Error::File`].
@@ -404,7 +405,8 @@ mod tests {
         assert_eq!(names(folder.path()), ["out"]);
     }
 
-    /// What another has put there meanwhile stays; what was there at the look goes, or may have gone.
+    /// What another has put there meanwhile stays; what was there at the look goes, or may have
+    /// gone.
     #[test]
     fn only_what_was_there_is_replaced() {
         let folder = tempfile::tempdir().unwrap();

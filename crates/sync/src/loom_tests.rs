@@ -133,8 +133,8 @@ impl<M: BarrierMember> BarrierMember for Ranked<M> {
     }
 }
 
-/// Two members at two barriers, which both arrive at the first one early and wait there last: no member is accused. A look
-/// stands for the one that a wait takes when it lasts.
+/// Two members at two barriers, which both arrive at the first one early and wait there last: no
+/// member is accused. A look stands for the one that a wait takes when it lasts.
 fn early_arrivals_are_legal() {
     model(2, || {
         let calls = crate::Calls::within(&mut Space::heap(), 2).unwrap();

@@ -346,7 +346,8 @@ fn views_that_differ_are_told() {
         error.to_string(),
         "members do not make the same things in the same order: they differ at allocation 1"
     );
-    // From there on its places would be others: what it asked for would stand in the words of other things.
+    // From there on its places would be others: what it asked for would stand in the words of other
+    // things.
     let all = [Counter::within(&mut two, 3).unwrap_err(), two.array::<AtomicU64>(1).unwrap_err()];
     assert_eq!(all, [const { SpaceError::Mismatch { number: 1 } }; 2]);
     Counter::within(&mut one, 5).unwrap();

@@ -40,7 +40,8 @@ fn thread_number() -> String {
     own.file_name().unwrap().to_str().unwrap().to_owned()
 }
 
-/// Waits until a thread of this process sleeps in the kernel: by [`SLEEPY`] it does so when it has its place in the queue.
+/// Waits until a thread of this process sleeps in the kernel: by [`SLEEPY`] it does so when it has
+/// its place in the queue.
 fn until_asleep(thread: &str) {
     let late = Instant::now() + HANG;
     let stat = format!("/proc/self/task/{thread}/stat");

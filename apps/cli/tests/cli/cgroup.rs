@@ -1,8 +1,9 @@
 //! A memory control group around the command: the kernel as the witness of what it takes.
 //!
-//! A group counts anonymous memory, the page cache that its processes bring in, and what the kernel needs for them. At its limit
-//! it drops page cache; when nothing is left to drop, it kills. So a run that survives has kept to the limit with all that
-//! cannot be dropped, whatever it says itself.
+//! A group counts anonymous memory, the page cache that its processes bring in, and what the kernel
+//! needs for them. At its limit it drops page cache; when nothing is left to drop, it kills. So a
+//! run that survives has kept to the limit with all that cannot be dropped, whatever it says
+//! itself.
 
 use std::fs;
 use std::io;
@@ -80,7 +81,8 @@ impl Group {
 
     /// Runs a command inside.
     pub(crate) fn run(&self, command: &Command) -> io::Result<Output> {
-        // A process joins itself before it becomes the command, so that nothing of it counts elsewhere.
+        // A process joins itself before it becomes the command, so that nothing of it counts
+        // elsewhere.
         let mut inside = Command::new("sh");
         inside.args(["-c", "echo 0 >\"$0\"/cgroup.procs && exec \"$@\""]).arg(&self.folder);
         inside.arg(command.get_program()).args(command.get_args());
@@ -126,7 +128,8 @@ fn parents() -> Vec<(PathBuf, &'static Files)> {
     groups.lines().filter_map(of_line).flatten().collect()
 }
 
-/// What the kernel needs for the command besides, at most: page tables of all that it has mapped, a stack for each thread.
+/// What the kernel needs for the command besides, at most: page tables of all that it has mapped, a
+/// stack for each thread.
 pub(crate) const fn of_the_kernel(bound: u64, threads: u64) -> u64 {
     (2 << 20) + bound / 256 + threads * (20 << 10)
 }

@@ -16,10 +16,12 @@ use tempfile::TempDir;
 /// Far beyond what any run here takes, on any machine.
 pub(crate) const HANG: Duration = Duration::from_secs(300);
 
-/// The command with arguments separated by blanks, in `folder`, without what this test's own environment says.
+/// The command with arguments separated by blanks, in `folder`, without what this test's own
+/// environment says.
 pub(crate) fn command(folder: &Path, line: &str) -> Command {
     let mut command = loud(folder, line);
-    // A machine may be so slow that lines of progress are due, where a test looks at all that is said.
+    // A machine may be so slow that lines of progress are due, where a test looks at all that is
+    // said.
     if ["run ", "gen ", "convert "].iter().any(|name| line.starts_with(name)) && !line.contains("--help") {
         command.arg("--quiet");
     }
@@ -47,7 +49,8 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether this process, and all that it starts, ignore a signal, as in a job in the background; then a line that says so.
+/// Whether this process, and all that it starts, ignore a signal, as in a job in the background;
+/// then a line that says so.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();

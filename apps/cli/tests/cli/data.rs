@@ -199,7 +199,8 @@ fn only_fields_are_framed() {
     assert_eq!(layout["arrays"]["za"]["thickness"], 2);
 }
 
-/// One stray file does not keep the others from being converted, and results are not copied unasked; each is named.
+/// One stray file does not keep the others from being converted, and results are not copied
+/// unasked; each is named.
 #[test]
 fn what_convert_does_not_take_is_named_and_left() {
     let folder = lk23(12, 9);

@@ -89,7 +89,8 @@ fn killed_runs_are_resumed_to_the_same_bits() {
     assert!(kills > 0);
 }
 
-/// Killed at any moment of going on from a result, that is there, or the new one, whole; and the run goes on.
+/// Killed at any moment of going on from a result, that is there, or the new one, whole; and the
+/// run goes on.
 #[test]
 fn killed_runs_from_a_result_leave_that_or_the_new_one() {
     let rounds: u64 = std::env::var("SYNCLINE_KILLS").map_or(15, |rounds| rounds.parse().unwrap());

@@ -1,7 +1,8 @@
 //! The memory bound is kept, and bytes are counted as in the papers' model.
 //!
-//! Two witnesses: the kernel's highest mark of what was resident, which each report has, less the program's own file; and a
-//! control group ([`Group`]) that kills what does not keep to the bound and the shares that are named beside it.
+//! Two witnesses: the kernel's highest mark of what was resident, which each report has, less the
+//! program's own file; and a control group ([`Group`]) that kills what does not keep to the bound
+//! and the shares that are named beside it.
 
 use std::path::Path;
 
@@ -23,8 +24,8 @@ fn peak_and_bound(report: &Value) -> (u64, u64) {
 
 /// Runs a line that must stay inside its bound, by either witness; returns the report.
 ///
-/// The control group's limit is the bound with the shares of the program and of the kernel; then, as the kernel may drop
-/// all of the program's file, without the former.
+/// The control group's limit is the bound with the shares of the program and of the kernel; then,
+/// as the kernel may drop all of the program's file, without the former.
 fn inside(path: &Path, line: &str) -> Value {
     let report = json(path, line);
     let (peak, bound) = peak_and_bound(&report);

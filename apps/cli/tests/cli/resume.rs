@@ -339,7 +339,8 @@ fn a_result_that_differs_gets_no_name_and_is_discarded() {
     panic!("no run was caught during its verification");
 }
 
-/// What has the output's name is replaced by nothing that was not told to, and the error says what it is.
+/// What has the output's name is replaced by nothing that was not told to, and the error says what
+/// it is.
 #[test]
 fn a_result_is_not_replaced_unasked() {
     let folder = lk23(20, 30);
@@ -389,7 +390,8 @@ fn a_result_is_not_replaced_unasked() {
     }
 }
 
-/// After 40, the 60 that are missing to 100, with the bits of 100 in one run; in blocks or streamed before.
+/// After 40, the 60 that are missing to 100, with the bits of 100 in one run; in blocks or streamed
+/// before.
 #[test]
 fn a_result_is_gone_on_from() {
     let folder = lk23(60, 50);
@@ -420,7 +422,8 @@ fn a_result_is_gone_on_from() {
     );
 }
 
-/// The residuals of all iterations are there after going on, too, and it is known when they were small enough.
+/// The residuals of all iterations are there after going on, too, and it is known when they were
+/// small enough.
 #[test]
 fn a_result_keeps_its_residuals() {
     let folder = tempfile::tempdir().unwrap();
@@ -453,7 +456,8 @@ fn a_result_keeps_its_residuals() {
     assert_eq!(run("--iterations 500 --output o.npy --resume")["complete_already"], true);
 }
 
-/// Inputs that were copied elsewhere or touched are the same by their checksums; of a run in blocks these are not known.
+/// Inputs that were copied elsewhere or touched are the same by their checksums; of a run in blocks
+/// these are not known.
 #[test]
 fn inputs_that_were_moved_or_touched_are_the_same() {
     let folder = lk23(30, 30);

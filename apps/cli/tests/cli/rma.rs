@@ -273,7 +273,8 @@ fn a_job_goes_on_without_the_dead() {
     for time in 0..times.div_ceil(2) {
         let (processes, per_host) = (3 + random.below(3) as usize, 1 + random.below(3) as usize);
         let victims = 1 + random.below(2) as usize;
-        // Seconds, in either case; more of them, where the machine is so fast that all ends before the victims are killed.
+        // Seconds, in either case; more of them, where the machine is so fast that all ends before
+        // the victims are killed.
         let mut rounds = time + if per_host >= processes { 4000 } else { 300 };
         let gone_on = (0..5).find_map(|_| {
             let job = Job { processes, per_host, victims, rounds };
@@ -297,7 +298,8 @@ struct Job {
 }
 
 impl Job {
-    /// Runs it, and kills the victims one after the other: `None` if it had ended before, and whether there is such an MPI.
+    /// Runs it, and kills the victims one after the other: `None` if it had ended before, and
+    /// whether there is such an MPI.
     fn run(self, random: &mut Random) -> Option<bool> {
         let Job { processes, per_host, victims, rounds } = self;
         let line = format!("verify rma --rounds {rounds}");

@@ -127,7 +127,8 @@ fn an_input_that_is_written_to_under_a_run_in_blocks_is_an_error() {
     let folder = lk23_on_disk(256, 256);
     let path = folder.path();
     let input = path.join("data/zu.npy");
-    // It is seen at the end of the run, so that the run has to have one: behind the write, if it is long enough for this machine.
+    // It is seen at the end of the run, so that the run has to have one: behind the write, if it is
+    // long enough for this machine.
     for iterations in [3_000, 30_000, 300_000] {
         let child =
             start(path, &format!("run lk23 data --iterations {iterations} --threads 2 --executor blocked"));

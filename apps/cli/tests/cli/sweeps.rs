@@ -244,7 +244,8 @@ fn convergence_ends_a_run() {
     assert!(text.contains(&format!("in iteration {at}")), "{text}");
 }
 
-/// A run that has not come to its `--until` says so and ends with a code of its own; its result is there.
+/// A run that has not come to its `--until` says so and ends with a code of its own; its result is
+/// there.
 #[test]
 fn what_has_not_converged_says_so() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
-//! Programs that use the C interface wrongly, made at random, by every launcher: none hangs, crashes, fails without a word or
-//! leaves anything behind; and those that are right end well.
+//! Programs that use the C interface wrongly, made at random, by every launcher: none hangs,
+//! crashes, fails without a word or leaves anything behind; and those that are right end well.
 //!
-//! `SYNCLINE_MISUSES=200` plays as many under each launcher, `SYNCLINE_SEED=5` begins with that seed, `SYNCLINE_KINDS=Kill,Fork` takes
-//! those kinds only, `SYNCLINE_LIMIT=15` is the seconds after which a program hangs. A test that fails prints the seed
-//! and the text of its program.
+//! `SYNCLINE_MISUSES=200` plays as many under each launcher, `SYNCLINE_SEED=5` begins with that
+//! seed, `SYNCLINE_KINDS=Kill,Fork` takes those kinds only, `SYNCLINE_LIMIT=15` is the seconds
+//! after which a program hangs. A test that fails prints the seed and the text of its program.
 
 #[path = "../tools/mpi.rs"]
 mod mpi;
@@ -171,7 +171,8 @@ impl Theatre {
             if Instant::now() > late {
                 break None;
             }
-            // Some mpirun waits for itself, at times, when several of its processes have ended without MPI_Finalize.
+            // Some mpirun waits for itself, at times, when several of its processes have ended
+            // without MPI_Finalize.
             looks += 1;
             if self.site.is_some() && !plan.misuses.is_empty() && looks.is_multiple_of(200) {
                 alone = if marked(&mark) == [child.id()] { alone + 1 } else { 0 };

@@ -242,7 +242,8 @@ impl Plan {
         }
     }
 
-    /// Steps of a member between which something may be put: behind those that make the first things.
+    /// Steps of a member between which something may be put: behind those that make the first
+    /// things.
     fn place(&self, rank: usize, random: &mut Random) -> usize {
         4.min(self.ranks[rank].len()) + random.below(self.ranks[rank].len().saturating_sub(4) + 1)
     }
@@ -316,9 +317,9 @@ impl Plan {
             }
             Kind::Return => self.end(rank, &[format!("return {}", random.below(2) * 3)], random),
             Kind::ReturnHolding => {
-                // The others release it at once if they get it first. A later misuse may have them call
-                // something together, and a member that holds a lock there while others wait for the
-                // lock is a deadlock of the program, which only deadlines end.
+                // The others release it at once if they get it first. A later misuse may have them
+                // call something together, and a member that holds a lock there while others wait
+                // for the lock is a deadlock of the program, which only deadlines end.
                 let others: Vec<_> = (0..self.members).filter(|&one| one != rank).collect();
                 if shares && random.below(2) == 0 {
                     self.all("lock_new");
@@ -365,8 +366,9 @@ impl Plan {
                     let time = [0, 1, 20, 500][random.below(4)];
                     let timed = match words[..] {
                         ["sync"] => format!("sync_for {time}"),
-                        // Between hosts a wait that has timed out in the middle of its rounds is to be called again
-                        // before the member waits for anything else: see docs/limits.md.
+                        // Between hosts a wait that has timed out in the middle of its rounds is to
+                        // be called again before the member waits for anything else: see
+                        // docs/limits.md.
                         ["wait"] if shares => format!("wait_for {time}"),
                         ["allocate", slot, bytes] => format!("allocate_for {slot} {bytes} {time}"),
                         ["lock", set, of, index] => format!("lock_for {set} {of} {index} {time}"),

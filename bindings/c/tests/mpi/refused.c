@@ -1,4 +1,5 @@
-/* What a program of MPI does wrong has a status of its own, and does not pass for an error inside the library. */
+/* What a program of MPI does wrong has a status of its own, and does not pass for an error inside
+ * the library. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
-/* A child that a member makes by fork() is no member: its calls are MISUSE and change nothing, and however it ends, nothing
- * of the member's is undone. Members are three threads, or with "processes" processes, with "hosts" hosts; with
- * "environment" what has started the program. Run by tests/programs.rs. */
+/* A child that a member makes by fork() is no member: its calls are MISUSE and change nothing, and
+ * however it ends, nothing of the member's is undone. Members are three threads, or with "processes"
+ * processes, with "hosts" hosts; with "environment" what has started the program. Run by
+ * tests/programs.rs. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdatomic.h>
 #include <sys/types.h>

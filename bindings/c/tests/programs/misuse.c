@@ -1,5 +1,6 @@
-/* Plays a text of steps, a line each: whose it is (a rank, or `after` for what follows the team), a word, and numbers. What
- * a call says other than OK is told, and the next step follows: so a text may be as wrong as it likes.
+/* Plays a text of steps, a line each: whose it is (a rank, or `after` for what follows the team), a
+ * word, and numbers. What a call says other than OK is told, and the next step follows: so a text
+ * may be as wrong as it likes.
  *
  *     ./misuse TEXT [--hosts N]
  */
@@ -107,7 +108,8 @@ static void threads(stage *s, unsigned long long more) {
     }
 }
 
-/* A child that ends at once (0), or calls (1), or calls and exits as a program does (2); or lives on for a while (3). */
+/* A child that ends at once (0), or calls (1), or calls and exits as a program does (2); or lives on
+ * for a while (3). */
 static void forks(stage *s, unsigned long long how) {
     pid_t child = fork();
     if (child == 0) {

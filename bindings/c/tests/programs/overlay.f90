@@ -1,4 +1,5 @@
-! Two tasks go round at two locations, by a checked overlay in Fortran; and handles, by hand. Run by tests/programs.rs.
+! Two tasks go round at two locations, by a checked overlay in Fortran; and handles, by hand. Run by
+! tests/programs.rs.
 module bodies
     use, intrinsic :: iso_c_binding
     use syncline

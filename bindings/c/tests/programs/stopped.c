@@ -1,5 +1,5 @@
-/* Rank 1 is stopped for five seconds, as by a debugger: with the time-out as it is by default it is waited for. Run by
- * tests/programs.rs and tests/inside_mpi.rs. */
+/* Rank 1 is stopped for five seconds, as by a debugger: with the time-out as it is by default it is
+ * waited for. Run by tests/programs.rs and tests/inside_mpi.rs. */
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
 #include <sys/types.h>

@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 use crate::tools::{Tool, libraries, root};
 
-/// An MPI: its compilers, its launcher, what that is told first, and how it is told to set a variable.
+/// An MPI: its compilers, its launcher, what that is told first, and how it is told to set a
+/// variable.
 pub(crate) struct Mpi {
     c: &'static str,
     #[allow(dead_code, reason = "not all tests are in Fortran")]

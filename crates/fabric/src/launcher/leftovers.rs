@@ -1,10 +1,11 @@
 //! What the processes of a team have started and left behind: killed when the team has ended.
 //!
 //! # Contract
-//! The processes of a team stay in the process group of their launcher, so that the one that reads from a terminal can, and
-//! Ctrl-C and Ctrl-Z reach all. So that group cannot be killed as a whole. Instead each process has a mark in its
-//! environment, which what it starts inherits. When all processes of the team have been collected, every process with the
-//! mark that is still in the launcher's group is killed (SIGKILL). One that has left the group (`setsid`, `setpgid`), or has
+//! The processes of a team stay in the process group of their launcher, so that the one that reads
+//! from a terminal can, and Ctrl-C and Ctrl-Z reach all. So that group cannot be killed as a whole.
+//! Instead each process has a mark in its environment, which what it starts inherits. When all
+//! processes of the team have been collected, every process with the mark that is still in the
+//! launcher's group is killed (SIGKILL). One that has left the group (`setsid`, `setpgid`), or has
 //! cleared its environment, is let go.
 //!
 //! A launcher that is killed itself does not come to this.
@@ -46,7 +47,8 @@ impl Leftovers {
         if group_of(pid) != Some(getpgrp().as_raw_nonzero().get()) {
             return false;
         }
-        // One that has ended and was not collected has no environment, nor has that of another user for us.
+        // One that has ended and was not collected has no environment, nor has that of another user
+        // for us.
         let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
         let mark = format!("{MARK}={}", self.mark);
         environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
@@ -59,7 +61,8 @@ impl Leftovers {
         let mut any = false;
         for pid in pids.filter(|&pid| self.is_one(pid)) {
             any = true;
-            // By a descriptor, and looked at again: from here on it is not about another process of that number.
+            // By a descriptor, and looked at again: from here on it is not about another process of
+            // that number.
             if let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty())
                 && self.is_one(pid)
             {
@@ -80,8 +83,9 @@ impl Drop for Leftovers {
     }
 }
 
-/// The process group of a process, if that can be told. It is 0 for threads of the kernel and for processes outside of this
-/// namespace, which is no number that `getpgid` may return by its contract in rustix.
+/// The process group of a process, if that can be told. It is 0 for threads of the kernel and for
+/// processes outside of this namespace, which is no number that `getpgid` may return by its
+/// contract in rustix.
 fn group_of(pid: Pid) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     // Behind the name, which may have any characters: the state, the parent, the group.

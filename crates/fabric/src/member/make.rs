@@ -61,12 +61,13 @@ impl Member {
     /// Makes a barrier or lock with all others, and takes this member's part of it.
     ///
     /// # Collective
-    /// All members make the same things in the same order. Nobody waits for the others. A member that ends when it has
-    /// made less than another is given up, so that nobody waits for its part. So is one that ends because it got an error
-    /// here: what is made has a seat for every member.
+    /// All members make the same things in the same order. Nobody waits for the others. A member
+    /// that ends when it has made less than another is given up, so that nobody waits for its part.
+    /// So is one that ends because it got an error here: what is made has a seat for every member.
     ///
     /// # Errors
-    /// What `make` says; [`SpaceError::Mismatch`] if this member and another do not make the same things.
+    /// What `make` says; [`SpaceError::Mismatch`] if this member and another do not make the same
+    /// things.
     ///
     /// # Examples
     /// ```
@@ -96,11 +97,12 @@ impl Member {
         Ok(seat)
     }
 
-    /// Makes a barrier in two levels: `inner` for the threads of each process, `outer` for the processes.
+    /// Makes a barrier in two levels: `inner` for the threads of each process, `outer` for the
+    /// processes.
     ///
     /// # Collective
-    /// As [`make`](Self::make). Every member's view makes the inner barriers of all processes, so that all views agree
-    /// on what comes after them.
+    /// As [`make`](Self::make). Every member's view makes the inner barriers of all processes, so
+    /// that all views agree on what comes after them.
     ///
     /// # Errors
     /// As [`make`](Self::make).
@@ -177,8 +179,8 @@ impl Member {
         Ok(DisseminationMember::new(board, radix))
     }
 
-    /// Makes a barrier in two levels: a counter of the members of each host, and a dissemination barrier of the hosts, with
-    /// that radix (0: the one that fits).
+    /// Makes a barrier in two levels: a counter of the members of each host, and a dissemination
+    /// barrier of the hosts, with that radix (0: the one that fits).
     ///
     /// # Collective
     /// As [`make`](Self::make).
@@ -205,14 +207,15 @@ impl Member {
         Ok(self.board_of(&all, slots)?.expect("a member is one of all"))
     }
 
-    /// Makes a board of some members, which have these ranks here, and on the board their places in the list. `None` for one
-    /// that is not among them.
+    /// Makes a board of some members, which have these ranks here, and on the board their places in
+    /// the list. `None` for one that is not among them.
     ///
     /// # Collective
     /// As [`make`](Self::make): all members of the team make it, with the same list.
     ///
     /// # Errors
-    /// As [`make`](Self::make); [`SpaceError::Rank`], [`SpaceError::Taken`] if a rank is none, or is there twice.
+    /// As [`make`](Self::make); [`SpaceError::Rank`], [`SpaceError::Taken`] if a rank is none, or
+    /// is there twice.
     pub fn board_of(&mut self, ranks: &[usize], slots: usize) -> Result<Option<TeamBoard>, SpaceError> {
         self.is_member()?;
         let members = self.size();

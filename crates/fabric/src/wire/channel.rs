@@ -91,7 +91,8 @@ impl Network {
         self.shared.cut[process].store(true, Ordering::Relaxed);
     }
 
-    /// Cuts a process off, and reports it as failed to all others, as an MPI does that notices deaths. Its own end is broken.
+    /// Cuts a process off, and reports it as failed to all others, as an MPI does that notices
+    /// deaths. Its own end is broken.
     pub fn report(&self, process: usize) {
         self.cut(process);
         self.shared.reported[process].store(true, Ordering::Relaxed);

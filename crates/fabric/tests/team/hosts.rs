@@ -79,7 +79,8 @@ fn words_are_gathered_from_all_hosts() {
     }
 }
 
-/// What the members of three hosts are told when host 1 is cut off, and silence counts after `timeout`.
+/// What the members of three hosts are told when host 1 is cut off, and silence counts after
+/// `timeout`.
 fn cut_off(timeout: Duration) -> Vec<Result<(), Fault>> {
     let network = Mutex::new(None);
     let team = Team::hosts(3).quiet().timeout(timeout);
@@ -99,7 +100,8 @@ fn cut_off(timeout: Duration) -> Vec<Result<(), Fault>> {
 
 #[test]
 fn a_host_that_is_cut_off_is_named_to_the_others() {
-    // A machine that is too busy to let a host speak in time names others, too: then it is given more time.
+    // A machine that is too busy to let a host speak in time names others, too: then it is given
+    // more time.
     let timeouts = [400, 4_000, 20_000];
     let right = |found: &[Result<(), Fault>], timeout| {
         let others = [0, 2].map(|rank| found[rank]);

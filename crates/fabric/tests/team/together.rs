@@ -64,7 +64,8 @@ fn sleepers(nap: &str) -> Vec<i32> {
     numbers.filter(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|of| of == line)).collect()
 }
 
-/// What processes leave behind ends with the launcher's run, however they ended; what has left its group stays.
+/// What processes leave behind ends with the launcher's run, however they ended; what has left its
+/// group stays.
 #[test]
 fn what_processes_leave_behind_ends_with_the_team() {
     let nap = |which: u32| format!("{}.{which}", 2_000_000 + std::process::id());

@@ -6,10 +6,11 @@
 //!   | committed: taken from the system | ...
 //!   0                  open(end) ──────^                                                              len
 //! ```
-//! A reserved segment is as long as it was asked to be, or as the memory that there could be at most ([`most`](crate::most)):
-//! shorter where the system has no such address space. It may be accessed below what was [opened](Segment::open).
-//! [`commit`](Segment::commit) takes the memory of a range, or says that there is none: a touch of memory that was not
-//! committed, and is not there, kills the process. Of other segments everything is opened, and to commit does nothing.
+//! A reserved segment is as long as it was asked to be, or as the memory that there could be at
+//! most ([`most`](crate::most)): shorter where the system has no such address space. It may be
+//! accessed below what was [opened](Segment::open). [`commit`](Segment::commit) takes the memory of
+//! a range, or says that there is none: a touch of memory that was not committed, and is not there,
+//! kills the process. Of other segments everything is opened, and to commit does nothing.
 //!
 //! # Costs
 //! To reserve is a mapping, whatever its length: page tables come with use.
@@ -36,7 +37,8 @@ const LEAST: usize = 1 << 20;
 const UNKNOWN: u64 = 1 << 30;
 
 impl Segment {
-    /// Reserves memory that is private to this process: of this length, or as long as makes sense here.
+    /// Reserves memory that is private to this process: of this length, or as long as makes sense
+    /// here.
     ///
     /// # Errors
     /// [`Error::Segment`] if the system has no such address space.
@@ -52,7 +54,8 @@ impl Segment {
     /// # Ok::<(), syncline_memory::Error>(())
     /// ```
     pub fn reserve_heap(len: Option<usize>) -> Result<Segment> {
-        // SAFETY: the address is null, so the kernel picks fresh pages and no memory in use changes.
+        // SAFETY: the address is null, so the kernel picks fresh pages and no memory in use
+        // changes.
         let map = |mapped| unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
             mm::mmap_anonymous(ptr::null_mut(), mapped, ProtFlags::empty(), flags)
@@ -61,8 +64,8 @@ impl Segment {
         Ok(Segment::reserved(base, len, Backing::Heap))
     }
 
-    /// Reserves memory that other processes can attach to, as [`shared`](Self::shared) makes it: of this length, or as long
-    /// as makes sense here.
+    /// Reserves memory that other processes can attach to, as [`shared`](Self::shared) makes it: of
+    /// this length, or as long as makes sense here.
     ///
     /// # Errors
     /// As [`shared`](Self::shared).
@@ -129,7 +132,8 @@ impl Segment {
         }
         let to = end.checked_next_multiple_of(STEP).unwrap_or(end).min(self.mapped);
         let (first, len) = (self.base.wrapping_add(opened).cast::<c_void>(), to - opened);
-        // SAFETY: the pages lie in this segment's mapping. They become accessible, which nothing relies on their not being.
+        // SAFETY: the pages lie in this segment's mapping. They become accessible, which nothing
+        // relies on their not being.
         unsafe {
             mm::mprotect(first, len, MprotectFlags::READ | MprotectFlags::WRITE).map_err(refused(
                 "open",
@@ -143,10 +147,12 @@ impl Segment {
         Ok(())
     }
 
-    /// Takes memory for a range of bytes, which then can be touched, or says that there is none. Bytes stay as they are.
+    /// Takes memory for a range of bytes, which then can be touched, or says that there is none.
+    /// Bytes stay as they are.
     ///
     /// # Errors
-    /// [`Error::Range`] if the range is not in the segment; [`Error::Segment`] if there is no memory.
+    /// [`Error::Range`] if the range is not in the segment; [`Error::Segment`] if there is no
+    /// memory.
     pub fn commit(&self, range: Range<usize>) -> Result<()> {
         let Range { start, end } = range;
         if start > end || end > self.len {
@@ -168,10 +174,12 @@ impl Segment {
         }
     }
 
-    /// Gives the memory of the whole pages in a range back to the system; they are zero at the next touch.
+    /// Gives the memory of the whole pages in a range back to the system; they are zero at the next
+    /// touch.
     ///
     /// # Safety
-    /// The bytes are not in use: no reference into the range lives, and no code relies on their values.
+    /// The bytes are not in use: no reference into the range lives, and no code relies on their
+    /// values.
     pub unsafe fn give_back(&self, range: Range<usize>) {
         let pages = pages_inside(range, page_size());
         if self.opened.is_none() || pages.start >= pages.end || pages.end > self.mapped {
@@ -185,14 +193,16 @@ impl Segment {
             }
             _ => {
                 let first = self.base.wrapping_add(pages.start).cast::<c_void>();
-                // SAFETY: the pages lie in this segment's mapping, and the caller guarantees that their bytes are not in use.
+                // SAFETY: the pages lie in this segment's mapping, and the caller guarantees that
+                // their bytes are not in use.
                 let _ = unsafe { mm::madvise(first, pages.len(), mm::Advice::LinuxDontNeed) };
             }
         }
     }
 }
 
-/// Maps `said` bytes; without a number, as many as there could be memory for, or fewer where that many cannot be mapped.
+/// Maps `said` bytes; without a number, as many as there could be memory for, or fewer where that
+/// many cannot be mapped.
 fn shrinking(
     said: Option<usize>,
     most: u64,

@@ -15,8 +15,8 @@ pub(crate) const X: Kind = Kind::Exclusive;
 /// The time after which a test counts as hanging: far beyond what any test takes, on any machine.
 pub(crate) const HANG: Duration = Duration::from_secs(300);
 
-/// Runs `test` in a thread of its own, and fails if it has not ended after [`HANG`]. What hangs is left
-/// behind; it ends with the process.
+/// Runs `test` in a thread of its own, and fails if it has not ended after [`HANG`]. What hangs is
+/// left behind; it ends with the process.
 pub(crate) fn within<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, done) = channel();
     let thread = std::thread::spawn(move || {

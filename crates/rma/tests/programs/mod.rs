@@ -1,5 +1,5 @@
-//! Random programs of collective calls, for teams of every kind: legal ones, which complete, and illegal ones, which end
-//! in an error at every member.
+//! Random programs of collective calls, for teams of every kind: legal ones, which complete, and
+//! illegal ones, which end in an error at every member.
 
 use std::time::Duration;
 
@@ -38,7 +38,8 @@ impl Objects {
 
     /// Arrives where that needs nothing more of this member: at what others may wait for meanwhile.
     fn arrive(&mut self, me: &mut Member, object: usize) -> Result<(), RmaError> {
-        // Up to three members meet in one round; a barrier between hosts needs its members to go on.
+        // Up to three members meet in one round; a barrier between hosts needs its members to go
+        // on.
         let by_itself = me.hosts().count() == 1 && me.size() <= 3;
         match object {
             0 if by_itself || me.hosts().count() > 1 => self.rma.sync_start(),
@@ -65,8 +66,8 @@ impl Objects {
     }
 }
 
-/// A common order of waits; before each, arrivals at objects that are waited at later; and members that are slow now and
-/// then, some of them for longer than it takes to be noted.
+/// A common order of waits; before each, arrivals at objects that are waited at later; and members
+/// that are slow now and then, some of them for longer than it takes to be noted.
 pub(crate) fn legal(me: &mut Member, seed: u64) -> Result<(), RmaError> {
     let mut objects = Objects::new(me)?;
     let mut common = Random(seed);
@@ -87,7 +88,8 @@ pub(crate) fn legal(me: &mut Member, seed: u64) -> Result<(), RmaError> {
     (0..OBJECTS).try_for_each(|object| objects.wait(me, object))
 }
 
-/// The waits of [`legal`] without its arrivals, but one member leaves out a wait, or waits at another object.
+/// The waits of [`legal`] without its arrivals, but one member leaves out a wait, or waits at
+/// another object.
 fn illegal(me: &mut Member, seed: u64) -> Result<(), RmaError> {
     let mut objects = Objects::new(me)?;
     let mut common = Random(seed);

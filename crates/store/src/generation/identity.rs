@@ -26,14 +26,15 @@ use crate::{Error, Result};
 pub struct Identity {
     /// Names and values, as a message shall show them: "kernel", "omega", "rows".
     pub what: BTreeMap<String, String>,
-    /// The files read, in the computation's order: the first of two runs is compared with the first of the other.
+    /// The files read, in the computation's order: the first of two runs is compared with the first
+    /// of the other.
     pub inputs: Vec<InputId>,
 }
 
 /// A file that is read, and how to see that it was not changed since.
 ///
-/// Two are the same input when place, length and time are the same, or when length and checksum are: a file that was
-/// moved, copied or touched stays the same input.
+/// Two are the same input when place, length and time are the same, or when length and checksum
+/// are: a file that was moved, copied or touched stays the same input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InputId {
@@ -127,9 +128,10 @@ impl Identity {
         all
     }
 
-    /// Takes over the checksums of inputs that are where they were, and asks `sum` for those that have been moved or
-    /// touched, by their number: only where both are known can [`differences`](Self::differences) see that they are
-    /// the same. Nothing is asked for when the runs differ anyway, or when the lengths do.
+    /// Takes over the checksums of inputs that are where they were, and asks `sum` for those that
+    /// have been moved or touched, by their number: only where both are known can
+    /// [`differences`](Self::differences) see that they are the same. Nothing is asked for when the
+    /// runs differ anyway, or when the lengths do.
     ///
     /// # Errors
     /// Those of `sum`.

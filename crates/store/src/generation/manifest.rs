@@ -34,7 +34,8 @@ pub struct Progress {
     pub panel_rows: u64,
     /// The [`checksum`] of each panel's data, front to back.
     pub checksums: Vec<u64>,
-    /// The residuals of the last iterations, of all if all are known; also NaN and infinities come back bit by bit.
+    /// The residuals of the last iterations, of all if all are known; also NaN and infinities come
+    /// back bit by bit.
     #[serde(with = "bits")]
     pub residuals: Vec<f64>,
     /// Whatever else the computation wants back.

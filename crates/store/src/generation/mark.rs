@@ -1,9 +1,10 @@
 //! A mark on a complete file: the result of which computation it is, and how far that went.
 //!
 //! # Contract
-//! [`Identity::mark`] notes it in an extended attribute of the file, with the file's length and time;
-//! [`Existing::at`] reads it back. A file without a mark, on a file system without extended attributes, or written to
-//! since is no result that is known: no run takes it for its own, goes on from it or replaces it unasked.
+//! [`Identity::mark`] notes it in an extended attribute of the file, with the file's length and
+//! time; [`Existing::at`] reads it back. A file without a mark, on a file system without extended
+//! attributes, or written to since is no result that is known: no run takes it for its own, goes on
+//! from it or replaces it unasked.
 //!
 //! ```text
 //! user.syncline             one line of JSON: {"format":2,"bytes":..,"modified_ns":..,"made":{..},"identity":{..}}
@@ -11,16 +12,18 @@
 //! user.syncline.residuals   the residuals of all iterations, 8 bytes each, where there is room for them
 //! ```
 //!
-//! Where there is no room for all of it, the residuals but the last are left out, then the folders of the inputs'
-//! paths (whose checksums still tell them), then there is no mark. ext4 has some 4000 bytes, which is about 300
-//! residuals; XFS has 64 KiB.
+//! Where there is no room for all of it, the residuals but the last are left out, then the folders
+//! of the inputs' paths (whose checksums still tell them), then there is no mark. ext4 has some
+//! 4000 bytes, which is about 300 residuals; XFS has 64 KiB.
 //!
-//! "Not written to" is by length and time: a file that was given its old time again is not found out.
+//! "Not written to" is by length and time: a file that was given its old time again is not found
+//! out.
 //!
 //! # Costs
-//! A few system calls. The mark reaches the disk with the name that the file gets afterwards, as the sync of the folder
-//! brings out what was changed before it. After a power failure it may be missing where a file system does otherwise;
-//! then the file is not known any more, and is not touched unasked.
+//! A few system calls. The mark reaches the disk with the name that the file gets afterwards, as
+//! the sync of the folder brings out what was changed before it. After a power failure it may be
+//! missing where a file system does otherwise; then the file is not known any more, and is not
+//! touched unasked.
 
 use std::fmt;
 use std::fs::File;
@@ -47,7 +50,8 @@ const LONGEST: usize = 64 << 10;
 pub struct Made {
     /// The iterations behind it.
     pub iterations: u64,
-    /// The residuals of the last iterations, bit by bit: of all, of the last alone, or none if none were taken.
+    /// The residuals of the last iterations, bit by bit: of all, of the last alone, or none if none
+    /// were taken.
     pub residuals: Vec<f64>,
     /// The first iteration, from 0, whose residual was small enough, if there was one.
     pub converged: Option<u64>,
@@ -178,8 +182,8 @@ fn decode(bytes: &[u8]) -> Option<Text> {
 }
 
 impl Identity {
-    /// Notes on a file that is written to its end that it is the result of this computation. Tells whether the file
-    /// system had room for the note.
+    /// Notes on a file that is written to its end that it is the result of this computation. Tells
+    /// whether the file system had room for the note.
     pub fn mark(&self, file: &File, made: &Made) -> bool {
         let Ok(found) = file.metadata() else { return false };
         let bytes: Vec<u8> = made.residuals.iter().flat_map(|residual| residual.to_le_bytes()).collect();

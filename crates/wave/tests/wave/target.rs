@@ -421,7 +421,8 @@ fn a_changed_byte_of_the_last_generation_is_found() {
     damage_is_found(&work, THREE, &[128, 20_000, 128 + 70 * 60 * 8 - 1]);
 }
 
-/// What was there before stays until the commit, and goes only if that was said; in one pass or several.
+/// What was there before stays until the commit, and goes only if that was said; in one pass or
+/// several.
 #[test]
 fn an_old_result_is_replaced_by_the_commit() {
     for depth in [2, 6] {

@@ -237,7 +237,8 @@ fn awake(nap: &str) -> usize {
     stats.filter(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('T'))).count()
 }
 
-/// At a terminal: Ctrl-Z stops tasks, and what they have started, `fg` continues them, and Ctrl-C ends all.
+/// At a terminal: Ctrl-Z stops tasks, and what they have started, `fg` continues them, and Ctrl-C
+/// ends all.
 #[test]
 fn a_terminal_stops_continues_and_ends_tasks() {
     for (which, options) in [(41, ""), (42, "--protocol lines")] {

@@ -232,7 +232,8 @@ fn a_task_that_takes_too_long_ends_its_worker() {
     panic!("the other tasks are not done, with any timeout");
 }
 
-/// Every attempt kills a worker, and a task has three attempts. One task is answered first, so the command is one for workers.
+/// Every attempt kills a worker, and a task has three attempts. One task is answered first, so the
+/// command is one for workers.
 #[test]
 fn workers_that_always_die_come_to_an_end() {
     let folder = tempfile::tempdir().unwrap();
@@ -335,7 +336,8 @@ fn a_program_that_is_not_there_is_an_error_at_once() {
     }
 }
 
-/// Of a line that comes once too often the worker is told, and replaced; the task that it was given since has its result.
+/// Of a line that comes once too often the worker is told, and replaced; the task that it was given
+/// since has its result.
 #[test]
 fn a_second_answer_is_refused_and_harms_no_task() {
     let answer = |id: &str| format!("echo \"{{\\\"id\\\":{id},\\\"result\\\":$task}}\"");
@@ -364,7 +366,8 @@ fn a_second_answer_is_refused_and_harms_no_task() {
     }
 }
 
-/// A worker that always answers the same number would answer nothing if such lines were only passed over.
+/// A worker that always answers the same number would answer nothing if such lines were only passed
+/// over.
 #[test]
 fn a_worker_that_never_answers_its_own_task_is_no_endless_wait() {
     let script = "echo '{\"id\":1,\"result\":0}'";

@@ -24,7 +24,8 @@ fn has_marks(work: &Work) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::with_cases(40) })]
 
-    /// After so many iterations, some more in another way: the bits and residuals of all in one run.
+    /// After so many iterations, some more in another way: the bits and residuals of all in one
+    /// run.
     #[test]
     fn a_result_of_fewer_iterations_is_gone_on_from(
         (rows, cols) in (1..120_usize, 1..120_usize),
@@ -115,7 +116,8 @@ fn a_result_that_changes_under_the_run_is_an_error() {
     }
 }
 
-/// Inputs that were moved, copied or touched are the same by their checksums; of an interrupted run, and of a result.
+/// Inputs that were moved, copied or touched are the same by their checksums; of an interrupted
+/// run, and of a result.
 #[test]
 fn inputs_that_were_moved_or_touched_are_the_same() {
     let touch = |path: &std::path::Path| {

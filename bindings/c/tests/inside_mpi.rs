@@ -54,7 +54,7 @@ fn a_host_that_is_stopped_for_seconds_is_waited_for() {
         let Output { status, stderr, .. } = output(command.env("SYNCLINE_TIMEOUT", "500"));
         let wrong = String::from_utf8_lossy(&stderr);
         assert!(!status.success(), "{}: {wrong}", site.mpi.launcher);
-        let told = "has not been heard of for 0.5 s; SYNCLINE_TIMEOUT sets that";
+        let told = "has not been heard of for 0.5 s; SYNCLINE_TIMEOUT sets the limit";
         assert!(wrong.contains(told), "{}: {wrong}", site.mpi.launcher);
     }
 }

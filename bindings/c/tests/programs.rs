@@ -81,7 +81,7 @@ const FORTRAN: [Program; 5] = [
     Program { source: "tests/programs/rma.f90", output: "rows and sums are right\n" },
     Program {
         source: "examples/relax.f90",
-        output: "the bits of the loop\nrank 7 is none of 3 members\nthe deadline passed\n",
+        output: "the bits of the loop\nthere is no rank 7: the members are ranks 0 to 2\nthe deadline passed\n",
     },
     Program {
         source: "examples/team.f90",

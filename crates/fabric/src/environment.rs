@@ -188,7 +188,7 @@ impl Place {
         let (process, processes) = (number(3, 0, MAX_MEMBERS - 1)?, number(4, 1, MAX_MEMBERS)?);
         let (threads, cores) = (number(5, 1, MAX_MEMBERS)?, number(6, 1, usize::MAX)?);
         if process >= processes {
-            return Err(format!("process {process} is none of {processes} processes"));
+            return Err(format!("there is no process {process} among {processes}"));
         }
         if processes * threads > MAX_MEMBERS {
             return Err(format!(
@@ -224,7 +224,7 @@ mod tests {
             ("version=4", "version=7", "the launcher is of version 7, this program of version 4"),
             ("segment=5", "fragment=5", "\"fragment=5\" stands where segment= is expected"),
             ("segment=5", "segment=-1", "segment is \"-1\", not a number"),
-            ("process=3", "process=4", "process 4 is none of 4 processes"),
+            ("process=3", "process=4", "there is no process 4 among 4"),
             ("threads=2", "threads=0", "threads is \"0\", not a number from 1 to 4096"),
             ("threads=2", "threads=2000", "4 processes x 2000 threads are more than 4096 members"),
             ("cores=8", "cores=8 x", "nothing is expected where \"x\" stands"),

@@ -136,7 +136,7 @@ pub enum TeamError {
         seconds: u64,
     },
     /// Another process could not take part, and says why itself.
-    #[error("another process of the team could not take part")]
+    #[error("another process of the team could not take part, and says why itself")]
     Others,
     /// The MPI does not let several threads call it.
     #[error("MPI grants {granted} only, so a process has one member, not {threads}")]

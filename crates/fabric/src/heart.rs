@@ -303,7 +303,7 @@ impl Heart {
         let names =
             if let [rank] = &*ranks { format!("rank {rank}") } else { format!("ranks {}", ranks.join(", ")) };
         crate::say(format_args!(
-            "{what} ({names}) has not been heard of for {} s and is taken for dead; SYNCLINE_TIMEOUT sets that",
+            "{what} ({names}) has not been heard of for {} s and is taken for dead; SYNCLINE_TIMEOUT sets the limit",
             timeout.as_secs_f64()
         ));
         let milliseconds = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);

@@ -98,7 +98,9 @@ fn end<R>(mut mpi: Mpi, ended: Ended<R>, shrinks: bool) -> Result<Vec<R>, TeamEr
     } else if lost {
         // Those who are gone do not come.
         if !shrinks {
-            crate::say(format_args!("process {process} ends without MPI_Finalize: others are dead, or have left early"));
+            crate::say(format_args!(
+                "process {process} ends without MPI_Finalize: others are dead, or have left early"
+            ));
         }
         std::mem::forget(mpi);
     } else {

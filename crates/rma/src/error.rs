@@ -38,7 +38,7 @@ pub enum RmaError {
         left: u64,
     },
     /// There is no such member.
-    #[error("rank {rank} is none of {size} members")]
+    #[error("there is no rank {rank}: the members are ranks 0 to {}", size.saturating_sub(1))]
     Rank {
         /// The rank asked for.
         rank: usize,
@@ -74,7 +74,7 @@ pub enum RmaError {
         why: String,
     },
     /// An element that is not where its type may stand.
-    #[error("an allocation of {len} bytes cannot be seen as elements of {size}")]
+    #[error("a part of {len} bytes is no whole number of elements of {size} bytes")]
     View {
         /// How many bytes it has.
         len: usize,
@@ -112,7 +112,7 @@ pub enum RmaError {
         why: &'static str,
     },
     /// A mutex is asked for, or its set freed, by the member that holds it.
-    #[error("mutex {index} of rank {rank} is held by this very member")]
+    #[error("mutex {index} of rank {rank} is held by this very member: unlock it first")]
     Held {
         /// The member whose mutex it is.
         rank: usize,
@@ -152,7 +152,7 @@ pub enum RmaError {
         index: usize,
     },
     /// There is no such mutex.
-    #[error("mutex {index} of rank {rank} is none of {count}")]
+    #[error("there is no mutex {index} of rank {rank}, which has {count} in this set")]
     Mutex {
         /// The member that was to have it.
         rank: usize,

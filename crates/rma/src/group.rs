@@ -136,7 +136,7 @@ mod tests {
         });
         for [twice, none, empty] in wrong.unwrap() {
             assert!(
-                twice.contains("rank 0 is taken") && none.contains("rank 2 is none of 2"),
+                twice.contains("rank 0 is taken") && none.contains("there is no rank 2: "),
                 "{twice}, {none}"
             );
             assert!(empty.contains("no member"), "{empty}");

@@ -15,7 +15,7 @@ fn alone(rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
     let mut two = [0_u64; 2];
 
     let size = me.size();
-    let rank = format!("rank {size} is none of {size} members");
+    let rank = format!("there is no rank {size}: the members are ranks 0 to {}", size - 1);
     assert_eq!(said(rma.put(&words, size, 0, &[1])), rank);
     assert_eq!(said(rma.get(&words, size, 0, &mut two)), rank);
     assert_eq!(said(rma.fence(size)), rank);
@@ -29,7 +29,7 @@ fn alone(rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
     );
     assert!(matches!(rma.fetch_add(&words, other, 10, 1), Err(RmaError::Bounds { .. })));
     let bytes = rma.allocate::<u8>(me, 12)?;
-    assert!(said(bytes.view::<u64>()).contains("12 bytes cannot be seen as elements of 8"));
+    assert!(said(bytes.view::<u64>()).contains("12 bytes is no whole number of elements of 8 bytes"));
 
     // Rows of two, one element apart: the second of each is written twice.
     let overlapping = Strided { counts: &[2, 2], strides: &[1] };

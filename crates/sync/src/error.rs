@@ -56,7 +56,7 @@ pub enum SpaceError {
         radix: usize,
     },
     /// There is no such rank.
-    #[error("rank {rank} is none of {members} members")]
+    #[error("there is no rank {rank}: the members are ranks 0 to {}", members.saturating_sub(1))]
     Rank {
         /// The rank asked for.
         rank: usize,
@@ -174,7 +174,11 @@ impl Silence {
 impl fmt::Display for Silence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = f64::from(self.milliseconds()) / 1e3;
-        write!(f, "{} has not been heard of for {seconds} s; SYNCLINE_TIMEOUT sets that", Who(self.rank()))
+        write!(
+            f,
+            "{} has not been heard of for {seconds} s; SYNCLINE_TIMEOUT sets the limit",
+            Who(self.rank())
+        )
     }
 }
 
@@ -248,7 +252,10 @@ mod tests {
     #[test]
     fn a_fault_says_what_was_seen() {
         let silent = Fault::Silent(Silence::new(3, 10_000));
-        assert_eq!(silent.to_string(), "member 3 has not been heard of for 10 s; SYNCLINE_TIMEOUT sets that");
+        assert_eq!(
+            silent.to_string(),
+            "member 3 has not been heard of for 10 s; SYNCLINE_TIMEOUT sets the limit"
+        );
         assert_eq!(Fault::Reported { rank: 3 }.to_string(), "member 3's process has died, MPI says");
         assert_eq!(Fault::Left { rank: 1 }.to_string(), "member 1 has left");
         let child = "this process is a child made by fork() of member 2's process: it is no member";

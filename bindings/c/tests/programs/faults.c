@@ -287,9 +287,9 @@ static void barriers_say_what_is_wrong(uint32_t kind) {
           "only a dissemination barrier has a radix: it must be 0");
     FAILS(syncline_barrier_wait(NULL, 0), INVALID_ARGUMENT, "the barrier is NULL");
     OK(syncline_barrier_new(kind, 2, 0, &b));
-    FAILS(syncline_barrier_wait(b, 2), INVALID_ARGUMENT, "rank 2 is none of 2 members");
+    FAILS(syncline_barrier_wait(b, 2), INVALID_ARGUMENT, "there is no rank 2: the members are ranks 0 to 1");
     FAILS(syncline_barrier_arrive(b, SIZE_MAX), INVALID_ARGUMENT,
-          "rank 18446744073709551615 is none of 2 members");
+          "there is no rank 18446744073709551615: the members are ranks 0 to 1");
     FAILS(syncline_barrier_done(b, 0, NULL), INVALID_ARGUMENT, "done is NULL");
     OK(syncline_barrier_done(b, 0, &done));
     EXPECT(done);

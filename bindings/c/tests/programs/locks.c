@@ -102,7 +102,7 @@ static void faults(uint32_t kind) {
     FAILS(syncline_lock_acquire(NULL, 0), INVALID_ARGUMENT, "the lock is NULL");
     FAILS(syncline_lock_declare_dead(NULL, 0), INVALID_ARGUMENT, "the lock is NULL");
     OK(syncline_lock_new(kind, 2, &lock));
-    FAILS(syncline_lock_try_acquire(lock, 2), INVALID_ARGUMENT, "rank 2 is none of 2 members");
+    FAILS(syncline_lock_try_acquire(lock, 2), INVALID_ARGUMENT, "there is no rank 2: the members are ranks 0 to 1");
     FAILS(syncline_lock_release(lock, 0), MISUSE, "rank 0 does not hold the lock");
     FAILS(syncline_lock_recover(lock, 0, NULL), INVALID_ARGUMENT, "poisoned is NULL");
     FAILS(syncline_lock_recover_for(lock, 0, 1000, NULL), INVALID_ARGUMENT, "poisoned is NULL");

@@ -184,7 +184,7 @@ static int faults(syncline_member *me, void *argument) {
     double one = 1;
     char none[100];
     (void)argument;
-    sprintf(none, "rank 4096 is none of %zu members", size);
+    sprintf(none, "there is no rank 4096: the members are ranks 0 to %zu", size - 1);
     FAILS(syncline_member_rma(NULL, &rma), INVALID_ARGUMENT, "the member is NULL");
     FAILS(syncline_member_rma(me, NULL), INVALID_ARGUMENT, "rma is NULL");
     OK(syncline_member_rma(me, &rma));

@@ -52,7 +52,7 @@ static int faults(syncline_member *me, void *argument) {
 
     for (uint32_t kind = 0; kind < 4; kind++) {
         OK(syncline_member_barrier(me, kind, 0, &barrier));
-        FAILS(syncline_barrier_wait(barrier, 2), INVALID_ARGUMENT, "rank 2 is none of 2 members");
+        FAILS(syncline_barrier_wait(barrier, 2), INVALID_ARGUMENT, "there is no rank 2: the members are ranks 0 to 1");
         FAILS(syncline_barrier_wait(barrier, other), MISUSE,
               other ? "rank 1 has a pointer to the barrier of its own" : "rank 0 has a pointer to the barrier of its own");
         FAILS(syncline_barrier_free(barrier), MISUSE,
@@ -79,7 +79,7 @@ static int faults(syncline_member *me, void *argument) {
     long *sum = memory;
     for (uint32_t kind = 0; kind < 2; kind++) {
         OK(syncline_member_lock(me, kind, &lock));
-        FAILS(syncline_lock_acquire(lock, 2), INVALID_ARGUMENT, "rank 2 is none of 2 members");
+        FAILS(syncline_lock_acquire(lock, 2), INVALID_ARGUMENT, "there is no rank 2: the members are ranks 0 to 1");
         EXPECT(syncline_lock_acquire(lock, other) == SYNCLINE_STATUS_MISUSE);
         FAILS(syncline_lock_declare_dead(lock, rank), MISUSE, "a team declares its dead itself");
         FAILS(syncline_lock_free(lock), MISUSE, "the lock is given back when the function of the member returns");

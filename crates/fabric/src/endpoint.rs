@@ -399,11 +399,15 @@ impl Endpoint {
             if self.drive() == Drove::Progress {
                 rest = Rest::new(WAITER);
             }
-            let state = self.lock();
+            let mut state = self.lock();
             if state.heart.all_over() {
-                // What is for the dead does not leave; what is for others has some time for that.
+                let State { wire, heart, .. } = &mut *state;
+                heart.last(&mut **wire);
+                let said: bool = wire.unsent() == 0 && heart.all_quiet();
+                // What is for the dead does not leave, and a process may end by itself after its bye.
                 let since: Instant = *over.get_or_insert_with(Instant::now);
-                if state.wire.unsent() == 0 || self.dead().is_some() && since.elapsed() > LAST_WORDS {
+                let patience = if self.dead().is_some() { LAST_WORDS } else { FAREWELL };
+                if said || since.elapsed() > patience {
                     break;
                 }
             }
@@ -464,6 +468,9 @@ impl State {
         self.send_all();
         let now = Instant::now();
         let State { wire, heart, spread, .. } = self;
+        if heart.is_quiet() {
+            return drove;
+        }
         heart.tell_verdict(&mut **wire);
         heart.beat(&mut **wire, now);
         spread.go(now, |to, words| heart.send(&mut **wire, to, words));
@@ -535,8 +542,10 @@ const LOOK: Duration = Duration::from_millis(100);
 const WAITER: Duration = Duration::from_micros(100);
 const SERVER: Duration = Duration::from_millis(1);
 const IDLE: Duration = Duration::from_millis(2);
-/// So long a process that ends goes on to send, if others are dead.
+/// How long a process that ends goes on to send, if others are dead.
 const LAST_WORDS: Duration = Duration::from_millis(100);
+/// How long it waits for the last messages of others, which are known to have ended.
+const FAREWELL: Duration = Duration::from_secs(10);
 /// So many yields come before the first sleep, which is so long.
 const YIELDS: u32 = 50;
 const SLEEP: Duration = Duration::from_micros(5);

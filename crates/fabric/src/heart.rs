@@ -10,11 +10,15 @@
 //!      └───────────────beat─────────────┘                              (one server each, as there mostly is)
 //! ```
 //! * A process that ends well says *bye* to all, and how many things its members have made, and is not missed.
+//! * A server goes on after its bye, for the others. When all have said bye it sends its *last* message to each process, and
+//!   no other after it. A process that has the last message of every server has received everything that was sent to it: some
+//!   MPIs complain, as they end, of messages that were not received.
 //! * A process that was stopped itself accuses nobody: time in which it did not run does not count.
 //! * Within a host, the dead are told in its memory. What others of its processes say is no sign of life of a server.
 //!
 //! # Costs
-//! Two messages per server and eighth of the timeout, while nothing else is sent. They are not put together with others.
+//! Two messages per server and eighth of the timeout, while nothing else is sent. They are not put together with others. At
+//! the end a message from each process to each other, and one more from each server.
 
 use std::time::{Duration, Instant};
 
@@ -42,6 +46,10 @@ pub(crate) struct Heart {
     /// Processes that have ended well, and that are dead.
     over: Vec<bool>,
     dead: Vec<bool>,
+    /// Processes whose last message has come.
+    ended: Vec<bool>,
+    /// This process has sent its own.
+    quiet: bool,
     /// Of the dead, those that the wire has told of, or that were silent. The others were given up,
     /// and may listen.
     gone: Vec<bool>,
@@ -63,6 +71,7 @@ const LOST: u64 = 2;
 const BYE: u64 = 3;
 // 4 is of `spread`.
 const VERDICT: u64 = 5;
+const LAST: u64 = 6;
 
 /// The longest time between two looks for servers that are silent.
 const LOOKS: Duration = Duration::from_millis(25);
@@ -116,6 +125,8 @@ impl Heart {
             watched: Vec::new(),
             over: vec![false; processes],
             dead: vec![false; processes],
+            ended: vec![false; processes],
+            quiet: false,
             gone: vec![false; processes],
             known: 0,
             told: vec![false; shape.members()],
@@ -203,7 +214,9 @@ impl Heart {
     /// Tells the other hosts of the verdict, if there is one, before all that follows from it.
     pub(crate) fn tell_verdict(&mut self, wire: &mut dyn Wire) {
         let verdict = self.control.calls.verdict_word();
-        if verdict == 0 || std::mem::replace(&mut self.decided, true) {
+        // The bye of a process that is no server is its last message.
+        let has_ended = self.over[self.process] && self.hosts.serves(self.process).is_none();
+        if verdict == 0 || has_ended || std::mem::replace(&mut self.decided, true) {
             return;
         }
         let here = self.hosts.of(self.process);
@@ -342,6 +355,7 @@ impl Heart {
                 self.decided = true;
                 self.control.calls.decide(words.next().unwrap_or_default());
             }
+            Some(LAST) => self.ended[from] = true,
             Some(BYE) => {
                 self.over[from] = true;
                 for (rank, things) in self.shape.ranks(from).zip(words) {
@@ -366,234 +380,37 @@ impl Heart {
 
     /// Whether all others have ended, or are dead.
     pub(crate) fn all_over(&self) -> bool {
-        let dead = |process: usize| self.shape.ranks(process).all(|rank| self.control.deaths.includes(rank));
-        (0..self.shape.processes).all(|process| self.over[process] || self.dead[process] || dead(process))
+        (0..self.shape.processes).all(|process| self.over[process] || self.is_dead(process))
+    }
+
+    /// When all are over: sends the last message, if this process serves. From then on nothing is to
+    /// be sent.
+    pub(crate) fn last(&mut self, wire: &mut dyn Wire) {
+        if std::mem::replace(&mut self.quiet, true) || self.hosts.serves(self.process).is_none() {
+            return;
+        }
+        for process in 0..self.shape.processes {
+            if process != self.process && !self.gone[process] {
+                self.send(wire, process, &[LAST]);
+            }
+        }
+    }
+
+    /// Whether this process has sent its last message.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Whether nothing comes from any other process any more.
+    pub(crate) fn all_quiet(&self) -> bool {
+        let mut others = self.hosts.servers().iter().filter(|&&server| server != self.process);
+        others.all(|&server| self.ended[server] || self.is_dead(server))
+    }
+
+    fn is_dead(&self, process: usize) -> bool {
+        self.dead[process] || self.shape.ranks(process).all(|rank| self.control.deaths.includes(rank))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::channel::{Conditions, Network};
-    use syncline_sync::Space;
-
-    const TIMEOUT: Duration = Duration::from_millis(800);
-
-    /// A process, and its wire.
-    type Process = (Heart, Box<dyn Wire>);
-
-    fn hearts(hosts: usize) -> (Network, Vec<Process>) {
-        hearts_of(hosts, 1, 1)
-    }
-
-    /// Of so many hosts of so many processes, of which so many serve.
-    fn hearts_of(hosts: usize, each: usize, servers: usize) -> (Network, Vec<Process>) {
-        let all = hosts * each;
-        let network = Network::new(all, Conditions::default());
-        let shape = Shape { processes: all, threads: 2, cores: 1 };
-        let named = Hosts::new(&(0..all).map(|process| process / each).collect::<Vec<_>>());
-        let named = named.with_servers(servers);
-        // Processes of a host have one list of the dead.
-        let control = |_| Control::within(&mut Space::heap(), all, 2 * all).unwrap();
-        let controls = (0..hosts).map(control).collect::<Vec<_>>();
-        let heart = |process: usize| {
-            let control = controls[process / each].clone();
-            let heart = Heart::new(process, named.clone(), control, shape, TIMEOUT);
-            (heart, Box::new(network.wire(process)) as Box<dyn Wire>)
-        };
-        (network.clone(), (0..all).map(heart).collect())
-    }
-
-    /// All go on by `step` for a while, but those who are stopped.
-    fn pass(hearts: &mut [Process], now: &mut Instant, steps: u32, stopped: &[usize]) {
-        for _ in 0..steps {
-            *now += TIMEOUT / 16;
-            for (process, (heart, wire)) in hearts.iter_mut().enumerate() {
-                if stopped.contains(&process) {
-                    continue;
-                }
-                while let Some((from, message)) = wire.receive().unwrap() {
-                    heart.heard(from);
-                    heart.receive(from, &message[8..]);
-                }
-                heart.beat(&mut **wire, *now);
-            }
-        }
-    }
-
-    fn dead(hearts: &[Process]) -> Vec<usize> {
-        hearts.iter().map(|(heart, _)| heart.control.deaths.count()).collect()
-    }
-
-    #[test]
-    fn a_silent_host_is_told_of_to_all_and_nobody_else_is() {
-        let (network, mut hearts) = hearts(5);
-        let mut now = Instant::now();
-        pass(&mut hearts, &mut now, 100, &[]);
-        assert_eq!(dead(&hearts), [0; 5]);
-        network.cut(2);
-        pass(&mut hearts, &mut now, 20, &[]);
-        for (process, (heart, _)) in hearts.iter().enumerate().filter(|(process, _)| *process != 2) {
-            assert_eq!(heart.control.deaths.count(), 2, "process {process}");
-            assert!(heart.control.deaths.includes(4) && heart.control.deaths.includes(5));
-        }
-        // The one cut off has lost all others, in the end.
-        pass(&mut hearts, &mut now, 100, &[]);
-        assert_eq!(dead(&hearts), [2, 2, 8, 2, 2]);
-    }
-
-    #[test]
-    fn what_was_seen_travels() {
-        let faults = [
-            Fault::Dead { rank: 7 },
-            Fault::Left { rank: 7 },
-            Fault::Reported { rank: 7 },
-            Fault::Silent(Silence::new(7, 86_400_000)),
-        ];
-        assert_eq!(faults.map(|fault| from_word(7, to_word(fault))), faults);
-    }
-
-    #[test]
-    fn all_hosts_are_told_what_was_seen() {
-        let (network, mut hearts) = hearts(4);
-        let mut now = Instant::now();
-        network.cut(2);
-        pass(&mut hearts, &mut now, 30, &[]);
-        let silent = Some(Fault::Silent(Silence::new(4, TIMEOUT.as_millis() as u32)));
-        let told = [0, 1, 3].map(|process| hearts[process].0.control.deaths.fault_of(4));
-        assert_eq!(told, [silent; 3]);
-        // One process is told by its MPI, and the others by it.
-        hearts[0].0.failed(&WireError::Gone { process: 1 });
-        pass(&mut hearts, &mut now, 2, &[1, 2]);
-        assert_eq!(hearts[3].0.control.deaths.fault_of(3), Some(Fault::Reported { rank: 3 }));
-    }
-
-    /// Its host has no other server, so another process of that host tells the others, long before
-    /// silence would.
-    #[test]
-    fn the_death_of_a_server_is_told_by_its_host() {
-        let (_, mut hearts) = hearts_of(2, 2, 1);
-        let mut now = Instant::now();
-        pass(&mut hearts, &mut now, 20, &[]);
-        // What a watch by pidfd does, in the memory of that host.
-        hearts[3].0.control.deaths.tell(Fault::Dead { rank: 4 });
-        hearts[3].0.control.deaths.tell(Fault::Dead { rank: 5 });
-        pass(&mut hearts, &mut now, 2, &[2]);
-        assert_eq!(hearts[0].0.control.deaths.fault_of(4), Some(Fault::Dead { rank: 4 }));
-    }
-
-    #[test]
-    fn one_who_was_stopped_accuses_nobody_and_is_not_accused_too_soon() {
-        let (_, mut hearts) = hearts(4);
-        let mut now = Instant::now();
-        pass(&mut hearts, &mut now, 10, &[]);
-        for _ in 0..5 {
-            pass(&mut hearts, &mut now, 10, &[1]);
-            pass(&mut hearts, &mut now, 10, &[]);
-        }
-        assert_eq!(dead(&hearts), [0; 4]);
-        pass(&mut hearts, &mut now, 40, &[1]);
-        assert_eq!(dead(&hearts), [2, 0, 2, 2]);
-    }
-
-    #[test]
-    fn a_silent_server_is_missed_whoever_else_of_its_host_talks() {
-        for (servers, stopped, missed) in [(1, 2, 4), (2, 3, 2), (2, 2, 2)] {
-            let (_, mut hearts) = hearts_of(2, 2, servers);
-            let mut now = Instant::now();
-            pass(&mut hearts, &mut now, 100, &[]);
-            assert_eq!(dead(&hearts), [0; 4]);
-            for _ in 0..40 {
-                pass(&mut hearts, &mut now, 1, &[stopped]);
-                // The other process of that host has something to say all the time.
-                let (heart, wire) = &mut hearts[5 - stopped];
-                heart.send(&mut **wire, 0, &[BEAT]);
-            }
-            assert_eq!(dead(&hearts)[..2], [missed; 2], "{servers} servers, {stopped} is stopped");
-            assert!(hearts[0].0.control.deaths.includes(2 * stopped));
-        }
-    }
-
-    #[test]
-    fn two_neighbours_may_die_together() {
-        let (network, mut hearts) = hearts(6);
-        let mut now = Instant::now();
-        pass(&mut hearts, &mut now, 10, &[]);
-        network.cut(3);
-        network.cut(4);
-        pass(&mut hearts, &mut now, 60, &[]);
-        let told = dead(&hearts);
-        assert_eq!([told[0], told[1], told[2], told[5]], [4; 4]);
-    }
-
-    #[test]
-    fn a_process_that_has_ended_accuses_none_that_goes_on() {
-        for (hosts, ended) in [(2, &[0][..]), (3, &[1]), (5, &[1, 2]), (6, &[0, 2, 3, 4])] {
-            let (_, mut hearts) = hearts(hosts);
-            let mut now = Instant::now();
-            for &process in ended {
-                let (heart, wire) = &mut hearts[process];
-                heart.bye(&mut **wire, &[0, 0]);
-            }
-            pass(&mut hearts, &mut now, 100, &[]);
-            assert_eq!(dead(&hearts), vec![0; hosts], "{ended:?} of {hosts}");
-        }
-    }
-
-    /// And one that goes on is missed by those that have ended, too: they wait for it.
-    #[test]
-    fn a_process_that_has_ended_goes_on_to_watch() {
-        let (network, mut hearts) = hearts(4);
-        let mut now = Instant::now();
-        for process in [0, 2, 3] {
-            let (heart, wire) = &mut hearts[process];
-            heart.bye(&mut **wire, &[0, 0]);
-        }
-        pass(&mut hearts, &mut now, 10, &[]);
-        network.cut(1);
-        pass(&mut hearts, &mut now, 60, &[]);
-        for process in [0, 2, 3] {
-            assert!(hearts[process].0.all_over(), "process {process}");
-        }
-    }
-
-    #[test]
-    fn a_process_that_was_given_up_accuses_none_and_is_told_of_the_end() {
-        let (_, mut hearts) = hearts(3);
-        let mut now = Instant::now();
-        // As when its members have panicked.
-        let (heart, wire) = &mut hearts[0];
-        (0..2).for_each(|rank| heart.control.deaths.give_up(rank));
-        heart.bye(&mut **wire, &[0, 0]);
-        pass(&mut hearts, &mut now, 60, &[]);
-        assert_eq!(dead(&hearts), [2; 3]);
-        for process in [1, 2] {
-            let (heart, wire) = &mut hearts[process];
-            heart.bye(&mut **wire, &[0, 0]);
-        }
-        pass(&mut hearts, &mut now, 1, &[]);
-        assert_eq!(dead(&hearts), [2; 3]);
-        assert!(hearts.iter().all(|(heart, _)| heart.all_over()));
-    }
-
-    #[test]
-    fn whoever_has_said_bye_is_not_missed() {
-        let (_, mut hearts) = hearts(3);
-        let mut now = Instant::now();
-        let (heart, wire) = &mut hearts[1];
-        heart.bye(&mut **wire, &[0, 0]);
-        pass(&mut hearts, &mut now, 60, &[1]);
-        assert_eq!(dead(&hearts), [0; 3]);
-        assert!(!hearts[0].0.all_over());
-        let (heart, wire) = &mut hearts[2];
-        heart.bye(&mut **wire, &[0, 1]);
-        pass(&mut hearts, &mut now, 1, &[1]);
-        assert!(!hearts[0].0.all_over());
-        let (heart, _) = &mut hearts[0];
-        heart.over[0] = true;
-        assert!(hearts[0].0.all_over());
-        // A member has made less than another of them.
-        hearts[0].0.control.made(0, 1);
-        assert!(hearts[0].0.control.deaths.includes(2));
-    }
-}
+mod tests;

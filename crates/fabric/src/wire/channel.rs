@@ -98,6 +98,13 @@ impl Network {
         self.shared.reported[process].store(true, Ordering::Relaxed);
     }
 
+    /// How many messages were sent and not received.
+    #[cfg(test)]
+    pub(crate) fn under_way(&self) -> usize {
+        let inboxes = self.shared.inboxes.iter();
+        inboxes.map(|inbox| inbox.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
+    }
+
     /// How many messages, and bytes in them, have been sent so far.
     #[must_use]
     pub fn traffic(&self) -> (u64, u64) {

@@ -39,8 +39,11 @@ pub(crate) fn levels(
     let ranks: Arc<[Vec<usize>]> = (0..count).map(|host| node.ranks_on(host)).collect();
     let host = node.hosts.of(node.process);
     let seat = ranks[host].iter().position(|&other| other == rank).expect("a member is on its host");
-    let deaths = node.control.deaths.called(caller.clone());
+    let among = |ranks: &[usize]| caller.clone().map(|caller| caller.among(ranks));
+    let deaths = node.control.deaths.called(among(&ranks[host]));
     let inner = Counter::within(space, ranks[host].len())?.watching(&deaths);
+    let leaders = among(&ranks.iter().map(|ranks| ranks[0]).collect::<Vec<_>>());
+    let deaths = node.control.deaths.called(leaders.clone());
     let radix = if radix < 2 { syncline_sync::cost::best_radix(count) } else { radix.min(count.max(2)) };
     let slots = DisseminationMember::<TeamBoard>::slots(count, radix);
     let board = match &node.endpoint {
@@ -54,7 +57,7 @@ pub(crate) fn levels(
             let flags = board::Flags::within(space, processes, slots)?;
             *services += 1;
             // Attached by all, as it is by process that services are counted.
-            (seat == 0).then(|| TeamBoard::across(endpoint, *services, flags, host, caller))
+            (seat == 0).then(|| TeamBoard::across(endpoint, *services, flags, host, leaders))
         }
     };
     Combined::new(host, inner, Outer::new(count, radix, board)).ranked(ranks).member(seat)

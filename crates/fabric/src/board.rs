@@ -19,7 +19,8 @@ use std::time::Instant;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Policy, Signal};
 use syncline_sync::{
-    Array, Barrier, Blocking, Caller, DisseminationMember, Fault, MemoryBoard, SignalBoard, Space, SpaceError,
+    Array, Awaited, Barrier, Blocking, Caller, DisseminationMember, Fault, MemoryBoard, SignalBoard, Space,
+    SpaceError,
 };
 
 use crate::endpoint::{Endpoint, Out, Service};
@@ -211,23 +212,33 @@ impl SignalBoard for TeamBoard {
     }
 
     #[inline]
-    fn wait(&mut self, slot: usize, epoch: u64, deadline: Option<Instant>) -> Result<(), Fault> {
+    fn wait(
+        &mut self,
+        slot: usize,
+        epoch: u64,
+        awaited: Awaited,
+        deadline: Option<Instant>,
+    ) -> Result<(), Fault> {
         let board = match &mut self.0 {
-            Kind::Memory(board) => return board.wait(slot, epoch, deadline),
+            Kind::Memory(board) => return board.wait(slot, epoch, awaited, deadline),
             Kind::Hosts(board) => board,
         };
         let flag = board.flag(slot);
         let blocking = Blocking::new(board.caller.as_ref(), board.episodes + 1, deadline);
+        let blocking = blocking.needing(awaited.into());
         board.endpoint.wait_in(&blocking, deadline, || flag.get() >= epoch || board.left().is_some())?;
         if flag.get() >= epoch { Ok(()) } else { board.gone().map_or(Ok(()), Err) }
     }
 
-    fn arrive(&mut self) {
+    #[inline]
+    fn reached(&mut self, step: u32) {
         match &mut self.0 {
-            Kind::Memory(board) => board.arrive(),
+            Kind::Memory(board) => board.reached(step),
             Kind::Hosts(board) => {
-                if let Some(caller) = &board.caller {
-                    caller.arrive(board.episodes + 1);
+                if let Some(caller) = &board.caller
+                    && board.endpoint.at_home()
+                {
+                    caller.reached(board.episodes + 1, step);
                 }
             }
         }

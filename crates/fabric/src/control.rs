@@ -47,6 +47,11 @@ impl Control {
         Ok(Control { parts, things, ends, deaths, calls })
     }
 
+    /// The same, where members are in groups that have barriers of their own.
+    pub(crate) fn grouped(self, group: impl Fn(usize) -> usize) -> Control {
+        Control { calls: self.calls.grouped(group), ..self }
+    }
+
     /// Whether this process may begin: if it has the number of one that has ended, all that it takes would be taken for
     /// what that one has left.
     pub(crate) fn is_new(&self) -> bool {

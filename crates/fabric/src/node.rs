@@ -36,6 +36,8 @@ pub(crate) struct Node {
 impl Node {
     /// A process all of whose team is on one host.
     pub(crate) fn alone(shape: Shape, process: usize, control: Control) -> Node {
+        // The groups of a barrier in two levels: here processes, else hosts.
+        let control = control.grouped(|rank| rank / shape.threads);
         Node {
             shape,
             process,
@@ -58,6 +60,7 @@ impl Node {
         timeout: Duration,
     ) -> Result<Node, TeamError> {
         let process = wire.process();
+        let control = control.grouped(|rank| hosts.of(rank / shape.threads));
         let endpoint = Endpoint::new(wire, hosts.clone(), space, &control, shape, timeout)?;
         Ok(Node {
             shape,

@@ -7,9 +7,9 @@ mod programs;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use syncline_fabric::{Member, Team, TeamError};
+use syncline_fabric::{Member, Team, TeamBarrier, TeamBoard, TeamError};
 use syncline_rma::{LockKind, Rma, RmaError};
-use syncline_sync::{BarrierMember, Call, Counter, Fault};
+use syncline_sync::{BarrierMember, Call, Counter, DisseminationMember, Fault, TournamentMember};
 
 use programs::{accused, legal};
 
@@ -130,6 +130,70 @@ fn longer_circles_are_found() {
     }
     let results = ends("circle".to_owned(), || Team::threads(3).quiet().run(circle).unwrap());
     assert!(results.iter().all(|result| matches!(result, Err(Fault::Mismatch { .. }))), "{results:?}");
+}
+
+/// A barrier of several rounds at which a member stops waiting.
+#[derive(Clone, Copy, Debug)]
+enum Rounds {
+    Team,
+    Dissemination,
+    Tournament,
+    Combined,
+}
+
+impl Rounds {
+    const ALL: [Rounds; 4] = [Rounds::Team, Rounds::Dissemination, Rounds::Tournament, Rounds::Combined];
+
+    fn wait(self, me: &mut Member, made: &mut Made, deadline: Option<Instant>) -> Result<(), Fault> {
+        match self {
+            Rounds::Team => me.wait_deadline(deadline),
+            Rounds::Dissemination => made.0.wait_deadline(deadline),
+            Rounds::Tournament => made.1.wait_deadline(deadline),
+            Rounds::Combined => made.2.wait_deadline(deadline),
+        }
+    }
+}
+
+type Made = (DisseminationMember<TeamBoard>, TournamentMember<TeamBoard>, TeamBarrier);
+
+/// A member stops waiting at a barrier, where the others still need raises of it, and waits
+/// elsewhere.
+fn stops_waiting(me: &mut Member, at: Rounds, stops: usize) -> Result<(), RmaError> {
+    let mut rma = Rma::new(me)?;
+    let mut made = (me.dissemination(2)?, me.tournament()?, me.combined(2)?);
+    if me.rank() == stops {
+        let soon = Some(Instant::now() + Duration::from_millis(20));
+        assert_eq!(at.wait(me, &mut made, soon), Err(Fault::TimedOut));
+    }
+    // From here on the others come to the barrier.
+    me.gather(0)?;
+    if me.rank() != stops {
+        at.wait(me, &mut made, None)?;
+    }
+    rma.sync()
+}
+
+#[test]
+fn a_member_that_has_stopped_waiting_is_missed_in_later_rounds() {
+    // Four hosts; two of two members; threads; and three and two.
+    for shape in [(4, 1, 1), (2, 1, 2), (0, 1, 4), (3, 1, 2)] {
+        for at in Rounds::ALL {
+            let what = format!("{shape:?}, {at:?}");
+            let results = ends(what.clone(), move || team(shape, move |me| stops_waiting(me, at, 0)));
+            let results = results.unwrap();
+            // One word is complete without its members: all have come, and all is well.
+            let well = results.iter().filter(|result| result.is_ok()).count();
+            assert!(well == 0 || well == results.len() && shape.0 == 0, "{what}: {results:?}");
+            for result in results.into_iter().filter_map(Result::err) {
+                match result {
+                    RmaError::Fault(Fault::Mismatch { rank: 0, call: Call::Sync, other_call, .. }) => {
+                        assert!(matches!(other_call, Call::Wait | Call::Barrier), "{what}");
+                    }
+                    other => panic!("{what}: {other:?}"),
+                }
+            }
+        }
+    }
 }
 
 /// Members that wait for one that is slow, or for one that waits with a deadline, are not told

@@ -18,8 +18,10 @@
 //! | [`Dissemination`] | r log_r P                     | P (r-1) log_r P | no                |
 //! | [`Combined`]      | that of both                  | that of both    | no                |
 //!
-//! *Arrives by itself*: between `arrive` and `wait` the others need nothing of the member. In the other barriers what a
-//! member has to pass on it passes on in `done` and `wait` only.
+//! *Arrives by itself*: between `arrive` and `wait` the others need nothing of the member. In the
+//! other barriers what a member has to pass on it passes on in `done` and `wait` only. If it blocks
+//! elsewhere meanwhile, and what it waits for there needs one of the others, the members of a team
+//! are told that their calls do not match.
 //!
 //! See [`cost`](crate::cost) for the formulas. [`RawCounter`] is outside of the contract: it knows no ranks, and nobody is missed.
 

@@ -22,6 +22,7 @@ use std::time::Instant;
 
 use syncline_signal::{PaddedSignal, Policy, Signal, plant};
 
+use crate::calls::{Needs, Peers};
 use crate::error::{Fault, SpaceError};
 use crate::space::{Array, Space};
 use crate::vigil::{Deaths, Seats, Vigil};
@@ -49,14 +50,23 @@ pub trait SignalBoard: Send {
     /// Now and then it asks who is gone: [`Fault::Dead`], [`Fault::Left`].
     fn poll(&mut self, slot: usize, epoch: u64) -> Result<bool, Fault>;
 
-    /// Waits until this member's `slot` has been raised to `epoch`, or until a time.
+    /// Waits until this member's `slot` has been raised to `epoch`, or until a time. `awaited` says
+    /// who raises it.
     ///
     /// # Errors
     /// [`Fault::TimedOut`], or who is gone.
-    fn wait(&mut self, slot: usize, epoch: u64, deadline: Option<Instant>) -> Result<(), Fault>;
+    fn wait(
+        &mut self,
+        slot: usize,
+        epoch: u64,
+        awaited: Awaited,
+        deadline: Option<Instant>,
+    ) -> Result<(), Fault>;
 
-    /// This member arrives at the next episode.
-    fn arrive(&mut self) {}
+    /// Notes that this member has made so many steps of the next episode: see [`Awaited`]. Called
+    /// before a call returns in the middle of an episode, and before it is
+    /// [complete](Self::complete).
+    fn reached(&mut self, _step: u32) {}
 
     /// This member has completed an episode.
     fn complete(&mut self);
@@ -66,6 +76,25 @@ pub trait SignalBoard: Send {
 
     /// Spins and yields from now on as `policy` says.
     fn set_policy(&mut self, policy: &Policy<'_>);
+}
+
+/// A raise that a member waits for. What a member raises in an episode are steps, which are counted
+/// from 1; there are at most [`LAST`](crate::LAST). Those of a dissemination barrier are its
+/// rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// The member that raises the slot.
+    pub raiser: usize,
+    /// The step with which it does so.
+    pub step: u32,
+    /// How many steps the member that waits has made.
+    pub reached: u32,
+}
+
+impl From<Awaited> for Needs {
+    fn from(Awaited { raiser, step, reached }: Awaited) -> Needs {
+        Needs { peers: Peers::Seat(raiser), step, reached }
+    }
 }
 
 /// How the flags of a board in memory stand.
@@ -180,10 +209,16 @@ impl SignalBoard for MemoryBoard {
     }
 
     #[inline]
-    fn wait(&mut self, slot: usize, epoch: u64, deadline: Option<Instant>) -> Result<(), Fault> {
+    fn wait(
+        &mut self,
+        slot: usize,
+        epoch: u64,
+        awaited: Awaited,
+        deadline: Option<Instant>,
+    ) -> Result<(), Fault> {
         self.vigil.at_home()?;
         let epoch = epoch - u64::from(plant::is("board: waits for the epoch before"));
-        let waiting = self.vigil.waiting(deadline);
+        let waiting = self.vigil.waiting(awaited.into(), deadline);
         match self.cell(self.vigil.rank, slot).wait_until(epoch, &waiting.policy(), deadline) {
             Ok(_) => Ok(()),
             Err(error) => Err(waiting.fault(error)),
@@ -191,8 +226,8 @@ impl SignalBoard for MemoryBoard {
     }
 
     #[inline]
-    fn arrive(&mut self) {
-        self.vigil.arrive();
+    fn reached(&mut self, step: u32) {
+        self.vigil.reached(step);
     }
 
     fn complete(&mut self) {

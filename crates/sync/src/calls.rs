@@ -1,40 +1,80 @@
 //! Which collective call each member is blocked in: what tells calls that can never complete from members that are slow.
 //!
 //! # Contract
-//! Everything that all members wait for together is an *object* (a barrier, the gather, the sync of an `Rma`), with the
-//! same number for all, and has *episodes*, counted from 1. A member notes its arrivals at every object, and in which
-//! episode of which object it is *blocked*: when a wait without a deadline has lasted for a tenth of a second. Blocked
-//! members look at what the others have noted. If members wait for one another in a circle, the one that finds it gives
-//! the *verdict*: [`Fault::Mismatch`], with two of the calls. It stays, and ends every wait of the team that does not end
-//! by itself.
+//! Everything that all members wait for together is an *object* (a barrier, the gather, the sync of
+//! an `Rma`). It has the same number for all members, and *episodes*, which are counted from 1. In
+//! an episode a member makes *steps*: each is something that other members wait for. An object
+//! tells which steps there are:
+//!
+//! | object                | step                               | which wait needs it        |
+//! |-----------------------|------------------------------------|----------------------------|
+//! | counter, gather, sync | [`ARRIVED`]                        | that of every other member |
+//! | counter that is led   | [`ARRIVED`]: of all but rank 0     | that of rank 0             |
+//! |                       | [`LAST`]: rank 0 has let them go   | that of every other member |
+//! | dissemination         | r + 1: has raised flags of round r | one flag of round r        |
+//! | tournament            | [`ARRIVED`]: has raised its winner | that of its winner         |
+//! |                       | [`LAST`]: has raised those beaten  | that of each of those      |
+//!
+//! A member notes its *progress* at every object: the episode and how many steps of it the member
+//! has made. It also notes in which wait it is *blocked*, when a wait without a deadline has lasted
+//! for a tenth of a second: which progress of which members that wait needs. Blocked members look
+//! at what the others have noted. If members wait for one another in a circle, the member that
+//! finds it gives the *verdict*: [`Fault::Mismatch`], with two of the calls. The verdict stays, and
+//! ends every wait of the team that does not end by itself.
 //!
 //! ```text
-//!           blocked in         arrivals: gather  sync        waits for, of those that are blocked
-//!  rank 0   allocate, gather 3           3       7           1 (2 < 3)
-//!  rank 1   sync, sync 8                 2       8           0 (7 < 8)            a circle: neither can complete
-//!  rank 2   (computes)                   2       7
+//!           blocked in          needs          gather  sync    behind that, and blocked
+//!  rank 0   allocate, gather 3  all: gather 3.1   3.1   7.1    1 (2.1 < 3.1)
+//!  rank 1   sync, sync 8        all: sync 8.1     2.1   8.1    0 (7.1 < 8.1): a circle
+//!  rank 2   (computes)                            2.1   7.1
 //! ```
 //!
-//! A member whose function has ended notes that, too: waits for an episode at which it has not arrived end with
-//! [`Fault::Left`].
+//! A member whose function has ended notes that, too: waits for an episode at which it has not
+//! arrived end with [`Fault::Left`].
 //!
-//! # Why nobody is accused who is slow
-//! *A note says what was so at some moment while its member was blocked, however old it is.* Of a circle of such notes let
-//! the youngest be that of member n. The member before it in the circle waits for n, which had not arrived at that moment;
-//! so that member was still blocked then, and had arrived nowhere since its own note. The same holds for the one before
-//! that, and so on round the circle: at that moment all of them were blocked, and each waited for the next. So notes may
-//! travel between hosts for any time, in any order. A wait with a deadline ends by itself, and is not noted.
+//! # Why no slow member is accused
+//! Three things are so.
+//!
+//! 1. A wait that needs a step of a member does not end before that member has made the step. (So
+//!    the members in a wait's note are those that it needs itself. A member of a dissemination
+//!    barrier that hears of member n through others only has no note that names n: it may complete
+//!    without a later step of n.)
+//! 2. A blocked member makes no step at any object while its wait lasts.
+//! 3. A note of a blocked member says what was so at some moment while it was blocked. The progress
+//!    in it never lags behind the steps that the member had made by then, at no object. So a
+//!    barrier of several rounds notes its progress whenever a call leaves it, complete or not, and
+//!    before a wait in it is noted.
+//!
+//! Take a circle of notes, and let the youngest of them be that of member n. The member m before it
+//! in the circle needs a step that n had not made at the moment of that note (by 3). So m was still
+//! blocked at that moment (by 1), and had made no step since its own note (by 2). Hence the member
+//! before m still lacked what it needs of m, and was still blocked as well; and so on round the
+//! circle. At that moment all of them were blocked, and each waited for the next. None can ever go
+//! on. The age of the notes does not matter: they may travel between hosts for any time.
+//!
+//! What is read of a member may be newer than its note: that shows fewer circles, never more. A wait
+//! with a deadline ends by itself, and is not noted.
+//!
+//! # Why every circle is found
+//! If nothing moves any more, every member is blocked or has ended. Each note of a blocked member
+//! names at least one member without which its wait does not end. From member to member this leads
+//! back to one that was there before, or to one that has ended, of which [`Fault::Left`] tells.
 //!
 //! # Costs
-//! A store to a line of the member's own at each arrival. Two more for a wait that lasts, and a look at one word of every
-//! other member ten times a second. A member that has arrived, and from which the others still need something (see
-//! [`barrier`](crate::barrier)), counts as arrived.
+//! A store to a line of the member's own in each episode; two for the member that leads a barrier.
+//! A split barrier of several rounds has one more for `arrive`, and one for each `done` that says
+//! no. Two more for a wait that lasts, and a look at one word of every other member ten times a
+//! second.
 //!
 //! # Source
-//! Waits for all of several, and circles among them: Chandy, Misra and Haas, "Distributed deadlock detection" (1983), the
-//! AND model. Changed: as arrivals only grow, notes need no probes to confirm them.
+//! Waits for all of several, and circles among them: Chandy, Misra and Haas, "Distributed deadlock
+//! detection" (1983), the AND model. Changed: as progress only grows, notes need no probes to
+//! confirm them.
+
+mod circle;
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 
@@ -43,6 +83,8 @@ use syncline_signal::primitive::{AtomicU64, Ordering};
 
 use crate::error::{Fault, SpaceError};
 use crate::space::{Array, Shared, Space};
+use crate::vigil::MAX_MEMBERS;
+use circle::{Note, Set};
 
 /// What members call together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,49 +148,82 @@ impl fmt::Display for Call {
 /// How many objects of a team are known here. Calls on others are not compared.
 const OBJECTS: usize = if cfg!(loom) { 2 } else { 62 }; // a model follows every word
 
+/// The first step of an episode: the member has arrived.
+pub const ARRIVED: u32 = 1;
+/// The last step of an episode, where it is one by itself: the member has let others go.
+pub const LAST: u32 = (1 << STEPS) - 1;
+
+/// How many bits of a progress are the steps; those above are the episode.
+const STEPS: u32 = 6;
+
+fn progress(episode: u64, step: u32) -> u64 {
+    episode << STEPS | u64::from(step)
+}
+
 /// What a member notes: lines of its own.
 #[derive(Debug)]
 #[repr(C, align(128))]
 struct Row {
-    /// 0: in nothing; or call, object, episode; or `ENDED`.
+    /// 0: in nothing; or what it is blocked in, see [`packed`]; or `ENDED`.
     blocked: AtomicU64,
     /// The call that its waits are part of, if it is another than the object's own.
     named: AtomicU64,
-    /// By object: the last episode at which it has arrived; all bits: it is none of those that meet there.
-    arrivals: [AtomicU64; OBJECTS],
+    /// By object. All bits: the member is none of those that meet there.
+    progress: [AtomicU64; OBJECTS],
 }
 
 impl Default for Row {
     fn default() -> Self {
         let word = || AtomicU64::new(0);
-        Row { blocked: word(), named: word(), arrivals: std::array::from_fn(|_| word()) }
+        Row { blocked: word(), named: word(), progress: std::array::from_fn(|_| word()) }
     }
 }
 
 // SAFETY: words, of which 0 says that nothing has happened.
 unsafe impl Shared for Row {}
 
-const CALL: u32 = 56;
-const OBJECT: u32 = 48;
-const EPISODE: u64 = (1 << OBJECT) - 1;
 /// Of a member whose function has ended, for good: no call has that number.
 const ENDED: u64 = u64::MAX;
 
-/// An episode of an object.
-type Key = (usize, u64);
+/// Where things stand in a note of a blocked member: call, object, peers, step, the lower bits of
+/// the episode. What a reader finds then belongs together, without a lock.
+const CALL: u32 = 56;
+const OBJECT: u32 = 50;
+const PEERS: u32 = 37;
+const STEP: u32 = 31;
+const EPISODE: u64 = (1 << STEP) - 1;
+const _: () = assert!(OBJECTS <= 1 << (CALL - OBJECT) && MAX_MEMBERS + 2 <= 1 << (OBJECT - PEERS));
 
-fn key(blocked: u64) -> Key {
-    ((blocked >> OBJECT) as usize & 0xff, blocked & EPISODE)
+/// Peers of a note: all; the members of the same group; from there on one, by rank.
+const ALL: u64 = 0;
+const GROUP: u64 = 1;
+const RANKS: u64 = 2;
+
+fn packed(call: u64, object: usize, peers: u64, step: u32, episode: u64) -> u64 {
+    let object = (object as u64) << OBJECT;
+    call << CALL | object | peers << PEERS | u64::from(step) << STEP | episode & EPISODE
 }
 
-/// At so many different episodes members are looked for that wait for one another.
-const KEYS: usize = 16;
+fn object(blocked: u64) -> usize {
+    (blocked >> OBJECT) as usize & ((1 << (CALL - OBJECT)) - 1)
+}
+
+/// The progress that a note needs, where its member has come to `own` at that object. That is the
+/// same episode, the one before or a later one: its upper bits are the nearest that fit.
+fn needed(blocked: u64, own: u64) -> u64 {
+    let near = own >> STEPS;
+    // The difference of the lower bits, with its sign.
+    let apart = ((blocked << (64 - STEP)).wrapping_sub(near << (64 - STEP))) as i64 >> (64 - STEP);
+    progress(near.wrapping_add_signed(apart), (blocked >> STEP) as u32 & LAST)
+}
 
 /// What the members of a team have noted, as far as it is known on a host. A clone is the same notes.
 #[derive(Clone, Debug)]
 pub struct Calls {
     rows: Array<Row>,
     verdict: Array<AtomicU64>,
+    /// By rank; none: all are in one.
+    groups: Arc<[usize]>,
 }
 
 impl Calls {
@@ -157,14 +232,21 @@ impl Calls {
     /// # Errors
     /// If the space has no room.
     pub fn within(space: &mut Space, members: usize) -> Result<Calls, SpaceError> {
-        Ok(Calls { rows: space.array(members)?, verdict: space.array(1)? })
+        Ok(Calls { rows: space.array(members)?, verdict: space.array(1)?, groups: Arc::new([]) })
+    }
+
+    /// The same notes, of members that are in groups: for barriers within each group, see
+    /// [`Caller::among`]. Every view of the notes is told the same groups.
+    #[must_use]
+    pub fn grouped(self, group: impl Fn(usize) -> usize) -> Calls {
+        Calls { groups: (0..self.rows.len()).map(group).collect(), ..self }
     }
 
     /// A member at an object of that number, whose waits are that call.
     #[must_use]
     pub fn caller(&self, rank: usize, object: usize, call: Call) -> Option<Caller> {
         let known = rank < self.rows.len() && object < OBJECTS;
-        known.then(|| Caller { calls: self.clone(), rank, object, call })
+        known.then(|| Caller { calls: self.clone(), rank, object, call, ranks: None, compared: true })
     }
 
     /// Until the result is dropped, what the member waits for is part of that call.
@@ -177,18 +259,16 @@ impl Calls {
 
     /// The function of a member has ended: it arrives nowhere any more.
     pub fn end(&self, rank: usize) {
-        // Release: pairs with the Acquire in `absent` and `note_of`: all its arrivals are seen.
+        // Release: pairs with the Acquire in `is_absent` and `note_of`: all its progress is seen.
         self.rows[rank].blocked.store(ENDED, Ordering::Release);
     }
 
-    /// A member that has ended without having arrived at an episode, among those that `surely` do not.
-    fn absent(&self, (object, episode): Key, surely: impl Fn(usize) -> bool) -> Option<usize> {
-        self.rows.iter().enumerate().position(|(rank, row)| {
-            // Acquire: pairs with the Release in `end` and `note`.
-            row.blocked.load(Ordering::Acquire) == ENDED
-                && row.arrivals[object].load(Ordering::Relaxed) < episode
-                && surely(rank)
-        })
+    /// Whether a member has ended without having arrived at an episode.
+    fn is_absent(&self, rank: usize, object: usize, episode: u64) -> bool {
+        let row = &self.rows[rank];
+        // Acquire: pairs with the Release in `end` and `note`.
+        row.blocked.load(Ordering::Acquire) == ENDED
+            && row.progress[object].load(Ordering::Relaxed) >> STEPS < episode
     }
 
     /// The verdict, if there is one.
@@ -215,21 +295,21 @@ impl Calls {
     #[must_use]
     pub fn note_of(&self, rank: usize, known: u64) -> Option<Vec<u64>> {
         let row = self.rows.get(rank)?;
-        // Acquire: pairs with the Release in `block`: the arrivals are at least those of that moment.
+        // Acquire: pairs with the Release in `block`: the progress is at least that of that moment.
         let blocked = row.blocked.load(Ordering::Acquire);
         if blocked == 0 || blocked == known {
             return None;
         }
-        let arrivals = row.arrivals.iter().map(|word| word.load(Ordering::Relaxed));
-        Some(std::iter::once(blocked).chain(arrivals).collect())
+        let progress = row.progress.iter().map(|word| word.load(Ordering::Relaxed));
+        Some(std::iter::once(blocked).chain(progress).collect())
     }
 
     /// What a member of another host has noted. There is one thread at a time that tells of a member.
     pub fn note(&self, rank: usize, words: &[u64]) {
-        let (Some(row), Some((&blocked, arrivals))) = (self.rows.get(rank), words.split_first()) else {
+        let (Some(row), Some((&blocked, progress))) = (self.rows.get(rank), words.split_first()) else {
             return;
         };
-        row.arrivals.iter().zip(arrivals).for_each(|(word, &arrival)| word.store(arrival, Ordering::Relaxed));
+        row.progress.iter().zip(progress).for_each(|(word, &made)| word.store(made, Ordering::Relaxed));
         // Release: pairs with the Acquire in `find`.
         row.blocked.store(blocked, Ordering::Release);
     }
@@ -237,55 +317,36 @@ impl Calls {
     /// Looks for members that wait for one another.
     #[cold]
     fn find(&self) -> Option<u64> {
-        let mut keys: Vec<(Key, usize, u64)> = Vec::new();
-        let mut blocked = Vec::new();
+        let mut notes = Vec::new();
         for (rank, row) in self.rows.iter().enumerate() {
-            // Acquire: pairs with the Release in `block` and `note`: arrivals that are read after this are at least as new.
+            // Acquire: pairs with the Release in `block` and `note`: progress that is read after
+            // this is at least as new.
             let word = row.blocked.load(Ordering::Acquire);
             if word == 0 || word == ENDED {
                 continue;
             }
-            let known = keys.iter().position(|&(known, ..)| known == key(word));
-            let at = known.unwrap_or_else(|| {
-                keys.push((key(word), rank, word));
-                keys.len() - 1
-            });
-            blocked.push((rank, at));
-            if keys.len() > KEYS {
-                return None;
-            }
+            let object = object(word);
+            let Some(own) = row.progress.get(object) else { continue };
+            let needed = needed(word, own.load(Ordering::Relaxed));
+            let set = match word >> PEERS & ((1 << (OBJECT - PEERS)) - 1) {
+                ALL => Set::All,
+                GROUP => Set::Group(self.group(rank)),
+                one => Set::One((one - RANKS) as usize),
+            };
+            notes.push(Note { rank, call: word >> CALL, object, set, needed });
         }
-        if keys.len() < 2 {
-            return None;
-        }
-        // By two episodes: who is blocked in the second, and has not arrived at the first.
-        let mut waits = [[None; KEYS]; KEYS];
-        for (from, &((object, episode), ..)) in keys.iter().enumerate() {
-            for &(rank, to) in &blocked {
-                let arrivals = &self.rows[rank].arrivals;
-                let arrived = arrivals.get(object).is_none_or(|word| word.load(Ordering::Relaxed) >= episode);
-                if !arrived && from != to {
-                    waits[from][to].get_or_insert(rank);
-                }
-            }
-        }
-        let count = keys.len();
-        let mut reach = waits.map(|row| row.map(|rank: Option<usize>| rank.is_some()));
-        for through in 0..count {
-            for from in 0..count {
-                for to in 0..count {
-                    reach[from][to] |= reach[from][through] && reach[through][to];
-                }
-            }
-        }
-        let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
-        let circle = |&(from, to): &(usize, usize)| reach[to][from];
-        let (from, to, other) =
-            pairs.filter(circle).find_map(|(from, to)| Some((from, to, waits[from][to]?)))?;
-        let (rank, call, other_call) = (keys[from].1, keys[from].2 >> CALL, keys[to].2 >> CALL);
-        let of = |rank: usize, call: u64| (rank as u64) << 8 | call;
-        let (first, second) = (of(rank, call), of(other, other_call));
+        let behind = |note: &Note, rank: usize| {
+            // Relaxed: after the Acquire above.
+            self.rows[rank].progress[note.object].load(Ordering::Relaxed) < note.needed
+        };
+        let (one, other) = circle::find(&notes, |rank| self.group(rank), behind)?;
+        let of = |note: &Note| (note.rank as u64) << 8 | note.call;
+        let (first, second) = (of(one), of(other));
         Some(1 << 63 | first.min(second) << 24 | first.max(second))
+    }
+
+    fn group(&self, rank: usize) -> usize {
+        self.groups.get(rank).copied().unwrap_or_default()
     }
 }
 
@@ -302,17 +363,62 @@ pub struct Caller {
     rank: usize,
     object: usize,
     call: Call,
+    /// The ranks of the members that meet there, if they are not all.
+    ranks: Option<Arc<[usize]>>,
+    /// Whether its waits are noted.
+    compared: bool,
 }
 
 impl Caller {
-    /// The member arrives at an episode: called before others can know of it. `u64::MAX`: it never has to.
+    /// The same member, where only the members of these ranks meet, which have their places in the
+    /// list as ranks: at a barrier of a group ([`Calls::grouped`]), at the barrier of one member of
+    /// each group, or where all others [never arrive](Self::abstain).
+    #[must_use]
+    pub fn among(self, ranks: &[usize]) -> Caller {
+        let all = ranks.iter().copied().eq(0..self.calls.rows.len());
+        Caller { ranks: (!all).then(|| ranks.into()), ..self }
+    }
+
+    /// The same member in that seat of a barrier of so many members. If that cannot be, its waits
+    /// are not compared: nothing is known of the members there.
+    pub(crate) fn seated(self, seat: usize, members: usize) -> Caller {
+        let meet = self.ranks.as_ref().map_or(self.calls.rows.len(), |ranks| ranks.len());
+        let compared = meet == members && self.rank_at(seat) == Some(self.rank);
+        Caller { compared, ..self }
+    }
+
+    /// The rank in the team of the member that has that rank here.
+    fn rank_at(&self, seat: usize) -> Option<usize> {
+        match &self.ranks {
+            None => (seat < self.calls.rows.len()).then_some(seat),
+            Some(ranks) => ranks.get(seat).copied(),
+        }
+    }
+
+    /// The member arrives at an episode: called before others can know of it.
     #[inline]
     pub fn arrive(&self, episode: u64) {
         if plant::is("calls: an arrival is not noted") {
             return;
         }
-        // Relaxed: ordered by the Release of `block`.
-        self.calls.rows[self.rank].arrivals[self.object].store(episode, Ordering::Relaxed);
+        self.reached(episode, ARRIVED);
+    }
+
+    /// The member has made so many steps of an episode. Called before the member waits for anything
+    /// else, at the latest.
+    #[inline]
+    pub fn reached(&self, episode: u64, step: u32) {
+        let made = progress(episode, step);
+        let word = &self.calls.rows[self.rank].progress[self.object];
+        // Relaxed: the member's own word; ordered by the Release of `block`.
+        if word.load(Ordering::Relaxed) < made {
+            word.store(made, Ordering::Relaxed);
+        }
+    }
+
+    /// The member is none of those that meet here.
+    pub fn abstain(&self) {
+        self.calls.rows[self.rank].progress[self.object].store(u64::MAX, Ordering::Relaxed);
     }
 
     /// The verdict, if there is one.
@@ -321,15 +427,30 @@ impl Caller {
         self.calls.verdict()
     }
 
-    fn block(&self, episode: u64) {
+    /// Notes that the member is blocked, with what it has done before.
+    fn block(&self, episode: u64, needs: Needs) {
+        let peers = match needs.peers {
+            Peers::Team => Some(ALL),
+            Peers::Seats => self.all_seats(),
+            Peers::Seat(seat) => self.rank_at(seat).map(|rank| RANKS + rank as u64),
+        };
+        let Some(peers) = peers.filter(|_| self.compared) else { return };
+        self.reached(episode, needs.reached);
         let row = &self.calls.rows[self.rank];
         let call = match row.named.load(Ordering::Relaxed) {
             0 => self.call as u64,
             named => named,
         };
-        let word = call << CALL | (self.object as u64) << OBJECT | episode & EPISODE;
+        let word = packed(call, self.object, peers, needs.step, episode);
         // Release: pairs with the Acquire in `find` and `note_of`.
         row.blocked.store(word, Ordering::Release);
+    }
+
+    /// All members that meet here, if a note can say who they are.
+    fn all_seats(&self) -> Option<u64> {
+        let Some(ranks) = &self.ranks else { return Some(ALL) };
+        let of = |&rank: &usize| self.calls.group(rank) == self.calls.group(self.rank);
+        ranks.iter().copied().eq((0..self.calls.rows.len()).filter(of)).then_some(GROUP)
     }
 
     fn unblock(&self) {
@@ -352,11 +473,39 @@ impl Drop for Naming {
     }
 }
 
+/// Of which members a wait needs a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peers {
+    /// Of all members of the team but the one that waits.
+    Team,
+    /// Of all members that meet there but the one that waits.
+    Seats,
+    /// Of the member that has this rank there.
+    Seat(usize),
+}
+
+/// What a wait needs, and what the member that waits has done before in the same episode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// The members whose step it needs.
+    pub peers: Peers,
+    /// The step of the episode that they have to make.
+    pub step: u32,
+    /// How many steps the member that waits has made.
+    pub reached: u32,
+}
+
+impl Needs {
+    /// That all members of the team arrive, as the one that waits has.
+    pub const ARRIVALS: Needs = Needs { peers: Peers::Team, step: ARRIVED, reached: ARRIVED };
+}
+
 /// A wait of a member in an episode of an object, which notes that it is blocked when it lasts.
 #[derive(Debug)]
 pub struct Blocking<'a> {
     caller: Option<&'a Caller>,
     episode: u64,
+    needs: Needs,
     endless: bool,
     /// Only members themselves arrive.
     in_person: bool,
@@ -365,12 +514,20 @@ pub struct Blocking<'a> {
 }
 
 impl<'a> Blocking<'a> {
-    /// A wait that begins.
+    /// A wait for all members, which begins; the one that waits has arrived.
     #[inline]
     #[must_use]
     pub fn new(caller: Option<&'a Caller>, episode: u64, deadline: Option<Instant>) -> Self {
-        let (endless, looks) = (deadline.is_none(), AtomicU32::new(0));
-        Blocking { caller, episode, endless, in_person: false, looks }
+        let (endless, looks, needs) = (deadline.is_none(), AtomicU32::new(0), Needs::ARRIVALS);
+        Blocking { caller, episode, needs, endless, in_person: false, looks }
+    }
+
+    /// The same, of a wait that needs that.
+    #[inline]
+    #[must_use]
+    pub fn needing(mut self, needs: Needs) -> Self {
+        self.needs = needs;
+        self
     }
 
     /// The verdict, if there is one: asked for before the wait sleeps, and ten times a second from then on. From the second
@@ -387,7 +544,7 @@ impl<'a> Blocking<'a> {
         if looks == 0 {
             return None;
         }
-        self.caller?.block(self.episode);
+        self.caller?.block(self.episode, self.needs);
         if let Some(word) = calls.find() {
             calls.decide(word);
         }
@@ -411,11 +568,14 @@ impl Blocking<'_> {
         if self.in_person { self.absent_if(|_| true) } else { None }
     }
 
-    /// The same among the members that surely do not arrive, once they have ended.
+    /// The same among the members that surely do not arrive, once they have ended. `surely` is
+    /// asked by the rank that a member has there, and that rank is told.
     pub(crate) fn absent_if(&self, surely: impl Fn(usize) -> bool) -> Option<Fault> {
         let caller = self.caller?;
-        let rank = caller.calls.absent((caller.object, self.episode), surely)?;
-        Some(Fault::Left { rank })
+        let absent = |rank| caller.calls.is_absent(rank, caller.object, self.episode);
+        let mut seats = (0..).map_while(|seat| Some((seat, caller.rank_at(seat)?)));
+        let (seat, _) = seats.find(|&(seat, rank)| absent(rank) && surely(seat))?;
+        Some(Fault::Left { rank: seat })
     }
 }
 

@@ -41,8 +41,8 @@ pub use barrier::{
     Dissemination, DisseminationMember, LedMember, Phased, RawCounter, Role, Tournament, TournamentMember,
     roles,
 };
-pub use board::{Flags, MemoryBoard, MemoryFlags, SignalBoard};
-pub use calls::{Blocking, Call, Caller, Calls, Naming};
+pub use board::{Awaited, Flags, MemoryBoard, MemoryFlags, SignalBoard};
+pub use calls::{ARRIVED, Blocking, Call, Caller, Calls, LAST, Naming, Needs, Peers};
 pub use error::{Fault, LockError, Silence, SpaceError};
 pub use lock::{Guard, Lock, LockMember, Mcs, RawLock, Ticket};
 pub use space::{Array, Shared, Space};

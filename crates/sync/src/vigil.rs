@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use syncline_memory::Generation;
 use syncline_signal::primitive::{AtomicU64, Ordering};
-use syncline_signal::{Policy, WaitError, Watch};
+use syncline_signal::{Policy, WaitError, Watch, plant};
 
-use crate::calls::{Blocking, Caller};
+use crate::calls::{Blocking, Caller, Needs};
 use crate::error::{Fault, Silence, SpaceError};
 use crate::space::{Array, Shared, Space};
 
@@ -122,6 +122,8 @@ impl Deaths {
     }
 
     /// The same list, for a barrier of which that member takes its seat: it notes its waits there.
+    /// The barrier has the members of the team with their ranks, or those that the caller is
+    /// [among](Caller::among).
     #[must_use]
     pub fn called(&self, caller: Option<Caller>) -> Deaths {
         Deaths { caller, ..self.clone() }
@@ -365,6 +367,7 @@ impl Vigil {
         let Policy { pauses, yield_for, .. } = usual(seats.members());
         let (seats, deaths) = (seats.clone(), deaths.cloned());
         let caller = deaths.as_ref().and_then(|deaths| deaths.caller.clone());
+        let caller = caller.map(|caller| caller.seated(rank, seats.members()));
         let born = Generation::current();
         Ok(Vigil { seats, deaths, caller, rank, born, episodes: 0, parts: 0, pauses, yield_for, misses: 0 })
     }
@@ -381,15 +384,19 @@ impl Vigil {
 
     /// A wait that begins: spinning and yielding as `policy` says, and asking who is gone.
     #[inline]
-    pub(crate) fn waiting(&self, deadline: Option<Instant>) -> Waiting<'_> {
-        Waiting { vigil: self, blocking: Blocking::new(self.caller.as_ref(), self.episodes + 1, deadline) }
+    pub(crate) fn waiting(&self, needs: Needs, deadline: Option<Instant>) -> Waiting<'_> {
+        let blocking = Blocking::new(self.caller.as_ref(), self.episodes + 1, deadline);
+        Waiting { vigil: self, blocking: blocking.needing(needs) }
     }
 
-    /// This member arrives at the next episode.
+    /// Notes how many steps of the next episode this member has made.
     #[inline]
-    pub(crate) fn arrive(&self) {
-        if let Some(caller) = &self.caller {
-            caller.arrive(self.episodes + 1);
+    pub(crate) fn reached(&self, step: u32) {
+        if let Some(caller) = &self.caller
+            && self.born.is_current()
+        {
+            let late = u32::from(plant::is("calls: progress lags"));
+            caller.reached(self.episodes + 1, step.saturating_sub(late));
         }
     }
 
@@ -431,7 +438,7 @@ impl Vigil {
 #[derive(Debug)]
 pub(crate) struct Waiting<'a> {
     vigil: &'a Vigil,
-    blocking: Blocking<'a>,
+    pub(crate) blocking: Blocking<'a>,
 }
 
 impl Waiting<'_> {

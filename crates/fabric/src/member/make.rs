@@ -129,9 +129,14 @@ impl Member {
         let inners = (0..processes).map(|_| inner(&mut self.space, threads)).collect::<Result<Vec<_>, _>>();
         let inner = inners?.swap_remove(self.process());
         let caller = self.object();
-        let deaths = self.deaths().called(caller);
-        let outer = outer(&mut self.space, processes)?.watched(&deaths);
-        let inner = inner.watched(&deaths);
+        let among = |ranks: Vec<usize>| {
+            let caller = caller.clone().map(|caller| caller.among(&ranks));
+            self.node.control.deaths.called(caller)
+        };
+        let leaders = among((0..processes).map(|process| process * threads).collect());
+        let group = among(self.node.shape.ranks(self.process()).collect());
+        let outer = outer(&mut self.space, processes)?.watched(&leaders);
+        let inner = inner.watched(&group);
         let seat = Combined::new(self.process(), inner, outer).member(self.thread())?;
         self.made();
         Ok(seat)
@@ -228,9 +233,9 @@ impl Member {
             }
         }
         let mine = ranks.iter().position(|&rank| rank == self.rank);
-        let caller = self.object();
+        let caller = self.object().map(|caller| caller.among(ranks));
         if let Some(caller) = caller.as_ref().filter(|_| mine.is_none()) {
-            caller.arrive(u64::MAX);
+            caller.abstain();
         }
         let board = match self.node.endpoint.clone() {
             None => {

@@ -36,17 +36,14 @@ impl Objects {
         Ok(Objects { rma: Rma::new(me)?, second: Rma::new(me)?, counter, auto })
     }
 
-    /// Arrives where that needs nothing more of this member: at what others may wait for meanwhile.
+    /// Arrives where that is a call by itself.
     fn arrive(&mut self, me: &mut Member, object: usize) -> Result<(), RmaError> {
-        // Up to three members meet in one round; a barrier between hosts needs its members to go
-        // on.
-        let by_itself = me.hosts().count() == 1 && me.size() <= 3;
         match object {
-            0 if by_itself || me.hosts().count() > 1 => self.rma.sync_start(),
-            1 if by_itself || me.hosts().count() > 1 => self.second.sync_start(),
-            2 if by_itself => Ok(me.barrier().arrive()?),
+            0 => self.rma.sync_start(),
+            1 => self.second.sync_start(),
+            2 => Ok(me.barrier().arrive()?),
             3 => self.counter.as_mut().map_or(Ok(()), |counter| Ok(counter.arrive()?)),
-            4 if by_itself => self.auto.as_mut().map_or(Ok(()), |auto| Ok(auto.arrive()?)),
+            4 => self.auto.as_mut().map_or(Ok(()), |auto| Ok(auto.arrive()?)),
             _ => Ok(()),
         }
     }

@@ -189,6 +189,17 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
         Ok(self.outside)
     }
 
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Where this member waits: in the outer barrier, if there is that, else in the inner one.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn parts(&mut self) -> (Option<&Inner>, Option<&mut Outer>) {
+        (self.inner.as_ref(), self.outer.as_mut().filter(|_| self.outside))
+    }
+
     fn finish(&mut self) {
         self.episodes += 1;
         (self.arrived, self.outside) = (false, false);

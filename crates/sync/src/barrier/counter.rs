@@ -26,6 +26,7 @@ use std::time::Instant;
 use syncline_signal::{PaddedSignal, Policy, plant};
 
 use super::{Barrier, BarrierMember, LedMember, Phased};
+use crate::calls::{ARRIVED, LAST, Needs, Peers};
 use crate::error::{Fault, SpaceError};
 use crate::space::{Element, Space};
 use crate::vigil::{Deaths, Seats, Vigil};
@@ -133,6 +134,17 @@ impl CounterMember {
         self.word.count(|now| now == goal - early || led && now == goal - 1);
     }
 
+    /// What a wait of this member needs of others. Where the barrier is led, rank 0 adds its
+    /// arrival last, so that one is all that the others need.
+    #[inline]
+    pub(crate) fn needs(&self) -> Needs {
+        match (self.led, self.leads()) {
+            (false, _) => Needs::ARRIVALS,
+            (true, true) => Needs { peers: Peers::Seats, step: ARRIVED, reached: 0 },
+            (true, false) => Needs { peers: Peers::Seat(0), step: LAST, reached: ARRIVED },
+        }
+    }
+
     fn complete(&mut self) {
         self.arrived = false;
         self.goal += self.vigil.members() as u64;
@@ -157,7 +169,7 @@ impl CounterMember {
 
     #[inline(never)]
     fn wait_longer(&self, number: u64, deadline: Option<Instant>) -> Result<(), Fault> {
-        let waiting = self.vigil.waiting(deadline);
+        let waiting = self.vigil.waiting(self.needs(), deadline);
         match self.word.wait_until(number, &waiting.policy(), deadline) {
             Ok(_) => Ok(()),
             Err(error) => Err(waiting.fault(error)),
@@ -183,8 +195,8 @@ impl BarrierMember for CounterMember {
         self.vigil.at_home()?;
         if !self.arrived {
             self.arrived = true;
-            self.vigil.arrive();
             if !self.leads() {
+                self.vigil.reached(ARRIVED);
                 self.vigil.parts = self.vigil.episodes + 1;
                 self.add();
             }
@@ -237,6 +249,7 @@ impl LedMember for CounterMember {
     fn release(&mut self) -> Result<(), Fault> {
         self.vigil.at_home()?;
         self.add();
+        self.vigil.reached(LAST);
         self.complete();
         Ok(())
     }

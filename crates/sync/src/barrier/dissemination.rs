@@ -26,7 +26,7 @@ use std::time::Instant;
 use syncline_signal::Policy;
 
 use super::{Barrier, BarrierMember};
-use crate::board::{Flags, MemoryBoard, MemoryFlags, SignalBoard};
+use crate::board::{Awaited, Flags, MemoryBoard, MemoryFlags, SignalBoard};
 use crate::error::{Fault, SpaceError};
 use crate::space::Space;
 use crate::vigil::{Deaths, possible};
@@ -161,17 +161,24 @@ impl<B: SignalBoard> DisseminationMember<B> {
     #[inline]
     fn advance(
         &mut self,
-        mut heard: impl FnMut(&mut B, usize, u64) -> Result<bool, Fault>,
+        mut heard: impl FnMut(&mut B, usize, u64, Awaited) -> Result<bool, Fault>,
     ) -> Result<bool, Fault> {
         let (members, epoch) = (self.board.members(), self.board.episodes() + 1);
         while let Some((round, distance)) = self.at {
             if distance >= members {
+                // All rounds have been raised: the only note of the episode, if no call leaves it
+                // early.
+                self.board.reached(round as u32);
                 self.at = None;
                 self.board.complete();
                 break;
             }
-            for (j, _) in self.distances(distance).enumerate() {
-                if !heard(&mut self.board, round * (self.radix - 1) + j, epoch)? {
+            let step = round as u32 + 1;
+            for (j, behind) in self.distances(distance).enumerate() {
+                let rank = self.board.rank();
+                let raiser = if rank >= behind { rank - behind } else { rank + members - behind };
+                let awaited = Awaited { raiser, step, reached: step };
+                if !heard(&mut self.board, round * (self.radix - 1) + j, epoch, awaited)? {
                     return Ok(false);
                 }
             }
@@ -185,8 +192,17 @@ impl<B: SignalBoard> DisseminationMember<B> {
         if self.at.is_some() {
             return Ok(());
         }
-        self.board.arrive();
         self.enter(0, 1)
+    }
+
+    /// A call returns: if it does so in the middle of an episode, others may need later rounds of
+    /// this member, which may wait elsewhere from now on.
+    #[inline]
+    fn leave<T>(&mut self, result: Result<T, Fault>) -> Result<T, Fault> {
+        if let Some((round, _)) = self.at {
+            self.board.reached(round as u32 + 1);
+        }
+        result
     }
 }
 
@@ -205,18 +221,22 @@ impl<B: SignalBoard> BarrierMember for DisseminationMember<B> {
 
     #[inline]
     fn arrive(&mut self) -> Result<(), Fault> {
-        self.begin()
+        let begun = self.begin();
+        self.leave(begun)
     }
 
     #[inline]
     fn done(&mut self) -> Result<bool, Fault> {
-        self.advance(B::poll)
+        let done = self.advance(|board, slot, epoch, _| board.poll(slot, epoch));
+        self.leave(done)
     }
 
     #[inline]
     fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
-        self.begin()?;
-        self.advance(|board, slot, epoch| board.wait(slot, epoch, deadline).map(|()| true)).map(|_| ())
+        let mut wait =
+            |board: &mut B, slot, epoch, awaited| board.wait(slot, epoch, awaited, deadline).map(|()| true);
+        let waited = self.begin().and_then(|()| self.advance(&mut wait));
+        self.leave(waited).map(|_| ())
     }
 
     fn set_policy(&mut self, policy: &Policy<'_>) {

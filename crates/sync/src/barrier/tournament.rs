@@ -37,7 +37,8 @@ use std::time::Instant;
 use syncline_signal::{Policy, plant};
 
 use super::{Barrier, BarrierMember, LedMember, Phased};
-use crate::board::{Flags, MemoryBoard, MemoryFlags, SignalBoard};
+use crate::board::{Awaited, Flags, MemoryBoard, MemoryFlags, SignalBoard};
+use crate::calls::{ARRIVED, LAST};
 use crate::error::{Fault, SpaceError};
 use crate::space::Space;
 use crate::vigil::{Deaths, possible};
@@ -205,7 +206,7 @@ impl<B: SignalBoard> TournamentMember<B> {
     #[inline]
     fn ascend(
         &mut self,
-        at: &mut impl FnMut(&mut B, usize, u64) -> Result<bool, Fault>,
+        at: &mut impl FnMut(&mut B, usize, u64, Awaited) -> Result<bool, Fault>,
     ) -> Result<bool, Fault> {
         let (rank, members, epoch) = (self.board.rank(), self.board.members(), self.epoch());
         while let State::Up { round } = self.state {
@@ -214,8 +215,9 @@ impl<B: SignalBoard> TournamentMember<B> {
                 break;
             }
             match role(rank, members, round) {
-                Role::Winner { .. } | Role::Champion { .. } => {
-                    if !at(&mut self.board, round, epoch)? {
+                Role::Winner { loser } | Role::Champion { loser } => {
+                    let awaited = Awaited { raiser: loser, step: ARRIVED, reached: 0 };
+                    if !at(&mut self.board, round, epoch, awaited)? {
                         return Ok(false);
                     }
                     self.state = State::Up { round: round + 1 };
@@ -244,6 +246,7 @@ impl<B: SignalBoard> TournamentMember<B> {
                 self.board.raise(loser, slot, epoch)?;
             }
         }
+        self.board.reached(LAST);
         self.state = State::Outside;
         self.board.complete();
         Ok(())
@@ -251,15 +254,19 @@ impl<B: SignalBoard> TournamentMember<B> {
 
     /// Up, and down again unless that is for the leader to say.
     #[inline]
-    fn pass(&mut self, mut at: impl FnMut(&mut B, usize, u64) -> Result<bool, Fault>) -> Result<bool, Fault> {
+    fn pass(
+        &mut self,
+        mut at: impl FnMut(&mut B, usize, u64, Awaited) -> Result<bool, Fault>,
+    ) -> Result<bool, Fault> {
         if !self.ascend(&mut at)? {
             return Ok(false);
         }
         let top = rounds(self.board.members());
         match self.state {
             State::Out { round } => {
-                let epoch = self.epoch();
-                if !at(&mut self.board, top, epoch)? {
+                let (rank, epoch) = (self.board.rank(), self.epoch());
+                let awaited = Awaited { raiser: rank - (1 << round), step: LAST, reached: ARRIVED };
+                if !at(&mut self.board, top, epoch, awaited)? {
                     return Ok(false);
                 }
                 self.descend(round)?;
@@ -269,6 +276,29 @@ impl<B: SignalBoard> TournamentMember<B> {
         }
         Ok(true)
     }
+
+    /// A call returns: in the middle of an episode this member may wait elsewhere from now on.
+    #[inline]
+    fn leave<T>(&mut self, result: Result<T, Fault>) -> Result<T, Fault> {
+        if let State::Out { .. } = self.state {
+            self.board.reached(ARRIVED);
+        }
+        result
+    }
+}
+
+/// Looks for a raise, whoever makes it.
+#[inline]
+fn poll<B: SignalBoard>(board: &mut B, slot: usize, epoch: u64, _: Awaited) -> Result<bool, Fault> {
+    board.poll(slot, epoch)
+}
+
+/// Waits for a raise.
+#[inline]
+fn wait<B: SignalBoard>(
+    deadline: Option<Instant>,
+) -> impl FnMut(&mut B, usize, u64, Awaited) -> Result<bool, Fault> {
+    move |board, slot, epoch, awaited| board.wait(slot, epoch, awaited, deadline).map(|()| true)
 }
 
 impl<B: SignalBoard> BarrierMember for TournamentMember<B> {
@@ -287,25 +317,26 @@ impl<B: SignalBoard> BarrierMember for TournamentMember<B> {
     #[inline]
     fn arrive(&mut self) -> Result<(), Fault> {
         if self.state == State::Outside {
-            self.board.arrive();
             self.state = State::Up { round: 0 };
-            self.ascend(&mut B::poll)?;
+            let begun = self.ascend(&mut poll);
+            self.leave(begun)?;
         }
         Ok(())
     }
 
     #[inline]
     fn done(&mut self) -> Result<bool, Fault> {
-        self.pass(B::poll)
+        let done = self.pass(poll);
+        self.leave(done)
     }
 
     #[inline]
     fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
         if self.state == State::Outside {
-            self.board.arrive();
             self.state = State::Up { round: 0 };
         }
-        self.pass(|board, slot, epoch| board.wait(slot, epoch, deadline).map(|()| true)).map(|_| ())
+        let waited = self.pass(wait(deadline));
+        self.leave(waited).map(|_| ())
     }
 
     fn set_policy(&mut self, policy: &Policy<'_>) {
@@ -315,11 +346,11 @@ impl<B: SignalBoard> BarrierMember for TournamentMember<B> {
 
 impl<B: SignalBoard> LedMember for TournamentMember<B> {
     fn gathered(&mut self) -> Result<bool, Fault> {
-        self.ascend(&mut B::poll)
+        self.ascend(&mut poll)
     }
 
     fn wait_gathered(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
-        self.ascend(&mut |board, slot, epoch| board.wait(slot, epoch, deadline).map(|()| true)).map(|_| ())
+        self.ascend(&mut wait(deadline)).map(|_| ())
     }
 
     fn release(&mut self) -> Result<(), Fault> {

@@ -1,105 +1,351 @@
-//! Simulated teams: programs that are legal are never accused, and every circle of blocked members is found.
+//! Simulated teams: programs that are legal are never accused, and every circle of blocked members
+//! is found.
+//!
+//! Members are driven by one thread, in any order: they arrive, look, wait, and stop waiting after
+//! some time to wait elsewhere. The barriers are those that ship, over a board that blocks no
+//! thread, and a second time [`Plain`]: both have to agree at every step, and the notes with what
+//! is so.
+
+mod plain;
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
 
 use super::*;
+use crate::barrier::{Barrier, BarrierMember, Combined, Counter, DisseminationMember, TournamentMember};
+use crate::barrier::{CombinedMember, CounterMember};
+use crate::board::{Awaited, SignalBoard};
+use crate::vigil::Deaths;
+use plain::{Kind, Plain};
+use syncline_signal::Policy;
 
-/// What a member does: at an object, to arrive only, or to wait.
+/// What a member does at an object.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Arrive(usize),
+    /// A wait that ends soon, complete or not.
+    Look(usize),
     Wait(usize),
 }
 
-/// A team that is simulated: who has arrived where, what the table says, and what another host has heard of it.
+/// A board of which no call blocks: a wait that would notes it, and ends as if by a deadline.
+#[derive(Debug)]
+struct Board {
+    flags: Arc<Mutex<Vec<u64>>>,
+    seat: usize,
+    members: usize,
+    episodes: u64,
+    caller: Caller,
+}
+
+impl Board {
+    fn flag(&self, of: usize, slot: usize) -> u64 {
+        self.flags.lock().unwrap()[slot * self.members + of]
+    }
+}
+
+impl SignalBoard for Board {
+    fn rank(&self) -> usize {
+        self.seat
+    }
+
+    fn members(&self) -> usize {
+        self.members
+    }
+
+    fn raise(&mut self, to: usize, slot: usize, epoch: u64) -> Result<(), Fault> {
+        self.flags.lock().unwrap()[slot * self.members + to] = epoch;
+        Ok(())
+    }
+
+    fn poll(&mut self, slot: usize, epoch: u64) -> Result<bool, Fault> {
+        Ok(self.flag(self.seat, slot) >= epoch)
+    }
+
+    fn wait(&mut self, slot: usize, epoch: u64, awaited: Awaited, _: Option<Instant>) -> Result<(), Fault> {
+        if self.flag(self.seat, slot) >= epoch {
+            return Ok(());
+        }
+        self.caller.block(self.episodes + 1, awaited.into());
+        Err(Fault::TimedOut)
+    }
+
+    fn reached(&mut self, step: u32) {
+        self.caller.reached(self.episodes + 1, step);
+    }
+
+    fn complete(&mut self) {
+        self.episodes += 1;
+    }
+
+    fn episodes(&self) -> u64 {
+        self.episodes
+    }
+
+    fn set_policy(&mut self, _: &Policy<'_>) {}
+}
+
+/// A member's seat at an object.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are a few of them at a time")]
+enum Seat {
+    Counter(CounterMember),
+    Dissemination(DisseminationMember<Board>),
+    Tournament(TournamentMember<Board>),
+    Levels(CombinedMember<CounterMember, DisseminationMember<Board>>),
+}
+
+/// The seats of all members.
+fn seats(kind: Kind, callers: &[Caller]) -> Vec<Seat> {
+    let members = callers.len();
+    let flags = Arc::new(Mutex::new(vec![0; 16 * members]));
+    let board = |seat: usize, ranks: &[usize]| {
+        let caller = callers[ranks[seat]].clone().among(ranks);
+        Board { flags: Arc::clone(&flags), seat, members: ranks.len(), episodes: 0, caller }
+    };
+    let all = (0..members).collect::<Vec<_>>();
+    let ranks = 0..members;
+    let watching = |counter: &Counter, caller: Caller| {
+        let deaths = Deaths::within(&mut Space::heap(), members).unwrap();
+        counter.clone().watching(&deaths.called(Some(caller)))
+    };
+    match kind {
+        Kind::Counter => {
+            let counter = Counter::new(members).unwrap();
+            let member = |rank: usize| watching(&counter, callers[rank].clone()).member(rank).unwrap();
+            ranks.map(member).map(Seat::Counter).collect()
+        }
+        Kind::Dissemination(radix) => ranks
+            .map(|rank| Seat::Dissemination(DisseminationMember::new(board(rank, &all), radix)))
+            .collect(),
+        Kind::Tournament => {
+            ranks.map(|rank| Seat::Tournament(TournamentMember::new(board(rank, &all)))).collect()
+        }
+        Kind::Levels(size) => {
+            let leaders = (0..members).step_by(size).collect::<Vec<_>>();
+            let inner = leaders.iter().map(|_| Counter::new(size).unwrap()).collect::<Vec<_>>();
+            let member = |rank: usize| {
+                let (group, seat) = (rank / size, rank % size);
+                let ranks = (group * size..(group + 1) * size).collect::<Vec<_>>();
+                let inner = watching(&inner[group], callers[rank].clone().among(&ranks));
+                let outer = Outer(Mutex::new((seat == 0).then(|| board(group, &leaders))), leaders.len());
+                Seat::Levels(Combined::new(group, inner, outer).member(seat).unwrap())
+            };
+            ranks.map(member).collect()
+        }
+    }
+}
+
+/// A barrier of one seat that is there already.
+#[derive(Debug)]
+struct Outer(Mutex<Option<Board>>, usize);
+
+impl Barrier for Outer {
+    type Member = DisseminationMember<Board>;
+
+    fn members(&self) -> usize {
+        self.1
+    }
+
+    fn member(&self, rank: usize) -> Result<Self::Member, SpaceError> {
+        let board = self.0.lock().unwrap().take().ok_or(SpaceError::Taken { rank })?;
+        Ok(DisseminationMember::new(board, 2))
+    }
+}
+
+impl Seat {
+    fn member(&mut self) -> &mut dyn BarrierMember {
+        match self {
+            Seat::Counter(member) => member,
+            Seat::Dissemination(member) => member,
+            Seat::Tournament(member) => member,
+            Seat::Levels(member) => member,
+        }
+    }
+
+    /// Notes that a wait lasts.
+    fn block(&mut self, caller: &Caller) {
+        match self {
+            Seat::Counter(member) => caller.block(member.episodes() + 1, member.needs()),
+            Seat::Dissemination(member) => assert_eq!(member.wait(), Err(Fault::TimedOut)),
+            Seat::Tournament(member) => assert_eq!(member.wait(), Err(Fault::TimedOut)),
+            Seat::Levels(member) => {
+                let (rank, episode, size) = (caller.rank, member.episodes() + 1, member.size());
+                match member.parts() {
+                    (_, Some(outer)) => assert_eq!(outer.wait(), Err(Fault::TimedOut)),
+                    (inner, None) => {
+                        let ranks = (rank / size * size..(rank / size + 1) * size).collect::<Vec<_>>();
+                        caller.clone().among(&ranks).block(episode, inner.unwrap().needs());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A team that is simulated, on several hosts: what is so, what the notes say on each host, and
+/// what is under way between them.
 struct Team {
     programs: Vec<Vec<Step>>,
     at: Vec<usize>,
-    /// By member and object.
-    arrived: Vec<Vec<u64>>,
-    completed: Vec<Vec<u64>>,
+    plain: Vec<Plain>,
+    /// By object, by member.
+    seats: Vec<Vec<Seat>>,
+    callers: Vec<Vec<Caller>>,
+    /// By member and object: how many waits it has behind it.
+    waited: Vec<Vec<u64>>,
     blocked: Vec<bool>,
-    tables: [Calls; 2],
-    objects: usize,
+    /// By host.
+    tables: Vec<Calls>,
+    host_of: Vec<usize>,
+    sent: Vec<u64>,
+    /// By sender and receiver, in order.
+    links: Vec<Vec<VecDeque<(usize, Vec<u64>)>>>,
 }
 
 impl Team {
-    fn new(programs: Vec<Vec<Step>>, objects: usize) -> Team {
+    fn new(programs: Vec<Vec<Step>>, kinds: &[Kind], hosts: usize) -> Team {
         let members = programs.len();
-        let table = || Calls::within(&mut Space::heap(), members).unwrap();
-        let zeros = vec![vec![0; objects]; members];
+        // The groups of an object in levels are the same for all objects.
+        let size =
+            kinds.iter().find_map(|kind| if let Kind::Levels(size) = kind { Some(*size) } else { None });
+        let table = |_| {
+            Calls::within(&mut Space::heap(), members).unwrap().grouped(|rank| rank / size.unwrap_or(members))
+        };
+        let tables = (0..hosts).map(table).collect::<Vec<_>>();
+        let host_of = (0..members).map(|rank| rank * hosts / members).collect::<Vec<_>>();
+        let caller = |rank: usize, object| tables[host_of[rank]].caller(rank, object, Call::Barrier).unwrap();
+        let callers = (0..kinds.len()).map(|object| (0..members).map(|rank| caller(rank, object)).collect());
+        let callers = callers.collect::<Vec<Vec<_>>>();
         Team {
             at: vec![0; members],
-            arrived: zeros.clone(),
-            completed: zeros,
+            plain: kinds.iter().map(|&kind| Plain::new(kind, members)).collect(),
+            seats: kinds.iter().zip(&callers).map(|(&kind, callers)| seats(kind, callers)).collect(),
+            callers,
+            waited: vec![vec![0; kinds.len()]; members],
             blocked: vec![false; members],
-            tables: [table(), table()],
+            tables,
+            host_of,
+            sent: vec![0; members],
+            links: vec![vec![VecDeque::new(); hosts]; hosts],
             programs,
-            objects,
         }
     }
 
-    fn complete(&self, object: usize, episode: u64) -> bool {
-        self.arrived.iter().all(|arrived| arrived[object] >= episode)
+    fn members(&self) -> usize {
+        self.programs.len()
     }
 
-    fn arrive(&mut self, member: usize, object: usize) {
-        if self.arrived[member][object] == self.completed[member][object] {
-            let episode = self.arrived[member][object] + 1;
-            self.tables[0].caller(member, object, Call::Barrier).unwrap().arrive(episode);
-            self.arrived[member][object] = episode;
+    /// Arrives, unless the member has completed an episode there that it has not waited for.
+    fn arrive(&mut self, member: usize, object: usize) -> bool {
+        let plain = &mut self.plain[object];
+        if plain.completed[member] > self.waited[member][object] {
+            return false;
         }
+        plain.arrive(member);
+        self.seats[object][member].member().arrive().unwrap();
+        true
     }
 
-    /// Whether a member could go on.
-    fn can(&self, member: usize) -> bool {
-        match self.programs[member].get(self.at[member]) {
-            None => false,
-            Some(&Step::Arrive(_)) => true,
-            Some(&Step::Wait(object)) => {
-                let (arrived, completed) = (self.arrived[member][object], self.completed[member][object]);
-                arrived == completed || self.complete(object, arrived)
-            }
-        }
+    fn done(&mut self, member: usize, object: usize) -> bool {
+        let done = self.seats[object][member].member().done().unwrap();
+        assert_eq!(done, self.plain[object].done(member), "member {member} at {object}: {self}");
+        done
     }
 
-    /// A member goes on, if it can; and notes that it is blocked, if it is, and pleases to.
+    /// A member goes on, if it can; and notes that it is blocked, if it is, and if `notes` says so.
     fn step(&mut self, member: usize, notes: bool) {
         let Some(&step) = self.programs[member].get(self.at[member]) else { return };
-        let object = match step {
-            Step::Arrive(object) => {
-                self.arrive(member, object);
-                self.at[member] += 1;
-                return;
+        match step {
+            Step::Arrive(object) => drop(self.arrive(member, object)),
+            Step::Look(object) => {
+                if self.arrive(member, object) {
+                    self.done(member, object);
+                }
             }
-            Step::Wait(object) => object,
-        };
-        self.arrive(member, object);
-        let episode = self.arrived[member][object];
-        let caller = self.tables[0].caller(member, object, Call::Barrier).unwrap();
-        if self.complete(object, episode) {
-            if std::mem::take(&mut self.blocked[member]) {
-                caller.unblock();
+            Step::Wait(object) => {
+                let caller = self.callers[object][member].clone();
+                let was = std::mem::take(&mut self.blocked[member]);
+                if was {
+                    caller.unblock();
+                }
+                if self.arrive(member, object) && !self.done(member, object) {
+                    self.blocked[member] = was || notes;
+                    if self.blocked[member] {
+                        self.seats[object][member].block(&caller);
+                    }
+                    return self.check(member);
+                }
+                self.waited[member][object] += 1;
             }
-            self.completed[member][object] = episode;
-            self.at[member] += 1;
-        } else if notes {
-            self.blocked[member] = true;
-            caller.block(episode);
+        }
+        self.at[member] += 1;
+        self.check(member);
+    }
+
+    /// The notes of a member lag behind what it has sent at no object.
+    fn check(&self, member: usize) {
+        for (object, plain) in self.plain.iter().enumerate() {
+            let noted = &self.tables[self.host_of[member]].rows[member].progress[object];
+            let noted = noted.load(Ordering::Relaxed);
+            assert!(noted >= plain.sent[member], "member {member} at {object}: {self}");
+            assert!(
+                noted == plain.sent[member] || noted & u64::from(LAST) == 0,
+                "{member} at {object}: {self}"
+            );
         }
     }
 
-    /// The other host hears of a member, as it is now.
-    fn tell(&self, member: usize) {
-        if let Some(note) = self.tables[0].note_of(member, 0) {
-            self.tables[1].note(member, &note);
+    /// A host sends what its members have noted.
+    fn spread(&mut self, host: usize) {
+        for member in (0..self.members()).filter(|&member| self.host_of[member] == host) {
+            if let Some(note) = self.tables[host].note_of(member, self.sent[member]) {
+                self.sent[member] = note[0];
+                for link in &mut self.links[host] {
+                    link.push_back((member, note.clone()));
+                }
+            }
         }
+    }
+
+    /// A note comes from one host to another.
+    fn hear(&mut self, from: usize, to: usize) -> bool {
+        let note = self.links[from][to].pop_front();
+        if let Some((member, words)) = &note
+            && from != to
+        {
+            self.tables[to].note(*member, words);
+        }
+        note.is_some()
     }
 
     fn found(&self) -> Option<Fault> {
         self.tables.iter().find_map(Calls::find).map(told)
     }
 
-    fn stuck(&self) -> bool {
-        (0..self.programs.len()).all(|member| !self.can(member))
+    /// Whether members that are blocked, and have noted it, wait for one another in a circle.
+    fn deadlocked(&self) -> bool {
+        let mut left = (0..self.members()).filter(|&member| self.blocked[member]).collect::<Vec<_>>();
+        loop {
+            let waits = |&member: &usize| match self.programs[member][self.at[member]] {
+                Step::Wait(object) => {
+                    let missing = self.plain[object].missing(member);
+                    missing.iter().any(|other| *other != member && left.contains(other))
+                }
+                _ => false,
+            };
+            let next = left.iter().copied().filter(waits).collect::<Vec<_>>();
+            if next.len() == left.len() {
+                return !left.is_empty();
+            }
+            left = next;
+        }
+    }
+}
+
+impl fmt::Display for Team {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at {:?} of {:?}", self.plain, self.at, self.programs)
     }
 }
 
@@ -112,21 +358,33 @@ impl Random {
     }
 }
 
-/// Every member arrives and waits as often as the others, in orders that cannot deadlock: a common order of waits, and
-/// before each wait an arrival anywhere earlier.
+/// Objects for so many members.
+fn kinds(random: &mut Random, members: usize, objects: usize) -> Vec<Kind> {
+    let sizes = (2..members).filter(|size| members.is_multiple_of(*size)).collect::<Vec<_>>();
+    let size = if sizes.is_empty() { 1 } else { sizes[random.below(sizes.len())] };
+    let kind = |random: &mut Random| match random.below(6) {
+        0 => Kind::Counter,
+        1 | 2 => Kind::Dissemination(2 + random.below(2)),
+        3 => Kind::Tournament,
+        _ => Kind::Levels(size),
+    };
+    (0..objects).map(|_| kind(random)).collect()
+}
+
+/// Every member arrives and waits as often as the others, in orders that cannot deadlock: a common
+/// order of waits, and before each wait arrivals and waits that end early, anywhere.
 fn legal(random: &mut Random, members: usize, objects: usize) -> Vec<Vec<Step>> {
     let order = (0..12).map(|_| random.below(objects)).collect::<Vec<_>>();
     let program = |random: &mut Random| {
         let mut steps = Vec::new();
-        let mut early = vec![false; objects];
         for &object in &order {
-            for (other, early) in early.iter_mut().enumerate() {
-                if random.below(4) == 0 && !*early {
-                    *early = true;
-                    steps.push(Step::Arrive(other));
+            for other in 0..objects {
+                match random.below(8) {
+                    0 => steps.push(Step::Arrive(other)),
+                    1 => (0..1 + random.below(3)).for_each(|_| steps.push(Step::Look(other))),
+                    _ => (),
                 }
             }
-            early[object] = false;
             steps.push(Step::Wait(object));
         }
         steps
@@ -134,75 +392,103 @@ fn legal(random: &mut Random, members: usize, objects: usize) -> Vec<Vec<Step>> 
     (0..members).map(|_| program(random)).collect()
 }
 
-/// Runs in a random order, with notes that travel at random; what is found, and whether nothing moves in the end.
-fn run(random: &mut Random, mut team: Team) -> (Option<Fault>, Team) {
-    let members = team.programs.len();
-    for _ in 0..400 {
-        let member = random.below(members);
-        team.step(member, random.below(3) > 0);
+/// Runs in a random order, with notes that travel at random; what is found. In the end nothing
+/// moves, and all notes have come.
+fn run(random: &mut Random, team: &mut Team) -> Option<Fault> {
+    let (members, hosts) = (team.members(), team.tables.len());
+    for _ in 0..100 * members {
+        team.step(random.below(members), random.below(3) > 0);
         if random.below(4) == 0 {
-            team.tell(random.below(members));
+            team.spread(random.below(hosts));
+        }
+        if random.below(2) == 0 {
+            team.hear(random.below(hosts), random.below(hosts));
         }
         if random.below(3) == 0
             && let Some(fault) = team.found()
         {
-            return (Some(fault), team);
+            return Some(fault);
         }
     }
-    // Until nothing moves: all that are blocked say so.
-    for _ in 0..400 {
-        (0..members).for_each(|member| team.step(member, true));
+    settle(team);
+    (0..hosts).for_each(|host| team.spread(host));
+    // From each host in order, else in any.
+    while team.links.iter().flatten().any(|link| !link.is_empty()) {
+        team.hear(random.below(hosts), random.below(hosts));
+        if let Some(fault) = team.found().filter(|_| random.below(4) == 0) {
+            return Some(fault);
+        }
     }
-    (0..members).for_each(|member| team.tell(member));
-    (team.found(), team)
+    team.found()
+}
+
+/// Until nothing moves: all that are blocked say so.
+fn settle(team: &mut Team) {
+    for _ in 0..100 * team.members() {
+        (0..team.members()).for_each(|member| team.step(member, true));
+    }
 }
 
 #[test]
 fn legal_programs_are_never_accused() {
     let mut random = Random(1);
     for turn in 0..3000 {
-        let (members, objects) = (2 + random.below(4), 1 + random.below(3));
+        let (members, objects, hosts) = (2 + random.below(6), 1 + random.below(3), 1 + random.below(3));
         let programs = legal(&mut random, members, objects);
-        let (found, _) = run(&mut random, Team::new(programs.clone(), objects));
-        assert_eq!(found, None, "turn {turn}: {programs:?}");
+        let kinds = kinds(&mut random, members, objects);
+        let mut team = Team::new(programs, &kinds, hosts);
+        let found = run(&mut random, &mut team);
+        assert_eq!(found, None, "turn {turn}: {kinds:?} {team}");
+        let over = (0..members).all(|member| team.at[member] == team.programs[member].len());
+        assert!(over, "turn {turn}: {kinds:?} {team}");
     }
 }
 
-/// A program in which some waits are exchanged or left out: what is found is a deadlock indeed, and every deadlock of
-/// members that all are blocked is found.
+/// Programs in which some waits are exchanged or left out: what is found is a deadlock indeed, and
+/// every circle of members that all are blocked is found.
 #[test]
 fn exactly_the_deadlocks_are_found() {
     let mut random = Random(2);
     let (mut deadlocks, mut ends) = (0, 0);
     for turn in 0..6000 {
-        let (members, objects) = (2 + random.below(4), 2 + random.below(2));
+        let (members, objects, hosts) = (2 + random.below(6), 2 + random.below(2), 1 + random.below(3));
         let mut programs = legal(&mut random, members, objects);
         for _ in 0..1 + random.below(2) {
             let program = &mut programs[random.below(members)];
             let at = random.below(program.len());
-            match random.below(3) {
+            let object = random.below(objects);
+            match random.below(4) {
                 0 => drop(program.remove(at)),
                 1 => program.swap(at, 0),
-                _ => program[at] = Step::Wait(random.below(objects)),
+                // It stops waiting, and waits elsewhere.
+                2 => {
+                    program[at] = Step::Look(object);
+                    program.insert(at + 1, Step::Wait((object + 1) % objects));
+                }
+                _ => program[at] = Step::Wait(object),
             }
         }
-        let (found, mut team) = run(&mut random, Team::new(programs, objects));
-        (0..400).for_each(|_| (0..members).for_each(|member| team.step(member, true)));
-        let over = (0..members).filter(|&member| team.at[member] == team.programs[member].len()).count();
+        let kinds = kinds(&mut random, members, objects);
+        let mut team = Team::new(programs, &kinds, hosts);
+        let found = run(&mut random, &mut team);
+        let known = team.deadlocked();
+        settle(&mut team);
+        assert_eq!(found.is_some(), team.deadlocked(), "turn {turn}: {kinds:?} {team}");
         if let Some(Fault::Mismatch { rank, other, .. }) = found {
+            assert!(known, "turn {turn}: {kinds:?} {team}");
             for member in [rank, other] {
-                assert!(!team.can(member), "turn {turn}: member {member} goes on: {:?}", team.programs);
-                assert!(team.at[member] < team.programs[member].len(), "turn {turn}");
+                let stuck = team.blocked[member] && team.at[member] < team.programs[member].len();
+                assert!(stuck, "turn {turn}: member {member} goes on: {kinds:?} {team}");
             }
             deadlocks += 1;
         } else {
-            // Nothing moves: then somebody has ended, whom the others are told of in another way.
-            assert!(over > 0 && team.stuck(), "turn {turn}: not found: {:?}", team.programs);
+            // Nothing moves: then members have ended, of which others are told in another way.
+            let over = (0..members).filter(|&member| team.at[member] == team.programs[member].len());
+            assert!(over.count() > 0, "turn {turn}: {kinds:?} {team}");
             ends += 1;
         }
-        assert_eq!(team.objects, objects);
     }
-    assert!(deadlocks > 100 && ends > 100, "{deadlocks} {ends}");
+    assert!(deadlocks > 1000 && ends > 1000, "{deadlocks} {ends}");
 }
 
 #[test]

@@ -366,10 +366,7 @@ impl Plan {
                     let time = [0, 1, 20, 500][random.below(4)];
                     let timed = match words[..] {
                         ["sync"] => format!("sync_for {time}"),
-                        // Between hosts a wait that has timed out in the middle of its rounds is to
-                        // be called again before the member waits for anything else: see
-                        // docs/limits.md.
-                        ["wait"] if shares => format!("wait_for {time}"),
+                        ["wait"] => format!("wait_for {time}"),
                         ["allocate", slot, bytes] => format!("allocate_for {slot} {bytes} {time}"),
                         ["lock", set, of, index] => format!("lock_for {set} {of} {index} {time}"),
                         _ => continue,

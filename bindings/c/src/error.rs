@@ -201,7 +201,7 @@ impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         let status = match fault {
             Fault::TimedOut => Status::TimedOut,
-            Fault::Forked { .. } | Fault::Mismatch { .. } => Status::Misuse,
+            Fault::Forked { .. } | Fault::Mismatch { .. } | Fault::Differs { .. } => Status::Misuse,
             _ if fault.rank().is_some() => Status::Gone,
             _ => Status::Internal,
         };

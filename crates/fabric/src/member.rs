@@ -56,7 +56,8 @@ impl Member {
         space: &Space,
         barrier: Option<&Auto>,
     ) -> Result<Self, SpaceError> {
-        let (node, mut space, mut services) = (Arc::clone(node), space.clone().of_member(rank), 0);
+        let (node, mut services) = (Arc::clone(node), 0);
+        let mut space = space.clone().of_member(rank).telling(&node.control.calls);
         let caller = |object, call| node.control.calls.caller(rank, object, call);
         let kind = match barrier {
             Some(barrier) => {

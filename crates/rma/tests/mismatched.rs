@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use syncline_fabric::{Member, Team, TeamBarrier, TeamBoard, TeamError};
 use syncline_rma::{LockKind, Rma, RmaError};
+use syncline_signal::Signal;
 use syncline_sync::{BarrierMember, Call, Counter, DisseminationMember, Fault, TournamentMember};
 
 use programs::{accused, legal};
@@ -130,6 +131,33 @@ fn longer_circles_are_found() {
     }
     let results = ends("circle".to_owned(), || Team::threads(3).quiet().run(circle).unwrap());
     assert!(results.iter().all(|result| matches!(result, Err(Fault::Mismatch { .. }))), "{results:?}");
+}
+
+/// Members make different things; one makes nothing, and waits: all are told of which members, and
+/// where.
+#[test]
+fn members_that_make_different_things_are_told() {
+    fn differ(me: &mut Member) -> Result<(), String> {
+        match me.rank() {
+            0 => me.space().array::<Signal>(1).map(drop),
+            1 => me.space().array::<Signal>(64).map(drop),
+            _ => Ok(()),
+        }
+        .map_err(|error| error.to_string())?;
+        me.wait().map_err(|fault| fault.to_string())
+    }
+    for shape in [(0, 1, 3), (0, 1, 2), (2, 1, 2)] {
+        let results = ends(format!("{shape:?}"), move || team(shape, differ).unwrap());
+        for (rank, result) in results.into_iter().enumerate() {
+            let text = result.expect_err("nothing that it waits for is the same for all");
+            let told = ["rank 0", "rank 1", "allocation "].iter().all(|part| text.contains(part));
+            assert!(told, "{shape:?}, {rank}: {text}");
+            // The member that came second is told what was asked for; those that wait, where it
+            // was.
+            let asked = text.contains(" 8 bytes") && text.contains(" 512 bytes");
+            assert_eq!(text.contains("asks for"), asked, "{shape:?}, {rank}: {text}");
+        }
+    }
 }
 
 /// A barrier of several rounds at which a member stops waiting.

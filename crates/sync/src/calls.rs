@@ -81,7 +81,7 @@ use std::time::Instant;
 use syncline_signal::plant;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 
-use crate::error::{Fault, SpaceError};
+use crate::error::{Difference, Fault, SpaceError};
 use crate::space::{Array, Shared, Space};
 use crate::vigil::MAX_MEMBERS;
 use circle::{Note, Set};
@@ -291,6 +291,16 @@ impl Calls {
         let _ = self.verdict[0].compare_exchange(0, word, Ordering::Release, Ordering::Relaxed);
     }
 
+    /// Two members have asked for different things: the verdict, unless there is another, or it is
+    /// not known which members.
+    pub(crate) fn decide_difference(&self, difference: &Difference) {
+        let Difference { number, first, second } = difference;
+        if let (Some(first), Some(second)) = (first.rank, second.rank) {
+            let ranks = (first as u64) << 16 | second as u64;
+            self.decide(VERDICT | DIFFERS | (*number as u64) << NUMBER | ranks);
+        }
+    }
+
     /// What a member of this host has noted, for other hosts, if it is blocked and not as the word `known` says.
     #[must_use]
     pub fn note_of(&self, rank: usize, known: u64) -> Option<Vec<u64>> {
@@ -342,7 +352,7 @@ impl Calls {
         let (one, other) = circle::find(&notes, |rank| self.group(rank), behind)?;
         let of = |note: &Note| (note.rank as u64) << 8 | note.call;
         let (first, second) = (of(one), of(other));
-        Some(1 << 63 | first.min(second) << 24 | first.max(second))
+        Some(VERDICT | first.min(second) << 24 | first.max(second))
     }
 
     fn group(&self, rank: usize) -> usize {
@@ -350,7 +360,18 @@ impl Calls {
     }
 }
 
+/// Of a word that is a verdict.
+const VERDICT: u64 = 1 << 63;
+/// In a verdict: members have made different things. Below it stand the allocation and the two
+/// ranks.
+const DIFFERS: u64 = 1 << 62;
+const NUMBER: u32 = 32;
+
 fn told(word: u64) -> Fault {
+    if word & DIFFERS != 0 {
+        let (number, ranks) = (((word & !VERDICT & !DIFFERS) >> NUMBER) as usize, word as u32 as usize);
+        return Fault::Differs { rank: ranks >> 16, other: ranks & 0xffff, number };
+    }
     let of = |word: u64| ((word >> 8) as usize & 0xffff, Call::of(word).unwrap_or(Call::Wait));
     let ((rank, call), (other, other_call)) = (of(word >> 24), of(word));
     Fault::Mismatch { rank, call, other, other_call }

@@ -36,11 +36,8 @@ pub enum SpaceError {
         most: usize,
     },
     /// Members did not ask for the same things in the same order.
-    #[error("members do not make the same things in the same order: they differ at allocation {number}")]
-    Mismatch {
-        /// Which allocation, counted from 1.
-        number: usize,
-    },
+    #[error("members do not make the same things in the same order: {0}")]
+    Mismatch(Difference),
     /// So many members, or none.
     #[error("a barrier or lock has 1 to {most} members, not {members}")]
     Members {
@@ -86,6 +83,44 @@ pub enum SpaceError {
     },
 }
 
+/// Where two views of a space have asked for different things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Which allocation, counted from 1.
+    pub number: usize,
+    /// What was asked for first.
+    pub first: Asked,
+    /// What another view asked for in its place.
+    pub second: Asked,
+}
+
+/// What a view of a space has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The rank of the member whose view it is, if it is that of a member.
+    pub rank: Option<usize>,
+    /// How many bytes, if that is known.
+    pub bytes: Option<usize>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference { number, first, second } = self;
+        let rank = |asked: &Asked, unknown: &str| match asked.rank {
+            Some(rank) => format!("rank {rank}"),
+            None => unknown.to_owned(),
+        };
+        let what = |asked: &Asked| match asked.bytes {
+            Some(bytes) => format!("{bytes} bytes"),
+            None => "something else".to_owned(),
+        };
+        let kind = if first.bytes == second.bytes { " of another type" } else { "" };
+        let (one, other) = (rank(first, "a view"), rank(second, "another"));
+        let (this, that) = (what(first), what(second));
+        write!(f, "at allocation {number} {one} asks for {this}, {other} for {that}{kind}")
+    }
+}
+
 /// Why a wait ended without what it waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -111,6 +146,20 @@ pub enum Fault {
         other: usize,
         /// What that has called.
         other_call: Call,
+    },
+    /// Members have not made the same things in the same order, so no thing that they have made
+    /// later is the same for all. The team is of no use any more, as after
+    /// [`Mismatch`](Fault::Mismatch).
+    #[error(
+        "rank {rank} and rank {other} do not make the same things in the same order: they differ at allocation {number}"
+    )]
+    Differs {
+        /// The member that asked first.
+        rank: usize,
+        /// A member that asked for something else.
+        other: usize,
+        /// Which allocation, counted from 1.
+        number: usize,
     },
     /// A member gave its part up, or has returned without it, and the others wait for it in vain.
     #[error("{} has left", Who(*rank))]
@@ -142,7 +191,7 @@ impl Fault {
         match *self {
             Fault::Dead { rank } | Fault::Left { rank } | Fault::Reported { rank } => Some(rank),
             Fault::Silent(silence) => Some(silence.rank()),
-            Fault::TimedOut | Fault::Mismatch { .. } | Fault::Forked { .. } => None,
+            Fault::TimedOut | Fault::Mismatch { .. } | Fault::Differs { .. } | Fault::Forked { .. } => None,
         }
     }
 }

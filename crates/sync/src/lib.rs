@@ -43,7 +43,7 @@ pub use barrier::{
 };
 pub use board::{Awaited, Flags, MemoryBoard, MemoryFlags, SignalBoard};
 pub use calls::{ARRIVED, Blocking, Call, Caller, Calls, LAST, Naming, Needs, Peers};
-pub use error::{Fault, LockError, Silence, SpaceError};
+pub use error::{Asked, Difference, Fault, LockError, Silence, SpaceError};
 pub use lock::{Guard, Lock, LockMember, Mcs, RawLock, Ticket};
 pub use space::{Array, Shared, Space};
 pub use vigil::{Deaths, LAUNCHER, MAX_MEMBERS};

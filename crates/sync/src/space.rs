@@ -5,13 +5,17 @@
 //! happened. So nobody initialises anything, and nobody waits until somebody has.
 //!
 //! ```text
-//! segment   | ledger: a word per allocation | array 0 | array 1 | ...        every view of it, in every process,
-//!           |  what, how many               |         |         |            has a cursor of its own
+//! segment   | ledger: two words per allocation | array 0 | array 1 | ...
+//!           |  what, how many; who, bytes      |         |         |
+//!
+//! every view of it, in every process, has a cursor of its own
 //! ```
 //!
-//! On the heap each array is an allocation of its own. In a segment arrays follow one another, at places that depend only
-//! on what was asked for before; so all who ask for the same things in the same order get the same words, without a
-//! message. The ledger holds what was asked for, and a view that asks for something else is told.
+//! On the heap each array is an allocation of its own. In a segment arrays follow one another, at
+//! places that depend only on what was asked for before; so all who ask for the same things in the
+//! same order get the same words, without a message. The ledger holds what was asked for, and by
+//! whom. A view that asks for something else is told; so is every view that asks for anything after
+//! that, and the members of the team, if it is one.
 //!
 //! All the `unsafe` of arrays is in this file.
 
@@ -24,7 +28,8 @@ use syncline_memory::{Generation, Segment};
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{DeathWord, PaddedSignal, Signal};
 
-use crate::error::SpaceError;
+use crate::calls::Calls;
+use crate::error::{Asked, Difference, SpaceError};
 
 /// Types of which all bytes zero are the value that `Default` makes, and which processes may share.
 ///
@@ -47,6 +52,14 @@ unsafe impl Shared for AtomicU64 {}
 const ALIGN: usize = 128;
 /// How many allocations a segment can have.
 const LEDGER: usize = 16384;
+
+/// The words at the beginning of a segment: an entry for each allocation; then the first byte that
+/// is not committed, but for what was reserved; where views differ; and for each allocation who
+/// asked.
+const COMMITTED: usize = LEDGER;
+const DIFFERS: usize = LEDGER + 1;
+const ASKED: usize = LEDGER + 2;
+const WORDS: usize = ASKED + LEDGER;
 
 /// A source of zeroed words for barriers and locks.
 ///
@@ -72,6 +85,8 @@ pub struct Space {
     region: Option<Region>,
     /// The member whose view it is, and the process that has that member.
     owner: Option<(usize, Generation)>,
+    /// Who is told if views differ.
+    calls: Option<Calls>,
 }
 
 #[derive(Clone, Debug)]
@@ -83,8 +98,9 @@ struct Region {
     count: usize,
     /// Bytes that were committed since the last look at what the host has left.
     unlooked: usize,
-    /// The allocation at which another view asked for something else: from there on places differ.
-    differs: Option<usize>,
+    /// Where this view has found that another one asked for something else: from there on places
+    /// differ.
+    differs: Option<Difference>,
 }
 
 /// Memory is committed by so many bytes at least.
@@ -96,7 +112,7 @@ impl Space {
     /// Every array on the heap of this process.
     #[must_use]
     pub fn heap() -> Space {
-        Space { region: None, owner: None }
+        Space { region: None, owner: None, calls: None }
     }
 
     /// Arrays one after the other in a segment.
@@ -109,10 +125,10 @@ impl Space {
     /// [`SpaceError::Full`] if the segment is too small for anything.
     pub unsafe fn segment(segment: Arc<Segment>) -> Result<Space, SpaceError> {
         let mut region = Region { segment, cursor: 0, count: 0, unlooked: 0, differs: None };
-        let bytes = (LEDGER + 1) * size_of::<AtomicU64>();
+        let bytes = WORDS * size_of::<AtomicU64>();
         let start = region.take(bytes, ALIGN)?;
         region.segment.commit(start..start + bytes).map_err(|_| no_memory(bytes))?;
-        Ok(Space { region: Some(region), owner: None })
+        Ok(Space { region: Some(region), owner: None, calls: None })
     }
 
     /// The same view, as that of a member of this process: a child that `fork` makes of the process gets no arrays from it.
@@ -121,15 +137,23 @@ impl Space {
         Space { owner: Some((rank, Generation::current())), ..self }
     }
 
+    /// The same view; if it differs from another one, the waits of the members that have these
+    /// notes end.
+    #[must_use]
+    pub fn telling(self, calls: &Calls) -> Space {
+        Space { calls: Some(calls.clone()), ..self }
+    }
+
     /// An array of `len` values, all zero unless others have the same array already.
     ///
     /// # Collective
     /// Views of one segment ask for the same arrays in the same order.
     ///
     /// # Errors
-    /// [`SpaceError::Full`] if the segment has no room left, [`SpaceError::Memory`] if the host has not;
-    /// [`SpaceError::Mismatch`] if another view asked for something else at this place, and for every request of this view
-    /// after that; [`SpaceError::Forked`] in a child of the [member](Self::of_member).
+    /// [`SpaceError::Full`] if the segment has no room left, [`SpaceError::Memory`] if the host has
+    /// not; [`SpaceError::Mismatch`] if another view asked for something else at this place, and
+    /// for every request of any view after that; [`SpaceError::Forked`] in a child of the
+    /// [member](Self::of_member).
     pub fn array<T: Shared>(&mut self, len: usize) -> Result<Array<T>, SpaceError> {
         let array = self.reserve(len)?;
         if let Some(region) = &mut self.region {
@@ -155,7 +179,13 @@ impl Space {
         let Some(region) = &mut self.region else {
             return Array::heap(len);
         };
-        region.note::<T>(len)?;
+        let rank = self.owner.map(|(rank, _)| rank);
+        if let Err(error) = region.note::<T>(len, rank) {
+            if let (SpaceError::Mismatch(difference), Some(calls)) = (&error, &self.calls) {
+                calls.decide_difference(difference);
+            }
+            return Err(error);
+        }
         let left = region.segment.len() - region.cursor;
         let bytes = size_of::<T>().checked_mul(len).ok_or(SpaceError::Full { asked: usize::MAX, left })?;
         let offset = region.take(bytes, align_of::<T>())?;
@@ -179,7 +209,7 @@ impl Region {
     fn commit(&mut self, bytes: Range<usize>) -> Result<(), SpaceError> {
         let asked = bytes.len();
         // Acquire: pairs with the Release below: the memory is there.
-        let committed = self.word(LEDGER).load(Ordering::Acquire);
+        let committed = self.word(COMMITTED).load(Ordering::Acquire);
         if bytes.end as u64 <= committed {
             return Ok(());
         }
@@ -195,14 +225,14 @@ impl Region {
         let start = bytes.start.max(usize::try_from(committed).unwrap_or(usize::MAX).min(bytes.end));
         let end = bytes.end.checked_next_multiple_of(STEP).unwrap_or(bytes.end).min(self.segment.len());
         self.segment.commit(start..end).map_err(|_| no_memory(asked))?;
-        self.word(LEDGER).fetch_max(end as u64, Ordering::Release);
+        self.word(COMMITTED).fetch_max(end as u64, Ordering::Release);
         Ok(())
     }
 
     /// Whether the memory that the host has not left is what another view of this array has just taken.
     fn is_being_committed(&self, end: usize) -> bool {
         (0..1000).any(|_| {
-            let committed = self.word(LEDGER).load(Ordering::Acquire) >= end as u64;
+            let committed = self.word(COMMITTED).load(Ordering::Acquire) >= end as u64;
             if !committed {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -210,35 +240,84 @@ impl Region {
         })
     }
 
-    /// A word of the ledger; behind its entries there is the first byte that is not committed, but for what was reserved.
+    /// A word of the ledger.
     fn word(&self, index: usize) -> &AtomicU64 {
-        assert!(index <= LEDGER);
-        // SAFETY: the ledger is the first thing in the segment: `LEDGER` words and one, page-aligned, zero at first, opened, in
-        // use as nothing else by any view; the segment lives as long as `self`.
+        assert!(index < WORDS);
+        // SAFETY: the ledger is the first thing in the segment: `WORDS` words, page-aligned, zero
+        // at first, opened, in use as nothing else by any view; the segment lives as long as
+        // `self`.
         unsafe { &*self.segment.as_ptr().cast::<AtomicU64>().add(index) }
     }
 
     /// Enters what is asked for into the ledger, or compares it with what is there.
-    fn note<T>(&mut self, len: usize) -> Result<(), SpaceError> {
-        if let Some(number) = self.differs {
-            return Err(SpaceError::Mismatch { number });
+    fn note<T>(&mut self, len: usize, rank: Option<usize>) -> Result<(), SpaceError> {
+        if let Some(difference) = self.differs.or_else(|| self.difference()) {
+            return Err(SpaceError::Mismatch(difference));
         }
         if self.count == LEDGER {
             return Err(SpaceError::Many { most: LEDGER });
         }
         let entry = checksum(std::any::type_name::<T>(), size_of::<T>(), len);
-        let number = self.count;
+        let place = self.count;
         self.count += 1;
-        let word = self.word(number);
+        let asked = Asked { rank, bytes: size_of::<T>().checked_mul(len) };
         // Relaxed: the entry stands for itself.
-        match word.compare_exchange(0, entry, Ordering::Relaxed, Ordering::Relaxed) {
+        match self.word(place).compare_exchange(0, entry, Ordering::Relaxed, Ordering::Relaxed) {
+            // Relaxed, here and below: so do these words.
+            Ok(_) => self.word(ASKED + place).store(packed(asked), Ordering::Relaxed),
             Err(other) if other != entry => {
-                self.differs = Some(self.count);
-                Err(SpaceError::Mismatch { number: self.count })
+                let word = (self.count as u64) << NUMBER | packed(asked);
+                // Another view may have found a difference just before; then that is told.
+                let told = self.word(DIFFERS);
+                let _ = told.compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed);
+                let own = || Difference { number: self.count, first: self.asked(place), second: asked };
+                let difference = self.difference().unwrap_or_else(own);
+                self.differs = Some(difference);
+                return Err(SpaceError::Mismatch(difference));
             }
-            _ => Ok(()),
+            Err(_) => (),
         }
+        Ok(())
     }
+
+    /// Where views have been found to differ first.
+    fn difference(&self) -> Option<Difference> {
+        let word = self.word(DIFFERS).load(Ordering::Relaxed);
+        let number = (word >> NUMBER) as usize;
+        let place = number.checked_sub(1).filter(|&place| place < LEDGER)?;
+        Some(Difference { number, first: self.asked(place), second: unpacked(word) })
+    }
+
+    /// What the view has asked for that came to an allocation first.
+    fn asked(&self, place: usize) -> Asked {
+        let word = || self.word(ASKED + place).load(Ordering::Relaxed);
+        // It is written just after the entry: the other view is between the two, or has died there.
+        let written = (0..100).map(|_| word()).find(|&word| {
+            if word == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            word != 0
+        });
+        written.map_or(Asked { rank: None, bytes: None }, unpacked)
+    }
+}
+
+/// Where things stand in a word: the number of an allocation, a rank and one, bytes and one.
+const NUMBER: u32 = 48;
+const RANK: u32 = 35;
+const BYTES: u64 = (1 << RANK) - 1;
+
+/// What a view has asked for, as a word that is not 0. Very many bytes are not told.
+fn packed(Asked { rank, bytes }: Asked) -> u64 {
+    let rank = rank.map_or(0, |rank| rank as u64 + 1) & ((1 << (NUMBER - RANK)) - 1);
+    let bytes = bytes.map_or(BYTES, |bytes| (bytes as u64).saturating_add(1).min(BYTES));
+    rank << RANK | bytes
+}
+
+fn unpacked(word: u64) -> Asked {
+    let (rank, bytes) = (word >> RANK & ((1 << (NUMBER - RANK)) - 1), word & BYTES);
+    let bytes = (bytes < BYTES).then(|| (bytes as usize).saturating_sub(1));
+    Asked { rank: (rank as usize).checked_sub(1), bytes }
 }
 
 fn no_memory(asked: usize) -> SpaceError {

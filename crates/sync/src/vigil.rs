@@ -145,7 +145,9 @@ impl Deaths {
             Fault::Left { .. } => GONE,
             Fault::Silent(silence) => SILENT | u64::from(silence.milliseconds()) << PROCESS,
             Fault::Reported { .. } => REPORTED,
-            Fault::TimedOut | Fault::Mismatch { .. } | Fault::Forked { .. } => return,
+            Fault::TimedOut | Fault::Mismatch { .. } | Fault::Differs { .. } | Fault::Forked { .. } => {
+                return;
+            }
         };
         self.enter(fault.rank(), seen);
     }

@@ -92,7 +92,7 @@ enum Seat {
     Counter(CounterMember),
     Dissemination(DisseminationMember<Board>),
     Tournament(TournamentMember<Board>),
-    Levels(CombinedMember<CounterMember, DisseminationMember<Board>>),
+    Levels(Box<CombinedMember<CounterMember, DisseminationMember<Board>>>),
 }
 
 /// The seats of all members.
@@ -129,7 +129,7 @@ fn seats(kind: Kind, callers: &[Caller]) -> Vec<Seat> {
                 let ranks = (group * size..(group + 1) * size).collect::<Vec<_>>();
                 let inner = watching(&inner[group], callers[rank].clone().among(&ranks));
                 let outer = Outer(Mutex::new((seat == 0).then(|| board(group, &leaders))), leaders.len());
-                Seat::Levels(Combined::new(group, inner, outer).member(seat).unwrap())
+                Seat::Levels(Box::new(Combined::new(group, inner, outer).member(seat).unwrap()))
             };
             ranks.map(member).collect()
         }
@@ -159,7 +159,7 @@ impl Seat {
             Seat::Counter(member) => member,
             Seat::Dissemination(member) => member,
             Seat::Tournament(member) => member,
-            Seat::Levels(member) => member,
+            Seat::Levels(member) => &mut **member,
         }
     }
 
@@ -183,6 +183,9 @@ impl Seat {
     }
 }
 
+/// Notes under way from one host to another, with the ranks of their members.
+type Link = VecDeque<(usize, Vec<u64>)>;
+
 /// A team that is simulated, on several hosts: what is so, what the notes say on each host, and
 /// what is under way between them.
 struct Team {
@@ -200,7 +203,7 @@ struct Team {
     host_of: Vec<usize>,
     sent: Vec<u64>,
     /// By sender and receiver, in order.
-    links: Vec<Vec<VecDeque<(usize, Vec<u64>)>>>,
+    links: Vec<Vec<Link>>,
 }
 
 impl Team {

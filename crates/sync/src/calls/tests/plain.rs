@@ -61,7 +61,7 @@ impl Plain {
                 _ if member + (1 << round) >= members => Vec::new(),
                 _ => lacks(vec![member + (1 << round)], ARRIVED),
             },
-            Kind::Levels(size) if member % size != 0 => lacks(vec![member / size * size], LAST),
+            Kind::Levels(size) if !member.is_multiple_of(size) => lacks(vec![member / size * size], LAST),
             Kind::Levels(size) if round == 0 => lacks((member + 1..member + size).collect(), ARRIVED),
             Kind::Levels(size) => {
                 let (groups, round) = (members / size, round - 1);
@@ -80,7 +80,7 @@ impl Plain {
         match self.kind {
             Kind::Counter | Kind::Dissemination(_) => self.send(member, episode, ARRIVED),
             Kind::Tournament => drop(self.climb(member)),
-            Kind::Levels(size) if member % size != 0 => self.send(member, episode, ARRIVED),
+            Kind::Levels(size) if !member.is_multiple_of(size) => self.send(member, episode, ARRIVED),
             Kind::Levels(_) => {
                 if self.missing(member).is_empty() {
                     self.at[member] = Some((episode, 1));
@@ -127,13 +127,13 @@ impl Plain {
                     self.at[member] = Some((episode, round + 1));
                     continue;
                 }
-                Kind::Levels(size) if member % size == 0 && spread(members / size, 2, round) => {
+                Kind::Levels(size) if member.is_multiple_of(size) && spread(members / size, 2, round) => {
                     self.send(member, episode, round + 1);
                     self.at[member] = Some((episode, round + 1));
                     continue;
                 }
                 Kind::Counter | Kind::Dissemination(_) => (),
-                Kind::Levels(size) if member % size != 0 => (),
+                Kind::Levels(size) if !member.is_multiple_of(size) => (),
                 Kind::Tournament | Kind::Levels(_) => self.send(member, episode, LAST),
             }
             self.at[member] = None;

@@ -52,8 +52,9 @@
 //! circle. At that moment all of them were blocked, and each waited for the next. None can ever go
 //! on. The age of the notes does not matter: they may travel between hosts for any time.
 //!
-//! What is read of a member may be newer than its note: that shows fewer circles, never more. A wait
-//! with a deadline ends by itself, and is not noted.
+//! What is read of a member may be newer than its note: that shows fewer circles, never more.
+//!
+//! A wait with a deadline ends by itself, and is not noted.
 //!
 //! # Why every circle is found
 //! If nothing moves any more, every member is blocked or has ended. Each note of a blocked member
@@ -71,9 +72,9 @@
 //! detection" (1983), the AND model. Changed: as progress only grows, notes need no probes to
 //! confirm them.
 
+mod call;
 mod circle;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;
@@ -84,66 +85,8 @@ use syncline_signal::primitive::{AtomicU64, Ordering};
 use crate::error::{Difference, Fault, SpaceError};
 use crate::space::{Array, Shared, Space};
 use crate::vigil::MAX_MEMBERS;
+pub use call::Call;
 use circle::{Note, Set};
-
-/// What members call together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum Call {
-    /// The wait of all members of a team.
-    Wait = 1,
-    /// The wait of a barrier that members have made.
-    Barrier = 2,
-    /// A word of every member, for every member.
-    Gather = 3,
-    /// A sync of one-sided memory.
-    Sync = 4,
-    /// A sync of a group.
-    GroupSync = 5,
-    /// An allocation of one-sided memory.
-    Allocate = 6,
-    /// The end of one.
-    Free = 7,
-    /// The making of mutexes.
-    Mutexes = 8,
-    /// The end of a set of mutexes.
-    FreeMutexes = 9,
-}
-
-impl Call {
-    const ALL: [Call; 9] = [
-        Call::Wait,
-        Call::Barrier,
-        Call::Gather,
-        Call::Sync,
-        Call::GroupSync,
-        Call::Allocate,
-        Call::Free,
-        Call::Mutexes,
-        Call::FreeMutexes,
-    ];
-
-    fn of(number: u64) -> Option<Call> {
-        Call::ALL.into_iter().find(|&call| call as u64 == number & 0xff)
-    }
-}
-
-impl fmt::Display for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Call::Wait => "member wait",
-            Call::Barrier => "barrier wait",
-            Call::Gather => "gather",
-            Call::Sync => "sync",
-            Call::GroupSync => "group sync",
-            Call::Allocate => "allocate",
-            Call::Free => "deallocate",
-            Call::Mutexes => "mutexes new",
-            Call::FreeMutexes => "mutexes free",
-        })
-    }
-}
 
 /// How many objects of a team are known here. Calls on others are not compared.
 const OBJECTS: usize = if cfg!(loom) { 2 } else { 62 }; // a model follows every word

@@ -287,7 +287,7 @@ impl<B: SignalBoard> TournamentMember<B> {
     }
 }
 
-/// Looks for a raise, whoever makes it.
+/// Looks for a raise.
 #[inline]
 fn poll<B: SignalBoard>(board: &mut B, slot: usize, epoch: u64, _: Awaited) -> Result<bool, Fault> {
     board.poll(slot, epoch)

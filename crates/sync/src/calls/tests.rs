@@ -9,6 +9,7 @@
 mod plain;
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Mutex;
 
 use super::*;

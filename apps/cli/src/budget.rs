@@ -31,7 +31,7 @@ use syncline_wave::{BlockPlan, Error as WaveError, Real, Runner};
 use crate::error::{Error, Result};
 use crate::kernels::{Arrays, How, Runs};
 use crate::system;
-use crate::units::Bytes;
+use crate::units::{AtLeast, Bytes};
 
 /// Data that the program has not touched yet when the bound is divided, the libraries' too, stacks, and what the allocator
 /// keeps: measured as half a MiB.
@@ -174,7 +174,8 @@ impl Bound {
     }
 
     fn too_small(self, own: u64, hint: &'static str, piece: String, needed: u64) -> Error {
-        Error::Memory { bound: Bytes(self.bytes), own: Bytes(own), hint, piece, needed: Bytes(needed) }
+        let (own, needed) = (AtLeast::with_a_little_more(own), AtLeast::new(needed));
+        Error::Memory { bound: Bytes(self.bytes), own, hint, piece, needed }
     }
 }
 

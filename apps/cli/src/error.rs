@@ -113,19 +113,19 @@ pub(crate) enum Error {
     /// The memory bound does not hold the program and the least piece of work.
     #[error(
         "a memory bound of {bound} ({} bytes) is too small: the program's own data take {own}{hint}, and {piece} {needed}; \
-         allow at least {}", bound.0, AtLeast(own.0.saturating_add(needed.0))
+         allow at least {}", bound.0, own.and(*needed)
     )]
     Memory {
         /// The bound.
         bound: Bytes,
         /// What the program takes without data.
-        own: Bytes,
+        own: AtLeast,
         /// How that could be less, if it could.
         hint: &'static str,
         /// The least piece of work.
         piece: String,
         /// What that takes.
-        needed: Bytes,
+        needed: AtLeast,
     },
     /// Something is left of an earlier run, and nothing was said about it.
     #[error("{} is left of {what}: give {}--force to discard it", folder(output), if *resumable {

@@ -24,6 +24,7 @@
 //! | `watch`    | work in a thread of its own, under a progress bar, ended by signals         |
 //! | `summary`  | what a run did, for people and for programs                                 |
 //! | `system`   | what the kernel knows of memory and disk                                    |
+//! | `terminal` | how wide the terminal is, and what bars are drawn on                        |
 //! | `units`    | sizes, blocks, rates and times, read and written                            |
 //! | `error`    | one line each                                                               |
 //!
@@ -51,6 +52,7 @@ mod progress;
 mod run;
 mod summary;
 mod system;
+mod terminal;
 mod units;
 mod verify;
 mod watch;

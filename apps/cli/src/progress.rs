@@ -1,30 +1,35 @@
 //! What is said of a run while it works: how far it is, what is safe, how fast it is, and how long it will take.
 //!
-//! On a terminal it is one line that is drawn anew, and that fits its width whatever that is:
+//! On a terminal it is one line ([`Line`]) that is drawn anew and fits its width. Elsewhere [`watch`](crate::watch)
+//! prints the line without bar and rates every ten seconds. SIGUSR1 is answered in four lines:
 //!
 //! ```text
-//! pass 2 of 11, 60 of 600 iterations safe [====>       ]  35 %  1.2 GiB/s, 3.4 G updates/s  2m left
-//! pass 2 of 11, 60 of 600 iterations safe [====>       ]  35 %  2m left
-//! pass 2 of 11, 60 of 600 iterations safe, 35 %, 2m left
-//! pass 2/11, 60/600 safe, 35 %, 2m left
+//! pass 11 of 200, 30 of 600 iterations safe, 6 %, 2m left
+//!   rate    1.2 GiB/s, 3.4 G updates/s
+//!   memory  23.1 MiB, of at most 24.0 MiB
+//!   now     2 threads compute, 1 reads the disk
 //! ```
-//!
-//! Elsewhere [`watch`](crate::watch) prints the third form every ten seconds.
+
+mod line;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanDuration, ProgressBar};
+use indicatif::ProgressBar;
+use syncline_overlay::Snapshot;
 use syncline_wave::{Monitor, Stage};
 
-use crate::units::{Bytes, Rate};
+pub(crate) use self::line::Line;
+use crate::budget::Bound;
+use crate::system;
+use crate::units::{Bytes, Rate, Time};
 use crate::watch::{self, Signals};
 
 /// Before that, rates are mostly noise.
 const NOISE: Duration = Duration::from_millis(200);
-/// Columns of the least bar.
-const LEAST: usize = 10;
+/// A thread that has been at its work for longer is said to be.
+const LONG: Duration = Duration::from_secs(1);
 
 /// A run that is watched.
 pub(crate) struct Progress {
@@ -37,22 +42,9 @@ pub(crate) struct Progress {
     blocks: Option<u64>,
     /// When the first step was seen to be under way, and how many iterations an earlier run had done.
     start: Option<(Instant, u64)>,
-    /// By SIGUSR1: which tasks run, and which wait for which.
+    /// By SIGUSR1.
     asked: Arc<AtomicBool>,
-}
-
-/// How far a run is.
-#[derive(Debug, Default)]
-struct State {
-    /// "pass 2 of 11, 60 of 600 iterations safe".
-    stage: String,
-    /// "pass 2/11, 60/600 safe".
-    short: String,
-    /// The part of the work that is done.
-    part: Option<f64>,
-    /// "1.2 GiB/s, 3.4 G updates/s".
-    rates: Option<String>,
-    left: Option<Duration>,
+    bound: Option<Bound>,
 }
 
 impl Progress {
@@ -63,41 +55,59 @@ impl Progress {
         blocks: Option<u64>,
         signals: &Signals,
     ) -> Self {
-        Self { monitor, points, iterations, blocks, start: None, asked: signals.asked() }
+        Self { monitor, points, iterations, blocks, start: None, asked: signals.asked(), bound: None }
+    }
+
+    /// With the bound on its memory, for answers.
+    pub(crate) fn under(self, bound: Bound) -> Self {
+        Self { bound: Some(bound), ..self }
     }
 
     /// Answers a question, and moves the line.
     pub(crate) fn show(&mut self, bar: &ProgressBar) {
-        let state = self.state(Instant::now());
+        let line = self.line(Instant::now());
         // Relaxed: nothing but the question is communicated.
         if self.asked.swap(false, Ordering::Relaxed) {
-            let tasks = match self.monitor.snapshot() {
-                Some(snapshot) => format!("{snapshot}"),
-                None => "  no tasks are under way".to_owned(),
-            };
-            let (done, total) = (self.monitor.done(), self.monitor.total());
-            bar.suspend(|| eprintln!("{}\n{done} of {total} steps are done\n{tasks}", state.stage));
+            let answer = self.answer(&line);
+            bar.suspend(|| eprintln!("{answer}"));
         }
         bar.set_message(match watch::columns(bar) {
-            Some(columns) => state.line(columns),
-            None => state.plain(),
+            Some(columns) => line.fit(columns),
+            None => line.plain(),
         });
     }
 
-    fn state(&mut self, now: Instant) -> State {
+    /// What SIGUSR1 is answered.
+    fn answer(&self, line: &Line) -> String {
+        let rates = line.rates.as_deref().unwrap_or("not known yet");
+        let memory = match (system::resident(), self.bound) {
+            (None, _) => "not known".to_owned(),
+            (Some(held), None) => Bytes(held.governed).to_string(),
+            (Some(held), Some(bound)) => {
+                format!("{}, of at most {}", Bytes(held.governed), Bytes(bound.bytes()))
+            }
+        };
+        let now = self.monitor.snapshot().as_ref().map_or_else(
+            || "nothing is under way: it prepares, or is between two passes".to_owned(),
+            |snapshot| now(running(snapshot)),
+        );
+        format!("{}\n  rate    {rates}\n  memory  {memory}\n  now     {now}", line.plain())
+    }
+
+    fn line(&mut self, now: Instant) -> Line {
         let (done, total) = (self.monitor.done(), self.monitor.total());
         let stage = self.monitor.stage();
-        let (stage, short) = self.stage(stage, done, total);
+        let stages = self.stages(stage, done, total);
         if total == 0 {
-            return State { stage, short, ..State::default() };
+            return Line { stages, ..Line::default() };
         }
-        let before = match self.monitor.stage() {
+        let before = match stage {
             Stage::Passes(at) => at.safe,
             _ => 0,
         };
         let (start, before) = *self.start.get_or_insert((now, before));
         let (time, part) = (now.saturating_duration_since(start), (done as f64 / total as f64).min(1.0));
-        let mut state = State { stage, short, part: Some(part), ..State::default() };
+        let mut line = Line { stages, part: Some(part), ..Line::default() };
         if time >= NOISE && part > 0.0 {
             let seconds = time.as_secs_f64();
             let iterations = self.iterations.saturating_sub(before) as f64;
@@ -106,121 +116,142 @@ impl Progress {
                 0 => String::new(),
                 bytes => format!("{}/s, ", Bytes((bytes as f64 / seconds) as u64)),
             };
-            state.rates = Some(format!("{moved}{updates} updates/s"));
+            line.rates = Some(format!("{moved}{updates} updates/s"));
             // A duration has no more seconds than that.
-            state.left = Duration::try_from_secs_f64(seconds * (1.0 - part) / part).ok();
+            line.left = Duration::try_from_secs_f64(seconds * (1.0 - part) / part).ok();
         }
-        state
+        line
     }
 
-    /// At what it is, at length and in short.
-    fn stage(&self, stage: Stage, done: u64, total: u64) -> (String, String) {
+    /// What it is at, from the longest form to the shortest.
+    fn stages(&self, stage: Stage, done: u64, total: u64) -> Vec<String> {
         match (stage, self.blocks) {
             (Stage::Passes(at), _) => {
                 let (pass, passes, safe, all) = (at.pass, at.passes, at.safe, at.iterations);
-                (
+                vec![
                     format!("pass {pass} of {passes}, {safe} of {all} iterations safe"),
                     format!("pass {pass}/{passes}, {safe}/{all} safe"),
-                )
+                    format!("pass {pass}/{passes}"),
+                ]
             }
-            (Stage::Compares(input, of), _) => (
+            (Stage::Compares(input, of), _) => vec![
                 format!("comparing input {input} of {of}, which was moved or touched, by its checksum"),
                 format!("comparing input {input}/{of}"),
-            ),
+            ],
             (_, Some(blocks)) if total > 0 => {
                 let all = self.iterations;
                 let at = (done / blocks.max(1) + 1).min(all);
-                (
+                vec![
                     format!("iteration {at} of {all}, none of which is safe before the end"),
                     format!("iteration {at}/{all}, 0 safe"),
-                )
+                    format!("iteration {at}/{all}"),
+                ]
             }
             // Matrices that fit are being read.
-            _ => ("starting".to_owned(), "starting".to_owned()),
+            _ => vec!["starting".to_owned()],
         }
     }
 }
 
-impl State {
-    /// All but the bar and the rates.
-    fn plain(&self) -> String {
-        self.after(&self.stage)
+/// What a thread of a run does, by the name of its task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    Computes,
+    Reads,
+    Writes,
+    Checks,
+}
+
+impl Work {
+    fn of(task: &str) -> Self {
+        match task.split(' ').next() {
+            Some("read") => Self::Reads,
+            Some("write") => Self::Writes,
+            Some("check" | "sum") => Self::Checks,
+            // A piece of a band of rows, or a block.
+            _ => Self::Computes,
+        }
     }
 
-    fn after(&self, stage: &str) -> String {
-        let part = self.part.map_or(String::new(), |part| format!(", {:.0} %", part * 100.0));
-        let left = self.left.map_or(String::new(), |left| format!(", {:#} left", HumanDuration(left)));
-        format!("{stage}{part}{left}")
+    /// What so many threads do.
+    fn told(self, threads: usize, first: bool) -> String {
+        let (one, many, what) = match self {
+            Self::Computes => ("computes", "compute", ""),
+            Self::Reads => ("reads", "read", " the disk"),
+            Self::Writes => ("writes", "write", " to the disk"),
+            Self::Checks => ("checks", "check", " what was read"),
+        };
+        let verb = if threads == 1 { one } else { many };
+        match (first, threads) {
+            (true, 1) => format!("1 thread {verb}{what}"),
+            (true, _) => format!("{threads} threads {verb}{what}"),
+            (false, _) => format!("{threads} {verb}{what}"),
+        }
     }
+}
 
-    /// The richest form that fits so many columns.
-    fn line(&self, columns: usize) -> String {
-        // A terminal may break a line that fills it.
-        let columns = columns.saturating_sub(1);
-        let fits = |line: &String| line.chars().count() <= columns;
-        let forms = [self.bar(columns, true), self.bar(columns, false), Some(self.plain())];
-        let short = || self.after(&self.short);
-        let line = forms.into_iter().flatten().find(fits).unwrap_or_else(short);
-        line.chars().take(columns).collect()
-    }
+/// What the threads of a run do, and for how long they have, where that is known.
+fn running(snapshot: &Snapshot) -> Vec<(Work, Option<Duration>)> {
+    let running = snapshot.tasks.iter().filter(|task| task.running);
+    running.map(|task| (Work::of(&task.name), task.since)).collect()
+}
 
-    /// With a bar that fills the columns, if there is room for one.
-    fn bar(&self, columns: usize, rates: bool) -> Option<String> {
-        let part = self.part?;
-        let rates = if rates { format!("  {}", self.rates.as_ref()?) } else { String::new() };
-        let left = self.left.map_or(String::new(), |left| format!("  {:#} left", HumanDuration(left)));
-        let end = format!("] {:>3.0} %{rates}{left}", part * 100.0);
-        let room = columns.checked_sub(self.stage.chars().count() + 2 + end.chars().count())?;
-        let done = ((room as f64 * part) as usize).min(room);
-        let head = if done < room { ">" } else { "" };
-        let rest = " ".repeat(room - done - head.len());
-        (room >= LEAST).then(|| format!("{} [{}{head}{rest}{end}", self.stage, "=".repeat(done)))
+/// What the threads do, and what the run waits for if none computes.
+fn now(running: Vec<(Work, Option<Duration>)>) -> String {
+    let of = |work: Work| running.iter().filter(|(of, _)| *of == work).count();
+    let mut parts = Vec::new();
+    for work in [Work::Computes, Work::Reads, Work::Writes, Work::Checks] {
+        if of(work) > 0 {
+            parts.push(work.told(of(work), parts.is_empty()));
+        }
     }
+    let waits = match (of(Work::Computes), of(Work::Reads) + of(Work::Writes), of(Work::Checks)) {
+        (0, 0, 0) => return "no thread is at work just now".to_owned(),
+        (0, 0, _) => "waits for checksums: ",
+        (0, ..) => "waits for the disk: ",
+        _ => "",
+    };
+    let longest = running.iter().filter_map(|(_, since)| *since).max().filter(|&since| since >= LONG);
+    let longest = longest.map_or(String::new(), |since| format!("; the longest for {}", Time(since)));
+    format!("{waits}{}{longest}", parts.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn state() -> State {
-        State {
-            stage: "pass 2 of 11, 60 of 600 iterations safe".to_owned(),
-            short: "pass 2/11, 60/600 safe".to_owned(),
-            part: Some(0.35),
-            rates: Some("1.2 GiB/s, 3.40 G updates/s".to_owned()),
-            left: Some(Duration::from_secs(120)),
-        }
-    }
-
     #[test]
-    fn every_width_has_the_richest_line_that_fits() {
-        let state = state();
-        for columns in 0..200 {
-            let line = state.line(columns);
-            assert!(line.chars().count() <= columns.saturating_sub(1), "{columns}: {line}");
-        }
-        assert_eq!(state.line(44), "pass 2/11, 60/600 safe, 35 %, 2m left");
-        assert_eq!(state.line(60), "pass 2 of 11, 60 of 600 iterations safe, 35 %, 2m left");
-        let line = state.line(80);
-        assert!(
-            line.starts_with("pass 2 of 11, 60 of 600 iterations safe [===")
-                && line.ends_with("]  35 %  2m left")
+    fn what_the_threads_do_is_said_in_words_of_the_help() {
+        let of = |tasks: &[(&str, u64)]| {
+            let one = |&(name, ms)| (Work::of(name), Some(Duration::from_millis(ms)));
+            now(tasks.iter().map(one).collect())
+        };
+        let (computes, computing) = ("wave 3, 1", "block (0, 1)");
+        assert_eq!(
+            of(&[(computes, 1), ("read 2", 1), (computing, 900)]),
+            "2 threads compute, 1 reads the disk"
         );
-        assert!(state.line(120).ends_with("]  35 %  1.2 GiB/s, 3.40 G updates/s  2m left"));
-        assert_eq!((state.line(80).len(), state.line(120).len(), state.line(3).as_str()), (79, 119, "pa"));
-        for part in [0.0, 1.0] {
-            let line = State { part: Some(part), ..self::state() }.line(100);
-            assert_eq!(line.len(), 99, "{line}");
-        }
+        assert_eq!(
+            of(&[("read 2", 3200), ("write 1", 1), ("write 0", 1)]),
+            "waits for the disk: 1 thread reads the disk, 2 write to the disk; the longest for 3.20 s"
+        );
+        assert_eq!(of(&[("sum 0 2", 1)]), "waits for checksums: 1 thread checks what was read");
+        assert_eq!(of(&[]), "no thread is at work just now");
     }
 
     #[test]
-    fn what_is_not_known_is_left_out() {
-        let state = State { part: None, rates: None, left: None, ..state() };
-        for columns in [44, 80, 200] {
-            let line = state.line(columns);
-            assert!(line == state.stage || line == state.short, "{line}");
-        }
-        assert_eq!(state.plain(), state.stage);
+    fn an_answer_is_four_lines() {
+        let progress = Progress::new(Arc::default(), 1.0, 600, None, &Signals::default());
+        let line =
+            Line { stages: vec!["pass 11 of 200, 30 of 600 iterations safe".to_owned()], ..Line::default() };
+        let answer = progress.under(Bound::new(Some(24 << 20))).answer(&line);
+        let lines: Vec<&str> = answer.lines().collect();
+        assert_eq!((lines.len(), lines[0]), (4, "pass 11 of 200, 30 of 600 iterations safe"));
+        assert_eq!(lines[1], "  rate    not known yet");
+        assert!(
+            lines[2].starts_with("  memory  ") && lines[2].ends_with(" MiB, of at most 24.0 MiB"),
+            "{answer}"
+        );
+        assert_eq!(lines[3], "  now     nothing is under way: it prepares, or is between two passes");
     }
 }

@@ -28,16 +28,37 @@ fn write_value(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Resul
     write!(f, "{value:.digits$} {unit}")
 }
 
-/// Bytes that are to be allowed, rounded up; with a little for what differs from run to run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AtLeast(pub(crate) u64);
+/// Bytes that are to be allowed: tenths of a MiB, rounded up, so that what is shown of parts adds up to what is shown of
+/// all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct AtLeast {
+    tenths: u64,
+}
+
+impl AtLeast {
+    /// A tenth of a MiB has no whole number of bytes; ten of them have.
+    const TEN_TENTHS: u128 = 1 << 20;
+
+    pub(crate) fn new(bytes: u64) -> Self {
+        let tenths = (u128::from(bytes) * 10).div_ceil(Self::TEN_TENTHS);
+        Self { tenths: u64::try_from(tenths).unwrap_or(u64::MAX) }
+    }
+
+    /// With what a run's libraries, stacks and allocator take, sometimes more and sometimes less.
+    pub(crate) fn with_a_little_more(bytes: u64) -> Self {
+        const MORE: u64 = 384 << 10;
+        Self::new(bytes.saturating_add(MORE))
+    }
+
+    /// Both together.
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self { tenths: self.tenths.saturating_add(other.tenths) }
+    }
+}
 
 impl fmt::Display for AtLeast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// What a run's libraries, stacks and allocator take, sometimes more and sometimes less.
-        const MORE: u64 = 384 << 10;
-        let tenths = (self.0.saturating_add(MORE) as f64 / (1 << 20) as f64 * 10.0).ceil();
-        write!(f, "{:.1} MiB", tenths / 10.0)
+        write!(f, "{}.{} MiB", self.tenths / 10, self.tenths % 10)
     }
 }
 
@@ -263,8 +284,16 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_to_be_allowed_is_never_less(bytes in 0_u64..1 << 50) {
-            let shown = AtLeast(bytes).to_string().replace(' ', "");
-            prop_assert!((bytes..=bytes + (1 << 20)).contains(&parse_size(&shown).unwrap()));
+            let shown = AtLeast::new(bytes).to_string().replace(' ', "");
+            prop_assert!((bytes..=bytes + (1 << 20) / 10).contains(&parse_size(&shown).unwrap()));
+        }
+
+        #[test]
+        fn parts_that_are_shown_add_up(one in 0_u64..1 << 50, other in 0_u64..1 << 50) {
+            // In tenths, as floats do not add up.
+            let tenths = |size: AtLeast| size.to_string().replace(" MiB", "").replace('.', "").parse::<u64>().unwrap();
+            let (one, other) = (AtLeast::new(one), AtLeast::with_a_little_more(other));
+            prop_assert_eq!(tenths(one) + tenths(other), tenths(one.and(other)));
         }
 
         #[test]

@@ -10,6 +10,7 @@
 //! harm, as it writes nothing but files that have no name yet, and ends with the process. One that has such
 //! files itself, or gives them their names, is told to end and given a little time ([`attend`]).
 
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -17,10 +18,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use signal_hook::consts::{SIGBUS, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 
 use crate::error::{Error, Result};
+use crate::progress::Line;
+use crate::terminal;
+use crate::units::Bytes;
 
 /// How often the bar moves and signals are looked for.
 const TICK: Duration = Duration::from_millis(50);
@@ -148,7 +152,7 @@ pub(crate) const SYNC: &str = "{spinner} {wide_msg} {elapsed}";
 ///
 /// The template is one of indicatif's.
 pub(crate) fn bar(template: &str) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let bar = ProgressBar::with_draw_target(None, terminal::target());
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("=> "));
     }
@@ -163,15 +167,31 @@ fn in_words(bar: &ProgressBar) -> String {
 
 /// The columns that a terminal has for the text of a [`LINE`]; `None` if that is not drawn.
 pub(crate) fn columns(bar: &ProgressBar) -> Option<usize> {
-    let all = || usize::from(console::Term::stderr().size().1);
+    let all = || usize::from(terminal::columns());
     (!bar.is_hidden()).then(|| all().saturating_sub(bar.prefix().chars().count()))
 }
 
 /// A bar over bytes: its length is how many, its position how many are done.
-pub(crate) fn bar_of_bytes(what: &str, signals: &Signals) -> ProgressBar {
-    let bar = signals.bar("{msg} [{wide_bar}] {percent:>3} %  {binary_bytes_per_sec}  {eta} left");
-    bar.set_message(what.to_owned());
+pub(crate) fn bar_of_bytes(what: &'static str, signals: &Signals) -> ProgressBar {
+    let bar = signals.bar("");
+    let line = move |state: &ProgressState, out: &mut dyn fmt::Write| {
+        // What is drawn cannot tell of an error.
+        let _ = out.write_str(&line_of_bytes(what, state).fit(usize::from(terminal::columns())));
+    };
+    if let Ok(style) = ProgressStyle::with_template("{line}") {
+        bar.set_style(style.with_key("line", line));
+    }
+    bar.set_message(what);
     bar
+}
+
+fn line_of_bytes(what: &str, state: &ProgressState) -> Line {
+    let part = match state.len() {
+        None | Some(0) => 0.0,
+        Some(all) => (state.pos() as f64 / all as f64).min(1.0),
+    };
+    let rates = Some(format!("{}/s", Bytes(state.per_sec() as u64)));
+    Line { stages: vec![what.to_owned()], part: Some(part), rates, left: Some(state.eta()) }
 }
 
 /// Does `work` in another thread, with `look` moving the bar meanwhile; afterwards the bar is gone.

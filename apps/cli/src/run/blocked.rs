@@ -22,14 +22,14 @@ impl<T: Real> Job<'_, T> {
     /// way that takes less.
     pub(super) fn run_in_blocks_instead(self, streamed: Error, signals: &Signals) -> Result<Summary> {
         let needs = |error: &Error| match error {
-            Error::Memory { own, needed, .. } => Some(own.0.saturating_add(needed.0)),
+            Error::Memory { own, needed, .. } => Some(own.and(*needed)),
             _ => None,
         };
         let bound = Bytes(self.bound.bytes());
-        let least = needs(&streamed).unwrap_or(u64::MAX);
-        let instead = format!("in blocks, as streamed it takes {} and {bound} are allowed", AtLeast(least));
+        let least = needs(&streamed).unwrap_or(AtLeast::new(u64::MAX));
+        let instead = format!("in blocks, as streamed it takes {least} and {bound} are allowed");
         match self.run_blocked(Some(instead), signals) {
-            Err(blocked) if needs(&blocked).is_some_and(|bytes| bytes > least) => Err(streamed),
+            Err(blocked) if needs(&blocked).is_some_and(|blocks| blocks > least) => Err(streamed),
             // A kernel, say, that no blocks keep the order of.
             Err(Error::Wave(WaveError::CornerBlocks { .. })) => Err(streamed),
             done => done,
@@ -68,7 +68,8 @@ impl<T: Real> Job<'_, T> {
         let bar = signals.bar(LINE);
         let (points, blocks) = (self.kernel.points(shape) as f64, Some(plan.grid.len() as u64));
         let identity = how.identity(&self.arrays, &self.target())?;
-        let mut progress = Progress::new(self.monitor, points, self.args.iterations, blocks, signals);
+        let mut progress =
+            Progress::new(self.monitor, points, self.args.iterations, blocks, signals).under(self.bound);
         let (runs, arrays) = (self.runs.clone(), self.arrays);
         let meter = Meter::start();
         let (result, report) = watch::watch(

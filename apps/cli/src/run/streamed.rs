@@ -34,7 +34,8 @@ impl<T: Real> Job<'_, T> {
 
         let bar = signals.bar(LINE);
         let points = self.kernel.points(shape) as f64;
-        let mut progress = Progress::new(self.monitor.clone(), points, self.args.iterations, None, signals);
+        let mut progress = Progress::new(self.monitor.clone(), points, self.args.iterations, None, signals)
+            .under(self.bound);
         let (runs, arrays, target) = (self.runs.clone(), self.arrays.clone(), self.target());
         let meter = Meter::start();
         let sweep = move || Ok(runs.run_to(&how, &arrays, &target)?);

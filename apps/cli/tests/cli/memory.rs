@@ -118,6 +118,33 @@ fn with_the_least(path: &Path, line: &str, small: &str, parts: &[&str]) -> Value
     inside(path, &format!("{line} --memory {least}"))
 }
 
+/// The tenths of a MiB that stand before a place of a text.
+fn tenths(text: &str) -> u64 {
+    let number = text.trim_end().strip_suffix(" MiB").unwrap_or_else(|| panic!("{text}"));
+    number.rsplit(' ').next().unwrap().replace('.', "").parse().unwrap_or_else(|_| panic!("{text}"))
+}
+
+/// What the program takes and what the least piece of work takes are what is to be allowed.
+#[test]
+fn the_parts_of_a_bound_that_is_too_small_add_up() {
+    let folder = lk23_on_disk(300, 300);
+    let mut lines = Vec::new();
+    for memory in ["0", "1K", "77K", "512K", "1M", "1500K", "2M"] {
+        for options in ["", "--executor blocked --block 100", "--executor streamed --threads 40", "--block 4"]
+        {
+            lines.push(format!("run lk23 data --iterations 3 --memory {memory} {options}"));
+        }
+        lines.push(format!("convert data out --layout blocked --memory {memory}"));
+    }
+    for line in lines {
+        let error = crate::common::fails_with(1, folder.path(), &line);
+        let (parts, all) = error.split_once("; allow at least ").unwrap_or_else(|| panic!("{line}: {error}"));
+        let (own, needed) = parts.split_once("own data take ").unwrap().1.split_once(", and ").unwrap();
+        let own = own.split_once(" (").map_or(own, |(own, _)| own);
+        assert_eq!(tenths(own) + tenths(needed), tenths(all), "{line}: {error}");
+    }
+}
+
 #[test]
 fn what_is_said_to_be_the_least_suffices() {
     let folder = lk23_on_disk(512, 512);

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::io::{BufReader, Read, Write};
+use std::os::fd::FromRawFd as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::ptr;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -243,47 +245,109 @@ fn next(lines: &mpsc::Receiver<String>) -> String {
     lines.recv_timeout(HANG).expect("a line")
 }
 
-/// SIGUSR1 asks how far it is, which tasks work and which wait for which; the run goes on.
+/// SIGUSR1 asks how far it is, how fast, how much memory it holds and what it does; the run goes on.
 #[test]
 fn a_run_says_how_it_stands_when_asked() {
     let folder = lk23_on_disk(256, 256);
     let path = folder.path();
     let all = "of 100000000000 iterations safe";
-    for (options, first, task) in [
-        ("--executor blocked --block 32", "iteration ", "block"),
-        ("--depth 100000", "pass 1 of ", "wave"),
-        ("--depth 2 --output o.npy", "pass ", "wave"),
+    for (options, first) in [
+        ("--executor blocked --block 32 --memory 64M", "iteration "),
+        ("--depth 100000 --memory 64M", "pass 1 of "),
+        ("--depth 2 --output o.npy --memory 64M", "pass "),
     ] {
         let mut child = endless(path, options);
         let kept = options.contains("o.npy");
         until("a pass", || !kept || path.join("o.npy.syncline/manifest").exists());
         let said = lines(child.stderr.take().unwrap());
-        // Between two passes no tasks are under way.
-        let (mut line, mut seen) = (String::new(), false);
+        // Between two passes, and between two blocks, no thread computes.
+        let (mut line, mut computes) = (String::new(), false);
         for _ in 0..100 {
             kill_process(Pid::from_child(&child), Signal::USR1).unwrap();
-            // What is left of the answer before is lines of tasks.
             line = next(&said);
-            while !line.starts_with(first) {
-                line = next(&said);
+            let [rate, memory, now] = [next(&said), next(&said), next(&said)];
+            assert!(rate.starts_with("  rate    "), "{rate}");
+            assert!(
+                memory.starts_with("  memory  ") && memory.ends_with(" MiB, of at most 64.0 MiB"),
+                "{memory}"
+            );
+            assert!(now.starts_with("  now     "), "{now}");
+            let told = format!("{line} {rate} {memory} {now}");
+            for jargon in ["wave", "band", "piece", "panel", "location", "delayed", "'"] {
+                assert!(!told.contains(jargon), "{jargon}: {told}");
             }
-            assert!(next(&said).contains(" steps are done"));
-            let tasks = next(&said);
-            seen = tasks.contains(task) || said.try_iter().any(|line| line.contains(task));
-            if seen {
+            computes = now.contains("compute");
+            if computes {
                 break;
             }
         }
-        assert!(line.starts_with(first) && seen, "{options}: {line}");
-        match options {
-            "--depth 100000" => assert!(line.contains(&format!(", 0 {all}")), "{line}"),
-            "--depth 2 --output o.npy" => {
-                let safe = line.split_once(", ").unwrap().1.strip_suffix(all).unwrap().trim();
+        assert!(line.starts_with(first) && computes, "{options}: {line}");
+        match options.split(' ').nth(1).unwrap() {
+            "100000" => assert!(line.contains(&format!(", 0 {all}")), "{line}"),
+            "2" => {
+                let safe = line.split(", ").nth(1).unwrap().strip_suffix(all).unwrap().trim();
                 assert!(safe.parse::<u64>().unwrap() >= 2, "{line}");
             }
-            _ => assert!(line.ends_with("none of which is safe before the end"), "{line}"),
+            _ => assert!(line.contains("none of which is safe before the end"), "{line}"),
         }
         drop(end(child, Signal::KILL));
+    }
+}
+
+/// A terminal of so many columns that does not tell how many rows it has: its two ends.
+fn terminal(columns: u16) -> (fs::File, fs::File) {
+    let size = libc::winsize { ws_row: 0, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let (mut ours, mut theirs) = (-1, -1);
+    // SAFETY: the descriptors and the size are there; neither a name nor settings are asked for or given.
+    let made = unsafe {
+        libc::openpty(&raw mut ours, &raw mut theirs, ptr::null_mut(), ptr::null(), &raw const size)
+    };
+    assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: both were just opened, and belong to nothing else.
+    unsafe { (fs::File::from_raw_fd(ours), fs::File::from_raw_fd(theirs)) }
+}
+
+/// What is drawn: lines without the sequences that move the cursor, and without the blanks that clear the rest of a line.
+fn drawn(text: &str) -> Vec<String> {
+    let text = without_escapes(text);
+    let lines = text.split(['\r', '\n']).map(|line| line.trim_end().to_owned());
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
+/// The width is taken from the columns alone, and whatever it is, how much is done is said.
+#[test]
+fn what_is_drawn_fits_the_columns_of_the_terminal() {
+    let folder = lk23_on_disk(256, 256);
+    for columns in [12, 44, 70, 120] {
+        let (mut ours, theirs) = terminal(columns);
+        let line = "run lk23 data --iterations 100000000000 --threads 2 --depth 100000";
+        let mut run = loud(folder.path(), line);
+        let mut child = run.env("TERM", "xterm").stdout(Stdio::null()).stderr(theirs).spawn().unwrap();
+        drop(run);
+        let (mut text, mut bytes) = (String::new(), [0; 4096]);
+        while drawn(&text).iter().filter(|line| line.contains(" %")).count() < 3 {
+            let read = ours.read(&mut bytes).unwrap();
+            text.push_str(&String::from_utf8_lossy(&bytes[..read]));
+            assert!(text.len() < 1 << 20, "{columns}: nothing says how much is done: {text}");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut lines = drawn(&text);
+        // The last may be there in part only.
+        lines.pop();
+        let widest = lines.iter().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest < usize::from(columns), "{columns}: {widest}, {lines:?}");
+        let last = lines.last().unwrap();
+        let form = match columns {
+            12 => last.ends_with(" %") && last.len() <= 5,
+            44 => last.starts_with("pass 1/1000000, ") && last.contains(" %") && !last.contains('['),
+            70 => last.starts_with("pass 1/1000000, 0/100000000000 safe, ") && !last.contains('['),
+            _ => {
+                last.starts_with("pass 1 of 1000000, 0 of 100000000000 iterations safe [")
+                    && last.contains("] ")
+            }
+        };
+        assert!(form, "{columns}: {lines:?}");
     }
 }
 
@@ -297,44 +361,6 @@ fn a_run_off_a_terminal_says_how_far_it_is() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(said.starts_with("pass 1 of 1000000, 0 of 100000000000 iterations safe"), "{said}");
-}
-
-/// On a terminal of 44 columns the line has no more, and neither a bar nor a broken word.
-#[test]
-fn a_narrow_terminal_has_a_plain_line() {
-    let folder = lk23_on_disk(256, 256);
-    let Ok(mut terminal) = Command::new("script")
-        .current_dir(folder.path())
-        .args([
-            "-qec",
-            "stty cols 44 rows 24 && exec \"$RUN\" run lk23 data -k 1000000 --depth 1000 --threads 2",
-        ])
-        .arg("/dev/null")
-        .env("RUN", env!("CARGO_BIN_EXE_syncline"))
-        .env("TERM", "xterm")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-    else {
-        println!("skipped: there is no program script");
-        return;
-    };
-    let said = lines(terminal.stdout.take().unwrap());
-    let mut shown = Vec::new();
-    while shown.iter().filter(|line: &&String| line.contains('%')).count() < 3 {
-        let line = without_escapes(&next(&said));
-        assert!(line.chars().count() <= 44, "{line:?}");
-        shown.push(line);
-    }
-    // Without its terminal the run ends by SIGHUP.
-    terminal.kill().unwrap();
-    terminal.wait().unwrap();
-    let last = shown.last().unwrap();
-    assert!(
-        last.starts_with("pass ") && last.contains("/1000, ") && last.contains("/1000000 safe"),
-        "{shown:?}"
-    );
-    assert!(!last.contains('['), "{shown:?}");
 }
 
 /// A line without what moves the cursor or colours it.

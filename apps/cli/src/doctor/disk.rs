@@ -24,13 +24,33 @@ const MARK: [u8; 160] = [b'-'; 160];
 pub(super) fn checks(dir: &Path) -> Result<Vec<Check>, Error> {
     let failed =
         |source: std::io::Error| Error::Io { what: format!("look at the folder {}", dir.display()), source };
-    let dir = &fs::canonicalize(dir).map_err(failed)?;
+    let path = &fs::canonicalize(dir).map_err(failed)?;
+    let (dir, holds) = match path.parent() {
+        Some(parent) if !path.is_dir() => (parent, format!(" (the folder of {})", name_of(path))),
+        _ => (path.as_path(), String::new()),
+    };
     let stat = rustix::fs::statvfs(dir).map_err(|error| failed(error.into()))?;
     let (free, all) =
         (stat.f_bavail.saturating_mul(stat.f_frsize), stat.f_blocks.saturating_mul(stat.f_frsize));
     let kind = kind(&read("/proc/self/mountinfo").unwrap_or_default(), dir)
         .unwrap_or_else(|| "file system".to_owned());
-    let room = format!("{}: {kind}, {} of {} free", dir.display(), Bytes(free), Bytes(all));
+    let folder = format!("{}{holds}: {kind}", dir.display());
+    // Such as /proc, or a folder that is another user's. Nothing else can be said of it.
+    if let Err(why) = tempfile::tempfile_in(dir) {
+        let found = format!("{folder}; no file can be made here: {}", reason(&why));
+        return Ok(vec![Check::fine(PART, "folder", found).advise(
+            true,
+            "no result can be written here, and nothing can be measured: `syncline doctor DIR` looks at another folder",
+        )]);
+    }
+    // Some file systems in memory have no end that they tell.
+    if all == 0 {
+        let mut checks =
+            vec![Check::fine(PART, "folder", format!("{folder}, which does not tell how much is free"))];
+        checks.extend(looked_at(dir));
+        return Ok(checks);
+    }
+    let room = format!("{folder}, {} of {} free", Bytes(free), Bytes(all));
     let mut checks = vec![Check::fine(PART, "folder", room).advise(
         free < 2 * SCRATCH,
         "hardly any room: a run of several passes takes that of two results, --verify that of one more",
@@ -38,15 +58,32 @@ pub(super) fn checks(dir: &Path) -> Result<Vec<Check>, Error> {
     if free < 2 * SCRATCH {
         return Ok(checks);
     }
-    match Scratch::create(dir, SCRATCH) {
-        Ok(scratch) => checks.extend(measured(scratch)),
-        Err(why) => checks.push(
+    checks.extend(looked_at(dir));
+    Ok(checks)
+}
+
+/// What a folder does in which files can be made.
+fn looked_at(dir: &Path) -> Vec<Check> {
+    let mut checks = match Scratch::create(dir, SCRATCH) {
+        Ok(scratch) => measured(scratch).into(),
+        Err(why) => vec![
             Check::fine(PART, "speed", format!("not measured: {why}"))
                 .advise(true, "no result can be written here: `syncline doctor DIR` looks at another folder"),
-        ),
-    }
+        ],
+    };
     checks.push(attributes(dir));
-    Ok(checks)
+    checks
+}
+
+/// The last part of a path.
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Why, without the path that is in the line already.
+fn reason(why: &std::io::Error) -> String {
+    let why = why.to_string();
+    why.split(" at path ").next().unwrap_or_default().to_owned()
 }
 
 /// Speed and way of requests.

@@ -138,6 +138,18 @@ fn the_doctor_looks_at_all_and_says_what_to_do() {
     let there = succeeds(alone(path, "doctor bin"), "doctor bin");
     assert!(there.starts_with("disk\n  folder "), "{there}");
     assert!(there.lines().nth(1).unwrap().contains("/bin: "), "{there}");
+    fs::write(path.join("bin/file"), "x").unwrap();
+    let of_file = succeeds(alone(path, "doctor bin/file"), "doctor bin/file");
+    assert!(of_file.lines().nth(1).unwrap().contains("/bin (the folder of file): "), "{of_file}");
+    assert!(of_file.contains("attributes"), "{of_file}");
+    // Where no file can be made nothing else is said of the disk, right or wrong.
+    let nothing = succeeds(alone(path, "doctor /proc"), "doctor /proc");
+    let disk: Vec<&str> = nothing.lines().take_while(|line| *line != "machine").collect();
+    assert!(
+        disk.len() == 3 && disk[1].starts_with("! folder        /proc: proc; no file can be made here: "),
+        "{disk:?}"
+    );
+    assert!(disk[2].contains("-> no result can be written here") && !nothing.contains("0 B"), "{nothing}");
     let error = fails(1, alone(path, "doctor nowhere"), "doctor nowhere");
     assert!(error.contains("nowhere"), "{error}");
     // What else there is to warn of may change from one moment to the next.

@@ -272,7 +272,7 @@ impl<'a> Each<'a> {
         let ended = match running.late {
             true => Err(Failure::Late(self.args.timeout.unwrap_or_default())),
             false if status.success() => Ok(()),
-            false => Err(Failure::Exit(Exit::from(status))),
+            false => Err(Failure::Exit(Exit::of(status, self.args.memory))),
         };
         self.over(running.task, took, ended, spool);
     }

@@ -28,7 +28,7 @@ mod queue;
 mod worker;
 
 use std::borrow::Cow;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -44,6 +44,8 @@ use crate::error::{Error, Result};
 const IDLE_DEATHS: usize = 3;
 /// So many workers, at least, may end before any has answered.
 const MISTYPED: usize = 3;
+/// How long no worker may answer before that is told.
+const SILENCE: Duration = Duration::from_secs(5);
 /// The longest line of a worker.
 const LONGEST: usize = 64 << 20;
 /// How often the input is read, at most, before a task of a negative priority is taken.
@@ -65,8 +67,21 @@ pub(super) struct Lines<'a> {
     idle_deaths: usize,
     /// Workers that ended before any had answered; `None` when one has.
     mistyped: Option<usize>,
+    /// Whether any worker has said what it should.
+    heard: Heard,
     /// There are no more tasks.
     closing: bool,
+}
+
+/// Whether any worker has said a line of the protocol yet.
+#[derive(Clone, Copy, Debug)]
+enum Heard {
+    /// No worker has a task yet.
+    Unasked,
+    /// None has. When that is told, which happens once.
+    Nothing(Instant),
+    /// One has, or that none has was told.
+    Enough,
 }
 
 impl<'a> Lines<'a> {
@@ -81,6 +96,7 @@ impl<'a> Lines<'a> {
             numbers: 0,
             idle_deaths: 0,
             mistyped: Some(0),
+            heard: Heard::Unasked,
             closing: false,
         }
     }
@@ -100,6 +116,9 @@ impl<'a> Lines<'a> {
             if self.hub.is_to_stop() {
                 let stopped = self.hub.stop_with(self.workers.iter().map(|worker| &worker.group));
                 self.workers.iter_mut().for_each(|worker| worker.postpone(stopped));
+                if let Heard::Nothing(at) = &mut self.heard {
+                    *at += stopped;
+                }
             }
             if let Some(signal) = self.hub.due() {
                 self.workers.iter().for_each(|worker| worker.group.signal(signal));
@@ -109,6 +128,7 @@ impl<'a> Lines<'a> {
                     self.hub.say(&line);
                 }
             }
+            self.tell_of_silence();
             self.hub.show(self.workers.iter().filter(|worker| worker.job.is_some()).count());
         }
         let (mut unbegun, mut ended) = (0, Vec::new());
@@ -122,6 +142,23 @@ impl<'a> Lines<'a> {
             self.hub.attempt(told);
         }
         self.hub.conclude(unbegun)
+    }
+
+    /// Says once what workers are to do, if none has said anything though one has had a task for so long.
+    fn tell_of_silence(&mut self) {
+        let Heard::Nothing(at) = self.heard else { return };
+        if at > Instant::now() || self.hub.is_ending() {
+            return;
+        }
+        self.heard = Heard::Enough;
+        let command: Vec<_> = self.args.command.iter().map(|part| part.to_string_lossy()).collect();
+        self.hub.say(&format!(
+            "no worker has answered yet, {} s after the first task was given. With --protocol lines, {} is to read \
+             tasks as lines {{\"id\": 7, \"task\": ...}} of its standard input, and to answer each by a line \
+             {{\"id\": 7, \"result\": ...}} on its standard output, flushed at once. The farm goes on waiting.",
+            SILENCE.as_secs(),
+            shown(command.join(" ").as_bytes()),
+        ));
     }
 
     fn is_over(&self) -> bool {
@@ -149,6 +186,9 @@ impl<'a> Lines<'a> {
             }
             task.attempts += 1;
             self.workers[at].give(task, self.args.timeout);
+            if let (Heard::Unasked, Some(at)) = (self.heard, Instant::now().checked_add(SILENCE)) {
+                self.heard = Heard::Nothing(at);
+            }
         }
     }
 
@@ -216,7 +256,11 @@ impl<'a> Lines<'a> {
         let input = free && self.wants_input() && self.hub.output.has_room() && !self.hub.source.is_over();
         // What nobody reads is left where it is.
         let heard = self.hub.errors.has_room();
-        let deadline = self.workers.iter().filter_map(|worker| Some(worker.next?.0)).min();
+        let silence = match self.heard {
+            Heard::Nothing(at) => Some(at),
+            Heard::Unasked | Heard::Enough => None,
+        };
+        let deadline = self.workers.iter().filter_map(|worker| Some(worker.next?.0)).chain(silence).min();
         let fds =
             self.workers.iter().enumerate().flat_map(|(at, worker)| {
                 worker.fds(heard).map(move |(part, fd, flags)| ((at, part), fd, flags))
@@ -265,6 +309,8 @@ impl<'a> Lines<'a> {
                 return;
             };
             let said = protocol::parse(&line);
+            // What is none of the protocol is told by itself.
+            self.heard = Heard::Enough;
             if let Ok(Said::Answer { id, .. }) = said
                 && worker.has_answered(id)
             {
@@ -328,7 +374,9 @@ impl<'a> Lines<'a> {
         let (words, lines, errors) = (&mut worker.words, &mut worker.lines, &self.hub.errors);
         worker.err.rest(|piece| errors.print(lines.take(words.hear(piece)).into()));
         errors.print(lines.end().into());
-        let Some(exit) = self.hub.attempt(finished).map(Exit::from) else { return };
+        let Some(exit) = self.hub.attempt(finished).map(|status| Exit::of(status, self.args.memory)) else {
+            return;
+        };
         let late = matches!(worker.failure, Some(Failure::Late(_)));
         match worker.job.take() {
             Some(job) => {

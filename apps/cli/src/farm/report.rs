@@ -14,9 +14,10 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use libc::{SIGABRT, SIGBUS, SIGKILL, SIGSEGV};
 
 use crate::error::{Error, Result, signal_name};
-use crate::units::{Time, plural};
+use crate::units::{Bytes, Time, plural};
 
 /// How much of a text stands in a line.
 const SHOWN: usize = 60;
@@ -26,13 +27,21 @@ const SHOWN: usize = 60;
 pub(super) enum Exit {
     Code(i32),
     Signal(i32),
+    /// By a signal that a process gets for want of memory as well, under a bound of so many bytes.
+    Bounded(i32, u64),
 }
 
-impl From<ExitStatus> for Exit {
-    fn from(status: ExitStatus) -> Self {
-        match (status.code(), status.signal()) {
-            (Some(code), _) => Self::Code(code),
-            (None, signal) => Self::Signal(signal.unwrap_or(0)),
+impl Exit {
+    /// How a process ended that had such a bound on its memory, if it had one.
+    pub(super) fn of(status: ExitStatus, memory: Option<u64>) -> Self {
+        match (status.code(), status.signal(), memory) {
+            (Some(code), ..) => Self::Code(code),
+            // The kernel kills a program that it cannot start by SIGSEGV, or by SIGKILL; one that gets no stack or no heap
+            // ends by the others.
+            (None, Some(signal @ (SIGSEGV | SIGKILL | SIGABRT | SIGBUS)), Some(memory)) => {
+                Self::Bounded(signal, memory)
+            }
+            (None, signal, _) => Self::Signal(signal.unwrap_or(0)),
         }
     }
 }
@@ -45,6 +54,13 @@ impl fmt::Display for Exit {
                 Ok(name) if name != "a signal" => write!(f, "was killed by {name}"),
                 _ => write!(f, "was killed by signal {signal}"),
             },
+            Self::Bounded(signal, memory @ ..1024) => {
+                let bytes = format!("{memory} byte{}", plural(*memory));
+                write!(f, "{}; its memory bound is {bytes}", Self::Signal(*signal))
+            }
+            Self::Bounded(signal, memory) => {
+                write!(f, "{}; its memory bound is {}", Self::Signal(*signal), Bytes(*memory))
+            }
         }
     }
 }
@@ -95,7 +111,9 @@ impl Failure {
     fn word(&self) -> String {
         match self {
             Self::Exit(Exit::Code(code)) => code.to_string(),
-            Self::Exit(exit @ Exit::Signal(_)) => exit.to_string().replace("was killed by ", ""),
+            Self::Exit(Exit::Signal(signal) | Exit::Bounded(signal, _)) => {
+                Exit::Signal(*signal).to_string().replace("was killed by ", "")
+            }
             Self::Late(_) => "timeout".to_owned(),
             Self::Unstarted(_) => "unstarted".to_owned(),
             Self::Worker(_) | Self::Astray(_) => "worker".to_owned(),
@@ -291,6 +309,16 @@ mod tests {
         let failures = [
             (Failure::Exit(Exit::Signal(9)), "was killed by SIGKILL", "SIGKILL"),
             (Failure::Exit(Exit::Signal(63)), "was killed by signal 63", "signal 63"),
+            (
+                Failure::Exit(Exit::Bounded(11, 1)),
+                "was killed by SIGSEGV; its memory bound is 1 byte",
+                "SIGSEGV",
+            ),
+            (
+                Failure::Worker(Exit::Bounded(6, 3 << 19)),
+                "failed: its worker was killed by SIGABRT; its memory bound is 1.5 MiB",
+                "worker",
+            ),
             (Failure::Late(Duration::from_millis(1500)), "took longer than 1.5 s", "timeout"),
             (Failure::Late(Duration::from_secs(90)), "took longer than 90 s", "timeout"),
             (Failure::Worker(Exit::Code(0)), "failed: its worker exited with 0", "worker"),

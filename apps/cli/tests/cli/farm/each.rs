@@ -268,3 +268,22 @@ fn the_guard_and_its_options_are_hidden() {
     let help = crate::common::ok(here(), "farm run --help");
     assert!(help.contains("--keep-order") && help.contains("{\"id\": 7, \"result\": ...}"), "{help}");
 }
+
+/// Under a bound that the program cannot even start in, the kernel kills it, which says nothing of why.
+#[test]
+fn a_bound_in_which_nothing_starts_is_named_where_a_task_is_killed() {
+    for protocol in ["each", "lines"] {
+        let options = format!("--memory 1 --protocol {protocol}");
+        let came = run(farm(here(), &options, &["sleep", "0"]), "1\n");
+        assert_eq!(came.code, Some(1), "{came:?}");
+        let first = &came.errors[0];
+        assert!(
+            first.contains(" was killed by SIG") && first.contains("; its memory bound is 1 byte"),
+            "{came:?}"
+        );
+    }
+    let came = run(shell(here(), "--memory 32M", "kill -KILL $$"), "1\n");
+    assert!(came.errors[0].ends_with(" was killed by SIGKILL; its memory bound is 32.0 MiB"), "{came:?}");
+    let came = run(shell(here(), "--memory 32M", "kill -TERM $$"), "1\n");
+    assert!(came.errors[0].ends_with(" was killed by SIGTERM"), "{came:?}");
+}

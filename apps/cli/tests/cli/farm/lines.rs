@@ -1,7 +1,7 @@
 //! Workers that stay: what they are given, what they may say, and what becomes of those that do not.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -377,6 +377,28 @@ fn a_worker_that_never_answers_its_own_task_is_no_endless_wait() {
     for value in &all[1..] {
         assert_eq!(value["error"], "its worker answered task 1 instead", "{came:?}");
     }
+}
+
+/// A command that knows nothing of the protocol waits for ever: that is told once, with what the command is to do.
+#[test]
+fn workers_that_say_nothing_are_told_of_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let script = format!("until test -e told; do sleep 0.01; done; {}", worker(SQUARE));
+    let mut child = farm(path, "--protocol lines -j 2", &["sh", "-c", &script]).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(numbers(20).as_bytes()).unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut first = String::new();
+    said.read_line(&mut first).unwrap();
+    fs::write(path.join("told"), "").unwrap();
+    assert!(first.starts_with(SILENCE), "{first}");
+    for part in ["\"sh -c until test -e told", r#"{"id": 7, "task": ...}"#, r#"{"id": 7, "result": ...}"#] {
+        assert!(first.contains(part), "{first}");
+    }
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert!(rest.starts_with("syncline: 20 tasks: 20 done, ") && rest.lines().count() == 1, "{rest}");
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

@@ -44,9 +44,12 @@ Examples:
     syncline convert data framed --layout framed --block 128
     syncline run lk23 framed --iterations 20 --memory 24M --output result.npy
 
-Exit codes: 0 success, 1 error (one line on standard error), 2 wrong command line, 3 a run that has
-done its iterations and not come to its --until (its result is written), 130 or 143 interrupted (SIGINT, SIGTERM); of launch and farm: see there. Outputs appear whole or not at all, and inputs are only read.
-SIGUSR1 asks a run how far it is, which of its tasks work, and which wait for which.";
+Exit codes: 0 success, 1 error (one line on standard error), 2 wrong command line, 3 a run that has \
+done its iterations and not come to its --until (its result is written), 130 or 143 interrupted \
+(SIGINT, SIGTERM); of launch and farm: see there.
+
+Outputs appear whole or not at all, and inputs are only read. SIGUSR1 asks a run how far it is, how \
+fast, how much memory it holds, and what it waits for.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -223,5 +226,59 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Args::command().debug_assert();
+    }
+
+    /// The columns of the widest help.
+    const WIDEST: usize = 100;
+
+    /// A command and all below it, by their names.
+    fn all(command: &mut clap::Command, name: &str, with: &mut impl FnMut(&mut clap::Command, &str)) {
+        with(command, name);
+        for sub in command.get_subcommands_mut() {
+            let name = format!("{name} {}", sub.get_name());
+            all(sub, &name, with);
+        }
+    }
+
+    /// Text that is wrapped where the terminal ends, and no row of a table, example or drawing.
+    fn is_prose(line: &str) -> bool {
+        let text = line.trim_start();
+        !text.is_empty() && line.len() - text.len() <= 4 && !text.contains("  ") && !text.contains(" = ")
+    }
+
+    #[test]
+    fn no_line_of_help_is_too_long_for_its_width() {
+        for width in [WIDEST, 80] {
+            let mut command = Args::command().term_width(width);
+            command.build();
+            all(&mut command, "syncline", &mut |command, name| {
+                for text in [command.render_long_help(), command.render_help()] {
+                    for line in text.to_string().lines() {
+                        assert!(line.chars().count() <= width, "{name} at {width}: {line:?}");
+                    }
+                }
+            });
+        }
+    }
+
+    /// A paragraph is one line of the source text, as it is wrapped when it is printed. Rows of tables fit [`WIDEST`].
+    #[test]
+    fn no_line_of_help_is_wrapped_twice() {
+        all(&mut Args::command(), "syncline", &mut |command, name| {
+            let Some(text) = command.get_after_long_help().map(ToString::to_string) else { return };
+            let (mut before, mut is_example) = ("", false);
+            for line in text.lines() {
+                // What is indented below the heading, in several paragraphs perhaps.
+                is_example =
+                    line.starts_with("Example") || is_example && !line.starts_with(|c: char| c != ' ');
+                let indent = |line: &str| line.len() - line.trim_start().len();
+                if is_example || !is_prose(line) {
+                    assert!(line.chars().count() <= WIDEST, "{name}: {line:?}");
+                } else if is_prose(before) && indent(before) == indent(line) {
+                    assert!(before.ends_with(['.', ':', ';']), "{name}: {before:?} goes on with {line:?}");
+                }
+                before = if is_example { "" } else { line };
+            }
+        });
     }
 }

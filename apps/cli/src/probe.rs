@@ -60,14 +60,14 @@ The table, in MiB/s of what was asked for; for small pieces also the time that o
 Two ways:
   direct     O_DIRECT, up to 16 requests under way, as `run` streams
   mapped     mapped files, as `run` reads and writes in blocks, by one thread
-Before each sample the page cache is asked to forget the file; medians of rounds that alternate. On tmpfs
+Before each sample the page cache is asked to forget the file; medians of rounds that alternate. On tmpfs \
 nothing is cold, and nothing direct. Another machine above the disk may have a cache of its own.
 
-Where fio is installed it makes the direct requests as well: of the same file, of the same size, as many
-under way. Beside its figure stands how many times ours it is. fio refills its queue where ours
+Where fio is installed it makes the direct requests as well: of the same file, of the same size, as many \
+under way. Beside its figure stands how many times ours it is. fio refills its queue where ours \
 finishes a band, and reads single blocks of the disk for a column.
 
-The last line has the two numbers that `--block auto` takes a disk for: a piece of n bytes takes
+The last line has the two numbers that `--block auto` takes a disk for: a piece of n bytes takes \
 the time of a piece and n at the rate of long ones, mapped.";
 
 /// A size that a scratch file can have.

@@ -36,30 +36,33 @@ pub(crate) enum FarmCommand {
     after_long_help = "\
 Examples:
   syncline farm run -j 4 -- gzip -k {} < files.txt
-  find . -name '*.flac' -print0 | syncline farm run -0 --retries 2 --timeout 5m --logs logs -- ./encode {} out/{#}.mp3
+  find . -name '*.flac' -print0 | syncline farm run -0 --retries 2 -- ./encode {} out/{#}.mp3
+  syncline farm run --timeout 5m --logs logs -- ./simulate --case {} < cases.txt
   seq 1000 | syncline farm run -k -- sh -c 'echo \"$1 squared is $(($1 * $1))\"' _
   syncline farm run --protocol lines -j 4 -- python3 worker.py < tasks.jsonl > results.jsonl
 
-Workers that stay (--protocol lines): the command is started as often as there are workers, and each process reads and
+Workers that stay (--protocol lines): the command is started as often as there are workers, and each process reads and \
 writes JSON, a line each:
-  to the worker     {\"id\": 7, \"task\": ...}        a task; at end of file there are no more, and it ends
+  to the worker     {\"id\": 7, \"task\": ...}        a task; at end of file there are no more
   from the worker   {\"id\": 7, \"result\": ...}      what came of it
                     {\"id\": 7, \"error\": \"text\"}    or why nothing did
-                    {\"task\": ..., \"priority\": 2}   meanwhile, any number of new tasks for whoever is free
-A line of input that is JSON is that value, any other a string. Tasks of higher priority go first (those of the input
-have 0), then in order of arrival. A line for each task comes out: {\"id\": 7, \"task\": ..., \"result\": ...}, or \"error\".
-A worker that ends, takes too long or writes anything else while it has a task fails that task, and is replaced. With
---retries, the new tasks of a task join when it has a result, so that an attempt that failed leaves none. A second answer to a
-task is refused, and the worker replaced; the task that it has meanwhile goes to another. If as many workers as there are to
+                    {\"task\": ..., \"priority\": 2}   meanwhile, any number of new tasks
+A worker ends at the end of file. New tasks go to workers that are free.
+
+A line of input that is JSON is that value, any other a string. Tasks of higher priority go first (those of the input \
+have 0), then in order of arrival. A line for each task comes out: {\"id\": 7, \"task\": ..., \"result\": ...}, or \"error\". \
+A worker that ends, takes too long or writes anything else while it has a task fails that task, and is replaced. With \
+--retries, the new tasks of a task join when it has a result, so that an attempt that failed leaves none. A second answer to a \
+task is refused, and the worker replaced; the task that it has meanwhile goes to another. If as many workers as there are to \
 be, and 3 at least, end before any has answered a task, the farm ends with the last words of the last.
 docs/farm-lines.md has examples.
 
-Signals: SIGINT and SIGTERM start no more tasks and end those that run by SIGTERM, 5 s later or at a second signal by
-SIGKILL. Ctrl-Z stops this command and the tasks that run, and fg continues them; time limits do not run meanwhile. A task
-that reads from the terminal is stopped by the system, as its group is in the background. The environment variable SYNCLINE_FARM_RUN of tasks marks them as
+Signals: SIGINT and SIGTERM start no more tasks and end those that run by SIGTERM, 5 s later or at a second signal by \
+SIGKILL. Ctrl-Z stops this command and the tasks that run, and fg continues them; time limits do not run meanwhile. A task \
+that reads from the terminal is stopped by the system, as its group is in the background. The environment variable SYNCLINE_FARM_RUN of tasks marks them as \
 those of this command.
 
-Exit codes: 0 if all went well, and when whoever reads standard output has seen enough before a task failed; 1 if a task
+Exit codes: 0 if all went well, and when whoever reads standard output has seen enough before a task failed; 1 if a task \
 failed, or for an error; 2 wrong command line; 130 or 143 interrupted."
 )]
 pub(crate) struct FarmRunArgs {

@@ -63,7 +63,7 @@ A file:
   [order]                              # the queue of one location, first one first
   clean = [\"clean\", \"print\"]
 
-Exit codes: 0 live, 1 deadlock, 2 not checked (a file that cannot be read, or is wrong), or not drawn in the
+Exit codes: 0 live, 1 deadlock, 2 not checked (a file that cannot be read, or is wrong), or not drawn in the \
 file of --draw, or live but not printed (to a full disk)."
 )]
 pub(crate) struct CheckArgs {

@@ -165,9 +165,11 @@ Kernels, associated exactly as written, with the arrays that they take:
                      + (((north-east + north-west) + south-east) + south-west)) + f) / 20 - u)
   gauss-seidel-variable
                 u; an aw ae as f mask
-                u = (((an*north + aw*west) + ae*east) + as*south) + f where mask is 0; elsewhere u stays
+                u = (((an*north + aw*west) + ae*east) + as*south) + f where mask is 0;
+                elsewhere u stays
   alignment     score; match, each with one row and column more than the sequences have letters
-                score = max(north-west + match, max(north, west) - gap), and no less than 0 with --local
+                score = max(north-west + match, max(north, west) - gap), and no less than 0
+                with --local
 
 A description is a TOML text; all operations are done as written, in the type of the matrices:
   name = \"heat\"
@@ -180,23 +182,24 @@ Neighbours are n, w, nw, ne (new already) and e, s, se, sw (still old), or those
   [neighbours]
   up = [-1, 0]
 A point is updated if all neighbours that the update uses exist, and stays otherwise.
-Beside + - * / there are min and max (of two or more), abs, sqrt and if. min and max give their second
-argument if either is not a number. Steps on the way are lines of their own, between three quotes,
+Beside + - * / there are min and max (of two or more), abs, sqrt and if. min and max give their second \
+argument if either is not a number. Steps on the way are lines of their own, between three quotes, \
 the field's last.
 
 Interrupted runs:
-  A run of several passes keeps its last complete pass in the folder OUTPUT.syncline until the
-  output has its name; so it takes the room of two outputs on the disk. After Ctrl-C, kill -9 or a
-  power failure, the same command with --resume goes on from there (also with other --iterations, but
-  for fewer than are done); with --force it begins anew. Every pass checks what it reads of the one before against checksums, and that the inputs were not
+  A run of several passes keeps its last complete pass in the folder OUTPUT.syncline until the \
+  output has its name; so it takes the room of two outputs on the disk. After Ctrl-C, kill -9 or a \
+  power failure, the same command with --resume goes on from there (also with other --iterations, if \
+  they are not fewer than are done already); with --force it begins anew. Every pass checks what it \
+  reads of the one before against checksums, and that the inputs were not \
   written to meanwhile. The files there are written in place: a copy of the folder must be a real one.
 
 Results:
-  A result is known by a mark, an extended attribute of its file (user.syncline), which says of what
-  computation it is: the kernel, its parameters, checksums of the inputs, the iterations. It counts as
-  long as the file has its length and time. A copy keeps it if the program that copies keeps extended
-  attributes and times (cp -a, rsync -aX). Where a file system has none, the summary says so; then
-  --resume cannot go on from the result. A result in blocks is marked, too, but the checksums of its
+  A result is known by a mark, an extended attribute of its file (user.syncline), which says of what \
+  computation it is: the kernel, its parameters, checksums of the inputs, the iterations. It counts as \
+  long as the file has its length and time. A copy keeps it if the program that copies keeps extended \
+  attributes and times (cp -a, rsync -aX). Where a file system has none, the summary says so; then \
+  --resume cannot go on from the result. A result in blocks is marked, too, but the checksums of its \
   inputs are not known: they must be where they were, and untouched.
 
 Members of the --json object; null where it does not apply:
@@ -209,7 +212,8 @@ Members of the --json object; null where it does not apply:
   lanes, threads          vectors computed with; threads that computed
   runner, block, blocks   in blocks: rows and columns of a block; how many blocks there are
   chosen                  with --block auto: why it is this block
-  instead                 why it is swept in blocks, if it was to be streamed and the memory is too small for that
+  instead                 why it is swept in blocks, if it was to be streamed and the memory is too
+                          small for that
   seconds                 the sweep, without verification
   sync_seconds            bringing the output to disk
   ns_per_element          wall time of the sweep per updated point and iteration
@@ -228,11 +232,12 @@ Members of the --json object; null where it does not apply:
   held                    in blocks: whether all files stayed mapped
   residual, converged_at  with --until: last greatest change, null if it is not finite; iterations
                           until it was small enough
-  residuals               with --until: the greatest change of each iteration, earlier runs included;
+  residuals               with --until: the greatest change of each iteration, earlier runs too;
                           null if only those of some are known, as the mark of a result has no room
                           for many
   verified                true with --verify, or if a sample was all rows
-  sampled_rows            with --verify=sample: how many rows, from the first, were compared and are right
+  sampled_rows            with --verify=sample: how many rows, from the first, were compared and are
+                          right
   marked                  whether the output carries the mark by which --resume knows it
 
 Examples:

@@ -43,7 +43,7 @@ Examples:
   syncline verify rma --members 2-5 --in hosts --only syncs --rounds 100000
   mpirun -n 4 syncline verify rma --quick
 
-`hosts` are groups of threads that exchange messages, as members on several machines do. Started by an MPI launcher, its
+`hosts` are groups of threads that exchange messages, as members on several machines do. Started by an MPI launcher, its \
 processes are the members.
 Exit codes: 0 all hold; 1 something does not, which is named on standard error with the round and the members.")]
     Rma(VerifyArgs),

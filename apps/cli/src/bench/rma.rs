@@ -43,7 +43,7 @@ Examples:
   testbed/testbed run --mpi openmpi --env SYNCLINE_TIMEOUT=20000 syncline bench rma --json
   syncline bench rma --hosts 4 --delay-us 200     (groups of threads that exchange messages; no MPI)
 
-Environment: SYNCLINE_THREADS, the members of each process; SYNCLINE_TIMEOUT, in milliseconds, is to be longer than any call
+Environment: SYNCLINE_THREADS, the members of each process; SYNCLINE_TIMEOUT, in milliseconds, is to be longer than any call \
 of MPI blocks, as nothing is said to other hosts meanwhile."
 )]
 pub(crate) struct BenchRmaArgs {

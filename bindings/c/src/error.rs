@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use syncline_fabric::TeamError;
 use syncline_farm::wire::WireError;
 use syncline_farm::{FarmError, Fate};
-use syncline_memory::Ending;
+use syncline_memory::{Ending, Error as MemoryError, Generation};
 use syncline_mpi::MpiError;
 use syncline_overlay::{AcquireError, CheckError, RunError};
 use syncline_rma::RmaError;
@@ -190,10 +190,27 @@ impl From<AddError> for Error {
 
 impl From<SpaceError> for Error {
     fn from(error: SpaceError) -> Self {
-        match error {
-            SpaceError::Forked { .. } => Self::misuse(error.to_string()),
-            _ => Self::invalid(error.to_string()),
+        Self::new(of_space(&error), error.to_string())
+    }
+}
+
+fn of_space(error: &SpaceError) -> Status {
+    match error {
+        SpaceError::Forked { .. } => Status::Misuse,
+        SpaceError::Full { .. } | SpaceError::Memory { .. } | SpaceError::Many { .. } => Status::NoRoom,
+        _ => Status::InvalidArgument,
+    }
+}
+
+/// Of a segment: whether it was too large, or something else was refused.
+fn of_memory(error: &MemoryError) -> Status {
+    use std::io::ErrorKind::{OutOfMemory, StorageFull};
+    match error {
+        MemoryError::TooLong { .. } => Status::NoRoom,
+        MemoryError::Segment { source, .. } if matches!(source.kind(), OutOfMemory | StorageFull) => {
+            Status::NoRoom
         }
+        _ => Status::System,
     }
 }
 
@@ -213,11 +230,12 @@ impl From<TeamError> for Error {
     fn from(error: TeamError) -> Self {
         let status = match &error {
             TeamError::Variable { .. } | TeamError::Descriptor { .. } => Status::InvalidArgument,
-            TeamError::Members { .. } | TeamError::Space(_) => Status::InvalidArgument,
-            TeamError::Disagree { .. } => Status::InvalidArgument,
+            TeamError::Members { .. } | TeamError::Disagree { .. } => Status::InvalidArgument,
+            TeamError::Space(error) => of_space(error),
             TeamError::Nested { .. } | TeamError::Taken { .. } | TeamError::Forked { .. } => Status::Misuse,
             TeamError::Thread { .. } => Status::NoThread,
-            TeamError::Memory(_) | TeamError::Start { .. } | TeamError::System { .. } => Status::System,
+            TeamError::Memory(error) => of_memory(error),
+            TeamError::Start { .. } | TeamError::System { .. } => Status::System,
             TeamError::Sharing { .. } => Status::System,
             TeamError::Failed(_) | TeamError::Others => Status::MemberFailed,
             TeamError::Unshrunk { .. } => Status::Gone,
@@ -255,7 +273,8 @@ impl From<RmaError> for Error {
             RmaError::Mismatch { .. } | RmaError::Refused { .. } => Status::Misuse,
             RmaError::HeldBy { .. } | RmaError::Unfinished => Status::Misuse,
             RmaError::Poisoned { .. } => Status::Poisoned,
-            RmaError::Space(SpaceError::Forked { .. }) => Status::Misuse,
+            RmaError::Space(error) => of_space(&error),
+            RmaError::Room { .. } => Status::NoRoom,
             RmaError::Bounds { rank, from, to, len } => {
                 let all = format!("the {len} that rank {rank} has in this allocation");
                 return Self::invalid(format!("bytes {from} to {to} are not all among {all}"));
@@ -278,12 +297,13 @@ impl From<FarmError> for Error {
             FarmError::NotReserved { .. } | FarmError::Taken { .. } | FarmError::Manager { .. } => {
                 Status::Misuse
             }
-            FarmError::Worker => Status::Misuse,
-            FarmError::Full { .. } | FarmError::Room { .. } => Status::NoRoom,
+            FarmError::Worker | FarmError::Forked { .. } => Status::Misuse,
+            FarmError::Full { .. } | FarmError::Room { .. } | FarmError::Memory { .. } => Status::NoRoom,
             FarmError::Unsendable { why: WireError::Long { .. }, .. } => Status::NoRoom,
             FarmError::Garbled { .. } => Status::Garbled,
-            FarmError::Memory { .. } | FarmError::Start { .. } | FarmError::System { .. } => Status::System,
-            FarmError::Memories(_) => Status::System,
+            FarmError::Start { .. } | FarmError::System { .. } => Status::System,
+            FarmError::Memories(error) => of_memory(error),
+            FarmError::Space(error) => of_space(error),
             _ => Status::Internal, // all that is sent from C can be sent
         };
         let code = match &error {
@@ -467,6 +487,19 @@ pub(crate) fn claim<'a, T>(object: &'a Mutex<T>, what: &str) -> Result<MutexGuar
             Error::new(Status::Internal, format!("a fault of the library has left {what} unusable"))
         }
     })
+}
+
+/// That this process is the one that has made an object, and not a child that `fork` has made of it.
+#[inline]
+pub(crate) fn at_home(born: Generation, what: &str) -> Result<(), Error> {
+    if born.is_current() { Ok(()) } else { Err(forked(what)) }
+}
+
+#[cold]
+fn forked(what: &str) -> Error {
+    Error::misuse(format!(
+        "this process is a copy that fork() has made, and so is {what}: only the process that was forked may use it"
+    ))
 }
 
 /// Whether an object may be freed; an error if a call has it. One that a fault has left unusable may.

@@ -23,10 +23,10 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard};
 
 use syncline_farm::{Bounds, Fate, Message, Program, Vpid};
-use syncline_memory::Ending;
+use syncline_memory::{Ending, Generation};
 
 use crate::SYNCLINE_FOREVER;
-use crate::error::{Error, Status, Zero, borrow, call, claim, deadline, optional, out, unused};
+use crate::error::{Error, Status, Zero, at_home, borrow, call, claim, deadline, optional, out, unused};
 
 /// The number of the process that founded a farm.
 pub const SYNCLINE_FARM_MANAGER: u64 = 0;
@@ -34,10 +34,14 @@ pub const SYNCLINE_FARM_MANAGER: u64 = 0;
 pub const SYNCLINE_FARM_NOBODY: u64 = u64::MAX;
 
 /// A farm of processes, as one of them has it. It is used by one thread at a time.
+///
+/// In a child that `fork` has made of the process, every call with its copy is `SYNCLINE_STATUS_MISUSE`, and undoes nothing:
+/// neither frees it nor ends a process. The child may found a farm of its own.
 #[derive(Debug)]
 pub struct Farm {
     me: Vpid,
     parent: Option<Vpid>,
+    born: Generation,
     inside: Mutex<Inside>,
 }
 
@@ -156,12 +160,16 @@ pub(crate) unsafe fn program(
 #[inline]
 pub(crate) unsafe fn the_farm<'a>(farm: *const Farm) -> Result<MutexGuard<'a, Inside>, Error> {
     // SAFETY: as the caller vouches.
-    claim(unsafe { &borrow(farm, "the farm")?.inside }, "the farm")
+    let Farm { born, inside, .. } = unsafe { borrow(farm, "the farm") }?;
+    // First: another thread may have had the farm when this process was forked, and has it here for ever.
+    at_home(*born, "the farm")?;
+    claim(inside, "the farm")
 }
 
 fn shown(farm: syncline_farm::Farm) -> *mut Farm {
-    let (me, parent, back) = (farm.vpid(), farm.parent(), VecDeque::new());
-    Box::into_raw(Box::new(Farm { me, parent, inside: Mutex::new(Inside { farm, back }) }))
+    let (me, parent, born) = (farm.vpid(), farm.parent(), Generation::current());
+    let inside = Mutex::new(Inside { farm, back: VecDeque::new() });
+    Box::into_raw(Box::new(Farm { me, parent, born, inside }))
 }
 
 /// Founds a farm, whose manager this process is. `bounds` may be `NULL`: all are left to the library.
@@ -175,7 +183,8 @@ fn shown(farm: syncline_farm::Farm) -> *mut Farm {
 /// keeps that. A worker, and what it starts, ignores `SIGTTIN` and `SIGTTOU`, unless it has said
 /// otherwise: what reads from the terminal there gets `EIO`.
 ///
-/// A bound that makes no sense is `SYNCLINE_STATUS_INVALID_ARGUMENT`; what the system refuses is `SYNCLINE_STATUS_SYSTEM`.
+/// A bound that makes no sense is `SYNCLINE_STATUS_INVALID_ARGUMENT`; what the system refuses is `SYNCLINE_STATUS_SYSTEM`,
+/// or `SYNCLINE_STATUS_NO_ROOM` if that is memory.
 /// `*farm` is to be given back by `syncline_farm_free`.
 ///
 /// # Safety
@@ -251,7 +260,8 @@ unsafe fn give_back(farm: *mut Farm, right: impl FnOnce(Vpid) -> bool, otherwise
     }
     call(|| {
         // SAFETY: the caller guarantees it; not `NULL`.
-        let Farm { me, inside, .. } = unsafe { &*farm };
+        let Farm { me, born, inside, .. } = unsafe { &*farm };
+        at_home(*born, "the farm")?;
         if !right(*me) {
             return Err(Error::misuse(otherwise));
         }

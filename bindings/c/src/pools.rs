@@ -22,10 +22,11 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 use syncline_farm::{Crew, Outcome, Pool, Task, TaskError};
+use syncline_memory::Generation;
 
 use crate::SYNCLINE_FOREVER;
 use crate::error::{
-    Error, Status, Zero, array, borrow, c_string, call, claim, deadline, optional, out, unused,
+    Error, Status, Zero, array, at_home, borrow, c_string, call, claim, deadline, optional, out, unused,
 };
 use crate::farms::program;
 
@@ -67,15 +68,19 @@ fn vec(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn no_memory(bytes: usize) -> Error {
-    Error::new(Status::System, format!("there is no memory for {bytes} bytes"))
+    Error::new(Status::NoRoom, format!("there is no memory for {bytes} bytes"))
 }
 
 type Done = Result<Bytes, String>;
 
 /// A pool of workers, which are processes. It is used by one thread at a time, and works while that thread waits for
-/// outcomes.
+/// outcomes. In a child that `fork` has made of the process, every call with its copy is `SYNCLINE_STATUS_MISUSE`, and undoes
+/// nothing.
 #[derive(Debug)]
-pub struct FarmPool(Mutex<Option<Pool<Bytes, Done>>>);
+pub struct FarmPool {
+    born: Generation,
+    inside: Mutex<Option<Pool<Bytes, Done>>>,
+}
 
 /// How a pool works. All that is 0 is left to the library.
 #[repr(C)]
@@ -174,7 +179,9 @@ pub type FarmFunction = Option<
 /// The pool is `NULL`, or lives for `'a`.
 unsafe fn the_pool<'a>(pool: *const FarmPool) -> Result<InUse<'a>, Error> {
     // SAFETY: as the caller vouches.
-    claim(unsafe { &borrow(pool, "the pool")?.0 }, "the pool").map(InUse)
+    let FarmPool { born, inside } = unsafe { borrow(pool, "the pool") }?;
+    at_home(*born, "the pool")?;
+    claim(inside, "the pool").map(InUse)
 }
 
 /// A pool that a call uses.
@@ -227,7 +234,8 @@ pub unsafe extern "C" fn syncline_farm_pool_new(
                 crew = crew.cold();
             }
         }
-        let new = Box::new(FarmPool(Mutex::new(Some(crew.start()?))));
+        let inside = Mutex::new(Some(crew.start()?));
+        let new = Box::new(FarmPool { born: Generation::current(), inside });
         pool.write(Box::into_raw(new));
         Ok(())
     })
@@ -319,6 +327,7 @@ fn shown(Outcome { id, result }: Outcome<Done>) -> *const FarmOutcome {
                 TaskError::Garbled { .. } => Status::Garbled,
                 TaskError::Unsendable { .. } => Status::NoRoom,
                 TaskError::NoWorker { .. } => Status::System,
+                TaskError::Forked => Status::Misuse,
                 _ => Status::Internal,
             };
             (status, Vec::new(), Some(error.to_string()))
@@ -399,7 +408,9 @@ pub unsafe extern "C" fn syncline_farm_pool_free(pool: *mut FarmPool) -> Status 
     }
     call(|| {
         // SAFETY: as the caller vouches.
-        unused(unsafe { &(*pool).0 }, "the pool")?;
+        let FarmPool { born, inside } = unsafe { &*pool };
+        at_home(*born, "the pool")?;
+        unused(inside, "the pool")?;
         // SAFETY: as the caller vouches; no call uses it.
         drop(unsafe { Box::from_raw(pool) });
         Ok(())
@@ -448,7 +459,7 @@ unsafe fn the_result<'a>(result: *mut FarmResult) -> Result<&'a mut FarmResult, 
 }
 
 /// Sets the result of a task to a copy of `length` bytes, in place of what was set before. For the function of a worker.
-/// `bytes` may be `NULL` if `length` is 0. `SYNCLINE_STATUS_SYSTEM` if there is no memory for it.
+/// `bytes` may be `NULL` if `length` is 0. `SYNCLINE_STATUS_NO_ROOM` if there is no memory for it.
 ///
 /// # Safety
 /// `result` is `NULL`, or its function has not returned. `length` bytes can be read from `bytes` on.
@@ -468,7 +479,7 @@ pub unsafe extern "C" fn syncline_farm_result_set(
 }
 
 /// Makes the result of a task `length` bytes, all zero, in place of what was set before; they are written from `*bytes` on,
-/// aligned as `malloc` does. For the function of a worker. `SYNCLINE_STATUS_SYSTEM` if there is no memory for it.
+/// aligned as `malloc` does. For the function of a worker. `SYNCLINE_STATUS_NO_ROOM` if there is no memory for it.
 ///
 /// # Safety
 /// `result` is `NULL`, or its function has not returned. `*bytes` can be written; what it points to is used until the

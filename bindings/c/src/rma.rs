@@ -342,7 +342,7 @@ pub unsafe extern "C" fn syncline_member_rma(me: *mut TeamMember<'_>, rma: *mut 
 
 /// Allocates so many bytes of this member's, all zero; the others allocate as many as they like, 0 too. Each part begins at
 /// a multiple of 128. All members allocate and free together, in the same order, and wait for one another; if one host has
-/// no room, it is `SYNCLINE_STATUS_INVALID_ARGUMENT` for all. What is not freed is given back with the team.
+/// no room, it is `SYNCLINE_STATUS_NO_ROOM` for all. What is not freed is given back with the team.
 ///
 /// # Safety
 /// As for all functions with an rma, that of `syncline_member_rma`. `*memory` can be written.
@@ -461,7 +461,8 @@ unsafe fn of(memory: *const RmaMemory, rank: usize, look: impl FnOnce(&Global<u8
 }
 
 /// Allocates memory of the program's own, all zero, aligned to 128: to put from and get into. It is freed by
-/// `syncline_rma_deallocate_local`, or when the function of the member returns.
+/// `syncline_rma_deallocate_local`, or when the function of the member returns. `SYNCLINE_STATUS_NO_ROOM` if there is no
+/// such memory.
 ///
 /// # Safety
 /// That of `syncline_member_rma`. `*buffer` can be written.
@@ -472,7 +473,7 @@ pub unsafe extern "C" fn syncline_rma_allocate_local(
     buffer: *mut *mut c_void,
 ) -> Status {
     let allocate = |alive: &mut Alive| {
-        let full = || Error::new(Status::System, format!("there is no memory of {bytes} bytes"));
+        let full = || Error::new(Status::NoRoom, format!("there is no memory of {bytes} bytes"));
         let layout = Layout::from_size_align(bytes.max(1), 128).map_err(|_| full())?;
         // SAFETY: it is not empty.
         let new = unsafe { alloc_zeroed(layout) };

@@ -45,8 +45,8 @@ pub enum Status {
     MemberFailed = 14,
     /// The system refused what a team or a farm needs: memory, a process; the message says which.
     System = 15,
-    /// A farm is full: of processes, or its memory of messages. Some are to be received, or it is
-    /// to be founded with more.
+    /// There is no room for what was asked for: in the memory of a team, on its host, or in a farm, of processes or of messages
+    /// that are not received yet. Less is to be asked for, or the team or farm is to be made with more.
     NoRoom = 16,
     /// A message has more elements than there is room for. It is not lost; how many there are was
     /// told.
@@ -116,7 +116,7 @@ impl Status {
             Status::Poisoned => c"the lock was held by a member that died or returned",
             Status::MemberFailed => c"a member of the team failed",
             Status::System => c"the system refused something",
-            Status::NoRoom => c"no room left in the farm",
+            Status::NoRoom => c"no room left for what was asked for",
             Status::TooSmall => c"the buffer is too small for the message",
             Status::Garbled => c"the message is of another kind",
             Status::Alone => c"no process is left that could send",

@@ -326,6 +326,12 @@ fn a_forked_child_is_no_member() {
 }
 
 #[test]
+fn a_forked_child_has_no_part_in_a_farm() {
+    let output = "the children had no part\n";
+    team_of_processes(&Program { source: "tests/programs/farm_forks.c", output }, &[], "");
+}
+
+#[test]
 fn a_process_that_is_stopped_for_seconds_is_waited_for() {
     let output = "it was waited for\n".repeat(4).leak();
     team_of_processes(&Program { source: "tests/programs/stopped.c", output }, &["processes"], "");

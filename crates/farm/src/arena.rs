@@ -15,7 +15,7 @@ use std::ops::Deref;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use syncline_memory::Segment;
+use syncline_memory::{Generation, Segment};
 use syncline_signal::Signal;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_sync::{Array, Shared, Space, SpaceError};
@@ -66,6 +66,8 @@ struct Shape {
 pub(crate) struct Arena {
     home: Home,
     shape: Shape,
+    /// The process that uses it. A child made by `fork` has the memory, but no part in the farm.
+    born: Generation,
 }
 
 /// Where it is.
@@ -157,7 +159,7 @@ impl Arena {
     pub(crate) fn new(processes: usize, depth: usize, memory: usize) -> Result<Arena, FarmError> {
         let shape = Shape::new(processes, depth, memory);
         let len = shape.memory().checked_add(memory).ok_or(FarmError::Memory { asked: memory })?;
-        let arena = Arena { home: Home::Segment(Segment::shared(len)?), shape };
+        let arena = Arena { home: Home::Segment(Segment::shared(len)?), shape, born: Generation::current() };
         arena.sign();
         Ok(arena)
     }
@@ -171,7 +173,7 @@ impl Arena {
     ) -> Result<Arena, SpaceError> {
         let shape = Shape::new(processes, depth, memory);
         let pages = (shape.memory() + memory).div_ceil(size_of::<Page>());
-        let arena = Arena { home: Home::Team(space.array(pages)?), shape };
+        let arena = Arena { home: Home::Team(space.array(pages)?), shape, born: Generation::current() };
         arena.sign();
         Ok(arena)
     }
@@ -192,7 +194,7 @@ impl Arena {
             return Err(format!("{} bytes are too few", segment.len()));
         }
         let unknown = Shape { processes: 0, depth: 0, blocks: 0 };
-        let mut arena = Arena { home: Home::Segment(segment), shape: unknown };
+        let mut arena = Arena { home: Home::Segment(segment), shape: unknown, born: Generation::current() };
         let header = arena.header();
         // Acquire: pairs with the Release in `sign`.
         if header.mark.load(Ordering::Acquire) != MARK {
@@ -212,6 +214,12 @@ impl Arena {
         }
         arena.shape = shape;
         Ok(arena)
+    }
+
+    /// Whether this process is the one that has made or attached this, and not a child that `fork` has made of it.
+    #[inline]
+    pub(crate) fn is_home(&self) -> bool {
+        self.born.is_current()
     }
 
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {

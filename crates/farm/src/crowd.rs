@@ -58,6 +58,15 @@ impl Crowd {
         }
     }
 
+    /// That this process is the one that takes part, and not a child that `fork` has made of it.
+    #[inline]
+    pub(crate) fn at_home(&self) -> Result<(), FarmError> {
+        match self {
+            Crowd::Farm(farm) => farm.at_home(),
+            Crowd::Mail(mail) => mail.at_home(),
+        }
+    }
+
     pub(crate) fn vpid(&self) -> Vpid {
         match self {
             Crowd::Farm(farm) => farm.vpid(),
@@ -67,6 +76,7 @@ impl Crowd {
 
     /// Sends what serde writes.
     pub(crate) fn send(&mut self, to: Vpid, value: &impl Serialize) -> Result<(), FarmError> {
+        self.at_home()?;
         let mail = match self {
             Crowd::Farm(farm) => return farm.send_serialized(to, value),
             Crowd::Mail(mail) => mail,
@@ -108,6 +118,7 @@ impl Crowd {
 
     /// A worker waits for what the manager says.
     pub(crate) fn hear<V: DeserializeOwned>(&mut self) -> Result<V, FarmError> {
+        self.at_home()?;
         let from = Vpid::MANAGER;
         let read = match self {
             Crowd::Farm(farm) => wire::read(farm.recv_message(from)?),

@@ -141,6 +141,16 @@ pub enum FarmError {
     )]
     Worker,
 
+    /// This process is a copy that `fork` has made of one of the farm.
+    #[error(
+        "this process is a copy that fork() has made of process {vpid} of the farm, and has no part in the farm: only the \
+         process that was forked may use it"
+    )]
+    Forked {
+        /// The number of that process.
+        vpid: Vpid,
+    },
+
     /// Only the manager can do this.
     #[error("only the manager can {what}; this is process {vpid}")]
     Manager {

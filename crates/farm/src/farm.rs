@@ -38,6 +38,11 @@ mod receive;
 /// group is killed (SIGKILL) when its process has ended, however, before that end is told; and when the manager has. What
 /// leaves the group goes on: `setsid`, `setpgid`, daemons, shells with job control.
 ///
+/// # Children made by `fork`
+/// A child that `fork` has made of a process of a farm has no part in the farm: every call with its copy of a farm, a pool or
+/// a worker is [`FarmError::Forked`], and nothing that it drops is undone for the process that was forked. It may found a
+/// farm of its own. It holds a copy of the manager's end of the lifelines until it ends or calls `exec`.
+///
 /// # At a terminal
 /// The groups are in the background. Ctrl-C reaches the manager: by default it dies, and all with it; a manager that catches
 /// SIGINT decides what becomes of its processes. Ctrl-Z stops all, and `fg` continues all: see
@@ -298,6 +303,12 @@ impl Farm {
         &self.arena.record(vpid.place()).diary
     }
 
+    /// That this process is the one that has founded or joined the farm, and not a child that `fork` has made of it.
+    #[inline]
+    pub(crate) fn at_home(&self) -> Result<(), FarmError> {
+        if self.arena.is_home() { Ok(()) } else { Err(FarmError::Forked { vpid: self.me }) }
+    }
+
     /// The number of this process.
     #[must_use]
     pub fn vpid(&self) -> Vpid {
@@ -322,6 +333,7 @@ impl Farm {
     /// # Errors
     /// [`FarmError::Full`].
     pub fn reserve(&mut self) -> Result<Vpid, FarmError> {
+        self.at_home()?;
         if let Some(vpid) = self.arena.reserve(self.me) {
             return Ok(vpid);
         }
@@ -407,7 +419,9 @@ impl Farm {
         }
     }
 
+    /// The record of a process, for a call of this one.
     fn known(&self, vpid: Vpid) -> Result<&crate::record::Record, FarmError> {
+        self.at_home()?;
         if vpid.place() >= self.arena.processes() || self.arena.life(vpid) == Life::Free {
             return Err(FarmError::Unknown { vpid });
         }
@@ -491,7 +505,8 @@ impl Farm {
     #[inline]
     fn is_ready(&self, to: Vpid) -> bool {
         let outbound = self.outbound.get(to.place()).and_then(Option::as_ref);
-        outbound.is_some_and(|outbound| outbound.to == to && outbound.writer.is_free())
+        self.arena.is_home()
+            && outbound.is_some_and(|outbound| outbound.to == to && outbound.writer.is_free())
             && self.life(to) != Life::Ended
     }
 
@@ -606,12 +621,12 @@ impl Farm {
         (record.life(vpid) != Life::Free && pid != 0).then_some(pid as u32)
     }
 
-    /// How many processes of the farm live, the manager not among them; the manager is asked.
+    /// How many processes of the farm live, the manager not among them; the manager is asked, all others have 0.
     #[must_use]
     pub fn living(&self) -> usize {
         match &self.role {
-            Role::Manager(steward) => steward.living(),
-            Role::Worker { .. } | Role::Member { .. } => 0,
+            Role::Manager(steward) if self.arena.is_home() => steward.living(),
+            Role::Manager(_) | Role::Worker { .. } | Role::Member { .. } => 0,
         }
     }
 }

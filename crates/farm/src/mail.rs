@@ -17,8 +17,10 @@ use std::time::Instant;
 
 use syncline_fabric::Member;
 use syncline_fabric::endpoint::{Endpoint, Out, Service};
+use syncline_memory::Generation;
 use syncline_sync::Fault;
 
+use crate::error::FarmError;
 use crate::vpid::Vpid;
 
 /// What has come, and from which rank.
@@ -55,6 +57,8 @@ pub(crate) struct Mail {
     boxes: Arc<Boxes>,
     rank: usize,
     threads: usize,
+    /// The process of the member.
+    born: Generation,
 }
 
 impl Mail {
@@ -65,7 +69,12 @@ impl Mail {
         let boxes = || Boxes { first, boxes: (0..threads).map(|_| Mutex::default()).collect() };
         let (service, boxes) = member.attach(boxes)?;
         let endpoint = Arc::clone(member.endpoint()?);
-        Some(Mail { endpoint, service, boxes, rank, threads })
+        Some(Mail { endpoint, service, boxes, rank, threads, born: Generation::current() })
+    }
+
+    /// That this process is the member's, and not a child that `fork` has made of it.
+    pub(crate) fn at_home(&self) -> Result<(), FarmError> {
+        if self.born.is_current() { Ok(()) } else { Err(FarmError::Forked { vpid: self.vpid() }) }
     }
 
     pub(crate) fn vpid(&self) -> Vpid {

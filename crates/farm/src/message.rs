@@ -150,7 +150,10 @@ impl Deref for Message {
 
 impl Drop for Message {
     fn drop(&mut self) {
-        if let Where::Block { arena, block, holder: Some(holder), .. } = &self.body {
+        if let Where::Block { arena, block, holder: Some(holder), .. } = &self.body
+            // A copy that a forked child has is none of its own.
+            && arena.is_home()
+        {
             arena.blocks().give(*block, *holder);
         }
     }

@@ -352,6 +352,8 @@ pub enum TaskError {
         /// Why.
         why: String,
     },
+    /// This process is a copy that `fork` has made of the pool's, or of the worker's that was at it.
+    Forked,
 }
 
 impl fmt::Display for TaskError {
@@ -368,6 +370,9 @@ impl fmt::Display for TaskError {
             TaskError::Garbled { why } => write!(f, "it was garbled on its way: {why}"),
             TaskError::Unsendable { why } => write!(f, "it cannot be sent: {why}"),
             TaskError::NoWorker { why } => write!(f, "there is no worker: {why}"),
+            TaskError::Forked => {
+                f.write_str("this process is a copy that fork() has made, and has no part in it")
+            }
         }
     }
 }
@@ -429,8 +434,10 @@ where
     /// As [`next`](Self::next), until a deadline.
     ///
     /// # Errors
-    /// [`FarmError::TimedOut`]: the tasks go on, and what they come to is there later.
+    /// [`FarmError::TimedOut`]: the tasks go on, and what they come to is there later. [`FarmError::Forked`] in a child that
+    /// `fork` has made, where for all other calls every task ends with [`TaskError::Forked`].
     pub fn next_deadline(&mut self, deadline: Option<Instant>) -> Result<Option<Outcome<R>>, FarmError> {
+        self.manager.at_home()?;
         let next = self.manager.next_deadline(deadline);
         next.ok_or_else(|| FarmError::TimedOut { what: "a task to end".to_owned() })
     }

@@ -44,7 +44,8 @@ use rustix::event::{EventfdFlags, epoll};
 use rustix::io::{Errno, FdFlags};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use syncline_memory::{
-    Ending, FollowedGroup, GroupLeader, Lifeline, LifelineKeeper, StopForwarding, children_can_be_watched,
+    Ending, FollowedGroup, Generation, GroupLeader, Lifeline, LifelineKeeper, StopForwarding,
+    children_can_be_watched,
 };
 
 use crate::arena::Arena;
@@ -70,7 +71,7 @@ pub(crate) struct Steward {
     office: Arc<Office>,
     thread: Option<JoinHandle<()>>,
     /// The process that has the thread.
-    manager: u32,
+    born: Generation,
     /// From when somebody is started, if stops of the manager are to stop all.
     stops: Option<StopForwarding>,
 }
@@ -147,8 +148,7 @@ impl Steward {
             nothing,
             forwards_stops,
         };
-        let (office, manager) = (Arc::new(office), std::process::id());
-        Ok(Steward { office, thread: None, manager, stops: None })
+        Ok(Steward { office: Arc::new(office), thread: None, born: Generation::current(), stops: None })
     }
 
     /// Starts the process of a number that was reserved.
@@ -190,7 +190,7 @@ impl Steward {
 
 impl Drop for Steward {
     fn drop(&mut self) {
-        if self.manager != std::process::id() {
+        if !self.born.is_current() {
             // A child that was forked of the manager has neither its thread nor its processes, which go on.
             std::mem::forget((self.thread.take(), self.stops.take(), Arc::clone(&self.office)));
         } else if let Some(thread) = self.thread.take() {

@@ -48,7 +48,7 @@ static int work(const void *task, size_t length, syncline_farm_result *result, v
     case 'm':
         FAILS(syncline_farm_result_set(result, NULL, 1), INVALID_ARGUMENT, "the array of bytes is NULL");
         FAILS(syncline_farm_result_room(result, 1, NULL), INVALID_ARGUMENT, "bytes is NULL");
-        FAILS(syncline_farm_result_room(result, SIZE_MAX, &bytes), SYSTEM,
+        FAILS(syncline_farm_result_room(result, SIZE_MAX, &bytes), NO_ROOM,
               "there is no memory for 18446744073709551615 bytes");
         FAILS(syncline_farm_result_fail(result, NULL), INVALID_ARGUMENT, "the text is NULL");
         FAILS(syncline_farm_serve(work, NULL), MISUSE, "process 1 of the farm takes part already");

@@ -175,6 +175,7 @@ static int faults(syncline_member *me, void *argument) {
     size_t rank = syncline_member_rank(me), size = syncline_member_size(me), other = (rank + 1) % size;
     syncline_rma *rma, *second;
     syncline_rma_memory *memory, *elsewhere;
+    syncline_rma_mutexes *no_mutexes;
     syncline_rma_handle handle = {{0}}, forged = {{~(uint64_t)0, 1, 2, 3}};
     void *buffer;
     bool done;
@@ -191,7 +192,11 @@ static int faults(syncline_member *me, void *argument) {
     OK(syncline_member_rma(me, &second));
     FAILS(syncline_rma_allocate(NULL, 64, &memory), INVALID_ARGUMENT, "the rma is NULL");
     FAILS(syncline_rma_allocate(rma, 64, NULL), INVALID_ARGUMENT, "memory is NULL");
-    EXPECT(syncline_rma_allocate(rma, SIZE_MAX / 4, &memory) == SYNCLINE_STATUS_INVALID_ARGUMENT);
+    EXPECT(syncline_rma_allocate(rma, SIZE_MAX / 4, &memory) == SYNCLINE_STATUS_NO_ROOM);
+    EXPECT(syncline_rma_allocate(rma, SIZE_MAX, &memory) == SYNCLINE_STATUS_NO_ROOM);
+    EXPECT(syncline_rma_allocate_for(rma, (size_t)1 << 46, SYNCLINE_FOREVER, &memory) == SYNCLINE_STATUS_NO_ROOM);
+    EXPECT(syncline_rma_allocate_local(rma, SIZE_MAX, &buffer) == SYNCLINE_STATUS_NO_ROOM);
+    EXPECT(syncline_rma_mutexes_new(rma, SIZE_MAX, &no_mutexes) == SYNCLINE_STATUS_NO_ROOM);
     OK(syncline_rma_allocate(rma, 64, &memory));
     OK(syncline_rma_allocate(second, 64, &elsewhere));
 

@@ -26,6 +26,7 @@ contains
         mine = [(real(rank * n + k, c_double), k = 1, n)]
         one = 1
         call check(syncline_member_rma(me, rma))
+        if (syncline_rma_allocate(rma, huge(0_c_size_t), row) /= SYNCLINE_STATUS_NO_ROOM) code = 4
         call check(syncline_rma_allocate(rma, c_sizeof(mine), row))
         call check(syncline_rma_allocate(rma, 2 * c_sizeof(one), sums))
         ! Every other number, then the others: a section, and a list.

@@ -41,8 +41,8 @@ static int faults(syncline_member *me, void *argument) {
     FAILS(syncline_member_memory(me, 1, NULL), INVALID_ARGUMENT, "memory is NULL");
     FAILS(syncline_member_memory(me, 0, &memory), INVALID_ARGUMENT,
           "memory of 0 bytes is nothing that could be shared");
-    EXPECT(syncline_member_memory(me, SIZE_MAX, &memory) == SYNCLINE_STATUS_INVALID_ARGUMENT);
-    EXPECT(syncline_member_memory(me, 2 << 20, &memory) == SYNCLINE_STATUS_INVALID_ARGUMENT);
+    EXPECT(syncline_member_memory(me, SIZE_MAX, &memory) == SYNCLINE_STATUS_NO_ROOM);
+    EXPECT(syncline_member_memory(me, 2 << 20, &memory) == SYNCLINE_STATUS_NO_ROOM);
     FAILS(syncline_member_wait(NULL), INVALID_ARGUMENT, "the member is NULL");
     EXPECT(syncline_member_rank(NULL) == SIZE_MAX);
     FAILS(syncline_team_run(NULL, nothing, NULL), MISUSE,
@@ -201,6 +201,7 @@ static void a_process_is_killed(void) {
 
 int main(int count, char **arguments) {
     const syncline_shape too_many = {0, 4097, 0, 0}, small = {0, 2, 1, 0};
+    const syncline_shape largest = {0, 2, SIZE_MAX, 0};
     if (count > 1 && strcmp(arguments[1], "killed") == 0) {
         a_process_is_killed();
         return 0;
@@ -208,7 +209,8 @@ int main(int count, char **arguments) {
     FAILS(syncline_team_run(&two, NULL, NULL), INVALID_ARGUMENT, "the function of the team is NULL");
     FAILS(syncline_team_run(&too_many, nothing, NULL), INVALID_ARGUMENT,
           "a team has 1 to 4096 members, not 1 processes x 4097 threads");
-    EXPECT(syncline_team_run(&small, nothing, NULL) == SYNCLINE_STATUS_INVALID_ARGUMENT); /* no room for anything */
+    EXPECT(syncline_team_run(&small, nothing, NULL) == SYNCLINE_STATUS_NO_ROOM); /* for anything */
+    EXPECT(syncline_team_run(&largest, nothing, NULL) == SYNCLINE_STATUS_NO_ROOM);
     OK(syncline_team_run(&two, nothing, NULL));
     FAILS(syncline_team_run(&two, five_of_rank_1, NULL), MEMBER_FAILED, "rank 1 returned 5");
     EXPECT(syncline_last_failure()->code == 5 && syncline_last_failure()->task == NULL);

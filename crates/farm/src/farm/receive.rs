@@ -178,6 +178,7 @@ impl Farm {
         &mut self,
         deadline: Option<Instant>,
     ) -> Result<(Vpid, Message), FarmError> {
+        self.at_home()?;
         let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
         let policy =
             Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy_for_any() };
@@ -193,6 +194,7 @@ impl Farm {
         deadline: Option<Instant>,
         mut other: impl FnMut() -> bool,
     ) -> Result<Option<(Vpid, Message)>, FarmError> {
+        self.at_home()?;
         let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
         let policy =
             Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy_for_any() };

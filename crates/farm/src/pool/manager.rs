@@ -202,7 +202,7 @@ where
     /// What was submitted may be handed out before more is drawn: nothing that comes later could be better, as far as one
     /// can see.
     pub(crate) fn hand_out_plain(&mut self) {
-        if !self.ready.has_ranked() {
+        if !self.ready.has_ranked() && self.at_home().is_ok() {
             self.hand_out();
         }
     }
@@ -252,8 +252,25 @@ where
         }
     }
 
+    /// That this process is the one that has the pool, and not a child that `fork` has made of it.
+    #[inline]
+    pub(crate) fn at_home(&self) -> Result<(), FarmError> {
+        self.crowd.at_home()
+    }
+
+    /// In a child that `fork` has made: ends all tasks here, and touches nothing that others see.
+    #[cold]
+    fn end_all_here(&mut self) {
+        for id in self.first..self.first + self.roots.len() as Id {
+            self.end(id, Err(TaskError::Forked));
+        }
+    }
+
     /// Hands out what there is, and waits for something to happen, but not beyond the deadline.
     fn step(&mut self, deadline: Option<Instant>) {
+        if self.at_home().is_err() {
+            return self.end_all_here();
+        }
         let before = self.outcomes.len();
         self.hand_out();
         // A task that could not be handed out has ended by that.
@@ -656,6 +673,9 @@ where
 
     /// Has those who are at nothing end, and waits for that; the others are killed, when this is dropped.
     pub(crate) fn finish(mut self) {
+        if self.at_home().is_err() {
+            return;
+        }
         let idle = self.hands.iter().filter(|hand| hand.tasks.is_empty()).map(|hand| hand.vpid);
         let (idle, deadline) = (idle.collect::<Vec<_>>(), Instant::now().checked_add(GRACE));
         for &vpid in &idle {

@@ -163,6 +163,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                 Ok(Next::Joined) => return self.seat().result(child),
                 Ok(Next::Stolen(ticket)) => self.run_stolen(ticket, f),
                 Ok(Next::Order(_)) => (),
+                Err(FarmError::Forked { .. }) => return Err(TaskError::Forked),
                 // The manager is gone, and soon so is this process.
                 Err(error) => return Err(TaskError::Garbled { why: error.to_string() }),
             }
@@ -174,6 +175,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     }
 
     fn look(&mut self, child: Option<Ticket>) -> Result<Option<Next<T, R>>, FarmError> {
+        self.at_home()?;
         let seat = self.seat.as_ref().expect("one that steals has a seat");
         let (board, hand) = (seat.board(), seat.hand);
         if child.is_some_and(|child| board.state(child).0 == State::Ended) {
@@ -244,6 +246,10 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                 let run = AssertUnwindSafe(|| f(task, &mut Forks::new(self, f)));
                 let ran = catch_unwind(run);
                 self.forget_forks_after(first);
+                if self.at_home().is_err() {
+                    // A child that the task has forked: the board is not its own.
+                    return;
+                }
                 self.resume(outer);
                 ran.map_err(|panic| TaskError::Panicked { message: said(panic) })
             }

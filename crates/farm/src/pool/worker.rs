@@ -205,6 +205,9 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
 
     /// What was forked since then and not joined is not wanted.
     pub(crate) fn forget_forks_after(&mut self, first: u64) {
+        if self.at_home().is_err() {
+            return self.forked.clear();
+        }
         let late = self.forked.keys().copied().filter(|&number| number > first).collect::<Vec<_>>();
         for number in late {
             if let (Some((Some(ticket), _)), Some(seat)) = (self.forked.remove(&number), &self.seat) {
@@ -222,6 +225,8 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             self.begin(begin);
             let ran = catch_unwind(AssertUnwindSafe(|| f(task, self)));
             let ran = ran.map_err(|panic| TaskError::Panicked { message: said(panic) });
+            // A child that the task has forked comes here as well: the tasks are not its own.
+            self.at_home()?;
             self.results.push(ran);
             if !self.forked.is_empty() {
                 self.forget_forks_after(0);
@@ -270,6 +275,12 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         Ok(())
     }
 
+    /// That this process is the worker, and not a child that a task has forked.
+    #[inline]
+    pub(crate) fn at_home(&self) -> Result<(), FarmError> {
+        self.crowd.at_home()
+    }
+
     fn hear(&mut self) -> Result<Order<T, R>, FarmError> {
         self.crowd.hear()
     }
@@ -285,6 +296,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     }
 
     fn fork(&mut self, task: T) -> Result<u64, FarmError> {
+        self.at_home()?;
         self.forks += 1;
         let number = self.forks;
         let ticket = match &self.seat {
@@ -303,6 +315,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
 
     /// What has become of a child.
     fn join(&mut self, number: u64) -> Result<Child<T, R>, FarmError> {
+        self.at_home()?;
         let forked = self.forked.remove(&number);
         if let Some(seat) = &self.seat {
             return Ok(match forked {
@@ -401,7 +414,10 @@ impl<'w, T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Forks
 
     /// Makes a task a child of the running one: from now on any worker may begin it.
     pub fn fork(&mut self, task: T) -> Forked<R> {
-        let number = self.worker.fork(task).map_err(|error| TaskError::Unsendable { why: error.to_string() });
+        let number = self.worker.fork(task).map_err(|error| match error {
+            FarmError::Forked { .. } => TaskError::Forked,
+            error => TaskError::Unsendable { why: error.to_string() },
+        });
         Forked { number, of: PhantomData }
     }
 
@@ -420,6 +436,7 @@ impl<'w, T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Forks
                 self.worker.forget_forks_after(first);
                 ran.map_err(|panic| TaskError::Panicked { message: said(panic) })
             }
+            Err(FarmError::Forked { .. }) => Err(TaskError::Forked),
             // The manager is gone, and soon so is this process.
             Err(error) => Err(TaskError::Garbled { why: error.to_string() }),
         }

@@ -320,7 +320,7 @@ fn what_is_drawn_fits_the_columns_of_the_terminal() {
     let folder = lk23_on_disk(256, 256);
     for columns in [12, 44, 70, 120] {
         let (mut ours, theirs) = terminal(columns);
-        let line = "run lk23 data --iterations 100000000000 --threads 2 --depth 100000";
+        let line = "run lk23 data --iterations 100000000000 --threads 2 --depth 100000 --force";
         let mut run = loud(folder.path(), line);
         let mut child = run.env("TERM", "xterm").stdout(Stdio::null()).stderr(theirs).spawn().unwrap();
         drop(run);

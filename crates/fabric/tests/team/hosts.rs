@@ -1,5 +1,6 @@
 //! Teams on several hosts, which are groups of threads here.
 
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -79,11 +80,14 @@ fn words_are_gathered_from_all_hosts() {
     }
 }
 
-/// What the members of three hosts are told when host 1 is cut off, and silence counts after
-/// `timeout`.
-fn cut_off(timeout: Duration) -> Vec<Result<(), Fault>> {
+/// What the members of three hosts are told when host 1 is cut off, and silence counts after `timeout`, or after a while.
+fn cut_off(timeout: Option<Duration>) -> Vec<Result<(), Fault>> {
     let network = Mutex::new(None);
-    let team = Team::hosts(3).quiet().timeout(timeout);
+    let team = Team::hosts(3).quiet();
+    let team = match timeout {
+        Some(timeout) => team.timeout(timeout),
+        None => team,
+    };
     let found = team.run_on(
         |wires| *network.lock().unwrap() = Some(wires.clone()),
         |me| {
@@ -110,12 +114,37 @@ fn a_host_that_is_cut_off_is_named_to_the_others() {
     };
     let mut seen = Vec::new();
     for timeout in timeouts {
-        seen.push((timeout, cut_off(Duration::from_millis(timeout.into()))));
+        seen.push((timeout, cut_off(Some(Duration::from_millis(timeout.into())))));
         if right(&seen[seen.len() - 1].1, timeout) {
             return;
         }
     }
     panic!("with no timeout only the host that was cut off is named to the others: {seen:?}");
+}
+
+/// Set for a process that is [`silence_of_the_usual_length`].
+const SILENT: &str = "SYNCLINE_TEST_SILENT";
+
+/// Not a test by itself: a team of which a host is cut off, and which says nothing of timeouts.
+#[test]
+fn silence_of_the_usual_length() {
+    if std::env::var_os(SILENT).is_none() {
+        return;
+    }
+    let usual = |fault: &Fault| (0..3).any(|rank| *fault == Fault::Silent(Silence::new(rank, 10_000)));
+    let found = cut_off(None);
+    assert!(found.iter().all(|found| found.as_ref().is_err_and(usual)), "{found:?}");
+}
+
+#[test]
+fn silence_counts_after_ten_seconds_unless_said_otherwise_and_is_told() {
+    let mut team = Command::new(std::env::current_exe().unwrap());
+    team.args(["--exact", "hosts::silence_of_the_usual_length", "--nocapture"]);
+    let ended = team.env(SILENT, "1").env_remove("SYNCLINE_TIMEOUT").output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{said}");
+    let line = " has not been heard of for 10 s and is taken for dead; SYNCLINE_TIMEOUT sets that";
+    assert!(said.contains(line), "{said}");
 }
 
 /// With the silence of a host it has nothing to do: that may last for an hour here.

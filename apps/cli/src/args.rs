@@ -261,7 +261,8 @@ mod tests {
         }
     }
 
-    /// A paragraph is one line of the source text, as it is wrapped when it is printed. Rows of tables fit [`WIDEST`].
+    /// A paragraph is one line of the source text, as it is wrapped when it is printed. Rows of
+    /// tables fit [`WIDEST`].
     #[test]
     fn no_line_of_help_is_wrapped_twice() {
         all(&mut Args::command(), "syncline", &mut |command, name| {

@@ -1,7 +1,8 @@
 //! What is said of a run while it works: how far it is, what is safe, how fast it is, and how long it will take.
 //!
-//! On a terminal it is one line ([`Line`]) that is drawn anew and fits its width. Elsewhere [`watch`](crate::watch)
-//! prints the line without bar and rates every ten seconds. SIGUSR1 is answered in four lines:
+//! On a terminal it is one line ([`Line`]) that is drawn anew and fits its width. Elsewhere
+//! [`watch`](crate::watch) prints the line without bar and rates every ten seconds. SIGUSR1 is
+//! answered in four lines:
 //!
 //! ```text
 //! pass 11 of 200, 30 of 600 iterations safe, 6 %, 2m left

@@ -25,12 +25,14 @@ pub(crate) fn columns() -> u16 {
     columns_of(rustix::termios::tcgetwinsize(rustix::stdio::stderr()).map_or(0, |size| size.ws_col))
 }
 
-/// The width is taken from the columns alone: a terminal may tell these and no rows, as after `stty cols 44`.
+/// The width is taken from the columns alone: a terminal may tell these and no rows, as after `stty
+/// cols 44`.
 const fn columns_of(told: u16) -> u16 {
     if told == 0 { DEFAULT_COLUMNS } else { told }
 }
 
-/// A terminal whose width is [`columns`]. `console` takes its default width if the rows are not told.
+/// A terminal whose width is [`columns`]. `console` takes its default width if the rows are not
+/// told.
 #[derive(Debug)]
 struct Terminal(Term);
 

@@ -28,8 +28,8 @@ fn write_value(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Resul
     write!(f, "{value:.digits$} {unit}")
 }
 
-/// Bytes that are to be allowed: tenths of a MiB, rounded up, so that what is shown of parts adds up to what is shown of
-/// all.
+/// Bytes that are to be allowed: tenths of a MiB, rounded up, so that what is shown of parts adds
+/// up to what is shown of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AtLeast {
     tenths: u64,

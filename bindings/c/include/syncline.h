@@ -208,8 +208,9 @@ typedef enum {
    */
   SYNCLINE_STATUS_SYSTEM = 15,
   /**
-   * There is no room for what was asked for: in the memory of a team, on its host, or in a farm, of processes or of messages
-   * that are not received yet. Less is to be asked for, or the team or farm is to be made with more.
+   * There is no room for what was asked for: in the memory of a team, on its host, or in a farm,
+   * of processes or of messages that are not received yet. Less is to be asked for, or the team
+   * or farm is to be made with more.
    */
   SYNCLINE_STATUS_NO_ROOM = 16,
   /**
@@ -570,15 +571,16 @@ typedef struct syncline_barrier syncline_barrier;
 /**
  * A farm of processes, as one of them has it. It is used by one thread at a time.
  *
- * In a child that `fork` has made of the process, every call with its copy is `SYNCLINE_STATUS_MISUSE`, and undoes nothing:
- * neither frees it nor ends a process. The child may found a farm of its own.
+ * In a child that `fork` has made of the process, every call with its copy is
+ * `SYNCLINE_STATUS_MISUSE`, and undoes nothing: neither frees it nor ends a process. The child may
+ * found a farm of its own.
  */
 typedef struct syncline_farm syncline_farm;
 
 /**
  * A pool of workers, which are processes. It is used by one thread at a time, and works while that thread waits for
- * outcomes. In a child that `fork` has made of the process, every call with its copy is `SYNCLINE_STATUS_MISUSE`, and undoes
- * nothing.
+ * outcomes. In a child that `fork` has made of the process, every call with its copy is
+ * `SYNCLINE_STATUS_MISUSE`, and undoes nothing.
  */
 typedef struct syncline_farm_pool syncline_farm_pool;
 
@@ -1077,9 +1079,9 @@ const syncline_failure *syncline_last_failure(void);
  * keeps that. A worker, and what it starts, ignores `SIGTTIN` and `SIGTTOU`, unless it has said
  * otherwise: what reads from the terminal there gets `EIO`.
  *
- * A bound that makes no sense is `SYNCLINE_STATUS_INVALID_ARGUMENT`; what the system refuses is `SYNCLINE_STATUS_SYSTEM`,
- * or `SYNCLINE_STATUS_NO_ROOM` if that is memory.
- * `*farm` is to be given back by `syncline_farm_free`.
+ * A bound that makes no sense is `SYNCLINE_STATUS_INVALID_ARGUMENT`; what the system refuses is
+ * `SYNCLINE_STATUS_SYSTEM`, or `SYNCLINE_STATUS_NO_ROOM` if that is memory. `*farm` is to be given
+ * back by `syncline_farm_free`.
  *
  * # Safety
  * `bounds` is `NULL` or can be read. `*farm` can be written.
@@ -2155,7 +2157,8 @@ syncline_status syncline_farm_result_set(syncline_farm_result *result,
 
 /**
  * Makes the result of a task `length` bytes, all zero, in place of what was set before; they are written from `*bytes` on,
- * aligned as `malloc` does. For the function of a worker. `SYNCLINE_STATUS_NO_ROOM` if there is no memory for it.
+ * aligned as `malloc` does. For the function of a worker. `SYNCLINE_STATUS_NO_ROOM` if there is no
+ * memory for it.
  *
  * # Safety
  * `result` is `NULL`, or its function has not returned. `*bytes` can be written; what it points to is used until the
@@ -2245,8 +2248,8 @@ size_t syncline_rma_bytes(const syncline_rma_memory *memory, size_t rank);
 
 /**
  * Allocates memory of the program's own, all zero, aligned to 128: to put from and get into. It is freed by
- * `syncline_rma_deallocate_local`, or when the function of the member returns. `SYNCLINE_STATUS_NO_ROOM` if there is no
- * such memory.
+ * `syncline_rma_deallocate_local`, or when the function of the member returns.
+ * `SYNCLINE_STATUS_NO_ROOM` if there is no such memory.
  *
  * # Safety
  * That of `syncline_member_rma`. `*buffer` can be written.
@@ -2701,8 +2704,8 @@ syncline_status syncline_member_lock(syncline_member *me,
 /**
  * Makes memory that all members share: so many bytes, all zero at first, aligned to 128, the same for all, each of whom
  * asks for it as at `syncline_member_barrier`. Processes have it at different addresses, so pointers into it mean
- * nothing to others. `*memory` is valid until the function returns. `SYNCLINE_STATUS_NO_ROOM` if the team's memory, or the
- * host, has not so many bytes left.
+ * nothing to others. `*memory` is valid until the function returns. `SYNCLINE_STATUS_NO_ROOM` if
+ * the team's memory, or the host, has not so many bytes left.
  *
  * # Safety
  * `me` is `NULL`, or its function has not returned. `*memory` can be written. What is written there while another member

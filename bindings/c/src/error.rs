@@ -489,7 +489,8 @@ pub(crate) fn claim<'a, T>(object: &'a Mutex<T>, what: &str) -> Result<MutexGuar
     })
 }
 
-/// That this process is the one that has made an object, and not a child that `fork` has made of it.
+/// That this process is the one that has made an object, and not a child that `fork` has made of
+/// it.
 #[inline]
 pub(crate) fn at_home(born: Generation, what: &str) -> Result<(), Error> {
     if born.is_current() { Ok(()) } else { Err(forked(what)) }

@@ -35,8 +35,9 @@ pub const SYNCLINE_FARM_NOBODY: u64 = u64::MAX;
 
 /// A farm of processes, as one of them has it. It is used by one thread at a time.
 ///
-/// In a child that `fork` has made of the process, every call with its copy is `SYNCLINE_STATUS_MISUSE`, and undoes nothing:
-/// neither frees it nor ends a process. The child may found a farm of its own.
+/// In a child that `fork` has made of the process, every call with its copy is
+/// `SYNCLINE_STATUS_MISUSE`, and undoes nothing: neither frees it nor ends a process. The child may
+/// found a farm of its own.
 #[derive(Debug)]
 pub struct Farm {
     me: Vpid,
@@ -161,7 +162,8 @@ pub(crate) unsafe fn program(
 pub(crate) unsafe fn the_farm<'a>(farm: *const Farm) -> Result<MutexGuard<'a, Inside>, Error> {
     // SAFETY: as the caller vouches.
     let Farm { born, inside, .. } = unsafe { borrow(farm, "the farm") }?;
-    // First: another thread may have had the farm when this process was forked, and has it here for ever.
+    // First: another thread may have had the farm when this process was forked, and has it here for
+    // ever.
     at_home(*born, "the farm")?;
     claim(inside, "the farm")
 }
@@ -183,9 +185,9 @@ fn shown(farm: syncline_farm::Farm) -> *mut Farm {
 /// keeps that. A worker, and what it starts, ignores `SIGTTIN` and `SIGTTOU`, unless it has said
 /// otherwise: what reads from the terminal there gets `EIO`.
 ///
-/// A bound that makes no sense is `SYNCLINE_STATUS_INVALID_ARGUMENT`; what the system refuses is `SYNCLINE_STATUS_SYSTEM`,
-/// or `SYNCLINE_STATUS_NO_ROOM` if that is memory.
-/// `*farm` is to be given back by `syncline_farm_free`.
+/// A bound that makes no sense is `SYNCLINE_STATUS_INVALID_ARGUMENT`; what the system refuses is
+/// `SYNCLINE_STATUS_SYSTEM`, or `SYNCLINE_STATUS_NO_ROOM` if that is memory. `*farm` is to be given
+/// back by `syncline_farm_free`.
 ///
 /// # Safety
 /// `bounds` is `NULL` or can be read. `*farm` can be written.

@@ -74,8 +74,8 @@ fn no_memory(bytes: usize) -> Error {
 type Done = Result<Bytes, String>;
 
 /// A pool of workers, which are processes. It is used by one thread at a time, and works while that thread waits for
-/// outcomes. In a child that `fork` has made of the process, every call with its copy is `SYNCLINE_STATUS_MISUSE`, and undoes
-/// nothing.
+/// outcomes. In a child that `fork` has made of the process, every call with its copy is
+/// `SYNCLINE_STATUS_MISUSE`, and undoes nothing.
 #[derive(Debug)]
 pub struct FarmPool {
     born: Generation,
@@ -479,7 +479,8 @@ pub unsafe extern "C" fn syncline_farm_result_set(
 }
 
 /// Makes the result of a task `length` bytes, all zero, in place of what was set before; they are written from `*bytes` on,
-/// aligned as `malloc` does. For the function of a worker. `SYNCLINE_STATUS_NO_ROOM` if there is no memory for it.
+/// aligned as `malloc` does. For the function of a worker. `SYNCLINE_STATUS_NO_ROOM` if there is no
+/// memory for it.
 ///
 /// # Safety
 /// `result` is `NULL`, or its function has not returned. `*bytes` can be written; what it points to is used until the

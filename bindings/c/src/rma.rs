@@ -461,8 +461,8 @@ unsafe fn of(memory: *const RmaMemory, rank: usize, look: impl FnOnce(&Global<u8
 }
 
 /// Allocates memory of the program's own, all zero, aligned to 128: to put from and get into. It is freed by
-/// `syncline_rma_deallocate_local`, or when the function of the member returns. `SYNCLINE_STATUS_NO_ROOM` if there is no
-/// such memory.
+/// `syncline_rma_deallocate_local`, or when the function of the member returns.
+/// `SYNCLINE_STATUS_NO_ROOM` if there is no such memory.
 ///
 /// # Safety
 /// That of `syncline_member_rma`. `*buffer` can be written.

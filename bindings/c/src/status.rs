@@ -45,8 +45,9 @@ pub enum Status {
     MemberFailed = 14,
     /// The system refused what a team or a farm needs: memory, a process; the message says which.
     System = 15,
-    /// There is no room for what was asked for: in the memory of a team, on its host, or in a farm, of processes or of messages
-    /// that are not received yet. Less is to be asked for, or the team or farm is to be made with more.
+    /// There is no room for what was asked for: in the memory of a team, on its host, or in a farm,
+    /// of processes or of messages that are not received yet. Less is to be asked for, or the team
+    /// or farm is to be made with more.
     NoRoom = 16,
     /// A message has more elements than there is room for. It is not lost; how many there are was
     /// told.

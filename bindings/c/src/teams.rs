@@ -524,8 +524,8 @@ pub unsafe extern "C" fn syncline_member_lock(
 
 /// Makes memory that all members share: so many bytes, all zero at first, aligned to 128, the same for all, each of whom
 /// asks for it as at `syncline_member_barrier`. Processes have it at different addresses, so pointers into it mean
-/// nothing to others. `*memory` is valid until the function returns. `SYNCLINE_STATUS_NO_ROOM` if the team's memory, or the
-/// host, has not so many bytes left.
+/// nothing to others. `*memory` is valid until the function returns. `SYNCLINE_STATUS_NO_ROOM` if
+/// the team's memory, or the host, has not so many bytes left.
 ///
 /// # Safety
 /// `me` is `NULL`, or its function has not returned. `*memory` can be written. What is written there while another member

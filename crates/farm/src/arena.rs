@@ -216,7 +216,8 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Whether this process is the one that has made or attached this, and not a child that `fork` has made of it.
+    /// Whether this process is the one that has made or attached this, and not a child that `fork`
+    /// has made of it.
     #[inline]
     pub(crate) fn is_home(&self) -> bool {
         self.born.is_current()

@@ -39,9 +39,10 @@ mod receive;
 /// leaves the group goes on: `setsid`, `setpgid`, daemons, shells with job control.
 ///
 /// # Children made by `fork`
-/// A child that `fork` has made of a process of a farm has no part in the farm: every call with its copy of a farm, a pool or
-/// a worker is [`FarmError::Forked`], and nothing that it drops is undone for the process that was forked. It may found a
-/// farm of its own. It holds a copy of the manager's end of the lifelines until it ends or calls `exec`.
+/// A child that `fork` has made of a process of a farm has no part in the farm: every call with its
+/// copy of a farm, a pool or a worker is [`FarmError::Forked`], and nothing that it drops is undone
+/// for the process that was forked. It may found a farm of its own. It holds a copy of the
+/// manager's end of the lifelines until it ends or calls `exec`.
 ///
 /// # At a terminal
 /// The groups are in the background. Ctrl-C reaches the manager: by default it dies, and all with it; a manager that catches
@@ -303,7 +304,8 @@ impl Farm {
         &self.arena.record(vpid.place()).diary
     }
 
-    /// That this process is the one that has founded or joined the farm, and not a child that `fork` has made of it.
+    /// That this process is the one that has founded or joined the farm, and not a child that
+    /// `fork` has made of it.
     #[inline]
     pub(crate) fn at_home(&self) -> Result<(), FarmError> {
         if self.arena.is_home() { Ok(()) } else { Err(FarmError::Forked { vpid: self.me }) }
@@ -621,7 +623,8 @@ impl Farm {
         (record.life(vpid) != Life::Free && pid != 0).then_some(pid as u32)
     }
 
-    /// How many processes of the farm live, the manager not among them; the manager is asked, all others have 0.
+    /// How many processes of the farm live, the manager not among them; the manager is asked, all
+    /// others have 0.
     #[must_use]
     pub fn living(&self) -> usize {
         match &self.role {

@@ -352,7 +352,8 @@ pub enum TaskError {
         /// Why.
         why: String,
     },
-    /// This process is a copy that `fork` has made of the pool's, or of the worker's that was at it.
+    /// This process is a copy that `fork` has made of the pool's, or of the worker's that was at
+    /// it.
     Forked,
 }
 
@@ -434,8 +435,9 @@ where
     /// As [`next`](Self::next), until a deadline.
     ///
     /// # Errors
-    /// [`FarmError::TimedOut`]: the tasks go on, and what they come to is there later. [`FarmError::Forked`] in a child that
-    /// `fork` has made, where for all other calls every task ends with [`TaskError::Forked`].
+    /// [`FarmError::TimedOut`]: the tasks go on, and what they come to is there later.
+    /// [`FarmError::Forked`] in a child that `fork` has made, where for all other calls every task
+    /// ends with [`TaskError::Forked`].
     pub fn next_deadline(&mut self, deadline: Option<Instant>) -> Result<Option<Outcome<R>>, FarmError> {
         self.manager.at_home()?;
         let next = self.manager.next_deadline(deadline);

@@ -50,8 +50,8 @@ pub(crate) struct MpiListArgs {
 ///
 /// First the disk of a folder: its file system and room, its speed by a scratch file of 32 MiB that never has a name,
 /// whether requests bypass the page cache there (direct I/O), and whether results can be marked (extended attributes). Then
-/// memory, cores, what the kernel allows, limits, and the MPIs that are there. Nothing stays, and nothing is loaded.
-/// The exit code is 0 whenever it could look, whatever it found.
+/// memory, cores, what the kernel allows, limits, and the MPIs that are there. Nothing stays, and
+/// nothing is loaded. The exit code is 0 whenever it could look, whatever it found.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "syncline doctor [DIR] [OPTIONS]")]
 pub(crate) struct DoctorArgs {

@@ -144,7 +144,8 @@ impl<'a> Lines<'a> {
         self.hub.conclude(unbegun)
     }
 
-    /// Says once what workers are to do, if none has said anything though one has had a task for so long.
+    /// Says once what workers are to do, if none has said anything though one has had a task for so
+    /// long.
     fn tell_of_silence(&mut self) {
         let Heard::Nothing(at) = self.heard else { return };
         if at > Instant::now() || self.hub.is_ending() {

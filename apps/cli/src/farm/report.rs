@@ -36,8 +36,8 @@ impl Exit {
     pub(super) fn of(status: ExitStatus, memory: Option<u64>) -> Self {
         match (status.code(), status.signal(), memory) {
             (Some(code), ..) => Self::Code(code),
-            // The kernel kills a program that it cannot start by SIGSEGV, or by SIGKILL; one that gets no stack or no heap
-            // ends by the others.
+            // The kernel kills a program that it cannot start by SIGSEGV, or by SIGKILL; one that
+            // gets no stack or no heap ends by the others.
             (None, Some(signal @ (SIGSEGV | SIGKILL | SIGABRT | SIGBUS)), Some(memory)) => {
                 Self::Bounded(signal, memory)
             }

@@ -1,7 +1,7 @@
 //! The line of a command's progress, which fits any width.
 //!
 //! ```text
-//! pass 2 of 11, 60 of 600 iterations safe [====>       ]  35 %  1.2 GiB/s, 3.4 G updates/s  2m left
+//! pass 2 of 11, 60 of 600 iterations safe [===>     ]  35 %  1.2 GiB/s, 3.4 G updates/s  2m left
 //! pass 2 of 11, 60 of 600 iterations safe [====>       ]  35 %  2m left
 //! pass 2 of 11, 60 of 600 iterations safe, 35 %, 2m left
 //! pass 2/11, 60/600 safe, 35 %, 2m left
@@ -22,8 +22,8 @@ const LEAST: usize = 10;
 /// How far a command is.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
-    /// What the command is at, from the longest form to the shortest: "pass 2 of 11, 60 of 600 iterations safe",
-    /// "pass 2/11, 60/600 safe", "pass 2/11". There is one at least.
+    /// What the command is at, from the longest form to the shortest: "pass 2 of 11, 60 of 600
+    /// iterations safe", "pass 2/11, 60/600 safe", "pass 2/11". There is one at least.
     pub(crate) stages: Vec<String>,
     /// The part of the work that is done.
     pub(crate) part: Option<f64>,

@@ -39,7 +39,8 @@ struct Came {
 impl Came {
     fn of(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        // On a slow machine it comes where no worker is silent. Its own test reads standard error by itself.
+        // On a slow machine it comes where no worker is silent. Its own test reads standard error
+        // by itself.
         let errors = text(output.stderr);
         let errors = errors.lines().filter(|line| !line.starts_with(SILENCE)).map(String::from).collect();
         Self { code: output.status.code(), out: text(output.stdout), errors }

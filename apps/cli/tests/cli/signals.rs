@@ -245,7 +245,8 @@ fn next(lines: &mpsc::Receiver<String>) -> String {
     lines.recv_timeout(HANG).expect("a line")
 }
 
-/// SIGUSR1 asks how far it is, how fast, how much memory it holds and what it does; the run goes on.
+/// SIGUSR1 asks how far it is, how fast, how much memory it holds and what it does; the run goes
+/// on.
 #[test]
 fn a_run_says_how_it_stands_when_asked() {
     let folder = lk23_on_disk(256, 256);
@@ -298,7 +299,8 @@ fn a_run_says_how_it_stands_when_asked() {
 fn terminal(columns: u16) -> (fs::File, fs::File) {
     let size = libc::winsize { ws_row: 0, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     let (mut ours, mut theirs) = (-1, -1);
-    // SAFETY: the descriptors and the size are there; neither a name nor settings are asked for or given.
+    // SAFETY: the descriptors and the size are there; neither a name nor settings are asked for or
+    // given.
     let made = unsafe {
         libc::openpty(&raw mut ours, &raw mut theirs, ptr::null_mut(), ptr::null(), &raw const size)
     };
@@ -307,7 +309,8 @@ fn terminal(columns: u16) -> (fs::File, fs::File) {
     unsafe { (fs::File::from_raw_fd(ours), fs::File::from_raw_fd(theirs)) }
 }
 
-/// What is drawn: lines without the sequences that move the cursor, and without the blanks that clear the rest of a line.
+/// What is drawn: lines without the sequences that move the cursor, and without the blanks that
+/// clear the rest of a line.
 fn drawn(text: &str) -> Vec<String> {
     let text = without_escapes(text);
     let lines = text.split(['\r', '\n']).map(|line| line.trim_end().to_owned());

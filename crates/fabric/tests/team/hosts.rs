@@ -80,7 +80,8 @@ fn words_are_gathered_from_all_hosts() {
     }
 }
 
-/// What the members of three hosts are told when host 1 is cut off, and silence counts after `timeout`, or after a while.
+/// What the members of three hosts are told when host 1 is cut off, and silence counts after
+/// `timeout`, or after a while.
 fn cut_off(timeout: Option<Duration>) -> Vec<Result<(), Fault>> {
     let network = Mutex::new(None);
     let team = Team::hosts(3).quiet();

@@ -1,4 +1,5 @@
-//! A child that `fork` has made of a process of a farm: its calls are errors, and undo nothing for the process that was forked.
+//! A child that `fork` has made of a process of a farm: its calls are errors, and undo nothing for
+//! the process that was forked.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +10,11 @@ use syncline_farm::{
 use crate::worker::Role;
 use crate::{late, program_of, worker};
 
-/// Forks, and returns how the child has ended that does `child`: what that returns, or 100 if it has panicked.
+/// Forks, and returns how the child has ended that does `child`: what that returns, or 100 if it
+/// has panicked.
 fn in_a_child(child: impl FnOnce() -> u8) -> i32 {
-    // SAFETY: the child does what `child` does, which waits for no thread of this process, and ends without more.
+    // SAFETY: the child does what `child` does, which waits for no thread of this process, and ends
+    // without more.
     match unsafe { libc::fork() } {
         0 => {
             let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(100);

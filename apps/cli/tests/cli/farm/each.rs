@@ -269,7 +269,8 @@ fn the_guard_and_its_options_are_hidden() {
     assert!(help.contains("--keep-order") && help.contains("{\"id\": 7, \"result\": ...}"), "{help}");
 }
 
-/// Under a bound that the program cannot even start in, the kernel kills it, which says nothing of why.
+/// Under a bound that the program cannot even start in, the kernel kills it, which says nothing of
+/// why.
 #[test]
 fn a_bound_in_which_nothing_starts_is_named_where_a_task_is_killed() {
     for protocol in ["each", "lines"] {

@@ -379,7 +379,8 @@ fn a_worker_that_never_answers_its_own_task_is_no_endless_wait() {
     }
 }
 
-/// A command that knows nothing of the protocol waits for ever: that is told once, with what the command is to do.
+/// A command that knows nothing of the protocol waits for ever: that is told once, with what the
+/// command is to do.
 #[test]
 fn workers_that_say_nothing_are_told_of_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 //! What is wrong is said, on one host and on several, and nothing happens for it.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use syncline_fabric::{Member, Team};
 use syncline_rma::{Rma, RmaError, Strided};
 
@@ -135,4 +136,52 @@ fn memory_that_the_host_has_not_is_refused() {
     };
     let ended = Team::threads(2).quiet().memory(4 * most as usize).run(ask).unwrap();
     ended.into_iter().collect::<Result<(), RmaError>>().unwrap();
+}
+
+/// Set for a process that is [`under_a_limit`].
+const LIMITED: &str = "SYNCLINE_TEST_LIMITED";
+
+/// Not a test by itself: members ask for memory that the host has, and this process may not have.
+#[test]
+fn under_a_limit() {
+    if std::env::var_os(LIMITED).is_none() {
+        return;
+    }
+    let ask = |me: &mut Member| {
+        let mut rma = Rma::new(me)?;
+        me.wait()?;
+        let before = getrlimit(Resource::Data);
+        if me.rank() == 0 {
+            let used = std::fs::read_to_string("/proc/self/statm").unwrap();
+            let pages: u64 = used.split(' ').nth(5).unwrap().parse().unwrap();
+            let most = pages * rustix::param::page_size() as u64 + (16 << 20);
+            setrlimit(Resource::Data, Rlimit { current: Some(most), ..before }).unwrap();
+        }
+        me.wait()?;
+        let asked = rma.allocate::<u8>(me, 64 << 20);
+        let wrote = asked.as_ref().map(|part| rma.put(part, me.rank(), 0, &[7; 4096]));
+        assert!(!matches!(wrote, Ok(Err(_))), "what was allocated is there");
+        me.wait()?;
+        // A failure is to be told, which takes memory.
+        if me.rank() == 0 {
+            setrlimit(Resource::Data, before).unwrap();
+        }
+        me.wait()?;
+        let error = asked.unwrap_err();
+        assert!(matches!(error, RmaError::Room { .. }), "{error}");
+        let there = rma.allocate::<u8>(me, 64 << 20)?;
+        rma.put(&there, me.rank(), 0, &[7; 4096])?;
+        rma.sync()
+    };
+    let ended = Team::threads(2).quiet().memory(1 << 30).run(ask).unwrap();
+    ended.into_iter().collect::<Result<(), RmaError>>().unwrap();
+}
+
+/// What `allocate` does not get is refused to all, though the host has it: to touch it would kill the process.
+#[test]
+fn memory_that_cannot_be_taken_is_refused() {
+    let mut limited = std::process::Command::new(std::env::current_exe().unwrap());
+    limited.args(["--exact", "under_a_limit", "--nocapture"]).env(LIMITED, "1");
+    let ended = limited.output().unwrap();
+    assert!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&ended.stderr));
 }

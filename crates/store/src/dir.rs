@@ -186,7 +186,10 @@ impl DataDir {
     }
 
     /// What the `layout.json` says of a matrix; `None` for `.npy`.
-    fn entry(&self, name: &str) -> Result<Option<(Shape, Layout, ElementType)>> {
+    ///
+    /// # Errors
+    /// [`Error::NoMatrix`].
+    pub fn entry(&self, name: &str) -> Result<Option<(Shape, Layout, ElementType)>> {
         if !self.names.iter().any(|own| own == name) {
             let (path, name, names) = (self.path.clone(), name.to_owned(), self.names.clone());
             return Err(Error::NoMatrix { path, name, names });

@@ -12,6 +12,7 @@
 //! ```
 
 use std::fmt;
+use std::str::FromStr;
 
 use crate::{Error, Placement, Result};
 
@@ -175,6 +176,49 @@ impl fmt::Display for Layout {
                 write!(f, "framed {block} thickness {thickness}")
             }
         }
+    }
+}
+
+/// A text that is no block or layout, as [`Block`] and [`Layout`] are displayed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no {what}")]
+pub struct LayoutTextError {
+    text: String,
+    what: &'static str,
+}
+
+impl FromStr for Block {
+    type Err = LayoutTextError;
+
+    /// From its display: "256 x 1024".
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        let sides =
+            text.split_once(" x ").and_then(|(rows, cols)| Some((rows.parse().ok()?, cols.parse().ok()?)));
+        let (rows, cols) = sides.ok_or_else(|| LayoutTextError { text: text.to_owned(), what: "block" })?;
+        Ok(Self { rows, cols })
+    }
+}
+
+impl FromStr for Layout {
+    type Err = LayoutTextError;
+
+    /// From its display.
+    ///
+    /// ```
+    /// use syncline_store::{Block, Layout};
+    /// let layout = Layout::Framed { block: Block::new(256, 1024), thickness: 2 };
+    /// assert_eq!(layout.to_string().parse(), Ok(layout));
+    /// ```
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        let parsed = match text.split_once(' ') {
+            None if text == "row-major" => Some(Self::RowMajor),
+            Some(("blocked", block)) => block.parse().ok().map(Self::Blocked),
+            Some(("framed", rest)) => rest.split_once(" thickness ").and_then(|(block, thickness)| {
+                Some(Self::Framed { block: block.parse().ok()?, thickness: thickness.parse().ok()? })
+            }),
+            _ => None,
+        };
+        parsed.ok_or_else(|| LayoutTextError { text: text.to_owned(), what: "layout" })
     }
 }
 

@@ -157,8 +157,11 @@ pub(crate) enum Problem {
 
 /// Copies the matrices of a directory into another layout.
 ///
-/// Results of runs are left, unless --only names them. So is what cannot be taken, a .npy file that is no matrix or
-/// has another shape than most; each is named on standard error. One that --only names must be right.
+/// Results of runs are left, unless --only names them: files with the mark of a result, with a name
+/// that a run gives, or with all bytes of one in the same directory, as a copy has. So is what
+/// cannot be taken, a .npy file that is no matrix or has another shape than most; each is named on
+/// standard error, and what is taken on standard output. One that --only names must be right. A raw
+/// result, which no layout.json lists, is known by its mark, or by the entry of its field.
 ///
 /// Every matrix keeps the type of its elements, float64 or float32.
 ///
@@ -174,7 +177,8 @@ pub(crate) enum Problem {
 Examples:
   syncline convert data framed --layout framed --block 2048
   syncline convert data framed --layout framed --block auto --memory 2G
-  syncline convert framed back --layout row-major"
+  syncline convert framed back --layout row-major
+  syncline convert framed back --layout row-major --only za.lk23.out"
 )]
 pub(crate) struct ConvertArgs {
     /// The directory to read

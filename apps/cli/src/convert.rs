@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,12 +17,16 @@ use syncline_wave::{BlockModel, BlockTime};
 use crate::args::{ConvertArgs, LayoutKind};
 use crate::budget;
 use crate::error::{Error, Result};
-use crate::output::{NewDir, RESULT, file_name};
+use crate::output::{LAYOUT, NewDir, RESULT, file_name};
+use crate::results::{Raw, field_of};
 use crate::units::{BlockSize, Bytes, Each, Time, rate};
 use crate::watch::{SYNC, Signals, bar_of_bytes, watch};
 
 /// Buffers beyond this make nothing faster.
 const MOST: u64 = 512 << 20;
+
+/// Bytes of two files that are compared at once.
+const PIECE: usize = 64 << 10;
 
 /// Iterations of the run that blocks are chosen for: the papers'.
 const ITERATIONS: u64 = 20;
@@ -81,9 +86,12 @@ pub(crate) fn convert(args: &ConvertArgs, signals: &Signals) -> Result<String> {
         _ => layout.to_string(),
     };
     let path = path.display();
+    let taken = names.join(" ");
     let chosen = chosen.map_or(String::new(), |why| format!("\nchosen: {why}"));
     let time = Time(time);
-    Ok(format!("wrote {count} matrices of {shape}, {kind}, {size}, to {path} in {time} ({rate}/s){chosen}"))
+    Ok(format!(
+        "wrote {count} matrices of {shape}, {kind}, {size}, to {path} in {time} ({rate}/s)\ntaken: {taken}{chosen}"
+    ))
 }
 
 /// The layout with the blocks that are expected to be fastest, and why they are.
@@ -150,6 +158,16 @@ enum Source {
 
 impl Source {
     fn open(dir: &DataDir, name: &str) -> Result<Self> {
+        let listed = dir.names().iter().any(|own| own == name);
+        let path = dir.path().join(name);
+        if !listed && path.is_file() {
+            // A raw result, which no directory lists.
+            let raw = Raw::of(&path)?;
+            return Ok(match raw.element {
+                ElementType::Float64 => Self::Float64(raw.open(&path)?),
+                ElementType::Float32 => Self::Float32(raw.open(&path)?),
+            });
+        }
         Ok(match dir.element(name)? {
             ElementType::Float64 => Self::Float64(dir.matrix(name)?),
             ElementType::Float32 => Self::Float32(dir.matrix(name)?),
@@ -244,6 +262,8 @@ impl Chosen {
                 }
             }
         }
+        leave_copies(dir, &mut opened, &mut left)?;
+        left.extend(unlisted(dir)?);
         let Some(shape) = usual_shape(&opened) else {
             let results = "there are only results of runs here: --only says which to take".to_owned();
             return Err(first.unwrap_or(Error::Usage(results)));
@@ -256,6 +276,91 @@ impl Chosen {
         let (names, sources) = taken.into_iter().unzip();
         Ok(Self { names, sources, shape, left })
     }
+}
+
+/// Leaves what has all bytes of a result in the same directory, as a plain copy does, which has no
+/// mark: it would be taken for one more matrix of the problem. The field may have them too, and
+/// other inputs of the run.
+fn leave_copies(
+    dir: &DataDir,
+    opened: &mut Vec<(String, Source)>,
+    left: &mut Vec<(PathBuf, String)>,
+) -> Result<()> {
+    let names = dir.names().iter().filter(|name| opened.iter().all(|(taken, _)| taken != *name));
+    let mut results = Vec::new();
+    for name in names {
+        let file = dir.file(name);
+        if is_result(name, &file)? {
+            let mut inputs = vec![field_of(name).to_owned()];
+            if let Existing::Result(mark) = Existing::at(&file)? {
+                let name_of = |name: &str| name.strip_suffix(".npy").unwrap_or(name).to_owned();
+                inputs.extend(mark.identity.inputs.iter().map(|input| name_of(&input.name)));
+            }
+            results.push((file, inputs));
+        }
+    }
+    let mut kept = Vec::new();
+    for (name, source) in opened.drain(..) {
+        let file = dir.file(&name);
+        let mut of = None;
+        for (result, inputs) in &results {
+            if of.is_none() && !inputs.contains(&name) && has_the_bytes_of(&file, result)? {
+                of = Some(result);
+            }
+        }
+        match of {
+            None => kept.push((name, source)),
+            Some(result) => {
+                left.push((file, format!("is a copy of the result {}; --only takes it", result.display())));
+            }
+        }
+    }
+    *opened = kept;
+    Ok(())
+}
+
+/// Whether two files have the same bytes. Where they have not, little is read.
+fn has_the_bytes_of(one: &Path, other: &Path) -> Result<bool> {
+    let failed = |path: &Path| {
+        let what = format!("read {}", path.display());
+        move |source| Error::Io { what, source }
+    };
+    let open = |path: &Path| fs::File::open(path).map_err(failed(path));
+    let (file_one, file_other) = (open(one)?, open(other)?);
+    let len = |file: &fs::File, path| Ok::<_, Error>(file.metadata().map_err(failed(path))?.len());
+    let bytes = len(&file_one, one)?;
+    if bytes != len(&file_other, other)? {
+        return Ok(false);
+    }
+    let mut pieces = [vec![0; PIECE], vec![0; PIECE]];
+    for at in (0..bytes).step_by(PIECE) {
+        let here = (bytes - at).min(PIECE as u64) as usize;
+        let [piece_one, piece_other] = &mut pieces;
+        file_one.read_exact_at(&mut piece_one[..here], at).map_err(failed(one))?;
+        file_other.read_exact_at(&mut piece_other[..here], at).map_err(failed(other))?;
+        if piece_one[..here] != piece_other[..here] {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The raw results of a raw directory, which its `layout.json` does not list.
+fn unlisted(dir: &DataDir) -> Result<Vec<(PathBuf, String)>> {
+    let failed = |source| Error::Io { what: format!("read {}", dir.path().display()), source };
+    let mut all = Vec::new();
+    if dir.is_raw() {
+        for entry in fs::read_dir(dir.path()).map_err(failed)? {
+            let file = entry.map_err(failed)?.path();
+            let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+            let listed = name == LAYOUT || dir.names().contains(&name);
+            if !listed && file.is_file() && is_result(&name, &file)? {
+                all.push((file, "is a result; --only takes it".to_owned()));
+            }
+        }
+        all.sort();
+    }
+    Ok(all)
 }
 
 /// Whether a file is a result: by its mark, or by a name such as a run gives.
@@ -289,8 +394,7 @@ fn common_shape(matrices: &[Source]) -> Result<Shape> {
 /// Only neighbours read frames, and only of the field, which has `layout`.
 fn layout_of(name: &str, layout: Layout) -> Layout {
     // A result has the name of its field in front.
-    let field = name.strip_suffix(RESULT).and_then(|name| name.split('.').next()).unwrap_or(name);
-    match field {
+    match field_of(name) {
         "za" | "u" | "score" => layout,
         _ => layout.without_frame(),
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use syncline_fabric::TeamError;
 use syncline_overlay::{CheckError, Wait};
 use syncline_store::ElementType;
-use syncline_wave::{DescribedError, Taken};
+use syncline_wave::DescribedError;
 
 use crate::units::{AtLeast, Bytes};
 
@@ -101,9 +101,19 @@ pub(crate) enum Error {
         /// What is in them.
         names: Vec<String>,
     },
-    /// A field of an unknown kind.
-    #[error("the field {} is no .npy file, and no layout.json tells of what shape and type it is", .0.display())]
-    Field(PathBuf),
+    /// Raw data of an unknown kind.
+    #[error(
+        "{} is no .npy file, and no layout.json tells of what shape and type it is: {why}, there is no entry for it \
+         beside it, nor one for its field {field} of its length", path.display()
+    )]
+    Unknown {
+        /// The file.
+        path: PathBuf,
+        /// Why no mark tells it.
+        why: &'static str,
+        /// The matrix that it would be a result of, by its name.
+        field: String,
+    },
     /// Arrays of two types.
     #[error("the arrays of a run must have one type of elements, but {}", types(.0))]
     Types(Vec<(ElementType, Vec<PathBuf>)>),
@@ -128,18 +138,30 @@ pub(crate) enum Error {
         needed: AtLeast,
     },
     /// Something is left of an earlier run, and nothing was said about it.
-    #[error("{} is left of {what}: give {}--force to discard it", folder(output), if *resumable {
-        "--resume to go on from there, or "
-    } else {
-        ""
-    })]
+    #[error("{} is left of {what}: give {resume}--force to discard it", folder(output))]
     LeftOver {
         /// The output.
         output: PathBuf,
         /// What was found.
         what: String,
-        /// Whether this run could go on from there.
-        resumable: bool,
+        /// What --resume would do, if it would do anything.
+        resume: &'static str,
+    },
+    /// A streamed run was interrupted, and this one is in blocks.
+    #[error(
+        "{} is left of {what}, and {option} is for sweeps in blocks, which cannot go on from there: {}, or give --force to \
+         discard it", folder(output),
+        if *resume { format!("leave out {option}") } else { format!("give --resume in place of {option}") }
+    )]
+    LeftOverInBlocks {
+        /// The output.
+        output: PathBuf,
+        /// What was found.
+        what: String,
+        /// What asks for blocks.
+        option: &'static str,
+        /// Whether --resume is given.
+        resume: bool,
     },
     /// The output's name is taken.
     #[error("the output {} is {by}; {ways}", output.display())]
@@ -149,11 +171,11 @@ pub(crate) enum Error {
         /// What has the name.
         by: String,
         /// What can be done.
-        ways: &'static str,
+        ways: String,
     },
     /// An interrupted run has done more than is asked for.
     #[error(
-        "{} has {done} iterations behind it, more than the {asked} asked for; --force discards it and begins anew",
+        "{} has {done} iterations behind it, more than the {asked} {why}; --force discards it and begins anew",
         folder(output)
     )]
     Fewer {
@@ -163,6 +185,8 @@ pub(crate) enum Error {
         done: u64,
         /// Those asked for.
         asked: u64,
+        /// What asks for them.
+        why: &'static str,
     },
     /// A failure in a later pass.
     #[error("{why}; {left}")]
@@ -246,19 +270,6 @@ impl Error {
     /// Interrupted, with nothing left of the work.
     pub(crate) fn interrupted(signal: u8) -> Self {
         Self::Interrupted { signal, left: "nothing was written".to_owned() }
-    }
-
-    /// A name that is taken, for a run that could give --resume and asks for so many iterations, or for one that could
-    /// not, or has.
-    pub(crate) fn taken(output: PathBuf, by: &Taken, asked: Option<u64>) -> Self {
-        let ways = match asked.filter(|_| by.is_the_same()) {
-            None => "--force replaces it",
-            Some(asked) if by.iterations == Some(asked) => {
-                "--resume leaves it as it is, --force computes it again"
-            }
-            Some(_) => "--resume goes on from it, --force replaces it",
-        };
-        Self::Taken { output, by: by.to_string(), ways }
     }
 
     /// The exit code of the process.

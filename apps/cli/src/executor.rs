@@ -3,13 +3,14 @@
 //! | asked for by                                              | executor |
 //! |-----------------------------------------------------------|----------|
 //! | --executor                                                | that one |
-//! | --depth, --exact-stop, --resume                           | streamed |
+//! | --depth, --exact-stop                                     | streamed |
 //! | --block, --runner, another order than wave                | blocked  |
 //! | an array that is not row-major, or an output that is not  | blocked  |
 //! | nothing of these, and memory for a streamed pass          | streamed |
 //! | nothing of these, and too little                          | blocked  |
 //!
-//! Whatever contradicts is an error.
+//! Whatever contradicts is an error. --resume goes on from a result with either; an interrupted
+//! streamed run only goes on streamed.
 
 use syncline_store::Layout;
 use syncline_wave::{Error as WaveError, Executor, Real};
@@ -44,13 +45,12 @@ fn for_streamed(args: &RunArgs) -> Option<&'static str> {
         (args.executor == ExecutorKind::Streamed, "--executor streamed"),
         (args.depth.is_some(), "--depth"),
         (args.exact_stop, "--exact-stop"),
-        (args.resume, "--resume"),
     ];
     asked.into_iter().find(|(is, _)| *is).map(|(_, name)| name)
 }
 
 /// An option that only sweeps in blocks have.
-fn for_blocks(args: &RunArgs) -> Option<&'static str> {
+pub(crate) fn for_blocks(args: &RunArgs) -> Option<&'static str> {
     let asked = [
         (args.executor == ExecutorKind::Blocked, "--executor blocked"),
         (args.block.is_some(), "--block"),

@@ -9,6 +9,7 @@ use syncline_wave::Real;
 use crate::error::{Error, Result};
 use crate::kernels::{Arrays, Kernel};
 use crate::output::LAYOUT;
+use crate::results::Raw;
 
 /// The directories that a run reads.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ enum Array<'i> {
     Npy(PathBuf),
     /// A file that the `layout.json` beside it tells of, by this name.
     Listed(DataDir, String),
+    /// Raw data of a known kind.
+    Raw(PathBuf, Raw),
     /// Raw data like those of this name in the directory.
     Like(PathBuf, &'i DataDir, String),
 }
@@ -47,7 +50,7 @@ impl Array<'_> {
         match self {
             Self::Of(dir, name) => dir.file(name),
             Self::Listed(dir, name) => dir.file(name),
-            Self::Npy(path) | Self::Like(path, ..) => path.clone(),
+            Self::Npy(path) | Self::Raw(path, _) | Self::Like(path, ..) => path.clone(),
         }
     }
 
@@ -56,7 +59,7 @@ impl Array<'_> {
         let dir = match self {
             Self::Of(dir, _) | Self::Like(_, dir, _) => *dir,
             Self::Listed(dir, _) => dir,
-            Self::Npy(_) => return None,
+            Self::Npy(_) | Self::Raw(..) => return None,
         };
         dir.is_raw().then(|| dir.path().join(LAYOUT))
     }
@@ -66,6 +69,7 @@ impl Array<'_> {
             Self::Of(dir, name) | Self::Like(_, dir, name) => dir.element(name),
             Self::Listed(dir, name) => dir.element(name),
             Self::Npy(path) => ElementType::of_npy(path),
+            Self::Raw(_, raw) => Ok(raw.element),
         }
     }
 
@@ -74,6 +78,7 @@ impl Array<'_> {
             Self::Of(dir, name) => dir.matrix(name),
             Self::Listed(dir, name) => dir.matrix(name),
             Self::Npy(path) => Matrix::open(path),
+            Self::Raw(path, raw) => raw.open(path),
             Self::Like(path, dir, name) => {
                 let like = dir.matrix::<T>(name)?;
                 Matrix::open_raw(path, like.shape(), like.layout())
@@ -151,8 +156,8 @@ impl Inputs {
     }
 }
 
-/// A field that was given as a file: a `.npy`, what the `layout.json` beside it tells of, or raw data like the field of
-/// the directory.
+/// A field that was given as a file: a `.npy`, what the `layout.json` beside it tells of, a raw
+/// result, or raw data like the field of the directory.
 fn elsewhere<'i>(path: &Path, home: &'i DataDir, name: &str) -> Result<Array<'i>> {
     if path.as_os_str().as_encoded_bytes().ends_with(b".npy") {
         return Ok(Array::Npy(path.to_owned()));
@@ -162,10 +167,13 @@ fn elsewhere<'i>(path: &Path, home: &'i DataDir, name: &str) -> Result<Array<'i>
     let beside = folder.join(LAYOUT).is_file().then(|| DataDir::open(folder)).transpose()?;
     match (beside, listed) {
         (Some(dir), Some(name)) if dir.names().contains(&name) => Ok(Array::Listed(dir, name)),
-        _ if home.is_raw() && home.names().iter().any(|own| own == name) => {
-            Ok(Array::Like(path.to_owned(), home, name.to_owned()))
-        }
-        _ => Err(Error::Field(path.to_owned())),
+        _ => match Raw::of(path) {
+            Ok(raw) => Ok(Array::Raw(path.to_owned(), raw)),
+            Err(Error::Unknown { .. }) if home.is_raw() && home.names().iter().any(|own| own == name) => {
+                Ok(Array::Like(path.to_owned(), home, name.to_owned()))
+            }
+            Err(other) => Err(other),
+        },
     }
 }
 

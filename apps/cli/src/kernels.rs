@@ -5,7 +5,7 @@
 //!
 //! They are compiled in `syncline_sweeps`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
@@ -22,6 +22,9 @@ const OMEGA: f64 = 1.5;
 
 /// The cost of a gap when none is given.
 const GAP: f64 = 1.0;
+
+/// The name by which a result says what text described its kernel.
+const DESCRIPTION: &str = "description";
 
 /// The kernels that have a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -73,6 +76,8 @@ pub(crate) struct Kernel {
     pub(crate) coefficients: Vec<String>,
     /// What beside the name makes the computation another.
     pub(crate) parameters: Vec<(&'static str, String)>,
+    /// The file that describes it, if it is not built in.
+    pub(crate) description: Option<PathBuf>,
     /// The kernel itself.
     pub(crate) runs: Arc<dyn RunsAll>,
 }
@@ -121,7 +126,8 @@ impl Kernel {
             field: described.field().to_owned(),
             coefficients: described.coefficients().to_vec(),
             // All of the text: who changes it has another kernel.
-            parameters: vec![("description", format!("{:016x}", checksum(text.as_bytes())))],
+            parameters: vec![(DESCRIPTION, format!("{:016x}", checksum(text.as_bytes())))],
+            description: Some(path.to_owned()),
             runs: syncline_sweeps::described(described),
         })
     }
@@ -142,6 +148,7 @@ impl Kernel {
             field: field.to_owned(),
             coefficients: coefficients.map(str::to_owned).to_vec(),
             parameters: Vec::new(),
+            description: None,
             runs,
         }
     }
@@ -149,6 +156,36 @@ impl Kernel {
     fn with(mut self, name: &'static str, value: impl ToString) -> Self {
         self.parameters.push((name, value.to_string()));
         self
+    }
+
+    /// What another run has other than this one, with the kernels' names and files in place of
+    /// checksums of texts.
+    pub(crate) fn in_words(&self, differences: Vec<String>) -> Vec<String> {
+        let of_kernels = |text: &String| text.starts_with("kernel was ");
+        let other_name = differences.iter().any(of_kernels);
+        let (was, built_in) = (format!("{DESCRIPTION} was "), format!("{DESCRIPTION} was not given"));
+        let words = |text: String| match text.strip_prefix(&was) {
+            None => Some(text),
+            // Kernels of two names are no more to tell apart.
+            Some(_) if other_name => None,
+            Some(_) => {
+                let name = &self.name;
+                let then = match text.starts_with(&built_in) {
+                    true => format!("the built-in kernel {name}"),
+                    false => format!("a description of a kernel {name}"),
+                };
+                Some(match &self.description {
+                    Some(path) if text.starts_with(&built_in) => {
+                        format!("it was computed by {then}, this run uses the description {}", path.display())
+                    }
+                    Some(path) => {
+                        format!("it was computed by {then} with another text than {} has", path.display())
+                    }
+                    None => format!("it was computed by {then}, this run uses the built-in kernel {name}"),
+                })
+            }
+        };
+        differences.into_iter().filter_map(words).collect()
     }
 
     /// How many points of a matrix of this shape it updates in each iteration.

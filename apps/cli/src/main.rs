@@ -49,6 +49,7 @@ mod output;
 mod overlay;
 mod probe;
 mod progress;
+mod results;
 mod run;
 mod summary;
 mod system;

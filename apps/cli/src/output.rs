@@ -79,6 +79,16 @@ impl Output {
 }
 
 impl Output {
+    /// Opens what has the name: a `.npy`, or raw data of this shape and layout.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn open<T: Element>(&self, shape: Shape, layout: Layout) -> Result<Matrix<T>> {
+        let opened =
+            if self.npy { Matrix::open(&self.path) } else { Matrix::open_raw(&self.path, shape, layout) };
+        Ok(opened?)
+    }
+
     /// Why a complete output is not known as a result, by which a later run could go on from it; `None` if it is.
     ///
     /// # Errors

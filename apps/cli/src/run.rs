@@ -13,8 +13,10 @@ mod streamed;
 use std::sync::Arc;
 use std::time::Duration;
 
-use syncline_store::{ElementType, Error as StoreError, Generations, Identity, Layout, Leftover};
-use syncline_wave::{Executor, Lanes, Leftovers, Monitor, Real, Runner, Target};
+use syncline_store::{
+    Block, ElementType, Error as StoreError, Existing, Generations, Identity, Layout, Leftover, Progress,
+};
+use syncline_wave::{Executor, Lanes, Leftovers, Monitor, Real, Runner, Taken, Target};
 
 use crate::args::{BlockOrder, KernelName, RunArgs, RunnerKind};
 use crate::budget::Bound;
@@ -23,9 +25,12 @@ use crate::inputs::{Found, Inputs};
 use crate::kernels::{Arrays, How, Kernel, Runs};
 use crate::output::Output;
 use crate::summary::Summary;
-use crate::units::BlockSize;
+use crate::units::{BlockSize, plural};
 use crate::watch::Signals;
-use crate::{executor, system, verify};
+use crate::{executor, results, system, verify};
+
+/// The name by which a result of the order max-parallel says of what size its blocks were.
+const BLOCK: &str = "block";
 
 /// Runs a sweep; returns what to print, and whether it has come to the tolerance of `--until`, if one was given.
 pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
@@ -89,12 +94,13 @@ impl<'a, T: Real> Job<'a, T> {
     /// Looks at what an earlier run has left beside the output, and at what has its name.
     ///
     /// # Errors
-    /// [`Error::LeftOver`] or [`Error::Taken`] when there is something and nothing was said about it.
+    /// [`Error::LeftOver`] or [`Error::Taken`] when there is something and nothing was said about
+    /// it, or what was said does not do.
     fn start(&self, executor: Executor) -> Result<()> {
         let RunArgs { resume, force, .. } = *self.args;
         let output = self.output.path.clone();
-        let resumable = executor == Executor::Streamed;
-        let refuse = |what: String| Err(Error::LeftOver { output: output.clone(), what, resumable });
+        let streamed = executor == Executor::Streamed;
+        let refuse = |what: String, resume| Err(Error::LeftOver { output: output.clone(), what, resume });
         match Generations::leftover(&output)? {
             Leftover::Nothing => {
                 // Killed at its very beginning or end, a run leaves an empty folder, which this removes.
@@ -102,28 +108,98 @@ impl<'a, T: Real> Job<'a, T> {
                 if resume || force {
                     return Ok(());
                 }
-                match self.how(executor).taken(&self.arrays, &self.target())? {
+                match self.how(executor).taken(&self.arrays, &self.target(self.block()))? {
                     None => Ok(()),
-                    Some(by) => Err(Error::taken(output, &by, resumable.then_some(self.args.iterations))),
+                    Some(by) => Err(self.taken(by)),
                 }
             }
             Leftover::Busy(path) => Err(Error::Store(StoreError::Busy { path })),
             _ if force => Ok(()),
-            Leftover::Resumable(_) | Leftover::Empty | Leftover::Complete(_) if resume => Ok(()),
+            Leftover::Empty | Leftover::Complete(_) if resume => Ok(()),
+            Leftover::Resumable(_) if resume && streamed => Ok(()),
             Leftover::Damaged(why) => Err(Error::Useless { output, why: why.into() }),
-            Leftover::Empty => refuse("a run that ended in its first pass".to_owned()),
+            Leftover::Empty => {
+                refuse("a run that ended in its first pass".to_owned(), "--resume to begin it again, or ")
+            }
             Leftover::Resumable(progress) => {
                 // Of how many, it may have been told otherwise than this run.
                 let done = progress.iterations;
-                refuse(format!("a run that ended after {done} iteration{}", if done == 1 { "" } else { "s" }))
+                let what = format!("a streamed run that ended after {done} iteration{}", plural(done));
+                match executor::for_blocks(self.args) {
+                    _ if !self.goes_on(&progress)? => refuse(what, ""),
+                    _ if streamed => refuse(what, "--resume to go on from there, or "),
+                    Some(option) => {
+                        Err(Error::LeftOverInBlocks { output: output.clone(), what, option, resume })
+                    }
+                    None => refuse(what, ""),
+                }
             }
-            Leftover::Complete(_) => refuse("a run that had only this folder still to remove".to_owned()),
-            _ => refuse("something unknown".to_owned()),
+            Leftover::Complete(_) => refuse(
+                "a run that had only this folder still to remove".to_owned(),
+                "--resume to remove it and keep the output, or ",
+            ),
+            _ => refuse("something unknown".to_owned(), ""),
         }
     }
 
-    /// Where the result goes, and all that makes it another but what the sweep knows.
-    fn target(&self) -> Target {
+    /// Whether --resume would go on after an interrupted run. Its inputs are not read for this:
+    /// those of the same length are taken for the same.
+    fn goes_on(&self, progress: &Progress) -> Result<bool> {
+        if progress.iterations > self.args.iterations {
+            return Ok(false);
+        }
+        let mut identity = self.how(Executor::Streamed).identity(&self.arrays, &self.target(self.block()))?;
+        let settle = |then: &Identity, now: &mut Identity| now.settle(then, |n| Ok(then.inputs[n].sum));
+        match Generations::resume_settled::<StoreError>(&self.output.path, &mut identity, settle) {
+            Ok(_) => Ok(true),
+            Err(StoreError::OtherRun { .. }) => Ok(false),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// A name that is taken.
+    fn taken(&self, by: Taken) -> Error {
+        let differs = self.kernel.in_words(by.differs.clone());
+        let path = self.output.path.display();
+        let ways = match by.left {
+            Some(0) => "--resume leaves it as it is, --force computes it again".to_owned(),
+            Some(_) => "--resume goes on from it, --force replaces it".to_owned(),
+            None if by.is_like_the_field => {
+                let npy = if self.output.npy { ".npy" } else { "" };
+                format!(
+                    "--force replaces it, another --output leaves it, --field {path} --output OTHER{npy} starts \
+                     from it"
+                )
+            }
+            None => "--force replaces it, another --output leaves it".to_owned(),
+        };
+        Error::Taken { output: self.output.path.clone(), by: Taken { differs, ..by }.to_string(), ways }
+    }
+
+    /// The size of blocks where it is known before the memory is divided: given, that of the data,
+    /// or in the order max-parallel, whose numbers depend on it, that of the result which has the
+    /// name.
+    fn block(&self) -> Option<Block> {
+        let given = self.args.block.and_then(BlockSize::given);
+        let of_data = || self.arrays.all().find_map(|matrix| matrix.layout().block());
+        given.or_else(of_data).or_else(|| self.marked_block()).map(|b| b.clipped(self.arrays.field.shape()))
+    }
+
+    /// The blocks that the result which has the name was computed with, if it is gone on from and
+    /// they matter.
+    fn marked_block(&self) -> Option<Block> {
+        if self.args.order != BlockOrder::MaxParallel || self.args.force {
+            return None;
+        }
+        match Existing::at(&self.output.path) {
+            Ok(Existing::Result(mark)) => mark.identity.what.get(BLOCK)?.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Where the result goes, and all that makes it another but what the sweep knows. `block` is
+    /// that of the sweep, as far as it is known.
+    fn target(&self, block: Option<Block>) -> Target {
         let path = &self.output.path;
         let leftovers = match (self.args.resume, self.args.force) {
             (true, _) => Leftovers::Resume,
@@ -134,9 +210,10 @@ impl<'a, T: Real> Job<'a, T> {
         let mut target = target.leftovers(leftovers).describe("kernel", &self.kernel.name);
         if self.args.order == BlockOrder::MaxParallel {
             target = target.describe("order", "max-parallel");
+            target = block.into_iter().fold(target, |target, block| target.describe(BLOCK, block));
         }
         if self.layout != Layout::RowMajor {
-            target = target.describe("layout", self.layout);
+            target = target.describe(results::LAYOUT, self.layout);
         }
         self.kernel.parameters.iter().fold(target, |target, (name, value)| target.describe(*name, value))
     }

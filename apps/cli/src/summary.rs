@@ -156,7 +156,7 @@ impl Summary {
     ) -> Self {
         Self {
             iterations: Some(report.iterations),
-            residual: report.residuals.last().copied(),
+            residual: asked.args.until.and(report.residuals.last().copied()),
             converged_at: report.converged.map(|iteration| iteration + 1),
             tolerance: asked.args.until,
             // Of a result that is known by its mark, only the last is.

@@ -10,8 +10,8 @@ use syncline_store::probe::Disk;
 use syncline_store::{Block, Grid, Identity, Matrix};
 use syncline_wave::{
     Alignment, Described, Error as WaveError, Executor, GaussSeidel, Lanes, Lk23, Monitor, NinePoint, Order,
-    Pending, Plan, PointKernel, Real, Reference, Report, Result as WaveResult, Runner, Sor, Stencil, Sweep,
-    Taken, Target,
+    Pending, Plan, PointKernel, Real, Reference, Report, Result as WaveResult, Resumption, Runner, Sor,
+    Stencil, Sweep, Taken, Target,
 };
 
 /// The matrices of a sweep.
@@ -101,6 +101,14 @@ impl How {
     /// As there.
     pub fn taken<T: Real>(&self, arrays: &Arrays<T>, target: &Target) -> WaveResult<Option<Taken>> {
         self.sweep(()).taken(&arrays.field, &arrays.coefficients, target)
+    }
+
+    /// See [`Sweep::resumption`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn resumption<T: Real>(&self, arrays: &Arrays<T>, target: &Target) -> WaveResult<Resumption> {
+        self.sweep(()).resumption(&arrays.field, &arrays.coefficients, target)
     }
 }
 

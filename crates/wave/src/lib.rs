@@ -81,5 +81,5 @@ pub use monitor::{Monitor, Passes, Stage};
 pub use plan::{BlockModel, BlockPlan, BlockTime};
 pub use reference::{Difference, Reference, first_difference, first_difference_above, plain_sweep};
 pub use stencil::{Neighbour, Stencil};
-pub use streamed::{Leftovers, Pending, StreamPlan, Taken, Target};
+pub use streamed::{Leftovers, Pending, Resumption, StreamPlan, Taken, Target};
 pub use sweep::{Executor, Order, Plan, Report, Runner, Sweep, Times};

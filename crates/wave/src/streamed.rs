@@ -50,8 +50,8 @@ mod sums;
 mod target;
 
 pub use plan::StreamPlan;
-pub use start::Taken;
+pub use start::{Resumption, Taken};
 pub use target::{Leftovers, Pending, Target};
 
-pub(crate) use keep::{identity, into_target, taken};
+pub(crate) use keep::{identity, into_target, resumption, taken};
 pub(crate) use run::{Arrays, into_matrix, plan_into, streamable};

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 pub use syncline_overlay::Runner;
 use syncline_store::probe::Disk;
-use syncline_store::{Block, Identity, Matrix, convert};
+use syncline_store::{Block, Identity, Made, Matrix, convert};
 
 use crate::block::{Blockwise, Points};
 use crate::dynamic::{Dynamic, WithKernel};
 use crate::kernel::{Typed, Update};
 use crate::lanes::{Lanes, Real};
 use crate::plan::{BlockPlan, Question};
-use crate::streamed::{self, Arrays, Pending, StreamPlan, Taken, Target};
+use crate::streamed::{self, Arrays, Pending, Resumption, StreamPlan, Taken, Target};
 use crate::{Error, Monitor, PointKernel, Result, blocked};
 
 /// The order in which blocks are updated.
@@ -139,8 +139,8 @@ pub struct Times {
 pub struct Report {
     /// Iterations done, by every point.
     pub iterations: u64,
-    /// With a convergence test: the greatest change of a point in each iteration; of a result that is known to
-    /// be complete by its mark, in the last alone.
+    /// With a convergence test: the greatest change of a point in each iteration; where earlier
+    /// runs did some, in as many of the last as are known.
     pub residuals: Vec<f64>,
     /// With a convergence test: the first iteration, from 0, in which no point changed by more.
     pub converged: Option<u64>,
@@ -160,6 +160,16 @@ pub struct Report {
     pub times: Option<Times>,
     /// How the memory was used.
     pub plan: Plan,
+}
+
+impl Report {
+    /// What a result of this sweep is [marked](syncline_store::Mark) with, where `tolerance` was
+    /// that of [`until`](Sweep::until).
+    #[must_use]
+    pub fn made(&self, tolerance: Option<f64>) -> Made {
+        let Self { iterations, converged, .. } = *self;
+        Made { iterations, residuals: self.residuals.clone(), tolerance, converged }
+    }
 }
 
 impl Settings {
@@ -457,9 +467,9 @@ impl<K> Sweep<K> {
         self.settings.run(&Typed(&self.kernel), &Arrays { field, coefficients }, result)
     }
 
-    /// What makes this sweep the same computation as another that is described in the same way, whatever its number of
-    /// iterations: what a result into `target` would be [marked](syncline_store::Mark) with. The checksums of inputs
-    /// on file are not in it.
+    /// What makes this sweep the same computation as another that is described in the same way,
+    /// whatever its number of iterations and its tolerance: what a result into `target` would be
+    /// [marked](syncline_store::Mark) with. The checksums of inputs on file are not in it.
     ///
     /// # Errors
     /// When an input cannot be looked at, or is another file by now.
@@ -469,7 +479,7 @@ impl<K> Sweep<K> {
         coefficients: &[Arc<Matrix<T>>],
         target: &Target,
     ) -> Result<Identity> {
-        streamed::identity(&self.settings, &Arrays { field, coefficients }, target)
+        streamed::identity(&Arrays { field, coefficients }, target)
     }
 
     /// What has the name of `target` already, if anything has, and whether it is a result that this sweep could go on
@@ -484,6 +494,21 @@ impl<K> Sweep<K> {
         target: &Target,
     ) -> Result<Option<Taken>> {
         streamed::taken(&self.settings, &Arrays { field, coefficients }, target)
+    }
+
+    /// Where a sweep in blocks begins whose result is to get the name of `target`: anew, after the
+    /// result that has it, or not at all. [`run_to`](Sweep::run_to) does this by itself.
+    ///
+    /// # Errors
+    /// Those of [`run_to`](Sweep::run_to) about what is there; [`Error::Leftovers`] also when a
+    /// streamed run was interrupted, from which only a streamed one goes on.
+    pub fn resumption<T: Real>(
+        &self,
+        field: &Arc<Matrix<T>>,
+        coefficients: &[Arc<Matrix<T>>],
+        target: &Target,
+    ) -> Result<Resumption> {
+        streamed::resumption(&self.settings, &Arrays { field, coefficients }, target)
     }
 
     /// Runs the sweep from `field` into a file that is whole or not there, and from which a later run can go on

@@ -35,7 +35,9 @@ pub(crate) struct RunArgs {
     pub(crate) also: Vec<PathBuf>,
     /// The field to start from, in place of the one in DIR: any result, or any array of that shape and type
     ///
-    /// A .npy file, or a raw file: of a directory whose layout.json tells of it, or like the field in DIR.
+    /// A .npy file, or a raw file: one that the layout.json beside it tells of, a result (its mark
+    /// says what it is, or its name the field beside it that it is like), or one like the field in
+    /// DIR.
     #[arg(long, value_name = "FILE")]
     pub(crate) field: Option<PathBuf>,
     /// How many iterations; with --until, at most. 0 copies the input
@@ -57,8 +59,9 @@ pub(crate) struct RunArgs {
     /// blocks then stop at one common iteration, at most as many later as there are diagonals of
     /// blocks (twice as many with more than 1024 blocks). With the order barrier the stop is exact.
     ///
-    /// A run that has done its iterations and not come to that says so, and ends with the exit code 3; its result is
-    /// written all the same.
+    /// A run that has done its iterations and not come to that says so, and ends with the exit code
+    /// 3; its result is written all the same. With --resume, a result is gone on from whatever the
+    /// tolerance was: see there.
     #[arg(long, value_name = "TOL", allow_negative_numbers = true)]
     pub(crate) until: Option<f64>,
     /// With --until: stop at the very iteration, by running the last pass again
@@ -117,11 +120,22 @@ pub(crate) struct RunArgs {
     pub(crate) output: Option<PathBuf>,
     /// Go on with an interrupted run of several passes, or from a result of fewer iterations
     ///
-    /// It goes on after the last pass that is complete in OUTPUT.syncline, or from the output itself, if that is of the
-    /// same computation with fewer iterations: after 40, `--iterations 100 --resume` does 60 more, with the bits
-    /// of one run of 100. Of as many iterations, or converged, nothing is left to do. It begins if there is nothing to
-    /// go on from. All else under the output's name (of another kernel, of other parameters or inputs, of more
-    /// iterations, or not known as a result) is an error, and stays as it is.
+    /// It goes on after the last pass that is complete in OUTPUT.syncline, or from the output
+    /// itself, if that is of the same computation with fewer iterations: after 40, `--iterations
+    /// 100 --resume` does 60 more, with the bits of one run of 100. Of as many iterations nothing
+    /// is left to do. It begins if there is nothing to go on from. All else under the output's name
+    /// (of another kernel, of other parameters or inputs, of more iterations, or not known as a
+    /// result) is an error, and stays as it is; --field starts from any result.
+    ///
+    /// --until says where to end, not what is computed, so it may be another one than before, or
+    /// none. If a change that is known is small enough for it, nothing is left to do. Else the run
+    /// goes on. Iterations that ran without --until have changes that are not known, and count as
+    /// not small enough. With --exact-stop a result that has gone past the iteration is one of more
+    /// iterations.
+    ///
+    /// In blocks a run goes on from a result, too; not after the last pass of a streamed one that
+    /// was interrupted. The numbers of the order max-parallel depend on the blocks: without
+    /// --block, those of the result are taken.
     ///
     /// Inputs are the same if their files are of the same places, lengths and times, or else of the same checksums:
     /// those that were moved or touched are read once for that. Memory, threads and depth may be others than before.
@@ -230,8 +244,8 @@ Members of the --json object; null where it does not apply:
                           many at once
   panels, panel_rows      streamed: panels of rows in the window
   held                    in blocks: whether all files stayed mapped
-  residual, converged_at  with --until: last greatest change, null if it is not finite; iterations
-                          until it was small enough
+  residual, converged_at  with --until: last greatest change, null if it is not finite or not
+                          known; iterations until it was small enough
   residuals               with --until: the greatest change of each iteration, earlier runs too;
                           null if only those of some are known, as the mark of a result has no room
                           for many
@@ -245,7 +259,11 @@ Examples:
   syncline run heat.toml plate --iterations 500 --verify
   syncline run heat.toml plate --iterations 50 --verify=sample
   syncline run lk23 data --also /mnt/b/data --iterations 20 --output /mnt/c/za.npy
-  syncline run sor data --omega 1.9 --iterations 10000 --until 1e-9 --output u.npy --resume --json";
+
+  The Poisson equation, until no point changes by more than 1e-6; then, from that result, 1e-9:
+    syncline gen poisson plane --rows 200 --cols 200
+    syncline run sor plane --omega 1.9 --iterations 10000 --until 1e-6
+    syncline run sor plane --omega 1.9 --iterations 10000 --until 1e-9 --resume --json";
 
 /// How much of a result is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,20 +1,22 @@
 //! A run in blocks: into a new file, which gets its name at the end.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use indicatif::ProgressBar;
 use syncline_store::probe::Disk;
-use syncline_store::{Generations, Layout, Made, Matrix, NewFile, Standing};
-use syncline_wave::{BlockPlan, Error as WaveError, Executor, Real, Report};
+use syncline_store::{Block, Generations, Layout, Leftover, Matrix, NewFile};
+use syncline_wave::{BlockPlan, Error as WaveError, Executor, Plan, Real, Resumption};
 
 use super::{Job, Meter};
 use crate::args::RunnerKind;
 use crate::error::{Error, Result};
-use crate::kernels::How;
+use crate::kernels::{Arrays, How};
 use crate::progress::Progress;
 use crate::summary::{Asked, Measured, Peak, Summary};
 use crate::units::{AtLeast, BlockSize, Bytes};
 use crate::verify::Verification;
-use crate::watch::{self, LINE, Signals};
+use crate::watch::{self, LINE, SYNC, Signals};
 use crate::{output, system};
 
 impl<T: Real> Job<'_, T> {
@@ -25,6 +27,10 @@ impl<T: Real> Job<'_, T> {
             Error::Memory { own, needed, .. } => Some(own.and(*needed)),
             _ => None,
         };
+        if self.args.resume && matches!(Generations::leftover(&self.output.path)?, Leftover::Resumable(_)) {
+            // An interrupted streamed run only goes on streamed.
+            return Err(streamed);
+        }
         let bound = Bytes(self.bound.bytes());
         let least = needs(&streamed).unwrap_or(AtLeast::new(u64::MAX));
         let instead = format!("in blocks, as streamed it takes {least} and {bound} are allowed");
@@ -41,14 +47,15 @@ impl<T: Real> Job<'_, T> {
         self.start(Executor::Blocked)?;
         let shape = self.arrays.field.shape();
         let (path, npy) = (&self.output.path, self.output.npy);
-        let standing = Standing::of(path)?;
         let new = NewFile::create(path, Matrix::<T>::file_bytes(npy, shape, self.layout)?)?;
         let result = Matrix::create(&new, npy, shape, self.layout)?;
         let reserve = |extent| Verification::reserve(path, shape, self.args, extent);
         let room = self.args.verify.map(reserve).transpose()?;
         let threads = self.args.runner == Some(RunnerKind::Threads);
-        let auto = self.args.block == Some(BlockSize::Auto);
         let mut how = self.how(Executor::Blocked);
+        let marked = how.block.is_none().then(|| self.marked_block()).flatten();
+        how.block = how.block.or(marked);
+        let auto = self.args.block == Some(BlockSize::Auto) && marked.is_none();
         if auto {
             how.disk = Disk::of(&self.arrays.field)?;
         }
@@ -57,20 +64,32 @@ impl<T: Real> Job<'_, T> {
             check_threads(plan.grid.len())?;
         }
         let chosen = auto.then(|| chosen(&how, &plan, self.arrays.field.layout()));
+        let begun = self.resumption(&how, plan.grid.block_size().clipped(shape), signals)?;
+        if begun.is_complete {
+            return self.complete_in_blocks(&begun, plan, room, signals);
+        }
         if let Some(instead) = &instead {
             // Not only at the end: it may take long.
             eprintln!("note: {instead}");
         }
-        if self.args.force {
-            Generations::discard(path)?;
-        }
+        let (how, plan, arrays) = match begun.made {
+            None => (how, plan, self.arrays.clone()),
+            Some(_) => {
+                let field = Arc::new(self.output.open::<T>(shape, self.layout)?);
+                let arrays = Arrays { field, ..self.arrays.clone() };
+                let iterations = self.args.iterations - begun.done();
+                let rest = How { iterations, block: Some(plan.grid.block_size()), ..how };
+                let (how, plan) = self.bound.for_blocks(&*self.runs, &rest, threads, &arrays, &result)?;
+                (how, plan, arrays)
+            }
+        };
 
         let bar = signals.bar(LINE);
         let (points, blocks) = (self.kernel.points(shape) as f64, Some(plan.grid.len() as u64));
-        let identity = how.identity(&self.arrays, &self.target())?;
         let mut progress =
-            Progress::new(self.monitor, points, self.args.iterations, blocks, signals).under(self.bound);
-        let (runs, arrays) = (self.runs.clone(), self.arrays);
+            Progress::new(self.monitor, points, how.iterations, blocks, signals).under(self.bound);
+        let runs = self.runs.clone();
+        drop(self.arrays);
         let meter = Meter::start();
         let (result, report) = watch::watch(
             signals,
@@ -79,6 +98,7 @@ impl<T: Real> Job<'_, T> {
             move || Ok(runs.run(&how, &arrays, result)?),
         )?;
         let (time, disk) = meter.stop();
+        let report = begun.add(report);
         // The inputs went with the sweep: so nothing is held in memory any more.
         drop(result);
         let peak = Peak::take();
@@ -92,9 +112,8 @@ impl<T: Real> Job<'_, T> {
         };
         let sync = Instant::now();
         output::sync(std::slice::from_ref(&new), signals)?;
-        let Report { iterations, converged, .. } = report;
-        identity.mark(new.file(), &Made { iterations, residuals: report.residuals.clone(), converged });
-        if self.args.force { new.commit() } else { new.commit_over(&standing) }?;
+        begun.identity.mark(new.file(), &report.made(self.args.until));
+        if self.args.force { new.commit() } else { new.commit_over(&begun.standing) }?;
         let sync_time = sync.elapsed();
         let unmarked = self.output.unmarked()?;
         let measured =
@@ -102,6 +121,47 @@ impl<T: Real> Job<'_, T> {
         let asked =
             Asked { args: self.args, kernel: self.kernel, element: T::TYPE, shape, output: &self.output };
         Ok(Summary::new(&asked, self.layout, &report, &measured))
+    }
+}
+
+impl<T: Real> Job<'_, T> {
+    /// Where it begins. Inputs that were moved or touched may be read for it.
+    fn resumption(&self, how: &How, block: Block, signals: &Signals) -> Result<Resumption> {
+        let (how, arrays, target) = (how.clone(), self.arrays.clone(), self.target(Some(block)));
+        let how = How { iterations: self.args.iterations, ..how };
+        let bar = signals.bar(SYNC).with_message("looking at what is there");
+        let look = move || Ok(how.resumption(&arrays, &target)?);
+        watch::watch(signals, &bar, ProgressBar::tick, look).map_err(|error| self.advise(error))
+    }
+
+    /// Nothing is left to do but to compare, if that was asked for.
+    fn complete_in_blocks(
+        self,
+        begun: &Resumption,
+        plan: BlockPlan,
+        room: Option<Verification<T>>,
+        signals: &Signals,
+    ) -> Result<Summary> {
+        let report = begun.report(Plan::Blocked(plan));
+        let shape = self.arrays.field.shape();
+        let verified = match room {
+            None => None,
+            Some(room) => {
+                let result = self.output.open(shape, self.layout)?;
+                let arrays = self.arrays.clone();
+                let compared =
+                    room.compare(self.runs, arrays, result, &report, Duration::ZERO, self.bound, signals);
+                Some(compared.map_err(|error| match error {
+                    Error::Differs { with, at } => {
+                        Error::CompleteDiffers { output: self.output.path.clone(), with, at }
+                    }
+                    other => other,
+                })?)
+            }
+        };
+        let asked =
+            Asked { args: self.args, kernel: self.kernel, element: T::TYPE, shape, output: &self.output };
+        Ok(Summary::complete(&asked, self.layout, &report, verified))
     }
 }
 

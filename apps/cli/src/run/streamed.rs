@@ -1,7 +1,6 @@
 //! A streamed run: into a target that a later run can go on from.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
@@ -36,7 +35,7 @@ impl<T: Real> Job<'_, T> {
         let points = self.kernel.points(shape) as f64;
         let mut progress = Progress::new(self.monitor.clone(), points, self.args.iterations, None, signals)
             .under(self.bound);
-        let (runs, arrays, target) = (self.runs.clone(), self.arrays.clone(), self.target());
+        let (runs, arrays, target) = (self.runs.clone(), self.arrays.clone(), self.target(None));
         let meter = Meter::start();
         let sweep = move || Ok(runs.run_to(&how, &arrays, &target)?);
         let ended = watch::attend(signals, &bar, |bar| progress.show(bar), || self.monitor.cancel(), sweep)?;
@@ -145,7 +144,6 @@ impl<T: Real> Job<'_, T> {
 
     /// Says what is kept, or what can be done.
     fn explain(&self, error: Error) -> Error {
-        let output = self.output.path.clone();
         // Without a file that is not there any more nothing goes on.
         let passes = |why: &StoreError| match why {
             StoreError::NoSpace { .. } | StoreError::Appeared { .. } => true,
@@ -156,29 +154,35 @@ impl<T: Real> Job<'_, T> {
             (Error::Wave(WaveError::Store(why)), Some(left)) if passes(&why) => {
                 Error::Kept { why: Box::new(why), left }
             }
-            (error, _) => self.advise(error, output),
+            (error, _) => self.advise(error),
         }
     }
 
     /// What can be done about an error that is no failure of a later pass.
-    fn advise(&self, error: Error, output: PathBuf) -> Error {
+    pub(super) fn advise(&self, error: Error) -> Error {
+        let output = self.output.path.clone();
         match error {
+            Error::Wave(WaveError::Store(StoreError::OtherRun { path, differences })) => {
+                let differences = self.kernel.in_words(differences);
+                Error::Useless { output, why: StoreError::OtherRun { path, differences }.into() }
+            }
             Error::Wave(WaveError::Store(
-                why @ (StoreError::OtherRun { .. }
-                | StoreError::Manifest { .. }
-                | StoreError::Generation { .. }),
+                why @ (StoreError::Manifest { .. } | StoreError::Generation { .. }),
             )) => Error::Useless { output, why: why.into() },
             // The room for the comparison was taken first, and the result has too little for that.
             Error::Wave(WaveError::Store(why @ StoreError::NoSpace { .. })) if self.args.verify.is_some() => {
                 Error::VerifyRoom(why)
             }
-            Error::Wave(WaveError::Taken { by, .. }) => {
-                let asked = (!self.args.resume).then_some(self.args.iterations);
-                Error::taken(output, &by, asked)
+            Error::Wave(WaveError::Taken { by, .. }) => self.taken(*by),
+            Error::Wave(WaveError::Fewer { done, asked, .. }) => {
+                let why = match asked < self.args.iterations {
+                    true => "after which --exact-stop ends",
+                    false => "asked for",
+                };
+                Error::Fewer { output, done, asked, why }
             }
-            Error::Wave(WaveError::Fewer { done, asked, .. }) => Error::Fewer { output, done, asked },
             Error::Wave(WaveError::Leftovers { found, .. }) => {
-                Error::LeftOver { output, what: found, resumable: true }
+                Error::LeftOver { output, what: found, resume: "--resume to go on from there, or " }
             }
             other => other,
         }

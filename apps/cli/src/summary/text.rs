@@ -95,9 +95,19 @@ impl Summary {
                 writeln!(f, "; no point changed by more than {tolerance:e} in iteration {at}")
             }
             (Some(tolerance), None, Some(residual)) => {
-                writeln!(f, "; NOT CONVERGED: changes of up to {residual:e} in the last, not {tolerance:e}")
+                writeln!(
+                    f,
+                    "; NOT CONVERGED: in the last a point changed by {residual:e}, more than --until {tolerance:e}"
+                )
             }
-            (Some(_), None, None) => writeln!(f, "; NOT CONVERGED: there was no iteration"),
+            (Some(_), None, None) if self.iterations == Some(0) => {
+                writeln!(f, "; NOT CONVERGED: there was no iteration")
+            }
+            (Some(tolerance), None, None) => writeln!(
+                f,
+                "; NOT KNOWN to have come to --until {tolerance:e}, as they ran without --until: one more \
+                 iteration tells"
+            ),
             _ => writeln!(f),
         }
     }

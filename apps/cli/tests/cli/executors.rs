@@ -98,7 +98,7 @@ fn the_layout_decides_too() {
     );
     let raw: Vec<_> = values(&raw.unwrap()).into_iter().map(f64::to_bits).collect();
     assert!(raw == expected);
-    for option in ["--executor streamed", "--depth 2", "--resume", "--exact-stop --until 1"] {
+    for option in ["--executor streamed", "--depth 2", "--exact-stop --until 1"] {
         let name = option.split_once(" -").map_or(option, |(first, _)| first);
         let name = if name.starts_with("--depth") { "--depth" } else { name };
         let parts = ["framed/za cannot be streamed", "not row-major", name];
@@ -114,9 +114,7 @@ fn options_that_contradict() {
     let cases = [
         ("--executor streamed --block 3", "--executor streamed", "--block"),
         ("--executor blocked --depth 2", "--depth", "--executor blocked"),
-        ("--executor blocked --resume", "--resume", "--executor blocked"),
         ("--depth 2 --runner threads", "--depth", "--runner"),
-        ("--resume --order max-parallel", "--resume", "--order max-parallel"),
         ("--until 1 --exact-stop --order barrier", "--exact-stop", "--order barrier"),
         ("--exact-stop", "--exact-stop", "--until"),
         ("--resume --force", "--resume", "--force"),
@@ -284,7 +282,7 @@ fn auto_takes_blocks_where_a_streamed_pass_does_not_fit() {
     let text = String::from_utf8(told.stdout).unwrap();
     assert!(text.contains(&format!("\nexecutor     {instead}\n")), "{text}");
     // What only streamed sweeps have is not given up.
-    for option in ["--executor streamed", "--depth 1", "--until 1e-9 --exact-stop", "--resume"] {
+    for option in ["--executor streamed", "--depth 1", "--until 1e-9 --exact-stop"] {
         let line = format!("run lk23 data --iterations 2 --output new.npy {option} --memory 12M");
         refused(path, &line, &["a pass of 1 iteration", "allow at least"]);
     }

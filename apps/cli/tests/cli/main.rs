@@ -17,6 +17,7 @@ mod memory;
 mod mpi;
 mod overlay;
 mod probe;
+mod results;
 mod resume;
 mod rma;
 mod signals;

@@ -203,7 +203,7 @@ fn a_run_starts_from_any_field() {
     }
     let line = |field: &str| format!("run gauss-seidel p --iterations 1 --field {field} --output n.npy");
     refused(path, &line("none.npy"), &["none.npy"]);
-    refused(path, &line("p"), &["the field p is no .npy file, and no layout.json tells"]);
+    refused(path, &line("p"), &["p is no .npy file, and no layout.json tells of what shape"]);
     write_npy(&path.join("s.npy"), Shape::new(20, 31), &[0.0; 620]);
     refused(path, &line("s.npy"), &["p/f.npy is 20 x 30", "s.npy is 20 x 31"]);
     write_npy(&path.join("t.npy"), Shape::new(20, 30), &[0.0_f32; 600]);
@@ -254,7 +254,8 @@ fn what_has_not_converged_says_so() {
     for options in ["", "--executor blocked", "--depth 2", "--depth 2 --exact-stop"] {
         let line = format!("run sor p --iterations 3 --until 1e-6 --output o.npy --force --verify {options}");
         let text = unconverged(path, &line);
-        assert!(text.contains("; NOT CONVERGED: changes of up to ") && text.contains("o.npy"), "{text}");
+        assert!(text.contains("; NOT CONVERGED: in the last a point changed by "), "{text}");
+        assert!(text.contains(", more than --until 1e-6\n") && text.contains("o.npy"), "{text}");
         assert_eq!(npy(&path.join("o.npy")).len(), 900);
         let report: Value = serde_json::from_str(&unconverged(path, &format!("{line} --json"))).unwrap();
         assert_eq!((&report["converged_at"], &report["iterations"]), (&Value::Null, &3.into()));

@@ -7,7 +7,7 @@
 //! from it or replaces it unasked.
 //!
 //! ```text
-//! user.syncline             one line of JSON: {"format":2,"bytes":..,"modified_ns":..,"made":{..},"identity":{..}}
+//! user.syncline             one line of JSON: {"format":3,"bytes":..,"modified_ns":..,"made":{..},"identity":{..}}
 //!                           xxh3 0123456789abcdef
 //! user.syncline.residuals   the residuals of all iterations, 8 bytes each, where there is room for them
 //! ```
@@ -41,7 +41,7 @@ use crate::{Error, Result, checksum};
 
 const NAME: &str = "user.syncline";
 const RESIDUALS: &str = "user.syncline.residuals";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// No value is longer: the kernel's own limit.
 const LONGEST: usize = 64 << 10;
 
@@ -50,11 +50,35 @@ const LONGEST: usize = 64 << 10;
 pub struct Made {
     /// The iterations behind it.
     pub iterations: u64,
-    /// The residuals of the last iterations, bit by bit: of all, of the last alone, or none if none
-    /// were taken.
+    /// The residuals of the last iterations, bit by bit: as many as are known, or none if none were
+    /// taken.
     pub residuals: Vec<f64>,
-    /// The first iteration, from 0, whose residual was small enough, if there was one.
+    /// The tolerance of the run that ended here, if it had one.
+    pub tolerance: Option<f64>,
+    /// The first iteration, from 0, whose residual was not above that tolerance, if there was one.
     pub converged: Option<u64>,
+}
+
+impl Made {
+    /// The first iteration, from 0, whose residual is known to be at most `tolerance`, if there is
+    /// one.
+    ///
+    /// A residual that was not taken, or that the mark had no room for, counts as greater.
+    ///
+    /// ```
+    /// use syncline_store::Made;
+    /// let made = Made { iterations: 10, residuals: vec![0.5, 0.25], ..Made::default() };
+    /// assert_eq!(made.converged_to(Some(0.25)), Some(9));
+    /// assert_eq!((made.converged_to(Some(0.1)), made.converged_to(None)), (None, None));
+    /// ```
+    #[must_use]
+    pub fn converged_to(&self, tolerance: Option<f64>) -> Option<u64> {
+        let at = self.residuals.iter().position(|&residual| Some(residual) <= tolerance);
+        let known = at.map(|at| self.iterations.saturating_sub(self.residuals.len() as u64) + at as u64);
+        // What is at most a smaller tolerance is at most this one.
+        let noted = self.converged.filter(|_| self.tolerance.is_some() && self.tolerance <= tolerance);
+        known.into_iter().chain(noted).min()
+    }
 }
 
 /// A note on a file: the result of which computation it is.
@@ -95,6 +119,7 @@ struct Numbers {
     residual: Option<u64>,
     /// The checksum of all residuals in the other attribute.
     residuals: Option<u64>,
+    tolerance: Option<u64>,
     converged: Option<u64>,
 }
 
@@ -136,13 +161,14 @@ impl Existing {
         if (text.bytes, text.modified_ns) != (found.len(), modified(&found)) {
             return Ok(Self::Other("it was written to after it was marked as a result"));
         }
-        let Text { made: Numbers { iterations, residual, residuals, converged }, identity, .. } = text;
+        let Numbers { iterations, residual, residuals, tolerance, converged } = text.made;
         let all = residuals.and_then(|sum| {
             let bytes = attribute(&file, RESIDUALS).ok().filter(|bytes| checksum(bytes) == sum)?;
             Some(bytes.as_chunks().0.iter().map(|&bits| f64::from_le_bytes(bits)).collect())
         });
         let residuals = all.unwrap_or_else(|| residual.map(f64::from_bits).into_iter().collect());
-        Ok(Self::Result(Box::new(Mark { identity, made: Made { iterations, residuals, converged } })))
+        let made = Made { iterations, residuals, tolerance: tolerance.map(f64::from_bits), converged };
+        Ok(Self::Result(Box::new(Mark { identity: text.identity, made })))
     }
 }
 
@@ -196,6 +222,7 @@ impl Identity {
                     iterations: made.iterations,
                     residual: made.residuals.last().map(|residual| residual.to_bits()),
                     residuals: all.then(|| checksum(&bytes)),
+                    tolerance: made.tolerance.map(f64::to_bits),
                     converged: made.converged,
                 },
                 identity: identity.clone(),
@@ -231,12 +258,18 @@ mod tests {
     fn found(path: &Path) -> Option<String> {
         let Existing::Result(mark) = Existing::at(path).unwrap() else { return None };
         let bits: Vec<_> = mark.made.residuals.iter().map(|residual| residual.to_bits()).collect();
-        Some(format!("{} {bits:x?} {:?} {:?}", mark.made.iterations, mark.made.converged, mark.identity))
+        let Made { iterations, tolerance, converged, .. } = mark.made;
+        Some(format!("{iterations} {bits:x?} {tolerance:?} {converged:?} {:?}", mark.identity))
     }
 
     fn expected(identity: &Identity, made: &Made) -> String {
         let bits: Vec<_> = made.residuals.iter().map(|residual| residual.to_bits()).collect();
-        format!("{} {bits:x?} {:?} {identity:?}", made.iterations, made.converged)
+        format!("{} {bits:x?} {:?} {:?} {identity:?}", made.iterations, made.tolerance, made.converged)
+    }
+
+    /// With a tolerance, and the iteration that came to it.
+    fn converged(at: u64) -> Made {
+        Made { tolerance: Some(0.125), converged: Some(at), ..Made::default() }
     }
 
     #[test]
@@ -250,8 +283,7 @@ mod tests {
         let mut identity = Identity::default();
         identity.what.insert("kernel".to_owned(), "a".to_owned());
         identity.inputs.push(InputId { sum: Some(u64::MAX), ..InputId::of("in", &input).unwrap() });
-        let seven =
-            Made { iterations: 7, residuals: vec![0.5, f64::NAN, -f64::INFINITY], converged: Some(5) };
+        let seven = Made { iterations: 7, residuals: vec![0.5, f64::NAN, -f64::INFINITY], ..converged(5) };
         if !identity.mark(&file, &seven) {
             println!("skipped: {} has no extended attributes", folder.path().display());
             return;
@@ -265,7 +297,7 @@ mod tests {
         rustix::fs::fsetxattr(&file, RESIDUALS, &[0; 24], XattrFlags::empty()).unwrap();
         let last = Made { residuals: vec![-f64::INFINITY], ..seven.clone() };
         assert_eq!(found(&moved), Some(expected(&identity, &last)));
-        let most = Made { iterations: u64::MAX, residuals: vec![-f64::NAN], converged: Some(u64::MAX) };
+        let most = Made { iterations: u64::MAX, residuals: vec![-f64::NAN], ..converged(u64::MAX) };
         for made in [Made::default(), Made { residuals: vec![-f64::NAN], ..Made::default() }, most] {
             assert!(identity.mark(&file, &made));
             assert_eq!(found(&moved), Some(expected(&identity, &made)));
@@ -296,7 +328,7 @@ mod tests {
         let file = File::create(&path).unwrap();
         let input =
             |path: PathBuf| InputId { name: "za".into(), path, bytes: 1, modified_ns: 1, sum: Some(1) };
-        let made = Made { iterations: 9000, residuals: vec![0.25; 9000], converged: None };
+        let made = Made { iterations: 9000, residuals: vec![0.25; 9000], ..Made::default() };
         let short = Identity { inputs: vec![input("/za".into())], ..Identity::default() };
         if !short.mark(&file, &made) {
             println!("skipped: {} has no extended attributes", folder.path().display());

@@ -20,12 +20,14 @@ use std::ops::Range;
 use std::path::Path;
 
 use syncline_store::{
-    Checksum, DirectFile, Generations, Identity, IoBuffer, IoQueue, Method, NewFile, Progress, Read,
+    Checksum, DirectFile, Generations, Identity, IoBuffer, IoQueue, Matrix, Method, NewFile, Progress, Read,
+    Shape,
 };
 
 use super::sums::Sums;
-use super::target::Kind;
+use super::target::{Kind, Target};
 use crate::Result;
+use crate::lanes::Real;
 
 /// Bytes of a unit of checksums.
 const UNIT: usize = 4 << 20;
@@ -62,6 +64,12 @@ pub(crate) struct Panels {
 }
 
 impl Panels {
+    /// Those of a result.
+    pub(crate) fn of<E: Real>(target: &Target, shape: Shape) -> Self {
+        let start = Matrix::<E>::header(target.npy, shape).len() as u64;
+        Self { start, row_bytes: shape.cols * E::BYTES, rows: shape.rows }
+    }
+
     /// Rows of a unit of checksums.
     pub(crate) fn unit(&self) -> usize {
         (UNIT / self.row_bytes).max(1)

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use syncline_store::{
-    DirectFile, DirectWriter, Generations, Identity, InputId, Layout, Made, Matrix, NewFile, Progress,
+    DirectFile, DirectWriter, Generations, Identity, InputId, Layout, Matrix, NewFile, Progress, Standing,
     convert,
 };
 
@@ -15,7 +15,7 @@ use super::data::{FileSink, Held, Sink, Source};
 use super::destination::{Destination, Panels};
 use super::pass::{Expected, Passed, Spent, Stream};
 use super::run::{Arrays, Done, copied, finish, plan_for};
-use super::start::{self, Begin, Start, Taken};
+use super::start::{self, Asked, Begin, COLS, ELEMENT, ROWS, Resumption, Start, Taken};
 use super::sums::Sums;
 use super::target::{Kind, Leftovers, Pending, Target};
 use crate::kernel::Update;
@@ -33,29 +33,13 @@ pub(crate) fn into_target<E: Real, U: Update>(
     let begun = Instant::now();
     let (shape, monitor) = (arrays.field.shape(), &settings.monitor);
     let held = arrays.hold()?;
-    let mut identity = identity(settings, arrays, target)?;
     let on_file: Vec<usize> = arrays.on_file().map(|(array, _)| array).collect();
     let header = Matrix::<E>::header(target.npy, shape);
-    let panels = Panels { start: header.len() as u64, row_bytes: shape.cols * E::BYTES, rows: shape.rows };
-    let begin = Begin { target, iterations: settings.iterations, tolerance: settings.tolerance };
-    let sum = |n: usize| match &held[on_file[n]] {
-        Held::Memory => Ok(None),
-        Held::File(file, start) => {
-            monitor.compares(n + 1, on_file.len());
-            let go_on = |bytes| {
-                monitor.moved(bytes);
-                if monitor.is_cancelled() { Err(Error::Cancelled { iteration: 0 }) } else { Ok(()) }
-            };
-            Panels { start: *start, ..panels }.sum(file, go_on).map(Some)
-        }
-    };
-    let is_generation = |progress: &Progress| panels.are_of(&target.path, progress);
-    let (start, standing) = begin.start(&mut identity, sum, is_generation)?;
+    let panels = Panels::of::<E>(target, shape);
+    let (mut identity, start, standing) = begin(settings, arrays, target, &held)?;
     let replaces = (target.leftovers != Leftovers::Discard).then(|| standing.clone());
     let pending = |kind, identity, report: &Report| {
-        let (iterations, residuals, converged) =
-            (report.iterations, report.residuals.clone(), report.converged);
-        let made = Made { iterations, residuals, converged };
+        let made = report.made(settings.tolerance);
         Pending { kind, npy: target.npy, shape, identity, made, replaces: replaces.clone() }
     };
     let (done, underway, origin) = match start {
@@ -70,7 +54,7 @@ pub(crate) fn into_target<E: Real, U: Update>(
         Start::After(made) => (Done::after(made), None, Some(DirectFile::open(&target.path)?)),
         Start::From(generations) => {
             let progress = generations.progress().cloned().unwrap_or_default();
-            (Done::from(progress, settings), Some(generations), None)
+            (Done::from(&progress, settings), Some(generations), None)
         }
     };
     let mut done = done;
@@ -162,24 +146,72 @@ pub(crate) fn into_target<E: Real, U: Update>(
     Ok((pending(destination.into(), identity, &report), Report { resumed, ..report }))
 }
 
+/// Where a run begins, of what computation it is, and what it may replace.
+fn begin<E: Real>(
+    settings: &Settings,
+    arrays: &Arrays<'_, E>,
+    target: &Target,
+    held: &[Held],
+) -> Result<(Identity, Start, Standing)> {
+    let (shape, monitor) = (arrays.field.shape(), &settings.monitor);
+    let mut identity = identity(arrays, target)?;
+    let on_file: Vec<usize> = arrays.on_file().map(|(array, _)| array).collect();
+    let panels = Panels::of::<E>(target, shape);
+    let sum = |n: usize| match &held[on_file[n]] {
+        Held::Memory => Ok(None),
+        Held::File(file, start) => {
+            monitor.compares(n + 1, on_file.len());
+            let go_on = |bytes| {
+                monitor.moved(bytes);
+                if monitor.is_cancelled() { Err(Error::Cancelled { iteration: 0 }) } else { Ok(()) }
+            };
+            Panels { start: *start, ..panels }.sum(file, go_on).map(Some)
+        }
+    };
+    let is_generation = |progress: &Progress| panels.are_of(&target.path, progress);
+    let begin = Begin { target, asked: Asked::of(settings) };
+    let (start, standing) = begin.start(&mut identity, sum, is_generation)?;
+    Ok((identity, start, standing))
+}
+
+/// Where a sweep in blocks begins.
+pub(crate) fn resumption<E: Real>(
+    settings: &Settings,
+    arrays: &Arrays<'_, E>,
+    target: &Target,
+) -> Result<Resumption> {
+    // No streamed run has read what is not row-major, so nothing asks for its checksum.
+    let hold = |matrix: &Matrix<E>| match matrix.layout() {
+        Layout::RowMajor => Held::of(matrix),
+        _ => Ok(Held::Memory),
+    };
+    let held: Vec<Held> = arrays.all().map(|matrix| hold(matrix)).collect::<Result<_>>()?;
+    let (identity, start, standing) = begin(settings, arrays, target, &held)?;
+    let (made, is_complete) = match start {
+        Start::Anew => (None, false),
+        Start::After(made) => (Some(made), false),
+        Start::Complete(made) => (Some(made), true),
+        Start::From(generations) => {
+            let done = generations.progress().map_or(0, |progress| progress.iterations);
+            let found = format!("a streamed run that ended after {done} iterations");
+            return Err(Error::Leftovers { path: target.path.clone(), found });
+        }
+    };
+    Ok(Resumption { identity, made, is_complete, standing })
+}
+
 /// What makes a sweep the same computation as another. The checksums of its inputs on file are not known yet.
 ///
 /// # Errors
 /// When an input cannot be looked at, or another file has taken its place since it was opened.
-pub(crate) fn identity<E: Real>(
-    settings: &Settings,
-    arrays: &Arrays<'_, E>,
-    target: &Target,
-) -> Result<Identity> {
+pub(crate) fn identity<E: Real>(arrays: &Arrays<'_, E>, target: &Target) -> Result<Identity> {
     let shape = arrays.field.shape();
     let mut what = target.what.clone();
     let mut add = |name: &str, value: String| what.insert(name.to_owned(), value);
-    add("element", E::NAME.to_owned());
-    add("rows", shape.rows.to_string());
-    add("cols", shape.cols.to_string());
+    add(ELEMENT, E::NAME.to_owned());
+    add(ROWS, shape.rows.to_string());
+    add(COLS, shape.cols.to_string());
     add("format", if target.npy { "npy" } else { "raw" }.to_owned());
-    add("tolerance", settings.tolerance.map_or("none".to_owned(), |t| t.to_string()));
-    add("exact stop", settings.exact_stop.to_string());
     for (n, sum) in arrays.all().enumerate().filter_map(|(n, matrix)| Some((n, matrix.values_checksum()?))) {
         add(&format!("array {n} in memory"), format!("{sum:016x}"));
     }
@@ -202,5 +234,5 @@ pub(crate) fn taken<E: Real>(
     arrays: &Arrays<'_, E>,
     target: &Target,
 ) -> Result<Option<Taken>> {
-    start::taken(&target.path, &identity(settings, arrays, target)?, settings.iterations)
+    start::taken(&target.path, &identity(arrays, target)?, Asked::of(settings))
 }

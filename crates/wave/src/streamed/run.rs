@@ -9,7 +9,7 @@ use syncline_store::{DirectFile, DirectWriter, Layout, Made, Matrix, Progress, S
 use super::data::{FileSink, Held, Sink, Source, all_rows};
 use super::pass::{Passed, Spent, Stream};
 use super::plan::{Question, StreamPlan, cache_bytes};
-use super::start::converged;
+use super::start::{Asked, made};
 use super::sums::Sums;
 use crate::kernel::Update;
 use crate::lanes::Real;
@@ -169,7 +169,13 @@ impl Done {
     pub(crate) fn take(&mut self, settings: &Settings, levels: u64, residuals: Vec<f64>) -> Option<u64> {
         let before = self.iterations;
         if self.converged.is_none() {
-            self.converged = converged(before + levels, &residuals, settings.tolerance);
+            let (iterations, residuals) = (before + levels, residuals.clone());
+            let pass = Made { iterations, residuals, ..Made::default() };
+            self.converged = pass.converged_to(settings.tolerance);
+        }
+        if residuals.is_empty() {
+            // They are those of the last iterations, and of these none were taken.
+            self.residuals.clear();
         }
         self.passes += 1;
         self.iterations += levels;
@@ -179,15 +185,13 @@ impl Done {
     }
 
     /// What an earlier run has done.
-    pub(crate) fn from(progress: Progress, settings: &Settings) -> Self {
-        let Progress { iterations, residuals, .. } = progress;
-        let converged = converged(iterations, &residuals, settings.tolerance);
-        Done { iterations, converged, residuals, passes: 0 }
+    pub(crate) fn from(progress: &Progress, settings: &Settings) -> Self {
+        Self::after(Asked::of(settings).judge(made(progress, settings.tolerance)))
     }
 
     /// What the result at hand has behind it.
     pub(crate) fn after(made: Made) -> Self {
-        let Made { iterations, residuals, converged } = made;
+        let Made { iterations, residuals, converged, .. } = made;
         Done { iterations, residuals, converged, passes: 0 }
     }
 

@@ -1,8 +1,9 @@
 //! Where a run begins: anew, after an interrupted one, after a finished result, or not at all.
 //!
 //! # Contract
-//! No run replaces a file unasked that is not the result of the same computation. The same is: the same description,
-//! settings, shape, type and inputs; not the same number of iterations.
+//! No run replaces a file unasked that is not the result of the same computation. The same is: the
+//! same description, shape, type and inputs. How many iterations are asked for, and where a
+//! tolerance ends them, is no part of it: `k` iterations give the same bits whatever the tolerance.
 //!
 //! | at the result's name, or in its folder         | `Refuse` | `Resume`                   | `Discard` |
 //! |------------------------------------------------|----------|----------------------------|-----------|
@@ -10,8 +11,13 @@
 //! | the folder of an interrupted run, the same     | refuse   | go on after its last pass  | begin     |
 //! | a result of the same, of fewer iterations      | refuse   | go on from it              | begin     |
 //! | a result of the same, of as many, or converged | refuse   | nothing is left to do      | begin     |
-//! | the same, of more iterations                   | refuse   | refuse                     | begin     |
+//! | the same, of more iterations than are wanted   | refuse   | refuse                     | begin     |
 //! | of another computation, or not known           | refuse   | refuse                     | begin     |
+//!
+//! Converged is: one of its residuals that are known is at most the tolerance of this run
+//! ([`Made::converged_to`]). An iteration whose residual is not known counts as one that changed
+//! more. Wanted are as many as are asked for; with an exact stop, no more than up to that
+//! iteration.
 //!
 //! What a run may replace it notes when it begins ([`Standing`]), and replaces nothing else at its end.
 //!
@@ -23,10 +29,16 @@ use std::path::Path;
 use syncline_store::{Existing, Generations, Identity, Leftover, Made, Mark, Progress, Resumed, Standing};
 
 use super::target::{Leftovers, Target};
+use crate::sweep::{Plan, Report, Settings};
 use crate::{Error, Result};
 
 /// The name of what a manifest notes of the output when its run began.
 const STANDING: &str = "output at the start";
+
+/// Names of what an [`Identity`] says of the field.
+pub(crate) const ELEMENT: &str = "element";
+pub(crate) const ROWS: &str = "rows";
+pub(crate) const COLS: &str = "cols";
 
 /// Where a run begins.
 pub(crate) enum Start {
@@ -39,12 +51,111 @@ pub(crate) enum Start {
     Complete(Made),
 }
 
+/// Where a sweep in blocks begins that may go on from a result.
+///
+/// A result of fewer iterations is gone on from by a sweep from that result in place of the field;
+/// [`add`](Self::add) then makes its report that of all iterations.
+#[derive(Debug)]
+pub struct Resumption {
+    /// Of what computation the result is: what it is to be [marked](syncline_store::Mark) with.
+    pub identity: Identity,
+    /// What the result that has the name has behind it, if the sweep goes on from one, or has
+    /// nothing to do.
+    pub made: Option<Made>,
+    /// Whether nothing is left to do.
+    pub is_complete: bool,
+    /// What had the name: all that the result may replace, unless the target says so.
+    pub standing: Standing,
+}
+
+impl Resumption {
+    /// The iterations that are done.
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.made.as_ref().map_or(0, |made| made.iterations)
+    }
+
+    /// The report where nothing is left to do.
+    #[must_use]
+    pub fn report(&self, plan: Plan) -> Report {
+        let none = Report {
+            iterations: 0,
+            residuals: Vec::new(),
+            converged: None,
+            bytes_read: 0,
+            bytes_written: 0,
+            processors: 0,
+            workers: 0,
+            passes: 0,
+            resumed: 0,
+            times: None,
+            plan,
+        };
+        self.add(none)
+    }
+
+    /// Adds what was done before to the report of the sweep that has gone on from it.
+    #[must_use]
+    pub fn add(&self, report: Report) -> Report {
+        let Some(made) = &self.made else { return report };
+        let mut residuals = report.residuals;
+        if !residuals.is_empty() || report.iterations == 0 {
+            residuals.splice(0..0, made.residuals.iter().copied());
+        }
+        Report {
+            iterations: made.iterations + report.iterations,
+            residuals,
+            converged: report.converged.map(|at| made.iterations + at).or(made.converged),
+            resumed: made.iterations,
+            ..report
+        }
+    }
+}
+
+/// How far a run is to go.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    /// At most.
+    pub(crate) iterations: u64,
+    pub(crate) tolerance: Option<f64>,
+    pub(crate) exact_stop: bool,
+}
+
+impl Asked {
+    pub(crate) const fn of(settings: &Settings) -> Self {
+        let Settings { iterations, tolerance, exact_stop, .. } = *settings;
+        Self { iterations, tolerance, exact_stop }
+    }
+
+    /// What was made, with where it came to the tolerance of this run in place of that of its own.
+    pub(crate) fn judge(self, made: Made) -> Made {
+        Made { converged: made.converged_to(self.tolerance), tolerance: self.tolerance, ..made }
+    }
+
+    /// The most iterations that the result may have behind it, where it has come so far as `made`;
+    /// `None` if an exact stop would have ended at an iteration that is not known.
+    fn wanted(self, made: &Made) -> Option<u64> {
+        let Some(at) = made.converged_to(self.tolerance).filter(|_| self.exact_stop) else {
+            return Some(self.iterations);
+        };
+        // Among those whose residuals are not known any more could be an earlier one, but for the
+        // tolerance of the run that had taken them.
+        let known = made.iterations.saturating_sub(made.residuals.len() as u64);
+        let is_first = known == 0 || at > known || made.tolerance == self.tolerance;
+        is_first.then_some(self.iterations.min(at + 1))
+    }
+
+    /// The iterations that are left to do, at most; `None` if there are too many already.
+    fn left(self, made: &Made) -> Option<u64> {
+        let left = self.wanted(made)?.checked_sub(made.iterations)?;
+        Some(if made.converged_to(self.tolerance).is_some() { 0 } else { left })
+    }
+}
+
 /// What beginning takes.
 pub(crate) struct Begin<'a> {
     pub(crate) target: &'a Target,
-    /// How many are asked for.
-    pub(crate) iterations: u64,
-    pub(crate) tolerance: Option<f64>,
+    pub(crate) asked: Asked,
 }
 
 impl Begin<'_> {
@@ -64,7 +175,7 @@ impl Begin<'_> {
                 Generations::discard(path)?;
                 self.anew()
             }
-            (Leftovers::Refuse, Leftover::Nothing) => match taken(path, identity, self.iterations)? {
+            (Leftovers::Refuse, Leftover::Nothing) => match taken(path, identity, self.asked)? {
                 None => self.anew(),
                 Some(taken) => Err(taken.into_error(path)),
             },
@@ -79,9 +190,7 @@ impl Begin<'_> {
             (Leftovers::Resume, _) => match Generations::resume_settled(path, identity, settle)? {
                 Resumed::Underway(generations) => self.from(generations),
                 Resumed::Complete(progress) if is_generation(&progress)? => {
-                    let Progress { iterations, residuals, .. } = progress;
-                    let converged = converged(iterations, &residuals, self.tolerance);
-                    let made = Made { iterations, residuals, converged };
+                    let made = made(&progress, self.asked.tolerance);
                     self.of_the_same(Mark { identity: identity.clone(), made })
                 }
                 // Another program has put a file there since.
@@ -101,8 +210,9 @@ impl Begin<'_> {
     fn from(&self, generations: Generations) -> Result<(Start, Standing)> {
         let path = &self.target.path;
         let progress = generations.progress();
-        let (done, asked) = (progress.map_or(0, |progress| progress.iterations), self.iterations);
-        if done > asked {
+        let made = progress.map(|progress| made(progress, self.asked.tolerance)).unwrap_or_default();
+        if self.asked.left(&made).is_none() {
+            let (done, asked) = (made.iterations, self.asked.wanted(&made).unwrap_or_default());
             return Err(Error::Fewer { path: path.clone(), done, asked });
         }
         // Of a manifest without the note nothing is known: then only a name that is free is taken.
@@ -123,7 +233,7 @@ impl Begin<'_> {
             Existing::Nothing => self.anew(),
             Existing::Result(mark) => {
                 settle(&mark.identity, identity)?;
-                match Taken::by(&mark, identity, self.iterations) {
+                match Taken::by(&mark, identity, self.asked) {
                     taken if taken.differs.is_empty() => self.of_the_same(*mark),
                     taken => Err(taken.into_error(path)),
                 }
@@ -136,21 +246,20 @@ impl Begin<'_> {
     /// After a result of the same computation.
     fn of_the_same(&self, mark: Mark) -> Result<(Start, Standing)> {
         let standing = Standing::of(&self.target.path)?;
-        let (done, asked) = (mark.made.iterations, self.iterations);
-        Ok(match done.cmp(&asked) {
-            std::cmp::Ordering::Greater => {
-                return Err(Taken::by(&mark, &mark.identity, asked).into_error(&self.target.path));
-            }
-            std::cmp::Ordering::Less if mark.made.converged.is_none() => (Start::After(mark.made), standing),
-            _ => (Start::Complete(mark.made), standing),
-        })
+        let left = self.asked.left(&mark.made);
+        match left {
+            None => Err(Taken::by(&mark, &mark.identity, self.asked).into_error(&self.target.path)),
+            Some(0) => Ok((Start::Complete(self.asked.judge(mark.made)), standing)),
+            Some(_) => Ok((Start::After(self.asked.judge(mark.made)), standing)),
+        }
     }
 }
 
-/// The first iteration, from 0, with a residual that is small enough, by the residuals of the last iterations of so many.
-pub(crate) fn converged(iterations: u64, residuals: &[f64], tolerance: Option<f64>) -> Option<u64> {
-    let at = residuals.iter().position(|&residual| Some(residual) <= tolerance)?;
-    Some(iterations.saturating_sub(residuals.len() as u64) + at as u64)
+/// What an interrupted run has made, for one with this tolerance. A manifest has room for all
+/// residuals.
+pub(crate) fn made(progress: &Progress, tolerance: Option<f64>) -> Made {
+    let Progress { iterations, residuals, .. } = progress;
+    Made { iterations: *iterations, residuals: residuals.clone(), tolerance, converged: None }
 }
 
 /// What a manifest notes of the output.
@@ -165,28 +274,46 @@ pub struct Taken {
     pub found: String,
     /// In what it is not the result that was asked for, one thing each; nothing if it is, or a run could go on from it.
     pub differs: Vec<String>,
-    /// The iterations behind it, if it is the result of any computation.
-    pub iterations: Option<u64>,
+    /// Whether it is the result of any computation, of this one or another.
+    pub is_result: bool,
+    /// Whether it has the shape and type of the field, so that any run like this one can start from
+    /// it.
+    pub is_like_the_field: bool,
+    /// The iterations that a run has left to do when it goes on from it, at most; `None` if it does
+    /// not.
+    pub left: Option<u64>,
 }
 
 impl Taken {
-    fn by(mark: &Mark, now: &Identity, asked: u64) -> Self {
-        let done = mark.made.iterations;
+    fn by(mark: &Mark, now: &Identity, asked: Asked) -> Self {
         let mut differs = mark.identity.differences(now);
-        if done > asked {
-            differs.insert(0, format!("iterations were {done}, are {asked}"));
+        let left = asked.left(&mark.made);
+        if left.is_none() {
+            let done = mark.made.iterations;
+            let why = match asked.wanted(&mark.made) {
+                None => format!("iterations were {done}, where an exact stop ends is not known any more"),
+                Some(wanted) if wanted < asked.iterations => {
+                    format!("iterations were {done}, are {wanted}, where an exact stop ends")
+                }
+                Some(wanted) => format!("iterations were {done}, are {wanted}"),
+            };
+            differs.insert(0, why);
         }
-        Self { found: mark.to_string(), differs, iterations: Some(done) }
+        let same = |name| mark.identity.what.get(name) == now.what.get(name);
+        let is_like_the_field = [ELEMENT, ROWS, COLS].into_iter().all(same);
+        let left = left.filter(|_| differs.is_empty());
+        Self { found: mark.to_string(), differs, is_result: true, is_like_the_field, left }
     }
 
     fn unknown(why: &'static str) -> Self {
-        Self { found: Existing::Other(why).to_string(), differs: Vec::new(), iterations: None }
+        let found = Existing::Other(why).to_string();
+        Self { found, differs: Vec::new(), is_result: false, is_like_the_field: false, left: None }
     }
 
     /// Whether a run could go on from it, or has nothing to do.
     #[must_use]
-    pub fn is_the_same(&self) -> bool {
-        self.iterations.is_some() && self.differs.is_empty()
+    pub const fn is_the_same(&self) -> bool {
+        self.left.is_some()
     }
 
     fn into_error(self, path: &Path) -> Error {
@@ -205,14 +332,14 @@ impl std::fmt::Display for Taken {
 }
 
 /// What has a result's name, for a run that is not to touch it.
-pub(crate) fn taken(path: &Path, identity: &Identity, iterations: u64) -> Result<Option<Taken>> {
+pub(crate) fn taken(path: &Path, identity: &Identity, asked: Asked) -> Result<Option<Taken>> {
     Ok(match Existing::at(path)? {
         Existing::Nothing => None,
         Existing::Result(mark) => {
             let mut now = identity.clone();
             // Not worth reading the inputs: those of the same length are taken for the same.
             now.settle::<Error>(&mark.identity, |n| Ok(mark.identity.inputs[n].sum))?;
-            Some(Taken::by(&mark, &now, iterations))
+            Some(Taken::by(&mark, &now, asked))
         }
         Existing::Other(why) => Some(Taken::unknown(why)),
         _ => Some(Taken::unknown("it is of an unknown kind")),

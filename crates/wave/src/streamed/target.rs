@@ -33,12 +33,14 @@ pub enum Leftovers {
     Refuse,
     /// Go on from there, if it was the same computation; begin if there is nothing.
     ///
-    /// The same is: the same description, settings, type, shape and inputs; not the number of iterations. Files are
-    /// the same inputs by place, length and time, or by length and the checksum of their values; matrices in memory
-    /// by that checksum.
+    /// The same is: the same description, type, shape and inputs. Not the number of iterations, nor
+    /// where a tolerance ends them: these say how far to go. Files are the same inputs by place,
+    /// length and time, or by length and the checksum of their values; matrices in memory by that
+    /// checksum.
     ///
-    /// A result of fewer iterations is gone on from, up to those asked for; of one with as many, or that has
-    /// converged, nothing is left to do. Everything else that has the name is an error.
+    /// A result of fewer iterations is gone on from, up to those asked for. Of one with as many, or
+    /// with a residual that is known and at most the tolerance, nothing is left to do. Everything
+    /// else that has the name is an error.
     Resume,
     /// Delete what is left, begin, and replace what has the name.
     Discard,

@@ -9,4 +9,5 @@ mod model;
 mod stencils;
 mod streamed;
 mod target;
+mod tolerance;
 mod whole_blocks;

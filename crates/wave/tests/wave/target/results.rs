@@ -13,7 +13,7 @@ use crate::common::{bits, lanes};
 use crate::kernels::Hooked;
 
 /// Whether the file system of the result has room for marks; if not, a line that says so.
-fn has_marks(work: &Work) -> bool {
+pub(crate) fn has_marks(work: &Work) -> bool {
     let marked = matches!(Existing::at(&work.path), Ok(Existing::Result(_)));
     if !marked {
         println!("skipped: {} has no extended attributes", work.folder.path().display());

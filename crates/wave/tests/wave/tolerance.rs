@@ -1,0 +1,197 @@
+//! A tolerance says where a run ends, not what it computes: a result is gone on from with another
+//! one, or with none.
+
+use proptest::prelude::*;
+use syncline_store::{Existing, Layout, Matrix, Shape};
+use syncline_wave::{Error, Executor, Leftovers, Report, Result};
+
+use crate::common::{bits, same, values};
+use crate::target::results::has_marks;
+use crate::target::{How, KERNEL, THREE, Work};
+
+/// A run of a chain of them onto one result.
+#[derive(Clone, Copy, Debug)]
+struct Leg {
+    most: u64,
+    /// The residual of this iteration, if any.
+    tolerance: Option<usize>,
+    exact: bool,
+    depth: u64,
+}
+
+fn leg() -> impl Strategy<Value = Leg> {
+    (0..24_u64, prop::option::of(0..24_usize), any::<bool>(), 1..6_u64)
+        .prop_map(|(most, tolerance, exact, depth)| Leg { most, tolerance, exact, depth })
+}
+
+/// What is known of the result: its iterations, and those whose residuals are known.
+#[derive(Default)]
+struct Known {
+    done: usize,
+    from: usize,
+    tolerance: Option<f64>,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::with_cases(60) })]
+
+    /// However runs with tolerances, exact stops and without follow one another: the bits of the
+    /// plain loop, the residuals that are known, and nothing is done where nothing is left to do.
+    #[test]
+    fn runs_of_any_tolerance_go_on_from_one_another(legs in prop::collection::vec(leg(), 1..6), seed: u64) {
+        let work = Work::new(seed, Shape::new(20, 17));
+        let residuals = work.data.residuals(&KERNEL, 24);
+        let mut known = Known::default();
+        for (n, leg) in legs.iter().enumerate() {
+            let tolerance = leg.tolerance.map(|at| residuals[at]);
+            let small = |range: std::ops::Range<usize>| {
+                range.clone().find(|&at| Some(residuals[at]) <= tolerance)
+            };
+            let how = How { iterations: leg.most, depth: leg.depth, ..THREE };
+            let mut sweep = how.sweep(KERNEL).exact_stop(leg.exact && tolerance.is_some());
+            if let Some(tolerance) = tolerance {
+                sweep = sweep.until(tolerance);
+            }
+            let outcome =
+                sweep.run_to(&work.field, &work.coefficients, &work.target(Leftovers::Resume));
+            let most = leg.most as usize;
+            let before = small(known.from..known.done);
+            let wanted = before.filter(|_| leg.exact).map_or(most, |at| most.min(at + 1));
+            let sure = known.from == 0
+                || before > Some(known.from)
+                || before.is_none()
+                || known.tolerance == tolerance;
+            if leg.exact && n > 0 && !sure {
+                let error = outcome.unwrap_err().to_string();
+                prop_assert!(error.contains("where an exact stop ends is not known any more"), "{}", error);
+                continue;
+            }
+            if known.done > wanted {
+                let error = outcome.unwrap_err();
+                prop_assert!(matches!(&error, Error::Taken { .. }), "{}", error);
+                let told = format!("iterations were {}, are {wanted}", known.done);
+                prop_assert!(error.to_string().contains(&told), "{}", error);
+                continue;
+            }
+            let (pending, report) = outcome.unwrap();
+            if n > 0 && (before.is_some() || known.done == wanted) {
+                prop_assert!(pending.is_complete() && report.passes == 0, "leg {}", n);
+                prop_assert_eq!(report.converged, before.map(|at| at as u64));
+                prop_assert_eq!(report.iterations, known.done as u64);
+                continue;
+            }
+            let at = small(known.done..most);
+            prop_assert_eq!(report.converged, at.map(|at| at as u64), "leg {}", n);
+            let done = report.iterations as usize;
+            match at {
+                None => prop_assert_eq!(done, most),
+                Some(at) if leg.exact => prop_assert_eq!(done, at + 1),
+                Some(at) => prop_assert!((at + 1..=most.min(at + leg.depth as usize)).contains(&done)),
+            }
+            prop_assert_eq!(report.resumed, known.done as u64);
+            let from = if tolerance.is_some() { known.from } else { done };
+            known = Known { done, from, tolerance };
+            prop_assert_eq!(bits(&report.residuals), bits(&residuals[known.from..done]));
+            work.finish(pending, report.iterations)?;
+            if !has_marks(&work) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// An interrupted run is gone on with, too, until another tolerance or none.
+#[test]
+fn an_interrupted_run_goes_on_with_another_tolerance() {
+    let shape = Shape::new(70, 60);
+    let tolerances = [None, Some(f64::INFINITY), Some(0.0)];
+    for tolerance in tolerances {
+        // It was interrupted without a tolerance, after 4 of 6.
+        let work = Work::interrupted(shape);
+        let mut sweep = How { iterations: 9, ..THREE }.sweep(KERNEL);
+        if let Some(tolerance) = tolerance {
+            sweep = sweep.until(tolerance).exact_stop(true);
+        }
+        let target = work.target(Leftovers::Resume);
+        let (pending, report) = sweep.run_to(&work.field, &work.coefficients, &target).unwrap();
+        // What the first four changed is not known; the fifth comes to any that is infinite.
+        let (iterations, converged) = match tolerance {
+            Some(f64::INFINITY) => (5, Some(4)),
+            _ => (9, None),
+        };
+        assert_eq!((report.resumed, report.iterations, report.converged), (4, iterations, converged));
+        let known = if tolerance.is_some() { 4 } else { iterations as usize };
+        let expected = &work.data.residuals(&KERNEL, iterations)[known..];
+        assert_eq!(bits(&report.residuals), bits(expected));
+        work.finish(pending, iterations).unwrap();
+    }
+}
+
+/// An interrupted run that has gone past the iteration of an exact stop is refused, and says both
+/// numbers.
+#[test]
+fn an_exact_stop_before_what_is_done_is_refused() {
+    let work = Work::new(1, Shape::new(70, 60));
+    let until = |how: How| how.sweep(KERNEL).until(0.0);
+    // Not committed, it is as if it had been interrupted.
+    let target = work.target(Leftovers::Refuse);
+    drop(until(THREE).run_to(&work.field, &work.coefficients, &target).unwrap());
+    let third = work.data.residuals(&KERNEL, 3)[2];
+    let sweep = How { iterations: 9, ..THREE }.sweep(KERNEL).until(third);
+    let target = work.target(Leftovers::Resume);
+    let exact = sweep.clone().exact_stop(true).run_to(&work.field, &work.coefficients, &target);
+    let error = exact.unwrap_err().to_string();
+    assert!(error.contains("6 iterations behind it, more than the 3 asked for"), "{error}");
+    let (pending, report) = sweep.run_to(&work.field, &work.coefficients, &target).unwrap();
+    assert_eq!((report.iterations, report.converged, report.passes), (6, Some(2), 0));
+    work.finish(pending, 6).unwrap();
+}
+
+/// Goes on in blocks from the result that has the name, and gives it the name again.
+fn in_blocks(work: &Work, iterations: u64) -> Result<Report> {
+    let sweep = |iterations| THREE.sweep(KERNEL).iterations(iterations).until(0.0);
+    let sweep =
+        |iterations| sweep(iterations).executor(Executor::Blocked).order(syncline_wave::Order::Barrier);
+    let target = work.target(Leftovers::Resume);
+    let begun = sweep(iterations).resumption(&work.field, &work.coefficients, &target)?;
+    let field = match begun.made {
+        None => work.field.clone(),
+        Some(_) => std::sync::Arc::new(Matrix::open(&work.path)?),
+    };
+    let left = iterations - begun.done();
+    if begun.is_complete {
+        assert_eq!(left, 0);
+    }
+    let result = Matrix::zeros(work.data.shape, Layout::RowMajor)?;
+    let (result, report) = sweep(left).run(&field, &work.coefficients, result)?;
+    let report = begun.add(report);
+    let expected = work.data.plain(&KERNEL, report.iterations);
+    same(&values(&result), &expected, work.data.shape.cols).unwrap();
+    Ok(report)
+}
+
+/// A sweep in blocks goes on from a result as a streamed one does; not from an interrupted streamed
+/// run.
+#[test]
+fn a_sweep_in_blocks_goes_on_from_a_result() {
+    let work = Work::new(1, Shape::new(40, 30));
+    let report = in_blocks(&work, 4).unwrap();
+    assert_eq!((report.iterations, report.resumed), (4, 0));
+    let target = work.target(Leftovers::Resume);
+    let sweep = How { iterations: 6, ..THREE }.sweep(KERNEL).until(0.0);
+    sweep.run_to(&work.field, &work.coefficients, &target).unwrap().0.commit().unwrap();
+    if !matches!(Existing::at(&work.path), Ok(Existing::Result(_))) {
+        println!("skipped: {} has no extended attributes", work.folder.path().display());
+        return;
+    }
+    for (iterations, resumed) in [(6, 6), (9, 6)] {
+        let report = in_blocks(&work, iterations).unwrap();
+        assert_eq!((report.iterations, report.resumed, report.converged), (iterations, resumed, None));
+        assert_eq!(bits(&report.residuals), bits(&work.data.residuals(&KERNEL, iterations)));
+    }
+    assert!(matches!(in_blocks(&work, 5), Err(Error::Taken { .. })));
+    let work = Work::interrupted(Shape::new(70, 60));
+    let error = in_blocks(&work, 9).unwrap_err();
+    assert!(matches!(&error, Error::Leftovers { .. }), "{error}");
+    assert!(error.to_string().contains("a streamed run that ended after 4 iterations"), "{error}");
+}

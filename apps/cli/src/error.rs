@@ -103,8 +103,9 @@ pub(crate) enum Error {
     },
     /// Raw data of an unknown kind.
     #[error(
-        "{} is no .npy file, and no layout.json tells of what shape and type it is: {why}, there is no entry for it \
-         beside it, nor one for its field {field} of its length", path.display()
+        "{} is no .npy file, and no layout.json tells of what shape and type it is: {why} (cp -a keeps the mark of a \
+         result), and no layout.json beside it has an entry of its name, or one of its field {field} with its length",
+        path.display()
     )]
     Unknown {
         /// The file.

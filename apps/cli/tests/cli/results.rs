@@ -255,7 +255,7 @@ fn a_raw_result_is_known_without_an_entry() {
     // Otherwise what is missing is said: of a field that is not there, or of another length.
     fs::write(path.join("lost.out"), &result).unwrap();
     fs::write(path.join("framed/za.short.out"), &result[8..]).unwrap();
-    let missing = ["is no .npy file", "it has no mark", "no entry", "its field za"];
+    let missing = ["is no .npy file", "it has no mark", "an entry of its name", "its field za"];
     refused(
         path,
         "run lk23 data --iterations 1 --field lost.out --output x.npy",

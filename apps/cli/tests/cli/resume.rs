@@ -237,6 +237,38 @@ fn another_computation_is_not_gone_on_with() {
     assert!(report["resumed"].as_u64() > Some(0), "{report}");
 }
 
+/// An interrupted streamed run is not gone on with in blocks: the message says what to leave out,
+/// and that goes on; nor with too little memory, where it says how much is enough.
+#[test]
+fn an_interrupted_run_is_gone_on_with_streamed_only() {
+    let folder = lk23(40, 2000);
+    let path = folder.path();
+    killed(path, LINE);
+    let more = kept(path, LINE) + 3;
+    let line = |options: &str| format!("run lk23 data --iterations {more} --output o.npy {options}");
+    for option in ["--executor blocked", "--order barrier", "--block 8"] {
+        let name = option.split(" 8").next().unwrap();
+        let told = format!("give --resume in place of {name}, or give --force");
+        refused(path, &line(option), &[&told]);
+        let told = format!("leave out {name}, or give --force");
+        refused(path, &line(&format!("{option} --resume")), &[&told]);
+    }
+    let error = fails_with(1, path, &line("--memory 1M --resume"));
+    let least = error.rsplit_once("allow at least ").unwrap_or_else(|| panic!("{error}")).1.replace(' ', "");
+    let report = json(path, &line(&format!("--memory {least} --resume --verify")));
+    assert_eq!((&report["executor"], &report["verified"]), (&"streamed".into(), &true.into()));
+    assert_eq!(report["resumed"], more - 3);
+    // Of another computation, or of more iterations, --resume is not named, as it would do nothing.
+    fs::remove_file(path.join("o.npy")).unwrap();
+    killed(path, LINE);
+    ok(path, "gen poisson data --rows 40 --cols 2000");
+    let other = "run gauss-seidel data --iterations 100000000 --output o.npy";
+    for line in ["run lk23 data --iterations 0 --output o.npy", other] {
+        let error = fails_with(1, path, line);
+        assert!(error.ends_with(": give --force to discard it"), "{error}");
+    }
+}
+
 /// Of fewer iterations than are done nothing is made of it, of more it is gone on with.
 #[test]
 fn an_interrupted_run_may_be_given_more_iterations() {

@@ -147,6 +147,28 @@ fn an_exact_stop_before_what_is_done_is_refused() {
     work.finish(pending, 6).unwrap();
 }
 
+/// Where the residuals of the first iterations are not known, nor is where an exact stop would have
+/// ended among them: that is refused, but for the tolerance with which they were taken.
+#[test]
+fn an_exact_stop_among_residuals_that_are_not_known_is_refused() {
+    let work = Work::new(1, Shape::new(40, 30));
+    let run = |iterations, tolerance: Option<f64>| {
+        let sweep = How { iterations, ..THREE }.sweep(KERNEL).exact_stop(tolerance.is_some());
+        let sweep = tolerance.into_iter().fold(sweep, |sweep, tolerance| sweep.until(tolerance));
+        sweep.run_to(&work.field, &work.coefficients, &work.target(Leftovers::Resume))
+    };
+    run(4, None).unwrap().0.commit().unwrap();
+    if !has_marks(&work) {
+        return;
+    }
+    let residuals = work.data.residuals(&KERNEL, 5);
+    run(9, Some(residuals[4])).unwrap().0.commit().unwrap();
+    let (pending, report) = run(9, Some(residuals[4])).unwrap();
+    assert_eq!((pending.is_complete(), report.iterations, report.converged), (true, 5, Some(4)));
+    let error = run(9, Some(residuals[4] * 2.0)).unwrap_err().to_string();
+    assert!(error.contains("iterations were 5, where an exact stop ends is not known any more"), "{error}");
+}
+
 /// Goes on in blocks from the result that has the name, and gives it the name again.
 fn in_blocks(work: &Work, iterations: u64) -> Result<Report> {
     let sweep = |iterations| THREE.sweep(KERNEL).iterations(iterations).until(0.0);

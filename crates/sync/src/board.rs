@@ -179,6 +179,21 @@ impl MemoryBoard {
             Cells::Padded(cells) => &cells[at],
         }
     }
+
+    #[inline(never)]
+    fn wait_longer(
+        &self,
+        slot: usize,
+        epoch: u64,
+        awaited: Awaited,
+        deadline: Option<Instant>,
+    ) -> Result<(), Fault> {
+        let waiting = self.vigil.waiting(awaited.into(), deadline);
+        match self.cell(self.vigil.rank, slot).wait_until(epoch, &waiting.policy(), deadline) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(waiting.fault(error)),
+        }
+    }
 }
 
 impl SignalBoard for MemoryBoard {
@@ -218,11 +233,11 @@ impl SignalBoard for MemoryBoard {
     ) -> Result<(), Fault> {
         self.vigil.at_home()?;
         let epoch = epoch - u64::from(plant::is("board: waits for the epoch before"));
-        let waiting = self.vigil.waiting(awaited.into(), deadline);
-        match self.cell(self.vigil.rank, slot).wait_until(epoch, &waiting.policy(), deadline) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(waiting.fault(error)),
+        // What has been raised needs no wait to be set up.
+        if self.cell(self.vigil.rank, slot).get() >= epoch {
+            return Ok(());
         }
+        self.wait_longer(slot, epoch, awaited, deadline)
     }
 
     #[inline]

@@ -198,11 +198,10 @@ impl<B: SignalBoard> DisseminationMember<B> {
     /// A call returns: if it does so in the middle of an episode, others may need later rounds of
     /// this member, which may wait elsewhere from now on.
     #[inline]
-    fn leave<T>(&mut self, result: Result<T, Fault>) -> Result<T, Fault> {
+    fn leave(&mut self) {
         if let Some((round, _)) = self.at {
             self.board.reached(round as u32 + 1);
         }
-        result
     }
 }
 
@@ -222,13 +221,15 @@ impl<B: SignalBoard> BarrierMember for DisseminationMember<B> {
     #[inline]
     fn arrive(&mut self) -> Result<(), Fault> {
         let begun = self.begin();
-        self.leave(begun)
+        self.leave();
+        begun
     }
 
     #[inline]
     fn done(&mut self) -> Result<bool, Fault> {
         let done = self.advance(|board, slot, epoch, _| board.poll(slot, epoch));
-        self.leave(done)
+        self.leave();
+        done
     }
 
     #[inline]
@@ -236,7 +237,8 @@ impl<B: SignalBoard> BarrierMember for DisseminationMember<B> {
         let mut wait =
             |board: &mut B, slot, epoch, awaited| board.wait(slot, epoch, awaited, deadline).map(|()| true);
         let waited = self.begin().and_then(|()| self.advance(&mut wait));
-        self.leave(waited).map(|_| ())
+        self.leave();
+        waited.map(|_| ())
     }
 
     fn set_policy(&mut self, policy: &Policy<'_>) {

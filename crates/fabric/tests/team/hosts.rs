@@ -144,7 +144,7 @@ fn silence_counts_after_ten_seconds_unless_said_otherwise_and_is_told() {
     let ended = team.env(SILENT, "1").env_remove("SYNCLINE_TIMEOUT").output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success(), "{said}");
-    let line = " has not been heard of for 10 s and is taken for dead; SYNCLINE_TIMEOUT sets that";
+    let line = " has not been heard of for 10 s and is taken for dead; SYNCLINE_TIMEOUT sets the limit";
     assert!(said.contains(line), "{said}");
 }
 

@@ -72,7 +72,7 @@ pub(crate) struct Steward {
     thread: Option<JoinHandle<()>>,
     /// The process that has the thread.
     born: Generation,
-    /// From when somebody is started, if stops of the manager are to stop all.
+    /// From the first start on, if stops of the manager are to stop all.
     stops: Option<StopForwarding>,
 }
 

@@ -418,7 +418,7 @@ impl<T> Array<T> {
     /// To be touched again they are committed again.
     ///
     /// # Safety
-    /// The values are nobody's: nobody refers to them, or relies on what they are.
+    /// No reference to the values is left, and no code relies on what they are.
     ///
     /// # Panics
     /// As [`commit`](Self::commit).

@@ -445,7 +445,7 @@ pub(crate) struct Waiting<'a> {
 
 impl Waiting<'_> {
     pub(crate) fn policy(&self) -> Policy<'_> {
-        // In models nobody leaves, and to look for them would make many more.
+        // In models no member leaves, and to look for such members would make many more states.
         let death: Option<&dyn Watch> = if cfg!(loom) { None } else { Some(self) };
         Policy { pauses: self.vigil.pauses, yield_for: self.vigil.yield_for, death }
     }
@@ -554,7 +554,7 @@ mod tests {
         ];
         for fault in faults.into_iter().chain([Fault::TimedOut, Fault::Forked { rank: 5 }]) {
             deaths.tell(fault);
-            // The first word stands, whoever else is told what.
+            // The first word stands, whatever else is told.
             fault.rank().into_iter().for_each(|rank| deaths.give_up(rank));
             fault.rank().into_iter().for_each(|rank| deaths.tell(Fault::Silent(Silence::new(rank, 7))));
         }

@@ -56,7 +56,7 @@ pub(super) struct Hub {
     signals: Vec<(u8, UnixStream)>,
     bar: ProgressBar,
     ending: Option<Ending>,
-    /// Somebody has typed Ctrl-Z.
+    /// Ctrl-Z was typed.
     to_stop: bool,
 }
 

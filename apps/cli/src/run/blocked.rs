@@ -42,7 +42,7 @@ impl<T: Real> Job<'_, T> {
         }
     }
 
-    /// `instead` is why it is in blocks, if nobody has asked for them.
+    /// `instead` is why it is in blocks, if the command line does not ask for them.
     pub(super) fn run_blocked(self, instead: Option<String>, signals: &Signals) -> Result<Summary> {
         self.start(Executor::Blocked)?;
         let shape = self.arrays.field.shape();

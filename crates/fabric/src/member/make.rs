@@ -61,8 +61,8 @@ impl Member {
     /// Makes a barrier or lock with all others, and takes this member's part of it.
     ///
     /// # Collective
-    /// All members make the same things in the same order. Nobody waits for the others. A member
-    /// that ends when it has made less than another is given up, so that nobody waits for its part.
+    /// All members make the same things in the same order. None waits for the others. A member that
+    /// ends when it has made less than another is given up, so that no wait for its part is endless.
     /// So is one that ends because it got an error here: what is made has a seat for every member.
     ///
     /// # Errors

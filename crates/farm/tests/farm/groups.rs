@@ -262,7 +262,7 @@ fn stopped(pid: i32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
 }
 
-/// Whoever types Ctrl-Z has the workers stop, and what they have started; `fg` has all go on, and Ctrl-C ends all.
+/// Ctrl-Z stops the workers, and what they have started; `fg` has all go on, and Ctrl-C ends all.
 #[test]
 fn a_terminal_stops_continues_and_ends_all() {
     let mark = mark();

@@ -68,7 +68,7 @@ struct Node {
     flag: Signal,
 }
 
-// SAFETY: two words, for which 0 is a node that nobody has linked or raised.
+// SAFETY: two words, for which 0 is a node that was neither linked nor raised.
 unsafe impl Shared for Node {}
 
 /// The mutex has come to this node.

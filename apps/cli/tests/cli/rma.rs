@@ -11,7 +11,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 
 use crate::common::{HANG, command, ok, until};
 
@@ -62,8 +61,14 @@ const LAUNCHERS: [Launcher; 2] = [
 impl Launcher {
     /// The command as so many processes; `None`, and a line that says why, if this MPI is not here.
     fn command(&self, processes: usize, line: &str) -> Option<Command> {
-        static SHIMS: OnceLock<TempDir> = OnceLock::new();
-        let folder = SHIMS.get_or_init(|| tempfile::tempdir().unwrap()).path();
+        // Not a folder that is dropped: a static is not. What an earlier run has left there is old.
+        static SHIMS: OnceLock<PathBuf> = OnceLock::new();
+        let folder = SHIMS.get_or_init(|| {
+            let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shims");
+            let _ = fs::remove_dir_all(&folder);
+            fs::create_dir_all(&folder).unwrap();
+            folder
+        });
         let into = folder.join(self.name);
         static BUILDING: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let building = BUILDING.lock().unwrap();

@@ -117,8 +117,8 @@ impl Flags {
 
     /// A member who left before it had completed `episodes`.
     fn left_before(&self, episodes: u64) -> Option<usize> {
-        // Relaxed: the word stands for itself.
-        let left = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        // Acquire: pairs with the Release of a member that leaves, and so with the reason for which it leaves.
+        let left = |word: &AtomicU64| word.load(Ordering::Acquire);
         self.left.iter().position(|word| left(word) >= LEFT && left(word) - LEFT < episodes)
     }
 }
@@ -138,7 +138,8 @@ impl Service for Flags {
             }
             LEAVE => {
                 if let Some(left) = self.left.get(member) {
-                    left.store(LEFT | episode, Ordering::Relaxed);
+                    // Release: pairs with the Acquire in `left_before`.
+                    left.store(LEFT | episode, Ordering::Release);
                 }
             }
             _ => (),
@@ -267,10 +268,12 @@ impl SignalBoard for TeamBoard {
 }
 
 impl Across {
-    /// Why waits end. First the verdict: members that leave because of it are not its cause.
+    /// Why waits end. The verdict if there is one: members that leave because of it are not its cause.
     fn gone(&self) -> Option<Fault> {
-        let verdict = self.caller.as_ref().and_then(Caller::verdict);
-        verdict.or_else(|| self.endpoint.dead()).or_else(|| self.left())
+        // Looked for first: it may have left for a reason that is then to be told.
+        let left = self.left();
+        let dead = self.endpoint.dead();
+        self.caller.as_ref().and_then(Caller::verdict).or(dead).or(left)
     }
 
     /// An error in a child that `fork` has made of the member's process.
@@ -288,7 +291,8 @@ impl Drop for Across {
         if !self.endpoint.at_home() {
             return; // the member's process has the seat
         }
-        self.flags.left[self.member].store(LEFT | self.episodes, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `left_before`.
+        self.flags.left[self.member].store(LEFT | self.episodes, Ordering::Release);
         if self.endpoint.dead().is_some() || self.caller.as_ref().and_then(Caller::verdict).is_some() {
             // A member that waits is told of that, and not of the members that leave because of it.
             return;

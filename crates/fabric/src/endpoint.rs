@@ -473,7 +473,11 @@ impl State {
         }
         heart.tell_verdict(&mut **wire);
         heart.beat(&mut **wire, now);
-        spread.go(now, |to, words| heart.send(&mut **wire, to, words));
+        spread.go(now, |to, words| {
+            // A note may be that of a member that has ended because of it.
+            heart.tell_verdict(&mut **wire);
+            heart.send(&mut **wire, to, words);
+        });
         drove
     }
 

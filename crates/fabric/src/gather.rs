@@ -107,11 +107,12 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// First the verdict: members that leave because of it are not its cause.
+    /// The verdict if there is one: members that leave because of it are not its cause.
     fn fault(&self) -> Option<Fault> {
         // Looked for first: it may have left for a reason that is then to be told.
         let left = self.blocking.absent();
-        self.blocking.look().or_else(|| self.deaths.fault(0)).or(left)
+        let dead = self.deaths.fault(0);
+        self.blocking.look().or(dead).or(left)
     }
 }
 

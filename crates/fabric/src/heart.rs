@@ -14,6 +14,10 @@
 //!   no other after it. A process that has the last message of every server has received everything that was sent to it: some
 //!   MPIs complain, as they end, of messages that were not received.
 //! * A process that was stopped itself accuses nobody: time in which it did not run does not count.
+//! * A process that knows of a *verdict* (see `Calls`) tells each process of other hosts, before it
+//!   sends anything that may follow from the verdict: a bye, a death, the note of an end. So each
+//!   process hears of the verdict first, whichever process it hears first. On the way from only one
+//!   process, the verdict could be later than the bye of another that had been told of it.
 //! * Within a host, the dead are told in its memory. What others of its processes say is no sign of life of a server.
 //!
 //! # Costs
@@ -57,7 +61,7 @@ pub(crate) struct Heart {
     known: usize,
     /// By rank: the other servers know.
     told: Vec<bool>,
-    /// The other hosts know of the verdict about calls that do not match.
+    /// This process has told the other hosts of the verdict about calls that do not match.
     decided: bool,
     /// When there was last a look at the clock.
     looked: Instant,
@@ -351,10 +355,8 @@ impl Heart {
                     self.control.deaths.tell(from_word(rank, words.next().unwrap_or_default()));
                 }
             }
-            Some(VERDICT) => {
-                self.decided = true;
-                self.control.calls.decide(words.next().unwrap_or_default());
-            }
+            // This process tells the others as well, before its bye: see the contract.
+            Some(VERDICT) => self.control.calls.decide(words.next().unwrap_or_default()),
             Some(LAST) => self.ended[from] = true,
             Some(BYE) => {
                 self.over[from] = true;

@@ -408,11 +408,7 @@ impl Vigil {
 
     /// Who ends a wait in the episode after those that are complete.
     pub(crate) fn fault(&self) -> Option<Fault> {
-        // Members that leave because of a verdict are not its cause.
-        if let Some(verdict) = self.caller.as_ref().and_then(Caller::verdict) {
-            return Some(verdict);
-        }
-        // First who has left: it may be for a death, which is then to be told.
+        // First the members that have left: it may be for a death, which is then to be told.
         let left = self.seats.left_before(self.episodes + 1);
         let deaths = self.deaths.as_ref();
         let dead = deaths.and_then(|deaths| deaths.fault(0));
@@ -422,7 +418,9 @@ impl Vigil {
             // One who has died meanwhile is found here, too.
             Some(deaths.fault_of(rank).unwrap_or(Fault::Left { rank }))
         };
-        dead.or(left.map(|rank| Fault::Left { rank })).or_else(part)
+        let found = dead.or(left.map(|rank| Fault::Left { rank })).or_else(part);
+        // At last the verdict: members that have left because of it are not its cause.
+        self.caller.as_ref().and_then(Caller::verdict).or(found)
     }
 
     /// After a look that found nothing: now and then, who is gone.
@@ -488,6 +486,7 @@ impl Drop for Vigil {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::calls::{Call, Calls};
 
     /// Whoever leaves because it was told of a death is not the reason why others do.
     #[test]
@@ -510,6 +509,32 @@ mod tests {
                 }
             });
             assert_eq!(fault, Fault::Dead { rank: 2 }, "{turn}");
+        }
+    }
+
+    /// A member that leaves because its call matches no other is not the reason why others do.
+    #[test]
+    fn a_verdict_is_told_before_those_who_left_for_it() {
+        for turn in 0..1500 {
+            let space = &mut Space::heap();
+            let seats = Seats::within(space, 2).unwrap();
+            let calls = Calls::within(space, 2).unwrap();
+            let deaths = Deaths::within(space, 2).unwrap().called(calls.caller(0, 0, Call::Wait));
+            let waits = Vigil::new(&seats, Some(&deaths), 0).unwrap();
+            let leaves = Vigil::new(&seats, None, 1).unwrap();
+            let fault = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    (0..turn % 200).for_each(|_| std::hint::spin_loop());
+                    calls.decide(u64::MAX);
+                    drop(leaves);
+                });
+                loop {
+                    if let Some(fault) = waits.fault() {
+                        break fault;
+                    }
+                }
+            });
+            assert_eq!(Some(fault), calls.verdict(), "{turn}");
         }
     }
 

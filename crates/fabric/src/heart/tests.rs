@@ -67,6 +67,37 @@ fn a_silent_host_is_told_of_to_all_and_nobody_else_is() {
     assert_eq!(dead(&hearts), [2, 2, 8, 2, 2]);
 }
 
+/// The host that has found the verdict may be heard last, and the member that ends because of it
+/// first.
+#[test]
+fn a_verdict_is_heard_before_what_follows_from_it() {
+    let (_, mut hearts) = hearts(3);
+    hearts[2].0.control.made(4, 2);
+    let verdict = u64::MAX;
+    let (heart, wire) = &mut hearts[0];
+    heart.control.calls.decide(verdict);
+    heart.tell_verdict(&mut **wire);
+    let (heart, wire) = &mut hearts[1];
+    while let Some((from, message)) = wire.receive().unwrap() {
+        heart.receive(from, &message[8..]);
+    }
+    assert_eq!(heart.control.calls.verdict_word(), verdict);
+    // Each of its members has made one thing less than rank 4.
+    heart.bye(&mut **wire, &[1, 1]);
+    let (heart, wire) = &mut hearts[2];
+    let mut messages = Vec::new();
+    while let Some(message) = wire.receive().unwrap() {
+        messages.push(message);
+    }
+    messages.sort_by_key(|&(from, _)| from != 1);
+    for (from, message) in messages {
+        heart.receive(from, &message[8..]);
+        let told = heart.control.calls.verdict_word() == verdict;
+        assert!(told || heart.control.deaths.count() == 0, "a death is heard of first");
+    }
+    assert_eq!(heart.control.deaths.fault_of(2), Some(Fault::Left { rank: 2 }));
+}
+
 #[test]
 fn what_was_seen_travels() {
     let faults = [

@@ -7,10 +7,11 @@
 //!   0                  open(end) ──────^                                                              len
 //! ```
 //! A reserved segment is as long as it was asked to be, or as the memory that there could be at
-//! most ([`most`](crate::most)): shorter where the system has no such address space. It may be
-//! accessed below what was [opened](Segment::open). [`commit`](Segment::commit) takes the memory of
-//! a range, or says that there is none: a touch of memory that was not committed, and is not there,
-//! kills the process. Of other segments everything is opened, and to commit does nothing.
+//! most ([`most`](crate::most), asked for once in a process): shorter where the system has no such
+//! address space. It may be accessed below what was [opened](Segment::open).
+//! [`commit`](Segment::commit) takes the memory of a range, or says that there is none: a touch of
+//! memory that was not committed, and is not there, kills the process. Of other segments everything
+//! is opened, and to commit does nothing.
 //!
 //! # Costs
 //! To reserve is a mapping, whatever its length: page tables come with use.
@@ -19,6 +20,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{FallocateFlags, FileType};
@@ -214,7 +216,10 @@ fn shrinking(
     }
     // Where address space is limited, the program needs some of it for other things.
     let space = getrlimit(Resource::As).current.map_or(u64::MAX, |limit| limit / 4);
-    let want = room::most().unwrap_or(UNKNOWN).min(most).min(space);
+    // Files of the kernel tell, which takes longer than all else here.
+    static POSSIBLE: OnceLock<u64> = OnceLock::new();
+    let possible = *POSSIBLE.get_or_init(|| room::most().unwrap_or(UNKNOWN));
+    let want = possible.min(most).min(space);
     let mut len = (want as usize / STEP * STEP).max(LEAST);
     loop {
         match map(len) {

@@ -196,7 +196,7 @@ impl From<SpaceError> for Error {
 
 fn of_space(error: &SpaceError) -> Status {
     match error {
-        SpaceError::Forked { .. } => Status::Misuse,
+        SpaceError::Forked { .. } | SpaceError::Mismatch(_) => Status::Misuse,
         SpaceError::Full { .. } | SpaceError::Memory { .. } | SpaceError::Many { .. } => Status::NoRoom,
         _ => Status::InvalidArgument,
     }
@@ -218,7 +218,7 @@ impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         let status = match fault {
             Fault::TimedOut => Status::TimedOut,
-            Fault::Forked { .. } | Fault::Mismatch { .. } | Fault::Differs { .. } => Status::Misuse,
+            Fault::Forked { .. } | Fault::Mismatch { .. } | Fault::Differs(_) => Status::Misuse,
             _ if fault.rank().is_some() => Status::Gone,
             _ => Status::Internal,
         };

@@ -48,9 +48,7 @@ pub enum TeamError {
     #[error(transparent)]
     Memory(#[from] syncline_memory::Error),
     /// The members' words have no room in that memory, or are not those that the launcher made.
-    #[error(
-        "the team's shared memory: {0} (more is given by `memory`, `syncline launch --memory`, or SYNCLINE_MEMORY under MPI)"
-    )]
+    #[error("the team's shared memory: {}", Advised(.0))]
     Space(#[from] SpaceError),
     /// A member asked for a team from the environment, whose member it is already.
     #[error("rank {rank} is in a team already: inside it, only a team of threads can be made")]
@@ -166,6 +164,21 @@ impl TeamError {
             TeamError::Failed(failure) => failure.exit_code(),
             _ => 1,
         }
+    }
+}
+
+/// An error of a space, and what to do if it has no room.
+struct Advised<'a>(&'a SpaceError);
+
+impl fmt::Display for Advised<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        f.write_str(match self.0 {
+            SpaceError::Full { .. } | SpaceError::Memory { .. } => {
+                " (more is given by `memory`, `syncline launch --memory`, or SYNCLINE_MEMORY under MPI)"
+            }
+            _ => "",
+        })
     }
 }
 

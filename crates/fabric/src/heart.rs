@@ -217,16 +217,16 @@ impl Heart {
 
     /// Tells the other hosts of the verdict, if there is one, before all that follows from it.
     pub(crate) fn tell_verdict(&mut self, wire: &mut dyn Wire) {
-        let verdict = self.control.calls.verdict_word();
+        let Some([word, first, second]) = self.control.calls.verdict_words() else { return };
         // The bye of a process that is no server is its last message.
         let has_ended = self.over[self.process] && self.hosts.serves(self.process).is_none();
-        if verdict == 0 || has_ended || std::mem::replace(&mut self.decided, true) {
+        if has_ended || std::mem::replace(&mut self.decided, true) {
             return;
         }
         let here = self.hosts.of(self.process);
         for process in 0..self.shape.processes {
             if self.hosts.of(process) != here && !self.gone[process] && !self.over[process] {
-                self.send(wire, process, &[VERDICT, verdict]);
+                self.send(wire, process, &[VERDICT, word, first, second]);
             }
         }
     }
@@ -355,8 +355,11 @@ impl Heart {
                     self.control.deaths.tell(from_word(rank, words.next().unwrap_or_default()));
                 }
             }
-            // This process tells the others as well, before its bye: see the contract.
-            Some(VERDICT) => self.control.calls.decide(words.next().unwrap_or_default()),
+            Some(VERDICT) => {
+                // This process tells the others as well, before its bye: see the contract.
+                let word = |_| words.next().unwrap_or_default();
+                self.control.calls.decide_as([(); 3].map(word));
+            }
             Some(LAST) => self.ended[from] = true,
             Some(BYE) => {
                 self.over[from] = true;

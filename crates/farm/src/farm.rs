@@ -11,7 +11,7 @@ use syncline_fabric::Member;
 use syncline_memory::{LifelineEnd, Segment, inherit};
 use syncline_signal::primitive::Ordering;
 use syncline_signal::{Policy, WaitError, Watch};
-use syncline_sync::{Deaths, LAUNCHER};
+use syncline_sync::{Deaths, LAUNCHER, Thing};
 
 use crate::arena::{Arena, End, MAX_DEPTH, Slots};
 use crate::bell;
@@ -266,7 +266,7 @@ impl Farm {
     /// All members call it, as anything that is made.
     pub(crate) fn within(member: &mut Member, memory: usize) -> Result<Farm, FarmError> {
         let (rank, size, deaths) = (member.rank(), member.size(), member.deaths().clone());
-        let arena = Arena::within(member.space(), size, 4, memory)?;
+        let arena = Arena::within(&mut member.space().making(Thing::Farm), size, 4, memory)?;
         (0..size).for_each(|place| arena.record(place).is_member());
         arena.use_place(size - 1);
         arena.record(rank).pid.store(u64::from(std::process::id()), Ordering::Relaxed);

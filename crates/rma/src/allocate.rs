@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use syncline_fabric::Member;
-use syncline_sync::{Call, Fault, SpaceError};
+use syncline_sync::{Call, Fault, SpaceError, Thing};
 
 use crate::element::Element;
 use crate::error::RmaError;
@@ -112,7 +112,8 @@ impl Rma {
                         let part = all[rank].checked_next_multiple_of(4096).map(|_| room(all[rank]));
                         part.and_then(|part| sum.checked_add(part))
                     });
-                    let lines = self.arena.take(me.space(), needed.unwrap_or(usize::MAX / 2));
+                    let space = &mut *me.space().making(Thing::Allocation);
+                    let lines = self.arena.take(space, needed.unwrap_or(usize::MAX / 2));
                     let verdict = self.verdict(&lines, needed.unwrap_or(usize::MAX));
                     Step::Room(all, verdict, lines)
                 }

@@ -12,11 +12,10 @@ pub enum RmaError {
     /// A member without which it cannot be done is gone, or a deadline passed.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// The members' memory has no room, or members do not make the same things.
-    #[error(
-        "the team's memory: {0} (a team is given more by `memory`, `syncline launch --memory`, or SYNCLINE_MEMORY, if it was given a size)"
-    )]
-    Space(#[from] SpaceError),
+    /// The members' memory has no room, or the argument is wrong. Members that do not make the same
+    /// things are [`Fault::Differs`], as in waits.
+    #[error("the team's memory: {}", Advised(.0))]
+    Space(SpaceError),
     /// A host has no room for what its members asked for together. All members are told the same.
     #[error(
         "rank {rank} asked for {}{}; host {host} has {} left (a team is given more by `memory`, `syncline launch --memory`, \
@@ -161,6 +160,31 @@ pub enum RmaError {
         /// How many it has.
         count: usize,
     },
+}
+
+impl From<SpaceError> for RmaError {
+    fn from(error: SpaceError) -> RmaError {
+        match error {
+            SpaceError::Mismatch(difference) => RmaError::Fault(Fault::Differs(difference)),
+            error => RmaError::Space(error),
+        }
+    }
+}
+
+/// An error of a space, and what to do if it has no room.
+struct Advised<'a>(&'a SpaceError);
+
+impl fmt::Display for Advised<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        f.write_str(match self.0 {
+            SpaceError::Full { .. } | SpaceError::Memory { .. } => {
+                " (a team is given more by `memory`, `syncline launch --memory`, or SYNCLINE_MEMORY, if it was \
+                 given a size)"
+            }
+            _ => "",
+        })
+    }
 }
 
 /// What others of a host asked for beside one of them.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use syncline_fabric::{Hosts, Member};
 use syncline_memory::Generation;
-use syncline_sync::{Auto, AutoMember, Call, Fault, SpaceError};
+use syncline_sync::{Auto, AutoMember, Call, Fault, SpaceError, Thing};
 
 use crate::allocate::Begun;
 use crate::element::Element;
@@ -109,7 +109,7 @@ impl Rma {
             }
             Some(endpoint) => {
                 let board = me.calling(Call::Sync).board(0)?;
-                let words = HostWords::within(me.space(), hosts.count())?;
+                let words = HostWords::within(&mut me.space().making(Thing::OneSided), hosts.count())?;
                 let make = || Engine::new(&endpoint, here.len(), words, radix);
                 let attached = me.attach(make);
                 let (service, engine) = attached.expect("a team with an endpoint");

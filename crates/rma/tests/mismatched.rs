@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use syncline_fabric::{Member, Team, TeamBarrier, TeamBoard, TeamError};
 use syncline_rma::{LockKind, Rma, RmaError};
 use syncline_signal::Signal;
-use syncline_sync::{BarrierMember, Call, Counter, DisseminationMember, Fault, TournamentMember};
+use syncline_sync::{Auto, BarrierMember, Call, Counter, DisseminationMember, Fault, TournamentMember};
 
 use programs::{accused, legal};
 
@@ -150,13 +150,40 @@ fn members_that_make_different_things_are_told() {
         let results = ends(format!("{shape:?}"), move || team(shape, differ).unwrap());
         for (rank, result) in results.into_iter().enumerate() {
             let text = result.expect_err("nothing that it waits for is the same for all");
-            let told = ["rank 0", "rank 1", "allocation "].iter().all(|part| text.contains(part));
-            assert!(told, "{shape:?}, {rank}: {text}");
-            // The member that came second is told what was asked for; those that wait, where it
-            // was.
-            let asked = text.contains(" 8 bytes") && text.contains(" 512 bytes");
-            assert_eq!(text.contains("asks for"), asked, "{shape:?}, {rank}: {text}");
+            let (one, other) = ("rank 0 allocates 8 bytes", "rank 1 allocates 512 bytes");
+            let what = format!("{one} of memory, {other} of memory");
+            let either = format!("{other} of memory, {one} of memory");
+            let told = ": all members must make the same things in the same order";
+            let expected = [format!("{what}{told}"), format!("{either}{told}")];
+            assert!(expected.contains(&text), "{shape:?}, {rank}: {text}");
         }
+    }
+}
+
+/// The same words for another thing are a difference.
+#[test]
+fn one_sided_memory_is_no_barrier() {
+    fn differ(me: &mut Member) -> Result<(), String> {
+        let made = match me.rank() {
+            0 => Rma::new(me).map(drop).map_err(|error| error.to_string()),
+            _ => {
+                let cores = me.cores();
+                let barrier = me.make(|space, members| Auto::within(space, members, cores));
+                barrier.map(drop).map_err(|error| error.to_string())
+            }
+        };
+        made?;
+        me.gather(0).map(drop).map_err(|fault| fault.to_string())
+    }
+    let results = ends("one host".to_owned(), || Team::threads(2).quiet().run(differ).unwrap());
+    let made =
+        [(0, "one-sided memory"), (1, "a barrier")].map(|(rank, what)| format!("rank {rank} makes {what}"));
+    let [one, other] = &made;
+    let told = "all members must make the same things in the same order";
+    let either = [format!("{one}, {other}: {told}"), format!("{other}, {one}: {told}")];
+    for result in results {
+        let text = result.expect_err("a member has made something else");
+        assert!(either.contains(&text), "{text}");
     }
 }
 

@@ -23,6 +23,7 @@ use std::time::Instant;
 use syncline_signal::{PaddedSignal, Policy, Signal, plant};
 
 use crate::calls::{Needs, Peers};
+use crate::differ::Thing;
 use crate::error::{Fault, SpaceError};
 use crate::space::{Array, Space};
 use crate::vigil::{Deaths, Seats, Vigil};
@@ -135,6 +136,7 @@ impl MemoryFlags {
         slots: usize,
         flags: Flags,
     ) -> Result<MemoryFlags, SpaceError> {
+        let space = &mut *space.making(Thing::Board);
         let seats = Seats::within(space, members)?;
         let cells = match flags {
             Flags::Packed => Cells::Packed(space.array(members * slots)?),

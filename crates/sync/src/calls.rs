@@ -82,7 +82,8 @@ use std::time::Instant;
 use syncline_signal::plant;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 
-use crate::error::{Difference, Fault, SpaceError};
+use crate::differ::{Asked, Difference};
+use crate::error::{Fault, SpaceError};
 use crate::space::{Array, Shared, Space};
 use crate::vigil::MAX_MEMBERS;
 pub use call::Call;
@@ -164,6 +165,7 @@ fn needed(blocked: u64, own: u64) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Calls {
     rows: Array<Row>,
+    /// The verdict; and if it is a difference, what the two members have asked for.
     verdict: Array<AtomicU64>,
     /// By rank; none: all are in one.
     groups: Arc<[usize]>,
@@ -175,7 +177,7 @@ impl Calls {
     /// # Errors
     /// If the space has no room.
     pub fn within(space: &mut Space, members: usize) -> Result<Calls, SpaceError> {
-        Ok(Calls { rows: space.array(members)?, verdict: space.array(1)?, groups: Arc::new([]) })
+        Ok(Calls { rows: space.array(members)?, verdict: space.array(3)?, groups: Arc::new([]) })
     }
 
     /// The same notes, of members that are in groups: for barriers within each group, see
@@ -219,28 +221,51 @@ impl Calls {
     pub fn verdict(&self) -> Option<Fault> {
         // Acquire: pairs with the Release in `decide`.
         let word = self.verdict[0].load(Ordering::Acquire);
-        if word == 0 { None } else { Some(told(word)) }
+        if word == 0 { None } else { Some(self.told(word)) }
     }
 
-    /// The verdict as a word, for other hosts; 0: there is none.
+    /// The verdict in words, for other hosts.
     #[must_use]
-    pub fn verdict_word(&self) -> u64 {
-        self.verdict[0].load(Ordering::Acquire)
+    pub fn verdict_words(&self) -> Option<[u64; 3]> {
+        // Acquire: pairs with the Release in `decide`.
+        let word = self.verdict[0].load(Ordering::Acquire);
+        let asked = |at: usize| self.verdict[at].load(Ordering::Relaxed);
+        (word != 0).then(|| if word == DIFFERS { [word, asked(1), asked(2)] } else { [word, 0, 0] })
+    }
+
+    /// A verdict of another host, which stays if it is the first.
+    pub fn decide_as(&self, words: [u64; 3]) {
+        match words {
+            [DIFFERS, first, second] => self.decide_difference(&Difference {
+                first: Asked::of_word(first),
+                second: Asked::of_word(second),
+            }),
+            [word, ..] => self.decide(word),
+        }
     }
 
     /// A verdict, which stays if it is the first.
-    pub fn decide(&self, word: u64) {
-        // Release: pairs with the Acquire in `verdict`.
+    pub(crate) fn decide(&self, word: u64) {
+        // Release: pairs with the Acquire in `verdict` and `verdict_words`.
         let _ = self.verdict[0].compare_exchange(0, word, Ordering::Release, Ordering::Relaxed);
     }
 
     /// Two members have asked for different things: the verdict, unless there is another, or it is
     /// not known which members.
+    ///
+    /// Two hosts may find a difference each. Then the one whose words stand first is the verdict:
+    /// the other one leaves it to that. (Members of one host have found the same difference, as
+    /// there is one in their ledger.)
     pub(crate) fn decide_difference(&self, difference: &Difference) {
-        let Difference { number, first, second } = difference;
-        if let (Some(first), Some(second)) = (first.rank, second.rank) {
-            let ranks = (first as u64) << 16 | second as u64;
-            self.decide(VERDICT | DIFFERS | (*number as u64) << NUMBER | ranks);
+        let Difference { first, second } = difference;
+        if first.rank().is_none() || second.rank().is_none() {
+            return;
+        }
+        // Relaxed: ordered by the Release of `decide`.
+        let claimed = self.verdict[1].compare_exchange(0, first.word(), Ordering::Relaxed, Ordering::Relaxed);
+        if claimed.is_ok() || claimed == Err(first.word()) {
+            self.verdict[2].store(second.word(), Ordering::Relaxed);
+            self.decide(DIFFERS);
         }
     }
 
@@ -298,6 +323,18 @@ impl Calls {
         Some(VERDICT | first.min(second) << 24 | first.max(second))
     }
 
+    /// What a word that is a verdict says.
+    fn told(&self, word: u64) -> Fault {
+        if word == DIFFERS {
+            // Relaxed: after the Acquire of the verdict.
+            let asked = |at: usize| Asked::of_word(self.verdict[at].load(Ordering::Relaxed));
+            return Fault::Differs(Difference { first: asked(1), second: asked(2) });
+        }
+        let of = |word: u64| ((word >> 8) as usize & 0xffff, Call::of(word).unwrap_or(Call::Wait));
+        let ((rank, call), (other, other_call)) = (of(word >> 24), of(word));
+        Fault::Mismatch { rank, call, other, other_call }
+    }
+
     fn group(&self, rank: usize) -> usize {
         self.groups.get(rank).copied().unwrap_or_default()
     }
@@ -305,20 +342,8 @@ impl Calls {
 
 /// Of a word that is a verdict.
 const VERDICT: u64 = 1 << 63;
-/// In a verdict: members have made different things. Below it stand the allocation and the two
-/// ranks.
-const DIFFERS: u64 = 1 << 62;
-const NUMBER: u32 = 32;
-
-fn told(word: u64) -> Fault {
-    if word & DIFFERS != 0 {
-        let (number, ranks) = (((word & !VERDICT & !DIFFERS) >> NUMBER) as usize, word as u32 as usize);
-        return Fault::Differs { rank: ranks >> 16, other: ranks & 0xffff, number };
-    }
-    let of = |word: u64| ((word >> 8) as usize & 0xffff, Call::of(word).unwrap_or(Call::Wait));
-    let ((rank, call), (other, other_call)) = (of(word >> 24), of(word));
-    Fault::Mismatch { rank, call, other, other_call }
-}
+/// The verdict that members have made different things.
+const DIFFERS: u64 = VERDICT | 1 << 62;
 
 /// A member at an object: see [`Calls::caller`].
 #[derive(Clone, Debug)]

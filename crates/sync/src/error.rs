@@ -5,6 +5,7 @@ use std::fmt;
 use syncline_memory::Size;
 
 use crate::calls::Call;
+use crate::differ::Difference;
 use crate::vigil::LAUNCHER;
 
 /// Why the memory of a barrier or lock could not be had.
@@ -36,7 +37,7 @@ pub enum SpaceError {
         most: usize,
     },
     /// Members did not ask for the same things in the same order.
-    #[error("members do not make the same things in the same order: {0}")]
+    #[error("{0}: all members must make the same things in the same order")]
     Mismatch(Difference),
     /// So many members, or none.
     #[error("a barrier or lock has 1 to {most} members, not {members}")]
@@ -83,44 +84,6 @@ pub enum SpaceError {
     },
 }
 
-/// Where two views of a space have asked for different things.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Difference {
-    /// Which allocation, counted from 1.
-    pub number: usize,
-    /// What was asked for first.
-    pub first: Asked,
-    /// What another view asked for in its place.
-    pub second: Asked,
-}
-
-/// What a view of a space has asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// The rank of the member whose view it is, if it is that of a member.
-    pub rank: Option<usize>,
-    /// How many bytes, if that is known.
-    pub bytes: Option<usize>,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Difference { number, first, second } = self;
-        let rank = |asked: &Asked, unknown: &str| match asked.rank {
-            Some(rank) => format!("rank {rank}"),
-            None => unknown.to_owned(),
-        };
-        let what = |asked: &Asked| match asked.bytes {
-            Some(bytes) => format!("{bytes} bytes"),
-            None => "something else".to_owned(),
-        };
-        let kind = if first.bytes == second.bytes { " of another type" } else { "" };
-        let (one, other) = (rank(first, "a view"), rank(second, "another"));
-        let (this, that) = (what(first), what(second));
-        write!(f, "at allocation {number} {one} asks for {this}, {other} for {that}{kind}")
-    }
-}
-
 /// Why a wait ended without what it waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -136,7 +99,10 @@ pub enum Fault {
     },
     /// Members are in calls of which none can complete before another, as they did not call the same in the same order. The
     /// team is of no use any more: every call of a member that would have to wait ends with this.
-    #[error("rank {rank} is in {call}, rank {other} is in {other_call}: neither can complete")]
+    #[error(
+        "rank {rank} is in {call}, rank {other} is in {other_call}: neither can complete; all members \
+         must make the same collective calls in the same order"
+    )]
     Mismatch {
         /// A member.
         rank: usize,
@@ -150,17 +116,8 @@ pub enum Fault {
     /// Members have not made the same things in the same order, so no thing that they have made
     /// later is the same for all. The team is of no use any more, as after
     /// [`Mismatch`](Fault::Mismatch).
-    #[error(
-        "rank {rank} and rank {other} do not make the same things in the same order: they differ at allocation {number}"
-    )]
-    Differs {
-        /// The member that asked first.
-        rank: usize,
-        /// A member that asked for something else.
-        other: usize,
-        /// Which allocation, counted from 1.
-        number: usize,
-    },
+    #[error("{0}: all members must make the same things in the same order")]
+    Differs(Difference),
     /// A member gave its part up, or has returned without it, and the others wait for it in vain.
     #[error("{} has left", Who(*rank))]
     Left {
@@ -191,7 +148,7 @@ impl Fault {
         match *self {
             Fault::Dead { rank } | Fault::Left { rank } | Fault::Reported { rank } => Some(rank),
             Fault::Silent(silence) => Some(silence.rank()),
-            Fault::TimedOut | Fault::Mismatch { .. } | Fault::Differs { .. } | Fault::Forked { .. } => None,
+            Fault::TimedOut | Fault::Mismatch { .. } | Fault::Differs(_) | Fault::Forked { .. } => None,
         }
     }
 }

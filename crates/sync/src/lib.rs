@@ -29,6 +29,7 @@ pub mod barrier;
 mod board;
 mod calls;
 pub mod cost;
+mod differ;
 mod error;
 pub mod lock;
 #[cfg(all(test, loom))]
@@ -43,7 +44,8 @@ pub use barrier::{
 };
 pub use board::{Awaited, Flags, MemoryBoard, MemoryFlags, SignalBoard};
 pub use calls::{ARRIVED, Blocking, Call, Caller, Calls, LAST, Naming, Needs, Peers};
-pub use error::{Asked, Difference, Fault, LockError, Silence, SpaceError};
+pub use differ::{Asked, Difference, Thing};
+pub use error::{Fault, LockError, Silence, SpaceError};
 pub use lock::{Guard, Lock, LockMember, Mcs, RawLock, Ticket};
-pub use space::{Array, Shared, Space};
+pub use space::{Array, Making, Shared, Space};
 pub use vigil::{Deaths, LAUNCHER, MAX_MEMBERS};

@@ -61,6 +61,7 @@ pub use self::mcs::Mcs;
 use self::queue::{Inside, Queue};
 use self::repair::{Unrepaired, stuck};
 pub use self::ticket::Ticket;
+use crate::differ::Thing;
 use crate::error::{Fault, LockError, SpaceError};
 use crate::space::{Array, Element, Shared, Space};
 use crate::vigil::{Deaths, possible, usual};
@@ -151,6 +152,7 @@ impl<R: RawLock, T: Send> Lock<R, T> {
         data: impl FnOnce(&mut Space) -> Result<Data<T>, SpaceError>,
     ) -> Result<Self, SpaceError> {
         possible(members)?;
+        let space = &mut *space.making(Thing::Lock);
         let raw = R::within(space, members)?;
         let (desks, marks) = (space.array(members)?, space.array(1)?.element(0));
         Ok(Lock { raw, desks, marks, data: data(space)?, deaths: None })

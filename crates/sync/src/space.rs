@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! segment   | ledger: two words per allocation | array 0 | array 1 | ...
-//!           |  what, how many; who, bytes      |         |         |
+//!           |  what, how many; which member    |         |         |
 //!
 //! every view of it, in every process, has a cursor of its own
 //! ```
@@ -14,13 +14,14 @@
 //! On the heap each array is an allocation of its own. In a segment arrays follow one another, at
 //! places that depend only on what was asked for before; so all who ask for the same things in the
 //! same order get the same words, without a message. The ledger holds what was asked for, and by
-//! whom. A view that asks for something else is told; so is every view that asks for anything after
-//! that, and the members of the team, if it is one.
+//! whom. A view that asks for something else is told; so is every view that comes to that place or
+//! is past it and asks for anything, and the members of the team, if it is one. What stands before
+//! that place is the same for all: a view that comes late gets it.
 //!
 //! All the `unsafe` of arrays is in this file.
 
 use std::fmt;
-use std::ops::{Deref, Range};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +30,8 @@ use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{DeathWord, PaddedSignal, Signal};
 
 use crate::calls::Calls;
-use crate::error::{Asked, Difference, SpaceError};
+use crate::differ::{Asked, Difference, Thing};
+use crate::error::SpaceError;
 
 /// Types of which all bytes zero are the value that `Default` makes, and which processes may share.
 ///
@@ -54,11 +56,13 @@ const ALIGN: usize = 128;
 const LEDGER: usize = 16384;
 
 /// The words at the beginning of a segment: an entry for each allocation; then the first byte that
-/// is not committed, but for what was reserved; where views differ; and for each allocation who
-/// asked.
+/// is not committed, but for what was reserved; the number of the allocation at which views differ,
+/// from 1, and what the second view asked for there; and what the first one asked for, by
+/// allocation.
 const COMMITTED: usize = LEDGER;
 const DIFFERS: usize = LEDGER + 1;
-const ASKED: usize = LEDGER + 2;
+const SECOND: usize = LEDGER + 2;
+const ASKED: usize = LEDGER + 3;
 const WORDS: usize = ASKED + LEDGER;
 
 /// A source of zeroed words for barriers and locks.
@@ -87,6 +91,35 @@ pub struct Space {
     owner: Option<(usize, Generation)>,
     /// Who is told if views differ.
     calls: Option<Calls>,
+    /// What arrays are made for.
+    thing: Option<Thing>,
+}
+
+/// A space whose arrays are made for some thing: see [`Space::making`].
+#[derive(Debug)]
+pub struct Making<'a> {
+    space: &'a mut Space,
+    before: Option<Thing>,
+}
+
+impl Deref for Making<'_> {
+    type Target = Space;
+
+    fn deref(&self) -> &Space {
+        self.space
+    }
+}
+
+impl DerefMut for Making<'_> {
+    fn deref_mut(&mut self) -> &mut Space {
+        self.space
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        self.space.thing = self.before;
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -112,7 +145,7 @@ impl Space {
     /// Every array on the heap of this process.
     #[must_use]
     pub fn heap() -> Space {
-        Space { region: None, owner: None, calls: None }
+        Space { region: None, owner: None, calls: None, thing: None }
     }
 
     /// Arrays one after the other in a segment.
@@ -128,7 +161,7 @@ impl Space {
         let bytes = WORDS * size_of::<AtomicU64>();
         let start = region.take(bytes, ALIGN)?;
         region.segment.commit(start..start + bytes).map_err(|_| no_memory(bytes))?;
-        Ok(Space { region: Some(region), owner: None, calls: None })
+        Ok(Space { region: Some(region), owner: None, calls: None, thing: None })
     }
 
     /// The same view, as that of a member of this process: a child that `fork` makes of the process gets no arrays from it.
@@ -144,16 +177,25 @@ impl Space {
         Space { calls: Some(calls.clone()), ..self }
     }
 
+    /// The same view, which makes its arrays for a thing until the result is dropped: messages about
+    /// views that differ name the thing. What is made for a part of a thing counts as the whole.
+    /// Without this, arrays are [memory](Thing::Memory).
+    #[must_use]
+    pub fn making(&mut self, thing: Thing) -> Making<'_> {
+        let before = self.thing;
+        self.thing = before.or(Some(thing));
+        Making { space: self, before }
+    }
+
     /// An array of `len` values, all zero unless others have the same array already.
     ///
     /// # Collective
-    /// Views of one segment ask for the same arrays in the same order.
+    /// Views of one segment ask for the same arrays in the same order, for the same things.
     ///
     /// # Errors
     /// [`SpaceError::Full`] if the segment has no room left, [`SpaceError::Memory`] if the host has
-    /// not; [`SpaceError::Mismatch`] if another view asked for something else at this place, and
-    /// for every request of any view after that; [`SpaceError::Forked`] in a child of the
-    /// [member](Self::of_member).
+    /// not; [`SpaceError::Mismatch`] if another view asked for something else at this place or at an
+    /// earlier one; [`SpaceError::Forked`] in a child of the [member](Self::of_member).
     pub fn array<T: Shared>(&mut self, len: usize) -> Result<Array<T>, SpaceError> {
         let array = self.reserve(len)?;
         if let Some(region) = &mut self.region {
@@ -179,15 +221,17 @@ impl Space {
         let Some(region) = &mut self.region else {
             return Array::heap(len);
         };
+        let bytes = size_of::<T>().checked_mul(len);
         let rank = self.owner.map(|(rank, _)| rank);
-        if let Err(error) = region.note::<T>(len, rank) {
+        let thing = self.thing.unwrap_or(Thing::Memory);
+        if let Err(error) = region.note::<T>(len, Asked::new(thing, rank, bytes)) {
             if let (SpaceError::Mismatch(difference), Some(calls)) = (&error, &self.calls) {
                 calls.decide_difference(difference);
             }
             return Err(error);
         }
         let left = region.segment.len() - region.cursor;
-        let bytes = size_of::<T>().checked_mul(len).ok_or(SpaceError::Full { asked: usize::MAX, left })?;
+        let bytes = bytes.ok_or(SpaceError::Full { asked: usize::MAX, left })?;
         let offset = region.take(bytes, align_of::<T>())?;
         let first = region.segment.as_ptr().wrapping_add(offset).cast::<T>().cast_const();
         Ok(Array { first, len, home: Home::Segment(Arc::clone(&region.segment)) })
@@ -250,28 +294,30 @@ impl Region {
     }
 
     /// Enters what is asked for into the ledger, or compares it with what is there.
-    fn note<T>(&mut self, len: usize, rank: Option<usize>) -> Result<(), SpaceError> {
-        if let Some(difference) = self.differs.or_else(|| self.difference()) {
+    fn note<T>(&mut self, len: usize, asked: Asked) -> Result<(), SpaceError> {
+        let place = self.count;
+        let differs = self.differs.or_else(|| self.difference_up_to(place));
+        if let Some(difference) = differs {
             return Err(SpaceError::Mismatch(difference));
         }
-        if self.count == LEDGER {
+        if place == LEDGER {
             return Err(SpaceError::Many { most: LEDGER });
         }
-        let entry = checksum(std::any::type_name::<T>(), size_of::<T>(), len);
-        let place = self.count;
+        let entry = checksum(std::any::type_name::<T>(), asked.thing(), size_of::<T>(), len);
         self.count += 1;
-        let asked = Asked { rank, bytes: size_of::<T>().checked_mul(len) };
         // Relaxed: the entry stands for itself.
         match self.word(place).compare_exchange(0, entry, Ordering::Relaxed, Ordering::Relaxed) {
             // Relaxed, here and below: so do these words.
-            Ok(_) => self.word(ASKED + place).store(packed(asked), Ordering::Relaxed),
+            Ok(_) => self.word(ASKED + place).store(asked.word(), Ordering::Relaxed),
             Err(other) if other != entry => {
-                let word = (self.count as u64) << NUMBER | packed(asked);
                 // Another view may have found a difference just before; then that is told.
-                let told = self.word(DIFFERS);
-                let _ = told.compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed);
-                let own = || Difference { number: self.count, first: self.asked(place), second: asked };
-                let difference = self.difference().unwrap_or_else(own);
+                let number = place as u64 + 1;
+                let found = self.word(DIFFERS);
+                if found.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                    self.word(SECOND).store(asked.word(), Ordering::Relaxed);
+                }
+                let own = || Difference { first: self.asked(ASKED + place), second: asked };
+                let difference = self.difference_up_to(LEDGER).unwrap_or_else(own);
                 self.differs = Some(difference);
                 return Err(SpaceError::Mismatch(difference));
             }
@@ -280,44 +326,26 @@ impl Region {
         Ok(())
     }
 
-    /// Where views have been found to differ first.
-    fn difference(&self) -> Option<Difference> {
-        let word = self.word(DIFFERS).load(Ordering::Relaxed);
-        let number = (word >> NUMBER) as usize;
-        let place = number.checked_sub(1).filter(|&place| place < LEDGER)?;
-        Some(Difference { number, first: self.asked(place), second: unpacked(word) })
+    /// Where views have been found to differ first, if that is no later than at this place.
+    fn difference_up_to(&self, place: usize) -> Option<Difference> {
+        let number = self.word(DIFFERS).load(Ordering::Relaxed) as usize;
+        let at = number.checked_sub(1).filter(|&at| at <= place && at < LEDGER)?;
+        Some(Difference { first: self.asked(ASKED + at), second: self.asked(SECOND) })
     }
 
-    /// What the view has asked for that came to an allocation first.
-    fn asked(&self, place: usize) -> Asked {
-        let word = || self.word(ASKED + place).load(Ordering::Relaxed);
-        // It is written just after the entry: the other view is between the two, or has died there.
+    /// What a view has asked for, as that word of the ledger says.
+    fn asked(&self, index: usize) -> Asked {
+        let word = || self.word(index).load(Ordering::Relaxed);
+        // It is written just after the word that led here: the other view is between the two, or
+        // has died there.
         let written = (0..100).map(|_| word()).find(|&word| {
             if word == 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
             word != 0
         });
-        written.map_or(Asked { rank: None, bytes: None }, unpacked)
+        Asked::of_word(written.unwrap_or(0))
     }
-}
-
-/// Where things stand in a word: the number of an allocation, a rank and one, bytes and one.
-const NUMBER: u32 = 48;
-const RANK: u32 = 35;
-const BYTES: u64 = (1 << RANK) - 1;
-
-/// What a view has asked for, as a word that is not 0. Very many bytes are not told.
-fn packed(Asked { rank, bytes }: Asked) -> u64 {
-    let rank = rank.map_or(0, |rank| rank as u64 + 1) & ((1 << (NUMBER - RANK)) - 1);
-    let bytes = bytes.map_or(BYTES, |bytes| (bytes as u64).saturating_add(1).min(BYTES));
-    rank << RANK | bytes
-}
-
-fn unpacked(word: u64) -> Asked {
-    let (rank, bytes) = (word >> RANK & ((1 << (NUMBER - RANK)) - 1), word & BYTES);
-    let bytes = (bytes < BYTES).then(|| (bytes as usize).saturating_sub(1));
-    Asked { rank: (rank as usize).checked_sub(1), bytes }
 }
 
 fn no_memory(asked: usize) -> SpaceError {
@@ -326,8 +354,8 @@ fn no_memory(asked: usize) -> SpaceError {
 }
 
 /// What was asked for, as a number that is not 0 (FNV-1a).
-fn checksum(name: &str, size: usize, len: usize) -> u64 {
-    let numbers = [size as u64, len as u64];
+fn checksum(name: &str, thing: Option<Thing>, size: usize, len: usize) -> u64 {
+    let numbers = [thing.map_or(0, |thing| thing as u64), size as u64, len as u64];
     let bytes = numbers.iter().flat_map(|n| n.to_le_bytes());
     let hash = name.bytes().chain(bytes).fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

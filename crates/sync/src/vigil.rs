@@ -145,7 +145,7 @@ impl Deaths {
             Fault::Left { .. } => GONE,
             Fault::Silent(silence) => SILENT | u64::from(silence.milliseconds()) << PROCESS,
             Fault::Reported { .. } => REPORTED,
-            Fault::TimedOut | Fault::Mismatch { .. } | Fault::Differs { .. } | Fault::Forked { .. } => {
+            Fault::TimedOut | Fault::Mismatch { .. } | Fault::Differs(_) | Fault::Forked { .. } => {
                 return;
             }
         };

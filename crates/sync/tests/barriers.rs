@@ -344,8 +344,8 @@ fn views_that_differ_are_told() {
     let error = Tournament::within(&mut two, 4, Flags::Packed).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "members do not make the same things in the same order: at allocation 1 a view asks for 24 bytes, another for \
-         32 bytes"
+        "one view makes a barrier, another makes a barrier of another kind or size: all members must make \
+         the same things in the same order"
     );
     // From there on its places would be others: what it asked for would stand in the words of other
     // things.
@@ -353,6 +353,20 @@ fn views_that_differ_are_told() {
     assert_eq!(all, [error; 2]);
     // The other one is told, too: what it makes from there on it would have alone.
     assert_eq!(Counter::within(&mut one, 5).unwrap_err(), error);
+    // What stands before the place is the same for all: a view that comes late gets it.
+    let segment = self::segment();
+    // SAFETY: as above.
+    let views = [0, 1, 2].map(|rank| unsafe { Space::segment(segment.clone()) }.unwrap().of_member(rank));
+    let [mut one, mut two, mut late] = views;
+    for view in [&mut one, &mut two] {
+        Counter::within(view, 3).unwrap();
+    }
+    one.array::<AtomicU64>(1).unwrap();
+    let error = two.array::<AtomicU64>(2).unwrap_err();
+    assert!(error.to_string().starts_with("rank 0 allocates 8 bytes of memory, rank 1 allocates 16 bytes"));
+    Counter::within(&mut late, 3).unwrap();
+    // This is what the first one has made, and is told nevertheless.
+    assert_eq!(late.array::<AtomicU64>(1).unwrap_err(), error);
     let small = std::sync::Arc::new(syncline_memory::Segment::shared(4096).unwrap());
     // SAFETY: as above.
     assert!(matches!(unsafe { Space::segment(small) }.unwrap_err(), SpaceError::Full { .. }));

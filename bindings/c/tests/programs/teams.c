@@ -105,7 +105,7 @@ static int different(syncline_member *me, void *argument) {
     OK(syncline_member_wait(me));
     syncline_status status = syncline_member_memory(me, syncline_member_rank(me) ? 65 : 64, &memory);
     EXPECT(status == SYNCLINE_STATUS_OK ||
-           strstr(syncline_last_failure()->message, "do not make the same things in the same order"));
+           strstr(syncline_last_failure()->message, "all members must make the same things in the same order"));
     return status == SYNCLINE_STATUS_OK ? 0 : 3;
 }
 

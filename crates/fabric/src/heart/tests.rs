@@ -73,15 +73,15 @@ fn a_silent_host_is_told_of_to_all_and_nobody_else_is() {
 fn a_verdict_is_heard_before_what_follows_from_it() {
     let (_, mut hearts) = hearts(3);
     hearts[2].0.control.made(4, 2);
-    let verdict = u64::MAX;
+    let verdict = [u64::MAX, 0, 0];
     let (heart, wire) = &mut hearts[0];
-    heart.control.calls.decide(verdict);
+    heart.control.calls.decide_as(verdict);
     heart.tell_verdict(&mut **wire);
     let (heart, wire) = &mut hearts[1];
     while let Some((from, message)) = wire.receive().unwrap() {
         heart.receive(from, &message[8..]);
     }
-    assert_eq!(heart.control.calls.verdict_word(), verdict);
+    assert_eq!(heart.control.calls.verdict_words(), Some(verdict));
     // Each of its members has made one thing less than rank 4.
     heart.bye(&mut **wire, &[1, 1]);
     let (heart, wire) = &mut hearts[2];
@@ -92,7 +92,7 @@ fn a_verdict_is_heard_before_what_follows_from_it() {
     messages.sort_by_key(|&(from, _)| from != 1);
     for (from, message) in messages {
         heart.receive(from, &message[8..]);
-        let told = heart.control.calls.verdict_word() == verdict;
+        let told = heart.control.calls.verdict_words() == Some(verdict);
         assert!(told || heart.control.deaths.count() == 0, "a death is heard of first");
     }
     assert_eq!(heart.control.deaths.fault_of(2), Some(Fault::Left { rank: 2 }));

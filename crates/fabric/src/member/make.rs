@@ -2,7 +2,7 @@
 
 use syncline_sync::{
     Auto, Barrier, Call, Caller, Combined, CombinedMember, Counter, Deaths, Dissemination,
-    DisseminationMember, Lock, LockMember, MemoryFlags, Naming, Phased, RawLock, Space, SpaceError,
+    DisseminationMember, Lock, LockMember, MemoryFlags, Naming, Phased, RawLock, Space, SpaceError, Thing,
     Tournament, TournamentMember,
 };
 
@@ -89,10 +89,14 @@ impl Member {
         make: impl FnOnce(&mut Space, usize) -> Result<C, SpaceError>,
     ) -> Result<C::Seat, SpaceError> {
         self.one_host()?;
-        let size = self.size();
+        let (size, thing) = (self.size(), self.part_of());
         let caller = self.object();
         let deaths = self.deaths().called(caller);
-        let seat = make(&mut self.space, size)?.watched(&deaths).seat(self.rank)?;
+        let made = match thing {
+            Some(thing) => make(&mut self.space.making(thing), size),
+            None => make(&mut self.space, size),
+        };
+        let seat = made?.watched(&deaths).seat(self.rank)?;
         self.made();
         Ok(seat)
     }
@@ -126,18 +130,21 @@ impl Member {
     ) -> Result<CombinedMember<Inner::Led, <Outer as Barrier>::Member>, SpaceError> {
         self.one_host()?;
         let Shape { processes, threads, .. } = self.node.shape;
-        let inners = (0..processes).map(|_| inner(&mut self.space, threads)).collect::<Result<Vec<_>, _>>();
-        let inner = inners?.swap_remove(self.process());
+        let process = self.process();
         let caller = self.object();
+        let mut space = self.space.making(Thing::Barrier);
+        let inners = (0..processes).map(|_| inner(&mut space, threads)).collect::<Result<Vec<_>, _>>();
+        let inner = inners?.swap_remove(process);
         let among = |ranks: Vec<usize>| {
             let caller = caller.clone().map(|caller| caller.among(&ranks));
             self.node.control.deaths.called(caller)
         };
         let leaders = among((0..processes).map(|process| process * threads).collect());
-        let group = among(self.node.shape.ranks(self.process()).collect());
-        let outer = outer(&mut self.space, processes)?.watched(&leaders);
+        let group = among(self.node.shape.ranks(process).collect());
+        let outer = outer(&mut space, processes)?.watched(&leaders);
+        drop(space);
         let inner = inner.watched(&group);
-        let seat = Combined::new(self.process(), inner, outer).member(self.thread())?;
+        let seat = Combined::new(process, inner, outer).member(self.thread())?;
         self.made();
         Ok(seat)
     }
@@ -150,7 +157,8 @@ impl Member {
     /// # Errors
     /// As [`make`](Self::make).
     pub fn tournament(&mut self) -> Result<TournamentMember<TeamBoard>, SpaceError> {
-        let board = self.board(TournamentMember::<TeamBoard>::slots(self.size()))?;
+        let slots = TournamentMember::<TeamBoard>::slots(self.size());
+        let board = self.board_for_all(slots, Thing::Barrier)?;
         Ok(TournamentMember::new(board))
     }
 
@@ -180,7 +188,8 @@ impl Member {
             return Err(SpaceError::Radix { radix });
         }
         let radix = radix.min(self.size().max(2));
-        let board = self.board(DisseminationMember::<TeamBoard>::slots(self.size(), radix))?;
+        let slots = DisseminationMember::<TeamBoard>::slots(self.size(), radix);
+        let board = self.board_for_all(slots, Thing::Barrier)?;
         Ok(DisseminationMember::new(board, radix))
     }
 
@@ -195,7 +204,9 @@ impl Member {
     pub fn combined(&mut self, radix: usize) -> Result<TeamBarrier, SpaceError> {
         self.is_member()?;
         let caller = self.object();
-        let barrier = levels(&self.node, self.rank, &mut self.space, &mut self.services, radix, caller)?;
+        let mut space = self.space.making(Thing::Barrier);
+        let barrier = levels(&self.node, self.rank, &mut space, &mut self.services, radix, caller)?;
+        drop(space);
         self.made();
         Ok(TeamBarrier(Kind::Hosts(Box::new(barrier))))
     }
@@ -208,8 +219,12 @@ impl Member {
     /// # Errors
     /// As [`make`](Self::make).
     pub fn board(&mut self, slots: usize) -> Result<TeamBoard, SpaceError> {
+        self.board_for_all(slots, Thing::Board)
+    }
+
+    fn board_for_all(&mut self, slots: usize, thing: Thing) -> Result<TeamBoard, SpaceError> {
         let all = (0..self.size()).collect::<Vec<_>>();
-        Ok(self.board_of(&all, slots)?.expect("a member is one of all"))
+        Ok(self.board_for(&all, slots, thing)?.expect("a member is one of all"))
     }
 
     /// Makes a board of some members, which have these ranks here, and on the board their places in
@@ -222,7 +237,18 @@ impl Member {
     /// As [`make`](Self::make); [`SpaceError::Rank`], [`SpaceError::Taken`] if a rank is none, or
     /// is there twice.
     pub fn board_of(&mut self, ranks: &[usize], slots: usize) -> Result<Option<TeamBoard>, SpaceError> {
+        self.board_for(ranks, slots, Thing::Board)
+    }
+
+    /// A board of those members, for that thing.
+    fn board_for(
+        &mut self,
+        ranks: &[usize],
+        slots: usize,
+        thing: Thing,
+    ) -> Result<Option<TeamBoard>, SpaceError> {
         self.is_member()?;
+        let thing = self.part_of().unwrap_or(thing);
         let members = self.size();
         for (place, &rank) in ranks.iter().enumerate() {
             if rank >= members {
@@ -237,20 +263,23 @@ impl Member {
         if let Some(caller) = caller.as_ref().filter(|_| mine.is_none()) {
             caller.abstain();
         }
-        let board = match self.node.endpoint.clone() {
+        let endpoint = self.node.endpoint.clone();
+        let mut space = self.space.making(thing);
+        let board = match endpoint {
             None => {
                 let flags =
-                    MemoryFlags::within(&mut self.space, ranks.len(), slots, syncline_sync::Flags::Packed)?;
-                let flags = flags.watching(&self.deaths().called(caller));
+                    MemoryFlags::within(&mut space, ranks.len(), slots, syncline_sync::Flags::Packed)?;
+                let flags = flags.watching(&self.node.control.deaths.called(caller));
                 mine.map(|place| flags.board(place).map(TeamBoard::memory)).transpose()?
             }
             Some(endpoint) => {
-                let processes = ranks.iter().map(|rank| rank / self.threads()).collect();
-                let flags = board::Flags::within(&mut self.space, processes, slots)?;
+                let processes = ranks.iter().map(|rank| rank / self.node.shape.threads).collect();
+                let flags = board::Flags::within(&mut space, processes, slots)?;
                 self.services += 1;
                 mine.map(|place| TeamBoard::across(&endpoint, self.services, flags, place, caller))
             }
         };
+        drop(space);
         self.made();
         Ok(board)
     }
@@ -272,6 +301,15 @@ impl Member {
         self.objects += 1;
         let call = std::mem::replace(&mut self.called, Call::Barrier);
         self.node.control.calls.caller(self.rank, self.objects, call)
+    }
+
+    /// The thing that the next barrier or board is a part of, if it is not one by itself.
+    fn part_of(&self) -> Option<Thing> {
+        match self.called {
+            Call::Sync => Some(Thing::OneSided),
+            Call::GroupSync => Some(Thing::Group),
+            _ => None,
+        }
     }
 
     pub(super) fn made(&mut self) {

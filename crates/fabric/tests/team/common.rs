@@ -8,6 +8,8 @@ use rustix::process::Signal;
 use syncline_memory::ProcessWatch;
 
 pub(crate) const ROLE: &str = "SYNCLINE_FABRIC_TEST_ROLE";
+/// A file that a process makes when another may go on.
+pub(crate) const TOLD: &str = "FABRIC_TEST_TOLD";
 
 /// Far beyond what anything here takes, on any machine.
 pub(crate) fn late() -> Option<Instant> {

@@ -49,7 +49,7 @@ use syncline_fabric::Member;
 use syncline_fabric::endpoint::{Out, Service};
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Policy, Signal, WaitError};
-use syncline_sync::{Array, Deaths, Fault, Shared, Space, SpaceError};
+use syncline_sync::{Array, Deaths, Fault, Shared, Space, SpaceError, Thing};
 
 use super::poison::{MOST, Wanted};
 use crate::engine::Engine;
@@ -205,7 +205,7 @@ impl Nodes {
             Syncs::Host(_) => None,
         };
         let threads = me.threads();
-        let shelf = Shelf::within(me.space(), &rma.here, threads, engine)?;
+        let shelf = Shelf::within(&mut me.space().making(Thing::Mutexes), &rma.here, threads, engine)?;
         let service = me.attach(|| shelf.clone()).map_or(0, |(service, _)| service);
         let first = rma.here.iter().position(|&other| other == rma.rank).expect("a member is on its host");
         let (first, free, left) = (first * NODES, (0..NODES).rev().collect(), Vec::new());

@@ -22,7 +22,7 @@ use syncline_fabric::endpoint::{Out, Service};
 use syncline_fabric::{AtEnd, Endpoint, Member};
 use syncline_signal::Watch;
 use syncline_signal::primitive::AtomicU64 as SharedU64;
-use syncline_sync::{Array, Deaths, Space, SpaceError};
+use syncline_sync::{Array, Deaths, Space, SpaceError, Thing};
 
 use crate::error::RmaError;
 
@@ -135,7 +135,7 @@ impl Holds {
     /// All members make one for a set, together.
     pub(crate) fn new(me: &mut Member) -> Result<Arc<Holds>, SpaceError> {
         let size = me.size();
-        let poison = Poison::within(me.space(), size)?;
+        let poison = Poison::within(&mut me.space().making(Thing::Mutexes), size)?;
         let attached = me.attach(|| poison.clone());
         let far = attached.and_then(|(service, _)| Some((Arc::clone(me.endpoint()?), service)));
         let (words, process) = ([const { AtomicU64::new(0) }; MOST], std::process::id());

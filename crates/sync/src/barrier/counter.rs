@@ -27,6 +27,7 @@ use syncline_signal::{PaddedSignal, Policy, plant};
 
 use super::{Barrier, BarrierMember, LedMember, Phased};
 use crate::calls::{ARRIVED, LAST, Needs, Peers};
+use crate::differ::Thing;
 use crate::error::{Fault, SpaceError};
 use crate::space::{Element, Space};
 use crate::vigil::{Deaths, Seats, Vigil};
@@ -86,6 +87,7 @@ impl Counter {
     /// # Errors
     /// [`SpaceError::Members`] if there are none or too many, or if the space has no room.
     pub fn within(space: &mut Space, members: usize) -> Result<Counter, SpaceError> {
+        let space = &mut *space.making(Thing::Barrier);
         let seats = Seats::within(space, members)?;
         Ok(Counter { word: space.array(1)?.element(0), seats, deaths: None })
     }

@@ -27,6 +27,7 @@ use syncline_signal::Policy;
 
 use super::{Barrier, BarrierMember};
 use crate::board::{Awaited, Flags, MemoryBoard, MemoryFlags, SignalBoard};
+use crate::differ::Thing;
 use crate::error::{Fault, SpaceError};
 use crate::space::Space;
 use crate::vigil::{Deaths, possible};
@@ -95,6 +96,7 @@ impl Dissemination {
             return Err(SpaceError::Radix { radix });
         }
         possible(members)?;
+        let space = &mut *space.making(Thing::Barrier);
         let radix = radix.min(members.max(2));
         let slots = DisseminationMember::<MemoryBoard>::slots(members, radix);
         Ok(Dissemination { flags: MemoryFlags::within(space, members, slots, flags)?, radix })

@@ -39,6 +39,7 @@ use syncline_signal::{Policy, plant};
 use super::{Barrier, BarrierMember, LedMember, Phased};
 use crate::board::{Awaited, Flags, MemoryBoard, MemoryFlags, SignalBoard};
 use crate::calls::{ARRIVED, LAST};
+use crate::differ::Thing;
 use crate::error::{Fault, SpaceError};
 use crate::space::Space;
 use crate::vigil::{Deaths, possible};
@@ -155,6 +156,7 @@ impl Tournament {
     /// [`SpaceError::Members`] if there are none or too many, or if the space has no room.
     pub fn within(space: &mut Space, members: usize, flags: Flags) -> Result<Tournament, SpaceError> {
         possible(members)?;
+        let space = &mut *space.making(Thing::Barrier);
         let slots = TournamentMember::<MemoryBoard>::slots(members);
         Ok(Tournament { flags: MemoryFlags::within(space, members, slots, flags)? })
     }

@@ -16,6 +16,7 @@ use super::*;
 use crate::barrier::{Barrier, BarrierMember, Combined, Counter, DisseminationMember, TournamentMember};
 use crate::barrier::{CombinedMember, CounterMember};
 use crate::board::{Awaited, SignalBoard};
+use crate::differ::Thing;
 use crate::vigil::Deaths;
 use plain::{Kind, Plain};
 use syncline_signal::Policy;
@@ -324,7 +325,7 @@ impl Team {
     }
 
     fn found(&self) -> Option<Fault> {
-        self.tables.iter().find_map(Calls::find).map(told)
+        self.tables.iter().find_map(|table| Some(table.told(table.find()?)))
     }
 
     /// Whether members that are blocked, and have noted it, wait for one another in a circle.
@@ -507,11 +508,37 @@ fn the_calls_are_named() {
     assert!(waits.iter().all(|wait| wait.look().is_none()), "the first look is too early");
     assert_eq!(waits[0].look(), None);
     let text = waits[1].look().unwrap().to_string();
-    assert_eq!(text, "rank 0 is in sync, rank 2 is in allocate: neither can complete");
+    assert_eq!(
+        text,
+        "rank 0 is in sync, rank 2 is in allocate: neither can complete; all members must make the same \
+         collective calls in the same order"
+    );
     assert_eq!(waits[0].look().unwrap().to_string(), text);
     drop((waits, named));
     assert!(calls.note_of(0, 0).is_none() && calls.verdict().is_some());
     assert!(calls.caller(0, OBJECTS, Call::Sync).is_none());
+}
+
+#[test]
+fn the_first_difference_is_the_verdict_here_and_on_other_hosts() {
+    let asked = |rank, bytes| Asked::new(Thing::Memory, Some(rank), Some(bytes));
+    let [one, other] = [(0, 100), (4, 300)]
+        .map(|(rank, bytes)| Difference { first: asked(rank, bytes), second: asked(rank + 1, bytes + 1) });
+    let [here, there] = [0, 1].map(|_| Calls::within(&mut Space::heap(), 6).unwrap());
+    let unknown = Asked::new(Thing::Memory, None, Some(1));
+    here.decide_difference(&Difference { first: unknown, second: asked(1, 2) });
+    assert_eq!((here.verdict(), here.verdict_words()), (None, None));
+    for difference in [one, other, one] {
+        here.decide_difference(&difference);
+        assert_eq!(here.verdict(), Some(Fault::Differs(one)));
+    }
+    // Another host has found one of its own, and is told of this.
+    there.decide_difference(&other);
+    there.decide_as(here.verdict_words().unwrap());
+    assert_eq!(there.verdict(), Some(Fault::Differs(other)));
+    let third = Calls::within(&mut Space::heap(), 6).unwrap();
+    third.decide_as(here.verdict_words().unwrap());
+    assert_eq!(third.verdict(), here.verdict());
 }
 
 #[test]

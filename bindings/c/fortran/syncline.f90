@@ -21,6 +21,11 @@
 ! * There is no generic put or get for arrays: their places and lengths are given in bytes, by c_loc
 !   and storage_size.
 ! * Coarrays are not known to the library: images are no members.
+!
+! As in C: a member whose syncline_member_wait_for, syncline_barrier_wait_for or
+! syncline_rma_sync_for has timed out has arrived. It waits again, or stays in its function, until
+! the others have passed. If it returns before, they may be told that it has left
+! (SYNCLINE_STATUS_GONE).
 module syncline
     use, intrinsic :: iso_c_binding
     implicit none

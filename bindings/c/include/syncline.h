@@ -1017,8 +1017,12 @@ syncline_status syncline_barrier_wait(syncline_barrier *barrier,
                                       size_t rank);
 
 /**
- * Like `syncline_barrier_wait`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: the
- * member has arrived, stays so, and may wait again.
+ * Like `syncline_barrier_wait`, but waits for `nanoseconds` at most, and is
+ * `SYNCLINE_STATUS_TIMED_OUT` then: the member has arrived, stays so, and may wait again.
+ *
+ * A member that timed out waits again, or stays (in a team: in its function), until the others have
+ * passed. If it leaves before, they may be told so: `SYNCLINE_STATUS_GONE`. Only at a counter on
+ * one host its arrival is all that they need.
  *
  * # Safety
  * `barrier` was not freed.
@@ -2440,6 +2444,9 @@ syncline_status syncline_rma_sync(syncline_rma *rma);
  * `syncline_rma_sync_done` goes on; until it is complete, no allocation or the like is begun:
  * `SYNCLINE_STATUS_MISUSE`.
  *
+ * A member that timed out calls one of them again, or stays in its function, until the others have
+ * passed. If it returns before, they may be told that it has left: `SYNCLINE_STATUS_GONE`.
+ *
  * # Safety
  * That of `syncline_member_rma`.
  */
@@ -2646,10 +2653,15 @@ syncline_status syncline_member_wait(syncline_member *me);
  * `SYNCLINE_STATUS_TIMED_OUT` then: this member has arrived and stays so, and may call either
  * again to go on.
  *
+ * A member that timed out waits again, or stays in its function, until the others have passed. If
+ * it returns before, members on other hosts are told that it has left: `SYNCLINE_STATUS_GONE`. Those
+ * of its own host may be told so as well.
+ *
  * # Safety
  * As `syncline_member_wait`.
  */
-syncline_status syncline_member_wait_for(syncline_member *me, uint64_t nanoseconds);
+syncline_status syncline_member_wait_for(syncline_member *me,
+                                         uint64_t nanoseconds);
 
 /**
  * Waits until a signal is at least `number`, and ends with `SYNCLINE_STATUS_GONE` as soon as any

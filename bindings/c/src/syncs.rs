@@ -164,6 +164,9 @@ pub unsafe extern "C" fn syncline_rma_sync(rma: *mut Rma) -> Status {
 /// `syncline_rma_sync_done` goes on; until it is complete, no allocation or the like is begun:
 /// `SYNCLINE_STATUS_MISUSE`.
 ///
+/// A member that timed out calls one of them again, or stays in its function, until the others have
+/// passed. If it returns before, they may be told that it has left: `SYNCLINE_STATUS_GONE`.
+///
 /// # Safety
 /// That of `syncline_member_rma`.
 #[unsafe(no_mangle)]

@@ -419,6 +419,10 @@ pub unsafe extern "C" fn syncline_member_wait(me: *mut TeamMember<'_>) -> Status
 /// `SYNCLINE_STATUS_TIMED_OUT` then: this member has arrived and stays so, and may call either
 /// again to go on.
 ///
+/// A member that timed out waits again, or stays in its function, until the others have passed. If
+/// it returns before, members on other hosts are told that it has left: `SYNCLINE_STATUS_GONE`. Those
+/// of its own host may be told so as well.
+///
 /// # Safety
 /// As `syncline_member_wait`.
 #[unsafe(no_mangle)]

@@ -231,6 +231,11 @@ impl Member {
     /// As [`wait`](Self::wait), until a time. When the deadline passes, this member has arrived and
     /// stays so: either call goes on.
     ///
+    /// A member whose wait has timed out waits again, or stays in its function, until the others
+    /// have passed. If it returns before, those on other hosts are told that it has left, where
+    /// they need more of it than its arrival ([`Fault::Left`]). On one host the others pass if the
+    /// barrier is a [`Counter`](syncline_sync::Counter), which it is where members share cores.
+    ///
     /// # Collective
     /// As [`wait`](Self::wait). Each member has a deadline of its own, or none.
     ///

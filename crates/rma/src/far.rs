@@ -281,6 +281,18 @@ impl Far {
         self.refusals()
     }
 }
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        use syncline_sync::SignalBoard as _;
+        // A sync at which the member has arrived needs no more of it: the engine does the rest. So
+        // the member leaves when that sync is over, as far as the others are concerned.
+        if self.board.episodes() < self.begun {
+            self.board.complete();
+        }
+    }
+}
+
 impl Request<'_> {
     pub(crate) fn new(kind: Kind) -> Self {
         Request { kind, detail: 0, parity: 0, allocation: 0, rank: 0, ticket: 0, pieces: &[], answer: 0 }

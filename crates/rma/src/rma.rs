@@ -450,6 +450,11 @@ impl Rma {
     /// arrived and stays so: the same call, `sync` or [`sync_wait`](Self::sync_wait) goes on, and
     /// what is written meanwhile belongs to the next sync.
     ///
+    /// A member whose sync has timed out calls one of them again, or stays in its function, until
+    /// the others have passed. If it returns before, or drops this, they may be told that it has
+    /// left ([`Fault::Left`]) where all are on one host: a sync is a barrier there, which may have
+    /// several rounds. Between hosts its arrival is all that they need.
+    ///
     /// # Collective
     /// As [`sync`](Self::sync). Each member has a deadline of its own, or none.
     ///

@@ -1,7 +1,7 @@
 //! Waits with a deadline: what they leave behind is whole, and can be gone on with.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use syncline_fabric::{Member, Team};
@@ -246,4 +246,52 @@ fn an_allocation_that_has_timed_out_comes_first() {
         }
         rma.sync()
     });
+}
+
+/// Rank 0 writes, times out at a sync, and then returns. The others come when it has timed out.
+fn returns_after_a_sync(me: &mut Member, gone: &AtomicUsize) -> Result<u64, RmaError> {
+    let mut rma = Rma::new(me)?;
+    let memory = rma.allocate::<u64>(me, 1)?;
+    if me.rank() == 0 {
+        (1..me.size()).try_for_each(|rank| rma.put(&memory, rank, 0, &[7]))?;
+        let synced = rma.sync_deadline(Some(Instant::now()));
+        drop(rma);
+        // Release: pairs with the Acquire below.
+        gone.store(1, Ordering::Release);
+        return synced.map(|()| 0);
+    }
+    while gone.load(Ordering::Acquire) == 0 {
+        std::thread::yield_now();
+    }
+    rma.sync()?;
+    let mut word = [0];
+    rma.get(&memory, me.rank(), 0, &mut word)?;
+    Ok(word[0])
+}
+
+#[test]
+fn a_member_that_has_timed_out_at_a_sync_between_hosts_may_return() {
+    for (hosts, processes, threads) in [(2, 1, 1), (3, 1, 1), (2, 1, 2), (2, 2, 1), (5, 1, 1)] {
+        let gone = Arc::new(AtomicUsize::new(0));
+        let what = format!("{hosts} x {processes} x {threads}");
+        let results = ends(what.clone(), move || {
+            let team = Team::hosts(hosts).processes(processes).threads(threads).quiet();
+            team.run(|me| returns_after_a_sync(me, &gone)).unwrap()
+        });
+        assert_eq!(results[0], Err(TIMED_OUT), "{what}");
+        assert!(results[1..].iter().all(|result| *result == Ok(7)), "{what}: {results:?}");
+    }
+}
+
+/// On one host the sync is a barrier: the others pass, or are told of the member.
+#[test]
+fn a_member_that_has_timed_out_at_a_sync_of_threads_is_missed_at_most() {
+    let gone = Arc::new(AtomicUsize::new(0));
+    let results = ends("threads".to_owned(), move || {
+        Team::threads(3).quiet().run(|me| returns_after_a_sync(me, &gone))
+    });
+    let results = results.unwrap();
+    assert_eq!(results[0], Err(TIMED_OUT));
+    let told = |result: &_| matches!(result, Ok(7) | Err(RmaError::Fault(Fault::Left { .. })));
+    assert!(results[1..].iter().all(told), "{results:?}");
 }

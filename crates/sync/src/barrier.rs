@@ -111,8 +111,11 @@ pub trait BarrierMember: Send {
     /// As `arrive` and `done`.
     ///
     /// # Errors
-    /// [`Fault::TimedOut`] when the deadline passes first: the member has arrived and stays so, and may call this again.
-    /// Others: see [`BarrierMember`].
+    /// [`Fault::TimedOut`] when the deadline passes first: the member has arrived and stays so, and
+    /// may call this again. It waits again, or keeps this handle, until the others have passed. If
+    /// it drops the handle before, they may be told that it has left ([`Fault::Left`]): an arrival
+    /// is complete by itself at a [`Counter`] only; in barriers of several rounds the others need
+    /// later rounds of the member. Others: see [`BarrierMember`].
     fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault>;
 
     /// Waits until the episode is complete; arrives first if need be.

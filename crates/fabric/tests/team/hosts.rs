@@ -196,3 +196,56 @@ fn what_needs_common_memory_says_so() {
     assert_eq!(errors, [Err(SpaceError::Hosts { hosts: 2 }); 2]);
     assert!(errors[0].unwrap_err().to_string().contains("2 hosts"));
 }
+
+/// Rank 0 times out at a barrier, and then returns. The others come when it has timed out; the
+/// result says how the waits end.
+fn after_one_timed_out(
+    me: &mut Member,
+    gone: &AtomicUsize,
+    wait: impl FnOnce(&mut Member, Option<Instant>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let alone = me.rank() == 0;
+    while !alone && gone.load(Ordering::Acquire) == 0 {
+        std::thread::yield_now();
+    }
+    let deadline = if alone { Some(Instant::now()) } else { late() };
+    let waited = wait(me, deadline);
+    if alone {
+        // Release: pairs with the Acquire above.
+        gone.store(1, Ordering::Release);
+    }
+    waited
+}
+
+#[test]
+fn a_member_that_has_timed_out_and_returns_is_missed_where_more_than_its_arrival_is_needed() {
+    type Wait = fn(&mut Member, Option<Instant>) -> Result<(), Fault>;
+    let team: Wait = |me, deadline| me.wait_deadline(deadline);
+    let counter: Wait = |me, deadline| me.make(Counter::within).unwrap().wait_deadline(deadline);
+    let rounds: Wait = |me, deadline| me.dissemination(2).unwrap().wait_deadline(deadline);
+    // The hosts, or 0 for threads that are no hosts; the members of each; the wait; what members are
+    // told that need more.
+    let left = Err(Fault::Left { rank: 0 });
+    for (hosts, threads, wait, told) in [
+        (0, 3, counter, Ok(())),
+        (0, 3, rounds, left),
+        (3, 1, team, left),
+        (3, 1, rounds, left),
+        (2, 2, team, left),
+    ] {
+        let gone = AtomicUsize::new(0);
+        let one = |me: &mut Member| after_one_timed_out(me, &gone, wait);
+        let results = match hosts {
+            0 => Team::threads(threads).quiet().run(one),
+            _ => Team::hosts(hosts).threads(threads).quiet().run(one),
+        };
+        let mut results = results.unwrap();
+        let others = results.split_off(1);
+        assert_eq!(results, [Err(Fault::TimedOut)], "{hosts} x {threads}");
+        // Some may need no more of the member than its first round, or miss one that has left
+        // because of it.
+        let is_left = |result: &_| matches!(result, Err(Fault::Left { .. })) && told.is_err();
+        let expected = others.iter().all(|result| result.is_ok() || is_left(result));
+        assert!(expected && others.contains(&told), "{hosts} x {threads}: {others:?}");
+    }
+}

@@ -146,7 +146,7 @@ pub enum TeamError {
     },
     /// This process is a copy that `fork` has made of a member's, and has come back from the
     /// member's function. Nothing of the team was touched.
-    #[error("this process is a child made by fork() of member {rank}'s process: it is no member")]
+    #[error("this process is a child made by fork() of rank {rank}'s process: it is no member")]
     Forked {
         /// The rank of the member.
         rank: usize,

@@ -121,7 +121,7 @@ pub enum RmaError {
     /// A member has left, or has dropped the set, while it held a mutex: see
     /// [`lock`](crate::lock#a-holder-that-is-gone).
     #[error(
-        "member {by} left while it held mutex {index} of rank {rank}: what the mutex guards may be half changed"
+        "rank {by} left while it held mutex {index} of rank {rank}: what the mutex guards may be half changed"
     )]
     Poisoned {
         /// The member whose mutex it is.

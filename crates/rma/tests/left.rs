@@ -66,12 +66,12 @@ fn leave(me: &mut Member, kind: LockKind, way: Way, asked: &AtomicUsize) -> Resu
         match told {
             RmaError::Poisoned { rank, index: 1, by: 0 } if rank == owner => {
                 assert!(
-                    text.contains(&format!("mutex 1 of rank {owner}")) && text.contains("member 0"),
+                    text.contains(&format!("mutex 1 of rank {owner}")) && text.contains("rank 0 left"),
                     "{text}"
                 );
             }
             // A panic is told as the death of the member, too.
-            other => assert!(way == Way::Panics && text.contains("member 0"), "{other:?}"),
+            other => assert!(way == Way::Panics && text.contains("rank 0 "), "{other:?}"),
         }
     }
     if way == Way::Drops {

@@ -217,7 +217,7 @@ pub enum LockError {
         rank: usize,
     },
     /// A member panicked or died while it held the lock.
-    #[error("member {rank} left what the lock guards half changed")]
+    #[error("rank {rank} left what the lock guards half changed")]
     Poisoned {
         /// Its rank.
         rank: usize,
@@ -237,7 +237,7 @@ impl fmt::Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             LAUNCHER => f.write_str("the launcher"),
-            rank => write!(f, "member {rank}"),
+            rank => write!(f, "rank {rank}"),
         }
     }
 }
@@ -247,7 +247,7 @@ struct Child(usize);
 
 impl fmt::Display for Child {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "this process is a child made by fork() of member {}'s process: it is no member", self.0)
+        write!(f, "this process is a child made by fork() of rank {}'s process: it is no member", self.0)
     }
 }
 
@@ -260,18 +260,18 @@ mod tests {
         let silent = Fault::Silent(Silence::new(3, 10_000));
         assert_eq!(
             silent.to_string(),
-            "member 3 has not been heard of for 10 s; SYNCLINE_TIMEOUT sets the limit"
+            "rank 3 has not been heard of for 10 s; SYNCLINE_TIMEOUT sets the limit"
         );
-        assert_eq!(Fault::Reported { rank: 3 }.to_string(), "member 3's process has died, MPI says");
-        assert_eq!(Fault::Left { rank: 1 }.to_string(), "member 1 has left");
-        let child = "this process is a child made by fork() of member 2's process: it is no member";
+        assert_eq!(Fault::Reported { rank: 3 }.to_string(), "rank 3's process has died, MPI says");
+        assert_eq!(Fault::Left { rank: 1 }.to_string(), "rank 1 has left");
+        let child = "this process is a child made by fork() of rank 2's process: it is no member";
         assert_eq!(Fault::Forked { rank: 2 }.to_string(), child);
         assert_eq!((silent.rank(), Fault::Forked { rank: 2 }.rank()), (Some(3), None));
     }
 
     #[test]
     fn the_launcher_is_called_by_its_name() {
-        assert_eq!(Fault::Dead { rank: 4 }.to_string(), "member 4 is dead");
+        assert_eq!(Fault::Dead { rank: 4 }.to_string(), "rank 4 is dead");
         assert_eq!(Fault::Dead { rank: LAUNCHER }.to_string(), "the launcher is dead");
         let lock = LockError::Dead { rank: LAUNCHER }.to_string();
         assert_eq!(lock, "the launcher is dead, and the lock may never be free again");

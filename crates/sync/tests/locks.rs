@@ -231,7 +231,7 @@ fn a_panic_poisons_and_recover_goes_on<R: RawLock>() {
     });
     panicked.join().unwrap_err();
     assert_eq!(mine.lock().unwrap_err(), LockError::Poisoned { rank: 1 });
-    assert_eq!(mine.try_lock().unwrap_err().to_string(), "member 1 left what the lock guards half changed");
+    assert_eq!(mine.try_lock().unwrap_err().to_string(), "rank 1 left what the lock guards half changed");
     let mut held = mine.recover(None).unwrap();
     assert_eq!((held.poisoned_by(), *held), (Some(1), 7));
     *held = 8;

@@ -268,7 +268,7 @@ static void signals_say_what_is_wrong(void) {
 }
 
 static void *wait_as_rank_0(void *barrier) {
-    FAILS(syncline_barrier_wait(barrier, 0), GONE, "member 1 has left");
+    FAILS(syncline_barrier_wait(barrier, 0), GONE, "rank 1 has left");
     return NULL;
 }
 

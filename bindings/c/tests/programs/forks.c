@@ -47,7 +47,7 @@ static int member(syncline_member *me, void *argument) {
     int64_t word = 0, seven = 7;
     bool done;
     (void)argument;
-    sprintf(no_member, "this process is a child made by fork() of member %zu's process: it is no member", rank);
+    sprintf(no_member, "this process is a child made by fork() of rank %zu's process: it is no member", rank);
     OK(syncline_member_rma(me, &rma));
     OK(syncline_rma_allocate(rma, 64, &memory));
     OK(syncline_rma_mutexes_new(rma, 1, &mutexes));

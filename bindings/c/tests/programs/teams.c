@@ -123,7 +123,7 @@ static int with_the_lock(syncline_member *me, void *argument) {
         return 0;
     }
     OK(syncline_member_wait(me));
-    FAILS(syncline_lock_acquire(lock, 0), POISONED, "member 1 left what the lock guards half changed");
+    FAILS(syncline_lock_acquire(lock, 0), POISONED, "rank 1 left what the lock guards half changed");
     OK(syncline_lock_recover(lock, 0, &poisoned));
     EXPECT(poisoned);
     OK(syncline_lock_release(lock, 0));
@@ -147,7 +147,7 @@ static int too_early(syncline_member *me, void *argument) {
         return 0;
     }
     OK(syncline_member_barrier(me, SYNCLINE_BARRIER_KIND_COUNTER, 0, &barrier));
-    FAILS(syncline_barrier_wait(barrier, 1), GONE, "member 0 has left");
+    FAILS(syncline_barrier_wait(barrier, 1), GONE, "rank 0 has left");
     EXPECT(syncline_member_wait(me) == SYNCLINE_STATUS_GONE);
     return 0;
 }
@@ -171,11 +171,11 @@ static int killed(syncline_member *me, void *argument) {
     if (rank == 1) {
         raise(SIGKILL);
     }
-    FAILS(syncline_member_await(me, recovered, 7), GONE, "member 1 is dead");
-    FAILS(syncline_barrier_wait(barrier, rank), GONE, "member 1 is dead");
-    FAILS(syncline_member_wait(me), GONE, "member 1 is dead");
+    FAILS(syncline_member_await(me, recovered, 7), GONE, "rank 1 is dead");
+    FAILS(syncline_barrier_wait(barrier, rank), GONE, "rank 1 is dead");
+    FAILS(syncline_member_wait(me), GONE, "rank 1 is dead");
     if (rank == 0) {
-        FAILS(syncline_lock_acquire(lock, 0), GONE, "member 1 is dead, and the lock may never be free again");
+        FAILS(syncline_lock_acquire(lock, 0), GONE, "rank 1 is dead, and the lock may never be free again");
         OK(syncline_lock_recover(lock, 0, &poisoned));
         EXPECT(poisoned);
         OK(syncline_lock_release(lock, 0));

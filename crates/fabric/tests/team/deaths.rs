@@ -55,10 +55,10 @@ fn what_a_process_leaves_behind_that_has_ended_well_is_told() {
     let played = play(&mut program("leaves things behind"));
     assert_eq!((played.code, played.news()), (Some(0), Vec::new()), "{played:?}");
     for (rank, line) in [0, 2].iter().zip(&played.said) {
-        let start = format!("rank {rank}: member 1 has left, ");
+        let start = format!("rank {rank}: rank 1 has left, ");
         assert!(line.starts_with(&start) && line.ends_with(", true"), "{played:?}");
     }
-    let gone = "member 1 has left, and the lock may never be free again";
+    let gone = "rank 1 has left, and the lock may never be free again";
     assert!(played.said.len() == 2 && played.said.iter().any(|line| line.contains(gone)), "{played:?}");
 }
 

@@ -8,54 +8,63 @@
  * go round for ever, without a global barrier and without deadlock.
  *
  * Data
- *     A location is a name and a queue; the data are the program's. Whoever holds a location by a reader,
- *     or runs as a task that declared it among its reads, may read them; by a writer, or among the writes,
- *     may write them. The library makes what was done under earlier grants visible under later ones. It
- *     cannot see what a program touches: to keep to what was declared is up to the program.
+ *     A location is a name and a queue; the data are the program's. Whoever holds a location by a
+ *     reader, or runs as a task that declared it among its reads, may read them; by a writer, or
+ *     among the writes, may write them. The library makes what was done under earlier grants
+ *     visible under later ones. It cannot see what a program touches: to keep to what was declared
+ *     is up to the program.
  *
  * Signals, barriers and queue locks
- *     A signal is a number that only grows, up to SYNCLINE_SIGNAL_MAX, in any memory; raising it wakes those who wait for the
- *     number. A barrier has members by rank, and is gone through by one thread per rank, episode after episode. A lock has
- *     members by rank, too, and is held by one at a time, in the order in which they ask.
+ *     A signal is a number that only grows, up to SYNCLINE_SIGNAL_MAX, in any memory; raising it
+ *     wakes those who wait for the number. A barrier has members by rank, and is gone through by
+ *     one thread per rank, episode after episode. A lock has members by rank, too, and is held by
+ *     one at a time, in the order in which they ask.
  *
  * Teams
- *     A team runs one function in every member: threads, processes, or threads of processes, as
- *     the program or whoever starts it says. Members make barriers, locks and memory together. Who is dead, a killed
- *     process for one, is an error for those who wait for it, and not a wait for ever.
+ *     A team runs one function in every member: threads, processes, or threads of processes, as the
+ *     program or whoever starts it says. Members make barriers, locks and memory together. Who is
+ *     dead, a killed process for one, is an error for those who wait for it, and not a wait for
+ *     ever.
  *
  * One-sided memory
- *     An rma is a member's way to memory of which every member has a part: any of them puts into, gets from and adds to
- *     the part of any other, which does nothing for it; within a host in place, between hosts by messages. Positions are
- *     offsets, and all numbers of them bytes. What was written is seen by others after a fence, and by all after a sync.
+ *     An rma is a member's way to memory of which every member has a part: any of them puts into,
+ *     gets from and adds to the part of any other, which does nothing for it; within a host in
+ *     place, between hosts by messages. Positions are offsets, and all numbers of them bytes. What
+ *     was written is seen by others after a fence, and by all after a sync.
  *
  * Farms of processes
- *     A farm has one process that founds it, the manager, and workers, which any of them starts at any time: for tasks that are
- *     irregular, not thread-safe, or crash. Each has a number; any two exchange messages, which are read where they were
- *     written. Who has ended is an error for those who wait for it. A pool is a farm that hands tasks to workers: whatever
- *     becomes of a worker is the error of its task. No process outlives the manager.
+ *     A farm has one process that founds it, the manager, and workers, which any of them starts at
+ *     any time: for tasks that are irregular, not thread-safe, or crash. Each has a number; any two
+ *     exchange messages, which are read where they were written. Who has ended is an error for
+ *     those who wait for it. A pool is a farm that hands tasks to workers: whatever becomes of a
+ *     worker is the error of its task. No process outlives the manager.
  *
  * Errors
- *     Functions that can fail return a syncline_status, 0 for success; syncline_status_text() says what a status is.
- *     syncline_last_failure() has the rest for the calling thread: what happened, in words. What is seen to be wrong changes
- *     nothing; what cannot be seen, such as an object that was freed, is undefined: see "Safety" at each function.
- *     After a failure every output (what a function writes by a pointer to a single value) is zero, false or NULL, unless
- *     the function says otherwise. A buffer of the caller is written after a success only. A syncline_rma_handle is no
- *     output: a failure leaves it as it was.
+ *     Functions that can fail return a syncline_status, 0 for success; syncline_status_text() says
+ *     what a status is. syncline_last_failure() has the rest for the calling thread: what happened,
+ *     in words. What is seen to be wrong changes nothing; what cannot be seen, such as an object
+ *     that was freed, is undefined: see "Safety" at each function. After a failure every output
+ *     (what a function writes by a pointer to a single value) is zero, false or NULL, unless the
+ *     function says otherwise. A buffer of the caller is written after a success only. A
+ *     syncline_rma_handle is no output: a failure leaves it as it was.
  *
  * Names
- *     A function that waits, waits without an end. With _for behind its name it takes nanoseconds, waits for that long at
- *     most, and is SYNCLINE_STATUS_TIMED_OUT then; SYNCLINE_FOREVER nanoseconds have no end, 0 only look. With try_ before
- *     the verb it does not wait, and is SYNCLINE_STATUS_NOT_GRANTED if it would have to. Functions that end in _done or
- *     _test ask whether something that was started is over, and tell it by a bool.
+ *     A function that waits, waits without an end. With _for behind its name it takes nanoseconds,
+ *     waits for that long at most, and is SYNCLINE_STATUS_TIMED_OUT then; SYNCLINE_FOREVER
+ *     nanoseconds have no end, 0 only look. With try_ before the verb it does not wait, and is
+ *     SYNCLINE_STATUS_NOT_GRANTED if it would have to. Functions that end in _done or _test ask
+ *     whether something that was started is over, and tell it by a bool.
  *
  * Threads
- *     Any function may be called from any thread, also from the body of a task, unless it says otherwise.
- *     Different objects may be used at the same time. Of two calls with one handle, one overlay, one rma, one farm, one pool
- *     or one rank of a barrier or lock at the same time the second is SYNCLINE_STATUS_MISUSE and does nothing; that includes
- *     calls with an overlay from the bodies of its own run; to look at a run there are watches. A handle or a rank may be used
- *     by one thread after another; a location, a watch or a signal by several at the same time. Bodies that
- *     wait for something that is not declared, such as a handle, are not covered by the check. No function is safe in signal
- *     handlers, and none in the child of a fork() while other threads of the parent were in the library.
+ *     Any function may be called from any thread, also from the body of a task, unless it says
+ *     otherwise. Different objects may be used at the same time. Of two calls with one handle, one
+ *     overlay, one rma, one farm, one pool or one rank of a barrier or lock at the same time the
+ *     second is SYNCLINE_STATUS_MISUSE and does nothing; that includes calls with an overlay from
+ *     the bodies of its own run; to look at a run there are watches. A handle or a rank may be used
+ *     by one thread after another; a location, a watch or a signal by several at the same time.
+ *     Bodies that wait for something that is not declared, such as a handle, are not covered by the
+ *     check. No function is safe in signal handlers, and none in the child of a fork() while other
+ *     threads of the parent were in the library.
  *
  * Objects
  *     What one function makes, one function gives back:
@@ -68,20 +77,24 @@
  *         syncline_member_...          nothing             what a member makes: given back when its function returns
  *         names, failures              nothing             they belong to what they were asked of
  *
- *     Free in any order: handles and overlays keep what they need of their locations, and messages and outcomes outlive
- *     their farm and pool. A signal is not made: its bytes are zero. NULL is nothing to give back.
+ *     Free in any order: handles and overlays keep what they need of their locations, and messages
+ *     and outcomes outlive their farm and pool. A signal is not made: its bytes are zero. NULL is
+ *     nothing to give back.
  *
  * Environment
- *     SYNCLINE_THREADS    how many threads a team has (under MPI: each process of it) that the environment shapes
+ *     SYNCLINE_THREADS    how many threads a team that the environment shapes has (under MPI: each
+ *                         process of it)
  *     SYNCLINE_MEMORY     how many bytes the members of a host share at most, under MPI: 500M, 4G
- *     SYNCLINE_PER_HOST   how many processes of a host share memory, under MPI: the others exchange messages with them
+ *     SYNCLINE_PER_HOST   how many processes of a host share memory, under MPI: the others exchange
+ *                         messages with them
  *     SYNCLINE_SERVERS    how many processes of a host serve other hosts
  *     SYNCLINE_TIMEOUT    after how many milliseconds of silence another host counts as dead
- *     SYNCLINE_MPI        the file of the shim for the MPI that is used, if it is not where "syncline mpi build" puts it
+ *     SYNCLINE_MPI        the file of the shim for the MPI that is used, if it is not where
+ *                         "syncline mpi build" puts it
  *     SYNCLINE_QUIET      1: no warning when members outnumber cores
- *     SYNCLINE_TEAM, SYNCLINE_LAUNCH and SYNCLINE_FARM are set by launchers and managers, for the processes that they start
- *     only; by SYNCLINE_LAUNCH a launcher knows what its processes have left behind. What the libraries to be preloaded read
- *     is said in bindings/c/README.md.
+ *     SYNCLINE_TEAM, SYNCLINE_LAUNCH and SYNCLINE_FARM are set by launchers and managers, for the
+ *     processes that they start only; by SYNCLINE_LAUNCH a launcher knows what its processes have
+ *     left behind. What the libraries to be preloaded read is said in bindings/c/README.md.
  */
 
 
@@ -1020,9 +1033,9 @@ syncline_status syncline_barrier_wait(syncline_barrier *barrier,
  * Like `syncline_barrier_wait`, but waits for `nanoseconds` at most, and is
  * `SYNCLINE_STATUS_TIMED_OUT` then: the member has arrived, stays so, and may wait again.
  *
- * A member that timed out waits again, or stays (in a team: in its function), until the others have
- * passed. If it leaves before, they may be told so: `SYNCLINE_STATUS_GONE`. Only at a counter on
- * one host its arrival is all that they need.
+ * A member that timed out waits again, or stays (in a team: in its function), until the others
+ * have passed. If it leaves before, they may be told so: `SYNCLINE_STATUS_GONE`. Only at a counter
+ * on one host its arrival is all that they need.
  *
  * # Safety
  * `barrier` was not freed.
@@ -1581,8 +1594,8 @@ void syncline_farm_message_dispose(const syncline_farm_message *message);
  *
  * # Safety
  * That of `syncline_member_rma`; `memory` is `NULL`, or comes from `syncline_rma_allocate`.
- * `bytes` can be read from `from` on, and are not where they are written to; nobody writes them
- * meanwhile.
+ * `bytes` can be read from `from` on, and are not where they are written to; no other thread
+ * writes them meanwhile.
  */
 syncline_status syncline_rma_put(syncline_rma *rma,
                                  const syncline_rma_memory *memory,
@@ -2654,14 +2667,13 @@ syncline_status syncline_member_wait(syncline_member *me);
  * again to go on.
  *
  * A member that timed out waits again, or stays in its function, until the others have passed. If
- * it returns before, members on other hosts are told that it has left: `SYNCLINE_STATUS_GONE`. Those
- * of its own host may be told so as well.
+ * it returns before, members on other hosts are told that it has left: `SYNCLINE_STATUS_GONE`.
+ * Those of its own host may be told so as well.
  *
  * # Safety
  * As `syncline_member_wait`.
  */
-syncline_status syncline_member_wait_for(syncline_member *me,
-                                         uint64_t nanoseconds);
+syncline_status syncline_member_wait_for(syncline_member *me, uint64_t nanoseconds);
 
 /**
  * Waits until a signal is at least `number`, and ends with `SYNCLINE_STATUS_GONE` as soon as any
@@ -2717,7 +2729,7 @@ syncline_status syncline_member_lock(syncline_member *me,
  * Makes memory that all members share: so many bytes, all zero at first, aligned to 128, the same for all, each of whom
  * asks for it as at `syncline_member_barrier`. Processes have it at different addresses, so pointers into it mean
  * nothing to others. `*memory` is valid until the function returns. `SYNCLINE_STATUS_NO_ROOM` if
- * the team's memory, or the host, has not so many bytes left.
+ * the team's memory, or the host, has fewer bytes left.
  *
  * # Safety
  * `me` is `NULL`, or its function has not returned. `*memory` can be written. What is written there while another member

@@ -259,9 +259,9 @@ pub unsafe extern "C" fn syncline_barrier_wait(barrier: *mut Barrier, rank: usiz
 /// Like `syncline_barrier_wait`, but waits for `nanoseconds` at most, and is
 /// `SYNCLINE_STATUS_TIMED_OUT` then: the member has arrived, stays so, and may wait again.
 ///
-/// A member that timed out waits again, or stays (in a team: in its function), until the others have
-/// passed. If it leaves before, they may be told so: `SYNCLINE_STATUS_GONE`. Only at a counter on
-/// one host its arrival is all that they need.
+/// A member that timed out waits again, or stays (in a team: in its function), until the others
+/// have passed. If it leaves before, they may be told so: `SYNCLINE_STATUS_GONE`. Only at a counter
+/// on one host its arrival is all that they need.
 ///
 /// # Safety
 /// `barrier` was not freed.

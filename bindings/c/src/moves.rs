@@ -26,8 +26,8 @@ use crate::rma::{Rma, RmaHandle, RmaMemory};
 ///
 /// # Safety
 /// That of `syncline_member_rma`; `memory` is `NULL`, or comes from `syncline_rma_allocate`.
-/// `bytes` can be read from `from` on, and are not where they are written to; nobody writes them
-/// meanwhile.
+/// `bytes` can be read from `from` on, and are not where they are written to; no other thread
+/// writes them meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syncline_rma_put(
     rma: *mut Rma,

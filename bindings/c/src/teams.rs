@@ -420,8 +420,8 @@ pub unsafe extern "C" fn syncline_member_wait(me: *mut TeamMember<'_>) -> Status
 /// again to go on.
 ///
 /// A member that timed out waits again, or stays in its function, until the others have passed. If
-/// it returns before, members on other hosts are told that it has left: `SYNCLINE_STATUS_GONE`. Those
-/// of its own host may be told so as well.
+/// it returns before, members on other hosts are told that it has left: `SYNCLINE_STATUS_GONE`.
+/// Those of its own host may be told so as well.
 ///
 /// # Safety
 /// As `syncline_member_wait`.
@@ -529,7 +529,7 @@ pub unsafe extern "C" fn syncline_member_lock(
 /// Makes memory that all members share: so many bytes, all zero at first, aligned to 128, the same for all, each of whom
 /// asks for it as at `syncline_member_barrier`. Processes have it at different addresses, so pointers into it mean
 /// nothing to others. `*memory` is valid until the function returns. `SYNCLINE_STATUS_NO_ROOM` if
-/// the team's memory, or the host, has not so many bytes left.
+/// the team's memory, or the host, has fewer bytes left.
 ///
 /// # Safety
 /// `me` is `NULL`, or its function has not returned. `*memory` can be written. What is written there while another member

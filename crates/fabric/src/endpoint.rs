@@ -404,7 +404,8 @@ impl Endpoint {
                 let State { wire, heart, .. } = &mut *state;
                 heart.last(&mut **wire);
                 let said: bool = wire.unsent() == 0 && heart.all_quiet();
-                // What is for the dead does not leave, and a process may end by itself after its bye.
+                // What is for the dead does not leave, and a process may end by itself after its
+                // bye.
                 let since: Instant = *over.get_or_insert_with(Instant::now);
                 let patience = if self.dead().is_some() { LAST_WORDS } else { FAREWELL };
                 if said || since.elapsed() > patience {

@@ -10,9 +10,10 @@
 //!      └───────────────beat─────────────┘                              (one server each, as there mostly is)
 //! ```
 //! * A process that ends well says *bye* to all, and how many things its members have made, and is not missed.
-//! * A server goes on after its bye, for the others. When all have said bye it sends its *last* message to each process, and
-//!   no other after it. A process that has the last message of every server has received everything that was sent to it: some
-//!   MPIs complain, as they end, of messages that were not received.
+//! * A server goes on after its bye, for the others. When all have said bye it sends its *last*
+//!   message to each process, and no other after it. A process that has the last message of every
+//!   server has received everything that was sent to it: some MPIs complain, as they end, of
+//!   messages that were not received.
 //! * A process that was stopped itself accuses nobody: time in which it did not run does not count.
 //! * A process that knows of a *verdict* (see `Calls`) tells each process of other hosts, before it
 //!   sends anything that may follow from the verdict: a bye, a death, the note of an end. So each
@@ -21,8 +22,9 @@
 //! * Within a host, the dead are told in its memory. What others of its processes say is no sign of life of a server.
 //!
 //! # Costs
-//! Two messages per server and eighth of the timeout, while nothing else is sent. They are not put together with others. At
-//! the end a message from each process to each other, and one more from each server.
+//! Two messages per server and eighth of the timeout, while nothing else is sent. They are not put
+//! together with others. At the end a message from each process to each other, and one more from
+//! each server.
 
 use std::time::{Duration, Instant};
 
@@ -388,8 +390,8 @@ impl Heart {
         (0..self.shape.processes).all(|process| self.over[process] || self.is_dead(process))
     }
 
-    /// When all are over: sends the last message, if this process serves. From then on nothing is to
-    /// be sent.
+    /// When all are over: sends the last message, if this process serves. From then on nothing is
+    /// to be sent.
     pub(crate) fn last(&mut self, wire: &mut dyn Wire) {
         if std::mem::replace(&mut self.quiet, true) || self.hosts.serves(self.process).is_none() {
             return;

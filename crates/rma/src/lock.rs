@@ -14,9 +14,10 @@
 //! On one host all these are operations on memory. *Owner*: the member whose mutex it is.
 //!
 //! # A holder that is gone
-//! A member that drops its handle to a set, or whose function returns, while it holds a mutex of the set leaves the mutex
-//! *poisoned*: what the mutex guards may be half changed. The members that wait for it and those that ask later get
-//! [`RmaError::Poisoned`], with the rank of that member; there is no recovery. A member that dies with a mutex is named by
+//! A member that drops its handle to a set, or whose function returns, while it holds a mutex of
+//! the set leaves the mutex *poisoned*: what the mutex guards may be half changed. The members that
+//! wait for it and those that ask later get [`RmaError::Poisoned`], with the rank of that member;
+//! there is no recovery. A member that dies with a mutex is named by
 //! [`Fault::Dead`](syncline_sync::Fault::Dead). See `poison`.
 //!
 //! # Source
@@ -143,9 +144,10 @@ impl Mutexes {
     /// What those who held it before did, up to their unlocks, is seen.
     ///
     /// # Errors
-    /// [`RmaError::Rank`], [`RmaError::Mutex`]; [`RmaError::Held`] if this member holds it; [`RmaError::Poisoned`] if a member
-    /// has left while it held it; [`RmaError::Fault`] if a member is dead: the queue may be broken then;
-    /// [`RmaError::Shape`] if this member holds 64 mutexes of the set.
+    /// [`RmaError::Rank`], [`RmaError::Mutex`]; [`RmaError::Held`] if this member holds it;
+    /// [`RmaError::Poisoned`] if a member has left while it held it; [`RmaError::Fault`] if a
+    /// member is dead: the queue may be broken then; [`RmaError::Shape`] if this member holds 64
+    /// mutexes of the set.
     #[inline]
     pub fn lock(&mut self, rma: &mut Rma, rank: usize, index: usize) -> Result<(), RmaError> {
         self.lock_deadline(rma, rank, index, None)
@@ -153,8 +155,8 @@ impl Mutexes {
 
     /// Waits for a mutex until a time, and takes it.
     ///
-    /// A deadline bounds the wait for the holder. Between hosts the question itself is one exchange of messages, which is
-    /// waited for. What a wait leaves whose deadline has passed:
+    /// A deadline bounds the wait for the holder. Between hosts the question itself is one exchange
+    /// of messages, which is waited for. What a wait leaves whose deadline has passed:
     ///
     /// | kind               | it leaves                                                                                |
     /// |--------------------|------------------------------------------------------------------------------------------|
@@ -169,8 +171,9 @@ impl Mutexes {
     /// As [`lock`](Self::lock).
     ///
     /// # Errors
-    /// [`Fault::TimedOut`](syncline_sync::Fault::TimedOut) in [`RmaError::Fault`] when the deadline passes first; as
-    /// [`lock`](Self::lock); [`RmaError::Shape`] for a deadline where the kind has none.
+    /// [`Fault::TimedOut`](syncline_sync::Fault::TimedOut) in [`RmaError::Fault`] when the deadline
+    /// passes first; as [`lock`](Self::lock); [`RmaError::Shape`] for a deadline where the kind has
+    /// none.
     ///
     /// # Examples
     /// ```
@@ -266,8 +269,9 @@ impl Mutexes {
     /// As [`Rma::free`].
     ///
     /// # Errors
-    /// As [`Rma::free`]; [`RmaError::Held`] if this member holds a mutex of the set, and [`RmaError::HeldBy`] if another
-    /// member does. Then all members get an error, and the set is as it was.
+    /// As [`Rma::free`]; [`RmaError::Held`] if this member holds a mutex of the set, and
+    /// [`RmaError::HeldBy`] if another member does. Then all members get an error, and the set is
+    /// as it was.
     pub fn free(&mut self, rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
         rma.at_home()?;
         let _freeing = me.naming(Call::FreeMutexes);

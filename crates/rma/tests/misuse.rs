@@ -177,7 +177,8 @@ fn under_a_limit() {
     ended.into_iter().collect::<Result<(), RmaError>>().unwrap();
 }
 
-/// What `allocate` does not get is refused to all, though the host has it: to touch it would kill the process.
+/// What `allocate` does not get is refused to all, though the host has it: to touch it would kill
+/// the process.
 #[test]
 fn memory_that_cannot_be_taken_is_refused() {
     let mut limited = std::process::Command::new(std::env::current_exe().unwrap());

@@ -64,7 +64,7 @@ pub trait SignalBoard: Send {
         deadline: Option<Instant>,
     ) -> Result<(), Fault>;
 
-    /// Notes that this member has made so many steps of the next episode: see [`Awaited`]. Called
+    /// Notes that this member has made that many steps of the next episode: see [`Awaited`]. Called
     /// before a call returns in the middle of an episode, and before it is
     /// [complete](Self::complete).
     fn reached(&mut self, _step: u32) {}

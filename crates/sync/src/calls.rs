@@ -1,4 +1,5 @@
-//! Which collective call each member is blocked in: what tells calls that can never complete from members that are slow.
+//! Which collective call each member is blocked in: what tells calls that can never complete from
+//! members that are slow.
 //!
 //! # Contract
 //! Everything that all members wait for together is an *object* (a barrier, the gather, the sync of
@@ -161,7 +162,8 @@ fn needed(blocked: u64, own: u64) -> u64 {
     progress(near.wrapping_add_signed(apart), (blocked >> STEP) as u32 & LAST)
 }
 
-/// What the members of a team have noted, as far as it is known on a host. A clone is the same notes.
+/// What the members of a team have noted, as far as it is known on a host. A clone is the same
+/// notes.
 #[derive(Clone, Debug)]
 pub struct Calls {
     rows: Array<Row>,
@@ -172,7 +174,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Notes of so many members, which are in nothing.
+    /// Notes of a number of members, which are in no call.
     ///
     /// # Errors
     /// If the space has no room.
@@ -269,7 +271,8 @@ impl Calls {
         }
     }
 
-    /// What a member of this host has noted, for other hosts, if it is blocked and not as the word `known` says.
+    /// What a member of this host has noted, for other hosts, if it is blocked and not as the word
+    /// `known` says.
     #[must_use]
     pub fn note_of(&self, rank: usize, known: u64) -> Option<Vec<u64>> {
         let row = self.rows.get(rank)?;
@@ -282,7 +285,8 @@ impl Calls {
         Some(std::iter::once(blocked).chain(progress).collect())
     }
 
-    /// What a member of another host has noted. There is one thread at a time that tells of a member.
+    /// What a member of another host has noted. There is one thread at a time that tells of a
+    /// member.
     pub fn note(&self, rank: usize, words: &[u64]) {
         let (Some(row), Some((&blocked, progress))) = (self.rows.get(rank), words.split_first()) else {
             return;
@@ -368,7 +372,7 @@ impl Caller {
         Caller { ranks: (!all).then(|| ranks.into()), ..self }
     }
 
-    /// The same member in that seat of a barrier of so many members. If that cannot be, its waits
+    /// The same member in that seat of a barrier of that many members. If that cannot be, its waits
     /// are not compared: nothing is known of the members there.
     pub(crate) fn seated(self, seat: usize, members: usize) -> Caller {
         let meet = self.ranks.as_ref().map_or(self.calls.rows.len(), |ranks| ranks.len());
@@ -393,8 +397,8 @@ impl Caller {
         self.reached(episode, ARRIVED);
     }
 
-    /// The member has made so many steps of an episode. Called before the member waits for anything
-    /// else, at the latest.
+    /// The member has made that many steps of an episode. Called before the member waits for
+    /// anything else, at the latest.
     #[inline]
     pub fn reached(&self, episode: u64, step: u32) {
         let made = progress(episode, step);
@@ -519,8 +523,8 @@ impl<'a> Blocking<'a> {
         self
     }
 
-    /// The verdict, if there is one: asked for before the wait sleeps, and ten times a second from then on. From the second
-    /// time on it notes that the member is blocked, and looks for others.
+    /// The verdict, if there is one: asked for before the wait sleeps, and ten times a second from
+    /// then on. From the second time on it notes that the member is blocked, and looks for others.
     pub fn look(&self) -> Option<Fault> {
         let calls = &self.caller?.calls;
         let verdict = calls.verdict();
@@ -542,7 +546,8 @@ impl<'a> Blocking<'a> {
 }
 
 impl Blocking<'_> {
-    /// Members arrive here by themselves, not by a handle that they may have passed on: see [`absent`](Self::absent).
+    /// Members arrive here by themselves, not by a handle that they may have passed on: see
+    /// [`absent`](Self::absent).
     #[inline]
     #[must_use]
     pub fn in_person(mut self) -> Self {
@@ -550,8 +555,8 @@ impl Blocking<'_> {
         self
     }
 
-    /// A member that has ended, and for which this wait would last for ever. It may have left because of something else
-    /// that is known by then, and is to be told instead.
+    /// A member that has ended, and for which this wait would last for ever. It may have left
+    /// because of something else that is known by then, and is to be told instead.
     #[must_use]
     pub fn absent(&self) -> Option<Fault> {
         if self.in_person { self.absent_if(|_| true) } else { None }

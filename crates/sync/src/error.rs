@@ -20,7 +20,8 @@ pub enum SpaceError {
         /// Bytes left.
         left: usize,
     },
-    /// The segment has room, but the host or a control group of it has no memory left that could be taken without harm.
+    /// The segment has room, but the host or a control group of it has no memory left that could be
+    /// taken without harm.
     #[error("no memory for {} more: the host, or the control group of this program, has {} left", Size(*asked as u64), Size(*left as u64))]
     Memory {
         /// Bytes asked for.
@@ -97,8 +98,9 @@ pub enum Fault {
         /// Its rank, or [`LAUNCHER`].
         rank: usize,
     },
-    /// Members are in calls of which none can complete before another, as they did not call the same in the same order. The
-    /// team is of no use any more: every call of a member that would have to wait ends with this.
+    /// Members are in calls of which none can complete before another, as they did not call the
+    /// same in the same order. The team is of no use any more: every call of a member that would
+    /// have to wait ends with this.
     #[error(
         "rank {rank} is in {call}, rank {other} is in {other_call}: neither can complete; all members \
          must make the same collective calls in the same order"
@@ -133,7 +135,8 @@ pub enum Fault {
         /// Its rank.
         rank: usize,
     },
-    /// This process is a copy that `fork` has made of a member's: it is no member, and the call has done nothing.
+    /// This process is a copy that `fork` has made of a member's: it is no member, and the call has
+    /// done nothing.
     #[error("{}", Child(*rank))]
     Forked {
         /// The rank of the member.
@@ -153,12 +156,13 @@ impl Fault {
     }
 }
 
-/// Who has not been heard of, and for how long: in one word, so that a [`Fault`] is returned in two registers.
+/// Which member has not been heard of, and for how long: in one word, so that a [`Fault`] is
+/// returned in two registers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Silence(u64);
 
 impl Silence {
-    /// A member of this rank, for so many milliseconds.
+    /// A member of this rank, for that many milliseconds.
     #[must_use]
     pub fn new(rank: usize, milliseconds: u32) -> Silence {
         Silence(rank as u64 & u64::from(u32::MAX) | u64::from(milliseconds) << 32)
@@ -222,7 +226,8 @@ pub enum LockError {
         /// Its rank.
         rank: usize,
     },
-    /// This process is a copy that `fork` has made of a member's: it is no member, and the call has done nothing.
+    /// This process is a copy that `fork` has made of a member's: it is no member, and the call has
+    /// done nothing.
     #[error("{}", Child(*rank))]
     Forked {
         /// The rank of the member.

@@ -172,8 +172,8 @@ impl<R: RawLock, T: Send> Lock<R, T> {
 
     /// The handle of the member `rank`. When it is dropped, another may be made.
     ///
-    /// It belongs to the process that calls this: in a child that `fork` makes of it, calls are [`LockError::Forked`], and
-    /// to drop the handle, or a guard of it, changes nothing.
+    /// It belongs to the process that calls this: in a child that `fork` makes of it, calls are
+    /// [`LockError::Forked`], and to drop the handle, or a guard of it, changes nothing.
     ///
     /// # Errors
     /// [`SpaceError::Rank`] if there is no such rank; [`SpaceError::Taken`] if somebody has its handle.
@@ -401,8 +401,8 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         }
     }
 
-    /// Whether this process is the one that has the handle, and not a child that `fork` has made of it, whose calls do
-    /// nothing.
+    /// Whether this process is the one that has the handle, and not a child that `fork` has made of
+    /// it, whose calls do nothing.
     ///
     /// # Errors
     /// [`LockError::Forked`].
@@ -521,7 +521,8 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
 
 impl<R: RawLock, T: Send> Drop for LockMember<R, T> {
     fn drop(&mut self) {
-        // A model that has failed has no words any more. A handle is given back by the process that has taken it.
+        // A model that has failed has no words any more. A handle is given back by the process that
+        // has taken it.
         if cfg!(loom) && std::thread::panicking() || !self.born.is_current() {
             return;
         }

@@ -12,11 +12,11 @@
 //! ```
 //!
 //! On the heap each array is an allocation of its own. In a segment arrays follow one another, at
-//! places that depend only on what was asked for before; so all who ask for the same things in the
-//! same order get the same words, without a message. The ledger holds what was asked for, and by
-//! whom. A view that asks for something else is told; so is every view that comes to that place or
-//! is past it and asks for anything, and the members of the team, if it is one. What stands before
-//! that place is the same for all: a view that comes late gets it.
+//! places that depend only on what was asked for before; so all views that ask for the same things
+//! in the same order get the same words, without a message. The ledger holds what was asked for,
+//! and by which member. A view that asks for something else is told; so is every view that comes to
+//! that place or is past it and asks for anything, and the members of the team, if it is one. What
+//! stands before that place is the same for all: a view that comes late gets it.
 //!
 //! All the `unsafe` of arrays is in this file.
 
@@ -89,7 +89,7 @@ pub struct Space {
     region: Option<Region>,
     /// The member whose view it is, and the process that has that member.
     owner: Option<(usize, Generation)>,
-    /// Who is told if views differ.
+    /// The members that are told if views differ.
     calls: Option<Calls>,
     /// What arrays are made for.
     thing: Option<Thing>,
@@ -136,9 +136,9 @@ struct Region {
     differs: Option<Difference>,
 }
 
-/// Memory is committed by so many bytes at least.
+/// Memory is committed in steps of this many bytes at least.
 const STEP: usize = 64 << 10;
-/// So many bytes are committed between two looks at what the host has left.
+/// Bytes that are committed between two looks at what the host has left.
 const LOOK: usize = 1 << 20;
 
 impl Space {
@@ -164,7 +164,8 @@ impl Space {
         Ok(Space { region: Some(region), owner: None, calls: None, thing: None })
     }
 
-    /// The same view, as that of a member of this process: a child that `fork` makes of the process gets no arrays from it.
+    /// The same view, as that of a member of this process: a child that `fork` makes of the process
+    /// gets no arrays from it.
     #[must_use]
     pub fn of_member(self, rank: usize) -> Space {
         Space { owner: Some((rank, Generation::current())), ..self }
@@ -177,9 +178,9 @@ impl Space {
         Space { calls: Some(calls.clone()), ..self }
     }
 
-    /// The same view, which makes its arrays for a thing until the result is dropped: messages about
-    /// views that differ name the thing. What is made for a part of a thing counts as the whole.
-    /// Without this, arrays are [memory](Thing::Memory).
+    /// The same view, which makes its arrays for a thing until the result is dropped: messages
+    /// about views that differ name the thing. What is made for a part of a thing counts as the
+    /// whole. Without this, arrays are [memory](Thing::Memory).
     #[must_use]
     pub fn making(&mut self, thing: Thing) -> Making<'_> {
         let before = self.thing;
@@ -194,8 +195,8 @@ impl Space {
     ///
     /// # Errors
     /// [`SpaceError::Full`] if the segment has no room left, [`SpaceError::Memory`] if the host has
-    /// not; [`SpaceError::Mismatch`] if another view asked for something else at this place or at an
-    /// earlier one; [`SpaceError::Forked`] in a child of the [member](Self::of_member).
+    /// not; [`SpaceError::Mismatch`] if another view asked for something else at this place or at
+    /// an earlier one; [`SpaceError::Forked`] in a child of the [member](Self::of_member).
     pub fn array<T: Shared>(&mut self, len: usize) -> Result<Array<T>, SpaceError> {
         let array = self.reserve(len)?;
         if let Some(region) = &mut self.region {
@@ -273,7 +274,8 @@ impl Region {
         Ok(())
     }
 
-    /// Whether the memory that the host has not left is what another view of this array has just taken.
+    /// Whether the memory that the host has not left is what another view of this array has just
+    /// taken.
     fn is_being_committed(&self, end: usize) -> bool {
         (0..1000).any(|_| {
             let committed = self.word(COMMITTED).load(Ordering::Acquire) >= end as u64;
@@ -427,7 +429,8 @@ impl<T> Deref for Array<T> {
 }
 
 impl<T> Array<T> {
-    /// Takes the memory of some values of an array that was [reserved](Space::reserve); they stay as they are.
+    /// Takes the memory of some values of an array that was [reserved](Space::reserve); they stay
+    /// as they are.
     ///
     /// # Errors
     /// [`SpaceError::Memory`] if there is none.
@@ -442,8 +445,8 @@ impl<T> Array<T> {
         }
     }
 
-    /// Gives the memory of some values back to the system, as far as it is whole pages: those are zero from then on.
-    /// To be touched again they are committed again.
+    /// Gives the memory of some values back to the system, as far as it is whole pages: those are
+    /// zero from then on. To be touched again they are committed again.
     ///
     /// # Safety
     /// No reference to the values is left, and no code relies on what they are.

@@ -55,8 +55,8 @@ pub struct Deaths {
     caller: Option<Caller>,
 }
 
-/// 0, or 1 + the rank, if a member is meant; above it what was seen; and in the upper half the process, if one is meant, or
-/// how many milliseconds a member was silent.
+/// 0, or 1 + the rank, if a member is meant; above it what was seen; and in the upper half the
+/// process, if one is meant, or how many milliseconds a member was silent.
 ///
 /// A type of its own: nobody else can have an array of these, at whatever place.
 #[derive(Debug, Default)]
@@ -137,8 +137,8 @@ impl Deaths {
         self.enter(Some(rank), 0);
     }
 
-    /// As [`give_up`](Self::give_up), with what was seen: those who wait are told just that. A fault that is about no
-    /// member changes nothing.
+    /// As [`give_up`](Self::give_up), with what was seen: those who wait are told just that. A
+    /// fault that is about no member changes nothing.
     pub fn tell(&self, fault: Fault) {
         let seen = match fault {
             Fault::Dead { .. } => 0,
@@ -174,7 +174,8 @@ impl Deaths {
         self.enter_process(u64::from(process) << PROCESS | ENDED, missed);
     }
 
-    /// As [`ended`](Self::ended), of a process that has exited well: the members that are missed have [left](Fault::Left).
+    /// As [`ended`](Self::ended), of a process that has exited well: the members that are missed
+    /// have [left](Fault::Left).
     ///
     /// # Safety
     /// As `ended`.
@@ -223,7 +224,8 @@ impl Deaths {
         self.missing(known, |_| None)
     }
 
-    /// Why the waits end of one who goes on in spite of `known` entries: what was seen of the first member after those.
+    /// Why the waits end of one who goes on in spite of `known` entries: what was seen of the first
+    /// member after those.
     #[must_use]
     pub fn fault(&self, known: usize) -> Option<Fault> {
         self.entries().skip(known).find_map(fault_in)
@@ -235,7 +237,8 @@ impl Deaths {
         self.entries().filter(|&word| rank_in(word) == Some(rank)).find_map(fault_in)
     }
 
-    /// The same as [`after`](Self::after); or one whom a process that has ended was, as `part` tells of it.
+    /// Like [`after`](Self::after), but also maps processes that have ended to their ranks, as
+    /// `part` tells of it.
     pub(crate) fn missing(&self, known: usize, part: impl Fn(u32) -> Option<usize>) -> Option<usize> {
         self.entries().skip(known).find_map(|word| rank_in(word).or_else(|| part((word >> PROCESS) as u32)))
     }
@@ -275,7 +278,7 @@ pub(crate) fn usual(members: usize) -> Policy<'static> {
     if members > cores { Policy { pauses: 0, ..policy } } else { policy }
 }
 
-/// Between two looks of one who cannot be woken: others take their time.
+/// Between two looks of a member that cannot be woken: others take their time.
 pub(crate) fn pause() {
     #[cfg(not(loom))]
     std::thread::sleep(Duration::from_micros(100));
@@ -474,7 +477,8 @@ impl Watch for Waiting<'_> {
 
 impl Drop for Vigil {
     fn drop(&mut self) {
-        // A model that has failed has no words any more. A seat is left by the process that has taken it.
+        // A model that has failed has no words any more. A seat is left by the process that has
+        // taken it.
         if cfg!(loom) && std::thread::panicking() || !self.born.is_current() {
             return;
         }

@@ -11,7 +11,7 @@ fn hearts(hosts: usize) -> (Network, Vec<Process>) {
     hearts_of(hosts, 1, 1)
 }
 
-/// Of so many hosts of so many processes, of which so many serve.
+/// Of a number of hosts with a number of processes each, of which some serve.
 fn hearts_of(hosts: usize, each: usize, servers: usize) -> (Network, Vec<Process>) {
     let all = hosts * each;
     let network = Network::new(all, Conditions::default());

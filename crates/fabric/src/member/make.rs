@@ -62,8 +62,9 @@ impl Member {
     ///
     /// # Collective
     /// All members make the same things in the same order. None waits for the others. A member that
-    /// ends when it has made less than another is given up, so that no wait for its part is endless.
-    /// So is one that ends because it got an error here: what is made has a seat for every member.
+    /// ends when it has made less than another is given up, so that no wait for its part is
+    /// endless. So is one that ends because it got an error here: what is made has a seat for every
+    /// member.
     ///
     /// # Errors
     /// What `make` says; [`SpaceError::Mismatch`] if this member and another do not make the same
@@ -211,7 +212,7 @@ impl Member {
         Ok(TeamBarrier(Kind::Hosts(Box::new(barrier))))
     }
 
-    /// Makes a board of all members, on whatever hosts they are, with so many slots for each.
+    /// Makes a board of all members, on whatever hosts they are, with a number of slots for each.
     ///
     /// # Collective
     /// As [`make`](Self::make).

@@ -223,8 +223,8 @@ fn a_member_that_has_timed_out_and_returns_is_missed_where_more_than_its_arrival
     let team: Wait = |me, deadline| me.wait_deadline(deadline);
     let counter: Wait = |me, deadline| me.make(Counter::within).unwrap().wait_deadline(deadline);
     let rounds: Wait = |me, deadline| me.dissemination(2).unwrap().wait_deadline(deadline);
-    // The hosts, or 0 for threads that are no hosts; the members of each; the wait; what members are
-    // told that need more.
+    // The hosts, or 0 for threads that are no hosts; the members of each; the wait; what members
+    // are told that need more.
     let left = Err(Fault::Left { rank: 0 });
     for (hosts, threads, wait, told) in [
         (0, 3, counter, Ok(())),

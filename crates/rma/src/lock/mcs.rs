@@ -1,9 +1,9 @@
 //! The software queue lock, over memory and messages.
 //!
 //! # Contract
-//! See [`lock`](super). Every member has *nodes*, one for each mutex that it holds or has a place in the queue of. The
-//! mutex's word, at its owner, is the last node of its queue. Each node has a link to the next, and a flag that is raised
-//! when the mutex comes to it.
+//! See [`lock`](super). Every member has *nodes*, one for each mutex that it holds or has a place
+//! in the queue of. The mutex's word, at its owner, is the last node of its queue. Each node has a
+//! link to the next, and a flag that is raised when the mutex comes to it.
 //!
 //! # Figure
 //! ```text
@@ -16,9 +16,10 @@
 //! reset that somebody may still be looking at.
 //!
 //! # A place that is left
-//! A wait whose deadline passes keeps its place and marks it *absent*. The mutex goes past an absent place, or stays at it
-//! if there is none behind it, until the member comes back or another member links itself. All that is decided by one
-//! word, the link, which is only changed by read-modify-writes:
+//! A wait whose deadline passes keeps its place and marks it *absent*. The mutex goes past an
+//! absent place, or stays at it if there is none behind it, until the member comes back or another
+//! member links itself. All that is decided by one word, the link, which is only changed by
+//! read-modify-writes:
 //!
 //! | step                     | the link word       | if before it was           | then                                      |
 //! |--------------------------|---------------------|----------------------------|-------------------------------------------|
@@ -31,16 +32,18 @@
 //! |                          | (unchanged)         | granted, with a next       | the place is lost: it asks anew           |
 //!
 //! # Costs
-//! Free: a swap and a compare-swap at the owner: on its host one read-modify-write each, from others two messages each.
-//! Contended: a swap; one message to link; one message, or two line transfers, to hand over. Members wait on words of
-//! their own host. A mutex that stays at an absent place costs the next member a message more, there and back.
+//! Free: a swap and a compare-swap at the owner: on its host one read-modify-write each, from
+//! others two messages each. Contended: a swap; one message to link; one message, or two line
+//! transfers, to hand over. Members wait on words of their own host. A mutex that stays at an
+//! absent place costs the next member a message more, there and back.
 //!
 //! # Source
-//! Mellor-Crummey and Scott (1991); for one-sided memory Saify's thesis (2002), section 5.2, whose text on the release has
-//! one mistake: after a compare-swap that fails, the next one's `locked` is to become false. Places that are left: Scott
-//! and Scherer, "Scalable queue-based spin locks with timeout" (2001), whose nodes are unlinked by their owners. Changed:
-//! nodes are named by numbers in one word; links and flags go to the process that needs them, which drives while it waits,
-//! and not through the server; flags are monotone; an absent node stays in the queue.
+//! Mellor-Crummey and Scott (1991); for one-sided memory Saify's thesis (2002), section 5.2, whose
+//! text on the release has one mistake: after a compare-swap that fails, the next one's `locked` is
+//! to become false. Places that are left: Scott and Scherer, "Scalable queue-based spin locks with
+//! timeout" (2001), whose nodes are unlinked by their owners. Changed: nodes are named by numbers
+//! in one word; links and flags go to the process that needs them, which drives while it waits, and
+//! not through the server; flags are monotone; an absent node stays in the queue.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -135,13 +138,15 @@ impl Shelf {
     /// Links a node of this host to the next; returns the next if the mutex goes to that.
     fn link(&self, rank: usize, node: usize, next: u64) -> Option<u64> {
         let node = self.node(rank, node)?;
-        // AcqRel: what the next did before it asked is seen by the member that hands over, and what the holder did
-        // before it left the mutex at this node is seen by the next. Pairs with the other changes of the word.
+        // AcqRel: what the next did before it asked is seen by the member that hands over, and what
+        // the holder did before it left the mutex at this node is seen by the next. Pairs with the
+        // other changes of the word.
         let before = node.link.fetch_or(next & !BOTH, Ordering::AcqRel);
         (before & BOTH == BOTH).then_some(next)
     }
 
-    /// The mutex goes to a node, and past those that are absent. Returns the first that is on another host.
+    /// The mutex goes to a node, and past those that are absent. Returns the first that is on
+    /// another host.
     fn grant(&self, mut to: u64) -> Option<u64> {
         loop {
             let (rank, number, waits) = named(to);
@@ -216,7 +221,8 @@ impl Nodes {
         &self.shelf.nodes[self.first + node]
     }
 
-    /// Takes the mutex, or a place in its queue that is kept if the deadline passes. Returns the name of the node.
+    /// Takes the mutex, or a place in its queue that is kept if the deadline passes. Returns the
+    /// name of the node.
     pub(crate) fn lock(
         &mut self,
         rma: &mut Rma,
@@ -237,7 +243,8 @@ impl Nodes {
         let node = self.free.pop().ok_or_else(|| RmaError::Shape {
             why: format!("a member holds, or has places in the queues of, at most {NODES} mutexes of a set"),
         })?;
-        // Relaxed: others change it after they have swapped, which comes after this and is a release.
+        // Relaxed: others change it after they have swapped, which comes after this and is a
+        // release.
         self.node(node).link.store(0, Ordering::Relaxed);
         let waits = self.waits[node] + 1;
         let mine = name(rma.rank, node, waits);
@@ -250,7 +257,8 @@ impl Nodes {
         Ok(mine)
     }
 
-    /// The place that this member has left in the queue of a mutex, if it has it still, and whether the mutex stays there.
+    /// The place that this member has left in the queue of a mutex, if it has it still, and whether
+    /// the mutex stays there.
     fn come_back(&mut self, wanted: &Wanted<'_>) -> Option<(usize, bool)> {
         // Those that the mutex has gone past can be used again.
         let (shelf, first) = (&self.shelf, self.first);

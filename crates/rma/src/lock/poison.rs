@@ -1,10 +1,11 @@
 //! Mutexes that are never free again: their holders have dropped the set, or have ended.
 //!
 //! # Contract
-//! A member notes what it holds of a set. If its handle to the set is dropped, or its function ends, it enters each mutex
-//! that it still holds into a list on its own host, and tells every other host, which enters it there. A mutex in the list
-//! is *poisoned*: it is never free again, and those who wait or ask for it get [`RmaError::Poisoned`], with the holder's
-//! rank. Nothing in the queue changes, so it does not matter how the queue of a kind works.
+//! A member notes what it holds of a set. If its handle to the set is dropped, or its function
+//! ends, it enters each mutex that it still holds into a list on its own host, and tells every
+//! other host, which enters it there. A mutex in the list is *poisoned*: it is never free again,
+//! and those who wait or ask for it get [`RmaError::Poisoned`], with the holder's rank. Nothing in
+//! the queue changes, so it does not matter how the queue of a kind works.
 //!
 //! ```text
 //!  rank 0: lock(2, 5) ── notes 2, 5 ── its function returns ──> list of its host <── looked at by those who wait
@@ -12,8 +13,9 @@
 //! ```
 //!
 //! # Costs
-//! Two stores to a line of the member's own for a lock and an unlock, and a look at the first word of the list. A list has
-//! room for 16 mutexes a member; if it is full, every mutex of the set is poisoned.
+//! Two stores to a line of the member's own for a lock and an unlock, and a look at the first word
+//! of the list. A list has room for 16 mutexes a member; if it is full, every mutex of the set is
+//! poisoned.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +28,7 @@ use syncline_sync::{Array, Deaths, Space, SpaceError, Thing};
 
 use crate::error::RmaError;
 
-/// So many mutexes of a set a member may hold, or wait for, at once.
+/// How many mutexes of a set a member may hold, or wait for, at once.
 pub(crate) const MOST: usize = 64;
 
 /// Room in the list, for each member.
@@ -148,7 +150,8 @@ impl Holds {
     /// Notes a mutex that this member holds, in one of the first `MOST` places.
     #[inline]
     pub(crate) fn note(&self, place: usize, mutex: Named) {
-        // Relaxed, here and in `clear`: read by this member, at its end; a thread that ends it then has synchronised.
+        // Relaxed, here and in `clear`: read by this member, at its end; a thread that ends it then
+        // has synchronised.
         self.words[place].store(mutex.0, Ordering::Relaxed);
     }
 
@@ -171,7 +174,8 @@ impl Holds {
         if self.process != std::process::id() {
             return;
         }
-        // Relaxed: see `note`. A swap, as the end of the member and the drop of the set may come at once.
+        // Relaxed: see `note`. A swap, as the end of the member and the drop of the set may come at
+        // once.
         let held = self.words.iter().map(|word| word.swap(0, Ordering::Relaxed)).filter(|&word| word != 0);
         let held = held.collect::<Vec<_>>();
         held.iter().for_each(|&entry| self.poison.enter(Named(entry)));

@@ -41,7 +41,8 @@ pub(crate) fn lock(
     loop {
         // Acquire: a read-modify-write that changes nothing, on the own host; elsewhere an answer, which is received.
         let served = rma.fetch_add(words, rank, at + SERVED, 0)?;
-        // With a deadline there is no ticket that others would wait for: it is taken when it is served at once.
+        // With a deadline there is no ticket that others would wait for: it is taken when it is
+        // served at once.
         if ticket.is_none() && rma.compare_swap(words, rank, at, served, served + 1)? == served {
             ticket = Some(served);
         }

@@ -363,7 +363,7 @@ impl Random {
     }
 }
 
-/// Objects for so many members.
+/// Objects for a number of members.
 fn kinds(random: &mut Random, members: usize, objects: usize) -> Vec<Kind> {
     let sizes = (2..members).filter(|size| members.is_multiple_of(*size)).collect::<Vec<_>>();
     let size = if sizes.is_empty() { 1 } else { sizes[random.below(sizes.len())] };

@@ -7,7 +7,7 @@ pub(super) enum Kind {
     Counter,
     Dissemination(usize),
     Tournament,
-    /// A counter in each group of so many members, and a dissemination barrier of the groups.
+    /// A counter in each group of that many members, and a dissemination barrier of the groups.
     Levels(usize),
 }
 

@@ -61,6 +61,11 @@ impl Bound {
         self.bytes
     }
 
+    /// A bound that leaves room for what the program may take beyond what it takes now.
+    pub(crate) fn with_a_little_less(self) -> Self {
+        Self { bytes: self.bytes.saturating_sub(AtLeast::A_LITTLE_MORE) }
+    }
+
     /// What is left for buffers, of which at least `least` bytes are needed.
     ///
     /// # Errors
@@ -155,8 +160,8 @@ impl Bound {
                 // One iteration is the least; more were asked for.
                 let less = if depth > 1 { " (a smaller --depth takes less)" } else { "" };
                 let piece = format!(
-                    "unless --executor blocked does with less, the window of a pass of {depth} {iterations}{less}, \
-                     with rows of {cols} from {matrices} matrices, takes"
+                    "the window of a pass of {depth} {iterations}{less}, with rows of {cols} from {matrices} \
+                     matrices, takes"
                 );
                 Err(self.too_small(own, hint, piece, needed))
             }

@@ -9,6 +9,7 @@ use syncline_overlay::{CheckError, Wait};
 use syncline_store::ElementType;
 use syncline_wave::DescribedError;
 
+use crate::executor;
 use crate::units::{AtLeast, Bytes};
 
 /// The result of everything in this command.
@@ -150,17 +151,20 @@ pub(crate) enum Error {
     },
     /// A streamed run was interrupted, and this one is in blocks.
     #[error(
-        "{} is left of {what}, and {option} is for sweeps in blocks, which cannot go on from there: {}, or give --force to \
-         discard it", folder(output),
-        if *resume { format!("leave out {option}") } else { format!("give --resume in place of {option}") }
+        "{} is left of {what}, and {names} {} for sweeps in blocks, which cannot go on from there: {} {names}, or \
+         give --force to discard it",
+        folder(output),
+        executor::are(options),
+        if *resume { "leave out" } else { "give --resume in place of" },
+        names = executor::list(options),
     )]
     LeftOverInBlocks {
         /// The output.
         output: PathBuf,
         /// What was found.
         what: String,
-        /// What asks for blocks.
-        option: &'static str,
+        /// The options that ask for blocks.
+        options: Vec<&'static str>,
         /// Whether --resume is given.
         resume: bool,
     },
@@ -271,6 +275,16 @@ impl Error {
     /// Interrupted, with nothing left of the work.
     pub(crate) fn interrupted(signal: u8) -> Self {
         Self::Interrupted { signal, left: "nothing was written".to_owned() }
+    }
+
+    /// With a reason before the piece of work that does not fit the memory.
+    pub(crate) fn with_piece_after(self, reason: &str) -> Self {
+        match self {
+            Self::Memory { bound, own, hint, piece, needed } => {
+                Self::Memory { bound, own, hint, piece: format!("{reason}{piece}"), needed }
+            }
+            other => other,
+        }
     }
 
     /// The exit code of the process.

@@ -85,7 +85,12 @@ impl<'a, T: Real> Job<'a, T> {
     }
 
     fn run(self, signals: &Signals) -> Result<Summary> {
-        match executor::choose(self.args, &self.arrays, self.layout)? {
+        let in_blocks = || {
+            let how = self.how(Executor::Blocked);
+            // The field stands for the result.
+            self.runs.plan(&how, &self.arrays, &self.arrays.field).map(drop)
+        };
+        match executor::choose(self.args, &self.arrays, self.layout, in_blocks)? {
             Executor::Blocked => self.run_blocked(None, signals),
             _ => self.run_streamed(signals),
         }
@@ -128,10 +133,8 @@ impl<'a, T: Real> Job<'a, T> {
                 match executor::for_blocks(self.args) {
                     _ if !self.goes_on(&progress)? => refuse(what, ""),
                     _ if streamed => refuse(what, "--resume to go on from there, or "),
-                    Some(option) => {
-                        Err(Error::LeftOverInBlocks { output: output.clone(), what, option, resume })
-                    }
-                    None => refuse(what, ""),
+                    options if options.is_empty() => refuse(what, ""),
+                    options => Err(Error::LeftOverInBlocks { output: output.clone(), what, options, resume }),
                 }
             }
             Leftover::Complete(_) => refuse(
@@ -229,7 +232,7 @@ impl<'a, T: Real> Job<'a, T> {
             iterations: self.args.iterations,
             until: self.args.until,
             exact_stop: self.args.exact_stop,
-            order: self.args.order.into(),
+            order: executor::order(self.args, executor).into(),
             runner,
             executor,
             depth: self.args.depth,

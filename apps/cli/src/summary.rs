@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 use syncline_store::{ElementType, Layout, Shape};
-use syncline_wave::{BlockPlan, Lanes, Plan, Report, StreamPlan, Times};
+use syncline_wave::{BlockPlan, Executor, Lanes, Plan, Report, StreamPlan, Times};
 
 use crate::args::{BlockOrder, ExecutorKind, RunArgs, RunnerKind};
 use crate::budget::Bound;
+use crate::executor;
 use crate::kernels::Kernel;
 use crate::output::Output;
 use crate::system;
@@ -192,7 +193,6 @@ impl Summary {
         let updates = points as f64 * report.iterations.saturating_sub(report.resumed) as f64;
         let seconds = measured.time.as_secs_f64();
         let summary = Self {
-            order: Some(args.order),
             complete_already: false,
             resumed: args.resume.then_some(report.resumed),
             passes: Some(report.passes),
@@ -218,7 +218,7 @@ impl Summary {
         };
         match &report.plan {
             Plan::Blocked(plan) => summary.in_blocks(args, plan),
-            Plan::Streamed(plan) => summary.streamed(plan),
+            Plan::Streamed(plan) => summary.streamed(args, plan),
             _ => summary,
         }
     }
@@ -227,6 +227,7 @@ impl Summary {
         let grid = plan.grid;
         let runner = args.runner.unwrap_or(RunnerKind::Pool);
         Self {
+            order: Some(executor::order(args, Executor::Blocked)),
             executor: Some(ExecutorKind::Blocked),
             runner: Some(runner),
             block: Some([grid.block_size().rows, grid.block_size().cols]),
@@ -242,8 +243,9 @@ impl Summary {
         }
     }
 
-    fn streamed(self, plan: &StreamPlan) -> Self {
+    fn streamed(self, args: &RunArgs, plan: &StreamPlan) -> Self {
         Self {
+            order: Some(executor::order(args, Executor::Streamed)),
             executor: Some(ExecutorKind::Streamed),
             depth: Some(plan.depth),
             lanes: Some(plan.lanes.to_string()),

@@ -44,10 +44,12 @@ impl AtLeast {
         Self { tenths: u64::try_from(tenths).unwrap_or(u64::MAX) }
     }
 
-    /// With what a run's libraries, stacks and allocator take, sometimes more and sometimes less.
+    /// What a run's libraries, stacks and allocator take, sometimes more and sometimes less.
+    pub(crate) const A_LITTLE_MORE: u64 = 384 << 10;
+
+    /// With [`A_LITTLE_MORE`](Self::A_LITTLE_MORE).
     pub(crate) fn with_a_little_more(bytes: u64) -> Self {
-        const MORE: u64 = 384 << 10;
-        Self::new(bytes.saturating_add(MORE))
+        Self::new(bytes.saturating_add(Self::A_LITTLE_MORE))
     }
 
     /// Both together.

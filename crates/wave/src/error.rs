@@ -60,11 +60,11 @@ pub enum Error {
         needed: u64,
     },
     /// The sweep cannot be streamed.
-    #[error("{name} cannot be streamed: {why}; run the sweep in blocks")]
+    #[error("{name} cannot be streamed: {why}")]
     NotStreamed {
         /// The matrix or option.
         name: String,
-        /// Why not.
+        /// Why not, and what to do about it.
         why: String,
     },
     /// An exact stop of several passes into a matrix on file, which has no earlier values to go back to.

@@ -310,8 +310,8 @@ impl Settings {
         kernel.check()?;
         arrays.check_shapes(None)?;
         if !streamed::streamable(self, arrays, None) {
-            let why = "only a streamed sweep can go on after a crash".to_owned();
-            return Err(Error::NotStreamed { name: "a sweep in blocks".to_owned(), why });
+            let why = "only a streamed sweep can go on after a crash; give this one a result, by `run`";
+            return Err(Error::NotStreamed { name: "a sweep in blocks".to_owned(), why: why.to_owned() });
         }
         streamed::into_target(self, kernel, arrays, target)
     }

@@ -64,7 +64,10 @@ pub(crate) struct RunArgs {
     /// tolerance was: see there.
     #[arg(long, value_name = "TOL", allow_negative_numbers = true)]
     pub(crate) until: Option<f64>,
-    /// With --until: stop at the very iteration, by running the last pass again
+    /// With --until: stop at the very iteration
+    ///
+    /// Streamed, the last pass is run again for that. In blocks, the order is barrier in place of
+    /// wave, with the same bits. The order max-parallel has no exact stop.
     #[arg(long)]
     pub(crate) exact_stop: bool,
     /// The most memory that the program holds, as 512M or 2G [default: 80 % of what is available]

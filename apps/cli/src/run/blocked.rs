@@ -17,20 +17,53 @@ use crate::summary::{Asked, Measured, Peak, Summary};
 use crate::units::{AtLeast, BlockSize, Bytes};
 use crate::verify::Verification;
 use crate::watch::{self, LINE, SYNC, Signals};
-use crate::{output, system};
+use crate::{executor, output, system};
 
 impl<T: Real> Job<'_, T> {
-    /// In blocks, where a streamed sweep does not fit the memory. If blocks do not fit either, the error is that of the
-    /// way that takes less.
-    pub(super) fn run_in_blocks_instead(self, streamed: Error, signals: &Signals) -> Result<Summary> {
+    /// What can be done where a streamed sweep does not fit the memory: blocks, if nothing asks for
+    /// a streamed one. Otherwise the error says what else would do.
+    pub(super) fn run_in_too_little(self, streamed: Error, signals: &Signals) -> Result<Summary> {
+        let asked = executor::for_streamed(self.args);
+        let without = executor::list(&asked);
+        // An interrupted streamed run only goes on streamed.
+        if self.args.resume && matches!(Generations::leftover(&self.output.path)?, Leftover::Resumable(_)) {
+            let anew = match (self.fits_in_blocks(), asked.is_empty()) {
+                (false, _) => String::new(),
+                (true, true) => " (--force in place of --resume begins anew in blocks)".to_owned(),
+                (true, false) => {
+                    format!(" (--force in place of --resume, without {without}, begins anew in blocks)")
+                }
+            };
+            let output = self.output.path.display();
+            let unless = format!("as the run left in {output}.syncline goes on streamed only{anew}, ");
+            return Err(streamed.with_piece_after(&unless));
+        }
+        match (asked.is_empty(), self.fits_in_blocks()) {
+            (true, _) => self.run_in_blocks_instead(streamed, signals),
+            (false, true) => {
+                Err(streamed.with_piece_after(&format!("unless it goes in blocks (without {without}), ")))
+            }
+            (false, false) => Err(streamed),
+        }
+    }
+
+    /// Whether a sweep in blocks fits the memory, also if the program takes a little more then.
+    fn fits_in_blocks(&self) -> bool {
+        let how = self.how(Executor::Blocked);
+        // The field stands for the result.
+        self.bound
+            .with_a_little_less()
+            .for_blocks(&*self.runs, &how, false, &self.arrays, &self.arrays.field)
+            .is_ok()
+    }
+
+    /// In blocks, where a streamed sweep does not fit the memory. If blocks do not fit either, the
+    /// error is that of the way that takes less.
+    fn run_in_blocks_instead(self, streamed: Error, signals: &Signals) -> Result<Summary> {
         let needs = |error: &Error| match error {
             Error::Memory { own, needed, .. } => Some(own.and(*needed)),
             _ => None,
         };
-        if self.args.resume && matches!(Generations::leftover(&self.output.path)?, Leftover::Resumable(_)) {
-            // An interrupted streamed run only goes on streamed.
-            return Err(streamed);
-        }
         let bound = Bytes(self.bound.bytes());
         let least = needs(&streamed).unwrap_or(AtLeast::new(u64::MAX));
         let instead = format!("in blocks, as streamed it takes {least} and {bound} are allowed");

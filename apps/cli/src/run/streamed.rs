@@ -9,7 +9,6 @@ use syncline_wave::{Error as WaveError, Executor, Pending, Real, Report};
 
 use super::{Job, Meter};
 use crate::error::{Error, Result};
-use crate::executor;
 use crate::progress::Progress;
 use crate::summary::{Asked, Measured, Peak, Summary};
 use crate::verify::{Verification, Verified};
@@ -23,10 +22,9 @@ impl<T: Real> Job<'_, T> {
             Asked { args: self.args, kernel: self.kernel, element: T::TYPE, shape, output: &self.output };
         let how = self.how(Executor::Streamed);
         let how = match self.bound.for_streamed(&*self.runs, &how, &self.arrays) {
-            Err(small @ Error::Memory { .. }) if executor::may_change(self.args) => {
-                return self.run_in_blocks_instead(small, signals);
-            }
-            how => how?,
+            Ok(how) => how,
+            Err(small @ Error::Memory { .. }) => return self.run_in_too_little(small, signals),
+            Err(other) => return Err(other),
         };
         let reserve = |extent| Verification::reserve(&self.output.path, shape, self.args, extent);
         let room = self.args.verify.map(reserve).transpose()?;

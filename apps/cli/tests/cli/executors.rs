@@ -98,10 +98,8 @@ fn the_layout_decides_too() {
     );
     let raw: Vec<_> = values(&raw.unwrap()).into_iter().map(f64::to_bits).collect();
     assert!(raw == expected);
-    for option in ["--executor streamed", "--depth 2", "--exact-stop --until 1"] {
-        let name = option.split_once(" -").map_or(option, |(first, _)| first);
-        let name = if name.starts_with("--depth") { "--depth" } else { name };
-        let parts = ["framed/za cannot be streamed", "not row-major", name];
+    for (option, name) in [("--executor streamed", "--executor streamed"), ("--depth 2", "--depth")] {
+        let parts = ["framed/za cannot be streamed", "not row-major", &format!("leave out {name}, or ")];
         refused(path, &format!("run lk23 framed --iterations 4 {option}"), &parts);
     }
 }
@@ -115,7 +113,8 @@ fn options_that_contradict() {
         ("--executor streamed --block 3", "--executor streamed", "--block"),
         ("--executor blocked --depth 2", "--depth", "--executor blocked"),
         ("--depth 2 --runner threads", "--depth", "--runner"),
-        ("--until 1 --exact-stop --order barrier", "--exact-stop", "--order barrier"),
+        ("--until 1 --exact-stop --order max-parallel", "--exact-stop", "--order max-parallel"),
+        ("--depth 2 --executor streamed --order barrier", "--executor streamed and --depth are", "--order barrier is"),
         ("--exact-stop", "--exact-stop", "--until"),
         ("--resume --force", "--resume", "--force"),
     ];
@@ -281,10 +280,26 @@ fn auto_takes_blocks_where_a_streamed_pass_does_not_fit() {
     let told = command(path, &format!("{line} --memory 12M")).output().unwrap();
     let text = String::from_utf8(told.stdout).unwrap();
     assert!(text.contains(&format!("\nexecutor     {instead}\n")), "{text}");
-    // What only streamed sweeps have is not given up.
-    for option in ["--executor streamed", "--depth 1", "--until 1e-9 --exact-stop"] {
-        let line = format!("run lk23 data --iterations 2 --output new.npy {option} --memory 12M");
-        refused(path, &line, &["a pass of 1 iteration", "allow at least"]);
+    // An exact stop holds in blocks, too.
+    let exact = command(path, &format!("{line} --memory 12M --until 1e-9 --exact-stop --json")).output().unwrap();
+    let report: Value = serde_json::from_slice(&exact.stdout).unwrap();
+    assert_eq!((&report["executor"], &report["order"]), (&"blocked".into(), &"barrier".into()), "{report}");
+    // What only streamed sweeps have is not given up; without it blocks do.
+    for option in ["--executor streamed", "--depth 1", "--executor streamed --depth 1"] {
+        let line = |option: &str| format!("run lk23 data --iterations 2 --output new.npy {option} --memory 12M");
+        let without = match option.split_once(" --") {
+            Some(_) => "(without --executor streamed and --depth)",
+            None if option.contains("depth") => "(without --depth)",
+            None => "(without --executor streamed)",
+        };
+        let parts = ["unless it goes in blocks", without, "a pass of 1 iteration", "allow at least"];
+        refused(path, &line(option), &parts);
+        // Where blocks do not fit either, they are not named.
+        let error = fails_with(1, path, &line(option).replace("12M", "1M"));
+        assert!(!error.contains("in blocks"), "{error}");
+        let done = command(path, &line("--force")).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        fs::remove_file(path.join("new.npy")).unwrap();
     }
     // Where neither fits, the least is told, and does.
     let error = fails_with(1, path, &format!("{line} --memory 1M"));

@@ -1,5 +1,6 @@
 //! The command as a user sees it: processes, files, exit codes, messages.
 
+mod advice;
 mod bad_input;
 mod bench;
 mod bench_farm;

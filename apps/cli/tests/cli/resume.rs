@@ -246,14 +246,24 @@ fn an_interrupted_run_is_gone_on_with_streamed_only() {
     killed(path, LINE);
     let more = kept(path, LINE) + 3;
     let line = |options: &str| format!("run lk23 data --iterations {more} --output o.npy {options}");
-    for option in ["--executor blocked", "--order barrier", "--block 8"] {
-        let name = option.split(" 8").next().unwrap();
+    let cases = [
+        ("--executor blocked", "--executor blocked"),
+        ("--order barrier", "--order barrier"),
+        ("--block 8", "--block"),
+        ("--block 8 --runner pool --order barrier", "--block, --runner and --order barrier"),
+    ];
+    for (option, name) in cases {
         let told = format!("give --resume in place of {name}, or give --force");
         refused(path, &line(option), &[&told]);
         let told = format!("leave out {name}, or give --force");
         refused(path, &line(&format!("{option} --resume")), &[&told]);
     }
+    // Where blocks fit, they begin anew; the bound is above their least, and below that of a pass.
+    let of_blocks = fails_with(1, path, &line("--memory 1M --executor blocked --block 1 --output p.npy"));
+    drop(of_blocks);
     let error = fails_with(1, path, &line("--memory 1M --resume"));
+    let streamed = "as the run left in o.npy.syncline goes on streamed only, the window of a pass";
+    assert!(error.contains(streamed) && !error.contains("--executor blocked"), "{error}");
     let least = error.rsplit_once("allow at least ").unwrap_or_else(|| panic!("{error}")).1.replace(' ', "");
     let report = json(path, &line(&format!("--memory {least} --resume --verify")));
     assert_eq!((&report["executor"], &report["verified"]), (&"streamed".into(), &true.into()));

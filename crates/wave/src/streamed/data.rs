@@ -58,7 +58,7 @@ impl Held {
             Some((file, start)) => Ok(Held::File(file, start)),
             None => Err(Error::NotStreamed {
                 name: matrix.name().to_owned(),
-                why: "it is not row-major".to_owned(),
+                why: "it is not row-major; run the sweep in blocks".to_owned(),
             }),
         }
     }

@@ -117,8 +117,8 @@ pub(crate) fn plan_for<E: Real, U: Update>(
     iterations: u64,
 ) -> Result<StreamPlan> {
     if settings.order != Order::Wave {
-        let why = "only the order wave is kept by chained iterations".to_owned();
-        return Err(Error::NotStreamed { name: "the sweep".to_owned(), why });
+        let why = "only the order wave is kept by chained iterations; run the sweep in blocks";
+        return Err(Error::NotStreamed { name: "the sweep".to_owned(), why: why.to_owned() });
     }
     let file = held.iter().find_map(|h| match h {
         Held::File(file, start) => Some((file, *start)),

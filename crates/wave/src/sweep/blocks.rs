@@ -13,8 +13,11 @@ impl Settings {
     /// Whole blocks are for the blocked executor, also where the automatic choice would be another.
     fn check_executor(&self) -> Result<()> {
         if self.executor == Executor::Streamed {
-            let name = "a kernel of whole blocks".to_owned();
-            return Err(Error::NotStreamed { name, why: "it is given a block at a time".to_owned() });
+            let why = "it is given a block at a time; run the sweep in blocks";
+            return Err(Error::NotStreamed {
+                name: "a kernel of whole blocks".to_owned(),
+                why: why.to_owned(),
+            });
         }
         Ok(())
     }

@@ -31,14 +31,9 @@ use crate::program::Program;
 use crate::record::Fate;
 use crate::vpid::Vpid;
 
+mod assign;
 mod family;
 
-/// How long a batch should take, in nanoseconds.
-const BATCH: f64 = 200_000.0;
-/// How many tasks a batch has at most.
-const MOST: usize = 4096;
-/// How many batches a worker has at most, the one that it is at among them.
-const BATCHES: usize = 2;
 /// How many workers in a row may exit, or be killed, before they have begun anything.
 const STILLBORN: u32 = 3;
 const KILLED_BEFORE: u32 = 100;
@@ -139,8 +134,6 @@ pub(crate) struct Manager<T, R> {
     given: u64,
     pub(crate) progress: Progress,
 }
-
-type NoTasks<'a, T> = std::slice::Iter<'a, T>;
 
 impl<T, R> Manager<T, R>
 where
@@ -319,170 +312,6 @@ where
 
     fn hand(&mut self, vpid: Vpid) -> Option<&mut Hand> {
         self.hands.iter_mut().find(|hand| hand.vpid == vpid)
-    }
-
-    /// Hands out what is ready, as far as there are workers for it.
-    fn hand_out(&mut self) {
-        if self.dealer.is_some() {
-            return self.deal();
-        }
-        while !self.ready.is_empty() {
-            // Those who wait for children are not at work; nor are more at once than the crew has, when they go on.
-            let busy = |hand: &&Hand| !hand.tasks.is_empty() && hand.waiting.is_none();
-            if self.hands.iter().filter(busy).count() < self.crew.workers {
-                let idle = |hand: &Hand| hand.tasks.is_empty() && !hand.ending;
-                if let Some(at) = self.hands.iter().position(idle) {
-                    if !self.give(at) {
-                        return;
-                    }
-                    continue;
-                }
-                match self.start() {
-                    Ok(()) => continue,
-                    Err(error) if self.hands.is_empty() => self.fail_all(&error.to_string()),
-                    Err(_) => (), // those who are there go on, and then it may be otherwise
-                }
-            }
-            let room = |hand: &Hand| hand.batches.len() < BATCHES && !hand.ending;
-            match self.hands.iter().position(room).filter(|_| self.goes_ahead()) {
-                Some(at) if self.give(at) => (),
-                _ => return,
-            }
-        }
-    }
-
-    /// Whether workers are handed more than they are at: small tasks only, or one would wait behind a long one.
-    fn goes_ahead(&self) -> bool {
-        let small = self.mean.is_some_and(|mean| mean < BATCH);
-        self.crew.kind == CrewKind::Warm && (small || self.crew.batch.is_some_and(|batch| batch.get() > 1))
-    }
-
-    /// How many tasks to hand out together.
-    fn batch(&self) -> usize {
-        if self.crew.kind != CrewKind::Warm {
-            return 1;
-        }
-        match (self.crew.batch, self.mean) {
-            (Some(batch), _) => batch.get().min(1 << 20),
-            (None, None) => 1,
-            (None, Some(mean)) => {
-                let share = self.ready.len() / (4 * self.crew.workers);
-                ((BATCH / mean.max(1.0)) as usize).min(share).clamp(1, MOST)
-            }
-        }
-    }
-
-    /// Hands a worker what it can do next; whether there was room for that.
-    fn give(&mut self, at: usize) -> bool {
-        let (batch, mut ids) = (self.batch(), Vec::new());
-        while ids.len() < batch
-            && let Some(id) = self.ready.pop()
-        {
-            // A child whose parent is gone, or has taken it back, is no more.
-            if let Some(job) = self.job_mut(id) {
-                job.handed = true;
-                ids.push(id);
-            }
-        }
-        ids.is_empty() || self.send(at, &ids)
-    }
-
-    /// Sends tasks to a worker: all together, or one by one, if one of them cannot be sent. Whether there was room.
-    fn send(&mut self, at: usize, ids: &[Id]) -> bool {
-        let vpid = self.hands[at].vpid;
-        let (roots, children, first) = (&self.roots, &self.children, self.first);
-        let task = |id: &Id| match id & CHILD {
-            0 => roots[(id - first) as usize].as_ref().map(|job| &job.task),
-            _ => children.get(id).map(|job| &job.task),
-        };
-        // All are there, as `give` has seen.
-        let tasks = ids.iter().map(|id| task(id).expect("a task that was popped is there"));
-        let order = OrderRef::<'_, _, R>::Run(tasks);
-        match self.crowd.send(vpid, &order) {
-            Ok(()) => {
-                let hand = &mut self.hands[at];
-                if hand.tasks.is_empty() {
-                    hand.at = monotonic();
-                }
-                hand.tasks.extend(ids);
-                hand.batches.push_back(ids.len());
-            }
-            Err(FarmError::Unsendable { .. } | FarmError::Room { .. }) if ids.len() > 1 => {
-                // One by one, as far as the channel goes.
-                let (now, later) = ids.split_at(1);
-                later.iter().rev().for_each(|&id| self.again(id));
-                return self.send(at, now);
-            }
-            // What the others are at will make some.
-            Err(FarmError::Room { .. }) if self.hands.iter().any(|hand| !hand.tasks.is_empty()) => {
-                self.again(ids[0]);
-                return false;
-            }
-            Err(error @ (FarmError::Unsendable { .. } | FarmError::Room { .. })) => {
-                self.end(ids[0], Err(TaskError::Unsendable { why: error.to_string() }));
-            }
-            // It has ended, and that will be told.
-            Err(_) => {
-                self.hands[at].ending = true;
-                ids.iter().rev().for_each(|&id| self.again(id));
-            }
-        }
-        true
-    }
-
-    /// A task is ready again.
-    pub(crate) fn again(&mut self, id: Id) {
-        let Some(job) = self.job_mut(id) else { return };
-        job.handed = false;
-        let (priority, cost, child) = (job.priority, job.cost, job.child.is_some());
-        if child { self.ready.push_child(id, priority) } else { self.ready.push_back(id, priority, cost) }
-    }
-
-    /// Starts a worker.
-    pub(crate) fn start(&mut self) -> Result<(), FarmError> {
-        if let Some(team) = &mut self.team {
-            let vpid = team.pop_front().ok_or(FarmError::Alone)?;
-            self.hands.push(Hand::new(vpid, 0));
-            self.progress.started += 1;
-            return self.introduce(vpid, None);
-        }
-        let program = match &self.program {
-            Some(program) => program.clone(),
-            None => self.program.insert(Program::this()?).clone(),
-        };
-        let farm = self.crowd.farm().ok_or(FarmError::Alone)?;
-        let vpid = farm.reserve_now().ok_or(FarmError::Alone)?;
-        let seat = self.seat(vpid);
-        self.hands.push(Hand::new(vpid, seat.map_or(0, |(_, hand)| hand)));
-        let started = self.introduce(vpid, seat).and_then(|()| {
-            // Those are told what to do before they are born.
-            self.crowd.farm().ok_or(FarmError::Alone)?.start(vpid, &program)
-        });
-        if started.is_err() {
-            let hand = self.hands.pop();
-            hand.iter().flat_map(|hand| &hand.tasks).rev().for_each(|&id| self.again(id));
-        }
-        self.progress.started += u64::from(started.is_ok());
-        started
-    }
-
-    /// Says to a worker what it needs to know first.
-    fn introduce(&mut self, vpid: Vpid, seat: Option<(u32, usize)>) -> Result<(), FarmError> {
-        match (self.crew.kind, seat) {
-            (CrewKind::Cold, _) => {
-                let at = self.hands.len() - 1;
-                self.give(at);
-                self.hands[at].ending = true;
-                self.say(vpid, &OrderRef::End)
-            }
-            (CrewKind::Forks, _) => self.say(vpid, &OrderRef::Forks),
-            (_, Some((block, hand))) => self.say(vpid, &OrderRef::Board { block, hand: hand as u64 }),
-            _ => Ok(()),
-        }
-    }
-
-    fn say(&mut self, vpid: Vpid, order: &OrderRef<'_, NoTasks<'_, T>, R>) -> Result<(), FarmError> {
-        self.crowd.send(vpid, order)
     }
 
     /// What is ready ends with an error: nobody can do it.

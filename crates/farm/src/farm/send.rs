@@ -1,0 +1,157 @@
+//! How a process of a farm sends: the channel to the receiver, room in it, and the message.
+
+use std::time::Instant;
+
+use serde::Serialize;
+use syncline_signal::{Policy, WaitError, Watch};
+
+use super::{Farm, Outbound, Role};
+use crate::arena::{Arena, End};
+use crate::channel::Writer;
+use crate::error::FarmError;
+use crate::message::{Draft, Kind};
+use crate::record::Life;
+use crate::vpid::Vpid;
+use crate::wire::{self, Encoder, Wire, WireError};
+
+/// Ends the wait of a sender when the receiver is no more.
+#[derive(Debug)]
+struct Receiver<'a> {
+    arena: &'a Arena,
+    role: &'a Role,
+    vpid: Vpid,
+}
+
+impl Watch for Receiver<'_> {
+    fn who(&self) -> Option<u32> {
+        (self.role.life(self.arena, self.vpid) == Life::Ended).then_some(self.vpid.place() as u32)
+    }
+}
+
+impl Farm {
+    /// Sends a value. It returns when the message is in its channel, which it is at once unless as many as the channel
+    /// holds were not received yet.
+    ///
+    /// # Memory ordering
+    /// What this process did before happened before what the receiver does with the message.
+    ///
+    /// # Errors
+    /// [`FarmError::Gone`] if the receiver has ended; [`FarmError::Room`], [`FarmError::Unsendable`].
+    #[inline]
+    pub fn send<T: Wire>(&mut self, to: Vpid, value: &T) -> Result<(), FarmError> {
+        self.send_deadline(to, value, None)
+    }
+
+    /// As [`send`](Self::send), until a deadline.
+    ///
+    /// # Errors
+    /// [`FarmError::TimedOut`]: nothing was sent.
+    #[inline]
+    pub fn send_deadline<T: Wire>(
+        &mut self,
+        to: Vpid,
+        value: &T,
+        deadline: Option<Instant>,
+    ) -> Result<(), FarmError> {
+        self.send_written(to, deadline, |draft| Encoder::write(draft, value))
+    }
+
+    /// Sends bytes that are of some kind already: those of a message that is passed on, or of a program in another
+    /// language. Until a deadline, as [`send_deadline`](Self::send_deadline).
+    ///
+    /// # Errors
+    /// As [`send_deadline`](Self::send_deadline); [`FarmError::Unsendable`] if they cannot be of that kind, by their length.
+    pub fn send_bytes(
+        &mut self,
+        to: Vpid,
+        kind: Kind,
+        bytes: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<(), FarmError> {
+        self.send_written(to, deadline, |draft| match kind.size() {
+            Some(size) if bytes.len().is_multiple_of(size) => draft.extend(bytes).map(|()| kind),
+            _ => Err(WireError::Damaged { what: "its length" }),
+        })
+    }
+
+    /// Sends what serde writes, as a value.
+    pub(crate) fn send_serialized(&mut self, to: Vpid, value: &impl Serialize) -> Result<(), FarmError> {
+        self.send_written(to, None, |draft| wire::write(draft, value).map(|()| Kind::VALUE))
+    }
+
+    #[inline]
+    fn send_written(
+        &mut self,
+        to: Vpid,
+        deadline: Option<Instant>,
+        write: impl FnOnce(&mut Draft<'_>) -> Result<Kind, WireError>,
+    ) -> Result<(), FarmError> {
+        if !self.is_ready(to) {
+            self.make_ready(to, deadline)?;
+        }
+        let Farm { arena, me, outbound, .. } = self;
+        let mut draft = Draft::new(arena, *me);
+        let kind = write(&mut draft).map_err(|why| match why {
+            WireError::Long { bytes } => FarmError::Room { asked: bytes, memory: arena.memory() },
+            why => FarmError::Unsendable { to, why },
+        })?;
+        let bell = &arena.record(to.place()).bell;
+        if let Some(Some(outbound)) = outbound.get_mut(to.place()) {
+            draft.hand_over(to, kind, |head, bytes| outbound.writer.put(head, bytes, bell));
+        }
+        Ok(())
+    }
+
+    /// Whether there is a channel to a process that lives, and room in it.
+    #[inline]
+    fn is_ready(&self, to: Vpid) -> bool {
+        let outbound = self.outbound.get(to.place()).and_then(Option::as_ref);
+        self.arena.is_home()
+            && outbound.is_some_and(|outbound| outbound.to == to && outbound.writer.is_free())
+            && self.life(to) != Life::Ended
+    }
+
+    /// Sees to it that there is a channel to a process, and room in it.
+    #[cold]
+    fn make_ready(&mut self, to: Vpid, deadline: Option<Instant>) -> Result<(), FarmError> {
+        self.known(to)?;
+        if self.life(to) == Life::Ended {
+            self.close(to);
+            return Err(self.gone(to));
+        }
+        if self.outbound.len() <= to.place() {
+            self.outbound.resize_with(to.place() + 1, || None);
+        }
+        if self.outbound[to.place()].as_ref().is_none_or(|outbound| outbound.to != to) {
+            // Its place was that of another, which has ended.
+            self.close(to);
+            let slots = self.arena.open(self.me, to);
+            let slots = slots.ok_or(FarmError::Room { asked: 4096, memory: self.arena.memory() })?;
+            let outbound = Outbound { to, block: slots.block, writer: Writer::new(slots) };
+            self.outbound[to.place()] = Some(outbound);
+        }
+        let receiver = Receiver { arena: &self.arena, role: &self.role, vpid: to };
+        let policy = Policy { death: Some(&receiver), ..self.policy };
+        let waited = match &self.outbound[to.place()] {
+            Some(outbound) => outbound.writer.wait(&policy, deadline),
+            None => Ok(()),
+        };
+        match waited {
+            Ok(()) => Ok(()),
+            Err(WaitError::TimedOut) => {
+                Err(FarmError::TimedOut { what: format!("process {to} to receive what it was sent before") })
+            }
+            Err(_) => {
+                self.close(to);
+                Err(self.gone(to))
+            }
+        }
+    }
+
+    /// Closes the channel to the process of that place.
+    fn close(&mut self, to: Vpid) {
+        if let Some(outbound) = self.outbound.get_mut(to.place()).and_then(Option::take) {
+            self.arena.let_go(outbound.block, End::Writer);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Sweeps of kernels that are only known at run time.
+
+use std::sync::Arc;
+
+use syncline_store::Matrix;
+
+use super::{Plan, Report, Settings, Sweep};
+use crate::dynamic::{Dynamic, WithKernel};
+use crate::kernel::Update;
+use crate::streamed::{Arrays, Pending, Target};
+use crate::{Real, Result};
+
+/// Sweeps of kernels that are only known at run time. The methods are those of other kernels, with
+/// any number of coefficients.
+impl<K: Dynamic> Sweep<K> {
+    /// [`plan`](Sweep::plan).
+    ///
+    /// # Errors
+    /// As there; [`Error::Coefficients`] if they are not as many as the kernel takes.
+    pub fn plan_dynamic<T: Real>(
+        &self,
+        field: &Arc<Matrix<T>>,
+        coefficients: &[Arc<Matrix<T>>],
+        result: &Matrix<T>,
+    ) -> Result<Plan> {
+        struct Work<'w, T: Real>(&'w Settings, Arrays<'w, T>, &'w Matrix<T>);
+        impl<T: Real> WithKernel for Work<'_, T> {
+            type Output = Result<Plan>;
+            fn with<U: Update>(self, kernel: &U) -> Self::Output {
+                self.0.plan(kernel, &self.1, self.2)
+            }
+        }
+        self.kernel.kernel(Work(&self.settings, Arrays { field, coefficients }, result))
+    }
+
+    /// [`run`](Sweep::run).
+    ///
+    /// # Errors
+    /// As there; [`Error::Coefficients`] if they are not as many as the kernel takes.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use syncline_store::{Layout, Matrix, Shape};
+    /// use syncline_wave::{Described, Sweep};
+    ///
+    /// let kernel = Described::parse(r#"
+    ///     name = "average"
+    ///     field = "u"
+    ///     update = "u = (n + s + e + w) / 4"
+    /// "#)?;
+    /// let field = Arc::new(Matrix::from_vec(Shape::new(3, 3), vec![4.0; 9])?);
+    /// let result = Matrix::zeros(Shape::new(3, 3), Layout::RowMajor)?;
+    /// let (result, _) = Sweep::new(kernel).run_dynamic(&field, &[], result)?;
+    /// assert_eq!(result.as_slice(), Some(&[4.0; 9][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_dynamic<T: Real>(
+        &self,
+        field: &Arc<Matrix<T>>,
+        coefficients: &[Arc<Matrix<T>>],
+        result: Matrix<T>,
+    ) -> Result<(Matrix<T>, Report)> {
+        struct Work<'w, T: Real>(&'w Settings, Arrays<'w, T>, Matrix<T>);
+        impl<T: Real> WithKernel for Work<'_, T> {
+            type Output = Result<(Matrix<T>, Report)>;
+            fn with<U: Update>(self, kernel: &U) -> Self::Output {
+                self.0.run(kernel, &self.1, self.2)
+            }
+        }
+        self.kernel.kernel(Work(&self.settings, Arrays { field, coefficients }, result))
+    }
+
+    /// [`run_to`](Sweep::run_to).
+    ///
+    /// # Errors
+    /// As there; [`Error::Coefficients`] if they are not as many as the kernel takes.
+    pub fn run_dynamic_to<T: Real>(
+        &self,
+        field: &Arc<Matrix<T>>,
+        coefficients: &[Arc<Matrix<T>>],
+        target: &Target,
+    ) -> Result<(Pending, Report)> {
+        struct Work<'w, T: Real>(&'w Settings, Arrays<'w, T>, &'w Target);
+        impl<T: Real> WithKernel for Work<'_, T> {
+            type Output = Result<(Pending, Report)>;
+            fn with<U: Update>(self, kernel: &U) -> Self::Output {
+                self.0.run_to(kernel, &self.1, self.2)
+            }
+        }
+        self.kernel.kernel(Work(&self.settings, Arrays { field, coefficients }, target))
+    }
+}

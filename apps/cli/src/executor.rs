@@ -33,7 +33,9 @@ type Names = Vec<&'static str>;
 pub(crate) fn check(args: &RunArgs) -> Result<()> {
     let refuse = |text: &str| Err(Error::Usage(text.to_owned()));
     if args.resume && args.force {
-        return refuse("--resume goes on from what --force discards: leave out --resume, or leave out --force");
+        return refuse(
+            "--resume goes on from what --force discards: leave out --resume, or leave out --force",
+        );
     }
     if args.exact_stop && args.until.is_none() {
         return refuse("--exact-stop is for runs with --until: give --until, or leave out --exact-stop");
@@ -101,13 +103,11 @@ pub(crate) fn choose<T: Real>(
     let (streamed, blocks) = (for_streamed(args), for_blocks(args));
     match (streamed.is_empty(), blocks.is_empty()) {
         (false, false) => Err(contradiction(args, streamed, &blocks, row_major)),
-        (true, false) if args.exact_stop && args.order == BlockOrder::MaxParallel => {
-            Err(Error::Usage(
-                "--exact-stop is for the orders wave and barrier, not for --order max-parallel: leave out \
+        (true, false) if args.exact_stop && args.order == BlockOrder::MaxParallel => Err(Error::Usage(
+            "--exact-stop is for the orders wave and barrier, not for --order max-parallel: leave out \
                  --exact-stop, or leave out --order max-parallel"
-                    .to_owned(),
-            ))
-        }
+                .to_owned(),
+        )),
         (true, false) => Ok(Executor::Blocked),
         (_, true) if row_major => Ok(Executor::Streamed),
         (true, true) => Ok(Executor::Blocked),
@@ -163,7 +163,8 @@ fn not_streamed<T: Real>(args: &RunArgs, asked: &[&str], arrays: &Arrays<T>, res
         _ => String::new(),
     };
     let (names, are) = (list(asked), are(asked));
-    let why =
-        format!("it is {layout}, not row-major, and {names} {are} for streamed sweeps: leave out {names}{convert}");
+    let why = format!(
+        "it is {layout}, not row-major, and {names} {are} for streamed sweeps: leave out {names}{convert}"
+    );
     WaveError::NotStreamed { name, why }
 }

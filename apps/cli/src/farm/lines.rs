@@ -10,21 +10,24 @@
 //! |------------|------------------------------------------|
 //! | `protocol` | the lines, read and written              |
 //! | `queue`    | the tasks that wait                      |
+//! | `silence`  | when it is told that no worker speaks    |
 //! | `worker`   | a process, its pipes, and its task       |
 //!
-//! The input is read when a worker is free and nothing of priority 0 or more waits. The queue itself is not bounded: it has
-//! what workers have put there. Nothing goes round for ever:
+//! The input is read when a worker is free and nothing of priority 0 or more waits. The queue
+//! itself is not bounded: it has what workers have put there. Nothing goes round for ever:
 //!
-//! * A task has so many attempts.
-//! * [`IDLE_DEATHS`] workers that end one after the other without a task and have never answered, with no answer of another
-//!   between, end the farm.
-//! * Before any worker has ever answered, as many ends of workers as there are places for them, and [`MISTYPED`] at least,
-//!   end the farm: the command is probably none for this protocol. Workers whose task took too long do not count.
-//! * A worker that answers a task twice is replaced. What it was given since is begun again, and that is no other attempt;
-//!   each worker of which that is so has ended one task at least.
+//! * The attempts at a task are bounded.
+//! * [`IDLE_DEATHS`] workers that end one after the other without a task and have never answered,
+//!   with no answer of another between, end the farm.
+//! * Before any worker has ever answered, as many ends of workers as there are places for them, and
+//!   [`MISTYPED`] at least, end the farm: the command is probably none for this protocol. Workers
+//!   whose task took too long do not count.
+//! * A worker that answers a task twice is replaced. What it was given since is begun again, and
+//!   that is no other attempt; each worker of which that is so has ended one task at least.
 
 mod protocol;
 mod queue;
+mod silence;
 mod worker;
 
 use std::borrow::Cow;
@@ -34,18 +37,17 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use self::protocol::Said;
 use self::queue::{Queue, Task};
+use self::silence::{SILENCE, Silence};
 use self::worker::{Job, Part, Worker};
 use super::hub::{Hub, Why};
 use super::report::{Exit, Failure, Of, shown};
 use crate::args::FarmRunArgs;
 use crate::error::{Error, Result};
 
-/// So many workers may die in a row that have no task.
+/// How many workers may die in a row that have no task.
 const IDLE_DEATHS: usize = 3;
-/// So many workers, at least, may end before any has answered.
+/// How many workers, at least, may end before any has answered.
 const MISTYPED: usize = 3;
-/// How long no worker may answer before that is told.
-const SILENCE: Duration = Duration::from_secs(5);
 /// The longest line of a worker.
 const LONGEST: usize = 64 << 20;
 /// How often the input is read, at most, before a task of a negative priority is taken.
@@ -67,21 +69,10 @@ pub(super) struct Lines<'a> {
     idle_deaths: usize,
     /// Workers that ended before any had answered; `None` when one has.
     mistyped: Option<usize>,
-    /// Whether any worker has said what it should.
-    heard: Heard,
+    /// Whether any worker has said anything.
+    silence: Silence,
     /// There are no more tasks.
     closing: bool,
-}
-
-/// Whether any worker has said a line of the protocol yet.
-#[derive(Clone, Copy, Debug)]
-enum Heard {
-    /// No worker has a task yet.
-    Unasked,
-    /// None has. When that is told, which happens once.
-    Nothing(Instant),
-    /// One has, or that none has was told.
-    Enough,
 }
 
 impl<'a> Lines<'a> {
@@ -96,7 +87,7 @@ impl<'a> Lines<'a> {
             numbers: 0,
             idle_deaths: 0,
             mistyped: Some(0),
-            heard: Heard::Unasked,
+            silence: Silence::default(),
             closing: false,
         }
     }
@@ -104,10 +95,14 @@ impl<'a> Lines<'a> {
     /// Runs all tasks.
     pub(super) fn run(mut self) -> Result<()> {
         loop {
-            // First, so that none is started for nothing; then again, as the end of the input may have been found.
+            // First, so that none is started for nothing; then again, as the end of the input may
+            // have been found.
             self.close();
             self.start();
             self.assign();
+            if !self.has_job() && self.queue.len() == 0 {
+                self.silence.all_ended();
+            }
             self.close();
             if self.is_over() {
                 break;
@@ -116,9 +111,7 @@ impl<'a> Lines<'a> {
             if self.hub.is_to_stop() {
                 let stopped = self.hub.stop_with(self.workers.iter().map(|worker| &worker.group));
                 self.workers.iter_mut().for_each(|worker| worker.postpone(stopped));
-                if let Heard::Nothing(at) = &mut self.heard {
-                    *at += stopped;
-                }
+                self.silence.postpone(stopped);
             }
             if let Some(signal) = self.hub.due() {
                 self.workers.iter().for_each(|worker| worker.group.signal(signal));
@@ -144,17 +137,26 @@ impl<'a> Lines<'a> {
         self.hub.conclude(unbegun)
     }
 
-    /// Says once what workers are to do, if none has said anything though one has had a task for so
-    /// long.
+    /// Whether a worker has a task.
+    fn has_job(&self) -> bool {
+        self.workers.iter().any(|worker| worker.job.is_some())
+    }
+
+    /// When it is told that no worker has said anything; not while no task waits for its answer.
+    fn silence_due(&self) -> Option<Instant> {
+        self.silence.due().filter(|_| self.has_job())
+    }
+
+    /// Says once what workers are to do, if none has said anything for [`SILENCE`] though a task
+    /// waits for an answer.
     fn tell_of_silence(&mut self) {
-        let Heard::Nothing(at) = self.heard else { return };
-        if at > Instant::now() || self.hub.is_ending() {
+        if self.hub.is_ending() || self.silence_due().is_none_or(|at| at > Instant::now()) {
             return;
         }
-        self.heard = Heard::Enough;
+        self.silence.broken();
         let command: Vec<_> = self.args.command.iter().map(|part| part.to_string_lossy()).collect();
         self.hub.say(&format!(
-            "no worker has answered yet, {} s after the first task was given. With --protocol lines, {} is to read \
+            "no worker has answered yet, {} s after a task was given. With --protocol lines, {} is to read \
              tasks as lines {{\"id\": 7, \"task\": ...}} of its standard input, and to answer each by a line \
              {{\"id\": 7, \"result\": ...}} on its standard output, flushed at once. The farm goes on waiting.",
             SILENCE.as_secs(),
@@ -187,9 +189,7 @@ impl<'a> Lines<'a> {
             }
             task.attempts += 1;
             self.workers[at].give(task, self.args.timeout);
-            if let (Heard::Unasked, Some(at)) = (self.heard, Instant::now().checked_add(SILENCE)) {
-                self.heard = Heard::Nothing(at);
-            }
+            self.silence.asked(Instant::now());
         }
     }
 
@@ -243,8 +243,7 @@ impl<'a> Lines<'a> {
 
     /// Tells the workers that there are no more tasks, when that is so.
     fn close(&mut self) {
-        let busy = self.workers.iter().any(|worker| worker.job.is_some());
-        let more = busy || self.queue.len() > 0 || !self.hub.source.is_over();
+        let more = self.has_job() || self.queue.len() > 0 || !self.hub.source.is_over();
         if !more && !self.closing && !self.hub.is_ending() {
             self.closing = true;
             self.workers.iter_mut().filter(|worker| worker.failure.is_none()).for_each(Worker::close);
@@ -255,12 +254,9 @@ impl<'a> Lines<'a> {
     fn poll(&mut self) {
         let free = self.workers.iter().any(Worker::is_free);
         let input = free && self.wants_input() && self.hub.output.has_room() && !self.hub.source.is_over();
-        // What nobody reads is left where it is.
+        // What has no reader is left where it is.
         let heard = self.hub.errors.has_room();
-        let silence = match self.heard {
-            Heard::Nothing(at) => Some(at),
-            Heard::Unasked | Heard::Enough => None,
-        };
+        let silence = self.silence_due();
         let deadline = self.workers.iter().filter_map(|worker| Some(worker.next?.0)).chain(silence).min();
         let fds =
             self.workers.iter().enumerate().flat_map(|(at, worker)| {
@@ -273,8 +269,12 @@ impl<'a> Lines<'a> {
                 Part::Exit => exited.push(at),
                 Part::In => worker.write(),
                 Part::Out => {
-                    let said = &mut worker.said;
-                    worker.out.read(|piece| said.push(piece));
+                    let (said, silence) = (&mut worker.said, &mut self.silence);
+                    worker.out.read(|piece| {
+                        // What is none of the protocol is told by itself.
+                        silence.broken();
+                        said.push(piece);
+                    });
                     if worker.out.fd().is_none() {
                         worker.closed("closed its standard output");
                     }
@@ -310,8 +310,6 @@ impl<'a> Lines<'a> {
                 return;
             };
             let said = protocol::parse(&line);
-            // What is none of the protocol is told by itself.
-            self.heard = Heard::Enough;
             if let Ok(Said::Answer { id, .. }) = said
                 && worker.has_answered(id)
             {
@@ -354,8 +352,8 @@ impl<'a> Lines<'a> {
     fn answered_twice(&mut self, at: usize, id: u64) {
         let worker = &mut self.workers[at];
         worker.condemn(format!("answered task {id} twice"));
-        // What it has been given since has no part in that, unless new tasks of it have joined the others already: those
-        // would be there twice.
+        // What it has been given since has no part in that, unless new tasks of it have joined the
+        // others already: those would be there twice.
         if let Some(Job { mut task, .. }) = worker.job.take_if(|job| !job.joined) {
             task.attempts -= 1;
             self.queue.add(task);
@@ -366,7 +364,10 @@ impl<'a> Lines<'a> {
     fn exited(&mut self, at: usize) {
         let worker = &mut self.workers[at];
         let said = &mut worker.said;
-        worker.out.rest(|piece| said.push(piece));
+        worker.out.rest(|piece| {
+            self.silence.broken();
+            said.push(piece);
+        });
         // Its answer may have been its last word.
         self.listen(at);
         let mut worker = self.workers.swap_remove(at);
@@ -442,7 +443,7 @@ impl<'a> Lines<'a> {
                 self.hub.attempt(done);
                 self.hub.output.print(task.id, protocol::tell(task.id, &task.task, Ok(&result)).into());
             }
-            // Whether it would have failed without us, nobody knows.
+            // Whether it would have failed without us is not known.
             Err(_) if self.hub.is_ending() => {
                 let done = self.hub.report.ended(told(&task, &text_of(&task), took));
                 self.hub.attempt(done);

@@ -114,7 +114,11 @@ fn options_that_contradict() {
         ("--executor blocked --depth 2", "--depth", "--executor blocked"),
         ("--depth 2 --runner threads", "--depth", "--runner"),
         ("--until 1 --exact-stop --order max-parallel", "--exact-stop", "--order max-parallel"),
-        ("--depth 2 --executor streamed --order barrier", "--executor streamed and --depth are", "--order barrier is"),
+        (
+            "--depth 2 --executor streamed --order barrier",
+            "--executor streamed and --depth are",
+            "--order barrier is",
+        ),
         ("--exact-stop", "--exact-stop", "--until"),
         ("--resume --force", "--resume", "--force"),
     ];
@@ -281,12 +285,14 @@ fn auto_takes_blocks_where_a_streamed_pass_does_not_fit() {
     let text = String::from_utf8(told.stdout).unwrap();
     assert!(text.contains(&format!("\nexecutor     {instead}\n")), "{text}");
     // An exact stop holds in blocks, too.
-    let exact = command(path, &format!("{line} --memory 12M --until 1e-9 --exact-stop --json")).output().unwrap();
+    let exact =
+        command(path, &format!("{line} --memory 12M --until 1e-9 --exact-stop --json")).output().unwrap();
     let report: Value = serde_json::from_slice(&exact.stdout).unwrap();
     assert_eq!((&report["executor"], &report["order"]), (&"blocked".into(), &"barrier".into()), "{report}");
     // What only streamed sweeps have is not given up; without it blocks do.
     for option in ["--executor streamed", "--depth 1", "--executor streamed --depth 1"] {
-        let line = |option: &str| format!("run lk23 data --iterations 2 --output new.npy {option} --memory 12M");
+        let line =
+            |option: &str| format!("run lk23 data --iterations 2 --output new.npy {option} --memory 12M");
         let without = match option.split_once(" --") {
             Some(_) => "(without --executor streamed and --depth)",
             None if option.contains("depth") => "(without --depth)",

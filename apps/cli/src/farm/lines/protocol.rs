@@ -7,7 +7,7 @@
 //! | worker | `{"id":7,"error":"text"}`               | why nothing did                                     |
 //! | worker | `{"task":...,"priority":2}`             | a new task, while it has one itself                 |
 //!
-//! Tasks and results are passed on as texts, to the digit: nobody here turns a long integer into a double.
+//! Tasks and results are passed on as texts, to the digit: no long integer becomes a double here.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::{RawValue, to_raw_value};

@@ -163,7 +163,8 @@ impl Worker {
         !self.answered.is_empty()
     }
 
-    /// What it has written to standard error last, to be told behind how it ended; nothing, if that was nothing.
+    /// What it has written to standard error last, to be told behind how it ended; nothing, if that
+    /// was nothing.
     pub(super) fn last_words(&self, args: &FarmRunArgs) -> String {
         let words = match &args.logs {
             Some(logs) => {

@@ -1,4 +1,5 @@
-//! Workers that stay: what they are given, what they may say, and what becomes of those that do not.
+//! Workers that stay: what they are given, what they may say, and what becomes of those that do
+//! not.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -8,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A worker of the shell that knows the id and the task, if that is a number or a word, and does as `script` says.
+/// A worker of the shell that knows the id and the task, if that is a number or a word, and does as
+/// `script` says.
 fn worker(script: &str) -> String {
     format!(
         "while read -r line; do id=${{line#*:}}; id=${{id%%,*}}; task=${{line#*\\\"task\\\":}}; task=${{task%\\}}}}; \
@@ -21,8 +23,8 @@ fn workers(folder: &Path, options: &str, script: &str) -> Command {
     farm(folder, &format!("--protocol lines {options}"), &["sh", "-c", &worker(script)])
 }
 
-/// A farm of workers in Python, with a function `answer(id, value)` and one `new(value, priority)`; nothing, and a line
-/// that says why, if there is no Python.
+/// A farm of workers in Python, with a function `answer(id, value)` and one `new(value, priority)`;
+/// nothing, and a line that says why, if there is no Python.
 fn python(options: &str, script: &str) -> Option<Command> {
     const HEAD: &str = r#"
 import json, os, sys
@@ -402,6 +404,52 @@ fn workers_that_say_nothing_are_told_of_once() {
     assert!(child.wait().unwrap().success());
 }
 
+/// What a farm says on standard error up to a line that has `part`; then what it says to its end,
+/// after `meanwhile`. A notice of silence that comes before that line is true on a slow machine.
+fn after(child: &mut Child, part: &str, meanwhile: impl FnOnce()) -> Vec<String> {
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.any(|line| line.contains(part)), "{part}");
+    meanwhile();
+    said.collect()
+}
+
+/// When all tasks have ended nothing is waited for, and nothing is silent.
+#[test]
+fn workers_without_a_task_are_not_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child =
+        farm(folder.path(), "--protocol lines -j 1", &["sh", "-c", "read line && exit 3; exit 0"])
+            .spawn()
+            .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"1\n").unwrap();
+    let rest = after(&mut child, "exited with 3", || {
+        // More than silence takes, in which no notice may come.
+        thread::sleep(Duration::from_secs(6));
+        drop(input);
+    });
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(rest.len() == 1 && rest[0].starts_with("syncline: 1 task: "), "{rest:?}");
+}
+
+/// A worker that has said something has not said nothing, whatever it was.
+#[test]
+fn workers_that_have_spoken_are_not_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    // The first says too much; the second takes longer than silence may last.
+    let script = "read line; if mkdir first; then head -c 70000000 /dev/zero | tr '\\0' x; else sleep 6; \
+                  echo '{\"id\":2,\"result\":4}'; cat; fi 2>/dev/null";
+    let mut child = farm(folder.path(), "--protocol lines -j 1", &["sh", "-c", script]).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"1\n").unwrap();
+    let rest = after(&mut child, "said a line longer than 64 MiB", || {
+        input.write_all(b"2\n").unwrap();
+        drop(input);
+    });
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(rest.len() == 1 && rest[0].starts_with("syncline: 2 tasks: 1 done, "), "{rest:?}");
+}
+
 #[test]
 fn workers_that_die_before_they_have_a_task_end_the_farm() {
     let folder = tempfile::tempdir().unwrap();
@@ -444,7 +492,8 @@ fn a_worker_may_end_when_it_has_answered() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// More than fits into a pipe, in both directions, at workers that read nothing before they have written.
+/// More than fits into a pipe, in both directions, at workers that read nothing before they have
+/// written.
 #[test]
 fn long_lines_do_not_block() {
     let long = "x".repeat(1_000_000);
@@ -503,7 +552,8 @@ fn what_is_no_text_is_told() {
 #[test]
 fn nothing_is_left_of_workers() {
     let nap = nap(32);
-    // A child in the background, which a worker forgets; and one that does not end when there is no more.
+    // A child in the background, which a worker forgets; and one that does not end when there is no
+    // more.
     let script = format!("sleep {nap} >/dev/null 2>&1 & {SQUARE}");
     let came = run(workers(Path::new("."), "-j 2", &script), &numbers(4));
     assert_eq!(came.code, Some(0));

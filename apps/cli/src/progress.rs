@@ -1,4 +1,5 @@
-//! What is said of a run while it works: how far it is, what is safe, how fast it is, and how long it will take.
+//! What is said of a run while it works: how far it is, what is safe, how fast it is, and how long
+//! it will take.
 //!
 //! On a terminal it is one line ([`Line`]) that is drawn anew and fits its width. Elsewhere
 //! [`watch`](crate::watch) prints the line without bar and rates every ten seconds. SIGUSR1 is
@@ -41,7 +42,8 @@ pub(crate) struct Progress {
     iterations: u64,
     /// The blocks, if there are any.
     blocks: Option<u64>,
-    /// When the first step was seen to be under way, and how many iterations an earlier run had done.
+    /// When the first step was seen to be under way, and how many iterations an earlier run had
+    /// done.
     start: Option<(Instant, u64)>,
     /// By SIGUSR1.
     asked: Arc<AtomicBool>,
@@ -174,7 +176,7 @@ impl Work {
         }
     }
 
-    /// What so many threads do.
+    /// What a number of threads do.
     fn told(self, threads: usize, first: bool) -> String {
         let (one, many, what) = match self {
             Self::Computes => ("computes", "compute", ""),
@@ -250,7 +252,7 @@ mod tests {
         assert_eq!((lines.len(), lines[0]), (4, "pass 11 of 200, 30 of 600 iterations safe"));
         assert_eq!(lines[1], "  rate    not known yet");
         assert!(
-            lines[2].starts_with("  memory  ") && lines[2].ends_with(" MiB, of at most 24.0 MiB"),
+            lines[2].starts_with("  memory  ") && lines[2].ends_with("iB, of at most 24.0 MiB"),
             "{answer}"
         );
         assert_eq!(lines[3], "  now     nothing is under way: it prepares, or is between two passes");

@@ -8,9 +8,11 @@
 //! pass 2/11, 60/600 safe, 35 %
 //! pass 2/11, 35 %
 //! 35 %
+//! 35%
 //! ```
 //!
-//! The bar and the rates go first, the percentage goes last.
+//! The bar and the rates go first, the percentage goes last. No form is cut: the first digit of a
+//! number is another number. Where none fits, the line is empty.
 
 use std::time::Duration;
 
@@ -50,17 +52,18 @@ impl Line {
         format!("{stage}{part}{left}")
     }
 
-    /// The richest form that fits so many columns.
+    /// The richest form that fits the columns; nothing if none does.
     pub(crate) fn fit(&self, columns: usize) -> String {
         // A terminal may break a line that fills it.
         let columns = columns.saturating_sub(1);
         let bars = [true, false].map(|rates| self.bar(columns, rates));
         let plain = self.stages.iter().flat_map(|stage| [true, false].map(|left| self.after(stage, left)));
-        let last = self.part.map(|part| format!("{:.0} %", part * 100.0));
-        let last = last.or_else(|| self.stages.last().cloned()).unwrap_or_default();
+        let part = self
+            .part
+            .into_iter()
+            .flat_map(|part| [" %", "%"].map(|sign| format!("{:.0}{sign}", part * 100.0)));
         let fits = |line: &String| line.chars().count() <= columns;
-        let line = bars.into_iter().flatten().chain(plain).find(fits).unwrap_or(last);
-        line.chars().take(columns).collect()
+        bars.into_iter().flatten().chain(plain).chain(part).find(fits).unwrap_or_default()
     }
 
     /// With a bar that fills the columns, if there is room for one.
@@ -101,6 +104,11 @@ mod tests {
             assert!(columns < 16 || fit.starts_with("pass 2"), "{columns}: {fit}");
         }
         let exact = [
+            (0, ""),
+            (1, ""),
+            (2, ""),
+            (3, ""),
+            (4, "35%"),
             (5, "35 %"),
             (15, "35 %"),
             (16, "pass 2/11, 35 %"),
@@ -118,7 +126,7 @@ mod tests {
                 && bar.ends_with("]  35 %  2m left")
         );
         assert!(line.fit(120).ends_with("]  35 %  1.2 GiB/s, 3.40 G updates/s  2m left"));
-        assert_eq!((line.fit(80).len(), line.fit(120).len(), line.fit(3).as_str()), (79, 119, "35"));
+        assert_eq!((line.fit(80).len(), line.fit(120).len()), (79, 119));
         for part in [0.0, 1.0] {
             let line = Line { part: Some(part), ..self::line() }.fit(100);
             assert_eq!(line.len(), 99, "{line}");
@@ -133,6 +141,12 @@ mod tests {
             assert!(line.stages.contains(&fit), "{fit}");
         }
         assert_eq!(line.plain(), line.stage());
-        assert_eq!(line.fit(5), "pass");
+        // A part of a word or of a number says something else, or nothing.
+        for columns in 0..10 {
+            assert_eq!(line.fit(columns), "", "{columns}");
+        }
+        assert_eq!(line.fit(10), "pass 2/11");
+        let whole = Line { part: Some(1.0), ..line };
+        assert_eq!([4, 5, 6].map(|columns| whole.fit(columns)), ["", "100%", "100 %"]);
     }
 }

@@ -45,7 +45,7 @@ fn leftovers_stop_a_run_that_says_nothing_about_them() {
     let both = ["o.npy.syncline is left of a streamed run that ended after ", "--resume", "--force"];
     refused(path, LINE, &both);
     refused(path, &format!("{LINE} --verify --json"), &both);
-    // In blocks, and in one pass, too: nobody knows whether the other is still wanted.
+    // In blocks, and in one pass, too: it is not known whether the other is still wanted.
     let others =
         ["--iterations 2 --executor blocked", "--iterations 2 --order max-parallel", "--iterations 2"];
     for other in others {
@@ -149,7 +149,8 @@ fn nothing_to_resume_is_begun_and_what_is_complete_stays() {
         assert_eq!(report[name], value, "{name}");
     }
     assert!(contents(path) == before, "files changed");
-    // The empty folder of a run that was killed at its very beginning or end goes, whatever is done.
+    // The empty folder of a run that was killed at its very beginning or end goes, whatever is
+    // done.
     for options in ["--resume", "--resume --depth 2", "--depth 6", "--executor blocked", "--force", ""] {
         fs::create_dir(path.join("o.npy.syncline")).unwrap();
         if options.ends_with('2') {
@@ -258,16 +259,36 @@ fn an_interrupted_run_is_gone_on_with_streamed_only() {
         let told = format!("leave out {name}, or give --force");
         refused(path, &line(&format!("{option} --resume")), &[&told]);
     }
-    // Where blocks fit, they begin anew; the bound is above their least, and below that of a pass.
-    let of_blocks = fails_with(1, path, &line("--memory 1M --executor blocked --block 1 --output p.npy"));
-    drop(of_blocks);
+    let least = |error: &str| {
+        let (_, least) = error.rsplit_once("allow at least ").unwrap_or_else(|| panic!("{error}"));
+        least.replace(' ', "")
+    };
     let error = fails_with(1, path, &line("--memory 1M --resume"));
     let streamed = "as the run left in o.npy.syncline goes on streamed only, the window of a pass";
-    assert!(error.contains(streamed) && !error.contains("--executor blocked"), "{error}");
-    let least = error.rsplit_once("allow at least ").unwrap_or_else(|| panic!("{error}")).1.replace(' ', "");
+    assert!(error.contains(streamed) && !error.contains("blocks"), "{error}");
+    let (of_a_pass, least_of) = (least(&error), least);
+    // Where blocks fit, a run in blocks may begin anew; the bound is between what the two need.
+    let of_blocks =
+        fails_with(1, path, "run lk23 data --iterations 3 --memory 1M --executor blocked --output p.npy");
+    let tenths = |size: &str| size.strip_suffix("MiB").unwrap().replace('.', "").parse::<u64>().unwrap();
+    let between = (tenths(&of_a_pass) + tenths(&least_of(&of_blocks))) / 2;
+    let little = format!("--memory {}.{}M", between / 10, between % 10);
+    for (options, anew, then) in [
+        ("", "(--force in place of --resume begins anew in blocks)", ""),
+        ("--depth 1", "(--force in place of --resume, without --depth, begins anew in blocks)", ""),
+        ("--depth 1", "--force in place of --resume, without --depth,", "--threads 1"),
+    ] {
+        refused(path, &line(&format!("{little} {options} {then} --resume")), &[anew, "allow at least"]);
+    }
+    let least = of_a_pass;
     let report = json(path, &line(&format!("--memory {least} --resume --verify")));
     assert_eq!((&report["executor"], &report["verified"]), (&"streamed".into(), &true.into()));
     assert_eq!(report["resumed"], more - 3);
+    fs::remove_file(path.join("o.npy")).unwrap();
+    killed(path, LINE);
+    let anew = command(path, &line(&format!("{little} --force --json"))).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&anew.stdout).unwrap();
+    assert_eq!((&report["executor"], anew.status.code()), (&"blocked".into(), Some(0)));
     // Of another computation, or of more iterations, --resume is not named, as it would do nothing.
     fs::remove_file(path.join("o.npy")).unwrap();
     killed(path, LINE);
@@ -342,7 +363,8 @@ fn what_no_run_has_made_is_never_removed() {
     }
 }
 
-/// A coefficient is changed while the plain loop reads it: the sweep's result is not what that makes.
+/// A coefficient is changed while the plain loop reads it: the sweep's result is not what that
+/// makes.
 #[test]
 fn a_result_that_differs_gets_no_name_and_is_discarded() {
     let folder = lk23(300, 300);

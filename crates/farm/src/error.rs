@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use syncline_memory::Size;
 use syncline_sync::{Fault, SpaceError};
 
 use crate::record::Fate;
@@ -13,7 +14,8 @@ use crate::wire::WireError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FarmError {
-    /// The process that was to send or receive something is no more. What it had sent was received before.
+    /// The process that was to send or receive something is no more. What it had sent was received
+    /// before.
     #[error("process {vpid} {fate}")]
     Gone {
         /// Which.
@@ -29,7 +31,7 @@ pub enum FarmError {
         what: String,
     },
 
-    /// There is no message, and nobody lives who could send one.
+    /// There is no message, and no process lives that could send one.
     #[error("no process of the farm is left that could send anything")]
     Alone,
 
@@ -47,7 +49,8 @@ pub enum FarmError {
         vpid: Vpid,
     },
 
-    /// All places of the farm are taken by processes that live, or whose messages were not received.
+    /// All places of the farm are taken by processes that live, or whose messages were not
+    /// received.
     #[error(
         "the farm has {processes} processes already: wait for some to end, or found it with a higher bound of \
          processes"
@@ -59,8 +62,10 @@ pub enum FarmError {
 
     /// The farm's memory holds no more messages.
     #[error(
-        "no {asked} bytes are free for a message in the farm's memory of {memory} bytes: receive some, or found it with a \
-         higher bound of memory"
+        "no {} are free for a message in the farm's memory of {}: receive some, or found it with a higher bound of \
+         memory",
+        Size(*asked as u64),
+        Size(*memory as u64)
     )]
     Room {
         /// What was asked for.
@@ -69,8 +74,8 @@ pub enum FarmError {
         memory: usize,
     },
 
-    /// So much memory cannot be had at all.
-    #[error("{asked} bytes of memory for messages are more than this machine can address")]
+    /// More memory than there can be at all.
+    #[error("{} of memory for messages are more than this machine can address", Size(*asked as u64))]
     Memory {
         /// What was asked for.
         asked: usize,
@@ -92,7 +97,7 @@ pub enum FarmError {
     /// A message that is not what the receiver takes it for.
     #[error("a message from process {from} {why}")]
     Garbled {
-        /// Who sent it.
+        /// Its sender.
         from: Vpid,
         /// What is wrong with it.
         why: WireError,
@@ -101,7 +106,7 @@ pub enum FarmError {
     /// A value that cannot be sent.
     #[error("a value for process {to} cannot be sent: it {why}")]
     Unsendable {
-        /// Who was to receive it.
+        /// Its receiver.
         to: Vpid,
         /// What is wrong with it.
         why: WireError,
@@ -156,14 +161,14 @@ pub enum FarmError {
     Manager {
         /// What.
         what: &'static str,
-        /// Who this is.
+        /// This process.
         vpid: Vpid,
     },
 
     /// A member of the team is dead, without which the others do not go on.
     #[error("a pool of a team has ended: {fault}")]
     Team {
-        /// Who.
+        /// The process.
         fault: Fault,
     },
 

@@ -1,4 +1,5 @@
-//! What can be sent: values by serde, and slices of plain numbers, which are not copied when they are received.
+//! What can be sent: values by serde, and slices of plain numbers, which are not copied when they
+//! are received.
 //!
 //! | sent                                     | received as                | bytes                                    |
 //! |------------------------------------------|----------------------------|------------------------------------------|
@@ -7,15 +8,16 @@
 //! | anything                                 | [`Message`]                | as they were sent                         |
 //!
 //! # Bounds
-//! What is received may be garbage, if a worker is broken. Decoding looks at every length before it believes it, never takes
-//! more memory than the message is worth (see [`decode`]), goes no deeper than [`MAX_NESTING`], and ends with an error that
-//! says what is wrong. It never panics.
+//! What is received may be garbage, if a worker is broken. Decoding looks at every length before it
+//! believes it, never takes more memory than the message is worth (see [`decode`]), goes no deeper
+//! than [`MAX_NESTING`], and ends with an error that says what is wrong. It never panics.
 
 mod bounded;
 mod numbers;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use syncline_memory::Size;
 
 pub use numbers::{Number, Numbers};
 pub(crate) use numbers::{name, size};
@@ -34,7 +36,7 @@ pub enum WireError {
         /// What it says.
         why: String,
     },
-    /// There are not so many bytes in the farm's memory.
+    /// The farm's memory has fewer bytes free.
     Long {
         /// How many are needed.
         bytes: usize,
@@ -68,7 +70,7 @@ impl std::fmt::Display for WireError {
         match self {
             WireError::Refused { why } => write!(f, "refuses: {why}"),
             WireError::Long { bytes } => {
-                write!(f, "takes {bytes} bytes, which are not free in the farm's memory")
+                write!(f, "takes {}, which are not free in the farm's memory", Size(*bytes as u64))
             }
             WireError::Undecodable { why } => write!(f, "is not of the type that was asked for: {why}"),
             WireError::Trailing { bytes } => {
@@ -167,9 +169,9 @@ pub(crate) fn write(draft: &mut Draft<'_>, value: &impl Serialize) -> Result<(),
 
 /// Reads a value from bytes that may be garbage.
 ///
-/// Room is made for no more elements than there are bytes before they are there, and the elements of all sequences and maps
-/// together are no more than the bytes, and 65 536 that take none. So the memory of a value is at most so many times the
-/// largest of its elements.
+/// Room is made for no more elements than there are bytes before they are there, and the elements
+/// of all sequences and maps together are no more than the bytes, and 65 536 that take none. So the
+/// memory of a value is bounded by a multiple of the largest of its elements.
 ///
 /// # Errors
 /// [`WireError::Undecodable`], [`WireError::Trailing`].

@@ -1,12 +1,14 @@
 //! What can go wrong with a sweep.
 
+use syncline_memory::Size;
 use syncline_overlay::{CheckError, RunError};
 use syncline_store::{Block, Shape};
 
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a sweep was not run, or ended early. The input is never changed; the result is not to be used.
+/// Why a sweep was not run, or ended early. The input is never changed; the result is not to be
+/// used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -33,8 +35,9 @@ pub enum Error {
     },
     /// The memory allowed does not hold what one block needs.
     #[error(
-        "the memory allowed for the sweep, {allowed} bytes, cannot hold the least window: one block of {block} \
-         ({matrices} matrices) needs {window} bytes; allow more, or take smaller blocks"
+        "the memory allowed for the sweep, {}, cannot hold the least window: one block of {block} ({matrices} \
+         matrices) needs {} ({window} bytes); allow at least these, or take smaller blocks",
+        Size(*allowed), Size(*window)
     )]
     Memory {
         /// Bytes allowed.
@@ -48,8 +51,9 @@ pub enum Error {
     },
     /// The memory allowed does not hold what a streamed sweep needs.
     #[error(
-        "the memory allowed for the sweep, {allowed} bytes, cannot hold the window of rows for {depth} \
-         iteration(s) in one pass, which needs {needed} bytes; allow more, or run it in blocks"
+        "the memory allowed for the sweep, {}, cannot hold the window of rows for {depth} iteration(s) in one \
+         pass, which needs {} ({needed} bytes); allow at least these, or run it in blocks",
+        Size(*allowed), Size(*needed)
     )]
     StreamMemory {
         /// Bytes allowed.
@@ -67,7 +71,8 @@ pub enum Error {
         /// Why not, and what to do about it.
         why: String,
     },
-    /// An exact stop of several passes into a matrix on file, which has no earlier values to go back to.
+    /// An exact stop of several passes into a matrix on file, which has no earlier values to go
+    /// back to.
     #[error(
         "an exact stop needs the values of the pass before, which a result on file has not: use `run_to`"
     )]

@@ -128,7 +128,7 @@ fn a_farm_has_bounds() {
     let (one, two) = (farm.reserve().unwrap(), farm.reserve().unwrap());
     assert!(matches!(farm.reserve(), Err(FarmError::Full { processes: 3 })));
     let error = farm.send(one, &vec![1_u8; 2 << 20]).unwrap_err().to_string();
-    assert!(error.contains("are free for a message in the farm's memory of 1048576 bytes"), "{error}");
+    assert!(error.contains("are free for a message in the farm's memory of 1 MiB: "), "{error}");
     farm.send(two, &vec![1_u8; 100_000]).unwrap();
 }
 

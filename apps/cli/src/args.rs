@@ -60,7 +60,8 @@ pub(crate) enum Command {
     /// Runs many tasks on a few workers, and leaves none behind
     #[command(subcommand)]
     Farm(FarmCommand),
-    /// Checks and draws overlays, which are tasks and what they wait for: who waits for whom, and whether for ever
+    /// Checks and draws overlays, which are tasks and what they wait for: who waits for whom, and
+    /// whether for ever
     #[command(subcommand)]
     Overlay(OverlayCommand),
     /// Verifies that barriers and locks do what they promise, on this machine
@@ -101,13 +102,13 @@ pub(crate) enum Bench {
 
 /// Writes matrices to try things with, as .npy files.
 ///
-/// `lk23` makes za (the field), zr, zb, zu, zv and zz: za uniform in [0, 1), the others in [0, 0.25).
-/// `poisson` makes u (zero inside, uniform in [0, 1) at the edge) and f, a right-hand side of which
-/// the solution is of size 1 whatever the shape.
+/// `lk23` makes za (the field), zr, zb, zu, zv and zz: za uniform in [0, 1), the others in [0,
+/// 0.25). `poisson` makes u (zero inside, uniform in [0, 1) at the edge) and f, a right-hand side
+/// of which the solution is of size 1 whatever the shape.
 ///
-/// What is in a file depends on nothing but the seed, the shape, its name and the type of its elements:
-/// float32 gives the numbers of float64 rounded towards zero, which stay below the same bounds. Files that
-/// are there already are never overwritten.
+/// What is in a file depends on nothing but the seed, the shape, its name and the type of its
+/// elements: float32 gives the numbers of float64 rounded towards zero, which stay below the same
+/// bounds. Files that are there already are never overwritten.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "syncline gen <PROBLEM> <DIR> --rows <R> --cols <C> [OPTIONS]",
@@ -133,7 +134,8 @@ pub(crate) struct GenArgs {
     /// The type of the elements
     #[arg(long, value_enum, default_value_t = Dtype::Float64)]
     pub(crate) dtype: Dtype,
-    /// Say nothing of how far it is: no bar, and where there is no terminal no line every ten seconds
+    /// Say nothing of how far it is: no bar, and where there is no terminal no line every ten
+    /// seconds
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -165,11 +167,11 @@ pub(crate) enum Problem {
 ///
 /// Every matrix keeps the type of its elements, float64 or float32.
 ///
-/// row-major gives .npy files. blocked and framed give raw files and a layout.json that says what is
-/// in them; `syncline run` reads either. In a blocked file every block is one piece; in a framed one
-/// every side of a block is one piece too, so that neighbours read a thin line instead of a block
-/// (Clauss, Gustedt and Suter, PDP 2008, HAL inria-00176084).
-/// Only the fields are framed (za, u, score, and results of them); coefficients become blocked.
+/// row-major gives .npy files. blocked and framed give raw files and a layout.json that says what
+/// is in them; `syncline run` reads either. In a blocked file every block is one piece; in a framed
+/// one every side of a block is one piece too, so that neighbours read a thin line instead of a
+/// block (Clauss, Gustedt and Suter, PDP 2008, HAL inria-00176084). Only the fields are framed (za,
+/// u, score, and results of them); coefficients become blocked.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "syncline convert <DIR> <OUTDIR> --layout <LAYOUT> [OPTIONS]",
@@ -191,22 +193,26 @@ pub(crate) struct ConvertArgs {
     /// The size of a block: 512, or 256x1024 for rows x columns, or auto [default: an eighth of the
     /// longer side, from 64 to 2048 and no larger than the matrix]
     ///
-    /// auto measures the disk of OUTDIR for a moment, with a scratch file of 64 MiB, and takes what is expected
-    /// to be fastest for a run of 20 iterations over all matrices here, with the same memory.
+    /// auto measures the disk of OUTDIR for a moment, with a scratch file of 64 MiB, and takes what
+    /// is expected to be fastest for a run of 20 iterations over all matrices here, with the same
+    /// memory.
     #[arg(long, value_name = "B", value_parser = parse_block_size)]
     pub(crate) block: Option<BlockSize>,
     /// Lines of a frame [default: 1]
     #[arg(long, value_name = "T")]
     pub(crate) thickness: Option<usize>,
-    /// The most memory that the program holds, its own file not counted [default: 80 % of what is available]
+    /// The most memory that the program holds, its own file not counted [default: 80 % of what is
+    /// available]
     ///
     /// More than a row of blocks, or than 512M, makes nothing faster and is not used.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
-    /// Only these matrices, by their names without .npy; without it, all that are no results of runs
+    /// Only these matrices, by their names without .npy; without it, all that are no results of
+    /// runs
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
-    /// Say nothing of how far it is: no bar, and where there is no terminal no line every ten seconds
+    /// Say nothing of how far it is: no bar, and where there is no terminal no line every ten
+    /// seconds
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }

@@ -10,12 +10,13 @@
 //! yardstick      a program that is given, on its own data
 //! ```
 //!
-//! The ways alternate, round after round; printed are medians, and their ratios to the streamed sweep and to
-//! the greater floor. All run on the same files, out of the page cache as far as the kernel can be asked to
-//! forget (as root).
+//! The ways alternate, round after round; printed are medians, and their ratios to the streamed
+//! sweep and to the greater floor. All run on the same files, out of the page cache as far as the
+//! kernel can be asked to forget (as root).
 //!
-//! The floors, streamed and the yardstick have their rounds first: a disk is busy for a while with the gigabytes
-//! that the others write through the page cache. For the same reason the floor is measured once before it counts.
+//! The floors, streamed and the yardstick have their rounds first: a disk is busy for a while with
+//! the gigabytes that the others write through the page cache. For the same reason the floor is
+//! measured once before it counts.
 
 mod barrier;
 mod contest;
@@ -84,13 +85,14 @@ pub(crate) struct BenchWaveArgs {
     /// How often every way is run
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least(1))]
     pub(crate) rounds: usize,
-    /// Leave numpy and numba out (they are installed into a virtual environment, which needs the network)
+    /// Leave numpy and numba out (they are installed into a virtual environment, which needs the
+    /// network)
     #[arg(long)]
     pub(crate) no_numba: bool,
     /// A program, or C++ source of one, that is run as PROGRAM DATADIR STRIPS COLS ITERATIONS DEPTH
     ///
-    /// Its matrices have 8 * STRIPS + 2 rows; it makes them in its first run, which is not counted, and prints
-    /// `wall SECONDSs` in the others.
+    /// Its matrices have 8 * STRIPS + 2 rows; it makes them in its first run, which is not counted,
+    /// and prints `wall SECONDSs` in the others.
     #[arg(long, value_name = "FILE")]
     pub(crate) yardstick: Option<PathBuf>,
     /// Print one JSON object per run, one per line, and no table
@@ -313,7 +315,8 @@ impl Race {
         Ok(start.elapsed().as_secs_f64())
     }
 
-    /// The plain loop over as many rows as fit a quarter of the memory of the machine, and which part that is.
+    /// The plain loop over as many rows as fit a quarter of the memory of the machine, and which
+    /// part that is.
     fn plain(&self) -> Result<(f64, f64)> {
         let most = crate::system::available().unwrap_or(1 << 30) / 4;
         let rows = ((most / (48 * self.shape.cols as u64)) as usize).clamp(3, self.shape.rows);

@@ -10,12 +10,14 @@
 //! | the page cache beside the program                          | no    | the kernel                               |
 //! | the kernel's own for the process: page tables, stacks of its threads | no | a 512th of what is mapped, 16 KiB a thread, some 1 MiB besides |
 //!
-//! How much of its own file a program has resident depends on the machine: on what the page cache has of it, on how many
-//! pages the kernel maps at a fault, on the file system. So it cannot be in a bound that holds anywhere. All that is
-//! governed, the process itself makes resident. Mapped data count, though the kernel could drop them, as in the papers:
-//! a sweep that lives of dropping them reads its data again and again.
+//! How much of its own file a program has resident depends on the machine: on what the page cache
+//! has of it, on how many pages the kernel maps at a fault, on the file system. So it cannot be in
+//! a bound that holds anywhere. All that is governed, the process itself makes resident. Mapped
+//! data count, though the kernel could drop them, as in the papers: a sweep that lives of dropping
+//! them reads its data again and again.
 //!
-//! The tests put the command into a control group, whose limit is the bound, what is named above, and no swap.
+//! The tests put the command into a control group, whose limit is the bound, what is named above,
+//! and no swap.
 //!
 //! # How it is divided
 //! ```text
@@ -23,7 +25,8 @@
 //!         \__ measured: smaps __________/   measured    per block or thread    what is left
 //! ```
 //!
-//! Smaller blocks need smaller windows, but more tasks. A streamed sweep has one window; its tasks are few.
+//! Smaller blocks need smaller windows, but more tasks. A streamed sweep has one window; its tasks
+//! are few.
 
 use syncline_store::{Grid, Matrix};
 use syncline_wave::{BlockPlan, Error as WaveError, Real, Runner};
@@ -33,8 +36,8 @@ use crate::kernels::{Arrays, How, Runs};
 use crate::system;
 use crate::units::{AtLeast, Bytes};
 
-/// Data that the program has not touched yet when the bound is divided, the libraries' too, stacks, and what the allocator
-/// keeps: measured as half a MiB.
+/// Data that the program has not touched yet when the bound is divided, the libraries' too, stacks,
+/// and what the allocator keeps: measured as half a MiB.
 const RESERVE: u64 = 3 << 19;
 
 /// A block's task, location, requests and tiles: measured as 2.3 KiB.
@@ -80,8 +83,8 @@ impl Bound {
 
     /// A sweep in blocks with the memory that is left for it, and its plan.
     ///
-    /// Blocks are as the sweep chooses them for the memory that the tasks of such blocks leave; if not even
-    /// one fits, as for twice that, and so on, since larger blocks have fewer tasks.
+    /// Blocks are as the sweep chooses them for the memory that the tasks of such blocks leave; if
+    /// not even one fits, as for twice that, and so on, since larger blocks have fewer tasks.
     ///
     /// # Errors
     /// [`Error::Memory`], and what is wrong with the matrices.

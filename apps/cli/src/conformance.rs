@@ -1,4 +1,5 @@
-//! `syncline verify`: barriers, locks, memory and pools do what they promise, on this machine, in every place.
+//! `syncline verify`: barriers, locks, memory and pools do what they promise, on this machine, in
+//! every place.
 //!
 //! ```text
 //! for each number of members, for each place       a team: threads here, or processes of this command (--session)
@@ -6,12 +7,14 @@
 //!     rounds                                        checked by every member as it goes, see `barrier` and `lock`
 //! ```
 //!
-//! Nothing is written down to be looked at later: what the method compares (values, times, rounds) stands in the team's
-//! memory for as long as others may compare with it, so that ten million rounds take no more of it than two.
+//! Nothing is written down to be looked at later: what the method compares (values, times, rounds)
+//! stands in the team's memory for as long as others may compare with it, so that ten million
+//! rounds take no more of it than two.
 //!
 //! # Source
-//! Kadur and Kochar's method (barriers.txt, "Experimentation methodology"): change a variable, barrier, print value, time
-//! and rank; values agree, the greatest time of a round is below the least of the next, nobody skips.
+//! Kadur and Kochar's method (barriers.txt, "Experimentation methodology"): change a variable,
+//! barrier, print value, time and rank; values agree, the greatest time of a round is below the
+//! least of the next, no member skips.
 
 mod barrier;
 mod farm;
@@ -47,7 +50,7 @@ struct Plan {
     only: Option<String>,
 }
 
-/// How long a wait in a session may take: nobody waits so long unless it is for ever.
+/// How long a wait in a session may take: a wait that takes longer never ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn deadline() -> Option<Instant> {
@@ -100,7 +103,7 @@ impl Plan {
 }
 
 impl Places {
-    /// Where a subject is verified unless somebody says otherwise.
+    /// Where a subject is verified unless an option says otherwise.
     fn all(subject: Subject) -> Vec<Places> {
         let mut all = vec![Places::Threads, Places::Processes, Places::Both];
         all.extend(subject.is_far().then_some(Places::Hosts));
@@ -121,7 +124,8 @@ impl Places {
         match self {
             Places::Threads => (0, members),
             Places::Processes => (members, 1),
-            // As square as may be, and not fewer threads than processes; a prime number is one process.
+            // As square as may be, and not fewer threads than processes; a prime number is one
+            // process.
             Places::Both | Places::Hosts => {
                 let divides = |&processes: &usize| members.is_multiple_of(processes);
                 let processes = (1..=members.isqrt()).rev().find(divides).unwrap_or(1);
@@ -142,7 +146,7 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
     let launched = syncline_mpi::launched().filter(|launched| launched.size != Some(1));
     let joins = std::env::var_os("SYNCLINE_TEAM").is_some() || launched.is_some() && subject.is_far();
     if args.session || joins {
-        // One of the processes of a team: who takes part is in the environment.
+        // One of the processes of a team: its members are in the environment.
         return here(&plan, !args.session);
     }
     let places = if args.places.is_empty() { Places::all(subject) } else { args.places.clone() };
@@ -164,8 +168,8 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
     watch::watch(signals, &bar, |_| (), work)
 }
 
-/// All algorithms in the team of the environment, and in those that are left after a death; the first member tells what it
-/// was, if anybody is to be told.
+/// All algorithms in the team of the environment, and in those that are left after a death; the
+/// first member tells what it was, if that is to be told.
 fn here(plan: &Plan, tell: bool) -> Result<String> {
     let start = Instant::now();
     let told = Team::run_shrinking(|me| {
@@ -178,7 +182,7 @@ fn here(plan: &Plan, tell: bool) -> Result<String> {
         let between = servers + &transport.unwrap_or_default();
         let first = me.rank() == 0 && tell;
         if first {
-            // Before anything can go wrong. If nobody reads, that is all right.
+            // Before anything can go wrong. If there is no reader, that is all right.
             let _ = writeln!(std::io::stdout(), "verifying {size} members on {hosts} hosts{between}");
         }
         plan.session(me)?;
@@ -196,7 +200,8 @@ fn here(plan: &Plan, tell: bool) -> Result<String> {
 fn team(plan: &Plan, place: Places, members: usize) -> Result<()> {
     let (processes, threads) = place.shape(members);
     if place == Places::Hosts {
-        // A prime number of members is a host each; else some hosts of several members, in two processes if may be.
+        // A prime number of members is a host each; else some hosts of several members, in two
+        // processes if may be.
         let (hosts, each) = if processes == 1 { (members, 1) } else { (threads, processes) };
         let (processes, threads) = if each % 2 == 0 { (2, each / 2) } else { (1, each) };
         let latency =

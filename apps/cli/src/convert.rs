@@ -143,7 +143,7 @@ pub(crate) fn why(disk: &Disk, block: Block, seconds: f64) -> String {
     )
 }
 
-/// The block of those who say nothing: an eighth of the longer side, up to the papers'.
+/// The block where none is given: an eighth of the longer side, up to the papers'.
 fn usual(shape: Shape) -> Block {
     let side = shape.rows.max(shape.cols).div_ceil(8).clamp(64, 2048);
     Block::new(side, side)

@@ -13,7 +13,8 @@
 //! | `output`   | what tasks wrote, in order, on its way out                                |
 //! | `report`   | failures, the summary, the table                                          |
 //!
-//! Memory is bounded: by `output` for what has ended, by a MiB for each task that runs, and by a piece of the input.
+//! Memory is bounded: by `output` for what has ended, by a MiB for each task that runs, and by a
+//! piece of the input.
 
 mod each;
 mod group;

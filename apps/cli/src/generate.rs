@@ -68,8 +68,8 @@ fn generate_as<T: Element>(args: &GenArgs, signals: &Signals) -> Result<String> 
     Ok(format!("wrote {count} matrices of {shape}, {size}, to {dir} in {} ({rate}/s)", Time(time)))
 }
 
-/// The greatest value of the right-hand side: the square of the distance of points, times 8, which makes
-/// solutions of size 1.
+/// The greatest value of the right-hand side: the square of the distance of points, times 8, which
+/// makes solutions of size 1.
 fn load(shape: Shape) -> f64 {
     let intervals = shape.rows.max(shape.cols).max(2) - 1;
     8.0 / (intervals as f64 * intervals as f64)

@@ -1,7 +1,7 @@
 //! The kernels that the command knows, and what it asks of them.
 //!
-//! To add one: a name in [`Known`], a line in [`Kernel::choose`], and a line in the help (`args/run.rs`). Others
-//! are described in a file, and need none of this.
+//! To add one: a name in [`Known`], a line in [`Kernel::choose`], and a line in the help
+//! (`args/run.rs`). Others are described in a file, and need none of this.
 //!
 //! They are compiled in `syncline_sweeps`.
 
@@ -86,7 +86,8 @@ impl Kernel {
     /// The kernel of that name, for arrays of which `has` tells whether they are there.
     ///
     /// # Errors
-    /// [`Error::Usage`] for parameters that the kernel has not, and what is wrong with their values.
+    /// [`Error::Usage`] for parameters that the kernel has not, and what is wrong with their
+    /// values.
     pub(crate) fn choose(args: &RunArgs, has: impl Fn(&str) -> bool) -> Result<Self> {
         let known = match &args.kernel {
             KernelName::Known(known) => *known,
@@ -125,7 +126,7 @@ impl Kernel {
             name: described.name().to_owned(),
             field: described.field().to_owned(),
             coefficients: described.coefficients().to_vec(),
-            // All of the text: who changes it has another kernel.
+            // All of the text: another text is another kernel.
             parameters: vec![(DESCRIPTION, format!("{:016x}", checksum(text.as_bytes())))],
             description: Some(path.to_owned()),
             runs: syncline_sweeps::described(described),

@@ -28,7 +28,8 @@ pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {
     Ok(launcher.run()?)
 }
 
-/// What is to be written instead of a command line of `syncline launch` that has no `--` before its program.
+/// What is to be written instead of a command line of `syncline launch` that has no `--` before its
+/// program.
 pub(crate) fn hint(line: &[OsString]) -> Option<String> {
     let words = line.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
     let (command, words) = words.split_first()?;

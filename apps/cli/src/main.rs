@@ -28,8 +28,9 @@
 //! | `units`    | sizes, blocks, rates and times, read and written                            |
 //! | `error`    | one line each                                                               |
 //!
-//! Exit codes: 0; 1 for an error; 2 for a wrong command line, and for an overlay that could not be checked
-//! or told of; 3 for a run that has not come to its `--until`; 128 + the signal's number when interrupted; of `launch`, that of the first process which failed.
+//! Exit codes: 0; 1 for an error; 2 for a wrong command line, and for an overlay that could not be
+//! checked or told of; 3 for a run that has not come to its `--until`; 128 + the signal's number
+//! when interrupted; of `launch`, that of the first process which failed.
 
 mod args;
 mod bench;
@@ -68,7 +69,8 @@ use crate::args::{Args, Bench, Command, FarmCommand, MpiCommand, OverlayCommand,
 use crate::error::{Error, Result};
 use crate::watch::Signals;
 
-/// The exit code of a run that has done its iterations and not come to its `--until`. Its result is written.
+/// The exit code of a run that has done its iterations and not come to its `--until`. Its result is
+/// written.
 const UNCONVERGED: u8 = 3;
 
 fn main() -> ExitCode {
@@ -91,7 +93,8 @@ fn main() -> ExitCode {
         Err(error) => {
             // A line break in a file's name must not make two lines of an error.
             let line = error.to_string().replace('\n', "\\n");
-            // In one piece, as other members of a team may write there. If nobody can be told, the exit code still tells.
+            // In one piece, as other members of a team may write there. If the words cannot be
+            // printed, the exit code still tells.
             let _ = io::stderr().write_all(format!("error: {line}\n").as_bytes());
             ExitCode::from(error.exit_code())
         }
@@ -155,7 +158,7 @@ fn print(text: &str) -> Result<()> {
     }
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        // Whoever reads has seen enough.
+        // The reader has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         done => done.map_err(|source| Error::Io { what: "write to standard output".to_owned(), source }),
     }

@@ -33,8 +33,8 @@ impl Output {
     /// `inputs` are the files that must not be replaced.
     ///
     /// # Errors
-    /// [`Error::Output`] when it is an input by whatever name, no regular file, or in no folder, or when its
-    /// name is not that of a `.npy` though the data are.
+    /// [`Error::Output`] when it is an input by whatever name, no regular file, or in no folder, or
+    /// when its name is not that of a `.npy` though the data are.
     pub(crate) fn choose(
         asked: Option<&Path>,
         dir: &DataDir,
@@ -89,7 +89,8 @@ impl Output {
         Ok(opened?)
     }
 
-    /// Why a complete output is not known as a result, by which a later run could go on from it; `None` if it is.
+    /// Why a complete output is not known as a result, by which a later run could go on from it;
+    /// `None` if it is.
     ///
     /// # Errors
     /// When it cannot be looked at.
@@ -135,7 +136,8 @@ impl NewDir {
     /// Makes the directory if it is not there.
     ///
     /// # Errors
-    /// [`Error::Exists`] when it has one of the files `names` or a `layout.json`, and [`Error::Io`].
+    /// [`Error::Exists`] when it has one of the files `names` or a `layout.json`, and
+    /// [`Error::Io`].
     pub(crate) fn create(path: &Path, names: impl Iterator<Item = String>) -> Result<Self> {
         for name in names.chain([LAYOUT.to_owned()]) {
             let file = path.join(name);
@@ -176,8 +178,8 @@ impl NewDir {
         Ok(matrix)
     }
 
-    /// Brings all files to disk and gives them their names. Of two commands that fill one directory at the
-    /// same time, the second to come fails at its first file.
+    /// Brings all files to disk and gives them their names. Of two commands that fill one directory
+    /// at the same time, the second to come fails at its first file.
     ///
     /// # Errors
     /// [`Error::Interrupted`] as long as none has its name, and what the file system says.

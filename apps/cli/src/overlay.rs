@@ -19,7 +19,7 @@ use crate::print;
 use crate::units::plural;
 use crate::watch::{self, Signals};
 
-/// More tasks than this are not drawn as text unless somebody asks for it.
+/// More tasks than this are not drawn as text unless that is asked for.
 const MOST_PRINTED: usize = 2000;
 
 /// `syncline overlay grid`; prints what it finds.
@@ -205,7 +205,7 @@ fn watched<T: Send + 'static>(
     watch::watch(signals, &ProgressBar::hidden(), |_| (), work)
 }
 
-/// Prints what may be more than a reader takes who does not go on.
+/// Prints what may be more than its reader takes.
 fn print_drawing(text: String, signals: &Signals) -> Result<()> {
     watched(signals, move || print(&text)).map_err(|error| match error {
         Error::Interrupted { signal, .. } => {

@@ -4,8 +4,8 @@
 //! scratch file, no name ── rounds: every pattern, direct and mapped in turn ── fio, if it is there ── table
 //! ```
 //!
-//! The measuring is the store's ([`syncline_store::probe`]); a signal ends the program at once, and with it the file,
-//! which never had a name.
+//! The measuring is the store's ([`syncline_store::probe`]); a signal ends the program at once, and
+//! with it the file, which never had a name.
 
 mod fio;
 mod table;

@@ -32,7 +32,8 @@ use crate::{executor, results, system, verify};
 /// The name by which a result of the order max-parallel says of what size its blocks were.
 const BLOCK: &str = "block";
 
-/// Runs a sweep; returns what to print, and whether it has come to the tolerance of `--until`, if one was given.
+/// Runs a sweep; returns what to print, and whether it has come to the tolerance of `--until`, if
+/// one was given.
 pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
     executor::check(args)?;
     let inputs = Inputs::open(&args.dir, &args.also)?;
@@ -108,7 +109,8 @@ impl<'a, T: Real> Job<'a, T> {
         let refuse = |what: String, resume| Err(Error::LeftOver { output: output.clone(), what, resume });
         match Generations::leftover(&output)? {
             Leftover::Nothing => {
-                // Killed at its very beginning or end, a run leaves an empty folder, which this removes.
+                // Killed at its very beginning or end, a run leaves an empty folder, which this
+                // removes.
                 Generations::resume(&output, &Identity::default())?;
                 if resume || force {
                     return Ok(());

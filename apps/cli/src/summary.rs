@@ -63,7 +63,8 @@ impl Peak {
         Self { rss: system::peak_resident(), program: system::resident().map(|now| now.program) }
     }
 
-    /// What the memory bound governs: as large as told, or smaller by what was read of the program's file since.
+    /// What the memory bound governs: as large as told, or smaller by what was read of the
+    /// program's file since.
     fn governed(self) -> Option<u64> {
         Some(self.rss?.saturating_sub(self.program?))
     }

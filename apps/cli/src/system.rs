@@ -16,13 +16,14 @@ pub(crate) fn peak_resident() -> Option<u64> {
 pub(crate) struct Resident {
     /// Anonymous and shared memory, and mapped data: what a memory bound governs.
     pub(crate) governed: u64,
-    /// Pages of the executable and of libraries that nothing has been written to. How many are resident depends on the
-    /// page cache and on how the kernel maps files; it can drop them at any time.
+    /// Pages of the executable and of libraries that nothing has been written to. How many are
+    /// resident depends on the page cache and on how the kernel maps files; it can drop them at any
+    /// time.
     pub(crate) program: u64,
 }
 
-/// What this process has resident now, counted in its page tables; or from the counters of `status`, where all of a file
-/// counts as the program's.
+/// What this process has resident now, counted in its page tables; or from the counters of
+/// `status`, where all of a file counts as the program's.
 ///
 /// Walks all that is mapped: not for the middle of a run.
 pub(crate) fn resident() -> Option<Resident> {
@@ -35,7 +36,8 @@ pub(crate) fn resident() -> Option<Resident> {
 
 /// Sums up `smaps`. Files of which some part may be executed are the program's; others are data.
 fn by_mapping(smaps: &str) -> Option<Resident> {
-    /// A mapping of a file, or of none; what of it is resident, and what of that is a copy of its own.
+    /// A mapping of a file, or of none; what of it is resident, and what of that is a copy of its
+    /// own.
     struct Mapping<'s> {
         file: &'s str,
         executable: bool,
@@ -71,7 +73,8 @@ fn by_mapping(smaps: &str) -> Option<Resident> {
     Some(Resident { governed: all.saturating_sub(program), program })
 }
 
-/// Bytes that new work can have: what the system has available, or what the control groups leave, if that is less.
+/// Bytes that new work can have: what the system has available, or what the control groups leave,
+/// if that is less.
 pub(crate) fn available() -> Option<u64> {
     kilobytes("/proc/meminfo", "MemAvailable:").into_iter().chain(memory_room()).min()
 }
@@ -81,7 +84,8 @@ pub(crate) fn total() -> Option<u64> {
     kilobytes("/proc/meminfo", "MemTotal:")
 }
 
-/// Bytes that this process has caused to be read from disk and written to it, beside the page cache.
+/// Bytes that this process has caused to be read from disk and written to it, beside the page
+/// cache.
 pub(crate) fn disk() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/self/io").ok()?;
     let field = |name| line(&text, name)?.parse().ok();
@@ -107,8 +111,8 @@ pub(crate) fn memory_limit() -> Option<u64> {
     least(&MEMORY, |file| read(file)?.parse().ok())
 }
 
-/// The least that a memory limit of our control group, or of one above it, leaves for new work: the limit less what
-/// the group holds, page cache that can be dropped not counted.
+/// The least that a memory limit of our control group, or of one above it, leaves for new work: the
+/// limit less what the group holds, page cache that can be dropped not counted.
 fn memory_room() -> Option<u64> {
     least(&MEMORY, |file| {
         let limit: u64 = read(file)?.parse().ok()?;
@@ -202,7 +206,8 @@ mod tests {
         assert!(available().unwrap() > 1 << 20);
     }
 
-    /// What is written to is governed; what is mapped of the program is not, however much of it is resident.
+    /// What is written to is governed; what is mapped of the program is not, however much of it is
+    /// resident.
     #[test]
     fn resident_memory_is_told_from_the_program() {
         let block = vec![1_u8; 8 << 20];

@@ -121,7 +121,7 @@ impl fmt::Display for Each {
 pub(crate) enum BlockSize {
     /// What is expected to take the least time.
     Auto,
-    /// So many rows and columns.
+    /// Its rows and columns.
     Of(Block),
 }
 

@@ -1,8 +1,8 @@
 //! `--verify`: the plain loop over matrices of any size, and the comparison with it.
 //!
 //! # What a sample can be
-//! A value of the result depends on everything above it and to its left, as new values chain through an iteration, and on
-//! one row more below for each iteration. So:
+//! A value of the result depends on everything above it and to its left, as new values chain
+//! through an iteration, and on one row more below for each iteration. So:
 //!
 //! | sample                                  | sound | why                                                              |
 //! |-----------------------------------------|-------|------------------------------------------------------------------|
@@ -11,13 +11,13 @@
 //! | the last iteration, at random points    | no    | the iteration before is stored nowhere                           |
 //! | the same sweep of a smaller problem     | no    | says nothing of this result                                      |
 //!
-//! The first is what is done: of the loop itself, with its bits, and of the file that gets the name. What is further down is
-//! not looked at, and the summary says so.
+//! The first is what is done: of the loop itself, with its bits, and of the file that gets the
+//! name. What is further down is not looked at, and the summary says so.
 //!
 //! # What a sample costs
-//! A first, small one of [`LEAST`] rows tells what an update takes here; then as many rows follow as the time of the sweep
-//! allows, or a second. The least sample updates `iterations / 2` rows an iteration: it is refused from a quarter of the
-//! whole loop on.
+//! A first, small one of [`LEAST`] rows tells what an update takes here; then as many rows follow
+//! as the time of the sweep allows, or a second. The least sample updates `iterations / 2` rows an
+//! iteration: it is refused from a quarter of the whole loop on.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -40,7 +40,8 @@ const MOST: u64 = 256 << 20;
 const COMPARISON: u64 = 12 << 20;
 /// Rows of the first sample: the edge, and some that are computed.
 const LEAST: usize = 4;
-/// Rows of a sample at most, or four times the iterations, if that is more: so much room is set aside.
+/// Rows of a sample at most, or four times the iterations, if that is more: room for these is set
+/// aside.
 const SAMPLED: usize = 1024;
 
 /// What a sample may take, however short the sweep.
@@ -204,7 +205,7 @@ fn sample<T: Real>(
     Ok((first_difference_above(result, &work, more)?, Some(more)))
 }
 
-/// The rows whose sample takes `times` as long as that of `top` rows, if there are so many.
+/// The rows whose sample takes `times` as long as that of `top` rows, if there are that many.
 fn affordable(top: usize, rows: usize, iterations: u64, times: f64) -> usize {
     // Rows that are copied and updated, with none below the last.
     let cost = |top: usize| {

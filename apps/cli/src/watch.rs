@@ -6,9 +6,10 @@
 //! worker         ───┴──────── work ───────────> its result
 //! ```
 //!
-//! An interrupted worker is not waited for: it may be in the middle of a block of a slow disk. It can do no
-//! harm, as it writes nothing but files that have no name yet, and ends with the process. One that has such
-//! files itself, or gives them their names, is told to end and given a little time ([`attend`]).
+//! An interrupted worker is not waited for: it may be in the middle of a block of a slow disk. It
+//! can do no harm, as it writes nothing but files that have no name yet, and ends with the process.
+//! One that has such files itself, or gives them their names, is told to end and given a little
+//! time ([`attend`]).
 
 use std::fmt;
 use std::io;
@@ -75,13 +76,13 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Set when somebody asks by SIGUSR1 how the command stands.
+    /// Set when a user asks by SIGUSR1 how the command stands.
     pub(crate) fn asked(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.asked)
     }
 
-    /// Says from now on how far the command is: on a terminal by a bar, elsewhere by a line every [`LINES`]; but not if
-    /// it is to be quiet.
+    /// Says from now on how far the command is: on a terminal by a bar, elsewhere by a line every
+    /// [`LINES`]; but not if it is to be quiet.
     pub(crate) fn speak(&self, quiet: bool) {
         let next = if quiet { None } else { Instant::now().checked_add(LINES) };
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).next = next;
@@ -120,8 +121,9 @@ impl Signals {
     }
 }
 
-/// Makes errors of the signals by which the kernel tells of files: a write beyond the limit on a file's size fails
-/// then, and what was mapped of a file that was cut short, or whose disk fails, ends the program with a line.
+/// Makes errors of the signals by which the kernel tells of files: a write beyond the limit on a
+/// file's size fails then, and what was mapped of a file that was cut short, or whose disk fails,
+/// ends the program with a line.
 fn catch_faults() -> Result<()> {
     const LINE: &[u8] =
         b"error: a file that is in use was cut short, or its disk has failed; the output is as it was\n";
@@ -131,13 +133,13 @@ fn catch_faults() -> Result<()> {
         let _ = rustix::io::write(rustix::stdio::stderr(), LINE);
         signal_hook::low_level::exit(1);
     };
-    // The standard library's handler would run first. It looks for overflows of stacks, which are SIGSEGV on Linux, and
-    // otherwise sets the default effect: a second thread that faults before the first one exits would end the
-    // program without the line.
-    // SAFETY: the default effect needs no memory of this program.
+    // The standard library's handler would run first. It looks for overflows of stacks, which are
+    // SIGSEGV on Linux, and otherwise sets the default effect: a second thread that faults before
+    // the first one exits would end the program without the line. SAFETY: the default effect needs
+    // no memory of this program.
     unsafe { libc::signal(SIGBUS, libc::SIG_DFL) };
-    // SAFETY: the handler writes and exits, as a handler may at any point of a program: neither allocates, takes a
-    // lock or panics.
+    // SAFETY: the handler writes and exits, as a handler may at any point of a program: neither
+    // allocates, takes a lock or panics.
     unsafe { signal_hook::low_level::register(SIGBUS, end) }.map_err(failed)?;
     Ok(())
 }
@@ -229,7 +231,8 @@ pub(crate) struct Attended<T> {
     pub(crate) signal: Option<u8>,
 }
 
-/// As [`watch`], but after a signal calls `cancel` and waits for the work to end by itself, [`PATIENCE`] long.
+/// As [`watch`], but after a signal calls `cancel` and waits for the work to end by itself,
+/// [`PATIENCE`] long.
 ///
 /// # Errors
 /// When no thread can be started.
@@ -270,7 +273,7 @@ fn start<T: Send + 'static>(
 ) -> Result<Receiver<Result<T>>> {
     let failed = |source: io::Error| Error::Io { what: "start a thread".to_owned(), source };
     let (sender, receiver) = mpsc::channel();
-    // The main thread is not there any more after a signal; then nobody wants the result.
+    // The main thread is not there any more after a signal; then the result is not wanted.
     let worker = move || drop(sender.send(work()));
     thread::Builder::new().name("work".to_owned()).spawn(worker).map_err(failed)?;
     Ok(receiver)

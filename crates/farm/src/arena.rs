@@ -8,8 +8,9 @@
 //! memory   | channels, large messages                             |
 //! ```
 //!
-//! The segment is sparse: a row, a record, a block take memory when they are used. It has no name, and is gone when the last
-//! process of the farm is. All the `unsafe` of views into it is in this file.
+//! The segment is sparse: a row, a record, a block take memory when they are used. It has no name,
+//! and is gone when the last process of the farm is. All the `unsafe` of views into it is in this
+//! file.
 
 use std::ops::Deref;
 use std::os::fd::BorrowedFd;
@@ -29,7 +30,7 @@ use crate::vpid::{MAX_PROCESSES, Vpid};
 
 /// What the memory of a farm begins with. To be changed with whatever stands in it.
 const MARK: u64 = u64::from_le_bytes(*b"synfarm1");
-/// How many blocks there are room for in so much memory: one for each so many bytes.
+/// How many blocks there is room for in `memory` bytes: one for each share of them.
 const PER_BLOCK: usize = 1024;
 /// A holder of blocks that is no process: the two ends of a channel.
 const CHANNEL: u64 = u64::MAX;
@@ -42,7 +43,7 @@ struct Header {
     blocks: AtomicU64,
     /// How many bytes each process may have for itself; 0: no bound.
     worker_memory: AtomicU64,
-    /// How many places were ever used: those from there on nobody need look at.
+    /// How many places were ever used: those from there on need no look.
     used: AtomicU64,
     /// How many processes have ended.
     ends: Signal,
@@ -90,8 +91,8 @@ impl Default for Page {
     }
 }
 
-// SAFETY: words, of which all bytes zero are the default. What stands in them is changed by atomic operations, or by one
-// who has it alone (`Slot`, `Blocks`, `Cell`).
+// SAFETY: words, of which all bytes zero are the default. What stands in them is changed by atomic
+// operations, or by one the process that has it alone (`Slot`, `Blocks`, `Cell`).
 unsafe impl Shared for Page {}
 
 impl Home {
@@ -155,7 +156,8 @@ impl Shape {
 }
 
 impl Arena {
-    /// New memory for so many processes at a time, with `memory` bytes for channels and messages.
+    /// New memory for `processes` processes at a time, with `memory` bytes for channels and
+    /// messages.
     pub(crate) fn new(processes: usize, depth: usize, memory: usize) -> Result<Arena, FarmError> {
         let shape = Shape::new(processes, depth, memory);
         let len = shape.memory().checked_add(memory).ok_or(FarmError::Memory { asked: memory })?;
@@ -236,8 +238,9 @@ impl Arena {
     }
 
     fn header(&self) -> &Header {
-        // SAFETY: the memory begins with the header, is at least as large (`new`, `within`, `attach`), aligned to 128, zero at
-        // first, which is a header, and changed by atomic operations only. It lives as long as `self`.
+        // SAFETY: the memory begins with the header, is at least as large (`new`, `within`,
+        // `attach`), aligned to 128, zero at first, which is a header, and changed by atomic
+        // operations only. It lives as long as `self`.
         unsafe { &*self.home.at().cast::<Header>() }
     }
 
@@ -251,8 +254,8 @@ impl Arena {
     pub(crate) fn record(&self, place: usize) -> &Record {
         assert!(place < self.shape.processes);
         let at = self.home.at().wrapping_add(self.shape.records()).cast::<Record>();
-        // SAFETY: the records stand there, as many as there are processes, and `place` is one; aligned, zero at first,
-        // which is a record, and changed by atomic operations only.
+        // SAFETY: the records stand there, as many as there are processes, and `place` is one;
+        // aligned, zero at first, which is a record, and changed by atomic operations only.
         unsafe { &*at.wrapping_add(place) }
     }
 
@@ -271,7 +274,7 @@ impl Arena {
 
     pub(crate) fn blocks(&self) -> Blocks<'_> {
         let at = self.home.at().wrapping_add(self.shape.table()).cast::<Block>();
-        // SAFETY: as in `record`: so many blocks stand there.
+        // SAFETY: as in `record`: this many blocks stand there.
         let table = unsafe { std::slice::from_raw_parts(at, self.shape.blocks) };
         let lines = (self.home.len() - self.shape.memory()) as u64 / LINE;
         Blocks { supply: &self.header().supply, table, lines }
@@ -282,10 +285,11 @@ impl Arena {
         self.home.at().wrapping_add(self.shape.memory() + self.blocks().offset(block))
     }
 
-    /// Makes a board in a block, which nobody else has; `None` if there is no room.
+    /// Makes a board in a block, which no other process has; `None` if there is no room.
     pub(crate) fn make_board(&self) -> Option<u32> {
         let (block, _) = self.blocks().take(BOARD + LINE as usize, CHANNEL)?;
-        // SAFETY: the block is this process's, has so many bytes, and zero is the state of all that stands in it.
+        // SAFETY: the block is this process's, has enough bytes, and zero is the state of all that
+        // stands in it.
         unsafe { self.bytes(block).write_bytes(0, BOARD + LINE as usize) };
         Some(block)
     }
@@ -297,8 +301,9 @@ impl Arena {
         let at = at.wrapping_add(at.align_offset(align_of::<Head>()));
         let (decks, cells) = (size_of::<Head>(), size_of::<Head>() + HANDS * size_of::<Deck>());
         let table = cells + CELLS * size_of::<Cell>();
-        // SAFETY: the block holds a board (`make_board`): these four, one after the other, each of a size that is a multiple
-        // of its alignment, zero at first, which is a state of all, and changed as they say. It is given back by nobody.
+        // SAFETY: the block holds a board (`make_board`): these four, one after the other, each of
+        // a size that is a multiple of its alignment, zero at first, which is a state of all, and
+        // changed as they say. It is never given back.
         unsafe {
             Some(Board {
                 head: &*at.cast::<Head>(),
@@ -309,13 +314,14 @@ impl Arena {
         }
     }
 
-    /// A copy of what stands in a block, whoever holds it.
+    /// A copy of what stands in a block, whichever process holds it.
     pub(crate) fn copy_of(&self, block: u32, len: usize) -> Option<Vec<u8>> {
         self.blocks().size(block).filter(|&size| len <= size)?;
         let mut copy = vec![0; len];
-        // SAFETY: the block has so many bytes, and so has the copy. The holder has written them before it said so, and
-        // does not write again before it is answered; if it is broken and does, the bytes are garbage, which is looked at
-        // by nobody but a decoder that expects some.
+        // SAFETY: the block has this many bytes, and so has the copy. The holder has written them
+        // before it said so, and does not write again before it is answered; if it is broken and
+        // does, the bytes are garbage, which is looked at only by a decoder that expects
+        // some.
         unsafe { std::ptr::copy_nonoverlapping(self.bytes(block), copy.as_mut_ptr(), len) };
         Some(copy)
     }
@@ -335,7 +341,8 @@ impl Arena {
         Some(self.header().worker_memory.load(Ordering::Relaxed)).filter(|&bytes| bytes > 0)
     }
 
-    /// How many places were ever used: who looks at all looks at these. A place is used before anybody knows of it.
+    /// How many places were ever used: a look at all is a look at these. A place is used before any
+    /// process knows of it.
     #[inline]
     pub(crate) fn used(&self) -> usize {
         // Acquire: pairs with the Release in `use_place`.
@@ -353,7 +360,7 @@ impl Arena {
         let place = (1..self.shape.processes).find(|&place| {
             let (generation, life) = self.record(place).now();
             if life == Life::Free && place >= self.used() {
-                // Before anybody has it.
+                // Before any process has it.
                 self.use_place(place);
             }
             life == Life::Free && self.record(place).step(generation, Life::Free, Life::Reserved)
@@ -364,18 +371,21 @@ impl Arena {
     }
 
     fn channel_ends(&self, block: u32) -> &Ends {
-        // SAFETY: the block is a channel (its number was found in a cell, or it was just written): it begins with `Ends`,
-        // and is not given back before both ends have let go of it. Blocks are aligned to lines, and so are the ends.
+        // SAFETY: the block is a channel (its number was found in a cell, or it was just written):
+        // it begins with `Ends`, and is not given back before both ends have let go of it. Blocks
+        // are aligned to lines, and so are the ends.
         unsafe { &*self.bytes(block).cast::<Ends>() }
     }
 
-    /// Opens the channel from `from`, which is the caller, to `to`: nobody else does. `None` if there is no room.
+    /// Opens the channel from `from`, which is the caller, to `to`: no other process does. `None`
+    /// if there is no room.
     pub(crate) fn open(self: &Arc<Self>, from: Vpid, to: Vpid) -> Option<Slots> {
         let blocks = self.blocks();
         // A line more than needed, to align it.
         let (block, _) = blocks.take(self.shape.channel() + LINE as usize, from.to_raw() + 1)?;
         let at = self.bytes(block);
-        // SAFETY: the block is this process's, has so many bytes, and zero is the state of all that stands in it.
+        // SAFETY: the block is this process's, has enough bytes, and zero is the state of all that
+        // stands in it.
         unsafe { at.write_bytes(0, self.shape.channel() + LINE as usize) };
         let ends = self.channel_ends(block);
         ends.from.store(from.to_raw(), Ordering::Relaxed);
@@ -388,7 +398,8 @@ impl Arena {
         Some(Slots::new(self, block))
     }
 
-    /// The channel from whoever is at a place to `to`, which is the caller, and who that is.
+    /// The channel from the process at a place to `to`, which is the caller, and the number of that
+    /// process.
     pub(crate) fn found(self: &Arc<Self>, from: usize, to: Vpid) -> Option<(Vpid, Slots)> {
         // Acquire: pairs with the Release in `open`.
         let word = self.cell(to.place(), from).load(Ordering::Acquire);
@@ -400,24 +411,27 @@ impl Arena {
         meant.then(|| (writer, Slots::new(self, block)))
     }
 
-    /// The reader of a channel will not look at it again, and whoever comes to the writer's place opens another.
+    /// The reader of a channel will not look at it again, and the next process at the writer's
+    /// place opens another.
     pub(crate) fn unlink(&self, from: usize, to: usize, block: u32) {
         self.cell(to, from).store(0, Ordering::Relaxed);
         self.let_go(block, End::Reader);
     }
 
-    /// One end of a channel is used no more. Who is the second to say so gives the memory back.
+    /// One end of a channel is used no more. The second process to say so gives the memory back.
     pub(crate) fn let_go(&self, block: u32, end: End) {
         let ends = self.channel_ends(block);
-        // AcqRel: whoever is second has all that the first has done behind it, and so has the next user of the memory.
+        // AcqRel: the second process has all that the first has done behind it, and so has the next
+        // user of the memory.
         let before = ends.let_go.fetch_or(end as u64, Ordering::AcqRel);
         if before | end as u64 == End::Writer as u64 | End::Reader as u64 && before & end as u64 == 0 {
             self.blocks().give(block, CHANNEL);
         }
     }
 
-    /// What is left to do for one that has ended: lets go of its ends of channels, and of the blocks that it held.
-    /// Writers first, before its end is told: then readers still find their channels.
+    /// What is left to do for one that has ended: lets go of its ends of channels, and of the
+    /// blocks that it held. Writers first, before its end is told: then readers still find their
+    /// channels.
     pub(crate) fn let_go_of_writers(&self, vpid: Vpid) {
         for to in 0..self.used() {
             if let Some(block) = self.channel_at(to, vpid.place()) {
@@ -435,11 +449,12 @@ impl Arena {
         self.blocks().sweep(vpid.to_raw() + 1);
     }
 
-    /// Whether nobody has anything of one that has ended, nor wants to know of its end.
+    /// Whether no process has anything of one that has ended, nor wants to know of its end.
     pub(crate) fn is_forgotten(&self, vpid: Vpid) -> bool {
         let record = self.record(vpid.place());
         let parent = Vpid::from_raw(record.parent.load(Ordering::Relaxed));
-        // Acquire: pairs with the Release in `Farm::note`, after which the parent looks at the record no more.
+        // Acquire: pairs with the Release in `Farm::note`, after which the parent looks at the
+        // record no more.
         let noted = record.noted.load(Ordering::Acquire) == 1 || self.life(parent) == Life::Ended;
         noted && (0..self.used()).all(|to| self.channel_at(to, vpid.place()).is_none())
     }
@@ -480,8 +495,9 @@ impl Deref for Slots {
 
     #[inline]
     fn deref(&self) -> &[Slot] {
-        // SAFETY: so many slots follow the ends in the block, aligned (`open` takes a line more for that); zero at first,
-        // which is a free slot; changed as `Slot` says; the block is not given back while this end has not let go of it.
+        // SAFETY: this many slots follow the ends in the block, aligned (`open` takes a line more
+        // for that); zero at first, which is a free slot; changed as `Slot` says; the block is not
+        // given back while this end has not let go of it.
         unsafe { std::slice::from_raw_parts(self.first, self.arena.shape.depth) }
     }
 }

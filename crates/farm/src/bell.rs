@@ -1,28 +1,32 @@
 //! How a process waits for whatever comes next: a message, the end of another process.
 //!
 //! # Contract
-//! Every process of a farm has one bell, a [`Signal`]. Whoever does something that it may wait for does it first and rings
-//! afterwards. [`wait`] looks until what it looks for is there; it never misses it, and never sleeps while it is there.
+//! Every process of a farm has one bell, a [`Signal`]. A process that does something that another
+//! may wait for does it first and rings afterwards. [`wait`] looks until what it looks for is
+//! there; it never misses it, and never sleeps while it is there.
 //!
-//! | who    | step                                                                     |
+//! | which  | step                                                                     |
 //! |--------|--------------------------------------------------------------------------|
 //! | waiter | looks for a while; notes how often it has rung; looks                     |
 //! |        | sleeps until it has rung once more; begins again                          |
 //! | others | a message in its slot (or the end of a process in its record); then rings |
 //!
-//! A ring that comes before the note was of something that the look after the note sees; a later one ends the sleep.
+//! A ring that comes before the note was of something that the look after the note sees; a later
+//! one ends the sleep.
 //!
 //! # Costs
-//! To ring: one read-modify-write of a line that nobody else touches as long as the waiter finds what it waits for before it
-//! thinks of sleep; a system call if it sleeps.
+//! To ring: one read-modify-write of a line that no other process touches as long as the waiter
+//! finds what it waits for before it thinks of sleep; a system call if it sleeps.
 //!
 //! # Death
-//! Whoever is killed between ringing and the system call that wakes leaves a sleeper asleep, and its mark gone. So whoever
-//! tells of a death rings all bells and wakes whoever sleeps, whatever the marks say ([`ring_for_a_death`]). Where nobody
-//! tells of deaths, among the members of a team, the policy watches for them, and looks now and then.
+//! A process that is killed between ringing and the system call that wakes leaves a sleeper asleep,
+//! and its mark gone. So the process that tells of a death rings all bells and wakes all sleepers,
+//! whatever the marks say ([`ring_for_a_death`]). Where no process tells of deaths, among the
+//! members of a team, the policy watches for them, and looks now and then.
 //!
 //! # Source
-//! Event counts (Reed and Kanodia, "Synchronization with eventcounts and sequencers", CACM 22, 1979).
+//! Event counts (Reed and Kanodia, "Synchronization with eventcounts and sequencers", CACM 22,
+//! 1979).
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +36,7 @@ use syncline_signal::{Policy, Signal, WaitError, plant};
 /// Straight to sleep: the looks are over.
 const ASLEEP: Policy<'_> = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
 
-/// So many pauses are a millisecond or some.
+/// Spins between deadline checks; about 1 ms.
 const MANY: u32 = 1 << 14;
 
 /// Looks until there is something, or something is wrong; `None` when the deadline passes first.
@@ -56,13 +60,14 @@ pub(crate) fn wait<T, E>(
         match bell.wait_until(seen + 1, &Policy { death: policy.death, ..ASLEEP }, deadline) {
             Ok(_) => (),
             Err(WaitError::TimedOut) => return look(),
-            // The next look sees who it is; if it does not matter, that is not to be all that is done.
+            // The next look sees which process it is; if it does not matter, that is not to be all
+            // that is done.
             Err(_) => std::thread::sleep(Duration::from_millis(1)),
         }
     }
 }
 
-/// Rings for a process that has died, perhaps while it was about to wake whoever sleeps here.
+/// Rings for a process that has died, perhaps while it was about to wake the sleeper here.
 pub(crate) fn ring_for_a_death(bell: &Signal) {
     bell.increment();
     if !plant::is("bell: trusts the dead") {

@@ -1,10 +1,12 @@
-//! The farm's memory, in blocks that processes take and give back, and that outlive whoever is killed.
+//! The farm's memory, in blocks that processes take and give back, and that outlive processes that
+//! are killed.
 //!
 //! # Contract
-//! [`take`](Blocks::take) gives a block that nobody else has; [`give`](Blocks::give) makes it anybody's. Each has a holder,
-//! the one who is to give it back; [`sweep`](Blocks::sweep) gives back what a dead process held. Memory is taken from the
-//! farm's only when no block of the size is free, and never goes back: so a channel that carries large messages grows once,
-//! and the pages are those that a processor has just used.
+//! [`take`](Blocks::take) gives a block that no other process has; [`give`](Blocks::give) makes it
+//! free. Each has a holder, the process that is to give it back; [`sweep`](Blocks::sweep) gives
+//! back what a dead process held. Memory is taken from the farm's only when no block of the size is
+//! free, and never goes back: so a channel that carries large messages grows once, and the pages
+//! are those that a processor has just used.
 //!
 //! ```text
 //! table   | place, class, next, holder | ...            a block of class c has 64 · 2^c bytes
@@ -12,13 +14,15 @@
 //! memory  | block 0 | block 1 |   | 2 |  ... | top ->   (the table knows where)
 //! ```
 //!
-//! A process that is killed between two of these steps may lose one block, which is nobody's until the farm ends.
+//! A process that is killed between two of these steps may lose one block, which no process has
+//! until the farm ends.
 //!
 //! # Costs
 //! One compare-and-swap to take, one to give back, on one line for each size.
 //!
 //! # Source
-//! Treiber, "Systems programming: coping with parallelism" (IBM RJ 5118, 1986): the stack, with the count.
+//! Treiber, "Systems programming: coping with parallelism" (IBM RJ 5118, 1986): the stack, with the
+//! count.
 
 use syncline_signal::plant;
 use syncline_signal::primitive::{AtomicU32, AtomicU64, Ordering};
@@ -34,7 +38,7 @@ pub(crate) const LINE: u64 = 64;
 pub(crate) struct Block {
     /// Where it begins, in lines.
     place: AtomicU64,
-    /// Who holds it; 0: nobody.
+    /// The process that holds it; 0: none.
     holder: AtomicU64,
     class: AtomicU32,
     /// The next that is free, plus 1; 0: there is none.
@@ -50,7 +54,8 @@ pub(crate) struct Supply {
     /// Blocks that there are.
     made: AtomicU32,
     _pad: AtomicU32,
-    /// For each class the topmost block that is free, plus 1, in the lower half; how often it was changed in the upper.
+    /// For each class the topmost block that is free, plus 1, in the lower half; how often it was
+    /// changed in the upper.
     free: [Free; CLASSES],
 }
 
@@ -79,7 +84,7 @@ pub(crate) struct Blocks<'a> {
     pub(crate) lines: u64,
 }
 
-/// The class of the smallest blocks that have so many bytes.
+/// The class of the smallest blocks that have this many bytes.
 fn class_of(len: usize) -> usize {
     (len as u64).div_ceil(LINE).max(1).next_power_of_two().trailing_zeros() as usize
 }
@@ -90,7 +95,8 @@ fn changed(top: u64) -> u64 {
 }
 
 impl Blocks<'_> {
-    /// A block of at least so many bytes, held by `holder` (not 0), and its size; `None` if there is no room.
+    /// A block of at least `bytes` bytes, held by `holder` (not 0), and its size; `None` if there
+    /// is no room.
     pub(crate) fn take(self, len: usize, holder: u64) -> Option<(u32, usize)> {
         let class = class_of(len);
         if class >= CLASSES {
@@ -137,17 +143,18 @@ impl Blocks<'_> {
         self.table[number as usize].holder.load(Ordering::Relaxed) == holder
     }
 
-    /// Who holds a block.
+    /// The process that holds a block.
     pub(crate) fn holder(self, number: u32) -> u64 {
         self.table[number as usize].holder.load(Ordering::Relaxed)
     }
 
-    /// Gives a block back that `holder` has, if it has it still: one that is dead has none, as [`sweep`](Self::sweep) has
-    /// given them back.
+    /// Gives a block back that `holder` has, if it has it still: one that is dead has none, as
+    /// [`sweep`](Self::sweep) has given them back.
     pub(crate) fn give(self, number: u32, holder: u64) {
         let block = &self.table[number as usize];
-        // Acquire: pairs with the Release in `take` and `hand_over`. The exchange, as whoever hands a block to one that dies
-        // gives it back when it learns of that, and the sweep may have been there before.
+        // Acquire: pairs with the Release in `take` and `hand_over`. The exchange, as the process
+        // that hands a block to one that dies gives it back when it learns of that, and the sweep
+        // may have been there before.
         if block.holder.compare_exchange(holder, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             self.push(block.class.load(Ordering::Relaxed) as usize, number);
         }
@@ -170,12 +177,13 @@ impl Blocks<'_> {
         if self.supply.made.load(Ordering::Relaxed) >= most {
             return None;
         }
-        // Relaxed: who gets which lines is all that is decided here.
+        // Relaxed: which process gets which lines is all that is decided here.
         let enough = |top: u64| top.checked_add(lines).filter(|&top| top <= self.lines);
         let place = self.supply.top.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enough).ok()?;
         let more = |made: u32| (made < most).then_some(made + 1);
-        // Release: pairs with the Acquire in `size` and `sweep`. These may see the number before what is written below:
-        // then it is a block of class 0 that nobody holds, and nobody asks for it.
+        // Release: pairs with the Acquire in `size` and `sweep`. These may see the number before
+        // what is written below: then it is a block of class 0 that no process holds, and none asks
+        // for it.
         let number = self.supply.made.fetch_update(Ordering::Release, Ordering::Relaxed, more).ok()?;
         let block = &self.table[number as usize];
         block.place.store(place, Ordering::Relaxed);
@@ -190,7 +198,8 @@ impl Blocks<'_> {
         loop {
             self.table[number as usize].next.store(top as u32, Ordering::Relaxed);
             let now = changed(top) | u64::from(number + 1);
-            // Release: pairs with the Acquire in `pop`: who gets the block sees it as it was left.
+            // Release: pairs with the Acquire in `pop`: the process that gets the block sees it as
+            // it was left.
             match free.compare_exchange_weak(top, now, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(other) => top = other,
@@ -200,13 +209,14 @@ impl Blocks<'_> {
 
     fn pop(self, class: usize) -> Option<u32> {
         let free = &self.supply.free[class].0;
-        // Acquire, here and below: pairs with the Release in `push`; `next` is what was written before.
+        // Acquire, here and below: pairs with the Release in `push`; `next` is what was written
+        // before.
         let mut top = free.load(Ordering::Acquire);
         loop {
             let number = (top as u32).checked_sub(1)?;
             let next = self.table.get(number as usize)?.next.load(Ordering::Relaxed);
             let now = changed(top) | u64::from(next);
-            // AcqRel: Acquire as above; Release as the stack below goes on to the next who pops.
+            // AcqRel: Acquire as above; Release as the stack below goes on to the next pop.
             match free.compare_exchange_weak(top, now, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some(number),
                 Err(other) => top = other,
@@ -229,7 +239,8 @@ mod tests {
     }
 
     proptest! {
-        /// Blocks of the same memory never overlap, are as large as asked, and all memory that was given back is used again.
+        /// Blocks of the same memory never overlap, are as large as asked, and all memory that was
+        /// given back is used again.
         #[test]
         fn nobody_has_what_another_has(steps in prop::collection::vec((0_usize..3, 0_usize..2000, any::<u16>()), 0..200)) {
             let supply = Supply::default();
@@ -251,7 +262,8 @@ mod tests {
                             }
                             held.push((number, holder));
                         } else {
-                            // Full: even the smallest piece of what nobody holds is too small, or the table is used up.
+                            // Full: even the smallest piece of what is free is too small, or the
+                            // table is used up.
                             prop_assert!(!held.is_empty() || len > 64 * 64);
                         }
                     }

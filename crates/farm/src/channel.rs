@@ -1,8 +1,9 @@
 //! The channel of an ordered pair of processes: slots in common memory, one writer, one reader.
 //!
 //! # Contract
-//! What the writer puts in, the reader takes out: everything once, in order, whole. A slot holds one message: up to
-//! [`INLINE`] bytes in itself, more in a block of the farm's memory, which then belongs to the reader.
+//! What the writer puts in, the reader takes out: everything once, in order, whole. A slot holds
+//! one message: up to [`INLINE`] bytes in itself, more in a block of the farm's memory, which then
+//! belongs to the reader.
 //!
 //! ```text
 //!          ┌ tag ┬ head ┬ bytes, or the number of a block ─────────────┐   128 bytes, aligned
@@ -10,24 +11,26 @@
 //! slot 1   │     │ kind │                                              │   a depth of 1 has slot 0 only
 //!          └─────┴──────┴──────────────────────────────────────────────┘
 //! ```
-//! | tag      | the slot is | who moves it on                                              |
+//! | tag      | the slot is | which side moves it on                                        |
 //! |----------|-------------|--------------------------------------------------------------|
 //! | `2r`     | free        | the writer of message `r · depth + slot`: writes it, adds 1    |
 //! | `2r + 1` | full        | the reader: takes the message out, adds 1                     |
 //!
 //! # Costs
-//! A message that fits the first line of its slot: one transfer of the line to the writer, one to the reader, and the bell
-//! of the reader (`bell`), whose line stays with the writer while the reader finds messages by looking.
+//! A message that fits the first line of its slot: one transfer of the line to the writer, one to
+//! the reader, and the bell of the reader (`bell`), whose line stays with the writer while the
+//! reader finds messages by looking.
 //!
 //! # Source
-//! Moreno Maza, Stephenson, Watt and Xie, "Multiprocessed parallelism support in ALDOR on SMPs and multicores" (2007): one
-//! slot for each ordered pair, and a tag that is 0 (free), the size (full), -1 (being read), 0.
+//! Moreno Maza, Stephenson, Watt and Xie, "Multiprocessed parallelism support in ALDOR on SMPs and
+//! multicores" (2007): one slot for each ordered pair, and a tag that is 0 (free), the size (full),
+//! -1 (being read), 0.
 //!
 //! # Changed
-//! The tag only grows, so both sides can sleep on it and nobody takes this round's state for that of another. "Being read" is
-//! no state of the slot: a reader takes the message out, by copying what is small and by becoming the owner of the block
-//! that holds what is large, and reads in its own time. The size stands beside the tag, so messages may be empty. Slots may
-//! be several.
+//! The tag only grows, so both sides can sleep on it and neither takes this round's state for that
+//! of another. "Being read" is no state of the slot: a reader takes the message out, by copying
+//! what is small and by becoming the owner of the block that holds what is large, and reads in its
+//! own time. The size stands beside the tag, so messages may be empty. Slots may be several.
 
 use std::ops::Deref;
 use std::time::Instant;
@@ -115,25 +118,29 @@ impl<T> Cell<T> {
     }
 }
 
-// SAFETY: the cells are written by the writer while the tag says free and read by the reader while it says full; both
-// have them alone then, and the tag's raises and looks order one after the other.
+// SAFETY: the cells are written by the writer while the tag says free and read by the reader while
+// it says full; both have them alone then, and the tag's raises and looks order one after the
+// other.
 unsafe impl Sync for Slot {}
 
 impl Slot {
     fn put(&self, head: u64, bytes: &[u8]) {
         debug_assert!(bytes.len() <= INLINE);
-        // SAFETY: the tag says free, so only the writer touches the cells, and there is one writer (`Writer`'s contract).
+        // SAFETY: the tag says free, so only the writer touches the cells, and there is one writer
+        // (`Writer`'s contract).
         self.head.write(|at| unsafe { at.write(head) });
         let len = bytes.len().min(INLINE);
         self.bytes.write(|at| {
-            // SAFETY: as above; the source is `len` bytes, the target has at least as many, and they are not the same.
+            // SAFETY: as above; the source is `len` bytes, the target has at least as many, and
+            // they are not the same.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.cast::<u8>(), len) }
         });
     }
 
     #[inline]
     fn read<R>(&self, read: impl FnOnce(u64, &[u8]) -> R) -> R {
-        // SAFETY: the tag says full, so only the reader touches the cells until it says otherwise, and there is one reader.
+        // SAFETY: the tag says full, so only the reader touches the cells until it says otherwise,
+        // and there is one reader.
         let head = self.head.read(|at| unsafe { at.read() });
         self.bytes.read(|at| {
             // SAFETY: as above; there are `INLINE` bytes, of which `used` is never more.
@@ -142,7 +149,8 @@ impl Slot {
     }
 }
 
-/// Which slot is next, and for the how manyth time. (Counted, as a division takes as long as the way of a message.)
+/// Which slot is next, and for the how manyth time. (Counted, as a division takes as long as the
+/// way of a message.)
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
     slot: usize,
@@ -178,7 +186,7 @@ impl<R: Deref<Target = [Slot]>> Writer<R> {
         &self.slots[self.turn.slot]
     }
 
-    /// Waits until there is a free slot, or somebody whom the policy watches is gone.
+    /// Waits until there is a free slot, or a process that the policy watches is gone.
     #[inline]
     pub(crate) fn wait(&self, policy: &Policy<'_>, deadline: Option<Instant>) -> Result<(), WaitError> {
         self.slot().tag.wait_until(self.turn.free, policy, deadline).map(|_| ())
@@ -191,7 +199,8 @@ impl<R: Deref<Target = [Slot]>> Writer<R> {
         self.slot().tag.get() == self.turn.free
     }
 
-    /// Writes a message into the slot that is free, as [`wait`](Self::wait) has seen, and rings the reader's bell.
+    /// Writes a message into the slot that is free, as [`wait`](Self::wait) has seen, and rings the
+    /// reader's bell.
     #[inline]
     pub(crate) fn put(&mut self, head: u64, bytes: &[u8], bell: &Signal) {
         debug_assert!(self.is_free());
@@ -203,7 +212,8 @@ impl<R: Deref<Target = [Slot]>> Writer<R> {
         self.slot().tag.increment();
         self.turn.pass(self.slots.len());
         if !plant::is("channel: rings first") {
-            // Release: pairs with the Acquire in `bell::wait`; who is woken sees the tag.
+            // Release: pairs with the Acquire in `bell::wait`; the process that is woken sees the
+            // tag.
             bell.increment();
         }
     }
@@ -228,7 +238,8 @@ impl<R: Deref<Target = [Slot]>> Reader<R> {
         self.take_with(Body::new)
     }
 
-    /// Reads the next message in its slot, if it is there, which is free afterwards: its head, and what stands there.
+    /// Reads the next message in its slot, if it is there, which is free afterwards: its head, and
+    /// what stands there.
     #[inline]
     pub(crate) fn take_with<X>(&mut self, read: impl FnOnce(u64, &[u8]) -> X) -> Option<X> {
         if !self.is_full() {
@@ -240,7 +251,8 @@ impl<R: Deref<Target = [Slot]>> Reader<R> {
         }
         let read = slot.read(read);
         if !plant::is("channel: frees first") {
-            // Release: pairs with the Acquire in `Writer::wait`; the writer writes over what has been read.
+            // Release: pairs with the Acquire in `Writer::wait`; the writer writes over what has
+            // been read.
             slot.tag.increment();
         }
         self.turn.pass(self.slots.len());

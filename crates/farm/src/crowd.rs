@@ -1,4 +1,4 @@
-//! Who a pool's manager and workers are to one another: processes of a farm, or members of a team.
+//! What a pool's manager and workers are to one another: processes of a farm, or members of a team.
 //!
 //! | crowd    | they are                         | messages go by         | a worker that hangs          |
 //! |----------|----------------------------------|------------------------|------------------------------|
@@ -35,7 +35,7 @@ pub(crate) enum Heard<V> {
     Garbled(Vpid, WireError),
     /// A worker has ended.
     Gone(Vpid, Fate),
-    /// Nobody is left, or nobody can be heard any more.
+    /// No process is left, or none can be heard any more.
     Nobody(String),
     /// The deadline has passed, or what else was waited for is there.
     Nothing,
@@ -102,7 +102,7 @@ impl Crowd {
                 return match mail.recv(deadline) {
                     Ok(None) => Heard::Nothing,
                     Ok(Some((from, bytes))) => heard(from, wire::decode(&bytes)),
-                    // Whoever it is: the endpoint waits for nobody any more.
+                    // Whichever member it is: the endpoint waits for none any more.
                     Err(fault) => Heard::Nobody(fault.to_string()),
                 };
             }
@@ -138,7 +138,7 @@ impl Crowd {
         }
     }
 
-    /// How many tasks a worker has begun, that has told of so many.
+    /// How many tasks a worker has begun, that has told of `told`.
     pub(crate) fn begun(&self, vpid: Vpid, told: u64) -> u64 {
         self.diary(vpid).map_or(told + 1, |diary| diary.begun.load(Ordering::Relaxed))
     }

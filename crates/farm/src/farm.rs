@@ -28,15 +28,18 @@ use crate::wire;
 mod receive;
 mod send;
 
-/// A farm of processes, as one of them sees it: it spawns others, sends to them, and receives from them.
+/// A farm of processes, as one of them sees it: it spawns others, sends to them, and receives from
+/// them.
 ///
-/// One thread at a time uses it; a process has one for each farm that it founds, and one if it was spawned. When the
-/// manager's is dropped, or the manager dies however, all processes of the farm are killed.
+/// One thread at a time uses it; a process has one for each farm that it founds, and one if it was
+/// spawned. When the manager's is dropped, or the manager dies however, all processes of the farm
+/// are killed.
 ///
 /// # What processes start by themselves
-/// Each process of a farm leads a process group, and what it starts by other means than its farm belongs to that group. The
-/// group is killed (SIGKILL) when its process has ended, however, before that end is told; and when the manager has. What
-/// leaves the group goes on: `setsid`, `setpgid`, daemons, shells with job control.
+/// Each process of a farm leads a process group, and what it starts by other means than its farm
+/// belongs to that group. The group is killed (SIGKILL) when its process has ended, however, before
+/// that end is told; and when the manager has. What leaves the group goes on: `setsid`, `setpgid`,
+/// daemons, shells with job control.
 ///
 /// # Children made by `fork`
 /// A child that `fork` has made of a process of a farm has no part in the farm: every call with its
@@ -45,10 +48,11 @@ mod send;
 /// manager's end of the lifelines until it ends or calls `exec`.
 ///
 /// # At a terminal
-/// The groups are in the background. Ctrl-C reaches the manager: by default it dies, and all with it; a manager that catches
-/// SIGINT decides what becomes of its processes. Ctrl-Z stops all, and `fg` continues all: see
-/// [`Bounds::forward_stops`](crate::Bounds::forward_stops). A process that takes part, and what it starts, ignores SIGTTIN
-/// and SIGTTOU, unless it has said otherwise: so it may write to the terminal, and what reads from it gets an error (`EIO`).
+/// The groups are in the background. Ctrl-C reaches the manager: by default it dies, and all with
+/// it; a manager that catches SIGINT decides what becomes of its processes. Ctrl-Z stops all, and
+/// `fg` continues all: see [`Bounds::forward_stops`](crate::Bounds::forward_stops). A process that
+/// takes part, and what it starts, ignores SIGTTIN and SIGTTOU, unless it has said otherwise: so it
+/// may write to the terminal, and what reads from it gets an error (`EIO`).
 ///
 /// # Examples
 /// A worker sends back what it is sent. Both are this program: `join` tells which it is.
@@ -71,7 +75,8 @@ mod send;
 /// ```
 ///
 /// # Source
-/// Moreno Maza, Stephenson, Watt and Xie, "Multiprocessed parallelism support in ALDOR on SMPs and multicores" (2007).
+/// Moreno Maza, Stephenson, Watt and Xie, "Multiprocessed parallelism support in ALDOR on SMPs and
+/// multicores" (2007).
 #[derive(Debug)]
 pub struct Farm {
     arena: Arc<Arena>,
@@ -81,9 +86,9 @@ pub struct Farm {
     outbound: Vec<Option<Outbound>>,
     /// By the sender's place.
     inbound: Vec<Option<Inbound>>,
-    /// The places of those who have a channel to this process.
+    /// The places of the processes that have a channel to this one.
     senders: Vec<usize>,
-    /// Those whom this process has started, and of whose end it was not told yet.
+    /// The processes that this one has started, and of whose end it was not told yet.
     children: Vec<Vpid>,
     /// Of `senders`, where the next look at all begins.
     turn: usize,
@@ -142,7 +147,7 @@ impl Role {
         }
     }
 
-    /// What tells those who wait for one that ends, if it is not their bell.
+    /// What tells the waiters of a process that ends, if it is not their bell.
     fn deaths(&self) -> Option<Deaths> {
         match self {
             Role::Member { deaths } => Some(deaths.clone()),
@@ -169,8 +174,8 @@ impl Farm {
     /// Founds a farm, whose manager this process is.
     ///
     /// # Errors
-    /// [`FarmError::Range`] if a bound makes no sense; [`FarmError::Worker`] in a process that a farm has started, and that
-    /// does not take part in that one; what the system refuses.
+    /// [`FarmError::Range`] if a bound makes no sense; [`FarmError::Worker`] in a process that a
+    /// farm has started, and that does not take part in that one; what the system refuses.
     pub fn with(bounds: Bounds) -> Result<Farm, FarmError> {
         if JOINED.get().is_none() && Place::is_ours() {
             return Err(FarmError::Worker);
@@ -198,11 +203,13 @@ impl Farm {
 
     /// Takes part in the farm that has spawned this process; `None` if none has.
     ///
-    /// From then on the kernel kills this process, and all of its process group, when the manager is gone. The descriptor by
-    /// which it knows of that (the read end of a pipe, to which nothing is written) is inherited by what this process starts.
+    /// From then on the kernel kills this process, and all of its process group, when the manager
+    /// is gone. The descriptor by which it knows of that (the read end of a pipe, to which nothing
+    /// is written) is inherited by what this process starts.
     ///
     /// # Errors
-    /// [`FarmError::Taken`] the second time; [`FarmError::Variable`] if what the manager has said makes no sense.
+    /// [`FarmError::Taken`] the second time; [`FarmError::Variable`] if what the manager has said
+    /// makes no sense.
     pub fn join() -> Result<Option<Farm>, FarmError> {
         let Some(place) = Place::from_environment()? else {
             return match JOINED.get() {
@@ -235,7 +242,8 @@ impl Farm {
         }
         lifeline.kill_own_group_when_cut()?;
         syncline_memory::bear_the_terminal();
-        // The manager does so, too, for programs that do not come here; but perhaps a moment too late.
+        // The manager does so, too, for programs that do not come here; but perhaps a moment too
+        // late.
         if let Some(bytes) = arena.worker_memory() {
             let most = getrlimit(Resource::Data).maximum.map_or(bytes, |most| most.min(bytes));
             let limit = Rlimit { current: Some(most), maximum: Some(most) };
@@ -315,8 +323,9 @@ impl Farm {
         self.policy = policy;
     }
 
-    /// Makes a number for a process that is not born yet, so that it can be sent something first: as many messages as a
-    /// channel holds ([`Bounds::depth`]), and not more, as nobody receives them yet.
+    /// Makes a number for a process that is not born yet, so that it can be sent something first:
+    /// as many messages as a channel holds ([`Bounds::depth`]), and not more, as no process
+    /// receives them yet.
     ///
     /// # Errors
     /// [`FarmError::Full`].
@@ -325,7 +334,7 @@ impl Farm {
         if let Some(vpid) = self.arena.reserve(self.me) {
             return Ok(vpid);
         }
-        // Those who have ended have places still.
+        // Processes that have ended have places still.
         self.bury();
         match &self.role {
             Role::Manager(steward) => steward.look(),
@@ -351,7 +360,8 @@ impl Farm {
         place
     }
 
-    /// Starts a process, as a task, and returns its number. Any process of the farm may, at any time.
+    /// Starts a process, as a task, and returns its number. Any process of the farm may, at any
+    /// time.
     ///
     /// # Errors
     /// [`FarmError::Start`], [`FarmError::Full`].
@@ -374,7 +384,7 @@ impl Farm {
         match &mut self.role {
             Role::Manager(steward) => steward.start(vpid, program)?,
             Role::Worker { .. } => self.ask(vpid, program)?,
-            // Nobody reserves there.
+            // A member of a team reserves no numbers.
             Role::Member { .. } => return Err(FarmError::NotReserved { vpid }),
         }
         self.children.push(vpid);

@@ -1,9 +1,13 @@
-//! Processes as tasks: for irregular computations whose libraries are not thread-safe, or may crash.
+//! Processes as tasks: for irregular computations whose libraries are not thread-safe, or may
+//! crash.
 //!
-//! * [`Crew`], [`Pool`]: tasks in, results out: workers that stay, or a process for each task; priorities, costs, retries,
-//!   time limits; tasks that fork others. What becomes of a worker is the error of its task.
-//! * [`Farm`], what pools are made of: `spawn` starts a process at any time, from any process; `send` and `recv` pass typed messages between any two.
-//! * [`Wire`]: what can be sent: whatever serde can, and [`Numbers`], slices that are read where they were written.
+//! * [`Crew`], [`Pool`]: tasks in, results out: workers that stay, or a process for each task;
+//!   priorities, costs, retries, time limits; tasks that fork others. What becomes of a worker is
+//!   the error of its task.
+//! * [`Farm`], what pools are made of: `spawn` starts a process at any time, from any process;
+//!   `send` and `recv` pass typed messages between any two.
+//! * [`Wire`]: what can be sent: whatever serde can, and [`Numbers`], slices that are read where
+//!   they were written.
 //! * [`Program`]: what to start; [`Bounds`]: what a farm may take.
 //!
 //! ```no_run
@@ -30,18 +34,19 @@
 //! }
 //! ```
 //!
-//! # Who watches whom
+//! # Which process watches which
 //! ```text
 //!     manager (0) ── pidfd ──> every process: its end is told to all, and ends their waits
 //!        │ └────── lifeline ─> every process: the kernel kills it and its group when the manager is gone
 //!        ▼
-//!     memory without a name, inherited: who lives, channels, messages
+//!     memory without a name, inherited: which processes live, channels, messages
 //! ```
 //!
-//! Nobody waits for the dead: [`FarmError::Gone`] says who it was and how it ended. Nothing is left behind: the memory has no
-//! name, and no process outlives the manager, nor does what processes have started by themselves, unless it leaves its process
-//! group: see [`Farm`]. So do processes that take no part (they never call [`Farm::join`]), unless the manager is killed in the
-//! few microseconds in which it starts one.
+//! No process waits for the dead: [`FarmError::Gone`] says which it was and how it ended. Nothing
+//! is left behind: the memory has no name, and no process outlives the manager, nor does what
+//! processes have started by themselves, unless it leaves its process group: see [`Farm`]. So do
+//! processes that take no part (they never call [`Farm::join`]), unless the manager is killed in
+//! the few microseconds in which it starts one.
 
 mod arena;
 mod bell;

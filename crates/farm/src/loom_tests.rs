@@ -34,7 +34,7 @@ impl Deref for Shared {
 
 const ASLEEP: Policy<'_> = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
 
-/// A writer and a reader: everything arrives once, in order, whole, and nobody sleeps for ever.
+/// A writer and a reader: everything arrives once, in order, whole, and neither sleeps for ever.
 fn channel(depth: usize, messages: u8) {
     model(move || {
         let slots = (0..depth).map(|_| Slot::default()).collect();
@@ -84,7 +84,8 @@ fn a_slot_freed_before_it_was_read_is_found() {
     plant::with("channel: frees first", || channel(1, 2));
 }
 
-/// Somebody rings, and is killed before the system call that wakes: the mark of the sleeper is gone. Its death is told.
+/// A process rings, and is killed before the system call that wakes: the mark of the sleeper is
+/// gone. Its death is told.
 fn killed_in_the_ring() {
     model(|| {
         let shared = Arc::new((loom::sync::atomic::AtomicBool::new(false), Signal::new(0)));
@@ -115,7 +116,7 @@ fn a_mark_that_the_dead_have_taken_is_found() {
     plant::with("bell: trusts the dead", killed_in_the_ring);
 }
 
-/// Two processes take and give blocks: nobody has what another has.
+/// Two processes take and give blocks: neither has what the other has.
 fn blocks() {
     model(|| {
         let memory = Arc::new((Supply::default(), (0..3).map(|_| Block::default()).collect::<Vec<_>>()));
@@ -131,7 +132,7 @@ fn blocks() {
             let view = Blocks { supply: &memory.0, table: &memory.1, lines: 3 };
             let take = || view.take(1, me).map(|(number, _)| number);
             let touch = |number: &u32| {
-                // SAFETY: loom sees whether anybody else is in the cell.
+                // SAFETY: loom sees whether another thread is in the cell.
                 used[*number as usize].with_mut(|cell| unsafe { *cell += 1 });
             };
             let (first, second) = (take(), take());
@@ -211,7 +212,7 @@ impl Tables {
         }
     }
 
-    /// Joins a task of this hand: runs it, or waits for who does.
+    /// Joins a task of this hand: runs it, or waits for the hand that does.
     fn join(&self, hand: usize, ticket: Ticket, number: u64) {
         if self.board().claim(ticket, hand) {
             self.board().take_back(hand, ticket);
@@ -225,7 +226,8 @@ impl Tables {
     }
 }
 
-/// An owner offers two tasks and joins them, a thief looks once for each: both are run once, and all results arrive.
+/// An owner offers two tasks and joins them, a thief looks once for each: both are run once, and
+/// all results arrive.
 fn stolen_or_not(tasks: u64) {
     model(move || {
         let tables = Tables::new();
@@ -249,7 +251,8 @@ fn stolen_or_not(tasks: u64) {
     });
 }
 
-/// An owner takes back what it has offered and offers another task in its place, while a thief looks there.
+/// An owner takes back what it has offered and offers another task in its place, while a thief
+/// looks there.
 fn offered_anew() {
     model(|| {
         let tables = Tables::new();
@@ -268,7 +271,7 @@ fn offered_anew() {
     });
 }
 
-/// A hand that goes to sleep while another offers: nobody sleeps while a task is there.
+/// A hand that goes to sleep while another offers: no hand sleeps while a task is there.
 fn offered_to_a_sleeper() {
     model(|| {
         let tables = Tables::new();
@@ -301,7 +304,8 @@ fn offered_to_a_sleeper() {
     });
 }
 
-/// An owner that does not want to know any more, while another hand is at the task: one of the two frees it, once.
+/// An owner that does not want to know any more, while another hand is at the task: one of the two
+/// frees it, once.
 fn abandoned() {
     model(|| {
         let tables = Tables::new();

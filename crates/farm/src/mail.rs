@@ -1,9 +1,9 @@
 //! Messages between members of a team that is on several hosts.
 //!
 //! # Contract
-//! Every member has a box. What is sent to it is there once, in order of each sender; it takes out the next, or waits. A
-//! message is whole, however long it is, and stands in memory of the receiver's process until it is taken out: whoever sends
-//! bounds how much that is.
+//! Every member has a box. What is sent to it is there once, in order of each sender; it takes out
+//! the next, or waits. A message is whole, however long it is, and stands in memory of the
+//! receiver's process until it is taken out: a sender bounds how much that is.
 //!
 //! ```text
 //!   member r ── (to, from, bytes) ──> endpoint of the process of `to` ──> box of `to` ──> member `to`
@@ -34,7 +34,7 @@ struct Boxes {
     boxes: Vec<Mutex<VecDeque<Letter>>>,
 }
 
-/// How many bytes are before those of a message: who it is for, and from.
+/// How many bytes are before those of a message: its receiver and its sender.
 const HEAD: usize = 8;
 
 impl Service for Boxes {
@@ -81,7 +81,7 @@ impl Mail {
         Vpid::new(self.rank, 0)
     }
 
-    /// Sends bytes. To one who is dead, nothing is sent.
+    /// Sends bytes. To a member that is dead, nothing is sent.
     pub(crate) fn send(&self, to: Vpid, write: impl FnOnce(Vec<u8>) -> Vec<u8>) {
         let (to, from) = (to.place(), self.rank);
         self.endpoint.enter(self.service, |out| {

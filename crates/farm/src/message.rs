@@ -41,7 +41,8 @@ impl Kind {
         Kind(T::MARK)
     }
 
-    /// How many bytes one number has; 1 for a value. `None` if the kind is none that this version sends.
+    /// How many bytes one number has; 1 for a value. `None` if the kind is none that this version
+    /// sends.
     #[must_use]
     pub fn size(self) -> Option<usize> {
         wire::size(self)
@@ -56,8 +57,8 @@ impl fmt::Display for Kind {
 
 /// A message that was received: its bytes, where the sender has written them.
 ///
-/// Small ones have come along; large ones stand in the farm's memory, are read there without a copy, and make room when
-/// this is dropped.
+/// Small ones have come along; large ones stand in the farm's memory, are read there without a
+/// copy, and make room when this is dropped.
 ///
 /// ```
 /// use syncline_farm::{Farm, Numbers, Vpid};
@@ -77,7 +78,8 @@ enum Where {
         bytes: Aligned,
         len: usize,
     },
-    /// `holder`: who gives it back, here; none if it is lent by another, which keeps it.
+    /// `holder`: the process that gives it back, here; none if it is lent by another, which keeps
+    /// it.
     Block {
         arena: Arc<Arena>,
         block: u32,
@@ -97,7 +99,8 @@ impl Message {
         Message::of(arena, to, body, false)
     }
 
-    /// One that stands somewhere else, and belongs to `holder`, which keeps it as long as this is used.
+    /// One that stands somewhere else, and belongs to `holder`, which keeps it as long as this is
+    /// used.
     pub(crate) fn lent(arena: &Arc<Arena>, holder: Vpid, body: Body) -> Result<Message, WireError> {
         Message::of(arena, holder, body, true)
     }
@@ -139,8 +142,9 @@ impl Deref for Message {
     fn deref(&self) -> &[u8] {
         match &self.body {
             Where::Inline { bytes, len } => &bytes.0[..*len],
-            // SAFETY: the block is held by this process, for this message, or by another that keeps it (`lent`), and is at least `len` bytes long (`new`); nobody
-            // writes to it before it is given back, in `drop`; the arena keeps it mapped.
+            // SAFETY: the block is held by this process, for this message, or by another that keeps
+            // it (`lent`), and is at least `len` bytes long (`new`); no process writes to it before
+            // it is given back, in `drop`; the arena keeps it mapped.
             Where::Block { arena, block, len, .. } => unsafe {
                 std::slice::from_raw_parts(arena.bytes(*block), *len)
             },
@@ -165,7 +169,8 @@ impl fmt::Debug for Message {
     }
 }
 
-/// A message that is being written: in this process while it is small, in a block of the farm's memory when it is not.
+/// A message that is being written: in this process while it is small, in a block of the farm's
+/// memory when it is not.
 pub(crate) struct Draft<'a> {
     arena: &'a Arena,
     me: Vpid,
@@ -203,7 +208,8 @@ impl<'a> Draft<'a> {
     /// From now on it is written in that block.
     fn move_to(&mut self, (block, size): (u32, usize)) {
         let at = self.arena.bytes(block);
-        // SAFETY: both are at least `len` bytes long and belong to this draft alone; they are different memory.
+        // SAFETY: both are at least `len` bytes long and belong to this draft alone; they are
+        // different memory.
         unsafe { std::ptr::copy_nonoverlapping(self.bytes().as_ptr(), at, self.len) };
         if let Some((old, _)) = self.block.replace((block, size)) {
             self.arena.blocks().give(old, self.me.to_raw() + 1);
@@ -211,7 +217,8 @@ impl<'a> Draft<'a> {
         (self.at, self.room) = (at, size);
     }
 
-    /// The block in which it stands, small as it may be, and its length. It is the caller's to give back.
+    /// The block in which it stands, small as it may be, and its length. It is the caller's to give
+    /// back.
     pub(crate) fn into_block(mut self) -> Result<(u32, usize), WireError> {
         if self.block.is_none() {
             let taken = self.arena.blocks().take(self.len, self.me.to_raw() + 1);
@@ -228,7 +235,8 @@ impl<'a> Draft<'a> {
             self.reserve(bytes.len())?;
         }
         let at = if self.block.is_some() { self.at } else { self.small.as_mut_ptr() };
-        // SAFETY: there is room for so many bytes behind the first `len`, in memory that is this draft's alone.
+        // SAFETY: there is room for this many bytes behind the first `len`, in memory that is this
+        // draft's alone.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.wrapping_add(self.len), bytes.len()) };
         self.len += bytes.len();
         Ok(())
@@ -237,7 +245,8 @@ impl<'a> Draft<'a> {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self.block {
             None => &self.small[..self.len],
-            // SAFETY: the first `len` bytes of the block, which is this draft's alone, were written.
+            // SAFETY: the first `len` bytes of the block, which is this draft's alone, were
+            // written.
             Some(_) => unsafe { std::slice::from_raw_parts(self.at, self.len) },
         }
     }
@@ -253,7 +262,8 @@ impl<'a> Draft<'a> {
         match self.block.take() {
             None => put(head, &self.small[..self.len]),
             Some((block, _)) => {
-                // From here on it is the receiver's, also if this process dies before the message is in its slot.
+                // From here on it is the receiver's, also if this process dies before the message
+                // is in its slot.
                 self.arena.blocks().hand_over(block, to.to_raw() + 1);
                 put(head | BLOCK, &block.to_le_bytes())
             }

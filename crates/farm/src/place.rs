@@ -9,8 +9,8 @@ use crate::vpid::Vpid;
 
 /// Set for every process that a farm starts.
 pub(crate) const FARM: &str = "SYNCLINE_FARM";
-/// Manager and workers must be of one kind. To be raised with any change of what stands in the memory of a farm,
-/// and of what a process is started with. From 2 on it leads a process group.
+/// Manager and workers must be of one kind. To be raised with any change of what stands in the
+/// memory of a farm, and of what a process is started with. From 2 on it leads a process group.
 const VERSION: u64 = 2;
 const NAMES: [&str; 5] = ["version", "memory", "lifeline", "manager", "vpid"];
 
@@ -37,7 +37,8 @@ impl Place {
         }
     }
 
-    /// Whether a farm has started this very process, and not one that has started it: whose descriptors are not here.
+    /// Whether a farm has started this very process, and not one that has started it: whose
+    /// descriptors are not here.
     pub(crate) fn is_ours() -> bool {
         let place = Place::from_environment().ok().flatten();
         place.is_some_and(|place| {

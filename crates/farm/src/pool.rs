@@ -1,27 +1,28 @@
 //! Pools of workers: tasks in, results out, whatever becomes of the workers.
 //!
 //! # Contract
-//! Every task that was submitted ends once: with its result, or with an error that says what has become of it. A worker that
-//! exits, is killed, takes too long or sends garbage is the error of the task that it was at, or another try; the pool goes
-//! on with another worker.
+//! Every task that was submitted ends once: with its result, or with an error that says what has
+//! become of it. A worker that exits, is killed, takes too long or sends garbage is the error of
+//! the task that it was at, or another try; the pool goes on with another worker.
 //!
 //! | crew                  | a task is run by                                            | for                       |
 //! |-----------------------|--------------------------------------------------------------|---------------------------|
 //! | `Crew::of(n)`         | one of n workers that stay                                   | most                      |
 //! | `.cold()`             | a process of its own, at most n at a time                     | libraries that leak, state |
-//! | `.forks()`            | one of n workers at work; those who wait for children have a stand-in | divide and conquer, coarse |
+//! | `.forks()`            | one of n workers at work; those that wait for children have a stand-in | divide and conquer, coarse |
 //! | `.stealing()`         | one of n workers, which take forked tasks from one another     | divide and conquer, fine  |
 //!
-//! # Who gets which task
-//! Greedy: no worker is idle while a task is ready. Of those that are ready the best is handed out (see `ready`): by priority,
-//! then the largest cost, then the first. Small tasks are handed out in batches, and one batch ahead, so that a worker has
-//! the next when it has done one: as many as take a fifth of a millisecond, by what the last ones took, and never more than
-//! the fourth part of what would be each worker's share.
+//! # Which worker gets which task
+//! Greedy: no worker is idle while a task is ready. Of those that are ready the best is handed out
+//! (see `ready`): by priority, then the largest cost, then the first. Small tasks are handed out in
+//! batches, and one batch ahead, so that a worker has the next when it has done one: as many as
+//! take a fifth of a millisecond, by what the last ones took, and never more than the fourth part
+//! of what would be each worker's share.
 //!
 //! # Source
-//! Task farming and fully strict processing: Moreno Maza et al. 2007. Largest first: Graham, "Bounds on multiprocessing
-//! timing anomalies" (1969). Batches that shrink with what is left: Polychronopoulos and Kuck, "Guided self-scheduling"
-//! (1987).
+//! Task farming and fully strict processing: Moreno Maza et al. 2007. Largest first: Graham,
+//! "Bounds on multiprocessing timing anomalies" (1969). Batches that shrink with what is left:
+//! Polychronopoulos and Kuck, "Guided self-scheduling" (1987).
 
 pub(crate) mod board;
 mod deal;
@@ -49,7 +50,7 @@ use crate::program::Program;
 use crate::vpid::Vpid;
 use manager::Manager;
 
-/// Who is to work, and how.
+/// The workers of a pool, and how they work.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -84,7 +85,7 @@ enum CrewKind {
 }
 
 impl Crew {
-    /// So many workers of this program.
+    /// A crew of `workers` workers of this program.
     #[must_use]
     pub fn of(workers: usize) -> Crew {
         Crew {
@@ -106,13 +107,15 @@ impl Crew {
         Crew { program: Some(program), ..self }
     }
 
-    /// How often a task is tried again whose worker has failed [default: never]. A task that panics is not.
+    /// How often a task is tried again whose worker has failed [default: never]. A task that panics
+    /// is not.
     #[must_use]
     pub fn retries(self, retries: u32) -> Self {
         Crew { retries, ..self }
     }
 
-    /// How long a task may take. Its worker is killed then, with what it has started: see [`Farm`](crate::Farm).
+    /// How long a task may take. Its worker is killed then, with what it has started: see
+    /// [`Farm`](crate::Farm).
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Crew { timeout: Some(timeout), ..self }
@@ -120,8 +123,8 @@ impl Crew {
 
     /// How many tasks are handed out together [default: as the time that they take suggests].
     ///
-    /// Of a batch whose worker is killed those tasks are run again that it had done in the last millisecond. Tasks that must
-    /// never be run twice want batches of 1.
+    /// Of a batch whose worker is killed those tasks are run again that it had done in the last
+    /// millisecond. Tasks that must never be run twice want batches of 1.
     #[must_use]
     pub fn batch(self, batch: usize) -> Self {
         Crew { batch: NonZeroUsize::new(batch), ..self }
@@ -139,8 +142,8 @@ impl Crew {
         Crew { memory: bytes, ..self }
     }
 
-    /// Whether Ctrl-Z stops the workers as well: see [`Bounds::forward_stops`]. What was under way then has its time limit anew
-    /// when it goes on.
+    /// Whether Ctrl-Z stops the workers as well: see [`Bounds::forward_stops`]. What was under way
+    /// then has its time limit anew when it goes on.
     #[must_use]
     pub fn forward_stops(self, forward_stops: bool) -> Self {
         Crew { forward_stops, ..self }
@@ -158,10 +161,12 @@ impl Crew {
         Crew { kind: CrewKind::Forks, ..self }
     }
 
-    /// Tasks fork others and join them, and workers take from one another what was forked: they call [`serve_forks`].
+    /// Tasks fork others and join them, and workers take from one another what was forked: they
+    /// call [`serve_forks`].
     ///
-    /// Against [`forks`](Self::forks): a fork that nobody takes costs less than a microsecond, not a message to the manager
-    /// and back; but who waits for a child does other tasks meanwhile, so the end of a worker is that of all that it was at.
+    /// Against [`forks`](Self::forks): a fork that no worker takes costs less than a microsecond,
+    /// not a message to the manager and back; but a worker that waits for a child does other tasks
+    /// meanwhile, so the end of a worker is that of all that it was at.
     #[must_use]
     pub fn stealing(self) -> Self {
         Crew { kind: CrewKind::Stealing, ..self }
@@ -179,19 +184,22 @@ impl Crew {
         Ok(Pool { manager: Manager::new(self)? })
     }
 
-    /// Makes a pool of the members of a team, on whatever hosts: rank 0 manages, by `manage`, all others work, by `work`. Returns
-    /// what `manage` returned, and `None` at the others, when it is over.
+    /// Makes a pool of the members of a team, on whatever hosts: rank 0 manages, by `manage`, all
+    /// others work, by `work`. Returns what `manage` returned, and `None` at the others, when it is
+    /// over.
     ///
-    /// The workers are all other members, however many the crew was to have, and they are not killed: of a task that takes
-    /// longer than its [`timeout`](Self::timeout) it is told, and its member is given nothing more. When a member dies of a
-    /// team that is on several hosts, all tasks that have not ended end with that.
+    /// The workers are all other members, however many the crew was to have, and they are not
+    /// killed: of a task that takes longer than its [`timeout`](Self::timeout) it is told, and its
+    /// member is given nothing more. When a member dies of a team that is on several hosts, all
+    /// tasks that have not ended end with that.
     ///
     /// # Collective
     /// All members call it, as anything that is made; each with the same crew.
     ///
     /// # Errors
-    /// [`FarmError::Crew`] for a crew that is [`cold`](Self::cold) or [`stealing`](Self::stealing); [`FarmError::Range`] in a
-    /// team of one; [`FarmError::Team`], [`FarmError::Gone`] at a worker whose manager is dead.
+    /// [`FarmError::Crew`] for a crew that is [`cold`](Self::cold) or [`stealing`](Self::stealing);
+    /// [`FarmError::Range`] in a team of one; [`FarmError::Team`], [`FarmError::Gone`] at a worker
+    /// whose manager is dead.
     ///
     /// # Examples
     /// ```
@@ -235,7 +243,7 @@ impl Crew {
     }
 
     fn bounds(&self) -> Bounds {
-        // Those who wait for children, those who have ended and whose places are not free yet.
+        // Those that wait for children, those that have ended and whose places are not free yet.
         let processes = (8 * self.workers + 64).min(crate::MAX_PROCESSES);
         // The board beside what the tasks take.
         let board = if self.kind == CrewKind::Stealing { crate::arena::BOARD.next_power_of_two() } else { 0 };
@@ -399,8 +407,8 @@ pub struct Progress {
 
 /// A pool of workers: see [`Crew`].
 ///
-/// What it does, it does while somebody waits for results. The thread that has it should do little else; a program that
-/// computes on what comes in loses nothing as long as that takes less than a batch.
+/// It works while a call waits for results. The thread that has it should do little else; a program
+/// that computes on what comes in loses nothing as long as that takes less than a batch.
 ///
 /// When it is dropped its workers are killed.
 pub struct Pool<T, R> {
@@ -418,7 +426,7 @@ where
     T: Serialize + DeserializeOwned,
     R: Serialize + DeserializeOwned,
 {
-    /// Submits a task. It is begun when somebody waits for results.
+    /// Submits a task. It is begun when a call waits for results.
     pub fn submit(&mut self, task: impl Into<Task<T>>) -> TaskId {
         TaskId(self.manager.submit(task.into()))
     }
@@ -453,9 +461,11 @@ where
         self.manager.wait_for(id.0)
     }
 
-    /// Runs tasks, and returns what becomes of them as they end; and of those that were submitted before.
+    /// Runs tasks, and returns what becomes of them as they end; and of those that were submitted
+    /// before.
     ///
-    /// Tasks are drawn from the iterator as they are needed, some ten thousand ahead; of those the largest come first.
+    /// Tasks are drawn from the iterator as they are needed, some ten thousand ahead; of those the
+    /// largest come first.
     ///
     /// ```no_run
     /// # use syncline_farm::{Crew, Task};

@@ -10,8 +10,9 @@ use crate::error::FarmError;
 
 /// A program with its arguments: what a task's process runs.
 ///
-/// It links Syncline and calls [`Farm::join`](crate::Farm::join) (or [`serve`](crate::serve)); the current program, started
-/// again, is one such. Its standard input is empty; its other streams, its folder and its environment are the manager's.
+/// It links Syncline and calls [`Farm::join`](crate::Farm::join) (or [`serve`](crate::serve)); the
+/// current program, started again, is one such. Its standard input is empty; its other streams, its
+/// folder and its environment are the manager's.
 ///
 /// ```
 /// use syncline_farm::Program;

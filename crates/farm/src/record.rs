@@ -2,15 +2,16 @@
 //!
 //! | life        | means                                                      | by                                 |
 //! |-------------|------------------------------------------------------------|------------------------------------|
-//! | `Free`      | nobody                                                     |                                    |
-//! | `Reserved`  | a number without a process: it can be sent to               | whoever reserves                   |
+//! | `Free`      | no process                                                 |                                    |
+//! | `Reserved`  | a number without a process: it can be sent to               | the process that reserves          |
 //! | `Asked`     | a worker has asked the manager to start it                  | that worker                        |
 //! | `Started`   | its process runs                                            | the manager                        |
 //! | `Joined`    | its process takes part                                      | itself                             |
 //! | `Ended`     | it has ended, or could not be started; what it sent is there | the manager                        |
 //! | `Free`      | of the next generation                                     | the manager, when nothing of it is left |
 //!
-//! The word holds the generation as well, so no step is ever taken for another process than it was meant for.
+//! The word holds the generation as well, so no step is ever taken for another process than it was
+//! meant for.
 
 use syncline_memory::Ending;
 use syncline_signal::PaddedSignal;
@@ -56,13 +57,15 @@ pub(crate) struct Record {
     pub(crate) bell: PaddedSignal,
 }
 
-/// What a worker of a pool is at: written by itself, read by the manager when it has ended, or takes too long.
+/// What a worker of a pool is at: written by itself, read by the manager when it has ended, or
+/// takes too long.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct Diary {
     /// How many tasks it has begun.
     pub(crate) begun: AtomicU64,
-    /// When it has begun the last one, in nanoseconds of the monotonic clock; 0: it has ended that one.
+    /// When it has begun the last one, in nanoseconds of the monotonic clock; 0: it has ended that
+    /// one.
     pub(crate) since: AtomicU64,
 }
 
@@ -73,7 +76,7 @@ pub enum Fate {
     Ended(Ending),
     /// It could not be started.
     NotStarted(String),
-    /// Who reserved it has ended before it was started.
+    /// The process that reserved it has ended before it was started.
     NeverStarted,
     /// It is a member of a team, and is dead or has been given up.
     Dead,
@@ -128,7 +131,7 @@ impl Record {
     pub(crate) fn now(&self) -> (u64, Life) {
         // Acquire: pairs with the Release in `step`: what belongs to a life was written before it.
         let word = self.life.load(Ordering::Acquire);
-        // Garbage, which somebody wrote who does not belong here, is as good as an end.
+        // Garbage, which no process of the farm writes, is as good as an end.
         (word >> 8, LIVES.get((word & 0xFF) as usize).copied().unwrap_or(Life::Ended))
     }
 
@@ -141,14 +144,15 @@ impl Record {
         }
     }
 
-    /// A member of a team is there, whoever says so.
+    /// A member of a team is there, whichever process says so.
     pub(crate) fn is_member(&self) {
         self.step(0, Life::Free, Life::Joined);
     }
 
     /// From one life to another, if it is in that one.
     pub(crate) fn step(&self, generation: u64, from: Life, to: Life) -> bool {
-        // Release: pairs with the Acquire in `now`. Acquire: who steps goes on from what the one before has written.
+        // Release: pairs with the Acquire in `now`. Acquire: the process that steps goes on from
+        // what the one before has written.
         let (from, to) = (word(generation, from), word(generation, to));
         self.life.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }

@@ -1,8 +1,8 @@
 //! The manager's thread that starts processes for others, watches all, and tells of their ends.
 //!
 //! # Contract
-//! Every process of a farm is a child of the manager's process, whoever asked for it. So one place knows who lives, how each
-//! ended, and leaves none behind.
+//! Every process of a farm is a child of the manager's process, whichever process asked for it. So
+//! one place knows which live, how each ended, and leaves none behind.
 //!
 //! ```text
 //!  a worker: record says Asked ── eventfd ──┐
@@ -11,7 +11,8 @@
 //!                                                     └──> its writers let go; record says Ended;
 //!                                                          its blocks given back; all bells rung
 //! ```
-//! What the manager starts itself is watched from then on without waking the thread: so the new process has the processor.
+//! What the manager starts itself is watched from then on without waking the thread: so the new
+//! process has the processor.
 //!
 //! # What processes start by themselves
 //! Each process leads a process group, to which all that it starts belongs. The group ends with it:
@@ -22,12 +23,13 @@
 //! | the farm            | the thread, before it ends                                                         |
 //! | the manager, however | the kernel, when it closes the lifeline (`O_ASYNC`, whose owner is the group)       |
 //!
-//! A group is not in the foreground of a terminal, so the manager forwards its stops: see [`StopForwarding`].
+//! A group is not in the foreground of a terminal, so the manager forwards its stops: see
+//! [`StopForwarding`].
 //!
 //! # Costs
-//! A start: posix_spawn, whose time does not grow with the manager's memory, a pipe, a pidfd, and three calls of fcntl for
-//! the lifeline. The thread sleeps otherwise.
-//! An end: a look at the farm's tables, and a ring for each process.
+//! A start: posix_spawn, whose time does not grow with the manager's memory, a pipe, a pidfd, and
+//! three calls of fcntl for the lifeline. The thread sleeps otherwise. An end: a look at the farm's
+//! tables, and a ring for each process.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -57,9 +59,10 @@ use crate::record::{Life, code};
 use crate::vpid::Vpid;
 use crate::wire;
 
-/// Held while there are descriptors that are not closed on exec, so that the children of another farm in this process do
-/// not inherit them. Those of other code that starts programs at the same time may: then they hold the farm's memory until
-/// they end, and a lifeline that they do not look at.
+/// Held while there are descriptors that are not closed on exec, so that the children of another
+/// farm in this process do not inherit them. Those of other code that starts programs at the same
+/// time may: then they hold the farm's memory until they end, and a lifeline that they do not look
+/// at.
 static SPAWNING: Mutex<()> = Mutex::new(());
 
 /// How many of the dead keep their places, so that it can be asked how they ended.
@@ -82,7 +85,7 @@ struct Office {
     arena: Arc<Arena>,
     /// Written to, by whatever process, when there is something to do.
     event: OwnedFd,
-    /// Watches the event, as [`EVENT`], and those who run, by their numbers.
+    /// Watches the event, as [`EVENT`], and the processes that run, by their numbers.
     epoll: OwnedFd,
     /// By their numbers. One is there before it is watched.
     running: Mutex<HashMap<u64, Running>>,
@@ -126,7 +129,7 @@ impl Running {
 }
 
 impl Steward {
-    /// Nobody is started yet, and there is no thread before somebody is.
+    /// No process is started yet, and there is no thread before one is.
     pub(crate) fn new(arena: &Arc<Arena>, forwards_stops: bool) -> Result<Steward, FarmError> {
         children_can_be_watched()
             .map_err(|source| FarmError::System { what: "watch the processes of a farm", source })?;
@@ -191,13 +194,14 @@ impl Steward {
 impl Drop for Steward {
     fn drop(&mut self) {
         if !self.born.is_current() {
-            // A child that was forked of the manager has neither its thread nor its processes, which go on.
+            // A child that was forked of the manager has neither its thread nor its processes,
+            // which go on.
             std::mem::forget((self.thread.take(), self.stops.take(), Arc::clone(&self.office)));
         } else if let Some(thread) = self.thread.take() {
             // Relaxed: the ring makes it seen, as a write to a descriptor and the read of it do.
             self.office.stop.store(true, Ordering::Relaxed);
             ring(&self.office.event);
-            // It does not panic; if it did, there is nobody to tell.
+            // It does not panic; if it did, no caller could be told.
             let _ = thread.join();
         }
     }
@@ -288,7 +292,7 @@ impl Office {
         Ok(())
     }
 
-    /// Tells everybody that a process is no more.
+    /// Tells all processes that one is no more.
     fn declare(&self, vpid: Vpid, fate: &Result<Ending, Option<i32>>) {
         let arena = &self.arena;
         arena.let_go_of_writers(vpid);
@@ -297,7 +301,8 @@ impl Office {
         if fate.is_ok() {
             self.living.fetch_sub(1, Ordering::Relaxed);
         }
-        // Release: pairs with the Acquire of whoever looks how many have ended; it sees all of the above.
+        // Release: pairs with the Acquire of a look at how many have ended; it sees all of the
+        // above.
         arena.ends().increment();
         self.ring_all();
     }
@@ -315,7 +320,8 @@ impl Office {
     }
 }
 
-/// What the system has said: its number is what a record can tell to whoever has asked for a process.
+/// What the system has said: its number is what a record can tell to the process that has asked for
+/// another.
 fn cause(error: syncline_memory::Error) -> io::Error {
     use syncline_memory::Error::{Lifeline, Process};
 
@@ -333,7 +339,7 @@ fn invalid() -> i32 {
 /// The thread.
 struct Watchman {
     office: Arc<Office>,
-    /// Who has ended and whose place is not free yet, the oldest first.
+    /// The processes that have ended and whose places are not free yet, the oldest first.
     ended: VecDeque<Vpid>,
 }
 
@@ -360,7 +366,7 @@ impl Watchman {
             }
             if asked {
                 let mut count = [0; 8];
-                // Whoever rings from here on is heard the next time.
+                // A ring from here on is heard the next time.
                 let _ = rustix::io::read(&self.office.event, &mut count);
                 self.serve();
                 self.forget();
@@ -404,7 +410,8 @@ impl Watchman {
         self.forget();
     }
 
-    /// Frees places when many of them are those of the dead, the oldest first, as far as nobody has anything of them.
+    /// Frees places when many of them are those of the dead, the oldest first, as far as no process
+    /// has anything of them.
     fn forget(&mut self) {
         let arena = &self.office.arena;
         let most = DEAD.min(arena.processes() / 2);
@@ -422,7 +429,7 @@ impl Watchman {
             }
         }
         if self.ended.len() < before {
-            // Somebody may wait for a place.
+            // A process may wait for a place.
             self.office.ring_all();
         }
     }

@@ -12,9 +12,10 @@ const PLACE: u32 = 16;
 
 /// A virtual process number: names a process of a farm, for ever.
 ///
-/// The one that founded the farm is [`Vpid::MANAGER`], 0; the others are counted as they are reserved or spawned. When there
-/// are no fresh places left the place of one that has ended is used again, by another generation: what is printed as
-/// `3` and as `3.1` are two processes, and nothing that was meant for the first ever reaches the second.
+/// The one that founded the farm is [`Vpid::MANAGER`], 0; the others are counted as they are
+/// reserved or spawned. When there are no fresh places left the place of one that has ended is used
+/// again, by another generation: what is printed as `3` and as `3.1` are two processes, and nothing
+/// that was meant for the first ever reaches the second.
 ///
 /// ```
 /// use syncline_farm::Vpid;
@@ -38,7 +39,8 @@ impl Vpid {
         self.0
     }
 
-    /// The number that [`to_raw`](Self::to_raw) gave. Any word is a number, if not one of a process that there is.
+    /// The number that [`to_raw`](Self::to_raw) gave. Any word is a number, if not one of a process
+    /// that there is.
     #[must_use]
     pub fn from_raw(raw: u64) -> Vpid {
         Vpid(raw)

@@ -89,7 +89,8 @@ prop_compose! {
     }
 }
 
-/// What elements that take no bytes may take of memory, in `Everything`: 65 536 of 8 bytes, in a vector that doubles.
+/// What elements that take no bytes may take of memory, in `Everything`: 65 536 of 8 bytes, in a
+/// vector that doubles.
 const NOTHINGS: usize = 65_536 * 8 * 4;
 
 /// Decodes bytes as something; what was allocated by that is in proportion.

@@ -107,7 +107,8 @@ fn a_crew_that_a_team_cannot_be() {
     );
 }
 
-/// A worker that panics as a member, not in a task, is given up: what it was at is tried again elsewhere.
+/// A worker that panics as a member, not in a task, is given up: what it was at is tried again
+/// elsewhere.
 #[test]
 fn a_member_that_is_gone_is_told_of() {
     let ended = Team::threads(3).quiet().run(|me| {

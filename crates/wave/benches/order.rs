@@ -1,8 +1,9 @@
-//! The cost of order on real work: Livermore kernel 23 on 4096 x 4096 in memory, 20 iterations, streamed and in
-//! blocks of 512, against the plain double loop. Wall time per element and iteration, from row-major and back,
-//! alternating, medians and the least; of it, by the sweep's own clocks, what the threads spent with packing and
-//! with the updates alone. A virtual machine may give free memory back to its host, and wait for it when a sweep takes
-//! it again: the warm ways are those that run right after the very same, which is not timed.
+//! The cost of order on real work: Livermore kernel 23 on 4096 x 4096 in memory, 20 iterations,
+//! streamed and in blocks of 512, against the plain double loop. Wall time per element and
+//! iteration, from row-major and back, alternating, medians and the least; of it, by the sweep's
+//! own clocks, what the threads spent with packing and with the updates alone. A virtual machine
+//! may give free memory back to its host, and wait for it when a sweep takes it again: the warm
+//! ways are those that run right after the very same, which is not timed.
 //!
 //! `cargo bench -p syncline-wave --bench order [-- ROUNDS]`
 
@@ -69,7 +70,8 @@ fn main() {
     let mut times = vec![Vec::new(); ways.len()];
     let mut parts = vec![(Vec::new(), Vec::new()); ways.len()];
     let mut result = Matrix::zeros(shape, Layout::RowMajor).expect("memory for a matrix");
-    // The plain loop gets memory of the same kind as the matrices: its arrays come from the same place.
+    // The plain loop gets memory of the same kind as the matrices: its arrays come from the same
+    // place.
     let mut work = start.clone();
     for round in 0..rounds {
         work.copy_from_slice(&start);

@@ -17,9 +17,10 @@
 //! line takes its place (see [`ghosts`](crate::strip::ghosts)), and a routine of whole blocks gets
 //! a matrix without it, as the whole matrix is.
 //!
-//! [`Points`] updates it by points, in the order of the double loop: a [`Chain`] of one iteration runs over it, rows
-//! are packed into the strips of a ring that fits the cache, updated, and unpacked in place. The other way is to hand
-//! it to a routine as a whole: see [`block_kernel`](crate::block_kernel).
+//! [`Points`] updates it by points, in the order of the double loop: a [`Chain`] of one iteration
+//! runs over it, rows are packed into the strips of a ring that fits the cache, updated, and
+//! unpacked in place. The other way is to hand it to a routine as a whole: see
+//! [`block_kernel`](crate::block_kernel).
 //!
 //! # Costs
 //! Per value of each array one read; of the field one write; a transposition each, in the cache.
@@ -54,7 +55,7 @@ impl<E: Real> Frontiers<E> {
     }
 }
 
-/// What one who updates blocks keeps from one to the next.
+/// What a thread that updates blocks keeps from one block to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace<E>(Option<(Ring<E>, Scratch<E>)>);
 
@@ -107,7 +108,7 @@ impl Small {
 
 /// What the blocked executor asks of a kernel: one iteration over one block.
 pub(crate) trait Blockwise<E: Real>: Sync {
-    /// What one who updates blocks keeps from one to the next.
+    /// What a thread that updates blocks keeps from one block to the next.
     type Workspace: Default + Send;
 
     /// How many coefficients there are.
@@ -122,12 +123,12 @@ pub(crate) trait Blockwise<E: Real>: Sync {
     /// The most bytes of a workspace for blocks of this many rows and columns.
     fn workspace_bytes(&self, rows: usize, cols: usize) -> u64;
 
-    /// Updates a block of a matrix of `shape`. Returns the greatest change of a point if `norm`, or else 0; what is
-    /// not a number counts as greater than all.
+    /// Updates a block of a matrix of `shape`. Returns the greatest change of a point if `norm`, or
+    /// else 0; what is not a number counts as greater than all.
     ///
     /// # Safety
-    /// The block's values may be read and written, those of the coefficients read, by nobody else meanwhile; there
-    /// are as many as the kernel says.
+    /// The block's values may be read and written, those of the coefficients read, and no other
+    /// thread does so meanwhile; there are as many as the kernel says.
     unsafe fn update(
         &self,
         block: &Block<'_, E>,
@@ -221,11 +222,12 @@ impl<E: Real, U: Update> Blockwise<E> for Points<'_, U> {
                 rows_out,
                 tile: TILE,
             };
-            // SAFETY: the ring is of the chain's geometry, of the width of these lanes, which the machine has
-            // (`Points::new`), with the kernel's corners and arrays; so was the scratch made, a workspace being of
-            // one kernel. All parts together are the small matrix; the block's own values, where the results go, are
-            // the caller's, and so are the coefficients. The bands run one after the other, each from left to right;
-            // the ring has the slots for one band at a time.
+            // SAFETY: the ring is of the chain's geometry, of the width of these lanes, which the
+            // machine has (`Points::new`), with the kernel's corners and arrays; so was the scratch
+            // made, a workspace being of one kernel. All parts together are the small matrix; the
+            // block's own values, where the results go, are the caller's, and so are the
+            // coefficients. The bands run one after the other, each from left to right; the ring
+            // has the slots for one band at a time.
             unsafe { tile::run(self.lanes, self.kernel, &job, scratch, norm.then_some(&mut norms)) };
         }
         Ok(norms[0])

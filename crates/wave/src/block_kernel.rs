@@ -25,17 +25,20 @@
 //! column of what it gets, as it does in the whole matrix.
 //!
 //! # Bits
-//! The order of the updates in a block is the routine's. One that goes row by row gives the bits of the double loop with
-//! the same expression; so does every order in which each point finds the neighbours that it uses in that state.
+//! The order of the updates in a block is the routine's. One that goes row by row gives the bits of
+//! the double loop with the same expression; so does every order in which each point finds the
+//! neighbours that it uses in that state.
 //!
 //! # Costs
-//! Per value of each array a copy, of the field two, one more each way if a layout does not keep rows in one piece; and
-//! what the routine takes. Memory: all arrays of a block in plain form, per block under way.
+//! Per value of each array a copy, of the field two, one more each way if a layout does not keep
+//! rows in one piece; and what the routine takes. Memory: all arrays of a block in plain form, per
+//! block under way.
 //!
 //! # Source
-//! Clauss and Gustedt, "Experimenting Iterative Computations with Ordered Read-Write Locks", PDP 2010, section 3.2:
-//! blocks are read in the optimised (framed) layout, reordered, and passed to the original code. Changed: neighbours'
-//! lines come with the block, and coefficients have its form.
+//! Clauss and Gustedt, "Experimenting Iterative Computations with Ordered Read-Write Locks", PDP
+//! 2010, section 3.2: blocks are read in the optimised (framed) layout, reordered, and passed to
+//! the original code. Changed: neighbours' lines come with the block, and coefficients have its
+//! form.
 
 use std::slice;
 
@@ -121,8 +124,8 @@ pub trait BlockKernel<T: Real>: Send + Sync {
     /// values where there is a point to update; on its edge may be anything. What is written to the
     /// edge of `field` is lost.
     ///
-    /// It is called from several threads at the same time, for different blocks. A panic ends the sweep with an
-    /// error.
+    /// It is called from several threads at the same time, for different blocks. A panic ends the
+    /// sweep with an error.
     fn sweep(&self, shape: Shape, field: &mut [T], coefficients: &[&[T]]);
 }
 
@@ -175,13 +178,15 @@ impl<T: Real, K: BlockKernel<T>> Blockwise<T> for Whole<'_, K> {
         arrays.chunks_exact_mut(size).for_each(|array| clear_edge(array, small.shape));
         let parts = parts(block, &small);
         for (array, part) in &parts {
-            // SAFETY: a part of the block, its coefficients or the lines around, which the caller lends.
+            // SAFETY: a part of the block, its coefficients or the lines around, which the caller
+            // lends.
             unsafe { copy_in(part, &mut arrays[array * size..][..size], small.shape) };
         }
         let (field, coefficients) = arrays.split_at_mut(size);
         let coefficients: Vec<&[T]> = coefficients.chunks_exact(size).collect();
         self.0.sweep(small.shape, field, &coefficients);
-        // SAFETY: the first part is the block itself, with all points to update; it is the caller's alone.
+        // SAFETY: the first part is the block itself, with all points to update; it is the caller's
+        // alone.
         Ok(unsafe { copy_out(field, &small, &parts[0].1, norm) })
     }
 }
@@ -210,7 +215,8 @@ unsafe fn copy_in<T: Real>(part: &Rows<T>, array: &mut [T], small: Shape) {
     }
 }
 
-/// Copies all but the edge of the field back to the block. Returns the greatest change if `norm`, or else 0.
+/// Copies all but the edge of the field back to the block. Returns the greatest change if `norm`,
+/// or else 0.
 ///
 /// # Safety
 /// The block has all points to update, and may be written.

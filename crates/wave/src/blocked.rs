@@ -1,9 +1,10 @@
 //! The blocked executor: the papers' way.
 //!
 //! # Contract
-//! Every block of the result is a location; the task of a block has an exclusive request for its own
-//! and inclusive ones for up to four neighbours', or eight if the kernel uses those across, too. The input and the coefficients are never written, and
-//! need no locks. With the orders that keep order, the bits are those of the plain double loop.
+//! Every block of the result is a location; the task of a block has an exclusive request for its
+//! own and inclusive ones for up to four neighbours', or eight if the kernel uses those across,
+//! too. The input and the coefficients are never written, and need no locks. With the orders that
+//! keep order, the bits are those of the plain double loop.
 //!
 //! # One step of a task
 //! ```text
@@ -11,20 +12,22 @@
 //!               ─> map the block (the first time: copy it from the input)
 //!               ─> map the coefficients ─> take a processor ─> update ─> unmap
 //! ```
-//! Mapping waits for the disk. Out of core there are twice as many workers as processors, so that one
-//! half reads while the other computes.
+//! Mapping waits for the disk. Out of core there are twice as many workers as processors, so that
+//! one half reads while the other computes.
 //!
 //! A neighbour that has not been updated yet still has its values in the input, not in the result.
 //!
 //! # Costs
-//! Read per step: the paper's model ([`syncline_store::io_model`]): the block and its coefficients, and
-//! of each neighbour the whole block (row-major, blocked) or one frontier (framed). Written: the block.
-//! When held: nothing but the first reading. Locks: up to five requests, one allocation-free step.
+//! Read per step: the paper's model ([`syncline_store::io_model`]): the block and its coefficients,
+//! and of each neighbour the whole block (row-major, blocked) or one frontier (framed). Written:
+//! the block. When held: nothing but the first reading. Locks: up to five requests, one
+//! allocation-free step.
 //!
 //! # Source
-//! Clauss and Gustedt, "Experimenting Iterative Computations with Ordered Read-Write Locks", PDP 2010;
-//! Clauss, Gustedt and Suter, PDP 2008. Changed: a pool of workers instead of a thread per block (which
-//! remains), a bound on the blocks in memory, frontiers without sub-tasks, and the input is kept.
+//! Clauss and Gustedt, "Experimenting Iterative Computations with Ordered Read-Write Locks", PDP
+//! 2010; Clauss, Gustedt and Suter, PDP 2008. Changed: a pool of workers instead of a thread per
+//! block (which remains), a bound on the blocks in memory, frontiers without sub-tasks, and the
+//! input is kept.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -205,8 +208,8 @@ impl<E: Real, K: Blockwise<E>> Shared<'_, E, K> {
         overlay
     }
 
-    /// The neighbours on the four sides, and those across them that the kernel uses, in the order of
-    /// [`Frontiers::corners`].
+    /// The neighbours on the four sides, and those across them that the kernel uses, in the order
+    /// of [`Frontiers::corners`].
     fn around(&self, block: usize) -> [Option<usize>; 8] {
         let side = |b: usize, side: Side| self.grid.neighbour(b, side);
         let across = |vertical, horizontal| {
@@ -275,7 +278,8 @@ impl<E: Real, K: Blockwise<E>> Task<'_, E, K> {
                 buffers.frontiers.corners[c] = E::splat(f64::NAN);
                 continue;
             };
-            // The line of that block which faces this one's row of blocks; its near end is the corner.
+            // The line of that block which faces this one's row of blocks; its near end is the
+            // corner.
             buffers.line.resize(across.rect().line(vertical), E::default());
             read(4 + c, vertical.facing(), &mut buffers.line)?;
             let near = if horizontal == Side::West { buffers.line.last() } else { buffers.line.first() };
@@ -322,7 +326,7 @@ impl<E: Real, K: Blockwise<E>> Task<'_, E, K> {
         &mut block[..self.input.rect().elements()]
     }
 
-    /// Updates the block whose first value and pitch these are: nobody else has it.
+    /// Updates the block whose first value and pitch these are: no other task has it.
     fn update_rows(
         &self,
         values: (*mut E, usize),
@@ -335,8 +339,8 @@ impl<E: Real, K: Blockwise<E>> Task<'_, E, K> {
         let Shared { kernel, shape, norm, .. } = *self.shared;
         let _processor = self.shared.processors.take();
         let block = block::Block { rect: self.input.rect(), values, coefficients: &coefficients, frontiers };
-        // SAFETY: the values are those of a view or a buffer that the caller holds alone, the coefficients those
-        // of the views, as many as were found to be the kernel's.
+        // SAFETY: the values are those of a view or a buffer that the caller holds alone, the
+        // coefficients those of the views, as many as were found to be the kernel's.
         unsafe { kernel.update(&block, shape, workspace, norm) }
     }
 }

@@ -1,8 +1,8 @@
 //! A C or Fortran routine that sweeps a whole matrix, on one block after the other.
 //!
 //! # Contract
-//! The function gets a block with its halo as a plain matrix, see [`BlockKernel`]. It computes in the type of the
-//! matrices, `double` or `float`.
+//! The function gets a block with its halo as a plain matrix, see [`BlockKernel`]. It computes in
+//! the type of the matrices, `double` or `float`.
 //!
 //! # Costs
 //! One call per block and iteration.
@@ -15,7 +15,8 @@ use crate::{BlockKernel, Real, Stencil};
 
 /// The C function of a [`CBlockKernel`]; for `f32`, with `float` in place of `double`:
 ///
-/// `void sweep(double *field, const double *const *coefficients, size_t rows, size_t cols, void *context);`
+/// `void sweep(double *field, const double *const *coefficients, size_t rows, size_t cols, void
+/// *context);`
 ///
 /// One iteration over a matrix of `rows` rows and `cols` columns, row by row without gaps, halo
 /// included: it updates `field[j * cols + k]` where all neighbours of the stencil exist. With five
@@ -32,8 +33,8 @@ pub type CBlockFunction<T> = unsafe extern "C" fn(
 
 /// A routine in C, or anything that has C's calls, that sweeps a whole matrix.
 ///
-/// Between the engine and the old routine stands a function of a few lines that names its arguments; the routine itself
-/// stays as it is:
+/// Between the engine and the old routine stands a function of a few lines that names its
+/// arguments; the routine itself stays as it is:
 ///
 /// ```c
 /// void lk23(int rows, int cols, int ld, double *za, const double *zr, ...);   /* old, wherever it is */
@@ -43,9 +44,9 @@ pub type CBlockFunction<T> = unsafe extern "C" fn(
 /// }
 /// ```
 ///
-/// A routine in Fortran has the columns first: what is `field[j * cols + k]` here is `A(k + 1, j + 1)` of an array
-/// `A(cols, rows)` there, with `cols` as its leading dimension. A routine whose sizes are constants cannot be used:
-/// blocks at the border are smaller.
+/// A routine in Fortran has the columns first: what is `field[j * cols + k]` here is `A(k + 1, j +
+/// 1)` of an array `A(cols, rows)` there, with `cols` as its leading dimension. A routine whose
+/// sizes are constants cannot be used: blocks at the border are smaller.
 ///
 /// Equal bits ask for a compiler that does not contract: `-ffp-contract=off`, and no `-ffast-math`.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +57,8 @@ pub struct CBlockKernel<T> {
     stencil: Stencil,
 }
 
-// SAFETY: `CBlockKernel::new` demands that the function may be called with the context from any thread.
+// SAFETY: `CBlockKernel::new` demands that the function may be called with the context from any
+// thread.
 unsafe impl<T> Send for CBlockKernel<T> {}
 // SAFETY: as above, at the same time.
 unsafe impl<T> Sync for CBlockKernel<T> {}
@@ -70,8 +72,8 @@ impl<T> CBlockKernel<T> {
     /// * The function may be called from any thread, also from several at the same time, with this
     ///   context, arrays of its type with at least one point to update, and whatever values in
     ///   them. Old code must be looked at for this: no static work arrays, no common blocks.
-    /// * It reads and writes the field, and reads the coefficients, within these sizes; it keeps no pointer. It
-    ///   returns: it neither unwinds nor jumps out.
+    /// * It reads and writes the field, and reads the coefficients, within these sizes; it keeps no
+    ///   pointer. It returns: it neither unwinds nor jumps out.
     pub const unsafe fn new(
         function: CBlockFunction<T>,
         context: *mut c_void,
@@ -98,8 +100,8 @@ impl<T: Real> BlockKernel<T> for CBlockKernel<T> {
         let size = rows.checked_mul(cols);
         assert!(size == Some(field.len()) && coefficients.iter().all(|c| size == Some(c.len())));
         let coefficients: Vec<*const T> = coefficients.iter().map(|c| c.as_ptr()).collect();
-        // SAFETY: what `CBlockKernel::new` asks for allows this call: the arrays are of these sizes, and the field is
-        // lent to nobody else.
+        // SAFETY: what `CBlockKernel::new` asks for allows this call: the arrays are of these
+        // sizes, and the field is lent to no other code.
         unsafe { (self.function)(field.as_mut_ptr(), coefficients.as_ptr(), rows, cols, self.context) };
     }
 }

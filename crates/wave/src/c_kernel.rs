@@ -1,12 +1,13 @@
 //! A C function as a kernel.
 //!
 //! # Contract
-//! The function is called once per point and iteration, and for points that do not exist besides: the engine
-//! computes whole vectors and drops what is beyond the edge. It computes in `double`, whatever the type of the
-//! matrices.
+//! The function is called once per point and iteration, and for points that do not exist besides:
+//! the engine computes whole vectors and drops what is beyond the edge. It computes in `double`,
+//! whatever the type of the matrices.
 //!
 //! # Costs
-//! A call per value, with the point and its coefficients in memory: some 5 ns, ten times those of vectors.
+//! A call per value, with the point and its coefficients in memory: some 5 ns, ten times those of
+//! vectors.
 
 use std::ffi::c_void;
 
@@ -69,8 +70,8 @@ pub type CFunction =
 
 /// The update of a point as a C function.
 ///
-/// Equal bits ask for a C compiler that does not contract: `-ffp-contract=off`, and no `-ffast-math`. For
-/// matrices of floats the values are widened, and the result is rounded once.
+/// Equal bits ask for a C compiler that does not contract: `-ffp-contract=off`, and no
+/// `-ffast-math`. For matrices of floats the values are widened, and the result is rounded once.
 #[derive(Clone, Copy, Debug)]
 pub struct CKernel {
     function: CFunction,
@@ -94,11 +95,11 @@ impl CKernel {
     ///
     /// # Safety
     /// As long as the kernel or a copy of it exists:
-    /// * The function may be called from any thread, also from several at the same time, with this context, a
-    ///   point, and a pointer to that many coefficients (not to be read if there are none), whatever the
-    ///   values: they are any numbers where a point does not exist.
-    /// * It reads nothing else through these pointers, keeps none of them, writes neither the point nor the
-    ///   coefficients, and returns: it neither unwinds nor jumps out.
+    /// * The function may be called from any thread, also from several at the same time, with this
+    ///   context, a point, and a pointer to that many coefficients (not to be read if there are
+    ///   none), whatever the values: they are any numbers where a point does not exist.
+    /// * It reads nothing else through these pointers, keeps none of them, writes neither the point
+    ///   nor the coefficients, and returns: it neither unwinds nor jumps out.
     pub const unsafe fn new(
         function: CFunction,
         context: *mut c_void,
@@ -162,8 +163,8 @@ impl<const CORNERS: bool> Update for Call<'_, CORNERS> {
     }
 }
 
-/// Calls the function for each value of the vectors. Not part of the engine's loop, and without vectors' own
-/// instructions: the call is what costs.
+/// Calls the function for each value of the vectors. Not part of the engine's loop, and without
+/// vectors' own instructions: the call is what costs.
 ///
 /// # Safety
 /// As [`Update::update`], but for the instructions.

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! # Costs
-//! Some 2 to 4 times those of the same kernel in Rust, in the cache; a sweep that waits for memory or disk shows
-//! less of it.
+//! Some 2 to 4 times those of the same kernel in Rust, in the cache; a sweep that waits for memory
+//! or disk shows less of it.
 
 mod compile;
 mod error;
@@ -85,10 +85,11 @@ const COEFFICIENTS: usize = 256;
 /// `max(a, b, ..)` and `if(a < b, then, else)` with `< <= > >= == !=`.
 ///
 /// # The numbers
-/// Each operation is rounded to the type of the matrices, `+ - * /` associate to the left, nothing is
-/// reordered, contracted or computed in advance: it has the bits of the same expression in Rust or in C
-/// (without contraction). `min` and `max` are those of [`Lane`](crate::Lane): the second if either is not a
-/// number. In `if` both values are computed; a comparison with what is not a number is false, but for `!=`.
+/// Each operation is rounded to the type of the matrices, `+ - * /` associate to the left, nothing
+/// is reordered, contracted or computed in advance: it has the bits of the same expression in Rust
+/// or in C (without contraction). `min` and `max` are those of [`Lane`](crate::Lane): the second if
+/// either is not a number. In `if` both values are computed; a comparison with what is not a number
+/// is false, but for `!=`.
 ///
 /// ```
 /// use syncline_wave::Described;
@@ -142,7 +143,8 @@ impl Described {
     /// Understands the text of a file.
     ///
     /// # Errors
-    /// [`DescribedError::Read`] if it cannot be read or is not UTF-8, or else as [`parse`](Self::parse).
+    /// [`DescribedError::Read`] if it cannot be read or is not UTF-8, or else as
+    /// [`parse`](Self::parse).
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, DescribedError> {
         let path = path.as_ref();
         let text = read_text(path, Self::LONGEST).map_err(|why| DescribedError::Read(Box::new(why)))?;

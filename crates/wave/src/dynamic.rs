@@ -1,8 +1,9 @@
 //! Kernels that are only known at run time.
 //!
 //! # Contract
-//! The engine is compiled per type of kernel. A described kernel and a C function come as one of a few types,
-//! which differ in the neighbours that are used; [`WithKernel`] is what is done with any of them.
+//! The engine is compiled per type of kernel. A described kernel and a C function come as one of a
+//! few types, which differ in the neighbours that are used; [`WithKernel`] is what is done with any
+//! of them.
 
 use crate::kernel::Update;
 

@@ -148,9 +148,11 @@ pub trait PointKernel<const N: usize>: Send + Sync {
     fn update<L: Lane>(&self, at: Neighbours<L>, coefficients: [L; N]) -> L;
 }
 
-/// What the engine asks of a kernel: some independent points at a time, with any number of coefficients.
+/// What the engine asks of a kernel: some independent points at a time, with any number of
+/// coefficients.
 ///
-/// This is what a [`PointKernel`] (through [`Typed`]), a described one and a C function have in common.
+/// This is what a [`PointKernel`] (through [`Typed`]), a described one and a C function have in
+/// common.
 pub(crate) trait Update: Sync {
     /// Whether north-west and south-east are loaded. Without, they are not a number (NaN).
     const DIAGONAL: bool;
@@ -169,8 +171,8 @@ pub(crate) trait Update: Sync {
     /// How many coefficients there are. The same at every call; a constant where it can be.
     fn coefficients(&self) -> usize;
 
-    /// The new values of `R` vectors of points. The coefficients of `at[r]` stand at `coefficients[r]`, one
-    /// vector after the other.
+    /// The new values of `R` vectors of points. The coefficients of `at[r]` stand at
+    /// `coefficients[r]`, one vector after the other.
     ///
     /// # Safety
     /// `coefficients[r]` is aligned and valid for reading that many vectors; the processor has the

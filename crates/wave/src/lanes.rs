@@ -11,12 +11,13 @@
 //! neon              2            4        aarch64
 //! ```
 //!
-//! Every operation rounds each value as the scalar one does. That is what makes all widths equal bit for
-//! bit; NaNs are the exception, of which only that they are NaNs is the same.
+//! Every operation rounds each value as the scalar one does. That is what makes all widths equal
+//! bit for bit; NaNs are the exception, of which only that they are NaNs is the same.
 //!
 //! # How a kernel gets the instructions
-//! A function compiled for AVX-512 is marked `#[target_feature]`; there is one such per set of instructions,
-//! at the bottom of the engine's files. All that it calls is `#[inline(always)]` and so becomes part of it.
+//! A function compiled for AVX-512 is marked `#[target_feature]`; there is one such per set of
+//! instructions, at the bottom of the engine's files. All that it calls is `#[inline(always)]` and
+//! so becomes part of it.
 
 use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -25,8 +26,9 @@ use syncline_store::Element;
 
 /// A vector of several values, from a table of what its operations are on this processor.
 ///
-/// `SAFETY` of all that it makes: only code that was compiled for a processor with the instructions, and is
-/// dispatched to on such a one, has values of the type; see the top of the module.
+/// `SAFETY` of all that it makes: only code that was compiled for a processor with the
+/// instructions, and is dispatched to on such a one, has values of the type; see the top of the
+/// module.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! lanes {
     (
@@ -190,10 +192,12 @@ pub trait Lane:
     /// Per value `yes` where the mask is set, or else `no`.
     fn choose(mask: Self::Mask, yes: Self, no: Self) -> Self;
 
-    /// The lesser: per value `if self < other { self } else { other }`, so `other` if either is not a number.
+    /// The lesser: per value `if self < other { self } else { other }`, so `other` if either is not
+    /// a number.
     fn min(self, other: Self) -> Self;
 
-    /// The greater: per value `if self > other { self } else { other }`, so `other` if either is not a number.
+    /// The greater: per value `if self > other { self } else { other }`, so `other` if either is
+    /// not a number.
     fn max(self, other: Self) -> Self;
 
     /// The absolute value.
@@ -205,8 +209,8 @@ pub trait Lane:
 
 /// Lanes that the engine can move: [`WIDTH`](Self::WIDTH) values, aligned to their size.
 ///
-/// All methods compile to one or a few instructions when inlined into a function with the instructions'
-/// features, which is the only place where they may be used.
+/// All methods compile to one or a few instructions when inlined into a function with the
+/// instructions' features, which is the only place where they may be used.
 #[expect(clippy::wrong_self_convention, reason = "values come in from above or below, not the vector")]
 pub trait Vector: Lane {
     /// The type of a value.
@@ -226,10 +230,12 @@ pub trait Vector: Lane {
     /// `to` is aligned to the vector's size and valid for writing `WIDTH` values.
     unsafe fn store(self, to: *mut Self::Element);
 
-    /// The values moved one place up, the last of `above` coming in first: `[above[W-1], self[0..W-1]]`.
+    /// The values moved one place up, the last of `above` coming in first: `[above[W-1],
+    /// self[0..W-1]]`.
     fn from_above(self, above: Self) -> Self;
 
-    /// The values moved one place down, the first of `below` coming in last: `[self[1..W], below[0]]`.
+    /// The values moved one place down, the first of `below` coming in last: `[self[1..W],
+    /// below[0]]`.
     fn from_below(self, below: Self) -> Self;
 
     /// Per value `yes` where the bit is set (bit 0 for the first), or else `no`.
@@ -246,11 +252,12 @@ pub trait Vector: Lane {
     /// The greatest of the values, by the same rule.
     fn greatest(self) -> f64;
 
-    /// Transposes a square: value `j` of row `i`, at `from + i * pitch + j`, becomes value `i` of the vector
-    /// at `to + j * stride`.
+    /// Transposes a square: value `j` of row `i`, at `from + i * pitch + j`, becomes value `i` of
+    /// the vector at `to + j * stride`.
     ///
     /// # Safety
-    /// The rows are valid for reading `WIDTH` values each, the vectors for writing, aligned to their size.
+    /// The rows are valid for reading `WIDTH` values each, the vectors for writing, aligned to
+    /// their size.
     unsafe fn transpose_in(from: *const Self::Element, pitch: isize, to: *mut Self::Element, stride: usize);
 
     /// The way back: value `i` of the vector at `from + j * stride` becomes value `j` of row `i`.
@@ -260,7 +267,8 @@ pub trait Vector: Lane {
     unsafe fn transpose_out(from: *const Self::Element, stride: usize, to: *mut Self::Element, pitch: isize);
 }
 
-/// Asks for the cache line of an address, which need not be valid: for soon, or for later into the second cache.
+/// Asks for the cache line of an address, which need not be valid: for soon, or for later into the
+/// second cache.
 #[inline(always)]
 pub(crate) fn prefetch<const LATER: bool, E>(at: *const E) {
     #[cfg(target_arch = "x86_64")]
@@ -273,15 +281,15 @@ pub(crate) fn prefetch<const LATER: bool, E>(at: *const E) {
     let _ = at;
 }
 
-/// Who may name the vectors of a type: this crate. With another's they could be used, in safe code, on a machine
-/// that has not their instructions.
+/// The crate that may name the vectors of a type: this one. With another's they could be used, in
+/// safe code, on a machine that has not their instructions.
 pub trait Insider {}
 
-/// The one who does.
+/// The implementer in this crate.
 #[derive(Debug)]
 pub(crate) enum Engine {}
 
-/// One more, without whom the compiler would find the only one by itself.
+/// A second implementer: with one alone the compiler would infer it.
 #[derive(Debug)]
 #[expect(dead_code, reason = "it is there to be another")]
 pub(crate) enum Nobody {}
@@ -347,15 +355,17 @@ impl Lanes {
     /// All kinds, the narrowest first.
     const ALL: [Lanes; 4] = [Lanes::Scalar, Lanes::Neon, Lanes::Avx2, Lanes::Avx512];
 
-    /// The kinds that this machine has, the narrowest first; the first is always [`Scalar`](Lanes::Scalar).
+    /// The kinds that this machine has, the narrowest first; the first is always
+    /// [`Scalar`](Lanes::Scalar).
     pub fn available() -> impl Iterator<Item = Lanes> {
         Lanes::ALL.into_iter().filter(|lanes| lanes.is_available())
     }
 
     /// The kind that is the fastest on this machine: the widest that its arithmetic has.
     ///
-    /// A processor that has AVX-512 and computes its vectors in two halves (AMD's Zen 4) gets AVX2: it updates
-    /// as many points per second, in strips of half as many rows, which take less memory and less cache.
+    /// A processor that has AVX-512 and computes its vectors in two halves (AMD's Zen 4) gets AVX2:
+    /// it updates as many points per second, in strips of half as many rows, which take less memory
+    /// and less cache.
     #[must_use]
     pub fn best() -> Lanes {
         let whole = |lanes: &Lanes| *lanes != Lanes::Avx512 || !halves_512();

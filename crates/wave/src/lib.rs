@@ -5,15 +5,16 @@
 //! does not exist are the edge, and stay. Livermore kernel 23, Gauss-Seidel, SOR and alignments are
 //! of this kind. Two executors run it on all cores, with the bits of the plain double loop:
 //!
-//! * *Streamed*: many iterations in one pass over the rows. A window of rows slides once over the data, and
-//!   bands follow one another down it; only row-major data, and the default for them.
-//! * *Blocked*: as Clauss, Gustedt and Suter do it (PDP 2008, HAL inria-00176084). Each block is a location with an
-//!   ordered lock, and one task per block writes its own and reads its neighbours'. Any layout and order; all
-//!   data are read once per iteration.
+//! * *Streamed*: many iterations in one pass over the rows. A window of rows slides once over the
+//!   data, and bands follow one another down it; only row-major data, and the default for them.
+//! * *Blocked*: as Clauss, Gustedt and Suter do it (PDP 2008, HAL inria-00176084). Each block is a
+//!   location with an ordered lock, and one task per block writes its own and reads its
+//!   neighbours'. Any layout and order; all data are read once per iteration.
 //!
-//! The words: a *wave* is the order of the double loop, in which blocks or points along a diagonal are updated at the
-//! same time, and iterations follow one another closely. An *overlay* is the tasks of a run and what they wait for. In a
-//! *blocked* file each block is one piece, in a *framed* one each side of a block, too.
+//! The words: a *wave* is the order of the double loop, in which blocks or points along a diagonal
+//! are updated at the same time, and iterations follow one another closely. An *overlay* is the
+//! tasks of a run and what they wait for. In a *blocked* file each block is one piece, in a
+//! *framed* one each side of a block, too.
 //!
 //! Both compute with vectors: points along a diagonal do not depend on one another.
 //!
@@ -22,11 +23,11 @@
 //! * [`Target`], [`Pending`]: a result that survives a crash of the run.
 //! * [`PointKernel`]: the update of one point, over any [`Lane`], and the [`Stencil`] of neighbours
 //!   that it reads; [`Lk23`], [`Sor`], [`NinePoint`], [`GaussSeidel`], [`Alignment`].
-//! * [`Described`]: the update as a text, for those who have no compiler. [`CKernel`]: as a C function.
-//! * [`BlockKernel`]: a routine that sweeps a whole matrix in memory, as it is, on one block after the other;
-//!   [`CBlockKernel`]: one in C or Fortran. For code that nobody wants to touch.
-//! * [`plain_sweep`]: the plain double loop, in memory. [`Reference`]: the same over matrices of any size;
-//!   [`first_difference`] compares.
+//! * [`Described`]: the update as a text, which needs no compiler. [`CKernel`]: as a C function.
+//! * [`BlockKernel`]: a routine that sweeps a whole matrix in memory, as it is, on one block after
+//!   the other; [`CBlockKernel`]: one in C or Fortran. For code that is to stay as it is.
+//! * [`plain_sweep`]: the plain double loop, in memory. [`Reference`]: the same over matrices of
+//!   any size; [`first_difference`] compares.
 //!
 //! # Example
 //! ```

@@ -12,7 +12,8 @@ pub enum Stage {
     /// It has not begun, or goes in blocks.
     #[default]
     Other,
-    /// It reads an input that was moved or touched, to see whether it is the same: this one of so many inputs.
+    /// It reads an input that was moved or touched, to see whether it is the same: the number of
+    /// this input, and of all.
     Compares(usize, usize),
     /// It streams.
     Passes(Passes),
@@ -58,8 +59,8 @@ impl Monitor {
         self.done.load(Relaxed)
     }
 
-    /// How many there are when all iterations are done; 0 before the start. A convergence test may end
-    /// the sweep before.
+    /// How many there are when all iterations are done; 0 before the start. A convergence test may
+    /// end the sweep before.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total.load(Relaxed)
@@ -75,7 +76,8 @@ impl Monitor {
         self.moved.fetch_add(bytes, Relaxed);
     }
 
-    /// Ends the sweep with [`Error::Cancelled`](crate::Error::Cancelled) before its next block or piece.
+    /// Ends the sweep with [`Error::Cancelled`](crate::Error::Cancelled) before its next block or
+    /// piece.
     pub fn cancel(&self) {
         self.cancelled.store(true, Relaxed);
     }
@@ -95,7 +97,7 @@ impl Monitor {
         *self.lock() = Stage::Compares(input, of);
     }
 
-    /// So many passes are about to begin, after `safe` of so many iterations.
+    /// `passes` passes are about to begin, after `safe` of `iterations` iterations.
     pub(crate) fn passes_are(&self, passes: u64, safe: u64, iterations: u64) {
         *self.lock() = Stage::Passes(Passes { pass: 1, passes, safe, iterations });
     }
@@ -107,7 +109,7 @@ impl Monitor {
         }
     }
 
-    /// Which tasks run now, and who waits for whom; `None` while none do.
+    /// Which tasks run now, and which wait for which; `None` while none do.
     #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.snapshot()

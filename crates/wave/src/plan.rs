@@ -1,9 +1,9 @@
 //! What a sweep in blocks will do with the memory that it is allowed.
 //!
 //! Either all matrices fit, and are mapped once and *held*; or one *window* per block under way is
-//! mapped, worked on and unmapped: the block of the result, those of the coefficients, and a buffer if a
-//! layout does not keep rows in one piece. The number of windows that fit bounds how many blocks are
-//! under way at once; if not even one fits, the sweep is refused.
+//! mapped, worked on and unmapped: the block of the result, those of the coefficients, and a buffer
+//! if a layout does not keep rows in one piece. The number of windows that fit bounds how many
+//! blocks are under way at once; if not even one fits, the sweep is refused.
 
 mod model;
 
@@ -33,8 +33,9 @@ pub struct BlockPlan {
     pub expected: Option<Duration>,
 }
 
-/// The largest block that is chosen without being asked for, in bytes: long enough to be read at the full
-/// rate of a disk, and short enough that a few iterations find a band in the page cache one after the other.
+/// The largest block that is chosen without being asked for, in bytes: long enough to be read at
+/// the full rate of a disk, and short enough that a few iterations find a band in the page cache
+/// one after the other.
 const LARGEST: u64 = 16 << 20;
 
 pub(crate) struct Question<'a, E: Real, K> {
@@ -137,7 +138,8 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
         Ok(Layout::Blocked(block).grid(self.field.shape())?)
     }
 
-    /// The blocks by the model, if the disk is known and they may be chosen; those of the least expected time.
+    /// The blocks by the model, if the disk is known and they may be chosen; those of the least
+    /// expected time.
     fn by_model(&self) -> Result<Option<(Grid, Duration)>> {
         let own = self.matrices().find_map(|m| m.layout().block());
         let Some(disk) = self.disk.filter(|_| self.block.or(own).is_none()) else {
@@ -178,8 +180,8 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
         Block::new(side, if self.kernel.stencil().corners() { shape.cols } else { side })
     }
 
-    /// Row-major on disk: bands as wide as the matrix, each of which is one piece of the file. The wave
-    /// then lives of chained iterations; so there are bands enough for some to be far apart.
+    /// Row-major on disk: bands as wide as the matrix, each of which is one piece of the file. The
+    /// wave then lives of chained iterations; so there are bands enough for some to be far apart.
     fn block_on_disk(&self) -> Result<Block> {
         let shape = self.field.shape();
         let high = (LARGEST / (shape.cols as u64 * Self::VALUE)).max(1) as usize;

@@ -1,7 +1,7 @@
 //! The plain double loop: what every order-keeping run must equal bit for bit.
 //!
-//! Nothing of the executors is used here: no blocks, no tasks, no locks. Large matrices are walked in
-//! bands of rows, which changes no operation and no order.
+//! Nothing of the executors is used here: no blocks, no tasks, no locks. Large matrices are walked
+//! in bands of rows, which changes no operation and no order.
 
 mod top;
 
@@ -51,8 +51,8 @@ pub fn plain_sweep<T: Real, K: PointKernel<N>, const N: usize>(
 /// The plain double loop over matrices of any size and layout.
 ///
 /// For [`Order::Wave`] and [`Order::Barrier`] that is `iterations` times [`plain_sweep`]. For
-/// [`Order::MaxParallel`] it is the same loop over the blocks of `grid`, one block after the other: in
-/// each iteration first those with an even sum of block row and column, then the others.
+/// [`Order::MaxParallel`] it is the same loop over the blocks of `grid`, one block after the other:
+/// in each iteration first those with an even sum of block row and column, then the others.
 #[derive(Clone, Copy, Debug)]
 pub struct Reference<'a, T: Real, K> {
     /// The update of a point.
@@ -70,8 +70,8 @@ pub struct Reference<'a, T: Real, K> {
 }
 
 impl<T: Real, K> Reference<'_, T, K> {
-    /// Runs the loop inside about `memory` bytes. `work`, best row-major, is overwritten and returned with
-    /// the result.
+    /// Runs the loop inside about `memory` bytes. `work`, best row-major, is overwritten and
+    /// returned with the result.
     ///
     /// # Errors
     /// When a matrix cannot be read or written, the coefficients are not `N`, or the kernel reads
@@ -181,7 +181,8 @@ impl<T: Real> Bands<T> {
                     for (value, values) in here.iter_mut().zip(&self.coefficients) {
                         *value = values[j * cols + k];
                     }
-                    // SAFETY: as many coefficients as the kernel takes; a plain number needs no instructions.
+                    // SAFETY: as many coefficients as the kernel takes; a plain number needs no
+                    // instructions.
                     [self.field[i]] = unsafe { kernel.update::<T, 1>([at], [here.as_ptr()]) };
                 }
             }
@@ -234,11 +235,11 @@ impl<T: Real> std::fmt::Display for Difference<T> {
     }
 }
 
-/// The first place, row by row, where two matrices of one shape differ in their bits. Any two values
-/// that are not numbers are equal.
+/// The first place, row by row, where two matrices of one shape differ in their bits. Any two
+/// values that are not numbers are equal.
 ///
-/// Takes two bands of rows: half a megabyte, or two rows if that is more, of row-major matrices; four megabytes, and up to
-/// 8 MiB for their reading, of others.
+/// Takes two bands of rows: half a megabyte, or two rows if that is more, of row-major matrices;
+/// four megabytes, and up to 8 MiB for their reading, of others.
 ///
 /// # Errors
 /// When a matrix cannot be read, or the shapes differ.
@@ -254,7 +255,8 @@ pub fn first_difference<T: Real>(left: &Matrix<T>, right: &Matrix<T>) -> Result<
     first_difference_above(left, right, left.shape().rows)
 }
 
-/// As [`first_difference`], in the first `rows` rows of two matrices that have as many, and equally many columns.
+/// As [`first_difference`], in the first `rows` rows of two matrices that have as many, and equally
+/// many columns.
 ///
 /// # Errors
 /// When a matrix cannot be read or has fewer rows, or the columns differ.

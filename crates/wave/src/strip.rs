@@ -1,8 +1,8 @@
 //! Strips: rows side by side in one vector, skewed so that they do not depend on one another.
 //!
 //! # The layout
-//! A strip is as many rows as a vector has values (`W`). Its vectors run along the diagonal: position `c` of
-//! a strip holds, in value `i`, the element of row `i` and column `c - skew * i`.
+//! A strip is as many rows as a vector has values (`W`). Its vectors run along the diagonal:
+//! position `c` of a strip holds, in value `i`, the element of row `i` and column `c - skew * i`.
 //!
 //! ```text
 //!            columns                         position c = 3, skew 1, W = 4
@@ -12,18 +12,20 @@
 //! row 3   #  .  .  .  .  .  .  .             value 3: column 0      east and south will be at c + 1.
 //! ```
 //!
-//! So a plain loop over positions updates a whole vector per step, with loads that are aligned and in
-//! place: west is the vector at `c - 1`; east that at `c + 1`; north that at `c - 1` moved by one value, the
-//! last value of the strip above coming in; south that at `c + 1` moved the other way. With a kernel that
-//! uses all corners the north-east neighbour must be older, too, and the skew is 2.
+//! So a plain loop over positions updates a whole vector per step, with loads that are aligned and
+//! in place: west is the vector at `c - 1`; east that at `c + 1`; north that at `c - 1` moved by
+//! one value, the last value of the strip above coming in; south that at `c + 1` moved the other
+//! way. With a kernel that uses all corners the north-east neighbour must be older, too, and the
+//! skew is 2.
 //!
-//! Side by side at each position stand the vectors of all arrays, the field first: one stream of memory per
-//! strip, whatever the number of arrays. This is a *record*.
+//! Side by side at each position stand the vectors of all arrays, the field first: one stream of
+//! memory per strip, whatever the number of arrays. This is a *record*.
 //!
 //! # Time
-//! Positions of all strips are compared by `g = c + skew * W * strip`, the column that row 0 would have: at
-//! one `g`, all rows of the matrix may be updated, each at its own column. The next iteration may follow
-//! `lag = skew + 1` columns behind in the same strip, or anywhere in strips above.
+//! Positions of all strips are compared by `g = c + skew * W * strip`, the column that row 0 would
+//! have: at one `g`, all rows of the matrix may be updated, each at its own column. The next
+//! iteration may follow `lag = skew + 1` columns behind in the same strip, or anywhere in strips
+//! above.
 //!
 //! # Rows and strips
 //! Row 0 is never updated, so strip 0 begins with row 1 (of a matrix whose first row is updated,
@@ -33,12 +35,12 @@
 //! out by a mask.
 //!
 //! # The ring
-//! Strips live in a ring of slots: strip `s` in slot `s mod slots`. What is where when is the affair of the
-//! executors; here are only addresses.
+//! Strips live in a ring of slots: strip `s` in slot `s mod slots`. What is where when is the
+//! affair of the executors; here are only addresses.
 //!
 //! # Source
-//! Skewed vectors are as old as vector computers (L. Lamport, "The parallel execution of DO loops", CACM
-//! 1974); chained iterations are time skewing (D. Wonnacott, IJPP 2002).
+//! Skewed vectors are as old as vector computers (L. Lamport, "The parallel execution of DO loops",
+//! CACM 1974); chained iterations are time skewing (D. Wonnacott, IJPP 2002).
 
 pub(crate) mod fused;
 pub(crate) mod ghosts;
@@ -76,7 +78,7 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// The same with a ring for so many strips, or for all that there are.
+    /// The same with a ring for this many strips, or for all that there are.
     pub(crate) fn with_slots(self, slots: usize) -> Self {
         Geometry { slots: slots.min(self.last_strip() as usize + 2), ..self }
     }
@@ -130,8 +132,8 @@ impl Geometry {
         }
     }
 
-    /// Records from one strip to the next in memory. Not a multiple of a page, so that the strips' records at
-    /// one column are not all in one set of the cache.
+    /// Records from one strip to the next in memory. Not a multiple of a page, so that the strips'
+    /// records at one column are not all in one set of the cache.
     const fn stride(&self) -> usize {
         (self.positions() + 2 * self.pad()) | 1
     }

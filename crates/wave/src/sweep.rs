@@ -21,13 +21,15 @@ use crate::{Error, Monitor, PointKernel, Result, blocked};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Order {
-    /// Diagonal by diagonal, the next iteration following closely: the bits of the plain double loop.
+    /// Diagonal by diagonal, the next iteration following closely: the bits of the plain double
+    /// loop.
     #[default]
     Wave,
-    /// Red-black by blocks: half of all blocks can run at once from the start. **Other numbers** than
-    /// the plain double loop's, with the same fixed point.
+    /// Red-black by blocks: half of all blocks can run at once from the start. **Other numbers**
+    /// than the plain double loop's, with the same fixed point.
     MaxParallel,
-    /// As `Wave` within an iteration, but the next begins only when all of one has ended. The same bits.
+    /// As `Wave` within an iteration, but the next begins only when all of one has ended. The same
+    /// bits.
     Barrier,
 }
 
@@ -35,8 +37,8 @@ pub enum Order {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Executor {
-    /// Streamed where the order is the wave's, all matrices are row-major, and nothing was said of blocks or
-    /// of a thread per block; blocked elsewhere.
+    /// Streamed where the order is the wave's, all matrices are row-major, and nothing was said of
+    /// blocks or of a thread per block; blocked elsewhere.
     #[default]
     Auto,
     /// Block by block, any layout and order: all data are read once per iteration.
@@ -343,7 +345,8 @@ impl<K> Sweep<K> {
         self
     }
 
-    /// How many iterations; with [`until`](Sweep::until), at most. None is allowed: the result is the input.
+    /// How many iterations; with [`until`](Sweep::until), at most. None is allowed: the result is
+    /// the input.
     #[must_use]
     pub fn iterations(self, iterations: u64) -> Self {
         self.with(|s| s.iterations = iterations)
@@ -351,17 +354,18 @@ impl<K> Sweep<K> {
 
     /// Ends the sweep when no point changes by more than `tolerance` in an iteration.
     ///
-    /// Streamed, it is known at the end of a pass, so the sweep goes on to that: at most [`depth`](Sweep::depth)
-    /// less one iterations too far. In blocks, with the orders that chain iterations, blocks are ahead of
-    /// the last one when it is known; all stop at one common iteration, at most as many later as there are
-    /// blocks between two corners (twice as many with more than 1024 blocks). With [`Order::Barrier`] the stop is
-    /// exact.
+    /// Streamed, it is known at the end of a pass, so the sweep goes on to that: at most
+    /// [`depth`](Sweep::depth) less one iterations too far. In blocks, with the orders that chain
+    /// iterations, blocks are ahead of the last one when it is known; all stop at one common
+    /// iteration, at most as many later as there are blocks between two corners (twice as many with
+    /// more than 1024 blocks). With [`Order::Barrier`] the stop is exact.
     #[must_use]
     pub fn until(self, tolerance: f64) -> Self {
         self.with(|s| s.tolerance = Some(tolerance))
     }
 
-    /// Whether a streamed sweep that has converged runs its last pass again to stop at the very iteration.
+    /// Whether a streamed sweep that has converged runs its last pass again to stop at the very
+    /// iteration.
     #[must_use]
     pub fn exact_stop(self, exact: bool) -> Self {
         self.with(|s| s.exact_stop = exact)
@@ -373,29 +377,30 @@ impl<K> Sweep<K> {
         self.with(|s| s.executor = executor)
     }
 
-    /// How many iterations a streamed sweep does in one pass, at most; at least 1. Without it, what suits memory,
-    /// cache and disk.
+    /// How many iterations a streamed sweep does in one pass, at most; at least 1. Without it, what
+    /// suits memory, cache and disk.
     #[must_use]
     pub fn depth(self, depth: u64) -> Self {
         self.with(|s| s.depth = Some(depth.max(1)))
     }
 
-    /// The vectors to compute with. Without it, [the best](Lanes::best) of the machine. The result is the same.
+    /// The vectors to compute with. Without it, [the best](Lanes::best) of the machine. The result
+    /// is the same.
     #[must_use]
     pub fn lanes(self, lanes: Lanes) -> Self {
         self.with(|s| s.lanes = lanes)
     }
 
-    /// The size of the blocks; implies [`Executor::Blocked`]. Without it, that of the layout, or one that
-    /// suits the memory.
+    /// The size of the blocks; implies [`Executor::Blocked`]. Without it, that of the layout, or
+    /// one that suits the memory.
     #[must_use]
     pub fn block(self, block: Block) -> Self {
         self.with(|s| s.block = Some(block))
     }
 
-    /// What the disk does, which the data are on. If they are row-major, do not fit the memory, and no block was
-    /// given, a [`BlockModel`](crate::BlockModel) then chooses the blocks; without it they are bands that suit the
-    /// memory.
+    /// What the disk does, which the data are on. If they are row-major, do not fit the memory, and
+    /// no block was given, a [`BlockModel`](crate::BlockModel) then chooses the blocks; without it
+    /// they are bands that suit the memory.
     #[must_use]
     pub fn disk(self, disk: Disk) -> Self {
         self.with(|s| s.disk = Some(disk))
@@ -407,15 +412,15 @@ impl<K> Sweep<K> {
         self.with(|s| s.order = order)
     }
 
-    /// Who computes: a pool, or (in blocks) a thread per block. Out of core there are more threads, if the
-    /// memory allows, that read while others compute.
+    /// The threads that compute: a pool, or (in blocks) a thread per block. Out of core there are
+    /// more threads, if the memory allows, that read while others compute.
     #[must_use]
     pub fn runner(self, runner: Runner) -> Self {
         self.with(|s| s.runner = runner)
     }
 
-    /// The most bytes of files and buffers that the sweep holds at once. Matrices in memory do not count, nor
-    /// do the tasks of a sweep in blocks: about 2.5 KiB per block.
+    /// The most bytes of files and buffers that the sweep holds at once. Matrices in memory do not
+    /// count, nor do the tasks of a sweep in blocks: about 2.5 KiB per block.
     #[must_use]
     pub fn memory(self, bytes: u64) -> Self {
         self.with(|s| s.memory = bytes)
@@ -430,8 +435,8 @@ impl<K> Sweep<K> {
     /// What [`run`](Sweep::run) will do with the memory, without doing it.
     ///
     /// # Errors
-    /// [`Error::Memory`] or [`Error::StreamMemory`] when not even the least fits, and whatever is wrong with
-    /// the matrices.
+    /// [`Error::Memory`] or [`Error::StreamMemory`] when not even the least fits, and whatever is
+    /// wrong with the matrices.
     pub fn plan<T: Real, const N: usize>(
         &self,
         field: &Arc<Matrix<T>>,
@@ -446,15 +451,16 @@ impl<K> Sweep<K> {
 
     /// Runs the sweep from `field` into `result`, which is given back.
     ///
-    /// The field and the coefficients are only read. Matrices may be on file or in memory and in any
-    /// layout, but that coefficients are not framed; those with blocks must have the same. Streamed, several
-    /// passes update the result in place. The result is not to be used after an error.
+    /// The field and the coefficients are only read. Matrices may be on file or in memory and in
+    /// any layout, but that coefficients are not framed; those with blocks must have the same.
+    /// Streamed, several passes update the result in place. The result is not to be used after an
+    /// error.
     ///
     /// # Errors
     /// See [`Error`]; a kernel that panics is one, and an input file that was written to meanwhile.
     /// [`Error::Undeclared`] for a kernel that reads a neighbour that its stencil does not name.
-    /// [`Error::ExactStop`] if an exact stop was asked for, the result is on file, and there are several passes:
-    /// then only [`run_to`](Sweep::run_to) can go back.
+    /// [`Error::ExactStop`] if an exact stop was asked for, the result is on file, and there are
+    /// several passes: then only [`run_to`](Sweep::run_to) can go back.
     pub fn run<T: Real, const N: usize>(
         &self,
         field: &Arc<Matrix<T>>,
@@ -482,8 +488,9 @@ impl<K> Sweep<K> {
         streamed::identity(&Arrays { field, coefficients }, target)
     }
 
-    /// What has the name of `target` already, if anything has, and whether it is a result that this sweep could go on
-    /// from. Inputs that were moved or touched are not read for it: those of the same length are taken for the same.
+    /// What has the name of `target` already, if anything has, and whether it is a result that this
+    /// sweep could go on from. Inputs that were moved or touched are not read for it: those of the
+    /// same length are taken for the same.
     ///
     /// # Errors
     /// As [`identity`](Sweep::identity), and when what is there cannot be looked at.
@@ -511,14 +518,14 @@ impl<K> Sweep<K> {
         streamed::resumption(&self.settings, &Arrays { field, coefficients }, target)
     }
 
-    /// Runs the sweep from `field` into a file that is whole or not there, and from which a later run can go on
-    /// if this one is killed between two passes: see [`Target`].
+    /// Runs the sweep from `field` into a file that is whole or not there, and from which a later
+    /// run can go on if this one is killed between two passes: see [`Target`].
     ///
     /// # Errors
-    /// See [`Error`]; [`Error::Taken`] when the name is taken, [`Error::Leftovers`] when there is something of an
-    /// interrupted run, and the target does not say what to do with it, or says [`Leftovers::Resume`](crate::Leftovers)
-    /// and it is of another computation; [`Error::NotStreamed`] for what only blocks can do. What an earlier pass has written
-    /// stays.
+    /// See [`Error`]; [`Error::Taken`] when the name is taken, [`Error::Leftovers`] when there is
+    /// something of an interrupted run, and the target does not say what to do with it, or says
+    /// [`Leftovers::Resume`](crate::Leftovers) and it is of another computation;
+    /// [`Error::NotStreamed`] for what only blocks can do. What an earlier pass has written stays.
     ///
     /// ```
     /// use std::sync::Arc;

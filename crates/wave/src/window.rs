@@ -1,8 +1,9 @@
-//! At most so many blocks in memory, or being computed, at once.
+//! A bound on the blocks that are in memory, or being computed, at once.
 //!
 //! # Contract
-//! [`Windows::take`] returns when fewer than the allowed number of windows are out; in the order of the
-//! calls. Who has one waits for nobody that wants one of the same kind, so everybody gets one.
+//! [`Windows::take`] returns when fewer than the allowed number of windows are out; in the order of
+//! the calls. A holder of one waits for no thread that wants one of the same kind, so every thread
+//! gets one.
 //!
 //! # State: two numbers that only grow
 //! ```text
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use syncline_signal::{PaddedSignal, Policy};
 
-/// At most so many blocks in memory at once.
+/// A bound on the blocks in memory at once.
 #[derive(Debug)]
 pub(crate) struct Windows {
     allowed: u64,
@@ -35,7 +36,8 @@ impl Windows {
     }
 
     pub(crate) fn take(&self) -> Window<'_> {
-        // Relaxed: the number is only a place in the line; the wait acquires what was released before.
+        // Relaxed: the number is only a place in the line; the wait acquires what was released
+        // before.
         let place = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
         // Without death word or deadline the wait cannot fail.
         let _ = self.returned.wait_until(place.saturating_sub(self.allowed), &Policy::default(), None);

@@ -20,16 +20,18 @@ pub(crate) enum FarmCommand {
 
 /// Runs a command once for each task, several at once; or gives the tasks to workers that stay.
 ///
-/// A task is a line of standard input, or of the file --tasks. In the arguments of the command, {} stands for the text
-/// of the task and {#} for its number, from 1; without any {} the text is appended as last argument. No shell is
-/// involved, and what the command reads is empty. Empty lines are no tasks. Lines are read as they are needed, so the input
-/// may be endless.
+/// A task is a line of standard input, or of the file --tasks. In the arguments of the command, {}
+/// stands for the text of the task and {#} for its number, from 1; without any {} the text is
+/// appended as last argument. No shell is involved, and what the command reads is empty. Empty
+/// lines are no tasks. Lines are read as they are needed, so the input may be endless.
 ///
-/// The standard output of a task comes out whole when the task has ended, its standard error line by line, with the
-/// task's number in front. A task that fails is told in one line, and so is what came of all at the end.
+/// The standard output of a task comes out whole when the task has ended, its standard error line
+/// by line, with the task's number in front. A task that fails is told in one line, and so is what
+/// came of all at the end.
 ///
-/// A task is a process group. When its first process has exited, what is left of the group is killed; and when this
-/// command ends, however it is killed itself, its tasks do. Only what leaves its group (setsid) is let go.
+/// A task is a process group. When its first process has exited, what is left of the group is
+/// killed; and when this command ends, however it is killed itself, its tasks do. Only what leaves
+/// its group (setsid) is let go.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "syncline farm run [OPTIONS] -- <COMMAND> [ARGS {}]...",
@@ -81,7 +83,8 @@ pub(crate) struct FarmRunArgs {
     /// How often a task that failed is run again; what is printed is of its last attempt
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) retries: u32,
-    /// How long a task may take: 90, 1.5s, 5m, 2h. Then it gets SIGTERM, a second later SIGKILL, and has failed
+    /// How long a task may take: 90, 1.5s, 5m, 2h. Then it gets SIGTERM, a second later SIGKILL,
+    /// and has failed
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) timeout: Option<Duration>,
     /// The first task that fails ends all
@@ -90,10 +93,11 @@ pub(crate) struct FarmRunArgs {
     /// The most data memory that each process of a task may have (RLIMIT_DATA)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
-    /// A directory for NUMBER.out and NUMBER.err of each task (in place of standard error), and summary.tsv
+    /// A directory for NUMBER.out and NUMBER.err of each task (in place of standard error), and
+    /// summary.tsv
     ///
-    /// It is made if it is not there. One that has a summary.tsv already is refused. With --protocol lines there is
-    /// worker-NUMBER.err of each worker.
+    /// It is made if it is not there. One that has a summary.tsv already is refused. With
+    /// --protocol lines there is worker-NUMBER.err of each worker.
     #[arg(long, value_name = "DIR")]
     pub(crate) logs: Option<PathBuf>,
     /// How a worker is given its tasks

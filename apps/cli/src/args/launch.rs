@@ -6,13 +6,14 @@ use crate::units::parse_size;
 
 /// Runs a program as a team of processes, which share memory and watch one another.
 ///
-/// The program calls `Team::run` of Syncline, in every process once; each finds its place in the environment. Others
-/// run as well, side by side. What they read and print goes straight through.
+/// The program calls `Team::run` of Syncline, in every process once; each finds its place in the
+/// environment. Others run as well, side by side. What they read and print goes straight through.
 ///
-/// A process that is killed, or exits before its part is done, is told on standard error, and to the others, whose waits
-/// for it end with an error that names its ranks. When a process has failed, the others have 10 seconds to end;
-/// then they get SIGTERM, and SIGKILL 5 seconds later. SIGINT and SIGTERM are passed on to all, and followed by SIGKILL
-/// 5 seconds later. If this command is killed, the processes that have begun their part end, too.
+/// A process that is killed, or exits before its part is done, is told on standard error, and to
+/// the others, whose waits for it end with an error that names its ranks. When a process has
+/// failed, the others have 10 seconds to end; then they get SIGTERM, and SIGKILL 5 seconds later.
+/// SIGINT and SIGTERM are passed on to all, and followed by SIGKILL 5 seconds later. If this
+/// command is killed, the processes that have begun their part end, too.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "syncline launch -n <N> [OPTIONS] -- <PROGRAM> [ARGS]...",
@@ -34,7 +35,8 @@ pub(crate) struct LaunchArgs {
     /// How many members each process has, as threads; at most 4096 in all
     #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) threads: u16,
-    /// How much memory the members share at most [default: as SYNCLINE_MEMORY says, or as much as there could be]
+    /// How much memory the members share at most [default: as SYNCLINE_MEMORY says, or as much as
+    /// there could be]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
     /// The program, and what it gets

@@ -14,9 +14,9 @@ pub(crate) enum MpiCommand {
 
 /// Builds the shims through which programs use the MPIs of this machine
 ///
-/// A program of Syncline contains no MPI. It loads a small library, the shim, which this command compiles with an MPI's
-/// own mpicc; so one build of a program runs under every MPI that has a shim. To be run once for each MPI, and again
-/// with a new version of either.
+/// A program of Syncline contains no MPI. It loads a small library, the shim, which this command
+/// compiles with an MPI's own mpicc; so one build of a program runs under every MPI that has a
+/// shim. To be run once for each MPI, and again with a new version of either.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "syncline mpi build [--mpicc <CMD>]... [OPTIONS]",
@@ -29,7 +29,8 @@ Examples:
 Programs take the shim that fits whoever launched them; SYNCLINE_MPI=/path/to/shim.so says which."
 )]
 pub(crate) struct MpiBuildArgs {
-    /// An MPI's compiler; may be given several times [default: all on the path of mpicc, mpicc.openmpi, mpicc.mpich]
+    /// An MPI's compiler; may be given several times [default: all on the path of mpicc,
+    /// mpicc.openmpi, mpicc.mpich]
     #[arg(long, value_name = "CMD")]
     pub(crate) mpicc: Vec<OsString>,
     /// The folder for shims [default: $XDG_DATA_HOME/syncline/mpi, or ~/.local/share/syncline/mpi]
@@ -48,10 +49,11 @@ pub(crate) struct MpiListArgs {
 
 /// Looks at this machine, and says what will hurt and what to do about it
 ///
-/// First the disk of a folder: its file system and room, its speed by a scratch file of 32 MiB that never has a name,
-/// whether requests bypass the page cache there (direct I/O), and whether results can be marked (extended attributes). Then
-/// memory, cores, what the kernel allows, limits, and the MPIs that are there. Nothing stays, and
-/// nothing is loaded. The exit code is 0 whenever it could look, whatever it found.
+/// First the disk of a folder: its file system and room, its speed by a scratch file of 32 MiB that
+/// never has a name, whether requests bypass the page cache there (direct I/O), and whether results
+/// can be marked (extended attributes). Then memory, cores, what the kernel allows, limits, and the
+/// MPIs that are there. Nothing stays, and nothing is loaded. The exit code is 0 whenever it could
+/// look, whatever it found.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "syncline doctor [DIR] [OPTIONS]")]
 pub(crate) struct DoctorArgs {

@@ -15,10 +15,10 @@ pub(crate) enum OverlayCommand {
 
 /// Draws the overlay of a sweep in blocks: its tasks, and who waits for whom.
 ///
-/// One task for each block writes it, and reads the blocks above, left, right and below, as Clauss and
-/// Gustedt run Livermore kernel 23 (PDP 2010, doi:10.1109/PDP.2010.11). A task is active when all its requests are
-/// granted, partly delayed when some are, delayed when none is. Without --draw the drawing is printed:
-/// locations across, the head of each queue at the bottom.
+/// One task for each block writes it, and reads the blocks above, left, right and below, as Clauss
+/// and Gustedt run Livermore kernel 23 (PDP 2010, doi:10.1109/PDP.2010.11). A task is active when
+/// all its requests are granted, partly delayed when some are, delayed when none is. Without --draw
+/// the drawing is printed: locations across, the head of each queue at the bottom.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "syncline overlay grid <RxC> [OPTIONS]",
@@ -42,11 +42,12 @@ pub(crate) struct GridArgs {
     pub(crate) draw: Option<Draw>,
 }
 
-/// Checks that the tasks of a file can never deadlock, or names the circle in which they would wait.
+/// Checks that the tasks of a file can never deadlock, or names the circle in which they would
+/// wait.
 ///
-/// Each task goes round for ever: it waits until all its requests are granted, works, asks again, and gives
-/// back what it had. The queues of the first requests decide whether that ever stops. Without --draw they
-/// are printed: locations across, the head of each queue at the bottom.
+/// Each task goes round for ever: it waits until all its requests are granted, works, asks again,
+/// and gives back what it had. The queues of the first requests decide whether that ever stops.
+/// Without --draw they are printed: locations across, the head of each queue at the bottom.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "syncline overlay check <FILE> [OPTIONS]",
@@ -78,7 +79,7 @@ pub(crate) struct CheckArgs {
     pub(crate) draw: Option<Draw>,
 }
 
-/// Who goes first.
+/// Which task goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Init {

@@ -16,11 +16,13 @@ use crate::units::{BlockSize, parse_block_size, parse_size};
 /// already, those below and to the right still old. A point at the edge stays if a neighbour that
 /// the kernel uses does not exist there. The result has the bits of the plain double loop.
 ///
-/// Row-major data are streamed: many iterations are done in one pass over the rows, with a window of rows in
-/// memory. Data in blocks, and other orders, are swept block by block, one iteration at a time.
+/// Row-major data are streamed: many iterations are done in one pass over the rows, with a window
+/// of rows in memory. Data in blocks, and other orders, are swept block by block, one iteration at
+/// a time.
 ///
-/// DIR holds .npy files (float64 or float32, C order, two dimensions), or raw files with a layout.json as
-/// `syncline convert` writes them. All arrays of a run have one type. They are only read.
+/// DIR holds .npy files (float64 or float32, C order, two dimensions), or raw files with a
+/// layout.json as `syncline convert` writes them. All arrays of a run have one type. They are only
+/// read.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "syncline run <KERNEL> <DIR> --iterations <K> [OPTIONS]", after_long_help = AFTER)]
 pub(crate) struct RunArgs {
@@ -30,10 +32,12 @@ pub(crate) struct RunArgs {
     pub(crate) dir: PathBuf,
     /// A further directory, on another disk for example; may be given several times
     ///
-    /// Each array is taken from the directory that has it. One that two directories have is an error.
+    /// Each array is taken from the directory that has it. One that two directories have is an
+    /// error.
     #[arg(long, value_name = "DIR")]
     pub(crate) also: Vec<PathBuf>,
-    /// The field to start from, in place of the one in DIR: any result, or any array of that shape and type
+    /// The field to start from, in place of the one in DIR: any result, or any array of that shape
+    /// and type
     ///
     /// A .npy file, or a raw file: one that the layout.json beside it tells of, a result (its mark
     /// says what it is, or its name the field beside it that it is like), or one like the field in
@@ -54,10 +58,11 @@ pub(crate) struct RunArgs {
     pub(crate) local: bool,
     /// Stop when no point changes by more than TOL in an iteration
     ///
-    /// Streamed, that is known at the end of a pass, and the sweep goes on to there; see --exact-stop. In
-    /// blocks, with the orders wave and max-parallel, the first blocks are ahead when it becomes known. All
-    /// blocks then stop at one common iteration, at most as many later as there are diagonals of
-    /// blocks (twice as many with more than 1024 blocks). With the order barrier the stop is exact.
+    /// Streamed, that is known at the end of a pass, and the sweep goes on to there; see
+    /// --exact-stop. In blocks, with the orders wave and max-parallel, the first blocks are ahead
+    /// when it becomes known. All blocks then stop at one common iteration, at most as many later
+    /// as there are diagonals of blocks (twice as many with more than 1024 blocks). With the order
+    /// barrier the stop is exact.
     ///
     /// A run that has done its iterations and not come to that says so, and ends with the exit code
     /// 3; its result is written all the same. With --resume, a result is gone on from whatever the
@@ -72,27 +77,30 @@ pub(crate) struct RunArgs {
     pub(crate) exact_stop: bool,
     /// The most memory that the program holds, as 512M or 2G [default: 80 % of what is available]
     ///
-    /// That is memory of its own and files of data that it has mapped. Its own file and libraries are not in it: how much
-    /// of those is resident depends on the kernel, which drops them as it likes; the summary tells it by itself. Nor are
-    /// the page cache, and what the kernel needs for a process: a 512th of what is mapped, 16K a thread, some 1M besides.
-    /// A control group with a limit of all these holds the run. What is available is what the machine has left, or the
+    /// That is memory of its own and files of data that it has mapped. Its own file and libraries
+    /// are not in it: how much of those is resident depends on the kernel, which drops them as it
+    /// likes; the summary tells it by itself. Nor are the page cache, and what the kernel needs for
+    /// a process: a 512th of what is mapped, 16K a thread, some 1M besides. A control group with a
+    /// limit of all these holds the run. What is available is what the machine has left, or the
     /// control group, if that is less.
     ///
-    /// Streamed, more memory means more iterations per pass, and so less to read. In blocks, matrices that
-    /// fit stay in memory; of others only the blocks under way do. If not even the least piece of work fits,
-    /// that is an error, which tells what would. K, M, G and T are powers of 1024.
+    /// Streamed, more memory means more iterations per pass, and so less to read. In blocks,
+    /// matrices that fit stay in memory; of others only the blocks under way do. If not even the
+    /// least piece of work fits, that is an error, which tells what would. K, M, G and T are powers
+    /// of 1024.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
     /// How many threads compute [default: one per core]
     ///
-    /// Out of core, further ones wait for the disk. With the runner `threads` there is one per block,
-    /// whatever is given here.
+    /// Out of core, further ones wait for the disk. With the runner `threads` there is one per
+    /// block, whatever is given here.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
     /// How to go over the data
     #[arg(long, value_enum, default_value_t = ExecutorKind::Auto)]
     pub(crate) executor: ExecutorKind,
-    /// Streamed: iterations per pass, fewer in the last [default: what suits memory, cache and disk]
+    /// Streamed: iterations per pass, fewer in the last [default: what suits memory, cache and
+    /// disk]
     #[arg(long, value_name = "D", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) depth: Option<u64>,
     /// The vectors to compute with [default: the fastest of this machine]
@@ -100,11 +108,12 @@ pub(crate) struct RunArgs {
     /// The result is the same with all.
     #[arg(long, value_enum)]
     pub(crate) lanes: Option<LanesKind>,
-    /// In blocks: the size of a block, 512, or 256x1024 for rows x columns, or auto [default: one that suits the
-    /// memory]
+    /// In blocks: the size of a block, 512, or 256x1024 for rows x columns, or auto [default: one
+    /// that suits the memory]
     ///
-    /// auto reads a little of the field to see what its disk does, and takes what is then expected to be
-    /// fastest. Blocked and framed data have blocks already: leave it out, or give auto or the same.
+    /// auto reads a little of the field to see what its disk does, and takes what is then expected
+    /// to be fastest. Blocked and framed data have blocks already: leave it out, or give auto or
+    /// the same.
     #[arg(long, value_name = "B", value_parser = parse_block_size)]
     pub(crate) block: Option<BlockSize>,
     /// The order in which points are updated; all but wave imply blocks
@@ -113,12 +122,13 @@ pub(crate) struct RunArgs {
     /// In blocks: who updates them [default: pool]
     #[arg(long, value_enum)]
     pub(crate) runner: Option<RunnerKind>,
-    /// The result's file; NAME.npy is always a row-major .npy [default: FIELD.KERNEL.out.npy in DIR, as za.lk23.out.npy,
-    /// or FIELD.KERNEL.out if DIR is raw]
+    /// The result's file; NAME.npy is always a row-major .npy [default: FIELD.KERNEL.out.npy in
+    /// DIR, as za.lk23.out.npy, or FIELD.KERNEL.out if DIR is raw]
     ///
-    /// A name that does not end in .npy is for raw directories: then the result is raw data in the layout of the
-    /// field. A file that has the name already is an error, but with --resume and --force. It is replaced when
-    /// the result is complete, and not before; its permissions stay, but its owner may write it from then on.
+    /// A name that does not end in .npy is for raw directories: then the result is raw data in the
+    /// layout of the field. A file that has the name already is an error, but with --resume and
+    /// --force. It is replaced when the result is complete, and not before; its permissions stay,
+    /// but its owner may write it from then on.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Go on with an interrupted run of several passes, or from a result of fewer iterations
@@ -140,31 +150,37 @@ pub(crate) struct RunArgs {
     /// was interrupted. The numbers of the order max-parallel depend on the blocks: without
     /// --block, those of the result are taken.
     ///
-    /// Inputs are the same if their files are of the same places, lengths and times, or else of the same checksums:
-    /// those that were moved or touched are read once for that. Memory, threads and depth may be others than before.
+    /// Inputs are the same if their files are of the same places, lengths and times, or else of the
+    /// same checksums: those that were moved or touched are read once for that. Memory, threads and
+    /// depth may be others than before.
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Replace a file that has the output's name; discard what an interrupted run has left in OUTPUT.syncline
+    /// Replace a file that has the output's name; discard what an interrupted run has left in
+    /// OUTPUT.syncline
     #[arg(long)]
     pub(crate) force: bool,
-    /// Compare the result with the plain double loop, bit for bit, before it gets its name [default if given: full]
+    /// Compare the result with the plain double loop, bit for bit, before it gets its name [default
+    /// if given: full]
     ///
-    /// The loop runs after the sweep, on one core, and needs disk space for one more matrix. Any NaN
-    /// equals any NaN. With the order max-parallel it is the block red-black loop.
+    /// The loop runs after the sweep, on one core, and needs disk space for one more matrix. Any
+    /// NaN equals any NaN. With the order max-parallel it is the block red-black loop.
     ///
-    /// `full` compares every value, which takes many times as long as the sweep. `sample` compares the first rows, as many
-    /// as the loop computes in about the time of the sweep, or a second: after K iterations a row depends on all
-    /// above it and on K rows below, so no other part of the result can be computed by itself. A fault of the kernel, of
-    /// vectors, of how iterations are chained or of the first rows' files shows there; one that is only further down does
-    /// not. The summary says which rows were compared, and calls nothing verified. It is refused where the
-    /// least sample would take a quarter of the whole loop: with more iterations than half of the rows. With --until, which
-    /// may need as many, nothing is compared then, and the summary says so.
+    /// `full` compares every value, which takes many times as long as the sweep. `sample` compares
+    /// the first rows, as many as the loop computes in about the time of the sweep, or a second:
+    /// after K iterations a row depends on all above it and on K rows below, so no other part of
+    /// the result can be computed by itself. A fault of the kernel, of vectors, of how iterations
+    /// are chained or of the first rows' files shows there; one that is only further down does not.
+    /// The summary says which rows were compared, and calls nothing verified. It is refused where
+    /// the least sample would take a quarter of the whole loop: with more iterations than half of
+    /// the rows. With --until, which may need as many, nothing is compared then, and the summary
+    /// says so.
     #[arg(long, value_name = "WHAT", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "full")]
     pub(crate) verify: Option<Extent>,
     /// Print one JSON object, on one line, instead of the summary
     #[arg(long)]
     pub(crate) json: bool,
-    /// Say nothing of how far it is: no bar, and where there is no terminal no line every ten seconds
+    /// Say nothing of how far it is: no bar, and where there is no terminal no line every ten
+    /// seconds
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
@@ -305,7 +321,8 @@ impl FromStr for KernelName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ExecutorKind {
-    /// Streamed where order, layout and memory allow it, and nothing was asked for that only blocks have
+    /// Streamed where order, layout and memory allow it, and nothing was asked for that only blocks
+    /// have
     Auto,
     /// Many iterations in one pass over the rows; row-major data, order wave
     Streamed,
@@ -341,9 +358,11 @@ impl From<LanesKind> for Lanes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum BlockOrder {
-    /// As a wave: diagonal by diagonal, the next iteration following closely: the bits of the plain double loop
+    /// As a wave: diagonal by diagonal, the next iteration following closely: the bits of the plain
+    /// double loop
     Wave,
-    /// Red-black by blocks, like a chessboard: more blocks at once, but OTHER NUMBERS than the plain loop's
+    /// Red-black by blocks, like a chessboard: more blocks at once, but OTHER NUMBERS than the
+    /// plain loop's
     MaxParallel,
     /// As wave, but with a barrier after each iteration: the same bits, slower
     Barrier,
@@ -359,12 +378,13 @@ impl From<BlockOrder> for Order {
     }
 }
 
-/// Who updates the blocks.
+/// The threads that update the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RunnerKind {
     /// As many threads as --threads says
     Pool,
-    /// One thread per block (Clauss, Gustedt and Suter, PDP 2008); for some hundred blocks, and at most 4096
+    /// One thread per block (Clauss, Gustedt and Suter, PDP 2008); for some hundred blocks, and at
+    /// most 4096
     Threads,
 }

@@ -8,10 +8,10 @@ use syncline_sync::MAX_MEMBERS;
 pub(crate) enum Verify {
     /// Verifies that nobody leaves a barrier before all have come
     ///
-    /// In every round one member changes a variable, all pass the barrier, and each reads the variable, notes the time
-    /// and its round. All must read the new value; all times of a round must be before all times of the next; nobody may
-    /// be a round ahead or behind. Members go on at once or after a while, wait, look, or arrive first and wait later, at
-    /// random.
+    /// In every round one member changes a variable, all pass the barrier, and each reads the
+    /// variable, notes the time and its round. All must read the new value; all times of a round
+    /// must be before all times of the next; nobody may be a round ahead or behind. Members go on
+    /// at once or after a while, wait, look, or arrive first and wait later, at random.
     #[command(after_long_help = "\
 Examples:
   syncline verify barrier --quick
@@ -21,10 +21,10 @@ Exit codes: 0 all hold; 1 one does not, which is named on standard error with th
     Barrier(VerifyArgs),
     /// Verifies that one at a time holds a lock, in the order in which they asked
     ///
-    /// Members ask for the lock in all ways, waiting, with deadlines, or only if it is free, and change what it guards:
-    /// nobody else may be there, and no change may be lost. Then, round after round, one member holds the lock while
-    /// the others ask for it in a random order, each when the one before sleeps in the queue; they must get it in that
-    /// order.
+    /// Members ask for the lock in all ways, waiting, with deadlines, or only if it is free, and
+    /// change what it guards: nobody else may be there, and no change may be lost. Then, round
+    /// after round, one member holds the lock while the others ask for it in a random order, each
+    /// when the one before sleeps in the queue; they must get it in that order.
     #[command(after_long_help = "\
 Examples:
   syncline verify lock --quick
@@ -34,9 +34,9 @@ Exit codes: 0 all hold; 1 one does not, which is named on standard error with th
     Lock(VerifyArgs),
     /// Verifies one-sided memory: put, get, accumulate, fence, sync, and barriers over messages
     ///
-    /// Members do random operations of every kind on one another's memory, in every shape and type, and compare it with a
-    /// memory that each of them simulates; they look for what is stale after every way to complete operations, at third
-    /// members, too.
+    /// Members do random operations of every kind on one another's memory, in every shape and type,
+    /// and compare it with a memory that each of them simulates; they look for what is stale after
+    /// every way to complete operations, at third members, too.
     #[command(after_long_help = "\
 Examples:
   syncline verify rma --quick
@@ -49,8 +49,9 @@ Exit codes: 0 all hold; 1 something does not, which is named on standard error w
     Rma(VerifyArgs),
     /// Verifies pools of the members of a team: every task ends once, with its result
     ///
-    /// One member hands out tasks of all sizes, some urgent, some dear, and trees of tasks that fork others; all others
-    /// work, wherever they are. Each result is compared with what it must be.
+    /// One member hands out tasks of all sizes, some urgent, some dear, and trees of tasks that
+    /// fork others; all others work, wherever they are. Each result is compared with what it must
+    /// be.
     #[command(after_long_help = "\
 Examples:
   syncline verify farm --quick

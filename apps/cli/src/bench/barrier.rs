@@ -9,8 +9,9 @@
 //! std::barrier                  g++: C++20                                                            /  the command runs
 //! ```
 //!
-//! Measured are episodes back to back, and with work between: back to back, who arrives last in one episode arrives
-//! first in the next and finds the barrier's lines in its cache, which flatters counters.
+//! Measured are episodes back to back, and with work between: back to back, the last to arrive in
+//! one episode arrives first in the next and finds the barrier's lines in its cache, which flatters
+//! counters.
 
 mod advice;
 
@@ -28,12 +29,14 @@ use super::contest::{
 use crate::error::Result;
 use crate::watch::Signals;
 
-/// Races barriers against one another, and against the time that a cache line takes between two processors.
+/// Races barriers against one another, and against the time that a cache line takes between two
+/// processors.
 ///
-/// Peers in C and C++ are compiled with gcc, clang and g++ where these are installed (Debian: gcc g++ clang
-/// libomp-dev) and skipped otherwise. OpenMP's barriers wait by three policies: their default, active and passive.
-/// Times are wall times per episode, without the work between two. Members have a processor each, if there
-/// are as many; if there are not (oversubscribed), the system places them.
+/// Peers in C and C++ are compiled with gcc, clang and g++ where these are installed (Debian: gcc
+/// g++ clang libomp-dev) and skipped otherwise. OpenMP's barriers wait by three policies: their
+/// default, active and passive. Times are wall times per episode, without the work between two.
+/// Members have a processor each, if there are as many; if there are not (oversubscribed), the
+/// system places them.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "syncline bench barrier [OPTIONS]",
@@ -132,7 +135,7 @@ fn wait_all<M: BarrierMember>(
     let mut members = members.map_err(|error| error.to_string())?.into_iter();
     bout.meet(|_| {
         let mut member = members.next().expect("as many as there are members");
-        // Nobody leaves before the end.
+        // No member leaves before the end.
         move || member.wait().expect("a barrier that nobody leaves")
     })
 }

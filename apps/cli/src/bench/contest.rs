@@ -7,12 +7,14 @@
 //! round              the limit H (`hop`), and then a run of every contender in every cell
 //! ```
 //!
-//! Of many short rounds the median says more than the mean of a long one: what disturbs the machine disturbs some of
-//! them. Before the first round, every contender is run once in every cell. That run is not counted; one that takes
-//! far longer than it was given is the only one in its cell, and the table says so. In each round another contender
-//! begins, so that nobody always comes after the same one.
+//! Of many short rounds the median says more than the mean of a long one: what disturbs the machine
+//! disturbs some of them. Before the first round, every contender is run once in every cell. That
+//! run is not counted; one that takes far longer than it was given is the only one in its cell, and
+//! the table says so. In each round another contender begins, so that none always comes after the
+//! same one.
 //!
-//! If there are processors for all members, each is pinned to one; if there are not (oversubscribed), none is.
+//! If there are processors for all members, each is pinned to one; if there are not
+//! (oversubscribed), none is.
 
 mod contend;
 mod hop;
@@ -52,7 +54,8 @@ pub(crate) struct ContestArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = clap::value_parser!(u16).range(1..=256))]
     members: Vec<u16>,
-    /// How often everything is run [default: 200; with --quick as often as a minute allows, at most 30]
+    /// How often everything is run [default: 200; with --quick as often as a minute allows, at most
+    /// 30]
     #[arg(long, value_name = "N", value_parser = at_least(1))]
     rounds: Option<usize>,
     /// How long a run takes, about [default: 5 of a barrier, 20 of a lock]
@@ -65,7 +68,7 @@ pub(crate) struct ContestArgs {
 
 /// How long `--quick` takes, about. A minute is not to be exceeded.
 const QUICK: Duration = Duration::from_secs(50);
-/// A contender is left out of a cell if a run takes so much longer than it was given.
+/// A contender is left out of a cell if a run takes this much longer than it was given.
 const TOO_LONG: Duration = Duration::from_millis(250);
 /// And this for each of its members, which may be processes and have to start.
 const START: Duration = Duration::from_millis(10);
@@ -77,7 +80,7 @@ pub(crate) struct Subject {
     pub(crate) what: &'static str,
     /// What one of the members is.
     pub(crate) unit: &'static str,
-    /// Members, if none are asked for, on so many processors.
+    /// Members, if none are asked for, on this many processors.
     pub(crate) members: fn(usize) -> Vec<usize>,
     /// Lengths of the work between two episodes, in nanoseconds.
     pub(crate) works: &'static [f64],
@@ -85,7 +88,7 @@ pub(crate) struct Subject {
     pub(crate) milliseconds: usize,
     /// Whether members have shares.
     pub(crate) fairness: bool,
-    /// Who takes part; programs are made in the folder.
+    /// The contenders that take part; programs are made in the folder.
     pub(crate) field: fn(&Path) -> Result<Field>,
     /// What is told of the medians, below the tables.
     pub(crate) ratios: fn(&Contest) -> Vec<Ratio>,
@@ -93,7 +96,7 @@ pub(crate) struct Subject {
     pub(crate) more: fn() -> Option<String>,
 }
 
-/// Who takes part, and who cannot, with the reason.
+/// The contenders that take part, and those that cannot, with the reason.
 #[derive(Debug, Default)]
 pub(crate) struct Field {
     pub(crate) contenders: Vec<Contender>,
@@ -108,14 +111,14 @@ pub(crate) enum Side {
     Ours,
     /// A textbook's.
     Baseline,
-    /// Somebody else's, in use.
+    /// Another project's, in use.
     Peer,
 }
 
 /// Runs a contender that is threads of this process.
 pub(crate) type Inside = fn(&Bout<'_>) -> Result<Measured, String>;
 
-/// Whether a contender can be run with so many members.
+/// Whether a contender can be run with this many members.
 pub(crate) type Fits = fn(usize) -> bool;
 
 /// One that takes part.

@@ -10,10 +10,11 @@
 //! span       tasks that sleep, and trees of them, on 8 workers              what a greedy schedule takes at most
 //! ```
 //!
-//! The entries of a group alternate, round after round (`race`). Our workers are this command again, as a subcommand that its
-//! help does not show (`worker`). Those of others are Python, which answers a line per measurement (`server`), MPI programs
-//! that are compiled when the command runs, and `syncline_baselines` in processes of this command (`rivals`). `report` says
-//! what was measured; `targets` compares with what is aimed at.
+//! The entries of a group alternate, round after round (`race`). Our workers are this command
+//! again, as a subcommand that its help does not show (`worker`). Those of others are Python, which
+//! answers a line per measurement (`server`), MPI programs that are compiled when the command runs,
+//! and `syncline_baselines` in processes of this command (`rivals`). `report` says what was
+//! measured; `targets` compares with what is aimed at.
 
 mod cold;
 mod data;
@@ -43,12 +44,13 @@ use crate::watch::{self, Signals};
 
 /// Measures farms of processes: starts, tasks, messages, in turn with those of others.
 ///
-/// Others are Python's multiprocessing and concurrent.futures (python3), MPI_Comm_spawn (Open MPI: mpicc on the path, or
-/// below target/mpi, where `make mpi-wheels` puts it), a published farm's messages by System V shared memory, a futex, and
-/// memcpy. What is not there is skipped, and the table says why. A worker without libraries to load is built with cargo where the
-/// sources of Syncline are at hand (the current folder, or one above it) and Rust has the target
-/// x86_64-unknown-linux-musl. Where times are compared with a target, the last table says so; H is what a cache line takes
-/// from one processor to another.
+/// Others are Python's multiprocessing and concurrent.futures (python3), MPI_Comm_spawn (Open MPI:
+/// mpicc on the path, or below target/mpi, where `make mpi-wheels` puts it), a published farm's
+/// messages by System V shared memory, a futex, and memcpy. What is not there is skipped, and the
+/// table says why. A worker without libraries to load is built with cargo where the sources of
+/// Syncline are at hand (the current folder, or one above it) and Rust has the target
+/// x86_64-unknown-linux-musl. Where times are compared with a target, the last table says so; H is
+/// what a cache line takes from one processor to another.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "syncline bench farm [OPTIONS]",

@@ -40,8 +40,8 @@ pub(crate) fn make(folder: &Path, names: &[&str], shape: Shape) -> Result<()> {
     Ok(())
 }
 
-/// Seconds to read all files, panel by panel, while one file of the size of the first is written: by the same
-/// calls, from and to the same kind of memory, as a streamed pass.
+/// Seconds to read all files, panel by panel, while one file of the size of the first is written:
+/// by the same calls, from and to the same kind of memory, as a streamed pass.
 pub(crate) fn disk(paths: &[PathBuf], output: &Path, shape: Shape, rows: usize) -> Result<f64> {
     let files = paths.iter().map(|path| Ok(DirectFile::open(path)?)).collect::<Result<Vec<_>>>()?;
     let row_bytes = shape.cols * 8;

@@ -9,8 +9,9 @@
 //! pthread_mutex, pthread_spin           gcc, compiled when the command runs
 //! ```
 //!
-//! What is guarded is one addition to a plain counter. A lock that lets one thread have it many times in a row looks
-//! fast, as the counter stays where it is: so there is a column of how fair it was, the least share by the greatest.
+//! What is guarded is one addition to a plain counter. A lock that lets one thread have it many
+//! times in a row looks fast, as the counter stays where it is: so there is a column of how fair it
+//! was, the least share by the greatest.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -25,12 +26,13 @@ use super::contest::{
 use crate::error::Result;
 use crate::watch::Signals;
 
-/// Races locks against one another, and against the time that a cache line takes between two processors.
+/// Races locks against one another, and against the time that a cache line takes between two
+/// processors.
 ///
-/// Peers in C are compiled with gcc where it is installed, and skipped otherwise. Times are wall times per lock and
-/// unlock around one addition; fairness is the least share of a thread by the greatest: locks should be compared where
-/// that is the same. Threads have a processor each, if there are as many; if there are not (oversubscribed), the
-/// system places them.
+/// Peers in C are compiled with gcc where it is installed, and skipped otherwise. Times are wall
+/// times per lock and unlock around one addition; fairness is the least share of a thread by the
+/// greatest: locks should be compared where that is the same. Threads have a processor each, if
+/// there are as many; if there are not (oversubscribed), the system places them.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "syncline bench lock [OPTIONS]",

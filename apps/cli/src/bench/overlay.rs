@@ -11,19 +11,23 @@
 //! oneTBB flow graph          g++              /
 //! ```
 //!
-//! Before anything is timed, every way runs every program with bodies that hash what they read, and must give the
-//! values of the plain loop. Then three things are measured, the ways alternating, round after round:
+//! Before anything is timed, every way runs every program with bodies that hash what they read, and
+//! must give the values of the plain loop. Then three things are measured, the ways alternating,
+//! round after round:
 //!
 //! 1. empty bodies on the five-point grid, on one worker and on all;
-//! 2. bodies of 0 to 2 us on the grid; ideal is the time of the plain loop on one thread over the same bodies, by workers;
-//! 3. bodies of one length, from 4 ns up, on the grid and on patterns of Task Bench, for METG(50 %). A way is not
-//!    measured any further once three quarters of the time are its bodies'.
+//! 2. bodies of 0 to 2 us on the grid; ideal is the time of the plain loop on one thread over the
+//!    same bodies, by workers;
+//! 3. bodies of one length, from 4 ns up, on the grid and on patterns of Task Bench, for METG(50
+//!    %). A way is not measured any further once three quarters of the time are its bodies'.
 //!
-//! Bodies loop for a number of iterations, in the same loop in Rust, C and C++; how long an iteration takes is measured
-//! for each compiler. All spin while they wait, but for locks and conditions.
+//! Bodies loop for a number of iterations, in the same loop in Rust, C and C++; how long an
+//! iteration takes is measured for each compiler. All spin while they wait, but for locks and
+//! conditions.
 //!
-//! The threads of all ways are pinned, and what is timed is the later part of a run, of which the threads have run
-//! the part before: at least six milliseconds of it, and a sixteenth of the rounds. See [`crew`].
+//! The threads of all ways are pinned, and what is timed is the later part of a run, of which the
+//! threads have run the part before: at least six milliseconds of it, and a sixteenth of the
+//! rounds. See [`crew`].
 
 mod by_hand;
 mod compiled;
@@ -58,9 +62,10 @@ use crate::watch::{self, Signals};
 
 /// Races overlays against other ways of running tasks in order.
 ///
-/// The same tasks with the same dependences, by our runners, by hand, and by OpenMP and oneTBB, which are compiled
-/// with gcc, clang and g++ where these are installed (Debian: gcc g++ clang libomp-dev libtbb-dev) and skipped
-/// otherwise. Times are wall times per task; METG(50 %) is the length of tasks at which half the time is theirs.
+/// The same tasks with the same dependences, by our runners, by hand, and by OpenMP and oneTBB,
+/// which are compiled with gcc, clang and g++ where these are installed (Debian: gcc g++ clang
+/// libomp-dev libtbb-dev) and skipped otherwise. Times are wall times per task; METG(50 %) is the
+/// length of tasks at which half the time is theirs.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "syncline bench overlay [OPTIONS]",
@@ -76,10 +81,12 @@ pub(crate) struct BenchOverlayArgs {
     /// How many threads run tasks [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
-    /// How often everything is run [default: 7; with --quick as often as a minute allows, at most 5]
+    /// How often everything is run [default: 7; with --quick as often as a minute allows, at most
+    /// 5]
     #[arg(long, value_name = "N", value_parser = at_least(1))]
     rounds: Option<usize>,
-    /// How long a run takes, about [default: 40; 8 with --quick; with irregular bodies at least 100]
+    /// How long a run takes, about [default: 40; 8 with --quick; with irregular bodies at least
+    /// 100]
     #[arg(long, value_name = "MS", value_parser = at_least(1))]
     milliseconds: Option<usize>,
     /// Print one JSON object per line, and no table
@@ -99,10 +106,12 @@ const GRAINS: [f64; 2] = [4.0, 65_536.0];
 const ENOUGH: f64 = 0.75;
 /// How long `--quick` takes, about. A minute is not to be exceeded.
 const QUICK: Duration = Duration::from_secs(55);
-/// Rounds that there is time for in any case: if a machine is slow or busy, the longest bodies are left out.
+/// Rounds that there is time for in any case: if a machine is slow or busy, the longest bodies are
+/// left out.
 const LEAST_ROUNDS: usize = 3;
-/// How long a run with irregular bodies takes at least, in nanoseconds. Workers end such a run up to an iteration of
-/// their tasks apart: of a short run that is a part that says nothing of a long one.
+/// How long a run with irregular bodies takes at least, in nanoseconds. Workers end such a run up
+/// to an iteration of their tasks apart: of a short run that is a part that says nothing of a long
+/// one.
 const IRREGULAR: f64 = 1e8;
 /// What runs do before they are timed, about, in nanoseconds.
 const WARM_UP: f64 = 6e6;
@@ -173,7 +182,8 @@ struct Cell<'a> {
     cost: f64,
 }
 
-/// When the first of `parts` equal parts of the time from now on is over; without parts, when all is.
+/// When the first of `parts` equal parts of the time from now on is over; without parts, when all
+/// is.
 fn share(until: Option<Instant>, parts: usize) -> Option<Instant> {
     let now = Instant::now();
     until.map(|until| now + until.saturating_duration_since(now) / parts.max(1) as u32)
@@ -362,7 +372,8 @@ impl Race {
         Ok(())
     }
 
-    /// Bodies from short to long, until they are efficient in the median of the rounds so far, or time is up.
+    /// Bodies from short to long, until they are efficient in the median of the rounds so far, or
+    /// time is up.
     fn sweep(&mut self, cells: &[Cell<'_>], round: usize, until: Option<Instant>) -> Result<()> {
         let mut done = vec![false; cells.len()];
         for (i, iterations) in self.grains.clone().into_iter().enumerate() {

@@ -49,7 +49,8 @@ impl<'f> Workshop<'f> {
             .map_err(|error| failed("write the peers' sources", error))
     }
 
-    /// The program of a source, by name and text. The same file by the same compiler is the same program.
+    /// The program of a source, by name and text. The same file by the same compiler is the same
+    /// program.
     pub(super) fn program(&mut self, compiler: &str, source: (&str, &str), flags: &[&str]) -> Result<Made> {
         let program = self.folder.join(format!("{}.{compiler}", source.0));
         let known = self.made.iter().find(|(path, _)| *path == program).map(|(_, done)| done.clone());
@@ -81,8 +82,8 @@ impl<'f> Workshop<'f> {
     }
 }
 
-/// A Python with numpy and numba: one that is there, or a virtual environment below `dir` that stays. Says why
-/// if there is none.
+/// A Python with numpy and numba: one that is there, or a virtual environment below `dir` that
+/// stays. Says why if there is none.
 pub(crate) fn environment(dir: &Path) -> Result<Option<PathBuf>> {
     let has = |python: &Path| {
         let check = Command::new(python).args(["-c", "import numba, numpy"]).output();

@@ -1,4 +1,5 @@
-//! `syncline bench rma`: one-sided memory, and what completes it, in turn with what others do for the same.
+//! `syncline bench rma`: one-sided memory, and what completes it, in turn with what others do for
+//! the same.
 //!
 //! ```text
 //! one host         `host`    operations on memory that two processes share, against H, a hop of a cache line
@@ -6,8 +7,9 @@
 //!                            against a round trip, against what ARMCI and the papers do, and against the team's MPI
 //! ```
 //!
-//! Every member runs the same entries, batch by batch, in turn, round after round (`race`). A batch's time is that of the
-//! slowest member, or where a table says so the mean of all. `report` says it; `targets` compares with what is aimed at.
+//! Every member runs the same entries, batch by batch, in turn, round after round (`race`). A
+//! batch's time is that of the slowest member, or where a table says so the mean of all. `report`
+//! says it; `targets` compares with what is aimed at.
 
 mod far;
 mod host;
@@ -27,12 +29,15 @@ use super::at_least;
 use super::peers::failed;
 use crate::error::Result;
 
-/// Measures one-sided memory, fences, syncs, mutexes and barriers of a team, in turn with those of others.
+/// Measures one-sided memory, fences, syncs, mutexes and barriers of a team, in turn with those of
+/// others.
 ///
-/// In two processes of its own on one host: each operation, in nanoseconds. Started by an MPI launcher on several hosts:
-/// what the figures of Saify's thesis on ARMCI (Ohio State University, 2002) show (fences after puts to 1 to N-1 hosts, a
-/// fence and a barrier right after puts or a while after them, locks that are contended for, barriers), with the same by MPI where it can, in microseconds, and
-/// the messages that each takes. Where times are compared with a target, the last table says so.
+/// In two processes of its own on one host: each operation, in nanoseconds. Started by an MPI
+/// launcher on several hosts: what the figures of Saify's thesis on ARMCI (Ohio State
+/// University, 2002) show (fences after puts to 1 to N-1 hosts, a fence and a barrier right after
+/// puts or a while after them, locks that are contended for, barriers), with the same by MPI where
+/// it can, in microseconds, and the messages that each takes. Where times are compared with a
+/// target, the last table says so.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "syncline bench rma [OPTIONS]",
@@ -53,11 +58,12 @@ pub(crate) struct BenchRmaArgs {
     /// Print one JSON object per line, and no table
     #[arg(long)]
     json: bool,
-    /// How often everything is run [default: on one host 500, with --quick 150; on several 15, with --quick 5]
+    /// How often everything is run [default: on one host 500, with --quick 150; on several 15, with
+    /// --quick 5]
     #[arg(long, value_name = "N", value_parser = at_least(1))]
     rounds: Option<usize>,
-    /// Only groups whose name contains this, of several hosts: ping, long, fence, sync, delay, lock, queue, counter,
-    /// barrier, idle
+    /// Only groups whose name contains this, of several hosts: ping, long, fence, sync, delay,
+    /// lock, queue, counter, barrier, idle
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// So many hosts that are threads of this process, which exchange messages in memory

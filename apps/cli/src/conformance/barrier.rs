@@ -7,12 +7,13 @@
 //! linger, arrive, look, wait: whatever f(r, m) says                                   the barrier
 //! t = now
 //! value[r mod 2] is f(r)                              all see what was changed before
-//! every count is r or r + 1                           nobody skips, nobody is left behind
+//! every count is r or r + 1                           no member skips, none is left behind
 //! every time[.][(r - 1) mod 2] is less than t         the last of a round is before the first of the next
 //! time[m][r mod 2] = t
 //! ```
-//! A slot is written again two rounds later, by somebody who has passed a barrier after the readers' last look. Rounds
-//! are counted through all algorithms of a session, so that the first of one meets the last of the other.
+//! A slot is written again two rounds later, by a member that has passed a barrier after the
+//! readers' last look. Rounds are counted through all algorithms of a session, so that the first of
+//! one meets the last of the other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,11 +1,12 @@
 //! A session of pools: rank 0 hands out tasks, all others work.
 //!
 //! # Tasks
-//! As many as there are rounds, of all sizes, some urgent, some dear: each must end once, with its result. Which result that
-//! is, the manager computes as well.
+//! As many as there are rounds, of all sizes, some urgent, some dear: each must end once, with its
+//! result. Which result that is, the manager computes as well.
 //!
 //! # Forks
-//! Trees whose nodes are tasks, of random shapes: the result of each must be that of the plain recursion.
+//! Trees whose nodes are tasks, of random shapes: the result of each must be that of the plain
+//! recursion.
 
 use syncline_fabric::Member;
 use syncline_farm::{Crew, FarmError, Forks, Task};
@@ -21,14 +22,14 @@ pub(super) const PARTS: [(&str, Part); 2] = [("tasks", tasks), ("forks", forks)]
 
 /// The most numbers that a result has, and once in a while.
 const LONG: u64 = 20_000;
-/// So many rounds are a tree.
+/// How many rounds are a tree.
 const TREE: u64 = 20;
 /// The most children of a node, and the levels of a tree.
 const CHILDREN: u64 = 4;
 const LEVELS: u32 = 5;
 
 pub(super) fn session(me: &mut Member, plan: &Plan) -> Result<(), String> {
-    // One alone has nobody who works for it.
+    // One alone has no worker.
     if me.size() == 1 {
         return Ok(());
     }

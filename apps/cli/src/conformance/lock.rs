@@ -1,9 +1,10 @@
 //! A session of locks.
 //!
 //! # One at a time
-//! Every member asks so many times, in one of four ways: waits, waits for a moment, gives up at once and keeps its place,
-//! or takes the lock only if it is free. In the section it finds nobody, writes its name, changes two numbers that
-//! belong together, lingers, and finds its name. In the end the numbers count all sections.
+//! Every member asks a number of times, in one of four ways: waits, waits for a moment, gives up at
+//! once and keeps its place, or takes the lock only if it is free. In the section it finds no
+//! other, writes its name, changes two numbers that belong together, lingers, and finds its name.
+//! In the end the numbers count all sections.
 //!
 //! # In order
 //! ```text
@@ -14,7 +15,8 @@
 //! others                      get the lock one after the other; each writes its name down
 //! all                         compare: the names are in the director's order
 //! ```
-//! In this part they sleep as soon as they wait, and between saying so and sleeping they do nothing but ask.
+//! In this part they sleep as soon as they wait, and between saying so and sleeping they do nothing
+//! but ask.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -32,12 +34,13 @@ type Part = fn(&mut Member, &Plan) -> Result<(), String>;
 /// All locks.
 pub(super) const ALGORITHMS: [(&str, Part); 2] = [("ticket", lock::<Ticket>), ("mcs", lock::<Mcs>)];
 
-/// How many rounds there are in which the order is looked at: each member directs one of them, at most.
+/// How many rounds there are in which the order is looked at: each member directs one of them, at
+/// most.
 const ORDERED: u64 = 8;
 
 /// What members compare.
 struct Scene {
-    /// 1 + the rank of who is in the section.
+    /// 1 + the rank of the member in the section.
     inside: Array<AtomicU64>,
     /// How often each has had the lock.
     taken: Array<AtomicU64>,

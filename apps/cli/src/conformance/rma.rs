@@ -3,12 +3,12 @@
 //! | part       | what is verified                                                                            |
 //! |------------|---------------------------------------------------------------------------------------------|
 //! | `memory`   | every operation, in every shape and on every type, against a memory that is simulated        |
-//! | `syncs`    | whoever comes out of a sync sees what anybody had put before it, wherever; nothing after it   |
-//! | `fences`   | put, fence, flag: whoever sees the flag sees what was put, wherever                          |
+//! | `syncs`    | a member that leaves a sync sees what any had put before it, wherever; nothing after it       |
+//! | `fences`   | put, fence, flag: a member that sees the flag sees what was put, wherever                    |
 //! | `words`    | no two get the same ticket; a word that is swapped is in one hand; pairs are never torn       |
 //! | `locks`    | one at a time holds a mutex, and finds what the one before has written, at a third member      |
 //! | `flood`    | under MPI: many puts to a process that is stopped for a while take bounded memory, and none is lost |
-//! | `barriers` | nobody leaves a barrier over messages before all have come                                   |
+//! | `barriers` | no member leaves a barrier over messages before all have come                                |
 //! | `poison`   | a mutex that is left by its holder is poisoned, and the others are told by which member       |
 //! | `mismatch` | not under MPI: members whose calls do not match are told of both calls; their team ends then   |
 
@@ -122,7 +122,8 @@ fn sync(rma: &mut Rma, choice: u64) -> Result<(), RmaError> {
     }
 }
 
-/// In each round every member puts the round's number to somebody, and reads what somebody else was given, by a third.
+/// In each round every member puts the round's number to another, and reads what a third was given,
+/// by a fourth.
 fn syncs(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let (rank, size) = (me.rank(), me.size());
     // Early: before the sync begins. Late: while it is under way, so of the next one.
@@ -182,7 +183,8 @@ fn syncs(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     Ok(rma.free(me, late)?)
 }
 
-/// Put, fence, flag; whoever waits for the flag reads what was put, perhaps at a third member.
+/// Put, fence, flag; a member that waits for the flag reads what was put, perhaps at a third
+/// member.
 fn fences(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let (rank, size) = (me.rank(), me.size());
     let data = rma.allocate::<u64>(me, 64 * size)?;
@@ -302,7 +304,8 @@ fn locks(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let (rank, size) = (me.rank(), me.size());
     let rounds = rounds.min(200);
     for kind in [LockKind::Mcs, LockKind::Server, LockKind::Ticket, LockKind::Hybrid] {
-        // Of the last member; the numbers that they guard are the first one's, so that others are between them.
+        // Of the last member; the numbers that they guard are the first one's, so that others are
+        // between them.
         let mut mutexes = rma.mutexes(me, kind, 2 * usize::from(rank == size - 1))?;
         let numbers = rma.allocate::<u64>(me, 4)?;
         for round in 1..=rounds {
@@ -346,10 +349,11 @@ fn locks(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// So many bytes more than before a flood may have taken.
+/// How many bytes more than before a flood may have taken.
 const FLOODED: usize = 64 << 20;
 
-/// Puts to the last member, whose process is stopped for half of the time after which it would be dead (a second at most).
+/// Puts to the last member, whose process is stopped for half of the time after which it would be
+/// dead (a second at most).
 fn flood(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     const WORDS: usize = 1000;
     let by_mpi = me.endpoint().is_some_and(|endpoint| endpoint.transport().starts_with("MPI"));

@@ -1,4 +1,5 @@
-//! What sessions need beside barriers and locks: time that all processes share, numbers that look random, and who sleeps.
+//! What sessions need beside barriers and locks: time that all processes share, numbers that look
+//! random, and which members sleep.
 
 use rustix::time::{ClockId, clock_gettime};
 use syncline_sync::{Fault, LockError, SpaceError};

@@ -1,4 +1,4 @@
-//! Memory, cores, and what the kernel has for those who wait.
+//! Memory, cores, and what the kernel has for waits.
 
 use std::fs;
 
@@ -157,7 +157,7 @@ fn io_uring() -> Check {
     )
 }
 
-/// So many, in words.
+/// A number, in words.
 pub(super) fn several(n: usize, thing: &str) -> String {
     format!("{n} {thing}{}", plural(n as u64))
 }

@@ -194,7 +194,8 @@ impl<'a> Each<'a> {
         });
     }
 
-    /// There is no process for a task. A program that is not there for one is there for none, if all have the same.
+    /// There is no process for a task. A program that is not there for one is there for none, if
+    /// all have the same.
     fn unstarted(&mut self, task: Task, program: &OsString, error: &io::Error) {
         let gone = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied].contains(&error.kind());
         if gone && self.template.one_program() {
@@ -208,7 +209,7 @@ impl<'a> Each<'a> {
     /// Sleeps until something has happened, and reads what is there.
     fn poll(&mut self) {
         let input = self.has_room() && self.again.is_empty() && !self.hub.source.is_over();
-        // What nobody reads is left where it is.
+        // What has no reader is left where it is.
         let heard = self.hub.errors.has_room();
         let deadline = self.running.iter().filter_map(|running| Some(running.next?.0)).min();
         let fds = self.running.iter().enumerate().flat_map(|(at, running)| {
@@ -282,7 +283,7 @@ impl<'a> Each<'a> {
         let told = task.told(took);
         let done = match ended {
             Ok(()) => self.hub.report.done(told),
-            // Whether it would have failed without us, nobody knows.
+            // Whether it would have failed without us is not known.
             Err(_) if self.hub.is_ending() => return drop(self.hub.report.ended(told)),
             Err(_) if task.attempts <= self.args.retries => {
                 self.hub.report.again(task.attempts);

@@ -8,7 +8,7 @@
 //! | `pause`, `resume` | stop the group with this process, and continue it                               |
 //! | `finish`   | when the first process has exited: the rest killed, the guard told, the status collected |
 //!
-//! Until `finish` nobody has collected the process, so its number is that of no other group.
+//! Until `finish` the process is not collected, so its number is that of no other group.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -41,7 +41,7 @@ pub(super) struct Group {
 pub(super) enum Unstarted {
     /// This process could not be started.
     Process(io::Error),
-    /// No process may be, as nobody would guard it.
+    /// No process may be, as nothing would guard it.
     Guard(Error),
 }
 
@@ -58,7 +58,7 @@ impl Group {
             }
         };
         let id = Pid::from_child(&child);
-        // Nobody has collected the child, so the number is its own.
+        // The child is not collected, so the number is its own.
         let watch = guard.began(id).map_err(Unstarted::Guard).and_then(|()| {
             let watch = ProcessWatch::new(child.id());
             watch.map_err(|error| Unstarted::Process(io::Error::other(error)))
@@ -99,7 +99,8 @@ impl Group {
         let _ = kill_process_group(self.id, Signal::CONT);
     }
 
-    /// Collects the first process, which has exited, and kills what is left of its group. Nothing is sent to it after that.
+    /// Collects the first process, which has exited, and kills what is left of its group. Nothing
+    /// is sent to it after that.
     pub(super) fn finish(&mut self, guard: &mut Guard) -> Result<ExitStatus> {
         let _ = kill_process_group(self.id, Signal::KILL);
         let told = guard.ended(self.id);
@@ -118,8 +119,8 @@ impl AsFd for Group {
 
 /// A process of that program, with a bound on its data memory if there is to be one.
 ///
-/// The bound is set by this very program, which then becomes the other. Set from outside it would come too late: a shell
-/// starts its first child before we are told that it runs.
+/// The bound is set by this very program, which then becomes the other. Set from outside it would
+/// come too late: a shell starts its first child before we are told that it runs.
 pub(super) fn command(program: &OsStr, args: &[OsString], memory: Option<u64>) -> io::Result<Command> {
     let mut command = Command::new(program);
     if let Some(memory) = memory {

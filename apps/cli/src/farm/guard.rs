@@ -8,12 +8,13 @@
 //!   (end of file)                          kills all groups that began and did not end, and exits
 //! ```
 //!
-//! A number is told to have ended *before* its process is collected, as from then on it may be another's. If the farm is
-//! killed between "?" and "+", the guard finds the group by the mark in its environment ([`MARK`]). The pipe is closed on
-//! exec, so no task holds it open: its end is the end of the farm.
+//! A number is told to have ended *before* its process is collected, as from then on it may be
+//! another's. If the farm is killed between "?" and "+", the guard finds the group by the mark in
+//! its environment ([`MARK`]). The pipe is closed on exec, so no task holds it open: its end is the
+//! end of the farm.
 //!
-//! A task that ends by itself in the moment between the farm's death and the guard's kill leaves its number free; Linux does
-//! not give it to another before it has gone round.
+//! A task that ends by itself in the moment between the farm's death and the guard's kill leaves
+//! its number free; Linux does not give it to another before it has gone round.
 
 use std::collections::HashSet;
 use std::fs;
@@ -118,7 +119,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         drop(self.pipe.take());
-        // Stopped by somebody, it is left to itself: it ends when it goes on.
+        // Stopped by another process, it is left to itself: it ends when it goes on.
         let watch = ProcessWatch::new(self.child.id());
         if watch.is_ok_and(|watch| watch.wait_exit(Some(Instant::now() + PATIENCE)).unwrap_or(false)) {
             let _ = self.child.wait();
@@ -126,7 +127,7 @@ impl Drop for Guard {
     }
 }
 
-/// `syncline farm guard`: reads until there is nobody any more who writes, and kills who is left.
+/// `syncline farm guard`: reads until there is no writer any more, and kills what is left.
 ///
 /// SIGINT and SIGTERM have no effect on it, as on any command that does not look whether they came.
 pub(crate) fn guard(args: &FarmGuardArgs) -> Result<()> {
@@ -142,7 +143,8 @@ pub(crate) fn guard(args: &FarmGuardArgs) -> Result<()> {
         kill(*group);
     }
     if told.starting {
-        // A process holds the pipe until it has its own program, but gets its environment a moment later.
+        // A process holds the pipe until it has its own program, but gets its environment a moment
+        // later.
         for _ in 0..3 {
             marked(&args.mark).into_iter().for_each(kill);
             thread::sleep(Duration::from_millis(20));
@@ -161,7 +163,7 @@ struct Told {
 impl Told {
     fn hear(&mut self, line: &str) {
         let group = line.get(1..).and_then(|number| number.parse().ok());
-        // Group 1 is not one to kill, whoever says so.
+        // Group 1 is not one to kill, whatever was read.
         let group = group.filter(|&number: &i32| number > 1).and_then(Pid::from_raw);
         match (line.as_bytes().first(), group) {
             (Some(b'?'), _) => self.starting = !self.starting,
@@ -182,7 +184,8 @@ fn kill(group: Pid) {
     let _ = kill_process_group(group, Signal::KILL);
 }
 
-/// The groups whose first process has that mark. One that leads a session has left its farm on purpose.
+/// The groups whose first process has that mark. One that leads a session has left its farm on
+/// purpose.
 fn marked(mark: &str) -> Vec<Pid> {
     let mark = format!("{MARK}={mark}");
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -9,8 +9,8 @@
 //!                                    summary
 //! ```
 //!
-//! One thread polls all there is: signals, the input, printers, and pipes and pidfds of tasks. What blocks is in the
-//! printers' threads, so a signal is always heard.
+//! One thread polls all there is: signals, the input, printers, and pipes and pidfds of tasks. What
+//! blocks is in the printers' threads, so a signal is always heard.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -35,8 +35,8 @@ use crate::watch::{self, Signals};
 
 /// How long tasks may take to end when they were asked to, and readers to take what is left.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long readers may take if there was a second signal; one that comes sooner is none, as some send each to a process
-/// and once more to its group.
+/// How long readers may take if there was a second signal; one that comes sooner is none, as some
+/// send each to a process and once more to its group.
 const HASTE: Duration = Duration::from_millis(100);
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(100);
@@ -67,7 +67,7 @@ pub(super) enum Why {
     Signal(u8),
     /// A task failed, with --halt.
     Halt,
-    /// Nobody reads what tasks write.
+    /// What tasks write has no reader.
     Closed,
     /// It cannot go on.
     Error(Error),
@@ -78,7 +78,7 @@ struct Ending {
     why: Why,
     since: Instant,
     next: Step,
-    /// Somebody has lost patience.
+    /// The user has lost patience.
     hastened: bool,
 }
 
@@ -118,7 +118,7 @@ impl Hub {
             ending: None,
             to_stop: false,
         };
-        // One that came before there was anybody to poll.
+        // One that came before the first poll.
         if let Some(signal) = signals.take() {
             hub.stop(Why::Signal(signal));
         }
@@ -205,7 +205,8 @@ impl Hub {
             .is_some_and(|ending| matches!(ending.next, Step::GiveUp(at) if at <= Instant::now()))
     }
 
-    /// Sleeps until something has happened, or the time has come: which of `theirs` are ready, and for what.
+    /// Sleeps until something has happened, or the time has come: which of `theirs` are ready, and
+    /// for what.
     ///
     /// What is not theirs has been attended to: signals, printers, and, if it is wanted, the input.
     pub(super) fn poll<'a, T: Copy>(
@@ -257,7 +258,7 @@ impl Hub {
         add(Ready::Output, self.output.printer().as_fd(), PollFlags::IN);
         add(Ready::Errors, self.errors.as_fd(), PollFlags::IN);
         if self.ending.is_none() {
-            // That nobody reads any more is told without being asked for.
+            // That there is no reader any more is told without being asked for.
             add(Ready::Stdout, stdout.as_fd(), PollFlags::empty());
             if input {
                 add(Ready::Source, self.source.as_fd(), PollFlags::IN);
@@ -359,7 +360,8 @@ impl Hub {
     }
 }
 
-/// Pipes of SIGINT, SIGTERM and SIGTSTP, and the right to be told how children end, which a parent may have taken from us.
+/// Pipes of SIGINT, SIGTERM and SIGTSTP, and the right to be told how children end, which a parent
+/// may have taken from us.
 fn catch() -> Result<Vec<(u8, UnixStream)>> {
     let one = |signal: i32| {
         let (pipe, sender) = UnixStream::pair()?;
@@ -374,7 +376,7 @@ fn catch() -> Result<Vec<(u8, UnixStream)>> {
     [SIGINT, SIGTERM].into_iter().chain(stop).map(one).collect::<io::Result<_>>().map_err(failed)
 }
 
-/// Whether so many workers can be watched. Asked before the first task is read.
+/// Whether this many workers can be watched. Asked before the first task is read.
 fn enough_descriptors(jobs: usize) -> Result<()> {
     let needed = jobs as u64 * OF_WORKER + FILES as u64 + OTHERS;
     match getrlimit(Resource::Nofile).current {

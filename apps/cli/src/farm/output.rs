@@ -5,12 +5,12 @@
 //!     │ ended
 //!   Ordered   with --keep-order: until all before it have ended
 //!     │
-//!   Printer   a thread, as whoever reads may take any time; it says by an eventfd when it has got on
+//!   Printer   a thread, as the reader may take any time; it says by an eventfd when it has got on
 //! ```
 //!
-//! No more tasks are started while more than [`WAITING`] bytes or [`FILES`] files have ended and wait
-//! ([`Ordered::has_room`]), so whatever the reader does, and however long the first task takes, memory is bounded. The
-//! tasks that run already may add a MiB each.
+//! No more tasks are started while more than [`WAITING`] bytes or [`FILES`] files have ended and
+//! wait ([`Ordered::has_room`]), so whatever the reader does, and however long the first task
+//! takes, memory is bounded. The tasks that run already may add a MiB each.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -79,7 +79,7 @@ impl Spool {
         Size { bytes: self.memory.len() + OVERHEAD, files: self.file.is_some().into() }
     }
 
-    /// Writes it all to somebody else.
+    /// Writes it all to another.
     fn print(self, to: BorrowedFd<'_>) -> io::Result<()> {
         write_all(to, &self.memory)?;
         let Some(mut file) = self.file else { return Ok(()) };
@@ -101,7 +101,7 @@ impl From<Vec<u8>> for Spool {
     }
 }
 
-/// Writes it all, also where somebody has made writes not to block.
+/// Writes it all, also where another process has made writes not to block.
 fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(to, bytes) {
@@ -141,7 +141,7 @@ struct Shared {
     files: AtomicUsize,
     /// Why nothing is printed any more.
     broken: Mutex<Option<io::Error>>,
-    /// The same for those who only want to know whether.
+    /// The same for callers that only want to know whether.
     broke: AtomicBool,
 }
 
@@ -176,7 +176,8 @@ impl Printer {
         if piece.is_empty() {
             return;
         }
-        // Relaxed, here and below: what is counted stands in the channel, and the counts for themselves.
+        // Relaxed, here and below: what is counted stands in the channel, and the counts for
+        // themselves.
         let size = piece.size();
         self.shared.pieces.fetch_add(1, Ordering::Relaxed);
         self.shared.bytes.fetch_add(size.bytes, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! What is told of tasks: a line for each that failed, one for all, a table on disk, and a bar meanwhile.
+//! What is told of tasks: a line for each that failed, one for all, a table on disk, and a bar
+//! meanwhile.
 //!
 //! ```text
 //!   syncline: task 17 ("text") exited with 3 (2 attempts)
@@ -27,7 +28,8 @@ const SHOWN: usize = 60;
 pub(super) enum Exit {
     Code(i32),
     Signal(i32),
-    /// By a signal that a process gets for want of memory as well, under a bound of so many bytes.
+    /// By a signal that a process gets for want of memory as well, under a bound of this many
+    /// bytes.
     Bounded(i32, u64),
 }
 

@@ -50,7 +50,7 @@ impl Pipe {
         let there = self.fd.as_ref().and_then(|fd| rustix::io::ioctl_fionread(fd).ok());
         let mut left = there.unwrap_or(0);
         while left > 0 {
-            // Nobody else reads, so it is all there.
+            // There is no other reader, so it is all there.
             match self.read(|piece| {
                 take(piece);
                 piece.len() as u64

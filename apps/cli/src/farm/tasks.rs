@@ -4,8 +4,8 @@
 //!   poll says there is something ──> read: one read, of 64 KiB at most ──> next: a task, while there is a whole one
 //! ```
 //!
-//! Nothing is read before somebody has asked for a task and there was none, so of an endless input only one read is
-//! ahead. No call blocks, if `read` is called when a poll has said so.
+//! Nothing is read before a task was asked for and there was none, so of an endless input only one
+//! read is ahead. No call blocks, if `read` is called when a poll has said so.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -39,7 +39,7 @@ impl Source {
     pub(super) fn open(path: Option<&Path>, null: bool) -> Result<Self> {
         let name = path.map_or("standard input".to_owned(), |path| path.display().to_string());
         let opened = match path {
-            // Of a pipe with a name, whose other end nobody has opened yet, only the poll waits.
+            // Of a pipe with a name, whose other end is not open yet, only the poll waits.
             Some(path) => {
                 let nonblocking = OFlags::NONBLOCK.bits() as i32;
                 OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map(OwnedFd::from)

@@ -198,8 +198,8 @@ impl<T: Real> Job<'_, T> {
     }
 }
 
-/// The most threads that the runner `threads` starts. Each takes a stack and two mappings, of which a process may have 65530;
-/// beyond some hundreds they only wait for processors.
+/// The most threads that the runner `threads` starts. Each takes a stack and two mappings, of which
+/// a process may have 65530; beyond some hundreds they only wait for processors.
 const MOST_THREADS: usize = 4096;
 
 /// Refuses a thread for each of too many blocks, before any is started.

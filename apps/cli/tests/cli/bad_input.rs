@@ -193,7 +193,7 @@ fn shapes_that_differ() {
     refused(folder.path(), RUN, &["data/zz.npy is 6 x 7", "data/za.npy is 6 x 6"]);
 }
 
-/// A file system in memory, of so many bytes.
+/// A file system in memory, of this many bytes.
 struct Tmpfs(PathBuf);
 
 impl Tmpfs {

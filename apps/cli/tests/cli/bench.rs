@@ -48,8 +48,8 @@ fn the_least_matrix_is_raced_and_less_refused() {
     assert_eq!(names(path), ["file"]);
 }
 
-/// The lines of `bench overlay --quick --json`, as short as can be, with temporary files in `folder` and, if that is
-/// given, compilers from nowhere but `path`.
+/// The lines of `bench overlay --quick --json`, as short as can be, with temporary files in
+/// `folder` and, if that is given, compilers from nowhere but `path`.
 fn overlays(folder: &Path, path: Option<&Path>) -> (Vec<Value>, String) {
     let mut command = command(folder, "bench overlay --quick --json --workers 2 --rounds 1 --milliseconds 1");
     let done = command.env("TMPDIR", folder).envs(path.map(|path| ("PATH", path))).output().unwrap();
@@ -81,7 +81,8 @@ fn every_way_of_an_overlay_gives_the_values_of_the_plain_loop() {
     let (verified, runs) = (of(&lines, "verified"), of(&lines, "run"));
     let ways = all(&verified, "way");
     assert!(ways.len() >= 5, "{ways:?}");
-    // Each way that is there on one worker and on two, but for the plain loop, all with one checksum.
+    // Each way that is there on one worker and on two, but for the plain loop, all with one
+    // checksum.
     for program in PROGRAMS {
         let of_it: Vec<_> = verified.iter().copied().filter(|line| line["program"] == program).collect();
         assert_eq!(of_it.len(), 2 * ways.len() - 1);

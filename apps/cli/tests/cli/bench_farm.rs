@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::bench::refused;
 use crate::common::{command, fails_with, names};
 
-/// What it prints, as short as can be; programs of others from nowhere but `path`, if that is given.
+/// What it prints, as short as can be; programs of others from nowhere but `path`, if that is
+/// given.
 fn farm(folder: &Path, line: &str, path: Option<&Path>) -> (String, String) {
     let line = format!("bench farm --quick --rounds 1 --held 8 {line}");
     let mut command = command(folder, &line);

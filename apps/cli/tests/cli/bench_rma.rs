@@ -49,7 +49,8 @@ fn between_hosts_ways_are_compared_and_messages_counted() {
     assert_eq!(ways(&cells, "sync").len(), 6);
     assert!(ways(&cells, "lock").is_empty());
     let sync = cells.iter().find(|cell| cell["way"] == "sync").unwrap();
-    // Of three members: two messages each, if puts go with counts; else two more, and two acknowledgements where time passes.
+    // Of three members: two messages each, if puts go with counts; else two more, and two
+    // acknowledgements where time passes.
     let messages = sync["messages"].as_f64().unwrap();
     assert!((6.0..=18.5).contains(&messages), "{sync}");
     let locks = self::records("--hosts 2 --delay-us 10 --only lock");

@@ -61,8 +61,8 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
     ignored
 }
 
-/// The command as an ordinary user, to whom the folder is given with all that is in it; `None`, and a line that
-/// says why, if that user may not run it. Root may do too much for some tests.
+/// The command as an ordinary user, which then owns the folder with all that is in it; `None`, and
+/// a line that says why, if that user may not run it. Root may do too much for some tests.
 pub(crate) fn as_ordinary_user(folder: &Path, line: &str) -> Option<Command> {
     const NOBODY: u32 = 65534;
     let mut command = command(folder, line);
@@ -80,8 +80,8 @@ pub(crate) fn as_ordinary_user(folder: &Path, line: &str) -> Option<Command> {
     Some(command)
 }
 
-/// Whether the file system of a folder has room for marks, by which a complete result is known; if not, a line
-/// that says so.
+/// Whether the file system of a folder has room for marks, by which a complete result is known; if
+/// not, a line that says so.
 pub(crate) fn has_marks(folder: &Path) -> bool {
     let path = folder.join("marked");
     let found = Identity::default().mark(&fs::File::create(&path).unwrap(), &Made::default());
@@ -97,7 +97,7 @@ pub(crate) fn ok(folder: &Path, line: &str) -> String {
     succeeds(command(folder, line), line)
 }
 
-/// As [`ok`], whoever runs it.
+/// As [`ok`], for any command.
 pub(crate) fn succeeds(mut command: Command, line: &str) -> String {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let stderr = String::from_utf8(stderr).unwrap();
@@ -124,7 +124,7 @@ pub(crate) fn fails_with(code: i32, folder: &Path, line: &str) -> String {
     fails(code, command(folder, line), line)
 }
 
-/// As [`fails_with`], whoever runs it.
+/// As [`fails_with`], for any command.
 pub(crate) fn fails(code: i32, mut command: Command, line: &str) -> String {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let stderr = String::from_utf8(stderr).unwrap();
@@ -211,8 +211,8 @@ pub(crate) fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// A folder with data for kernel 23 in `data`; in memory where there is such a place, as the command
-/// brings every file to disk, and the tests make hundreds.
+/// A folder with data for kernel 23 in `data`; in memory where there is such a place, as the
+/// command brings every file to disk, and the tests make hundreds.
 pub(crate) fn lk23(rows: usize, cols: usize) -> TempDir {
     // A container's may be too small for all tests at once.
     let roomy = rustix::fs::statvfs("/dev/shm").is_ok_and(|there| there.f_bavail * there.f_frsize > 1 << 29);

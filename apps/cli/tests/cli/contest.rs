@@ -1,4 +1,5 @@
-//! `syncline bench barrier` and `bench lock`: what they print, and that nothing stays. Times are not looked at.
+//! `syncline bench barrier` and `bench lock`: what they print, and that nothing stays. Times are
+//! not looked at.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -10,8 +11,8 @@ use serde_json::Value;
 use crate::bench::{all, of, refused};
 use crate::common::{command, names};
 
-/// What is printed, and what is told meanwhile, with temporary files in `folder` and, if that is given, compilers from
-/// nowhere but `path`.
+/// What is printed, and what is told meanwhile, with temporary files in `folder` and, if that is
+/// given, compilers from nowhere but `path`.
 fn race(folder: &Path, line: &str, path: Option<&Path>) -> (String, String) {
     let done = command(folder, line).env("TMPDIR", folder).envs(path.map(|path| ("PATH", path))).output();
     let done = done.unwrap();
@@ -28,7 +29,7 @@ fn lines(folder: &Path, what: &str, members: &str, path: Option<&Path>) -> Vec<V
     printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Whether a way can be run with so many members.
+/// Whether a way can be run with this many members.
 fn fits(way: &str, members: u64) -> bool {
     match way {
         "dissemination, radix 4" => members > 2,
@@ -37,8 +38,8 @@ fn fits(way: &str, members: u64) -> bool {
     }
 }
 
-/// Every way stands in every cell that it fits, in which it has run once, or is left out there; `cells` are members and
-/// work.
+/// Every way stands in every cell that it fits, in which it has run once, or is left out there;
+/// `cells` are members and work.
 fn every_way_stands(lines: &[Value], cells: &[(u64, f64)]) {
     let (runs, standings, left_out) = (of(lines, "run"), of(lines, "cell"), of(lines, "left_out"));
     let ways = all(&[&standings[..], &left_out].concat(), "way");

@@ -72,7 +72,7 @@ fn numbers(to: usize) -> String {
     (1..=to).map(|number| format!("{number}\n")).collect()
 }
 
-/// How many processes sleep for that long, which nobody else does.
+/// How many processes sleep for that long, which no others do.
 fn processes(nap: &str) -> usize {
     let expected = format!("sleep\0{nap}\0").into_bytes();
     let all = fs::read_dir("/proc").unwrap().flatten();
@@ -84,7 +84,7 @@ fn gone(nap: &str) {
     until("the end of all tasks", || processes(nap) == 0);
 }
 
-/// A number of seconds to sleep, long and nobody else's.
+/// A number of seconds to sleep, long and no other test's.
 fn nap(which: u32) -> String {
     format!("{}.{which}", 1_000_000 + std::process::id())
 }

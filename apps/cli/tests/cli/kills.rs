@@ -1,4 +1,5 @@
-//! Killed at any moment, a run of many passes is resumed to the same bits; whatever was damaged is told.
+//! Killed at any moment, a run of many passes is resumed to the same bits; whatever was damaged is
+//! told.
 //!
 //! `SYNCLINE_KILLS=300` runs as many rounds.
 
@@ -31,7 +32,7 @@ fn kill_after(mut child: Child, time: Duration) -> bool {
     !output.status.success()
 }
 
-/// The result of a run that nobody disturbs.
+/// The result of a run that nothing disturbs.
 fn expected(path: &Path) -> Vec<u8> {
     ok(path, &format!("{RUN} --executor blocked --verify"));
     let bytes = fs::read(path.join("o.npy")).unwrap();

@@ -1,4 +1,5 @@
-//! `syncline mpi` and `syncline doctor`: with compilers that only seem to be ones, so that no MPI is needed.
+//! `syncline mpi` and `syncline doctor`: with compilers that only seem to be ones, so that no MPI
+//! is needed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

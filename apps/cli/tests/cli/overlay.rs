@@ -9,7 +9,8 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
 }
 
-/// A file that is no overlay: exit code 2, one line that has all of `parts`, and nothing is written.
+/// A file that is no overlay: exit code 2, one line that has all of `parts`, and nothing is
+/// written.
 fn wrong(folder: &Path, text: &str, parts: &[&str]) {
     fs::write(folder.join("o.toml"), text).unwrap();
     let before = contents(folder);
@@ -205,7 +206,8 @@ fn the_middle_of_a_long_circle_is_counted() {
     assert_eq!(error.matches(" waits at ").count(), 8, "{error}");
 }
 
-/// Who asks by the exit code is told the same, or that nothing is known, when there is no room for words.
+/// A caller that asks by the exit code is told the same, or that nothing is known, when there is no
+/// room for words.
 #[test]
 fn a_verdict_that_cannot_be_printed_is_no_other() {
     let folder = tempfile::tempdir().unwrap();

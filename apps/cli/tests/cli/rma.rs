@@ -1,5 +1,5 @@
-//! `syncline verify rma` and `farm`: in every place, under every MPI that is here; and what becomes of it when members are
-//! killed.
+//! `syncline verify rma` and `farm`: in every place, under every MPI that is here; and what becomes
+//! of it when members are killed.
 //!
 //! `SYNCLINE_KILLS=100` kills as many times; `SYNCLINE_SEED=5` begins with that seed.
 
@@ -59,7 +59,8 @@ const LAUNCHERS: [Launcher; 2] = [
 ];
 
 impl Launcher {
-    /// The command as so many processes; `None`, and a line that says why, if this MPI is not here.
+    /// The command as a number of processes; `None`, and a line that says why, if this MPI is not
+    /// here.
     fn command(&self, processes: usize, line: &str) -> Option<Command> {
         // Not a folder that is dropped: a static is not. What an earlier run has left there is old.
         static SHIMS: OnceLock<PathBuf> = OnceLock::new();
@@ -172,7 +173,7 @@ impl Random {
     }
 }
 
-/// The processes that verify with that number of rounds, which nobody else has.
+/// The processes that verify with that number of rounds, which no others have.
 fn members(rounds: u64) -> Vec<PathBuf> {
     let mark = rounds.to_string();
     let of = |path: &Path| fs::read(path.join("cmdline")).unwrap_or_default();
@@ -196,8 +197,8 @@ fn kills() -> (u64, Random) {
     (number("SYNCLINE_KILLS").unwrap_or(6), Random(seed))
 }
 
-/// Kills one of the members that do not launch others, at a random moment; how long it took until all had ended, and what
-/// they said.
+/// Kills one of the members that do not launch others, at a random moment; how long it took until
+/// all had ended, and what they said.
 fn kill_one(mut command: Command, rounds: u64, expected: usize, random: &mut Random) -> (Duration, String) {
     let said = tempfile::NamedTempFile::new().unwrap();
     let child: Child = command.stdout(said.reopen().unwrap()).stderr(Stdio::piped()).spawn().unwrap();
@@ -323,7 +324,7 @@ impl Job {
             }
             assert!(Instant::now() < late, "the others hang: {}", text());
             sleep(Duration::from_millis(5));
-            // The next dies when those who are left have begun.
+            // The next dies when those that are left have begun.
             if killed.len() < victims
                 && text().contains(&format!("verifying {} members", processes - killed.len()))
             {

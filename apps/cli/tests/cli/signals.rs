@@ -75,7 +75,7 @@ fn signals_end_a_streamed_run_at_its_last_pass() {
     fs::write(path.join("old.npy"), b"an older result").unwrap();
     let before = contents(path);
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        // One pass of so many iterations takes long.
+        // One pass of this many iterations takes long.
         let line = "run lk23 data --iterations 200000 --depth 200000 --output old.npy --force --json";
         let output = end(start(path, line), signal);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
@@ -96,7 +96,8 @@ fn signals_end_a_streamed_run_at_its_last_pass() {
     }
 }
 
-/// What is mapped of a file that gets shorter is a signal of the kernel, and what is written beyond a limit another.
+/// What is mapped of a file that gets shorter is a signal of the kernel, and what is written beyond
+/// a limit another.
 #[test]
 fn signals_of_the_kernel_are_errors() {
     // Several times, as threads may fault one after the other or at once.
@@ -187,7 +188,8 @@ fn an_interrupted_race_leaves_nothing() {
     }
 }
 
-/// Whether it is still finding what to draw, writes it, or prints for somebody who does not read on.
+/// Whether it is still finding what to draw, writes it, or prints for a reader that does not read
+/// on.
 #[test]
 fn an_overlay_is_interrupted_wherever_it_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -295,7 +297,7 @@ fn a_run_says_how_it_stands_when_asked() {
     }
 }
 
-/// A terminal of so many columns that does not tell how many rows it has: its two ends.
+/// A terminal of this many columns that does not tell how many rows it has: its two ends.
 fn terminal(columns: u16) -> (fs::File, fs::File) {
     let size = libc::winsize { ws_row: 0, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     let (mut ours, mut theirs) = (-1, -1);

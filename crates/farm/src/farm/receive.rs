@@ -29,8 +29,8 @@ impl Farm {
     /// Receives the next value from a process, and waits for it.
     ///
     /// # Errors
-    /// [`FarmError::Gone`] if the process has ended, and all that it had sent was received; [`FarmError::Garbled`] if what it
-    /// has sent is something else: then that message is lost.
+    /// [`FarmError::Gone`] if the process has ended, and all that it had sent was received;
+    /// [`FarmError::Garbled`] if what it has sent is something else: then that message is lost.
     #[inline]
     pub fn recv<T: Wire>(&mut self, from: Vpid) -> Result<T, FarmError> {
         self.recv_deadline(from, None)
@@ -101,8 +101,9 @@ impl Farm {
         came.ok_or_else(|| FarmError::TimedOut { what: format!("a message from process {from}") })
     }
 
-    /// How to wait for a process. One that is not there yet begins on the processor of whoever has started it, as a rule:
-    /// who yields that is not given it again soon, but who sleeps is woken elsewhere. Births take longer than yields last.
+    /// How to wait for a process. One that is not there yet begins on the processor of the process
+    /// that has started it, as a rule: a process that yields that one is not given it again soon,
+    /// but a sleeper is woken elsewhere. Births take longer than yields last.
     fn policy_for(&self, from: Vpid) -> Policy<'static> {
         let is_there = matches!(self.life(from), Life::Joined | Life::Ended);
         if is_there { self.policy } else { Policy { yield_for: Duration::ZERO, ..self.policy } }
@@ -151,12 +152,12 @@ impl Farm {
         (inbound.from == from).then_some(&mut inbound.reader)
     }
 
-    /// Receives the next value from whoever has sent one, in turn.
+    /// Receives the next value from any process that has sent one, in turn.
     ///
     /// # Errors
-    /// [`FarmError::Gone`] if a process that this one has started has ended, and not by exiting with 0: once for each, when
-    /// all that it had sent was received. [`FarmError::Alone`] if no other process lives (the manager is told).
-    /// [`FarmError::Garbled`], which says from whom.
+    /// [`FarmError::Gone`] if a process that this one has started has ended, and not by exiting
+    /// with 0: once for each, when all that it had sent was received. [`FarmError::Alone`] if no
+    /// other process lives (the manager is told). [`FarmError::Garbled`], which names the sender.
     pub fn recv_any<T: Wire>(&mut self) -> Result<(Vpid, T), FarmError> {
         self.recv_any_deadline(None)
     }
@@ -170,7 +171,8 @@ impl Farm {
         T::decode(message).map(|value| (from, value)).map_err(|why| FarmError::Garbled { from, why })
     }
 
-    /// Receives the next message from whoever has sent one, whatever it is, until a deadline.
+    /// Receives the next message from any process that has sent one, whatever it is, until a
+    /// deadline.
     ///
     /// # Errors
     /// As [`recv_any_deadline`](Self::recv_any_deadline).
@@ -187,8 +189,8 @@ impl Farm {
         came.ok_or_else(|| FarmError::TimedOut { what: "a message from any process".to_owned() })
     }
 
-    /// As [`recv_any_message_deadline`](Self::recv_any_message_deadline), or until something else is there; `None` then,
-    /// and when the deadline has passed.
+    /// As [`recv_any_message_deadline`](Self::recv_any_message_deadline), or until something else
+    /// is there; `None` then, and when the deadline has passed.
     pub(crate) fn recv_any_or(
         &mut self,
         deadline: Option<Instant>,
@@ -226,7 +228,8 @@ impl Farm {
     }
 
     fn take_any(&mut self) -> Result<Option<(Vpid, Message)>, FarmError> {
-        // Looked at before the channels: what those who have ended by then had sent is found there.
+        // Looked at before the channels: what processes that have ended by then had sent is found
+        // there.
         let ends = self.role.ends(&self.arena);
         let alone = matches!(&self.role, Role::Manager(steward) if steward.living() == 0);
         self.look_for_channels();
@@ -261,11 +264,12 @@ impl Farm {
         if alone { Err(FarmError::Alone) } else { Ok(None) }
     }
 
-    /// Lets go of the channels of those who have ended, and of children that ended well.
+    /// Lets go of the channels of processes that have ended, and of children that ended well.
     pub(super) fn bury(&mut self) {
         let dead = |vpid: Vpid| self.life(vpid) == Life::Ended;
         let channels = self.senders.iter().filter_map(|&place| self.inbound.get(place)?.as_ref());
-        // One that has ended just now may have sent something just before: another end was told then, or will be.
+        // One that has ended just now may have sent something just before: another end was told
+        // then, or will be.
         let done = channels.filter(|inbound| dead(inbound.from) && !inbound.reader.is_full());
         for vpid in done.map(|inbound| inbound.from).collect::<Vec<_>>() {
             self.unlink(vpid);

@@ -29,14 +29,15 @@ impl Watch for Receiver<'_> {
 }
 
 impl Farm {
-    /// Sends a value. It returns when the message is in its channel, which it is at once unless as many as the channel
-    /// holds were not received yet.
+    /// Sends a value. It returns when the message is in its channel, which it is at once unless as
+    /// many as the channel holds were not received yet.
     ///
     /// # Memory ordering
     /// What this process did before happened before what the receiver does with the message.
     ///
     /// # Errors
-    /// [`FarmError::Gone`] if the receiver has ended; [`FarmError::Room`], [`FarmError::Unsendable`].
+    /// [`FarmError::Gone`] if the receiver has ended; [`FarmError::Room`],
+    /// [`FarmError::Unsendable`].
     #[inline]
     pub fn send<T: Wire>(&mut self, to: Vpid, value: &T) -> Result<(), FarmError> {
         self.send_deadline(to, value, None)
@@ -56,11 +57,12 @@ impl Farm {
         self.send_written(to, deadline, |draft| Encoder::write(draft, value))
     }
 
-    /// Sends bytes that are of some kind already: those of a message that is passed on, or of a program in another
-    /// language. Until a deadline, as [`send_deadline`](Self::send_deadline).
+    /// Sends bytes that are of some kind already: those of a message that is passed on, or of a
+    /// program in another language. Until a deadline, as [`send_deadline`](Self::send_deadline).
     ///
     /// # Errors
-    /// As [`send_deadline`](Self::send_deadline); [`FarmError::Unsendable`] if they cannot be of that kind, by their length.
+    /// As [`send_deadline`](Self::send_deadline); [`FarmError::Unsendable`] if they cannot be of
+    /// that kind, by their length.
     pub fn send_bytes(
         &mut self,
         to: Vpid,

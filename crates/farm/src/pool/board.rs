@@ -1,8 +1,9 @@
-//! The tasks of a pool whose workers steal: cells, the decks in which they are offered, and who sleeps.
+//! The tasks of a pool whose workers steal: cells, the decks in which they are offered, and which
+//! workers sleep.
 //!
 //! # Contract
-//! A task is offered by its owner (the worker that forked it, or the manager), claimed once, by whomever, and told of when it
-//! has ended. Nobody sleeps while a task is offered.
+//! A task is offered by its owner (the worker that forked it, or the manager), claimed once, by
+//! whomever, and told of when it has ended. No worker sleeps while a task is offered.
 //!
 //! ```text
 //! cells   state, owner, task, result                         a task each
@@ -12,31 +13,35 @@
 //! ```
 //! | state     | means                     | moved on by                                                            |
 //! |-----------|---------------------------|------------------------------------------------------------------------|
-//! | `Offered` | the task is in its cell   | whoever claims it: one exchange of the state, which decides              |
+//! | `Offered` | the task is in its cell   | the hand that claims it: one exchange of the state, which decides        |
 //! | `Begun`   | a hand is at it           | that hand, when its result is in the cell                               |
 //! | `Ended`   | the result is in its cell | the owner, which takes it and frees the cell                            |
 //! | `Free`    | nothing                   | an owner                                                                |
 //!
-//! The state decides, and a deck only says where to look: a ticket that is found twice is claimed once, and one that is lost
-//! (its owner has taken it back while another looked) is run by its owner when it is joined. So owners and thieves need no
-//! exchange on the decks, and nobody's death leaves one in a state that others must understand. An owner that has ended
-//! makes its cells *orphans*: who is at one frees it.
+//! The state decides, and a deck only says where to look: a ticket that is found twice is claimed
+//! once, and one that is lost (its owner has taken it back while another looked) is run by its
+//! owner when it is joined. So owners and thieves need no exchange on the decks, and no death
+//! leaves one in a state that others must understand. An owner that has ended makes its cells
+//! *orphans*: the worker that is at one frees it.
 //!
 //! # Sleep
-//! Who offers: the ticket, a fence, a look at the bits. Who is to sleep: its bit, a fence, a look at the decks. One of the two
-//! sees the other. Who offers takes one bit away and rings that hand's bell; a hand that was chosen so, and finds that it has
-//! something better to do, chooses another.
+//! A hand that offers: the ticket, a fence, a look at the bits. One that is to sleep: its bit, a
+//! fence, a look at the decks. One of the two sees the other. The hand that offers takes one bit
+//! away and rings that hand's bell; a hand that was chosen so, and finds that it has something
+//! better to do, chooses another.
 //!
 //! # Costs
-//! To fork and join with nobody stealing: two exchanges on a line of one's own, two fences' worth. To steal: the lines of a
-//! deck, of the cell, of the task.
+//! To fork and join without a theft: two exchanges on a line of one's own, two fences' worth. To
+//! steal: the lines of a deck, of the cell, of the task.
 //!
 //! # Source
-//! Michael, Vechev and Saraswat, "Idempotent work stealing" (PPoPP 2009): queues without exchanges, which may give a task
-//! twice. Blumofe and Leiserson, "Scheduling multithreaded computations by work stealing" (JACM 46, 1999).
+//! Michael, Vechev and Saraswat, "Idempotent work stealing" (PPoPP 2009): queues without exchanges,
+//! which may give a task twice. Blumofe and Leiserson, "Scheduling multithreaded computations by
+//! work stealing" (JACM 46, 1999).
 //!
 //! # Changed
-//! The claim in the cell makes of "at least once" exactly once, which a worker's death does not undo.
+//! The claim in the cell makes of "at least once" exactly once, which a worker's death does not
+//! undo.
 
 use syncline_signal::plant;
 use syncline_signal::primitive::{AtomicU64, Ordering, fence};
@@ -87,8 +92,9 @@ pub(crate) struct Cell {
     result: Place<Body>,
 }
 
-// SAFETY: the places are written by the owner while the cell is free, read while it is offered or begun; and written by the
-// hand that is at it, read by the owner after the end. The state orders one after the other.
+// SAFETY: the places are written by the owner while the cell is free, read while it is offered or
+// begun; and written by the hand that is at it, read by the owner after the end. The state orders
+// one after the other.
 unsafe impl Sync for Cell {}
 
 /// What a hand offers. All zero: nothing.
@@ -105,7 +111,7 @@ pub(crate) struct Deck {
     tickets: [AtomicU64; TICKETS],
 }
 
-/// What a board begins with. All zero: nobody sleeps, no cell is in use.
+/// What a board begins with. All zero: no hand sleeps, no cell is in use.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Head {
@@ -163,8 +169,8 @@ impl<'a> Board<'a> {
         &self.cells[ticket.cell() % self.cells.len()]
     }
 
-    /// Offers a task, of this process, in the deck of this hand; `None` if there is no room. Whoever is to be woken is not,
-    /// yet: see [`wake`](Self::wake).
+    /// Offers a task, of this process, in the deck of this hand; `None` if there is no room. The
+    /// hand that is to be woken is not, yet: see [`wake`](Self::wake).
     pub(crate) fn offer(self, hand: usize, owner: u64, task: Body) -> Option<Ticket> {
         let deck = &self.decks[hand];
         let (top, bottom) = (deck.top.load(Ordering::Relaxed), deck.bottom.load(Ordering::Relaxed));
@@ -173,7 +179,7 @@ impl<'a> Board<'a> {
         }
         let (number, _) = self.free_cells().take(1, owner + 1)?;
         let cell = &self.cells[number as usize];
-        // Relaxed: only who has taken the cell changes it now.
+        // Relaxed: only the hand that has taken the cell changes it now.
         let generation = cell.state.load(Ordering::Relaxed) >> GENERATION;
         cell.owner.store(owner, Ordering::Relaxed);
         cell.tries.store(0, Ordering::Relaxed);
@@ -181,7 +187,7 @@ impl<'a> Board<'a> {
         cell.task.write(|at| unsafe { at.write(task) });
         let ticket = Ticket(generation << GENERATION | u64::from(number));
         let order = if plant::is("board: relaxed offer") { Ordering::Relaxed } else { Ordering::Release };
-        // Release: pairs with the Acquire in `claim`: who claims it sees the task.
+        // Release: pairs with the Acquire in `claim`: the hand that claims it sees the task.
         cell.state.store(word(generation, 0, State::Offered), order);
         self.add(hand, ticket);
         Some(ticket)
@@ -193,7 +199,7 @@ impl<'a> Board<'a> {
         // A thief may have passed a ticket that was taken back.
         let bottom = deck.bottom.load(Ordering::Relaxed).max(deck.top.load(Ordering::Relaxed));
         deck.tickets[bottom as usize % TICKETS].store(ticket.0, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `steal`: who sees the number sees the ticket.
+        // Release: pairs with the Acquire in `steal`: a hand that sees the number sees the ticket.
         deck.bottom.store(bottom + 1, Ordering::Release);
     }
 
@@ -218,7 +224,7 @@ impl<'a> Board<'a> {
         if last.is_some_and(|last| last.load(Ordering::Relaxed) == ticket.0)
             && bottom > deck.top.load(Ordering::Relaxed)
         {
-            // Whoever has read it claims in vain.
+            // A hand that has read it claims in vain.
             deck.bottom.store(bottom - 1, Ordering::Release);
         }
     }
@@ -242,7 +248,7 @@ impl<'a> Board<'a> {
             let ticket = Ticket(place.load(Ordering::Relaxed));
             let claimed = self.claim(ticket, hand);
             if claimed || place.load(Ordering::Relaxed) == ticket.0 {
-                // It is somebody's, in any case.
+                // Another worker has claimed the task.
                 let _ = deck.top.compare_exchange(top, top + 1, Ordering::Relaxed, Ordering::Relaxed);
             }
             if claimed {
@@ -253,7 +259,7 @@ impl<'a> Board<'a> {
 
     /// What a task is.
     pub(crate) fn task(self, ticket: Ticket) -> Body {
-        // SAFETY: the caller is its owner, or has claimed it: nobody writes there.
+        // SAFETY: the caller is its owner, or has claimed it: no hand writes there.
         self.at(ticket).task.read(|at| unsafe { at.read() })
     }
 
@@ -262,11 +268,11 @@ impl<'a> Board<'a> {
         self.at(ticket).owner.load(Ordering::Relaxed)
     }
 
-    /// The task has ended, with this result, which is its owner's; `false` if it has no owner any more: then the caller
-    /// has its cell and its result.
+    /// The task has ended, with this result, which is its owner's; `false` if it has no owner any
+    /// more: then the caller has its cell and its result.
     pub(crate) fn end(self, ticket: Ticket, hand: usize, result: Body) -> bool {
         let cell = self.at(ticket);
-        // SAFETY: the caller is at it: nobody else reads or writes there.
+        // SAFETY: the caller is at it: no other hand reads or writes there.
         cell.result.write(|at| unsafe { at.write(result) });
         let generation = ticket.0 >> GENERATION;
         let (from, to) = (word(generation, hand, State::Begun), word(generation, hand, State::Ended));
@@ -275,7 +281,7 @@ impl<'a> Board<'a> {
         cell.state.compare_exchange(from, to, order, Ordering::Relaxed).is_ok()
     }
 
-    /// How far a task has come, and who is at it.
+    /// How far a task has come, and which hand is at it.
     pub(crate) fn state(self, ticket: Ticket) -> (State, usize) {
         // Acquire: pairs with the Release in `end`.
         let word = self.at(ticket).state.load(Ordering::Acquire);
@@ -287,13 +293,15 @@ impl<'a> Board<'a> {
 
     /// The result of a task that has ended: its owner takes it, and frees the cell.
     pub(crate) fn take_result(self, ticket: Ticket) -> Body {
-        // SAFETY: it has ended, and the caller is its owner: nobody writes there before the cell is free.
+        // SAFETY: it has ended, and the caller is its owner: no hand writes there before the cell
+        // is free.
         let result = self.at(ticket).result.read(|at| unsafe { at.read() });
         self.free(ticket);
         result
     }
 
-    /// Nothing more is to be known of a task. Its owner says so, or who is at it, if there is no owner.
+    /// Nothing more is to be known of a task. Its owner says so, or the hand that is at it, if
+    /// there is no owner.
     pub(crate) fn free(self, ticket: Ticket) {
         let next = (ticket.0 >> GENERATION).wrapping_add(1) & u64::from(u32::MAX);
         // Relaxed: the next owner has it from the stack of free cells.
@@ -316,7 +324,7 @@ impl<'a> Board<'a> {
         fence(Ordering::SeqCst);
     }
 
-    /// The hand does not sleep any more; whether somebody has chosen it to look for a task.
+    /// The hand does not sleep any more; whether another hand has chosen it to look for a task.
     pub(crate) fn rise(self, hand: usize) -> bool {
         let (word, bit) = self.bit(hand);
         word.fetch_and(!bit, Ordering::Relaxed) & bit == 0
@@ -342,17 +350,18 @@ impl<'a> Board<'a> {
         None
     }
 
-    /// A hand's deck is another's from now on, or nobody's.
+    /// A hand's deck is another's from now on, or has no owner.
     pub(crate) fn reset(self, hand: usize, vpid: u64) {
         let deck = &self.decks[hand];
-        // Whatever stands there was claimed, or is nobody's: top first, so that nobody looks in between.
+        // All that stands there was claimed, or has no owner: top first, so that no hand looks in
+        // between.
         deck.top.store(deck.bottom.load(Ordering::Relaxed), Ordering::Relaxed);
         deck.vpid.store(vpid, Ordering::Relaxed);
         self.rise(hand);
     }
 
-    /// A task whose hand has ended is offered again, by the manager; whether it has an owner still. If not, it is the
-    /// caller's to free.
+    /// A task whose hand has ended is offered again, by the manager; whether it has an owner still.
+    /// If not, it is the caller's to free.
     pub(crate) fn again(self, ticket: Ticket, hand: usize) -> bool {
         let generation = ticket.0 >> GENERATION;
         let (from, to) = (word(generation, hand, State::Begun), word(generation, 0, State::Offered));
@@ -370,7 +379,7 @@ impl<'a> Board<'a> {
         let made = self.free_cells().made();
         let mut found = Vec::new();
         for (number, cell) in self.cells.iter().enumerate().take(made) {
-            // Acquire: pairs with the Release of whoever moved it last.
+            // Acquire: pairs with the Release of the hand that moved it last.
             let state = cell.state.load(Ordering::Acquire);
             let ticket = Ticket(state >> GENERATION << GENERATION | number as u64);
             let own = cell.owner.load(Ordering::Relaxed) == vpid;
@@ -386,7 +395,8 @@ impl<'a> Board<'a> {
         found
     }
 
-    /// The owner does not want to know of a task any more. Whether the caller is to free it: else who is at it does.
+    /// The owner does not want to know of a task any more. Whether the caller is to free it: else
+    /// the hand that is at it does.
     pub(crate) fn abandon(self, ticket: Ticket, hand: usize) -> bool {
         loop {
             let state = self.at(ticket).state.load(Ordering::Acquire); // pairs with the Release in `end`
@@ -416,7 +426,7 @@ impl<'a> Board<'a> {
 pub(crate) enum Bereft {
     /// It was at this one, and its owner waits.
     Begun,
-    /// Nobody wants to know: it is to be freed.
+    /// Its result is not wanted: it is to be freed.
     Nobodys,
 }
 

@@ -1,4 +1,5 @@
-//! What the manager of a pool that steals does: it offers what was submitted, and settles what the dead have left.
+//! What the manager of a pool that steals does: it offers what was submitted, and settles what the
+//! dead have left.
 
 use std::sync::atomic::Ordering;
 
@@ -16,8 +17,8 @@ use crate::record::Life;
 use crate::vpid::Vpid;
 use crate::wire::WireError;
 
-/// How many tasks are offered for each worker: enough that nobody waits for the manager, few enough that what is urgent and
-/// comes later is not behind all others.
+/// How many tasks are offered for each worker: enough that no worker waits for the manager, few
+/// enough that what is urgent and comes later is not behind all others.
 const OFFERED: usize = 32;
 /// How many are offered at most: a deck holds as many.
 const MOST: usize = 1000;
@@ -109,7 +110,7 @@ where
         }
     }
 
-    /// Nobody can do what was offered and not begun.
+    /// No worker can do what was offered and not begun.
     pub(crate) fn withdraw(&mut self, why: &str) {
         let Some(dealer) = &mut self.dealer else { return };
         let seat = dealer.seat.clone();
@@ -132,7 +133,8 @@ where
         let last = begun.map(|&(ticket, _)| board.at(ticket).since.load(Ordering::Relaxed)).max();
         for (ticket, what) in bereft {
             if what == Bereft::Nobodys {
-                // What belonged to the dead was given back by the steward; what to others is there still.
+                // What belonged to the dead was given back by the steward; what to others is there
+                // still.
                 seat.free(ticket);
                 continue;
             }

@@ -1,7 +1,8 @@
 //! What a pool's manager knows and decides.
 //!
 //! # Contract
-//! A task is in one of three places: ready, handed to a worker, or ended. Every end of a worker moves the tasks that it had:
+//! A task is in one of three places: ready, handed to a worker, or ended. Every end of a worker
+//! moves the tasks that it had:
 //!
 //! ```text
 //!   handed to it, in order:   a  b  c  d  e           it had begun 3 and told of 1 (its diary, its reports)
@@ -10,8 +11,8 @@
 //!                             │  └─────────── done, but not told of: ready again
 //!                             └────────────── told of: has ended
 //! ```
-//! Three workers in a row that exit before they have begun anything are no accident, nor are a hundred that are killed: then
-//! what is ready ends with an error that says how.
+//! Three workers in a row that exit before they have begun anything are no accident, nor are a
+//! hundred that are killed: then what is ready ends with an error that says how.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -37,7 +38,8 @@ mod family;
 /// How many workers in a row may exit, or be killed, before they have begun anything.
 const STILLBORN: u32 = 3;
 const KILLED_BEFORE: u32 = 100;
-/// How long a worker may take until it has begun its first task, beside the time that the task may take.
+/// How long a worker may take until it has begun its first task, beside the time that the task may
+/// take.
 const BIRTH: Duration = Duration::from_secs(10);
 /// How long workers may take to end by themselves.
 const GRACE: Duration = Duration::from_secs(1);
@@ -59,7 +61,8 @@ pub(crate) struct Job<T> {
 /// A worker.
 pub(crate) struct Hand {
     pub(crate) vpid: Vpid,
-    /// What it was handed and has not told of, in order, and the sizes of the batches in which that was.
+    /// What it was handed and has not told of, in order, and the sizes of the batches in which that
+    /// was.
     tasks: VecDeque<Id>,
     batches: VecDeque<usize>,
     /// Tasks that it has told of, and when it was last known to begin one.
@@ -93,7 +96,7 @@ impl Hand {
         }
     }
 
-    /// It has told of so many of its tasks.
+    /// It has told of `tasks` of its tasks.
     fn tell(&mut self, mut tasks: usize) {
         self.told += tasks as u64;
         self.at = monotonic();
@@ -192,22 +195,22 @@ where
         id
     }
 
-    /// What was submitted may be handed out before more is drawn: nothing that comes later could be better, as far as one
-    /// can see.
+    /// What was submitted may be handed out before more is drawn: nothing that comes later could be
+    /// better, as far as one can see.
     pub(crate) fn hand_out_plain(&mut self) {
         if !self.ready.has_ranked() && self.at_home().is_ok() {
             self.hand_out();
         }
     }
 
-    /// How many tasks nobody has.
+    /// How many tasks no worker has.
     pub(crate) fn waiting(&self) -> u64 {
         self.ready.len() as u64
     }
 
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Outcome<R>> {
-        // Whoever takes one result after the other keeps nobody waiting.
+        // A caller that takes one result after the other keeps no worker waiting.
         self.given += 1;
         if self.given.is_multiple_of(64) && self.progress.ended < self.progress.submitted {
             self.step(Some(Instant::now()));
@@ -279,7 +282,7 @@ where
             Heard::Nothing => self.collect(),
             Heard::Gone(vpid, fate) => self.lost(vpid, &fate),
             Heard::Garbled(from, why) => self.garbled(from, why.to_string()),
-            // Whoever had a part has told of its end before.
+            // Every worker has told of its end before.
             Heard::Nobody(_) if self.hands.is_empty() && self.team.is_none() => (),
             Heard::Nobody(why) => {
                 let fate = if self.team.is_some() { Fate::Dead } else { Fate::Forgotten };
@@ -314,7 +317,7 @@ where
         self.hands.iter_mut().find(|hand| hand.vpid == vpid)
     }
 
-    /// What is ready ends with an error: nobody can do it.
+    /// What is ready ends with an error: no worker can do it.
     pub(crate) fn fail_all(&mut self, why: &str) {
         self.withdraw(why);
         while let Some(id) = self.ready.pop() {
@@ -415,7 +418,8 @@ where
         self.stillborn = if begun == 0 { self.stillborn + 1 } else { 0 };
         let how = fate.to_string();
         self.settle(&hand, &how);
-        // The one for which it was killed may have ended in the last moment: then it is nobody's fault.
+        // The one for which it was killed may have ended in the last moment: then no task is at
+        // fault.
         let moved_on = hand.killed.is_some() && begun > hand.killed_at;
         for (place, &id) in hand.tasks.iter().enumerate().rev() {
             if place + 1 == at && !moved_on {
@@ -467,8 +471,8 @@ where
         Instant::now().checked_add(busy.map(left).min()?)
     }
 
-    /// When a worker has begun what it is at, as far as is known; 0: it is at nothing. One that has not begun what it was
-    /// given has some time to be born.
+    /// When a worker has begun what it is at, as far as is known; 0: it is at nothing. One that has
+    /// not begun what it was given has some time to be born.
     fn since(&self, hand: &Hand) -> u64 {
         let since = match self.crowd.diary(hand.vpid).map(|_| self.crowd.since(hand.vpid)) {
             Some(since) if since != 0 => since,
@@ -494,13 +498,14 @@ where
         }
     }
 
-    /// The processes of those who are at work.
+    /// The processes of the workers that are at work.
     pub(crate) fn pids(&mut self) -> Vec<u32> {
         let Some(farm) = self.crowd.farm() else { return Vec::new() };
         self.hands.iter().filter_map(|hand| farm.pid(hand.vpid)).collect()
     }
 
-    /// Has those who are at nothing end, and waits for that; the others are killed, when this is dropped.
+    /// Has the workers that are at nothing end, and waits for that; the others are killed, when
+    /// this is dropped.
     pub(crate) fn finish(mut self) {
         if self.at_home().is_err() {
             return;

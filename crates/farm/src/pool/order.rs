@@ -3,7 +3,7 @@
 //! | from the manager   | means                                                                      |
 //! |--------------------|----------------------------------------------------------------------------|
 //! | `Run`              | do these, one after the other                                              |
-//! | `Yours`            | the child that you wait for was begun by nobody: do it yourself             |
+//! | `Yours`            | the child that you wait for was not begun: do it yourself                    |
 //! | `Answer`           | the result of the child that you wait for                                   |
 //! | `End`              | there is no more                                                            |
 //! | `Forks`            | what your tasks fork is for all: said first, or children are done where they are joined |
@@ -15,7 +15,8 @@
 //! | `Fork`             | a child of the task that it is at                                           |
 //! | `Join`             | it waits for a child                                                        |
 //!
-//! Each enumeration is there twice, to be written from what is borrowed and to be read: the variants are in one order.
+//! Each enumeration is there twice, to be written from what is borrowed and to be read: the
+//! variants are in one order.
 
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Serialize, Serializer};

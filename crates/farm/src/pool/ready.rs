@@ -1,11 +1,13 @@
-//! The tasks that nobody has begun, best first.
+//! The tasks that no worker has begun, best first.
 //!
 //! # Contract
-//! Higher priorities first; of one priority the largest cost; of one cost the first that came. Children of running tasks
-//! come before others of their priority, the youngest first: that goes down before it goes wide, so few are under way.
+//! Higher priorities first; of one priority the largest cost; of one cost the first that came.
+//! Children of running tasks come before others of their priority, the youngest first: that goes
+//! down before it goes wide, so few are under way.
 //!
 //! # Costs
-//! Tasks of priority 0 without a cost are a plain queue: a push and a pop are a few nanoseconds. Others are in a heap.
+//! Tasks of priority 0 without a cost are a plain queue: a push and a pop are a few nanoseconds.
+//! Others are in a heap.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};

@@ -59,7 +59,7 @@ impl Seat {
         }
     }
 
-    /// Something was offered: wakes one who sleeps.
+    /// Something was offered: wakes a worker that sleeps.
     pub(crate) fn wake(&self) {
         if let Some(hand) = self.board().wake() {
             self.ring(self.board().decks[hand].vpid.load(Ordering::Relaxed));
@@ -91,7 +91,7 @@ impl Seat {
         }
     }
 
-    /// Nobody needs a task any more, and nobody else is at it.
+    /// No worker needs a task any more, and no other is at it.
     pub(crate) fn free(&self, ticket: Ticket) {
         self.give(&self.board().task(ticket), self.board().owner(ticket));
         self.board().free(ticket);
@@ -133,7 +133,8 @@ impl Seat {
         if self.board().end(ticket, hand, body) {
             self.ring(owner);
         } else {
-            // Nobody wants it. If its owner lives, what it has given is there still; if not, it was swept.
+            // Its result is not wanted. If its owner lives, what it has given is there still; if
+            // not, it was swept.
             self.give(&body, owner);
             self.free(ticket);
         }
@@ -192,7 +193,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         let seat = self.seat().clone();
         let bell = &seat.arena.record(seat.vpid.place()).bell;
         let asleep = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
-        // Whether somebody counts on this one to take what was offered.
+        // Whether another worker counts on this one to take what was offered.
         let mut chosen = false;
         let found = loop {
             let seen = bell.get();
@@ -211,7 +212,8 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             seat.board().nod(seat.hand);
             let next = self.look(child)?;
             if next.is_none() {
-                // Not for long: whoever has chosen this one to be woken may be killed before it rings.
+                // Not for long: the worker that has chosen this one to be woken may be killed
+                // before it rings.
                 let _ = bell.wait_until(seen + 1, &asleep, Instant::now().checked_add(NAP));
             }
             chosen |= seat.board().rise(seat.hand);
@@ -233,7 +235,8 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         board.at(ticket).since.store(now, Ordering::Relaxed);
         let owner = Vpid::from_raw(board.owner(ticket));
         let read = Message::lent(&seat.arena, owner, board.task(ticket)).and_then(wire::read::<T>);
-        // What belongs to one that has ended may be another's by now. Acquire: that look is not to come before the reading.
+        // What belongs to one that has ended may be another's by now. Acquire: that look is not to
+        // come before the reading.
         fence(Ordering::Acquire);
         let result = match read {
             _ if seat.arena.life(owner) == Life::Ended => {

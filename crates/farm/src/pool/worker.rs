@@ -24,8 +24,8 @@ use crate::wire::{self, WireError};
 /// How long results may be kept to be sent together.
 const KEPT: Duration = Duration::from_millis(1);
 
-/// Serves a pool, if this process is a worker of one: runs `f` for each task that it is given, and exits when there are no
-/// more. In any other process it returns at once.
+/// Serves a pool, if this process is a worker of one: runs `f` for each task that it is given, and
+/// exits when there are no more. In any other process it returns at once.
 ///
 /// A task that panics is an error of that task ([`TaskError::Panicked`]); the worker goes on.
 ///
@@ -58,8 +58,9 @@ where
 
 /// As [`serve`], for tasks that fork others and join them.
 ///
-/// A task's children are run by whatever worker is free, or by the worker itself when it joins them; their results go to it
-/// alone. Every task joins its children before it ends (what it does not join is lost): the computation is fully strict.
+/// A task's children are run by whatever worker is free, or by the worker itself when it joins
+/// them; their results go to it alone. Every task joins its children before it ends (what it does
+/// not join is lost): the computation is fully strict.
 ///
 /// # Errors
 /// As [`Farm::join`].
@@ -154,9 +155,9 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                 Order::Run(tasks) => self.run(tasks, &mut f)?,
                 Order::End => return Ok(()),
                 Order::Forks => self.tells = true,
-                // Nobody waits.
+                // No worker waits.
                 Order::Yours | Order::Answer(_) => (),
-                // That is said first, to those who can.
+                // That is said first, to workers that can.
                 Order::Board { .. } => {
                     let why = WireError::Damaged {
                         what: "a board for a worker that does not fork (serve, not serve_forks)",
@@ -217,7 +218,8 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     }
 
     fn run(&mut self, tasks: Vec<T>, f: &mut impl FnMut(T, &mut Self) -> R) -> Result<(), FarmError> {
-        // Of tasks that take less than a microsecond the clock is asked once for several: it takes a good part of one.
+        // Of tasks that take less than a microsecond the clock is asked once for several: it takes
+        // a good part of one.
         let (mut begin, mut unread, mut stride) = (monotonic(), 0, 1);
         self.results.reserve(tasks.len());
         let last = tasks.len();
@@ -350,7 +352,7 @@ fn not_there(number: u64) -> TaskError {
 
 /// What has become of a child that is joined.
 enum Child<T, R> {
-    /// Nobody has begun it.
+    /// No worker has begun it.
     Here(T),
     /// Another worker is at it.
     Elsewhere(Ticket),
@@ -360,7 +362,8 @@ enum Child<T, R> {
 /// How long to wait for room: what others have sent makes some when it is received.
 const FOR_ROOM: Duration = Duration::from_secs(10);
 
-/// Whether there may be room for what found none. A message that grows takes twice its length, and others are there, too.
+/// Whether there may be room for what found none. A message that grows takes twice its length, and
+/// others are there, too.
 fn may_come(error: &FarmError) -> bool {
     matches!(error, FarmError::Room { asked, memory } if asked.saturating_mul(4) <= *memory)
 }
@@ -421,7 +424,7 @@ impl<'w, T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Forks
         Forked { number, of: PhantomData }
     }
 
-    /// Waits for the result of a child. If nobody has begun it, it is run here and now.
+    /// Waits for the result of a child. If no worker has begun it, it is run here and now.
     ///
     /// # Errors
     /// What has become of the child if it has no result.

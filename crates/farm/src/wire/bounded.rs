@@ -1,9 +1,10 @@
-//! Decoding of bytes that may be garbage: postcard, with a bound on how deep values nest and how many elements they have.
+//! Decoding of bytes that may be garbage: postcard, with a bound on how deep values nest and how
+//! many elements they have.
 //!
-//! postcard never reads beyond the bytes, and a sequence's length makes nobody allocate more than the bytes that are left.
-//! Two things are missing: values that nest once per byte would overflow the stack, and elements that take no bytes (`()`,
-//! structures all of whose fields are skipped) could be as many as a length can say. So every value is read through a
-//! wrapper that counts.
+//! postcard never reads beyond the bytes, and a sequence's length allocates no more than the bytes
+//! that are left. Two things are missing: values that nest once per byte would overflow the stack,
+//! and elements that take no bytes (`()`, structures all of whose fields are skipped) could be as
+//! many as a length can say. So every value is read through a wrapper that counts.
 //!
 //! ```text
 //! T::deserialize ── Guarded ── postcard ── visitor of T, guarded ── elements, each by a Guarded again

@@ -27,7 +27,7 @@ fn a_death_ends_the_waits_for_it() {
         let error = farm.recv_deadline::<u64>(victim, late()).unwrap_err();
         assert_eq!(error.to_string(), format!("process {victim} was killed by signal 9"));
     }
-    // One to whom nobody can send any more, with its channel full.
+    // One to which no process can send any more, with its channel full.
     let victim = worker(&mut farm, Role::Hang);
     assert_eq!(farm.recv_deadline::<u64>(victim, late()).unwrap(), 7);
     farm.send(victim, &1_u64).unwrap();
@@ -84,7 +84,8 @@ fn thousands_pass_through_few_places() {
     }
 }
 
-/// A worker that takes more memory than it may is an error that is told, not the end of the machine.
+/// A worker that takes more memory than it may is an error that is told, not the end of the
+/// machine.
 #[test]
 fn memory_of_workers_is_bounded() {
     let mut farm = Farm::with(Bounds::default().worker_memory(256 << 20)).unwrap();
@@ -135,7 +136,7 @@ fn a_manager_that_dies_takes_its_workers_along() {
     }
 }
 
-/// Who ignores SIGCHLD is not told how processes end.
+/// A process that ignores SIGCHLD is not told how processes end.
 #[test]
 fn a_manager_that_could_not_know_how_workers_end_is_refused() {
     if std::env::var_os("SYNCLINE_FARM_TEST").is_some() {
@@ -164,7 +165,7 @@ fn a_manager_that_could_not_know_how_workers_end_is_refused() {
     assert!(line.contains("this process ignores SIGCHLD"), "{line}");
 }
 
-/// Who has no descriptors left for another process says so, and its farm goes on.
+/// A manager without descriptors left for another process says so, and its farm goes on.
 #[test]
 fn descriptors_may_be_used_up() {
     if std::env::var_os("SYNCLINE_FARM_TEST").is_some() {

@@ -1,7 +1,7 @@
 //! What workers start by themselves ends with them, however they end, and however the manager does.
 //!
-//! Every process of a test has a mark in its environment, and the processes that a task starts sleep far longer than any
-//! test takes: so what is left behind is found in `/proc`.
+//! Every process of a test has a mark in its environment, and the processes that a task starts
+//! sleep far longer than any test takes: so what is left behind is found in `/proc`.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -26,7 +26,8 @@ fn mark() -> String {
     format!("{}-{}", std::process::id(), MARKS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The processes with a mark: their numbers and command lines. Those that have ended and were not collected have none.
+/// The processes with a mark: their numbers and command lines. Those that have ended and were not
+/// collected have none.
 fn marked(mark: &str) -> Vec<(i32, String)> {
     let variable = format!("{MARK}={mark}");
     let all = fs::read_dir("/proc").unwrap().flatten();
@@ -166,7 +167,8 @@ fn nothing_is_left_by_workers_that_steal() {
 /// How many sleepers a manager has when all that it starts is there.
 const SLEEPERS: usize = 6;
 
-/// Not a test by itself: a manager with two workers whose tasks wait, and a program that takes no part in its farm.
+/// Not a test by itself: a manager with two workers whose tasks wait, and a program that takes no
+/// part in its farm.
 #[test]
 fn manager() {
     let Ok(mark) = std::env::var(MANAGER) else { return };
@@ -201,7 +203,7 @@ fn managed(mark: &str) -> Child {
     manager
 }
 
-/// What a manager has written, up to the end of both its pipes: the one who reads is not kept waiting.
+/// What a manager has written, up to the end of both its pipes: the reader is not kept waiting.
 fn all_of(manager: Child, mark: &str) {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(manager.wait_with_output().map(|_| ())));

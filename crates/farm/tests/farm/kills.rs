@@ -1,7 +1,9 @@
-//! Workers that are killed at any moment: every task ends once, with its result or its error, and nothing is left behind.
+//! Workers that are killed at any moment: every task ends once, with its result or its error, and
+//! nothing is left behind.
 //!
-//! The pool runs in a process of its own, whose children are the workers and nobody else. `SYNCLINE_KILLS` says how many are
-//! killed under each scheduler (a few), `SYNCLINE_BUSY` how many others keep the machine busy meanwhile (nobody).
+//! The pool runs in a process of its own, whose children are the workers and no others.
+//! `SYNCLINE_KILLS` says how many are killed under each scheduler (a few), `SYNCLINE_BUSY` how many
+//! others keep the machine busy meanwhile (none).
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,5 @@
-//! Farms of real processes: this program, started again. Whatever goes wrong, every wait ends by a deadline.
+//! Farms of real processes: this program, started again. Whatever goes wrong, every wait ends by a
+//! deadline.
 
 mod faults;
 mod forked;
@@ -18,8 +19,8 @@ pub(crate) fn late() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(300))
 }
 
-/// This program as a worker: the test that is called `worker::process` takes part in the farm. What the test runner says
-/// there is not to be taken for what it says here.
+/// This program as a worker: the test that is called `worker::process` takes part in the farm. What
+/// the test runner says there is not to be taken for what it says here.
 pub(crate) fn program() -> Program {
     program_of("worker::process")
 }

@@ -120,7 +120,8 @@ fn large_results_come_whole() {
     for (n, result) in ended {
         assert_eq!(result.unwrap(), (0..n * 20_000).collect::<Vec<_>>());
     }
-    // Numbers up to 1 000 000 take three bytes: 30 MB do not fit, and that is the error of the task.
+    // Numbers up to 1 000 000 take three bytes: 30 MB do not fit, and that is the error of the
+    // task.
     let mut pool = crew(2).memory(8 << 20).start().unwrap();
     let ended = all(&mut pool, vec![Work::Square(3), Work::Grow(10_000_000), Work::Square(4)]);
     assert_eq!((ended[&0].clone(), ended[&2].clone()), (Ok(vec![9]), Ok(vec![16])));
@@ -128,7 +129,8 @@ fn large_results_come_whole() {
     assert!(error.starts_with("it cannot be sent: its result: no "), "{error}");
 }
 
-/// Results that fill the memory wait for room, not for ever: it is made as the manager takes what is there.
+/// Results that fill the memory wait for room, not for ever: it is made as the manager takes what
+/// is there.
 #[test]
 fn results_wait_for_room() {
     for crew in [crew(3).batch(1), crew(3).cold()] {
@@ -156,7 +158,8 @@ fn no_more_are_at_work_than_the_crew_has() {
     }
 }
 
-/// What becomes of tasks of all kinds, when one is ended after `timeout`: the ends of what is said of each.
+/// What becomes of tasks of all kinds, when one is ended after `timeout`: the ends of what is said
+/// of each.
 fn ends_of_all_kinds(crew: Crew, timeout: Duration) -> Vec<String> {
     let mut pool = crew.timeout(timeout).start().unwrap();
     let work = vec![
@@ -329,7 +332,8 @@ fn large_trees_are_as_one_after_the_other() {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (random >> 33) as usize
     };
-    // Any parent: shallow and wide; one of the last: deep. (Deeper than values may nest is no value.)
+    // Any parent: shallow and wide; one of the last: deep. (Deeper than values may nest is no
+    // value.)
     let wide: Vec<usize> = (0..9_999).map(|_| next()).collect();
     let deep: Vec<usize> = (0..9_999).map(|at: usize| at.saturating_sub(next() % 200)).collect();
     let trees = [wide, deep].map(|parents| Tree::of(&parents));
@@ -352,7 +356,8 @@ fn many_small_tasks_on_a_board() {
     pool.finish();
 }
 
-/// In a crew that does not fork, who forks does it all by itself; and one that cannot fork is no worker of a board.
+/// In a crew that does not fork, a worker that forks does it all by itself; and one that cannot
+/// fork is no worker of a board.
 #[test]
 fn crews_and_workers_that_do_not_fit() {
     let tree = Tree::of(&(0..40).map(|n: usize| n / 2).collect::<Vec<_>>());
@@ -386,7 +391,8 @@ fn a_worker_that_takes_no_part_founds_no_farm() {
     assert_eq!(farm.wait(vpid, crate::late()).unwrap().to_string(), "exited with 44");
 }
 
-/// What was forked and is not joined is nobody's, and takes no room: the memory holds few of these tasks.
+/// What was forked and is not joined has no parent, and takes no room: the memory holds few of
+/// these tasks.
 #[test]
 fn what_is_not_joined_takes_no_room() {
     let leaf = Tree { number: u64::MAX, children: vec![Tree { number: 1, children: Vec::new() }; 20_000] };

@@ -1,7 +1,9 @@
-//! Random farms: any interleaving of spawns, sends and receives delivers every message once, in order per pair, whole.
+//! Random farms: any interleaving of spawns, sends and receives delivers every message once, in
+//! order per pair, whole.
 //!
-//! A script is made as one sequence of steps that could happen one after the other; each process plays its own part of it,
-//! at its own pace. So no script deadlocks, and in every run each receives what the script says.
+//! A script is made as one sequence of steps that could happen one after the other; each process
+//! plays its own part of it, at its own pace. So no script deadlocks, and in every run each
+//! receives what the script says.
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -24,14 +26,14 @@ pub(crate) enum Step {
         seed: u64,
         len: usize,
     },
-    /// So many messages, from whomever; the sum of their seeds.
+    /// A number of messages, from any process; the sum of their seeds.
     ReceiveAny {
         count: usize,
         seeds: u64,
     },
 }
 
-/// The part of a process, and who the others are.
+/// The part of a process, and the numbers of the others.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Part {
     vpids: Vec<Vpid>,
@@ -82,7 +84,7 @@ pub(crate) fn play(farm: &mut Farm, part: Part) {
     }
 }
 
-/// What is drawn: who does it, what, with whom, how long the message is.
+/// What is drawn: the process that does it, what, with which other, how long the message is.
 type Draw = (usize, u8, usize, usize);
 
 /// Makes a script of draws: a sequence that could happen, taken apart.
@@ -102,7 +104,7 @@ fn script(processes: usize, depth: usize, draws: &[Draw]) -> Vec<Vec<Step>> {
                     born.push(child);
                 }
             }
-            // Somebody who is not born yet must get its role first.
+            // A process that is not born yet must get its role first.
             1..=4 if born.contains(&other) && under_way[me][other].len() < depth => {
                 seed += 1;
                 let len = if len % 10 == 0 { len * 20 } else { len % 30 };
@@ -116,7 +118,8 @@ fn script(processes: usize, depth: usize, draws: &[Draw]) -> Vec<Vec<Step>> {
             }
         }
     }
-    // All that is left is received, and by the last process that is born the manager knows that all are done.
+    // All that is left is received, and by the last process that is born the manager knows that all
+    // are done.
     for to in born.clone() {
         for from in born.clone() {
             for (seed, len) in std::mem::take(&mut under_way[from][to]) {

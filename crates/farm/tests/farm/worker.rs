@@ -20,13 +20,14 @@ pub(crate) enum Role {
     Hang,
     /// Computes for ever, and looks at nothing.
     Spin,
-    /// Spawns so many workers that each do the same one level deeper, and sends the sum of what they send, and 1.
+    /// Spawns workers that each do the same one level deeper, and sends the sum of what they send,
+    /// and 1.
     Tree { width: usize, depth: usize },
     /// Spawns a program that is not there.
     Missing,
     /// Reserves a number, sends it to the manager, and ends.
     Abandon,
-    /// Takes so many bytes.
+    /// Takes this many bytes.
     Eat(usize),
     /// Plays its part of a random script.
     Script(random::Part),

@@ -165,8 +165,8 @@ fn a_file_in_c() {
     // SAFETY: as above.
     let update = *unsafe { library.get::<CFunction>("update") }.unwrap();
     let relax = 0.175_f64;
-    // SAFETY: the function only reads the point, five coefficients and the number behind the context, which
-    // lives as long as the kernel, and so does the library.
+    // SAFETY: the function only reads the point, five coefficients and the number behind the
+    // context, which lives as long as the kernel, and so does the library.
     let kernel =
         unsafe { CKernel::new(update, (&raw const relax).cast_mut().cast(), 5, Stencil::FIVE_POINT) };
     assert_eq!(kernel.coefficients(), 5);

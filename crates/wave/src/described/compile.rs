@@ -1,13 +1,14 @@
 //! From a graph to steps.
 //!
 //! # Contract
-//! The steps compute what the graph says, each operation once and rounded by itself. A sum and a product may
-//! become one step, which still rounds twice; the operands of `+` and `*` may be exchanged, which only
-//! matters to which of two NaNs comes out.
+//! The steps compute what the graph says, each operation once and rounded by itself. A sum and a
+//! product may become one step, which still rounds twice; the operands of `+` and `*` may be
+//! exchanged, which only matters to which of two NaNs comes out.
 //!
 //! # Method
-//! A value is computed into the accumulator. Of an operation with two computed operands the needier one is
-//! computed first and kept in a slot, and so is what is used more than once, until its last use.
+//! A value is computed into the accumulator. Of an operation with two computed operands the needier
+//! one is computed first and kept in a slot, and so is what is used more than once, until its last
+//! use.
 
 use std::collections::HashMap;
 
@@ -148,7 +149,8 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Tries to compute an operation with a step for more than one, or with two operands that stand ready.
+    /// Tries to compute an operation with a step for more than one, or with two operands that stand
+    /// ready.
     fn combined(&mut self, op: Binary, left: Id, right: Id) -> Result<bool, TooMany> {
         let (ready, commutes) = match op {
             Binary::Add => (Two::Sum, true),

@@ -35,7 +35,8 @@ pub enum DescribedError {
 /// Known names that a message lists.
 const LISTED: usize = 16;
 
-/// Says that there is no `what` of this name, and which of the `known` ones may be meant. `what` may be empty.
+/// Says that there is no `what` of this name, and which of the `known` ones may be meant. `what`
+/// may be empty.
 ///
 /// ```
 /// use syncline_wave::unknown_name;
@@ -86,7 +87,8 @@ fn is_hostile(c: char) -> bool {
 }
 
 impl TextPlace {
-    /// The place of a range of bytes. What lies outside of the text, or inside of a character, is moved.
+    /// The place of a range of bytes. What lies outside of the text, or inside of a character, is
+    /// moved.
     #[must_use]
     pub fn of(text: &str, range: &Range<usize>) -> Self {
         let boundary =

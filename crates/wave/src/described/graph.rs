@@ -1,9 +1,9 @@
 //! The values of an update and what they are computed from: a graph without circles.
 //!
 //! # Contract
-//! Equal operations on equal operands are one node, so what is written twice is computed once. Nothing is
-//! folded, because a folded constant would not be rounded as the values are; the one exception is the
-//! negative of a number, which is exact.
+//! Equal operations on equal operands are one node, so what is written twice is computed once.
+//! Nothing is folded, because a folded constant would not be rounded as the values are; the one
+//! exception is the negative of a number, which is exact.
 //!
 //! # Limits
 //! [`NODES`] nodes, and [`DEPTH`] of them one upon the other, so that recursion over them is safe.
@@ -138,8 +138,8 @@ impl Graph {
         self.nodes.len()
     }
 
-    /// How many values must be kept at once to compute this one, if nothing is shared (R. Sethi and J. Ullman,
-    /// "The generation of optimal code for arithmetic expressions", JACM 1970).
+    /// How many values must be kept at once to compute this one, if nothing is shared (R. Sethi and
+    /// J. Ullman, "The generation of optimal code for arithmetic expressions", JACM 1970).
     pub(super) fn need(&self, id: Id) -> u16 {
         self.costs[id.index()].1
     }

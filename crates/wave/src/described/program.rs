@@ -8,8 +8,8 @@ use crate::{Result, Stencil};
 
 use super::steps::{Code, SLOTS};
 
-/// The code of an update that uses the first `N` slots: 5, 7, or 9 with all corners. What is not used is not
-/// loaded by the engine.
+/// The code of an update that uses the first `N` slots: 5, 7, or 9 with all corners. What is not
+/// used is not loaded by the engine.
 #[derive(Debug)]
 pub(crate) struct Program<'c, const N: usize>(pub(super) &'c Code);
 
@@ -50,7 +50,8 @@ impl<const N: usize> Update for Program<'_, N> {
                 unsafe { slots.add(n).cast::<L>().add(r).write(*value) };
             }
         }
-        // SAFETY: as many slots as there are, those of the neighbours stored; the rest the caller warrants.
+        // SAFETY: as many slots as there are, those of the neighbours stored; the rest the caller
+        // warrants.
         unsafe { self.0.run(slots, &coefficients) }
     }
 }

@@ -1,8 +1,8 @@
 //! Steps: what a compiled update is made of, and the loop that executes them.
 //!
 //! # The machine
-//! All values are `R` vectors at once. There is an accumulator, kept in registers; slots, which the caller
-//! provides; the coefficients, where the engine has them; and constants.
+//! All values are `R` vectors at once. There is an accumulator, kept in registers; slots, which the
+//! caller provides; the coefficients, where the engine has them; and constants.
 //!
 //! ```text
 //! slots   0        1      2     3     4      5           6           7           8           9 ..
@@ -15,13 +15,14 @@
 //! ```
 //!
 //! # Costs
-//! Per step a jump, which is predicted well as it is the same at every point; per operand that is no constant a
-//! load per vector. The loop is one function per type of vectors, not part of the engine's.
+//! Per step a jump, which is predicted well as it is the same at every point; per operand that is
+//! no constant a load per vector. The loop is one function per type of vectors, not part of the
+//! engine's.
 //!
 //! # Source
-//! Vectorised interpretation is P. Boncz's (MonetDB/X100, CIDR 2005); an accumulator and steps made of
-//! several operations are as in A. Ertl and D. Gregg, "The structure and performance of efficient
-//! interpreters", JILP 5 (2003).
+//! Vectorised interpretation is P. Boncz's (MonetDB/X100, CIDR 2005); an accumulator and steps made
+//! of several operations are as in A. Ertl and D. Gregg, "The structure and performance of
+//! efficient interpreters", JILP 5 (2003).
 
 use crate::lanes::Vector;
 use crate::{Neighbour, Stencil};
@@ -95,8 +96,9 @@ impl<L: Vector, const R: usize> Machine<L, R> {
     }
 }
 
-/// The steps by the number of their operands beside the accumulator `a`. Those with operands come once for each
-/// kind: S for a slot, C for a coefficient, K for a constant. Joined ones are made of several others.
+/// The steps by the number of their operands beside the accumulator `a`. Those with operands come
+/// once for each kind: S for a slot, C for a coefficient, K for a constant. Joined ones are made of
+/// several others.
 macro_rules! steps {
     (
         none { $($none:ident($a0:ident) = $f0:expr;)* }
@@ -184,11 +186,12 @@ macro_rules! steps {
         /// Executes the steps; the accumulator at the end becomes slot 0.
         ///
         /// # Safety
-        /// The steps are those of a [`Code`], to whose constants and number of coefficients the machine's
-        /// pointers lead; the slots of the neighbours that it uses have been stored to, and all slots may be.
+        /// The steps are those of a [`Code`], to whose constants and number of coefficients the
+        /// machine's pointers lead; the slots of the neighbours that it uses have been stored to,
+        /// and all slots may be.
         #[inline(always)]
         unsafe fn execute<L: Vector, const R: usize>(steps: &[Step], machine: &Machine<L, R>) {
-            // A copy that nobody else sees is kept in registers.
+            // A copy that no other code sees is kept in registers.
             let machine = &{ *machine };
             let mut a = [L::splat(0.0); R];
             for step in steps {
@@ -249,7 +252,8 @@ macro_rules! steps {
                     }
                 }
             }
-            // SAFETY: all slots may be stored to. (A returned accumulator would live in the caller's memory.)
+            // SAFETY: all slots may be stored to. (A returned accumulator would live in the
+            // caller's memory.)
             unsafe { machine.slots.write(a) };
         }
     };
@@ -375,11 +379,11 @@ pub(super) struct Code {
 }
 
 impl Code {
-    /// Steps with so many coefficients.
+    /// Steps with this many coefficients.
     ///
     /// # Panics
-    /// If a step uses a slot that none before has stored to, or a coefficient or constant that is not there.
-    /// The compiler makes no such steps.
+    /// If a step uses a slot that none before has stored to, or a coefficient or constant that is
+    /// not there. The compiler makes no such steps.
     pub(super) fn new(steps: Vec<Step>, constants: Vec<f64>, coefficients: usize) -> Self {
         let mut stored = [false; SLOTS];
         stored[..NEIGHBOURS].fill(true);
@@ -432,7 +436,8 @@ impl Code {
     /// # Safety
     /// * `slots` is valid for reading and writing [`SLOTS`] values, of which the first
     ///   [`neighbours`](Self::neighbours) have been stored to.
-    /// * `coefficients[r]` is aligned and valid for reading as many vectors as there are coefficients.
+    /// * `coefficients[r]` is aligned and valid for reading as many vectors as there are
+    ///   coefficients.
     /// * The processor has the instructions of `L`.
     #[inline(always)]
     pub(super) unsafe fn run<L: Vector, const R: usize>(
@@ -441,7 +446,8 @@ impl Code {
         coefficients: &[*const L::Element; R],
     ) -> [L; R] {
         let machine = Machine { slots, coefficients: *coefficients, constants: self.constants.as_ptr() };
-        // SAFETY: the caller's conditions; vectors of that size are only made where the processor has them.
+        // SAFETY: the caller's conditions; vectors of that size are only made where the processor
+        // has them.
         unsafe {
             match size_of::<L>() {
                 #[cfg(target_arch = "x86_64")]

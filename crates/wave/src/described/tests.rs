@@ -1,4 +1,5 @@
-//! A described kernel is the kernel that is described, whatever the vectors; and bad texts are errors.
+//! A described kernel is the kernel that is described, whatever the vectors; and bad texts are
+//! errors.
 
 pub(crate) mod engine;
 mod expressions;

@@ -8,13 +8,13 @@
 //!    .     .   .   .   .   .        The last point is the score of both whole sequences.
 //! ```
 //!
-//! Source: S. Needleman and C. Wunsch, J. Mol. Biol. 48 (1970); T. Smith and M. Waterman, J. Mol. Biol. 147
-//! (1981).
+//! Source: S. Needleman and C. Wunsch, J. Mol. Biol. 48 (1970); T. Smith and M. Waterman, J. Mol.
+//! Biol. 147 (1981).
 
 use crate::{Error, Lane, Neighbour, Neighbours, PointKernel, Result, Stencil};
 
-/// Scores of alignments with a linear gap penalty: `max(max(n, w) - gap, nw + s)`, where the coefficient `s`
-/// is the score of the two letters that meet at the point.
+/// Scores of alignments with a linear gap penalty: `max(max(n, w) - gap, nw + s)`, where the
+/// coefficient `s` is the score of the two letters that meet at the point.
 ///
 /// One iteration computes all scores; further ones change nothing. Scores that are whole numbers
 /// are exact. The field has one row and one column more than the sequences have letters. The first

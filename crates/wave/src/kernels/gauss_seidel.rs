@@ -1,19 +1,21 @@
-//! Gauss-Seidel on a linear system of five-point equations with coefficients of their own at every point.
+//! Gauss-Seidel on a linear system of five-point equations with coefficients of their own at every
+//! point.
 //!
-//! Source: the method is in every textbook, e.g. Y. Saad, "Iterative Methods for Sparse Linear Systems",
-//! 2nd edition, SIAM 2003, section 4.1.
+//! Source: the method is in every textbook, e.g. Y. Saad, "Iterative Methods for Sparse Linear
+//! Systems", 2nd edition, SIAM 2003, section 4.1.
 
 use crate::{Lane, Neighbours, PointKernel, Stencil};
 
 /// Gauss-Seidel with the coefficients `an`, `aw`, `ae`, `as`, `f` and `mask`, in this order.
 ///
-/// `u = ((((an * n + aw * w) + ae * e) + as * s) + f)` where the mask is 0; elsewhere the point stays as it
-/// is (a Dirichlet condition). The association is as written, without contraction.
+/// `u = ((((an * n + aw * w) + ae * e) + as * s) + f)` where the mask is 0; elsewhere the point
+/// stays as it is (a Dirichlet condition). The association is as written, without contraction.
 ///
-/// The equations are divided by their diagonal already. From `d u - cn n - cw w - ce e - cs s = b` at a point
-/// come `an = cn / d` and so on, and `f = b / d`. It converges if the sum of the magnitudes of `an` to `as`
-/// is nowhere above 1, and below 1 at some point (and the points hang together); a heat equation with
-/// positive conductivities and some given temperature is of this kind.
+/// The equations are divided by their diagonal already. From `d u - cn n - cw w - ce e - cs s = b`
+/// at a point come `an = cn / d` and so on, and `f = b / d`. It converges if the sum of the
+/// magnitudes of `an` to `as` is nowhere above 1, and below 1 at some point (and the points hang
+/// together); a heat equation with positive conductivities and some given temperature is of this
+/// kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GaussSeidel;
 
@@ -50,7 +52,8 @@ mod tests {
         assert_eq!(GaussSeidel.update(at, coefficients(-0.0)), 13.25);
     }
 
-    /// A system whose solution is known: random conductivities, and the right-hand side that belongs to it.
+    /// A system whose solution is known: random conductivities, and the right-hand side that
+    /// belongs to it.
     #[test]
     fn converges_to_the_solution() {
         let (rows, cols) = (12, 15);

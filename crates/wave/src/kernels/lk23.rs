@@ -5,10 +5,11 @@
 
 use crate::{Lane, Neighbours, PointKernel, Stencil};
 
-/// Livermore kernel 23 on the field `za` with the coefficients `zr`, `zb`, `zu`, `zv` and `zz`, in this order.
+/// Livermore kernel 23 on the field `za` with the coefficients `zr`, `zb`, `zu`, `zv` and `zz`, in
+/// this order.
 ///
-/// `qa = ((((S * zr + N * zb) + E * zu) + W * zv) + zz)`, then `za += 0.175 * (qa - za)`, associated as
-/// written and without contraction.
+/// `qa = ((((S * zr + N * zb) + E * zu) + W * zv) + zz)`, then `za += 0.175 * (qa - za)`,
+/// associated as written and without contraction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lk23;
 

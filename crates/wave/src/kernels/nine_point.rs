@@ -6,18 +6,21 @@
 //!  1   4   1
 //! ```
 //!
-//! Source: L. Collatz, "The Numerical Treatment of Differential Equations", Springer 1960, table VI. Of fourth
-//! order if the right-hand side is taken at five points as well, of sixth where it is 0.
+//! Source: L. Collatz, "The Numerical Treatment of Differential Equations", Springer 1960, table
+//! VI. Of fourth order if the right-hand side is taken at five points as well, of sixth where it
+//! is 0.
 
 use crate::{Error, Lane, Neighbours, PointKernel, Result, Stencil};
 
-/// Over-relaxation on nine points: `u += omega * ((4 * (n + s + e + w) + (ne + nw + se + sw) + f) / 20 - u)`.
+/// Over-relaxation on nine points: `u += omega * ((4 * (n + s + e + w) + (ne + nw + se + sw) + f) /
+/// 20 - u)`.
 ///
-/// Both sums in parentheses are associated to the left, so is the sum of the three terms; nothing is
-/// contracted. Without a right-hand side (as a kernel of no coefficients) the term `f` is left out.
+/// Both sums in parentheses are associated to the left, so is the sum of the three terms; nothing
+/// is contracted. Without a right-hand side (as a kernel of no coefficients) the term `f` is left
+/// out.
 ///
-/// For `-(d2u/dx2 + d2u/dy2) = r` on a mesh of width `h`, `f` is `6 h^2 (r + h^2 / 12 * laplacian of r)`;
-/// from five points: `h^2 / 2 * (8 r + r_n + r_s + r_e + r_w)`.
+/// For `-(d2u/dx2 + d2u/dy2) = r` on a mesh of width `h`, `f` is `6 h^2 (r + h^2 / 12 * laplacian
+/// of r)`; from five points: `h^2 / 2 * (8 r + r_n + r_s + r_e + r_w)`.
 #[derive(Clone, Copy, Debug)]
 pub struct NinePoint {
     omega: f64,
@@ -85,7 +88,8 @@ mod tests {
         assert!(matches!(NinePoint::new(f64::NAN), Err(Error::Omega { .. })));
     }
 
-    /// A harmonic polynomial of degree five has no error on this stencil: it is what the sweep converges to.
+    /// A harmonic polynomial of degree five has no error on this stencil: it is what the sweep
+    /// converges to.
     #[test]
     fn harmonic_polynomials_are_exact() {
         let (rows, cols) = (9, 11);

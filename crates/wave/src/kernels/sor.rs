@@ -1,12 +1,12 @@
-//! Successive over-relaxation of the Poisson equation on the five-point stencil; Gauss-Seidel is the
-//! case without over-relaxation.
+//! Successive over-relaxation of the Poisson equation on the five-point stencil; Gauss-Seidel is
+//! the case without over-relaxation.
 
 use crate::{Error, Lane, Neighbours, PointKernel, Result, Stencil};
 
 /// Successive over-relaxation: `u += omega * ((n + s + e + w + f) / 4 - u)`.
 ///
-/// The association is `((((n + s) + e) + w) + f) / 4`, without contraction. Without a right-hand side
-/// (as a kernel of no coefficients) the term `f` is left out.
+/// The association is `((((n + s) + e) + w) + f) / 4`, without contraction. Without a right-hand
+/// side (as a kernel of no coefficients) the term `f` is left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Sor {
     omega: f64,

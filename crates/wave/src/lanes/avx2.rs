@@ -1,6 +1,7 @@
 //! 256 bits: four doubles or eight floats.
 //!
-//! Nothing here may run unless the processor has AVX2; the functions that dispatch to it have asked.
+//! Nothing here may run unless the processor has AVX2; the functions that dispatch to it have
+//! asked.
 
 use core::arch::x86_64::*;
 
@@ -165,7 +166,8 @@ impl Vector for F32x8 {
         // SAFETY: see the top of the file.
         F32x8(unsafe {
             let (own, above) = (_mm256_castps_si256(self.0), _mm256_castps_si256(above.0));
-            // [above 4..8, self 0..4]; in each half, the last of the one before the first three of the other.
+            // [above 4..8, self 0..4]; in each half, the last of the one before the first three of
+            // the other.
             let middle = _mm256_permute2x128_si256::<0x21>(above, own);
             _mm256_castsi256_ps(_mm256_alignr_epi8::<12>(own, middle))
         })

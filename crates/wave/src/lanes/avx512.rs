@@ -1,6 +1,7 @@
 //! 512 bits: eight doubles or sixteen floats.
 //!
-//! Nothing here may run unless the processor has AVX-512F; the functions that dispatch to it have asked.
+//! Nothing here may run unless the processor has AVX-512F; the functions that dispatch to it have
+//! asked.
 
 use core::arch::x86_64::*;
 
@@ -81,7 +82,8 @@ impl Vector for F64x8 {
 
     #[inline(always)]
     fn from_above(self, above: Self) -> Self {
-        // SAFETY: see the top of the file. `alignr` shifts the pair (first, second) right by so many values.
+        // SAFETY: see the top of the file. `alignr` shifts the pair (first, second) right by this
+        // many values.
         F64x8(unsafe {
             let pair = _mm512_alignr_epi64::<7>(_mm512_castpd_si512(self.0), _mm512_castpd_si512(above.0));
             _mm512_castsi512_pd(pair)
@@ -242,7 +244,8 @@ impl Vector for F32x16 {
     }
 }
 
-/// Transposes sixteen by sixteen: in fours of rows within each quarter of the vectors, then the quarters.
+/// Transposes sixteen by sixteen: in fours of rows within each quarter of the vectors, then the
+/// quarters.
 ///
 /// # Safety
 /// The processor has AVX-512F.

@@ -1,8 +1,8 @@
 //! How long an iteration in blocks takes, as a function of their size.
 //!
 //! # Contract
-//! [`BlockModel::time`] is a pure function of what is known of the data, the memory, the processors and the disk;
-//! [`BlockModel::best`] takes the size of block for which it is least.
+//! [`BlockModel::time`] is a pure function of what is known of the data, the memory, the processors
+//! and the disk; [`BlockModel::best`] takes the size of block for which it is least.
 //!
 //! ```text
 //! seconds                                     disk    bytes / rate + pieces * time of a piece
@@ -13,9 +13,9 @@
 //!    └───────────────────────────── side              + the first block's reading and the last one's updating
 //! ```
 //!
-//! The last line is the bound of a closed system: `w` blocks go round between one disk and `p` processors.
-//! Chained iterations let `R C K / (R + C - 1 + 2 (K - 1))` blocks of a grid of R x C be under way in the mean of
-//! K iterations.
+//! The last line is the bound of a closed system: `w` blocks go round between one disk and `p`
+//! processors. Chained iterations let `R C K / (R + C - 1 + 2 (K - 1))` blocks of a grid of R x C
+//! be under way in the mean of K iterations.
 //!
 //! | read per block | from                                                                           |
 //! |----------------|--------------------------------------------------------------------------------|
@@ -23,22 +23,24 @@
 //! | frames         | [`io_model`]: a piece per neighbour                                            |
 //! | other lines    | a piece per row of a column, or the whole block if that takes less             |
 //!
-//! The lines of unframed neighbours are still in the page cache if the data of a row of blocks fit the memory; they
-//! have to be read again, all of them, if that is twice the memory. A gap between pieces is read over where
-//! that takes less than a piece.
+//! The lines of unframed neighbours are still in the page cache if the data of a row of blocks fit
+//! the memory; they have to be read again, all of them, if that is twice the memory. A gap between
+//! pieces is read over where that takes less than a piece.
 //!
 //! # Source
-//! P.-N. Clauss, J. Gustedt, "Experimenting Iterative Computations with Ordered Read-Write Locks", PDP 2010,
-//! section 3.4, for the bytes. Ours: pieces, blocks under way, the page cache. On its data (16384² doubles, 2 GiB,
-//! disks of 64 and 52 MiB/s) blocks of 2048², its best, are within a few percent of the least.
+//! P.-N. Clauss, J. Gustedt, "Experimenting Iterative Computations with Ordered Read-Write Locks",
+//! PDP 2010, section 3.4, for the bytes. Ours: pieces, blocks under way, the page cache. On its
+//! data (16384² doubles, 2 GiB, disks of 64 and 52 MiB/s) blocks of 2048², its best, are within a
+//! few percent of the least.
 
 use syncline_store::probe::Disk;
 use syncline_store::{Block, ElementType, Grid, Layout, Result, Shape, io_model};
 
 use crate::block::workspace_bytes;
 
-/// Nanoseconds that a processor takes for a value of each array, beside waiting for the disk: its part of a page
-/// that is mapped and unmapped, and packing; and for an update. On a processor of 2022.
+/// Nanoseconds that a processor takes for a value of each array, beside waiting for the disk: its
+/// part of a page that is mapped and unmapped, and packing; and for an update. On a processor
+/// of 2022.
 const VALUE_NS: f64 = 3.0;
 const UPDATE_NS: f64 = 1.0;
 /// Seconds that a processor takes for a piece that is brought in by itself.
@@ -113,8 +115,9 @@ pub struct BlockTime {
 }
 
 impl BlockModel {
-    /// The size of blocks that takes the least time, of squares whose sides are powers of two (cut down to the
-    /// matrix) and, for row-major data, of bands as wide as the matrix; nothing if no block fits the memory.
+    /// The size of blocks that takes the least time, of squares whose sides are powers of two (cut
+    /// down to the matrix) and, for row-major data, of bands as wide as the matrix; nothing if no
+    /// block fits the memory.
     ///
     /// # Errors
     /// As [`Grid`]: a shape without elements, or of too many.
@@ -179,7 +182,8 @@ impl BlockModel {
         let model = io_model(layout, *grid, self.coefficients, self.element)?;
         let field = io_model(layout, *grid, 0, self.element)?;
         let written = model.written as f64;
-        // A block is written as much as it is read; what is left of the field's reading are neighbours.
+        // A block is written as much as it is read; what is left of the field's reading are
+        // neighbours.
         let own = (model.read - field.read) as f64 + written;
         let around = field.read as f64 - written;
         let (blocks, arrays) = (grid.len() as f64, (1 + self.coefficients) as f64);
@@ -207,14 +211,16 @@ impl BlockModel {
         Ok((read + write + again * (row + column), apart + beside * high))
     }
 
-    /// Seconds to read `sets` of `count` pieces each, with `bytes` in all of them and `gaps` bytes between.
+    /// Seconds to read `sets` of `count` pieces each, with `bytes` in all of them and `gaps` bytes
+    /// between.
     fn pieces(&self, sets: f64, count: f64, bytes: f64, gaps: f64) -> f64 {
         let one_by_one = sets * count * self.disk.piece;
         let over_gaps = sets * self.disk.piece + gaps / self.disk.read;
         bytes / self.disk.read + one_by_one.min(over_gaps)
     }
 
-    /// The most that a block under way takes, about: as [`BlockPlan`](crate::BlockPlan) has it of matrices on file.
+    /// The most that a block under way takes, about: as [`BlockPlan`](crate::BlockPlan) has it of
+    /// matrices on file.
     fn window(&self, layout: Layout, grid: &Grid) -> u64 {
         let Block { rows, cols } = grid.block_size().clipped(self.shape);
         let value = self.element.bytes();

@@ -1,9 +1,10 @@
 //! The plain double loop for the first rows alone.
 //!
 //! # Why the first rows
-//! In the order of the double loop a point uses new values above and to its left, and old ones to its right and below. Within
-//! one iteration new values chain down and sideways as far as the matrix reaches, so that a point depends on all above it; on
-//! what is below it depends by one row an iteration, whatever the kernel, as neighbours touch:
+//! In the order of the double loop a point uses new values above and to its left, and old ones to
+//! its right and below. Within one iteration new values chain down and sideways as far as the
+//! matrix reaches, so that a point depends on all above it; on what is below it depends by one row
+//! an iteration, whatever the kernel, as neighbours touch:
 //!
 //! ```text
 //! rows that are known   0 ..................................... rows + iterations        input
@@ -12,12 +13,13 @@
 //!                       0 ........ rows                                                  after the last
 //! ```
 //!
-//! So `rows + iterations` rows of the input determine the first `rows` rows of the result, in every bit. A window in the
-//! middle is determined by all that is above it: to begin there takes values of iterations in between, which a sweep of many
-//! iterations in one pass never stores.
+//! So `rows + iterations` rows of the input determine the first `rows` rows of the result, in every
+//! bit. A window in the middle is determined by all that is above it: to begin there takes values
+//! of iterations in between, which a sweep of many iterations in one pass never stores.
 //!
 //! # Costs
-//! `iterations * (rows + iterations / 2)` updates of a row, in place of `iterations` times all rows.
+//! `iterations * (rows + iterations / 2)` updates of a row, in place of `iterations` times all
+//! rows.
 
 use syncline_store::{Matrix, Rect};
 
@@ -28,14 +30,16 @@ use crate::sweep::Order;
 use crate::{Error, PointKernel, Real, Result};
 
 impl<T: Real, K> Reference<'_, T, K> {
-    /// Runs the loop as far as the first `rows` rows of its result need it, inside about `memory` bytes.
+    /// Runs the loop as far as the first `rows` rows of its result need it, inside about `memory`
+    /// bytes.
     ///
-    /// `work`, row-major, is overwritten and returned; its first `rows` rows are the result's, the others are not to be used.
-    /// It has the columns of the field and at least `rows + iterations` of its rows, or all.
+    /// `work`, row-major, is overwritten and returned; its first `rows` rows are the result's, the
+    /// others are not to be used. It has the columns of the field and at least `rows + iterations`
+    /// of its rows, or all.
     ///
     /// # Errors
-    /// As [`run`](Self::run); [`Error::Shape`] if `work` is too small; [`Error::Corners`] for [`Order::MaxParallel`], in
-    /// which values travel otherwise.
+    /// As [`run`](Self::run); [`Error::Shape`] if `work` is too small; [`Error::Corners`] for
+    /// [`Order::MaxParallel`], in which values travel otherwise.
     ///
     /// ```
     /// use syncline_store::{Block, Grid, Layout, Matrix, Shape};

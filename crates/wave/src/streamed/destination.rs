@@ -1,9 +1,9 @@
 //! Where the result of a run that must not be lost goes.
 //!
 //! # Contract
-//! Of one pass, a new file that has no name until it is whole. Of several, [`Generations`]: every pass writes
-//! the next one and commits it with the checksums of its panels, against which the pass after it is checked
-//! while it reads. Where a run begins [`start`](super::start) finds.
+//! Of one pass, a new file that has no name until it is whole. Of several, [`Generations`]: every
+//! pass writes the next one and commits it with the checksums of its panels, against which the pass
+//! after it is checked while it reads. Where a run begins [`start`](super::start) finds.
 //!
 //! ```text
 //! pass 1        pass 2        pass 3         A crash at any moment leaves the last committed generation
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! # Source
-//! Two copies in turn and a manifest that is renamed into place: shadow paging (R. Lorie, "Physical integrity
-//! in a large segmented database", TODS 1977). See [`Generations`].
+//! Two copies in turn and a manifest that is renamed into place: shadow paging (R. Lorie, "Physical
+//! integrity in a large segmented database", TODS 1977). See [`Generations`].
 
 use std::ops::Range;
 use std::path::Path;

@@ -1,8 +1,10 @@
-//! A streamed sweep into a file that is whole or not there, and that can go on after a crash or from its own result.
+//! A streamed sweep into a file that is whole or not there, and that can go on after a crash or
+//! from its own result.
 //!
-//! Where it begins is said in [`start`](super::start), where its passes go in [`destination`](super::destination). The
-//! first pass also takes the checksum of each input that it reads: by these a later run knows inputs again that were
-//! moved or touched. In every later pass an input is known by place, length and time.
+//! Where it begins is said in [`start`](super::start), where its passes go in
+//! [`destination`](super::destination). The first pass also takes the checksum of each input that
+//! it reads: by these a later run knows inputs again that were moved or touched. In every later
+//! pass an input is known by place, length and time.
 
 use std::time::{Duration, Instant};
 
@@ -88,14 +90,16 @@ pub(crate) fn into_target<E: Real, U: Update>(
     let settings_of = (settings.processors() as usize, settings.tolerance.is_some());
     let mut stream = Stream::new(kernel, plan, shape, settings_of, monitor, &arrays.sources(&held))?;
     monitor.begin(stream.tasks(settings.iterations - resumed));
-    // What is kept when a run is killed: the passes in the folder, or the result from which it goes on.
+    // What is kept when a run is killed: the passes in the folder, or the result from which it goes
+    // on.
     monitor.passes_are(plan.passes, resumed, settings.iterations);
     while !done.is_complete(settings) {
         let levels = plan.depth.min(settings.iterations - done.iterations);
         stream.before = done.iterations;
         let first = done.passes == 0;
         let from_input = previous.is_none() && origin.is_none();
-        // The inputs that this pass reads and whose checksums are not known: their numbers in the identity, and as arrays.
+        // The inputs that this pass reads and whose checksums are not known: their numbers in the
+        // identity, and as arrays.
         let unknown: Vec<(usize, usize)> = on_file
             .iter()
             .copied()
@@ -200,7 +204,8 @@ pub(crate) fn resumption<E: Real>(
     Ok(Resumption { identity, made, is_complete, standing })
 }
 
-/// What makes a sweep the same computation as another. The checksums of its inputs on file are not known yet.
+/// What makes a sweep the same computation as another. The checksums of its inputs on file are not
+/// known yet.
 ///
 /// # Errors
 /// When an input cannot be looked at, or another file has taken its place since it was opened.

@@ -109,7 +109,7 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
         })
     }
 
-    /// The chain of a pass of so many iterations.
+    /// The chain of a pass of `iterations` iterations.
     fn chain(&self, levels: u64) -> Chain {
         Chain { geometry: self.ring.geometry, levels: levels as usize, band: self.plan.band }
     }
@@ -119,7 +119,7 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
         chain.walk().len().div_ceil(self.plan.piece)
     }
 
-    /// Tasks of all passes over so many iterations: what a monitor counts.
+    /// Tasks of all passes over `iterations` iterations: what a monitor counts.
     pub(crate) fn tasks(&self, iterations: u64) -> u64 {
         let pass = |levels| {
             let chain = self.chain(levels);
@@ -129,9 +129,10 @@ impl<'a, E: Real, U: Update> Stream<'a, E, U> {
         passes.saturating_mul(pass(self.plan.depth)).saturating_add(if rest > 0 { pass(rest) } else { 0 })
     }
 
-    /// Updates the field `levels` times on the way from the first source to the sink. The sink may be the field
-    /// itself, in memory or on file, as rows are written after they were read; but no other source. Returns
-    /// the norms, the file that was written, and the checksums of the `summed` arrays, all of which are on file.
+    /// Updates the field `levels` times on the way from the first source to the sink. The sink may
+    /// be the field itself, in memory or on file, as rows are written after they were read; but no
+    /// other source. Returns the norms, the file that was written, and the checksums of the
+    /// `summed` arrays, all of which are on file.
     pub(crate) fn pass(
         &mut self,
         levels: u64,
@@ -293,7 +294,8 @@ impl<E: Real, U: Update> Run<'_, E, U> {
         self.stream.ghosts.rows(self.chain.rows_out(band))
     }
 
-    /// Every task asks that has something to do: a pass of which a part was left out must not look complete.
+    /// Every task asks that has something to do: a pass of which a part was left out must not look
+    /// complete.
     fn go_on(&self) -> Result<()> {
         match self.stream.monitor.is_cancelled() {
             true => Err(Error::Cancelled { iteration: self.stream.before }),
@@ -362,13 +364,14 @@ impl<E: Real, U: Update> Run<'_, E, U> {
         {
             let _processor = self.processors.take();
             let wanted = self.stream.norm.then_some(&mut norms[..]);
-            // SAFETY: the ring is of the chain's geometry, made for these lanes, which were found to be there, for
-            // this kernel's corners and arrays; so is the scratch, for the plan's tile.
-            // The panel has the rows that come in, the outgoing rows have room for those that are final, and
-            // memory that is lent has all rows. Before this piece, the one to its left has run (both hold the
-            // outgoing rows exclusively) and the band above up to `ahead` columns further right (its cell, which
-            // is read here), as the pieces are at least that wide. A band `slots` before has ended, as both
-            // hold these outgoing rows; so the ring has slots for all, see `Chain::slots`.
+            // SAFETY: the ring is of the chain's geometry, made for these lanes, which were found
+            // to be there, for this kernel's corners and arrays; so is the scratch, for the plan's
+            // tile. The panel has the rows that come in, the outgoing rows have room for those that
+            // are final, and memory that is lent has all rows. Before this piece, the one to its
+            // left has run (both hold the outgoing rows exclusively) and the band above up to
+            // `ahead` columns further right (its cell, which is read here), as the pieces are at
+            // least that wide. A band `slots` before has ended, as both hold these outgoing rows;
+            // so the ring has slots for all, see `Chain::slots`.
             unsafe { tile::run(plan.lanes, *kernel, &job, &mut scratch, wanted) };
         }
         let spent = &self.stream.spent;

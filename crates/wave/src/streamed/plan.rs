@@ -12,15 +12,15 @@
 //! | piece   | a sixteenth of the width, or as much as a band must be ahead                            |
 //!
 //! # The time of a pass
-//! The greater of what the disk takes, for the bytes at its measured rate, and what the processors take. Per value
-//! they pack once, per iteration they update; the deeper the chain, the narrower are the tiles that the cache
-//! holds, and a narrow tile is mostly its beginning: with tiles of 80 columns (depth 20) an update takes 0.6 ns,
-//! of 52 (50) 0.9, of 32 (100) 1.2. The optimum is flat: with 3 GiB and 200 iterations, passes of 40 to 200 took
-//! between 8.3 and 10.5 s.
+//! The greater of what the disk takes, for the bytes at its measured rate, and what the processors
+//! take. Per value they pack once, per iteration they update; the deeper the chain, the narrower
+//! are the tiles that the cache holds, and a narrow tile is mostly its beginning: with tiles of 80
+//! columns (depth 20) an update takes 0.6 ns, of 52 (50) 0.9, of 32 (100) 1.2. The optimum is flat:
+//! with 3 GiB and 200 iterations, passes of 40 to 200 took between 8.3 and 10.5 s.
 //!
-//! One pass needs no second copy of the field on the disk, and is taken if it is at most a quarter slower than
-//! the best. A sweep that may converge at any time takes the shortest passes that are at most a quarter slower
-//! per iteration than the best, as it may do most of a pass for nothing.
+//! One pass needs no second copy of the field on the disk, and is taken if it is at most a quarter
+//! slower than the best. A sweep that may converge at any time takes the shortest passes that are
+//! at most a quarter slower per iteration than the best, as it may do most of a pass for nothing.
 //!
 //! # The memory of a run
 //! ```text
@@ -73,8 +73,8 @@ const BAND_MOST: usize = 64;
 const TILE: std::ops::RangeInclusive<usize> = 32..=128;
 /// Iterations that a smaller band is taken for, rather than fewer.
 const WORTH: u64 = 20;
-/// Nanoseconds that packing a value takes, and updating a point with four values to a vector; of a tile's
-/// beginning per row of it. On a processor of 2022.
+/// Nanoseconds that packing a value takes, and updating a point with four values to a vector; of a
+/// tile's beginning per row of it. On a processor of 2022.
 const PACK_NS: f64 = 1.3;
 const UPDATE_NS: f64 = 0.3;
 const BEGIN_NS: f64 = 28.0;

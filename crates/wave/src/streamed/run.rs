@@ -52,7 +52,7 @@ impl<E: Real> Arrays<'_, E> {
         }
     }
 
-    /// What the files are now: the same later, if nobody has written to them.
+    /// What the files are now: the same later, if nothing was written to them.
     pub(crate) fn versions(&self) -> Result<Vec<Option<(u64, i128)>>> {
         Ok(self.all().map(|matrix| matrix.chunk().version()).collect::<syncline_store::Result<_>>()?)
     }
@@ -82,7 +82,7 @@ impl<E: Real> Arrays<'_, E> {
     }
 }
 
-/// Whether a sweep is streamed if nobody says how it is to be run.
+/// Whether a sweep is streamed if its settings do not say how it is to be run.
 pub(crate) fn streamable<E: Real>(
     settings: &Settings,
     arrays: &Arrays<'_, E>,
@@ -107,7 +107,7 @@ pub(crate) fn plan_into<E: Real, U: Update>(
     plan_for(settings, kernel, arrays, &arrays.hold()?, on_file, settings.iterations)
 }
 
-/// What a streamed sweep of so many iterations will do.
+/// What a streamed sweep of `iterations` iterations will do.
 pub(crate) fn plan_for<E: Real, U: Update>(
     settings: &Settings,
     kernel: &U,
@@ -165,7 +165,8 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// Takes a pass. Returns after how many of its iterations it should have stopped, if that is fewer.
+    /// Takes a pass. Returns after how many of its iterations it should have stopped, if that is
+    /// fewer.
     pub(crate) fn take(&mut self, settings: &Settings, levels: u64, residuals: Vec<f64>) -> Option<u64> {
         let before = self.iterations;
         if self.converged.is_none() {

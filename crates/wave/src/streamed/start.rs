@@ -19,7 +19,8 @@
 //! more. Wanted are as many as are asked for; with an exact stop, no more than up to that
 //! iteration.
 //!
-//! What a run may replace it notes when it begins ([`Standing`]), and replaces nothing else at its end.
+//! What a run may replace it notes when it begins ([`Standing`]), and replaces nothing else at its
+//! end.
 //!
 //! # Costs
 //! Inputs of other places or times than those noted are read once, for their checksums.
@@ -159,8 +160,9 @@ pub(crate) struct Begin<'a> {
 }
 
 impl Begin<'_> {
-    /// Looks at what is there, and what was said about it. The identity gets the checksums of its inputs that are known;
-    /// `sum` finds out that of one, `is_generation` whether the result's file has the numbers of a generation.
+    /// Looks at what is there, and what was said about it. The identity gets the checksums of its
+    /// inputs that are known; `sum` finds out that of one, `is_generation` whether the result's
+    /// file has the numbers of a generation.
     pub(crate) fn start(
         &self,
         identity: &mut Identity,
@@ -272,7 +274,8 @@ pub(crate) fn note(progress: &mut Progress, standing: &Standing) {
 pub struct Taken {
     /// What stands there, as what follows "FILE is": "the result of 40 iterations of lk23".
     pub found: String,
-    /// In what it is not the result that was asked for, one thing each; nothing if it is, or a run could go on from it.
+    /// In what it is not the result that was asked for, one thing each; nothing if it is, or a run
+    /// could go on from it.
     pub differs: Vec<String>,
     /// Whether it is the result of any computation, of this one or another.
     pub is_result: bool,

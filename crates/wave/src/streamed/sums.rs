@@ -1,7 +1,8 @@
 //! Checksums of a field, unit by unit of rows, as rows come along.
 //!
-//! A unit is a number of rows, counted from row 0; the last may be shorter. It does not depend on how passes
-//! cut the matrix into panels, so a generation can be checked by a run with other panels.
+//! A unit is a number of rows, counted from row 0; the last may be shorter. It does not depend on
+//! how passes cut the matrix into panels, so a generation can be checked by a run with other
+//! panels.
 
 use std::ops::Range;
 
@@ -27,7 +28,8 @@ impl Sums {
         Sums { unit, rows, ..Sums::default() }
     }
 
-    /// Takes the bytes of the next rows. `ended` is told of each unit that is complete, and its sum.
+    /// Takes the bytes of the next rows. `ended` is told of each unit that is complete, and its
+    /// sum.
     pub(crate) fn feed(
         &mut self,
         rows: Range<usize>,

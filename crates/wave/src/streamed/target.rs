@@ -1,4 +1,5 @@
-//! Where a result goes that must not be lost, and what to do with what an earlier run has left there.
+//! Where a result goes that must not be lost, and what to do with what an earlier run has left
+//! there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,10 +10,10 @@ use crate::{Real, Result};
 
 /// A file that a sweep writes, whole or not at all, with what it takes to go on after a crash.
 ///
-/// Until the result is complete, what is needed to go on stands in the folder `PATH.syncline` beside it; see
-/// [`Generations`](syncline_store::Generations) for what is promised. A sweep of one pass needs no such
-/// folder, and begins anew. Where the name is taken already, [`Leftovers`] say what is done; a complete result carries
-/// a [`Mark`](syncline_store::Mark), by which it is known.
+/// Until the result is complete, what is needed to go on stands in the folder `PATH.syncline`
+/// beside it; see [`Generations`](syncline_store::Generations) for what is promised. A sweep of one
+/// pass needs no such folder, and begins anew. Where the name is taken already, [`Leftovers`] say
+/// what is done; a complete result carries a [`Mark`](syncline_store::Mark), by which it is known.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub(crate) path: PathBuf,
@@ -63,8 +64,8 @@ impl Target {
         Target { leftovers, ..self }
     }
 
-    /// Something that makes this computation another: the kernel, its parameters. A run with other ones does
-    /// not go on where this one has ended.
+    /// Something that makes this computation another: the kernel, its parameters. A run with other
+    /// ones does not go on where this one has ended.
     #[must_use]
     pub fn describe(mut self, name: impl Into<String>, value: impl ToString) -> Self {
         self.what.insert(name.into(), value.to_string());
@@ -80,8 +81,8 @@ impl Target {
 
 /// A complete result that has not got its name yet.
 ///
-/// Dropped without [`commit`](Pending::commit) it leaves what was at its place before: of a sweep of one pass
-/// nothing, of others the folder from which a run can go on.
+/// Dropped without [`commit`](Pending::commit) it leaves what was at its place before: of a sweep
+/// of one pass nothing, of others the folder from which a run can go on.
 #[derive(Debug)]
 #[must_use = "the result gets its name by `commit`"]
 pub struct Pending {
@@ -126,13 +127,13 @@ impl Pending {
         matches!(self.kind, Kind::Complete(_))
     }
 
-    /// Brings the result to disk and gives it its name, in place of the file that had it when the sweep began; then
-    /// removes what was kept to go on from.
+    /// Brings the result to disk and gives it its name, in place of the file that had it when the
+    /// sweep began; then removes what was kept to go on from.
     ///
     /// # Errors
-    /// [`Appeared`](syncline_store::Error::Appeared) when another file has the name by now, unless the target said
-    /// [`Leftovers::Discard`]. When the file system refuses: then what was there before stays, or the result has its name and only what
-    /// follows has failed.
+    /// [`Appeared`](syncline_store::Error::Appeared) when another file has the name by now, unless
+    /// the target said [`Leftovers::Discard`]. When the file system refuses: then what was there
+    /// before stays, or the result has its name and only what follows has failed.
     pub fn commit(self) -> Result<()> {
         let Self { kind, identity, made, replaces, .. } = self;
         match kind {

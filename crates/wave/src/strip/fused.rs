@@ -1,9 +1,9 @@
 //! The hot loop: some strips and some iterations in lock-step.
 //!
 //! # Contract
-//! [`fused`] updates the strips `top - t .. top - t + TOGETHER` in the iterations `t` of `0..T` (counted from
-//! the first), for `g` from `from - lag * t` to `to - lag * t`. What they depend on has been done, see
-//! [`tile`](super::tile).
+//! [`fused`] updates the strips `top - t .. top - t + TOGETHER` in the iterations `t` of `0..T`
+//! (counted from the first), for `g` from `from - lag * t` to `to - lag * t`. What they depend on
+//! has been done, see [`tile`](super::tile).
 //!
 //! ```text
 //!                 g ->            TOGETHER = 4 strips and T = 4 iterations advance by one position at
@@ -17,12 +17,13 @@
 //! ```
 //!
 //! # Costs
-//! Per vector and iteration: the arithmetic of the kernel, a load per coefficient, about three loads, two
-//! shuffles and a store of the field.
+//! Per vector and iteration: the arithmetic of the kernel, a load per coefficient, about three
+//! loads, two shuffles and a store of the field.
 //!
 //! # Unrolling
-//! All loops over strips and iterations must vanish, or the registers become memory. So the iterations are
-//! spelt out by const generics; the loops over strips are short enough for the compiler.
+//! All loops over strips and iterations must vanish, or the registers become memory. So the
+//! iterations are spelt out by const generics; the loops over strips are short enough for the
+//! compiler.
 
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::Vector;
@@ -46,9 +47,10 @@ pub(crate) struct Extent {
 /// Updates what the extent says. If `NORM`, `norm` grows to the greatest change.
 ///
 /// # Safety
-/// * The ring's width is that of `L`, its skew that of `U`, its arrays are `U`'s coefficients and one.
-/// * Nobody else accesses the records that are updated, nor writes those around them (one strip, `lag`
-///   positions on each side).
+/// * The ring's width is that of `L`, its skew that of `U`, its arrays are `U`'s coefficients and
+///   one.
+/// * No other thread accesses the records that are updated, nor writes those around them (one
+///   strip, `lag` positions on each side).
 /// * All strips are in the ring, and all rows and columns that are updated are interior.
 /// * The processor has the instructions of `L`.
 #[inline(always)]
@@ -114,8 +116,8 @@ const fn skew<U: Update>() -> isize {
 }
 
 impl<L: Vector> State<L> {
-    /// The field at `ahead` positions from the present one of iteration `I`, in strip `r` of `TOGETHER`; strip
-    /// -1 and `TOGETHER` are those above and below.
+    /// The field at `ahead` positions from the present one of iteration `I`, in strip `r` of
+    /// `TOGETHER`; strip -1 and `TOGETHER` are those above and below.
     #[inline(always)]
     fn place<U: Update, const T: usize, const I: usize>(&self, r: usize, ahead: isize) -> *mut L::Element {
         let lag = skew::<U>() + 1;
@@ -146,8 +148,8 @@ impl<L: Vector> State<L> {
         let zero = L::splat(0.0);
         // SAFETY: all are records that are updated, or around them.
         unsafe {
-            // Strips -1 .. TOGETHER - 1 behind, 0 .. TOGETHER ahead, at 1 to `lag` positions: further ones may be
-            // others' to write.
+            // Strips -1 .. TOGETHER - 1 behind, 0 .. TOGETHER ahead, at 1 to `lag` positions:
+            // further ones may be others' to write.
             let (mut behind, mut ahead) = ([[zero; TOGETHER + 1]; 3], [[zero; TOGETHER + 1]; 3]);
             for k in 0..=skew {
                 for r in 0..=TOGETHER {

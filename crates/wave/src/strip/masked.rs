@@ -1,9 +1,9 @@
 //! The loop at the edges of the matrix: one iteration, with values left out by a mask.
 //!
 //! # Contract
-//! As [`fused`](super::fused), for one iteration; but strips may be missing, and rows and columns may lie on
-//! the edge or outside of the matrix: what is not interior stays. It is called for the few positions at
-//! both ends of a strip, and for the first and last strips.
+//! As [`fused`](super::fused), for one iteration; but strips may be missing, and rows and columns
+//! may lie on the edge or outside of the matrix: what is not interior stays. It is called for the
+//! few positions at both ends of a strip, and for the first and last strips.
 
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::Vector;
@@ -37,8 +37,8 @@ impl<E: syncline_store::Element> Dummy<E> {
 /// Updates what the extent says and is interior. `norm` grows to the greatest change.
 ///
 /// # Safety
-/// As [`fused`](super::fused::fused), but for the last but one point: strips from -1 to the last are in the
-/// ring. The dummy is large enough.
+/// As [`fused`](super::fused::fused), but for the last but one point: strips from -1 to the last
+/// are in the ring. The dummy is large enough.
 #[inline(always)]
 pub(crate) unsafe fn masked<L: Vector, U: Update>(
     kernel: &U,

@@ -1,9 +1,9 @@
 //! Between rows and strips: packing, and its reverse.
 //!
 //! # Contract
-//! [`pack`] brings positions of one array of a strip in from rows, [`unpack`] brings the field back. Both
-//! work on groups of as many positions as a vector has values: a square of the matrix, sheared by the skew,
-//! that is transposed in registers.
+//! [`pack`] brings positions of one array of a strip in from rows, [`unpack`] brings the field
+//! back. Both work on groups of as many positions as a vector has values: a square of the matrix,
+//! sheared by the skew, that is transposed in registers.
 //!
 //! ```text
 //! columns   c-2 c-1  c  c+1 c+2 c+3          positions c  c+1 c+2 c+3
@@ -13,9 +13,9 @@
 //! ```
 //!
 //! # Costs
-//! A load, a store and `log2 W` shuffles per vector. The memory is what counts: so packing happens where the
-//! first update is about to need it, and unpacking right after the last one, both in the cache; and what
-//! comes next is on its way meanwhile, see [`Ahead`].
+//! A load, a store and `log2 W` shuffles per vector. The memory is what counts: so packing happens
+//! where the first update is about to need it, and unpacking right after the last one, both in the
+//! cache; and what comes next is on its way meanwhile, see [`Ahead`].
 
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ pub(crate) struct Rows<E> {
     pub(crate) pitch: usize,
 }
 
-// SAFETY: an address and some numbers; who dereferences it answers for that.
+// SAFETY: an address and some numbers; the code that dereferences it answers for that.
 unsafe impl<E: Send> Send for Rows<E> {}
 // SAFETY: as above.
 unsafe impl<E: Sync> Sync for Rows<E> {}
@@ -93,16 +93,17 @@ impl<E: Element> Rows<E> {
 
 /// What will be touched soon, to be fetched into the cache while something is packed.
 ///
-/// Packing waits for memory, not for the transpositions: both for the rows, which it reads in pieces too short
-/// for the processor to guess what comes next, and for the records, of which each array fills a part.
+/// Packing waits for memory, not for the transpositions: both for the rows, which it reads in
+/// pieces too short for the processor to guess what comes next, and for the records, of which each
+/// array fills a part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead<E> {
     /// The first value of what is packed next, of as many rows as a strip has; null if nothing is.
     rows: *const E,
     /// From there to the first value in the next row.
     shear: isize,
-    /// Where records are that will be written, and some that will be read: of each as many values as are
-    /// packed meanwhile.
+    /// Where records are that will be written, and some that will be read: of each as many values
+    /// as are packed meanwhile.
     records: [*const E; 2],
 }
 
@@ -145,12 +146,12 @@ impl<E: Element> Ahead<E> {
     }
 }
 
-/// Packs the groups `groups` of positions of an array: `to` is position 0 of its strip, plus the array's
-/// place in a record.
+/// Packs the groups `groups` of positions of an array: `to` is position 0 of its strip, plus the
+/// array's place in a record.
 ///
 /// # Safety
-/// The rows are valid for reading, the positions for writing by nobody else; the processor has the
-/// instructions of `L`.
+/// The rows are valid for reading, the positions for writing by this caller alone; the processor
+/// has the instructions of `L`.
 #[inline(always)]
 pub(crate) unsafe fn pack<L: Vector>(
     g: &Geometry,

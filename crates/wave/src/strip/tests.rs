@@ -1,5 +1,5 @@
-//! Chained bands in strips equal the plain double loop bit for bit, in every order of pieces that the contract of
-//! [`tile`](super::tile) allows; and what it forbids shows.
+//! Chained bands in strips equal the plain double loop bit for bit, in every order of pieces that
+//! the contract of [`tile`](super::tile) allows; and what it forbids shows.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -87,7 +87,7 @@ impl<const BITS: u8> PointKernel<1> for Few<BITS> {
 enum Schedule {
     /// One band after the other, each in one piece.
     Bands,
-    /// Any that is allowed, of up to so many columns.
+    /// Any that is allowed, of up to this number of columns.
     Random { piece: usize, seed: u64 },
     /// The lowest band that is allowed: bands follow one another as closely as they may.
     Closely { piece: usize },
@@ -174,9 +174,10 @@ impl Case {
             let (chain, ring, rows_in, tile) = (&chain, &ring, &rows_in[..], self.tile);
             let job = Job { chain, ring, band, columns, rows_in, rows_out, tile };
             let norms = norm.then_some(&mut norms[chain.levels_in(band)]);
-            // SAFETY: the ring is of the chain's geometry and of the width of these lanes, which are there;
-            // the rows are whole matrices. Everything runs in one thread, so that a piece that comes too
-            // early reads old values, but values; and the ring wraps around whatever its slots.
+            // SAFETY: the ring is of the chain's geometry and of the width of these lanes, which
+            // are there; the rows are whole matrices. Everything runs in one thread, so that a
+            // piece that comes too early reads old values, but values; and the ring wraps around
+            // whatever its slots.
             unsafe { run(self.lanes, &Typed::<K, N>(kernel), &job, &mut scratch, norms) };
         });
         (if self.in_place { arrays.swap_remove(0) } else { out }, norms)
@@ -188,7 +189,8 @@ impl Case {
         let mut next = vec![walk.start; bands];
         let mut random = Random(if let Schedule::Random { seed, .. } = self.schedule { seed } else { 0 });
         while let Some(first) = next.iter().position(|&column| column < walk.end) {
-            // The pieces that may be next: of the bands under way, if the one above is far enough ahead.
+            // The pieces that may be next: of the bands under way, if the one above is far enough
+            // ahead.
             let mut size = || match self.schedule {
                 Schedule::Bands => walk.len(),
                 Schedule::Random { piece, .. } => 1 + random.below(piece),
@@ -286,8 +288,9 @@ fn closely() {
     }
 }
 
-/// The comparison sees a band that comes one piece too early, a ring without room for a band, and one without
-/// room for all bands under way (which vectors of one value show soonest: they drift the most).
+/// The comparison sees a band that comes one piece too early, a ring without room for a band, and
+/// one without room for all bands under way (which vectors of one value show soonest: they drift
+/// the most).
 #[test]
 fn what_is_not_allowed_shows() {
     for lanes in Lanes::available() {
@@ -297,7 +300,8 @@ fn what_is_not_allowed_shows() {
         assert!(legal.is_the_plain_loop::<f64, _, 5>(&Lk23), "{legal:?}");
         let early = Case { early: piece, ..legal.clone() };
         assert!(!early.is_the_plain_loop::<f64, _, 5>(&Lk23), "{early:?}");
-        // One iteration: after several, wide vectors need what is written over only in columns where it still is.
+        // One iteration: after several, wide vectors need what is written over only in columns
+        // where it still is.
         let narrow = Case { slots: 0, levels: 1, ..legal.clone() };
         assert!(!narrow.is_the_plain_loop::<f64, _, 5>(&Lk23), "{narrow:?}");
         let legal = Case { levels: 1, ..legal };

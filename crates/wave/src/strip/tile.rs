@@ -1,10 +1,11 @@
 //! Chained iterations over a band of strips, a tile of columns at a time.
 //!
 //! # Contract
-//! Band `p` of a [`Chain`] brings strips in and carries `levels` iterations one band further down. Its tiles
-//! go from left to right; a tile may run when the one before it has, and the one above it has to the
-//! right of it: band `p - 1` up to the same `g`. When all bands have run, in any such order, every interior
-//! point has been updated `levels` times, in an order that keeps that of the double loop.
+//! Band `p` of a [`Chain`] brings strips in and carries `levels` iterations one band further down.
+//! Its tiles go from left to right; a tile may run when the one before it has, and the one above it
+//! has to the right of it: band `p - 1` up to the same `g`. When all bands have run, in any such
+//! order, every interior point has been updated `levels` times, in an order that keeps that of the
+//! double loop.
 //!
 //! ```text
 //! strips, band = 4       band 0    1      2     ...     Every iteration is one strip higher than the one
@@ -21,12 +22,12 @@
 //! ```
 //!
 //! # Costs
-//! Per element and band: one transposition in and out. Per band, the strips of `band + levels` are read from
-//! memory, for `band * levels` updates: more of either is less memory traffic.
+//! Per element and band: one transposition in and out. Per band, the strips of `band + levels` are
+//! read from memory, for `band * levels` updates: more of either is less memory traffic.
 //!
 //! # Source
-//! Time skewing, see [`strip`](super). A cache tile that holds all iterations is M. Wolf's, "More iteration
-//! space tiling", SC 1989.
+//! Time skewing, see [`strip`](super). A cache tile that holds all iterations is M. Wolf's, "More
+//! iteration space tiling", SC 1989.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -39,7 +40,7 @@ use super::masked::{Dummy, masked};
 use super::pack::{Ahead, Rows, pack, unpack};
 use super::{FUSED, Geometry, Ring, TOGETHER};
 
-/// So many iterations over so many strips at a time.
+/// A number of iterations over a number of strips at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chain {
     /// The strips.
@@ -64,7 +65,8 @@ impl Chain {
     /// The columns that a band walks through, counted from its own `g`: the same for all bands.
     pub(crate) fn walk(&self) -> Range<isize> {
         let g = &self.geometry;
-        // Iterations drift by so much to the left (or, with one row per strip, to the right).
+        // Iterations drift by this many columns to the left (or, with one row per strip, to the
+        // right).
         let drift = (self.levels as isize - 1) * (g.step() - g.lag() as isize);
         let right = g.positions() as isize + (self.band as isize - 1) * g.step();
         1 - drift.max(0)..right - drift.min(0)
@@ -75,8 +77,8 @@ impl Chain {
         self.band * self.geometry.step() as usize
     }
 
-    /// The iterations that find strips of theirs in band `p`, from a whole group of fused ones on. Of a deep
-    /// chain over few rows, these are few.
+    /// The iterations that find strips of theirs in band `p`, from a whole group of fused ones on.
+    /// Of a deep chain over few rows, these are few.
     pub(crate) fn levels_in(&self, p: usize) -> Range<usize> {
         let (top, last) = (self.top(p), self.geometry.last_strip() + FUSED as isize - 1);
         let end = self.levels.min((top + self.band as isize).max(0) as usize);
@@ -111,13 +113,14 @@ impl Chain {
         first.clamp(least, most)..(first + self.band as isize).clamp(least, most)
     }
 
-    /// Slots of a ring in which `bands` bands may be under way, none of them begun before the one that many
-    /// before it has ended.
+    /// Slots of a ring in which `bands` bands may be under way, none of them begun before the one
+    /// that many before it has ended.
     ///
-    /// The strips of one band, and one above, must be there at once. Bands under way need no more than that:
-    /// let a band pack strip `s` over `s' = s - slots`, up to position `c`. A band that is ahead of it, as it
-    /// must be, is nowhere in `s'` before position `c + step * slots - lag * levels`, less a vector or two,
-    /// which is beyond `c` as `step >= lag`. But with one value to a vector, `step` is less.
+    /// The strips of one band, and one above, must be there at once. Bands under way need no more
+    /// than that: let a band pack strip `s` over `s' = s - slots`, up to position `c`. A band that
+    /// is ahead of it, as it must be, is nowhere in `s'` before position `c + step * slots - lag *
+    /// levels`, less a vector or two, which is beyond `c` as `step >= lag`. But with one value to a
+    /// vector, `step` is less.
     pub(crate) const fn slots(width: usize, levels: usize, band: usize, bands: usize) -> usize {
         let room = if width > 1 && bands > 1 { 1 } else { bands };
         room * band + levels + 2
@@ -133,8 +136,8 @@ pub(crate) struct Job<'a, E> {
     pub(crate) band: usize,
     /// Columns of the walk.
     pub(crate) columns: Range<isize>,
-    /// The rows that come in: arrays and parts of them, the number of the array with each. The first are one of
-    /// each array.
+    /// The rows that come in: arrays and parts of them, the number of the array with each. The
+    /// first are one of each array.
     pub(crate) rows_in: &'a [(usize, Rows<E>)],
     /// The rows that are final.
     pub(crate) rows_out: Rows<E>,
@@ -142,7 +145,7 @@ pub(crate) struct Job<'a, E> {
     pub(crate) tile: usize,
 }
 
-/// The buffers of one who runs tiles.
+/// The buffers of a thread that runs tiles.
 #[derive(Debug)]
 pub(crate) struct Scratch<E> {
     dummy: Dummy<E>,
@@ -161,13 +164,14 @@ impl<E: Real> Scratch<E> {
 /// [`Chain::levels_in`], they grow to the greatest changes.
 ///
 /// # Safety
-/// * The job's ring is of its chain's geometry, whose width is that of `lanes`, whose skew is the kernel's and whose
-///   arrays are its coefficients and one; the machine has the lanes.
-/// * The scratch was made for a geometry of the same width, skew and arrays, and for at least the job's tile.
+/// * The job's ring is of its chain's geometry, whose width is that of `lanes`, whose skew is the
+///   kernel's and whose arrays are its coefficients and one; the machine has the lanes.
+/// * The scratch was made for a geometry of the same width, skew and arrays, and for at least the
+///   job's tile.
 /// * The rows have all rows of [`Chain::rows_in`] (to read, of every array) and
 ///   [`Chain::rows_out`], but ghost lines (see [`ghosts`](super::ghosts)).
-/// * What the contract demands has run before, nobody else runs a tile of this band, and nobody who runs one
-///   of another band does so against the contract.
+/// * What the contract demands has run before, no other thread runs a tile of this band, and no
+///   thread that runs one of another band does so against the contract.
 pub(crate) unsafe fn run<E: Real, U: Update>(
     lanes: Lanes,
     kernel: &U,
@@ -284,7 +288,8 @@ unsafe fn bring_in<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
         if groups.is_empty() {
             continue;
         }
-        // The records that the next strip will fill, and those of a strip that the band before has left behind.
+        // The records that the next strip will fill, and those of a strip that the band before has
+        // left behind.
         let left = strips.start - 1 - (strip - strips.start);
         let reached = ends.from + g.lag() as isize * (left - strips.start + 2) - left * g.step();
         let below = groups.start - g.step() / L::WIDTH as isize;
@@ -322,8 +327,8 @@ unsafe fn bring_out<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
 
 /// All iterations over the tile.
 ///
-/// There is one copy of each loop, as every kernel has them for every kind of lanes: norms are kept by the loop
-/// of single iterations only.
+/// There is one copy of each loop, as every kernel has them for every kind of lanes: norms are kept
+/// by the loop of single iterations only.
 #[inline(always)]
 unsafe fn levels<L: Vector, U: Update>(
     kernel: &U,
@@ -376,8 +381,8 @@ unsafe fn together<L: Vector, U: Update>(
     let (highest, lowest) = (extent.top - last, extent.top + TOGETHER as isize - 1);
     let (mut from, mut to) = (extent.to, extent.to);
     if highest >= 0 && g.row(lowest + 1) < g.shape.rows as isize {
-        // All rows are interior; the columns are, in iteration t of strips `top - t ..= top - t + 3`, if
-        // 1 + skew * (W - 1) <= g - lag * t - step * strip < cols - 1.
+        // All rows are interior; the columns are, in iteration t of strips `top - t ..= top - t +
+        // 3`, if 1 + skew * (W - 1) <= g - lag * t - step * strip < cols - 1.
         let drift = (lag - step) * last;
         let least = 1 + (g.skew * (L::WIDTH - 1)) as isize + step * lowest + drift.max(0);
         let most = g.shape.cols as isize - 1 + step * extent.top + drift.min(0);
@@ -390,8 +395,8 @@ unsafe fn together<L: Vector, U: Update>(
         if extent.from >= extent.to {
             continue;
         }
-        // SAFETY: the caller's conditions; in the middle all rows and columns are interior, and at the edges what
-        // the matrix has not is left out.
+        // SAFETY: the caller's conditions; in the middle all rows and columns are interior, and at
+        // the edges what the matrix has not is left out.
         unsafe {
             if part != 1 {
                 for t in 0..fuse as isize {

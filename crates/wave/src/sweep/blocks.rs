@@ -23,8 +23,9 @@ impl Settings {
     }
 }
 
-/// Sweeps of kernels that are given a whole block at a time: always by [`Executor::Blocked`]. Layouts, orders,
-/// runners, the memory bound and convergence are as with any other kernel in blocks.
+/// Sweeps of kernels that are given a whole block at a time: always by [`Executor::Blocked`].
+/// Layouts, orders, runners, the memory bound and convergence are as with any other kernel in
+/// blocks.
 impl<K> Sweep<K> {
     /// What [`run_blocks`](Sweep::run_blocks) will do with the memory, without doing it.
     ///
@@ -43,8 +44,8 @@ impl<K> Sweep<K> {
         self.settings.plan_in_blocks(&Whole(&self.kernel), &Arrays { field, coefficients }, result)
     }
 
-    /// Runs the sweep from `field` into `result`, which is given back; the kernel is given one block after the
-    /// other, as plain matrices with a halo of one element: see [`BlockKernel`].
+    /// Runs the sweep from `field` into `result`, which is given back; the kernel is given one
+    /// block after the other, as plain matrices with a halo of one element: see [`BlockKernel`].
     ///
     /// # Errors
     /// As those of [`run`](Sweep::run); [`Error::Coefficients`] if they are not as many as the

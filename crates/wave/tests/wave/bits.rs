@@ -1,5 +1,6 @@
-//! Every run that keeps the order equals the plain double loop bit for bit, on any shape, in any layout,
-//! in memory, on file and through the smallest window; and red-black by blocks equals its own plain loop.
+//! Every run that keeps the order equals the plain double loop bit for bit, on any shape, in any
+//! layout, in memory, on file and through the smallest window; and red-black by blocks equals its
+//! own plain loop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -65,7 +65,8 @@ pub(crate) enum Place {
     Memory,
     /// On a file of nothing but the values.
     Raw,
-    /// On a `.npy` file whose data begin at this multiple of 16 bytes; the result: where they usually do.
+    /// On a `.npy` file whose data begin at this multiple of 16 bytes; the result: where they
+    /// usually do.
     Npy(usize),
 }
 
@@ -189,7 +190,8 @@ impl<T: Real, const N: usize> Data<T, N> {
         plain_sweep(kernel, field, c, self.shape.rows, self.shape.cols);
     }
 
-    /// The greatest change of a point in each of so many iterations; no number if that of any point is none.
+    /// The greatest change of a point in each of the iterations; no number if that of any point is
+    /// none.
     pub(crate) fn residuals<K: PointKernel<N>>(&self, kernel: &K, iterations: u64) -> Vec<f64> {
         let cols = self.shape.cols;
         let mut field = self.field.clone();

@@ -1,4 +1,5 @@
-//! The convergence test: the residual of every iteration is the plain loop's, and the sweep ends where it must.
+//! The convergence test: the residual of every iteration is the plain loop's, and the sweep ends
+//! where it must.
 
 use crate::common::{Data, Place, bits, blank, corners, lanes, same, values};
 use crate::kernels::{Check, KERNELS, with_kernel};

@@ -1,5 +1,5 @@
-//! What goes wrong while a sweep runs is an error, and never a hang: a kernel that panics, a cancelled sweep, an
-//! input that is cut short, a full disk.
+//! What goes wrong while a sweep runs is an error, and never a hang: a kernel that panics, a
+//! cancelled sweep, an input that is cut short, a full disk.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -82,15 +82,15 @@ fn a_sweep_is_cancelled_anywhere() {
             let sweep = if n % 3 == 0 { sweep.block(Block::new(20, 40)) } else { sweep };
             let outcome = sweep.run(&field, &[], place.result(folder.path(), SHAPE));
             let Err(Error::Cancelled { iteration }) = outcome else { panic!("{n}: {outcome:?}") };
-            // Passes are ahead of the slowest point by some; blocks by as many iterations as there are between
-            // two corners, which is all of these.
+            // Passes are ahead of the slowest point by some; blocks by as many iterations as there
+            // are between two corners, which is all of these.
             let most = if n % 3 == 0 { 7 } else { 4 };
             assert!(iteration < 7 && iteration.abs_diff(n * 7 / 13) < most, "{n}: {iteration}");
         });
     }
 }
 
-/// A file that somebody cuts short is an error that names it, and no signal.
+/// A file that another process cuts short is an error that names it, and no signal.
 #[test]
 fn an_input_that_is_cut_short_is_an_error() {
     let shape = Shape::new(3000, 40);
@@ -149,8 +149,8 @@ fn names(folder: &Path) -> Vec<std::ffi::OsString> {
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
 }
 
-/// Without room for both generations nothing is begun; in a later pass the one before stays, and the run goes on
-/// when there is room.
+/// Without room for both generations nothing is begun; in a later pass the one before stays, and
+/// the run goes on when there is room.
 #[test]
 fn a_full_disk_is_an_error_and_loses_no_pass() {
     let shape = Shape::new(300, 250);
@@ -169,7 +169,7 @@ fn a_full_disk_is_an_error_and_loses_no_pass() {
         assert!(matches!(error, Error::Store(syncline_store::Error::NoSpace { .. })), "{error:?}");
         assert!(names(small.0.path()).is_empty(), "{:?}", names(small.0.path()));
     }
-    // Enough for both, but somebody else takes some during the first pass.
+    // Enough for both, but another process takes some during the first pass.
     small.grow(bytes * 5 / 2);
     let filler = small.0.path().join("filler");
     let fill = filler.clone();

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use syncline_wave::{Lane, Lk23, Neighbour, Neighbours, PointKernel, Real, Sor, Stencil};
 
-/// All eight neighbours, each with a weight and a coefficient of its own, so that any two that are mixed up show.
+/// All eight neighbours, each with a weight and a coefficient of its own, so that any two that are
+/// mixed up show.
 #[derive(Clone, Debug)]
 pub(crate) struct Weighted;
 
@@ -103,7 +104,8 @@ pub(crate) trait Check {
 pub(crate) const KERNELS: usize = 9;
 const SINGLE: usize = 5;
 
-/// Runs the check with one of the kernels. That takes long to compile, so not all of them are there twice.
+/// Runs the check with one of the kernels. That takes long to compile, so not all of them are there
+/// twice.
 pub(crate) fn with_kernel<C: Check>(check: &C, kernel: usize, float32: bool) -> C::Outcome {
     match (kernel % if float32 { SINGLE } else { KERNELS }, float32) {
         (0, false) => check.run::<f64, _, 5>(Lk23),

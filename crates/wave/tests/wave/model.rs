@@ -1,4 +1,5 @@
-//! What a sweep reads, writes and keeps: the papers' model, the memory bound, convergence, and failure.
+//! What a sweep reads, writes and keeps: the papers' model, the memory bound, convergence, and
+//! failure.
 
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ fn blocks(plan: Plan) -> BlockPlan {
     *plan.blocked().expect("a sweep in blocks")
 }
 
-/// Counted reads and writes are those of the papers' model, exactly: on a divisible shape and on one
-/// that is not.
+/// Counted reads and writes are those of the papers' model, exactly: on a divisible shape and on
+/// one that is not.
 #[test]
 fn reads_and_writes_are_those_of_the_model() {
     for shape in [Shape::new(256, 256), Shape::new(211, 307)] {

@@ -1,5 +1,5 @@
-//! Streamed sweeps equal the plain double loop bit for bit: any shape, kernel, type, depth, number of threads,
-//! lanes and memory, in memory and on file, into a matrix and into a target.
+//! Streamed sweeps equal the plain double loop bit for bit: any shape, kernel, type, depth, number
+//! of threads, lanes and memory, in memory and on file, into a matrix and into a target.
 
 use std::sync::Arc;
 

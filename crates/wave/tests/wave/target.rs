@@ -165,8 +165,8 @@ proptest! {
     }
 }
 
-/// A sweep cancelled at the very end of a pass, when only writing and checking are left, is not taken for a
-/// complete one.
+/// A sweep cancelled at the very end of a pass, when only writing and checking are left, is not
+/// taken for a complete one.
 #[test]
 fn nothing_that_was_not_written_is_taken_for_a_result() {
     let shape = Shape::new(40, 30);
@@ -187,7 +187,8 @@ fn nothing_that_was_not_written_is_taken_for_a_result() {
     }
 }
 
-/// An input that is written to while it is read makes an error, and the last pass that knew it unchanged stays.
+/// An input that is written to while it is read makes an error, and the last pass that knew it
+/// unchanged stays.
 #[test]
 fn an_input_that_changes_meanwhile_is_an_error() {
     for (iterations, part) in [(2, 50), (6, 10), (6, 50), (6, 90)] {
@@ -287,7 +288,8 @@ fn other_values_in_memory_are_another_computation() {
     assert_eq!(run(0.5).unwrap().1.passes, 0);
 }
 
-/// The first pass of a run that was killed, another run at work, and a folder that cannot be understood.
+/// The first pass of a run that was killed, another run at work, and a folder that cannot be
+/// understood.
 #[test]
 fn leftovers_of_other_kinds() {
     let work = Work::new(1, Shape::new(40, 30));

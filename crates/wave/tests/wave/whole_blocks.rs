@@ -1,5 +1,5 @@
-//! Routines that are given whole blocks: the bits are those of the plain double loop, the halo is what it would see,
-//! and old code in C runs as it is.
+//! Routines that are given whole blocks: the bits are those of the plain double loop, the halo is
+//! what it would see, and old code in C runs as it is.
 
 use std::path::Path;
 use std::process::Command;
@@ -85,7 +85,8 @@ impl Check for WholeBlocks {
     }
 }
 
-/// A library of these files, compiled as old code should be for equal bits; none without a compiler.
+/// A library of these files, compiled as old code should be for equal bits; none without a
+/// compiler.
 fn compiled(sources: &[&Path]) -> Option<Library> {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("old.so");
@@ -109,7 +110,8 @@ fn old_lk23() -> Option<CBlockKernel<f64>> {
     let library = LIBRARY.get_or_init(|| compiled(&[&here.join("lk23.c"), &here.join("block.c")]));
     // SAFETY: the function is of this type.
     let function = *unsafe { library.as_ref()?.get::<CBlockFunction<f64>>("lk23_block") }.unwrap();
-    // SAFETY: it has no state, and keeps to its arrays, of which five are coefficients; it is never unloaded.
+    // SAFETY: it has no state, and keeps to its arrays, of which five are coefficients; it is never
+    // unloaded.
     Some(unsafe { CBlockKernel::new(function, std::ptr::null_mut(), 5, Stencil::FIVE_POINT) })
 }
 
@@ -183,8 +185,8 @@ fn nine_points_in_c_in_single_precision() {
     // SAFETY: the function is of this type.
     let function = *unsafe { library.get::<CBlockFunction<f32>>("nine") }.unwrap();
     let omega = 1.25_f32;
-    // SAFETY: it only reads the number behind the context, which lives as long as the kernel, and so does the library;
-    // and it keeps to its arrays, of which one is a coefficient.
+    // SAFETY: it only reads the number behind the context, which lives as long as the kernel, and
+    // so does the library; and it keeps to its arrays, of which one is a coefficient.
     let old =
         unsafe { CBlockKernel::new(function, (&raw const omega).cast_mut().cast(), 1, Stencil::NINE_POINT) };
     let shape = Shape::new(40, 53);
@@ -248,8 +250,9 @@ fn a_table_in_c_is_filled_to_the_end() {
     }
 }
 
-/// Counts iterations in each point, and looks at the halo: what is above or to the left has one more, what is to the
-/// right or below has as many. Points of the edge of the matrix are at -1 for ever.
+/// Counts iterations in each point, and looks at the halo: what is above or to the left has one
+/// more, what is to the right or below has as many. Points of the edge of the matrix are at -1 for
+/// ever.
 #[derive(Clone, Debug)]
 struct Counting(Stencil);
 
@@ -415,7 +418,8 @@ fn residuals_are_those_of_the_plain_loop() {
     check::<f64>(true);
 }
 
-/// The memory bound counts all arrays of a block in plain form, and the block itself if it comes in frames.
+/// The memory bound counts all arrays of a block in plain form, and the block itself if it comes in
+/// frames.
 #[test]
 fn the_plain_form_counts() {
     let (shape, block) = (Shape::new(40, 50), Block::new(8, 9));

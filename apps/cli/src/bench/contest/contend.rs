@@ -1,9 +1,9 @@
 //! The loop of a thread that wants a lock.
 //!
-//! Members lock, add 1 to a plain counter, and unlock, until the time is over, and count how often they did. The clock
-//! starts when each has done so once: of threads that wait for a processor some would begin too late to be in anybody's
-//! way. The counter stands beside the lock and must be the sum in the end. `bench/peers/lock_pthread.c` does the same in
-//! C: change both.
+//! Members lock, add 1 to a plain counter, and unlock, until the time is over, and count how often
+//! they did. The clock starts when each has done so once: of threads that wait for a processor some
+//! would begin too late to be in another's way. The counter stands beside the lock and must be the
+//! sum in the end. `bench/peers/lock_pthread.c` does the same in C: change both.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -25,7 +25,8 @@ pub(crate) struct Shares {
     pub(crate) pinned: bool,
 }
 
-/// A member, which may begin: how often it had the lock before the clock started (and once when it had stopped), and then.
+/// A member, which may begin: how often it had the lock before the clock started (and once when it
+/// had stopped), and then.
 pub(crate) fn compete(phase: &Phase, begun: &AtomicU64, mut once: impl FnMut()) -> (u64, u64) {
     let (mut before, mut share) = (0, 0);
     loop {

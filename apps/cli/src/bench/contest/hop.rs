@@ -1,7 +1,8 @@
 //! The limit: how long a cache line takes from one processor to another.
 //!
-//! Two threads, each on a processor of its own, pass a number to and fro in one word: each adds 1 when it is its turn.
-//! A hop is half a round trip. Nobody who waits for another can know sooner than after one.
+//! Two threads, each on a processor of its own, pass a number to and fro in one word: each adds 1
+//! when it is its turn. A hop is half a round trip. A member that waits for another cannot know
+//! sooner than after one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -33,7 +34,8 @@ pub(crate) fn hop(places: &Places) -> Result<Option<Spread>, String> {
                 let start = Instant::now();
                 for trip in run * TRIPS..(run + 1) * TRIPS {
                     let turn = 2 * trip + me;
-                    // Relaxed: nothing but the number is handed over. No pauses, which are as long as a hop.
+                    // Relaxed: nothing but the number is handed over. No pauses, which are as long
+                    // as a hop.
                     while word.0.load(Ordering::Relaxed) != turn {}
                     word.0.store(turn + 1, Ordering::Relaxed);
                 }

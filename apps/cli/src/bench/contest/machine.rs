@@ -17,7 +17,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// This one, now, of which so many processors may be used.
+    /// This one, now, of which `processors` processors may be used.
     pub(crate) fn here(processors: usize) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let told = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -40,7 +40,7 @@ impl Machine {
     }
 }
 
-/// The date and time so many seconds after the beginning of 1970, UTC.
+/// The date and time this many seconds after the beginning of 1970, UTC.
 fn date(seconds: u64) -> String {
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let (mut days, minutes) = (seconds / 86_400, seconds % 86_400 / 60);

@@ -4,10 +4,11 @@
 //! checked | chunk . chunk . chunk ...   . chunk | chunk . chunk ...      | = the clock starts   . = plan
 //! ```
 //!
-//! Member 0 reads the clock after each chunk of episodes, and plans the next: as many, twice as many if this one was a
-//! small part of the time that there is, or none. A chunk ends with an episode; the plan is passed by one more, which is
-//! not timed, so that members read it before it can be changed. So a run of any barrier ends in about its time, and if
-//! that is less than an episode, after a few. `bench/peers/barrier.h` has the same in C: change both.
+//! Member 0 reads the clock after each chunk of episodes, and plans the next: as many, twice as
+//! many if this one was a small part of the time that there is, or none. A chunk ends with an
+//! episode; the plan is passed by one more, which is not timed, so that members read it before it
+//! can be changed. So a run of any barrier ends in about its time, and if that is less than an
+//! episode, after a few. `bench/peers/barrier.h` has the same in C: change both.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +27,8 @@ const CHUNKS: u32 = 32;
 /// Iterations that are timed to know how many make the work.
 const CALIBRATION: u64 = 1 << 14;
 
-/// What members tell each other beside the barrier: the same words for all of them, in any memory that they share.
+/// What members tell each other beside the barrier: the same words for all of them, in any memory
+/// that they share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Board<'w> {
     /// Episodes of the next chunk, or none.
@@ -57,7 +59,7 @@ pub(crate) struct Work {
 /// What is said of something that is no barrier.
 pub(crate) const WRONG: &str = "a member left an episode in which not all had arrived";
 
-/// Member `me`, of which `meet` arrives and waits, between works of so many iterations.
+/// Member `me`, of which `meet` arrives and waits, between works of a number of iterations.
 pub(crate) fn attend(board: Board<'_>, me: usize, time: Duration, work: u64, mut meet: impl FnMut()) -> Seen {
     let Board { plan: Line(plan), arrived } = board;
     let mut seen = Seen::default();

@@ -1,12 +1,14 @@
-//! Ours, in processes: the other side of `peer` in this command, as a subcommand that its help does not show.
+//! Ours, in processes: the other side of `peer` in this command, as a subcommand that its help does
+//! not show.
 //!
 //! ```text
 //! the race   ── RUN 4 5 0 ──>  bench-member counter  ── launches and watches 4 of ──>  bench-member counter --run ...
 //!            <── NS AS_WANTED [SHARE...] ───────────── the standard output of both ──────────── member 0
 //! ```
 //!
-//! Each run is a team of its own, so that nobody who is idle wakes up now and then beside others. The loops of its members
-//! are those of threads (`meet`, `contend`); their words stand in the memory that the team shares.
+//! Each run is a team of its own, so that no idle member wakes up now and then beside others. The
+//! loops of its members are those of threads (`meet`, `contend`); their words stand in the memory
+//! that the team shares.
 
 use std::error::Error as StdError;
 use std::fmt::Write as _;
@@ -157,7 +159,7 @@ fn meet(me: &mut Member, bout: &Bout<'_>, mut barrier: impl BarrierMember) -> Re
     }
     me.wait()?;
     let iterations = common[0].0.load(Ordering::Relaxed);
-    // Who is gone ends the race.
+    // A member that is gone ends the race.
     let once = || barrier.wait().expect("a team in which nobody dies");
     let seen = attend(Board { plan, arrived: &arrived }, rank, bout.time, iterations, once);
     wrong[rank].0.store(u64::from(seen.wrong), Ordering::Relaxed);
@@ -221,7 +223,7 @@ fn answer(measured: &Measured, shares: &[u64]) {
         let _ = write!(line, " {share}");
     }
     line.push('\n');
-    // Perhaps nobody wants to know any more.
+    // Perhaps the reader is gone.
     let mut out = io::stdout().lock();
     let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
 }

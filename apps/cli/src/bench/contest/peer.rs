@@ -1,12 +1,14 @@
-//! Contenders that are processes: each reads what to run from its standard input, a line a run, and answers with a line.
+//! Contenders that are processes: each reads what to run from its standard input, a line a run, and
+//! answers with a line.
 //!
 //! ```text
 //! RUN MEMBERS MILLISECONDS WORK_NS    ->    NS AS_WANTED [SHARE...]
 //! ```
 //!
-//! NS is of wall time per episode, without the work, or per lock and unlock; AS_WANTED is 1 if each member has a
-//! processor of its own, where there is one for each; a SHARE is how often a member had the lock. Between runs such a
-//! process does nothing, and it ends when its input does. `bench/peers/members.h` is the other side, and `member`.
+//! NS is of wall time per episode, without the work, or per lock and unlock; AS_WANTED is 1 if each
+//! member has a processor of its own, where there is one for each; a SHARE is how often a member
+//! had the lock. Between runs such a process does nothing, and it ends when its input does.
+//! `bench/peers/members.h` is the other side, and `member`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;

@@ -34,7 +34,7 @@ impl Contest {
         self.processors
     }
 
-    /// The median time of a contender in the cell of so many members without work.
+    /// The median time of a contender in the cell of this many members without work.
     pub(crate) fn median(&self, way: &str, members: usize) -> Option<f64> {
         self.best(&[way], members)
     }
@@ -54,7 +54,8 @@ impl Contest {
         self.standings(members).find(|standing| standing.way == way)?.fairness
     }
 
-    /// What sharing memory between processes costs with 2 members: `ways` are threads, and the same as processes.
+    /// What sharing memory between processes costs with 2 members: `ways` are threads, and the same
+    /// as processes.
     pub(crate) fn processes_by_threads(&self, ways: &[(&str, &str)]) -> Vec<Ratio> {
         let ratio = |&(threads, processes): &(&str, &str)| {
             let what = format!("{processes} / threads, 2 members");

@@ -12,7 +12,8 @@ use super::Bout;
 #[derive(Debug, Default)]
 pub(crate) struct Line<T>(pub(crate) T);
 
-// SAFETY: a word, alone on its lines; 0 is what `Default` makes, and it is changed by atomic operations only.
+// SAFETY: a word, alone on its lines; 0 is what `Default` makes, and it is changed by atomic
+// operations only.
 unsafe impl Shared for Line<AtomicU64> {}
 
 /// What members look at before they begin, and may look at to see when to end.
@@ -64,7 +65,8 @@ impl Phase {
         self.0.0.store(ABANDONED, Ordering::Relaxed);
     }
 
-    /// Waits until members may begin, which they may even if it is all over by then; whether they may.
+    /// Waits until members may begin, which they may even if it is all over by then; whether they
+    /// may.
     pub(crate) fn begins(&self) -> bool {
         loop {
             match self.0.0.load(Ordering::Relaxed) {
@@ -84,7 +86,8 @@ pub(crate) struct Done<T> {
     pub(crate) pinned: bool,
 }
 
-/// Calls each of `bodies` in a thread of its own, and `lead` in this one, when all threads have started.
+/// Calls each of `bodies` in a thread of its own, and `lead` in this one, when all threads have
+/// started.
 ///
 /// # Errors
 /// When a thread cannot be started: then no body is called.

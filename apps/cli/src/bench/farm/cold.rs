@@ -60,7 +60,7 @@ pub(super) const FORK: &str = "Process, fork";
 pub(super) const PAPER: &str = "published farm: a shell, System V";
 const FORK_HOLDING: &str = "Process, fork, manager holding memory";
 
-/// Starts so many workers, one after the other, in a farm of their own.
+/// Starts a number of workers, one after the other, in a farm of their own.
 pub(super) fn starts(program: Program) -> Outcome<impl FnMut(usize) -> Outcome<Samples> + 'static> {
     let mut farm = Farm::new().map_err(words)?;
     let mut start_one = move || {

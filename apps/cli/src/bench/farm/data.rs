@@ -124,7 +124,7 @@ fn to_itself(
     })
 }
 
-/// What is sent to a worker, until it has answered that it has it: seconds for each of so many.
+/// What is sent to a worker, until it has answered that it has it: seconds for each of them.
 fn to_another(
     role: Role,
     count: usize,

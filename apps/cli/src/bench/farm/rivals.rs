@@ -21,7 +21,7 @@ const PYTHON: &str = include_str!("../../../../../bench/peers/farm_python.py");
 /// MPI's start of a process.
 const COMM_SPAWN: (&str, &str) = ("comm_spawn.c", include_str!("../../../../../bench/peers/comm_spawn.c"));
 
-/// A Python that measures, and holds so many MiB; or why there is none.
+/// A Python that measures, and holds this many MiB; or why there is none.
 pub(super) fn python(folder: &Path, held: usize) -> Result<Outcome<Server>> {
     let script = folder.join("farm_python.py");
     fs::write(&script, PYTHON).map_err(|error| failed("write the peers' sources", error))?;
@@ -110,7 +110,8 @@ fn open_mpi(mpicc: &Path) -> Outcome<String> {
     version.map(str::to_owned).ok_or_else(|| "not an Open MPI".to_owned())
 }
 
-/// A published farm: both ways between the manager and a worker, which is this command. Nothing of it is left behind.
+/// A published farm: both ways between the manager and a worker, which is this command. Nothing of
+/// it is left behind.
 struct Paper {
     to: Channel,
     from: Channel,
@@ -160,7 +161,8 @@ impl Paper {
 impl Drop for Paper {
     fn drop(&mut self) {
         if let Some(mut worker) = self.worker.take() {
-            // After an error. The worker ends at this message, or when nothing has come for a while; the shell with it.
+            // After an error. The worker ends at this message, or when nothing has come for a
+            // while; the shell with it.
             let _ = self.to.send(&[0]);
             let _ = worker.wait();
         }
@@ -187,8 +189,8 @@ pub(super) fn paper_cold(sleep: Option<u64>) -> Outcome<impl FnMut() -> Outcome<
 /// Trips that are not timed.
 pub(super) const WARM_UP: usize = 10;
 
-/// Two of 4 bytes each, to a worker of a published farm, and one back. The worker is there during the trips only, as it
-/// yields and yields.
+/// Two of 4 bytes each, to a worker of a published farm, and one back. The worker is there during
+/// the trips only, as it yields and yields.
 pub(super) fn paper_trips(
     sleep: Option<u64>,
     trips: usize,

@@ -1,4 +1,4 @@
-//! Somebody else who measures: a process that is asked a line, and answers with a line of JSON.
+//! Another program that measures: a process that is asked a line, and answers with a line of JSON.
 
 use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -70,7 +70,7 @@ impl Server {
 impl Drop for Running {
     fn drop(&mut self) {
         drop(self.asked.take());
-        // How it has ended is nobody's concern any more.
+        // How it has ended does not matter any more.
         let _ = self.child.wait();
     }
 }

@@ -1,9 +1,9 @@
 //! How long tasks take in all, beside what a greedy schedule takes at most.
 //!
-//! Tasks sleep, so that there may be more workers than processors; how long each has really slept it measures itself. With
-//! the sum of these times T1, and the longest chain of tasks that wait for one another T∞, a greedy schedule of P workers takes
-//! at most (T1 - T∞) / P + T∞ (Brent, "The parallel evaluation of general arithmetic expressions", JACM 21, 1974). So what
-//! is more is ours.
+//! Tasks sleep, so that there may be more workers than processors; how long each has really slept
+//! it measures itself. With the sum of these times T1, and the longest chain of tasks that wait for
+//! one another T∞, a greedy schedule of P workers takes at most (T1 - T∞) / P + T∞ (Brent, "The
+//! parallel evaluation of general arithmetic expressions", JACM 21, 1974). So what is more is ours.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use crate::error::Result;
 const WORKERS: usize = 8;
 /// Nodes of a tree.
 const NODES: usize = 10_000;
-/// Tasks that wait for nobody.
+/// Tasks that wait for no other.
 const TASKS: u64 = 1000;
 
 /// The names of ours.
@@ -63,7 +63,7 @@ fn tree() -> Tree {
     let parents: Vec<usize> = (1..NODES).map(|node| random(&mut state) as usize % node).collect();
     let mut trees: Vec<Tree> =
         (0..NODES).map(|_| Tree { micros: 200 + random(&mut state) % 1600, children: Vec::new() }).collect();
-    // From the last: who has children has them all by then.
+    // From the last: a task that has children has them all by then.
     for (at, &parent) in parents.iter().enumerate().rev() {
         let child = trees.pop().unwrap_or_default();
         debug_assert_eq!(trees.len(), at + 1);

@@ -4,7 +4,8 @@ use super::super::rma::Target;
 use super::race::Cell;
 use super::{cold, data, span, tasks, trips};
 
-/// The least a farm is to be faster than others: one by one than an executor, in equal chunks than a pool.
+/// The least a farm is to be faster than others: one by one than an executor, in equal chunks than
+/// a pool.
 const EXECUTOR: f64 = 10.0;
 const POOL: f64 = 4.0;
 

@@ -115,7 +115,7 @@ pub(crate) fn farm_worker(args: &FarmWorkerArgs) -> Result<()> {
     done.map_err(|why| failed("work for a farm", why))
 }
 
-/// What is wrong when somebody calls it by hand.
+/// What is wrong when it is called by hand.
 const NOBODY: &str = "this process was not started by one";
 
 /// A worker of ours.

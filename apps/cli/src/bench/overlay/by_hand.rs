@@ -1,4 +1,5 @@
-//! What one would write without a library: a plain loop, a barrier after every level, and locks with conditions.
+//! What one would write without a library: a plain loop, a barrier after every level, and locks
+//! with conditions.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,12 +10,13 @@ use super::crew::Crew;
 use super::program::Program;
 use super::work::{WithWork, Work, checksum};
 
-/// The loop over rounds and tasks, each thread through its part of the tasks, without any order among threads. On one
-/// thread that is the sequential program; on more the values are wrong, and the time is what order costs nothing of.
+/// The loop over rounds and tasks, each thread through its part of the tasks, without any order
+/// among threads. On one thread that is the sequential program; on more the values are wrong, and
+/// the time is what order costs nothing of.
 pub(crate) struct Plain<'a> {
     /// What is run.
     pub(crate) program: &'a Program,
-    /// By whom.
+    /// The threads that do it.
     pub(crate) crew: &'a Crew<'a>,
     /// How often before it is timed, and how often then.
     pub(crate) rounds: [u64; 2],
@@ -36,7 +38,7 @@ impl WithWork for Plain<'_> {
                 }
                 // Tasks that do nothing have their turn in each round, too.
                 for &t in black_box(&order) {
-                    // Relaxed: on one thread there is nothing to order, on more nobody wants it.
+                    // Relaxed: on one thread there is nothing to order, on more no order is wanted.
                     let read = |&u: &u32| values[u as usize].load(Ordering::Relaxed);
                     if let Some(new) = work.step(t, round, program.tasks[t as usize].reads.iter().map(read)) {
                         values[t as usize].store(new, Ordering::Relaxed);
@@ -54,11 +56,12 @@ fn part(all: usize, me: usize, workers: usize) -> std::ops::Range<usize> {
     all * me / workers..all * (me + 1) / workers
 }
 
-/// Each level's tasks split evenly, and a barrier after it: all workers count up one word and spin on it.
+/// Each level's tasks split evenly, and a barrier after it: all workers count up one word and spin
+/// on it.
 pub(crate) struct Barrier<'a> {
     /// What is run.
     pub(crate) program: &'a Program,
-    /// By whom.
+    /// The threads that do it.
     pub(crate) crew: &'a Crew<'a>,
     /// How often before it is timed, and how often then.
     pub(crate) rounds: [u64; 2],
@@ -75,8 +78,8 @@ impl Word {
     /// Waits until all have come `turn` times.
     #[inline]
     fn meet(&self, workers: u64, turn: u64) {
-        // AcqRel: what was done before anybody's arrival comes before what is done after the last one; pairs with
-        // the Acquire below and with the other arrivals.
+        // AcqRel: what was done before any arrival comes before what is done after the last one;
+        // pairs with the Acquire below and with the other arrivals.
         let mut arrived = self.0.fetch_add(1, Ordering::AcqRel) + 1;
         let mut looked = 0;
         while arrived < workers * turn {
@@ -126,12 +129,13 @@ impl WithWork for Barrier<'_> {
     }
 }
 
-/// A [`RwLock`] per value and a count of done rounds per task, under a mutex with a condition. Each worker goes
-/// through its part of the tasks, level by level, and waits for those that it conflicts with.
+/// A [`RwLock`] per value and a count of done rounds per task, under a mutex with a condition. Each
+/// worker goes through its part of the tasks, level by level, and waits for those that it conflicts
+/// with.
 pub(crate) struct Locks<'a> {
     /// What is run.
     pub(crate) program: &'a Program,
-    /// By whom.
+    /// The threads that do it.
     pub(crate) crew: &'a Crew<'a>,
     /// How often before it is timed, and how often then.
     pub(crate) rounds: [u64; 2],
@@ -147,7 +151,7 @@ struct Progress {
 #[derive(Default)]
 struct State {
     rounds: u64,
-    /// Who waits; a condition is signalled by a call of the system, even for nobody.
+    /// How many wait; a condition is signalled by a call of the system, even without a waiter.
     waiting: u32,
 }
 

@@ -1,8 +1,10 @@
-//! Peers in C and C++: compiled when they are needed, by what compilers there are, each run a process.
+//! Peers in C and C++: compiled when they are needed, by what compilers there are, each run a
+//! process.
 //!
-//! A process ends before the next one starts, so that no idle threads of one library spin beside another. Its threads
-//! are pinned: those of OpenMP by the environment, which a process cannot change for itself, those of oneTBB by
-//! itself. The same threads run the rounds that it does not time and then those that it does.
+//! A process ends before the next one starts, so that no idle threads of one library spin beside
+//! another. Its threads are pinned: those of OpenMP by the environment, which a process cannot
+//! change for itself, those of oneTBB by itself. The same threads run the rounds that it does not
+//! time and then those that it does.
 
 use std::fs;
 use std::path::{Path, PathBuf};

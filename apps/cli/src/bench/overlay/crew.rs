@@ -1,9 +1,11 @@
-//! The threads of a run: each pinned to a processor, and a clock that starts when they have warmed up.
+//! The threads of a run: each pinned to a processor, and a clock that starts when they have warmed
+//! up.
 //!
-//! Some kernels put two threads that start on an idle machine on one processor for the first ten milliseconds. A run
-//! of that length would measure where its threads are, not how they wait for each other. So worker `w` is pinned to
-//! processor `w` of those that the process may run on, round and round if there are more workers, and steps are timed
-//! only after others of the same run by the same threads.
+//! Some kernels put two threads that start on an idle machine on one processor for the first ten
+//! milliseconds. A run of that length would measure where its threads are, not how they wait for
+//! each other. So worker `w` is pinned to processor `w` of those that the process may run on, round
+//! and round if there are more workers, and steps are timed only after others of the same run by
+//! the same threads.
 //!
 //! ```text
 //! worker 0   |......................|#################|     . steps that are not timed   # timed
@@ -12,11 +14,12 @@
 //!                               as `warm` steps are done
 //! ```
 //!
-//! Who writes the loop of a worker calls [`Crew::pin`] at its beginning and [`Crew::start`] at the first step that is
-//! timed. Threads of a runner have no such place: there every body calls [`Crew::step`]. A thread is pinned in its
-//! first one, and workers count their steps, as tasks that do not wait for each other may be any number of iterations
-//! apart: an iteration of a single task says nothing of how many steps are still to be done. Counts are read with an
-//! error of at most [`STRIDE`] steps per worker.
+//! The loop of a worker calls [`Crew::pin`] at its beginning and [`Crew::start`] at the first step
+//! that is timed. Threads of a runner have no such place: there every body calls [`Crew::step`]. A
+//! thread is pinned in its first one, and workers count their steps, as tasks that do not wait for
+//! each other may be any number of iterations apart: an iteration of a single task says nothing of
+//! how many steps are still to be done. Counts are read with an error of at most [`STRIDE`] steps
+//! per worker.
 //!
 //! Cost of a step: an addition to a number of the thread and a branch; every 32nd time a call.
 
@@ -29,7 +32,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::super::places::Places;
 
-/// After so many steps a worker tells how far it is.
+/// After how many steps a worker tells how far it is.
 const STRIDE: u64 = 32;
 
 thread_local! {
@@ -73,7 +76,7 @@ pub(crate) struct Measured {
 }
 
 impl<'p> Crew<'p> {
-    /// So many workers, which are timed after `warm` steps.
+    /// Workers that are timed after `warm` steps.
     pub(crate) fn new(places: &'p Places, workers: usize, warm: u64) -> Self {
         Self {
             places,
@@ -93,7 +96,8 @@ impl<'p> Crew<'p> {
         self.workers
     }
 
-    /// Calls `run`, in which the calling thread is worker 0; it may run where it could before when that returns.
+    /// Calls `run`, in which the calling thread is worker 0; it may run where it could before when
+    /// that returns.
     pub(crate) fn lead<T>(&self, run: impl FnOnce() -> T) -> T {
         let _leader = Leader::new();
         self.begin.get_or_init(Instant::now);
@@ -109,7 +113,8 @@ impl<'p> Crew<'p> {
         }
     }
 
-    /// Starts the clock when all steps that are not timed are done, and no others. For one of the workers.
+    /// Starts the clock when all steps that are not timed are done, and no others. For one of the
+    /// workers.
     pub(crate) fn start(&self) {
         self.start.get_or_init(|| (Instant::now(), self.warm));
     }
@@ -134,7 +139,7 @@ impl<'p> Crew<'p> {
             }
             self.pin(WORKER.get());
         } else if let Some(Steps(steps)) = self.steps.get(WORKER.get()) {
-            // Nobody else writes to it.
+            // No other thread writes to it.
             steps.store(steps.load(Ordering::Relaxed) + STRIDE, Ordering::Relaxed);
         }
         if self.start.get().is_none() {
@@ -145,7 +150,8 @@ impl<'p> Crew<'p> {
         }
     }
 
-    /// What the run of so many steps in all gave. Those of a run that is too short for the clock are all timed.
+    /// What the run of `steps` steps in all gave. Those of a run that is too short for the clock
+    /// are all timed.
     pub(crate) fn measured(&self, steps: u64, checksum: u64) -> Measured {
         let now = Instant::now();
         let (begin, end) = (*self.begin.get().unwrap_or(&now), *self.end.get().unwrap_or(&now));

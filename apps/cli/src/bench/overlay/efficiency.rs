@@ -1,9 +1,11 @@
-//! The minimum effective task granularity of Task Bench: how short tasks may be so that half the time is theirs.
+//! The minimum effective task granularity of Task Bench: how short tasks may be so that half the
+//! time is theirs.
 //!
-//! Efficiency is ideal time by wall time, and the ideal is tasks times grain by workers. METG(50 %) is the smallest
-//! grain of which the efficiency is one half. Between two measured grains it is interpolated on a logarithmic scale:
-//! of grain g with an overhead c per task, efficiency e is g / (g + c), so that log(e / (1 - e)) is a straight line
-//! of log g, and the interpolation is exact if the overhead does not depend on the grain.
+//! Efficiency is ideal time by wall time, and the ideal is tasks times grain by workers. METG(50 %)
+//! is the smallest grain of which the efficiency is one half. Between two measured grains it is
+//! interpolated on a logarithmic scale: of grain g with an overhead c per task, efficiency e is g /
+//! (g + c), so that log(e / (1 - e)) is a straight line of log g, and the interpolation is exact if
+//! the overhead does not depend on the grain.
 
 /// The efficiency of a grain.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +28,8 @@ pub(crate) enum Metg {
 }
 
 impl Metg {
-    /// The METG(50 %) of these points, in ascending order of their grains; `None` if there are none.
+    /// The METG(50 %) of these points, in ascending order of their grains; `None` if there are
+    /// none.
     pub(crate) fn of(points: &[Point]) -> Option<Self> {
         let Some(first) = points.iter().position(|point| point.efficiency >= 0.5) else {
             return points.last().map(|last| Self::MoreThan(last.grain));

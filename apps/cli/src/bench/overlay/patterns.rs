@@ -1,5 +1,6 @@
-//! Dependence patterns of Task Bench (Slaughter et al., "Task Bench: A Parameterized Benchmark for Evaluating
-//! Parallel Runtime Performance", SC 2020): which points of the timestep before a point reads.
+//! Dependence patterns of Task Bench (Slaughter et al., "Task Bench: A Parameterized Benchmark for
+//! Evaluating Parallel Runtime Performance", SC 2020): which points of the timestep before a point
+//! reads.
 //!
 //! ```text
 //! trivial    nothing
@@ -9,8 +10,9 @@
 //! random     i, and each of i-2 .. i+2 with probability 1/4, drawn anew for each of four sets, used in turn
 //! ```
 //!
-//! As in Task Bench, what lies beyond an edge is left out, and timestep 0 reads nothing. The radix is 5 (nearest and
-//! random), the connected fraction a quarter, both as there; the draws of `random` are this file's own.
+//! As in Task Bench, what lies beyond an edge is left out, and timestep 0 reads nothing. The radix
+//! is 5 (nearest and random), the connected fraction a quarter, both as there; the draws of
+//! `random` are this file's own.
 
 use super::work::hash;
 
@@ -58,8 +60,8 @@ impl Pattern {
         }
     }
 
-    /// The points of timestep `t - 1` that point `i` of timestep `t` reads, in ascending order. From timestep 1 on;
-    /// timestep 0 gives those of every later one of the same phase.
+    /// The points of timestep `t - 1` that point `i` of timestep `t` reads, in ascending order.
+    /// From timestep 1 on; timestep 0 gives those of every later one of the same phase.
     pub(crate) fn dependences(self, width: usize, t: usize, i: usize) -> Vec<usize> {
         let around = |reach: usize| i.saturating_sub(reach)..(i + reach + 1).min(width);
         let period = self.period(width);

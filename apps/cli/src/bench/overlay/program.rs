@@ -1,16 +1,19 @@
 //! What is run: tasks that go round, each of which writes one value and reads some others.
 //!
-//! Task `t` writes value `t`. A round is the sequential program: level after level, within a level in any order. The
-//! dependences are those of that program over all rounds, those of a reader on the next writer included.
+//! Task `t` writes value `t`. A round is the sequential program: level after level, within a level
+//! in any order. The dependences are those of that program over all rounds, those of a reader on
+//! the next writer included.
 //!
 //! # The grid
-//! Five points: a task reads its four neighbours, in place (Gauss-Seidel). Its level is its anti-diagonal.
+//! Five points: a task reads its four neighbours, in place (Gauss-Seidel). Its level is its
+//! anti-diagonal.
 //!
 //! # Patterns
-//! The dependences of a [`Pattern`] repeat after some timesteps, the period. A round is that many timesteps, or twice
-//! as many if it is one; each has a task and a value of its own for every point. So timestep t reads what t-1 wrote,
-//! nobody reads what is being written, and only whoever comes round a second time waits for readers: double
-//! buffering, for longer periods with more buffers.
+//! The dependences of a [`Pattern`] repeat after some timesteps, the period. A round is that many
+//! timesteps, or twice as many if it is one; each has a task and a value of its own for every
+//! point. So timestep t reads what t-1 wrote, no task reads what is being written, and only one
+//! that comes round a second time waits for readers: double buffering, for longer periods with more
+//! buffers.
 //!
 //! ```text
 //! stencil, three points, a round of two timesteps      value (point, phase)
@@ -19,7 +22,8 @@
 //! phase 1   (0,1) (1,1) (2,1)   read phase 0 of this round
 //! ```
 //!
-//! Tasks of one point have consecutive numbers: who splits tasks among workers in this order splits the points.
+//! Tasks of one point have consecutive numbers: a split of the tasks in this order is a split of
+//! the points.
 
 use std::fmt::Write as _;
 

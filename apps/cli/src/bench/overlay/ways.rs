@@ -13,7 +13,7 @@ use super::program::Program;
 use super::work::{Body, WithWork, Work, checksum};
 use crate::error::Result;
 
-/// A runner of so many workers.
+/// A runner with a number of workers.
 type OnWorkers = fn(usize) -> Runner;
 
 /// Our runners: a line each.
@@ -71,13 +71,13 @@ impl Way {
         matches!(self, Self::Overlay(..))
     }
 
-    /// Whether it keeps the order on so many threads.
+    /// Whether it keeps the order on this many threads.
     pub(crate) fn keeps_order(&self, workers: usize) -> bool {
         workers == 1 || !matches!(self, Self::Plain)
     }
 
-    /// Runs a program on that many threads: rounds that are not timed, then rounds that are. For peers the checksum
-    /// means something without the former only.
+    /// Runs a program on that many threads: rounds that are not timed, then rounds that are. For
+    /// peers the checksum means something without the former only.
     pub(crate) fn run(
         &self,
         site: &Site,

@@ -7,7 +7,8 @@ use std::hint::black_box;
 use super::super::kernel::{MULTIPLIER, kernel};
 
 const SECOND_MULTIPLIER: u64 = 0xBF58_476D_1CE4_E5B9;
-/// Mean iterations of the bodies that verify: enough to let tasks overtake each other where they may.
+/// Mean iterations of the bodies that verify: enough to let tasks overtake each other where they
+/// may.
 const SHAKE: u64 = 64;
 
 /// A number for an iteration of a task.

@@ -13,7 +13,8 @@
 //! | `barrier` | barriers, 2, 3, 4           | barriers back to back                                                  |
 //! | `idle`    |                             | what the server threads take while members sleep                       |
 //!
-//! Members sleep through delays, in place of computing: hosts of a testbed have fewer cores than members.
+//! Members sleep through delays, in place of computing: hosts of a testbed have fewer cores than
+//! members.
 
 use std::fs;
 use std::thread::sleep;
@@ -38,7 +39,8 @@ pub(super) fn report(me: &mut Member, pace: Pace, only: Option<&str>) -> Outcome
     let shape = (me.hosts().count(), me.processes(), me.size());
     let transport = me.endpoint().map_or_else(String::new, |endpoint| endpoint.transport().to_owned());
     let mut kit = Kit::new(me)?;
-    // A call of MPI that blocks keeps the other threads of its process from serving those who are to come to it.
+    // A call of MPI that blocks keeps the other threads of its process from serving those that are
+    // to come to it.
     let mpi = threads == 1 && kit.skipped.is_empty();
     let wanted = |group: &str| only.is_none_or(|only| group.contains(only));
     let mut cells = Vec::new();
@@ -288,7 +290,7 @@ fn locks<'a, 'm>(size: usize) -> Vec<Entry<'a, Far<'m>>> {
     entries
 }
 
-/// Who holds the mutex holds it for two round trips, which are taken off.
+/// The holder of the mutex holds it for two round trips, which are taken off.
 fn queues<'a, 'm>(size: usize) -> Vec<Entry<'a, Far<'m>>> {
     let mut entries = Vec::new();
     for contenders in (2..size).filter(|&n| n == 2 || n == 3 || n == size - 1) {
@@ -371,7 +373,8 @@ fn idle(kit: &mut Far<'_>) -> Outcome<Option<Cell>> {
     }))
 }
 
-/// Nanoseconds that a server thread of this process has run, of several the mean; `None` without any.
+/// Nanoseconds that a server thread of this process has run, of several the mean; `None` without
+/// any.
 fn served() -> Option<u64> {
     let tasks = fs::read_dir("/proc/self/task").ok()?.flatten();
     let server = |task: &fs::DirEntry| {

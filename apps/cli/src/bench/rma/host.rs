@@ -1,7 +1,8 @@
 //! One host: what each operation on memory that processes share costs, by itself.
 //!
-//! Member 0 does them to the memory of member 1, which meanwhile sleeps, unless the entry says what it does. Each is a loop of
-//! so many, of which the mean is a sample; H is measured by two threads of one process between them.
+//! Member 0 does them to the memory of member 1, which meanwhile sleeps, unless the entry says what
+//! it does. Each is a loop of operations, of which the mean is a sample; H is measured by two
+//! threads of one process between them.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -200,7 +201,8 @@ fn both_ways(kit: &mut Kit<'_>) -> Outcome<f64> {
     Ok(if rank < 2 { took } else { f64::NAN })
 }
 
-/// The second computes for 20 ms without a call, and the first reads its memory meanwhile: a get's median, and the longest.
+/// The second computes for 20 ms without a call, and the first reads its memory meanwhile: a get's
+/// median, and the longest.
 fn computing(kit: &mut Kit<'_>) -> Outcome<Vec<f64>> {
     let Kit { me, rma, words, .. } = kit;
     let start = Instant::now();
@@ -256,7 +258,7 @@ fn copies<'m>() -> Vec<Entry<'static, Kit<'m>>> {
     ]
 }
 
-/// Put and get, with so many allocations: of the first and of the last.
+/// Put and get, with many allocations: of the first and of the last.
 fn with_more<'m>() -> Vec<Entry<'static, Kit<'m>>> {
     vec![
         alone("8 B", "put", MANY, |kit, n| Ok(kit.rma.put(&kit.words, 1, 0, &[n])?)),

@@ -15,7 +15,7 @@ use super::race::{Outcome, Stage};
 /// The longest put of those to several hosts; and that to one.
 pub(super) const LONGEST: usize = 4000;
 pub(super) const MIB: usize = 1 << 20;
-/// So many others at most are put to before a sync.
+/// To how many others, at most, a member puts before a sync.
 const TARGETS: usize = 7;
 
 /// Kinds of mutexes, and what they are called.
@@ -159,7 +159,8 @@ impl Service for Echo {
             message.extend_from_slice(&(!ASK).to_le_bytes());
             out.send(from, message);
         } else {
-            // Relaxed: a count of its own, which the thread that counts looks at, or one that waits.
+            // Relaxed: a count of its own, which the thread that counts looks at, or one that
+            // waits.
             self.back.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -178,7 +179,7 @@ pub(super) struct Peer {
 const TAG: u16 = 7;
 
 impl Peer {
-    /// Made by all; if any process has none, nobody has, and the first member is told why.
+    /// Made by all; if any process has none, no process has, and the first member is told why.
     fn new(me: &mut Member) -> Outcome<Result<Option<Peer>, String>> {
         let first = me.thread() == 0;
         let communicator = if first { me.take_mpi() } else { None };
@@ -208,7 +209,7 @@ impl Peer {
     pub(super) fn put(&self, data: &[u8]) -> Outcome<()> {
         let at = LONGEST * self.communicator.rank();
         for &to in &self.others {
-            // SAFETY: the kit has the data for as long as the window, and nobody writes them.
+            // SAFETY: the kit has the data for as long as the window, and nothing writes them.
             unsafe { self.window.put(to, at, data.as_ptr(), data.len()) }?;
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! Entries that alternate: every member runs its part of a batch of the one, then of the next, round after round.
+//! Entries that alternate: every member runs its part of a batch of the one, then of the next,
+//! round after round.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -96,7 +97,7 @@ pub(super) fn race<K: Stage>(
     let mut rounds = 0;
     while rounds < pace.rounds {
         for &n in &order {
-            // Nobody begins before all have ended what was before.
+            // No member begins before all have ended what was before.
             stage.me().gather(0)?;
             let numbers = (entries[n].run)(stage)?;
             let mut row = Vec::new();
@@ -128,7 +129,7 @@ pub(super) fn race<K: Stage>(
     Ok(cells)
 }
 
-/// The numbers of those who have one, as one.
+/// The numbers of the members that have one, as one.
 fn together(all: impl Iterator<Item = f64>, of: Of) -> f64 {
     let all: Vec<f64> = all.filter(|number| number.is_finite()).collect();
     match of {
@@ -159,7 +160,7 @@ fn count<K: Stage>(stage: &mut K, entry: &mut Entry<'_, K>) -> Outcome<Option<f6
     Ok(Some(all.saturating_sub(2 * others) as f64 / entry.operations as f64))
 }
 
-/// The mean time of so many operations, in nanoseconds, each of which is prepared first.
+/// The mean time of a number of operations, in nanoseconds, each of which is prepared first.
 pub(super) fn each<K>(
     stage: &mut K,
     operations: usize,
@@ -176,7 +177,7 @@ pub(super) fn each<K>(
     Ok(took.as_nanos() as f64 / operations as f64)
 }
 
-/// The mean time of so many operations back to back, in nanoseconds.
+/// The mean time of a number of operations back to back, in nanoseconds.
 pub(super) fn all<E>(operations: usize, mut operation: impl FnMut(usize) -> Result<(), E>) -> Result<f64, E> {
     let start = Instant::now();
     for n in 0..operations {

@@ -1,9 +1,10 @@
 //! Every operation, in every shape and on every type, against a memory that each member simulates.
 //!
 //! # The simulated memory
-//! Every member knows from the number of the round what all members do in it: the operations are drawn from it. The part of
-//! each member has three sections: one to which one member puts, in order; one to which all add; one of words that all add
-//! to. So what stands there after a sync does not depend on the order, and every member computes it for itself.
+//! Every member knows from the number of the round what all members do in it: the operations are
+//! drawn from it. The part of each member has three sections: one to which one member puts, in
+//! order; one to which all add; one of words that all add to. So what stands there after a sync
+//! does not depend on the order, and every member computes it for itself.
 
 use std::time::Instant;
 
@@ -54,7 +55,7 @@ pub(super) fn all(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wro
     Ok(())
 }
 
-/// What one member does in a round: to whom, where, in which shape, with what.
+/// What one member does in a round: to which other, where, in which shape, with what.
 struct Step {
     target: usize,
     offset: usize,

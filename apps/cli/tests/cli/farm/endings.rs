@@ -150,7 +150,7 @@ fn a_reader_that_has_seen_enough_ends_all_quietly() {
     let mut child = farm(folder.path(), "-j 2", &["sh", "-c", script, &nap]).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let writer = thread::spawn(move || {
-        // Endless, until nobody reads it.
+        // Endless, until it has no reader.
         let mut number = 0;
         while writeln!(input, "{number}").is_ok() {
             number += 1;
@@ -201,7 +201,7 @@ fn outputs_that_nobody_reads_do_not_pile_up() {
     child.stdin.take().unwrap().write_all(numbers(200).as_bytes()).unwrap();
     until("an end of tasks", || folder.path().join("done.64").exists());
     thread::sleep(Duration::from_millis(300));
-    // So many may wait, some run, and one is being printed.
+    // Some may wait, some run, and one is being printed.
     assert!(!folder.path().join("done.80").exists());
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 200 * 4_000_000));

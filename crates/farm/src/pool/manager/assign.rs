@@ -32,7 +32,8 @@ where
             return self.deal();
         }
         while !self.ready.is_empty() {
-            // Those who wait for children are not at work; nor are more at once than the crew has, when they go on.
+            // Workers that wait for children are not at work; nor are more at once than the crew
+            // has, when they go on.
             let busy = |hand: &&Hand| !hand.tasks.is_empty() && hand.waiting.is_none();
             if self.hands.iter().filter(busy).count() < self.crew.workers {
                 let idle = |hand: &Hand| hand.tasks.is_empty() && !hand.ending;
@@ -45,7 +46,7 @@ where
                 match self.start() {
                     Ok(()) => continue,
                     Err(error) if self.hands.is_empty() => self.fail_all(&error.to_string()),
-                    Err(_) => (), // those who are there go on, and then it may be otherwise
+                    Err(_) => (), // those that are there go on, and then it may be otherwise
                 }
             }
             let room = |hand: &Hand| hand.batches.len() < BATCHES && !hand.ending;
@@ -56,7 +57,8 @@ where
         }
     }
 
-    /// Whether workers are handed more than they are at: small tasks only, or one would wait behind a long one.
+    /// Whether workers are handed more than they are at: small tasks only, or one would wait behind
+    /// a long one.
     fn goes_ahead(&self) -> bool {
         let small = self.mean.is_some_and(|mean| mean < BATCH);
         self.crew.kind == CrewKind::Warm && (small || self.crew.batch.is_some_and(|batch| batch.get() > 1))
@@ -92,7 +94,8 @@ where
         ids.is_empty() || self.send(at, &ids)
     }
 
-    /// Sends tasks to a worker: all together, or one by one, if one of them cannot be sent. Whether there was room.
+    /// Sends tasks to a worker: all together, or one by one, if one of them cannot be sent. Whether
+    /// there was room.
     fn send(&mut self, at: usize, ids: &[Id]) -> bool {
         let vpid = self.hands[at].vpid;
         let (roots, children, first) = (&self.roots, &self.children, self.first);

@@ -1,4 +1,5 @@
-//! Tasks that tasks have forked by way of the manager: who waits for which, and what becomes of them.
+//! Tasks that tasks have forked by way of the manager: which worker waits for which, and what
+//! becomes of them.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -59,7 +60,7 @@ where
         }
     }
 
-    /// The children of what a worker was at are nobody's.
+    /// The children of what a worker was at have no parent any more.
     pub(super) fn disown(&mut self, vpid: Vpid) {
         self.children.retain(|_, job| job.child.is_none_or(|(parent, _)| parent != vpid));
         self.forked.retain(|(parent, _), _| *parent != vpid);

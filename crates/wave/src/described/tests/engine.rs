@@ -51,8 +51,8 @@ impl<T: Real> WithKernel for Chained<'_, T> {
         for p in 0..chain.bands() {
             let (chain, ring, rows_in, columns) = (&chain, &ring, &rows_in[..], chain.walk());
             let job = Job { chain, ring, band: p, columns, rows_in, rows_out, tile };
-            // SAFETY: the machine has these lanes; all rows of all arrays are there, which are only read, and
-            // so are the rows of the result; the bands run in order.
+            // SAFETY: the machine has these lanes; all rows of all arrays are there, which are only
+            // read, and so are the rows of the result; the bands run in order.
             unsafe { run(lanes, kernel, &job, &mut scratch, None) };
         }
         out
@@ -89,8 +89,8 @@ impl Case {
     }
 }
 
-/// Holds a described kernel in the engine against the built-in one in the plain loop, in both types, and the
-/// built-in one in the engine, in doubles.
+/// Holds a described kernel in the engine against the built-in one in the plain loop, in both
+/// types, and the built-in one in the engine, in doubles.
 fn equal<K: PointKernel<N>, const N: usize>(kernel: &K, described: &Described, case: Case) {
     let (wide, expected) = arrays::<f64, K, N>(kernel, case);
     for lanes in Lanes::available() {

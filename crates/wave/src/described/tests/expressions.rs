@@ -1,4 +1,5 @@
-//! Random updates, compiled and executed with all vectors, against a walk through the tree, bit for bit.
+//! Random updates, compiled and executed with all vectors, against a walk through the tree, bit for
+//! bit.
 
 use std::fmt;
 
@@ -13,7 +14,8 @@ use crate::kernel::Update;
 use crate::lanes::{Engine, Lanes, Vector};
 use syncline_store::Element;
 
-/// The inputs by name, in the order of the values given to a walk: the point, its neighbours, coefficients.
+/// The inputs by name, in the order of the values given to a walk: the point, its neighbours,
+/// coefficients.
 const INPUTS: [&str; 12] = ["u", "n", "w", "e", "s", "nw", "se", "ne", "sw", "a", "b", "c"];
 /// Vectors at once, as in the engine.
 const R: usize = 4;
@@ -170,7 +172,8 @@ fn execute<L: Vector>(code: &Code, values: &[Vec<L::Element>]) -> Vec<L::Element
         coefficients.extend(together.chunks(16).map(|c| Aligned(c.try_into().unwrap())));
     }
     let pointers: [*const L::Element; R] = std::array::from_fn(|r| coefficients[3 * r..].as_ptr().cast());
-    // SAFETY: three coefficients at each pointer; the caller has asked for the processor's instructions.
+    // SAFETY: three coefficients at each pointer; the caller has asked for the processor's
+    // instructions.
     let new = unsafe { Program::<9>(code).update::<L, R>(at, pointers) };
     let mut values = Vec::new();
     for vector in new {

@@ -149,7 +149,7 @@ fn files() {
             "{error}"
         );
     }
-    // Nobody waits for the other end of a pipe, or reads what never ends.
+    // No call waits for the other end of a pipe, or reads what never ends.
     for odd in ["/dev/zero", folder.path().to_str().unwrap()] {
         let error = Described::from_file(odd).unwrap_err().to_string();
         assert!(error.contains("not a regular file"), "{error}");

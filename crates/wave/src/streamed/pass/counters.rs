@@ -1,18 +1,20 @@
 //! A pass without locks: the plain reference for its order, and what it is raced against.
 //!
 //! # Contract
-//! [`pass`] does what [`Stream::pass`] does with data in memory: the same pieces of the same bands. But all order
-//! is in one counter per band, of pieces done, as one would write it by hand for this one pipeline:
+//! [`pass`] does what [`Stream::pass`] does with data in memory: the same pieces of the same bands.
+//! But all order is in one counter per band, of pieces done, as one would write it by hand for this
+//! one pipeline:
 //!
 //! ```text
 //! band p, piece c, waits for      counter[p - 1] >= c + 2 (or all pieces)
 //! band p, before its first piece  counter[p - slots] = all pieces
 //! ```
-//! A thread takes the next band that nobody has and goes through it from left to right; it spins, then yields.
+//! A thread takes the next band that no thread has and goes through it from left to right; it
+//! spins, then yields.
 //!
 //! # Costs
-//! Per piece: a store, and a load of the neighbour's counter, which is a transfer of a cache line when both bands
-//! are under way.
+//! Per piece: a store, and a load of the neighbour's counter, which is a transfer of a cache line
+//! when both bands are under way.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -65,7 +67,7 @@ fn pass<E: Real, U: Update>(
             if spins < 100 { std::hint::spin_loop() } else { thread::yield_now() }
         }
     };
-    // Relaxed: who takes a band does not matter.
+    // Relaxed: which thread takes a band does not matter.
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some(band) = Some(next.fetch_add(1, Relaxed)).filter(|&band| band < bands) {
@@ -185,7 +187,8 @@ fn locks_against_counters() {
             values.sort_by(f64::total_cmp);
             [0, 1, 2, 3].map(|q| values[q * values.len() / 4])
         };
-        // So many ranks from the middle of the sample is the median at most, with 95 % confidence (sign test).
+        // This many ranks from the middle of the sample is the median at most, with 95 % confidence
+        // (sign test).
         let off = (ROUNDS as f64).sqrt() as usize;
         let [_, lower, middle, upper] = quarters(&mut ratios);
         let bounds = (ratios[ROUNDS / 2 - off], ratios[ROUNDS / 2 + off]);

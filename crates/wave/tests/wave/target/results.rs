@@ -24,7 +24,7 @@ pub(crate) fn has_marks(work: &Work) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::with_cases(40) })]
 
-    /// After so many iterations, some more in another way: the bits and residuals of all in one
+    /// After some iterations, some more in another way: the bits and residuals of all in one
     /// run.
     #[test]
     fn a_result_of_fewer_iterations_is_gone_on_from(

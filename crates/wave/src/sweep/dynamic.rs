@@ -16,7 +16,8 @@ impl<K: Dynamic> Sweep<K> {
     /// [`plan`](Sweep::plan).
     ///
     /// # Errors
-    /// As there; [`Error::Coefficients`] if they are not as many as the kernel takes.
+    /// As there; [`Error::Coefficients`](crate::Error::Coefficients) if they are not as many as the
+    /// kernel takes.
     pub fn plan_dynamic<T: Real>(
         &self,
         field: &Arc<Matrix<T>>,
@@ -36,7 +37,8 @@ impl<K: Dynamic> Sweep<K> {
     /// [`run`](Sweep::run).
     ///
     /// # Errors
-    /// As there; [`Error::Coefficients`] if they are not as many as the kernel takes.
+    /// As there; [`Error::Coefficients`](crate::Error::Coefficients) if they are not as many as the
+    /// kernel takes.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -73,7 +75,8 @@ impl<K: Dynamic> Sweep<K> {
     /// [`run_to`](Sweep::run_to).
     ///
     /// # Errors
-    /// As there; [`Error::Coefficients`] if they are not as many as the kernel takes.
+    /// As there; [`Error::Coefficients`](crate::Error::Coefficients) if they are not as many as the
+    /// kernel takes.
     pub fn run_dynamic_to<T: Real>(
         &self,
         field: &Arc<Matrix<T>>,

@@ -60,7 +60,8 @@ pub(crate) fn levels(
             (seat == 0).then(|| TeamBoard::across(endpoint, *services, flags, host, leaders))
         }
     };
-    Combined::new(host, inner, Outer::new(count, radix, board)).ranked(ranks).member(seat)
+    let combined = Combined::new(host, inner, Outer::new(count, radix, board)).ranked(ranks);
+    combined.watching(&node.control.deaths).member(seat)
 }
 
 impl BarrierMember for TeamBarrier {

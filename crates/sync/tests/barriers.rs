@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use common::{Kind, Members, segment};
 use proptest::prelude::*;
 use syncline_sync::cost::{Algorithm, best_radix, transfers};
-use syncline_sync::{BarrierMember, Deaths, Fault, Flags, Role, Space, SpaceError, roles};
+use syncline_sync::{BarrierMember, Combined, Counter, Deaths, Fault, Flags, Role, Space, SpaceError, roles};
 
 /// Far beyond what any wait takes, on any machine.
 const HANG: Duration = Duration::from_secs(300);
@@ -228,6 +228,25 @@ fn who_leaves_is_told_to_those_who_wait() {
     }
 }
 
+/// A list has ranks among all members: 1 is neither the second group nor a second member of one.
+#[test]
+fn in_two_levels_one_who_has_left_is_named_as_the_list_does() {
+    let space = &mut Space::heap();
+    let deaths = Deaths::within(space, 4).unwrap();
+    let outer = Counter::within(space, 2).unwrap().watching(&deaths);
+    let mut members = Vec::new();
+    for group in 0..2 {
+        let inner = Counter::within(space, 2).unwrap().watching(&deaths);
+        let group = Combined::new(group, inner, outer.clone()).watching(&deaths);
+        members.extend((0..2).map(|rank| group.member(rank).unwrap()));
+    }
+    deaths.tell(Fault::Left { rank: 1 });
+    for mut member in [3, 2, 0].map(|rank| members.remove(rank)) {
+        let fault = member.wait_deadline(Some(Instant::now() + HANG));
+        assert_eq!(fault, Err(Fault::Left { rank: 1 }), "{}", member.rank());
+    }
+}
+
 /// Leaders and members that were told keep their handles.
 #[test]
 fn in_two_levels_one_who_leaves_is_told_to_all_groups() {
@@ -257,7 +276,6 @@ fn in_two_levels_one_who_leaves_is_told_to_all_groups() {
 
 #[test]
 fn a_group_that_there_is_not_takes_no_seats() {
-    use syncline_sync::{Combined, Counter};
     let (inner, outer) = (Counter::new(2).unwrap(), Counter::new(2).unwrap());
     let refused = Combined::new(2, inner.clone(), outer.clone()).member(0).unwrap_err();
     assert_eq!(refused, SpaceError::Rank { rank: 2, members: 2 });

@@ -145,7 +145,8 @@ impl Member {
         let outer = outer(&mut space, processes)?.watched(&leaders);
         drop(space);
         let inner = inner.watched(&group);
-        let seat = Combined::new(process, inner, outer).member(self.thread())?;
+        let combined = Combined::new(process, inner, outer).watching(&self.node.control.deaths);
+        let seat = combined.member(self.thread())?;
         self.made();
         Ok(seat)
     }

@@ -16,8 +16,11 @@
 //! One who has left is missed by its own group, and its leader with it, who then leaves the outer barrier; so the other
 //! leaders are told, each of whom then leaves its own group. Inner and outer barrier tell of one who has left by its rank
 //! there; here that becomes the rank among all members. So in another group the one who is named is the leader of the
-//! group that cannot go on, or one's own; and each of the three steps takes as long as in other barriers all of it. The
-//! dead are named by lists that have ranks among all members anyway.
+//! group that cannot go on, or one's own; and each of the three steps takes as long as in other barriers all of it.
+//!
+//! A list of deaths has ranks among all members. Of a member in the list that has left, an inner or
+//! outer barrier tells in the same words as of one of its own members. So a combined barrier has
+//! to know the list ([`Combined::watching`]): while there is an entry, members are told that.
 //!
 //! # Costs
 //! Those of the inner barrier and of the outer one, one after the other. It pays where a message of the outer barrier
@@ -34,6 +37,7 @@ use syncline_signal::{Policy, plant};
 
 use super::{Barrier, BarrierMember, LedMember, Phased};
 use crate::error::{Fault, SpaceError};
+use crate::vigil::Deaths;
 
 /// A group of a barrier in two levels: the inner barrier of this group, and the outer one of the leaders of all.
 ///
@@ -59,6 +63,7 @@ pub struct Combined<Inner, Outer> {
     outer: Outer,
     /// The ranks among all members, by group, unless they are as `new` says.
     ranks: Option<Arc<[Vec<usize>]>>,
+    deaths: Option<Deaths>,
 }
 
 /// A member of a [`Combined`] barrier.
@@ -72,6 +77,7 @@ pub struct CombinedMember<Inner, Outer> {
     size: usize,
     /// The ranks among all members, unless groups are of one size, and follow one another.
     ranks: Option<Arc<[Vec<usize>]>>,
+    deaths: Option<Deaths>,
     /// Until the other barrier ends this one's part in it.
     inner: Option<Inner>,
     /// The leader's part in the outer barrier.
@@ -88,7 +94,14 @@ impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
     /// The group `group`, counted from 0, of as many as `outer` has members. All groups are of one size, and ranks among
     /// all members are those of earlier groups more.
     pub fn new(group: usize, inner: Inner, outer: Outer) -> Self {
-        Combined { group, inner, outer, ranks: None }
+        Combined { group, inner, outer, ranks: None, deaths: None }
+    }
+
+    /// The same, where inner and outer barrier watch a list, in which members have their ranks
+    /// among all.
+    #[must_use]
+    pub fn watching(self, deaths: &Deaths) -> Self {
+        Combined { deaths: Some(deaths.clone()), ..self }
     }
 
     /// The same, of groups whose members have these ranks among all, by group.
@@ -128,6 +141,7 @@ impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
             group,
             size,
             ranks: self.ranks.clone(),
+            deaths: self.deaths.clone(),
             inner: Some(self.inner.led(rank)?),
             outer,
             leads,
@@ -149,17 +163,19 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
         called.map_err(|fault| match fault {
             Fault::Left { rank } => {
                 self.outer = None;
-                let rank = self.named(self.group, rank);
-                *self.left.insert(Fault::Left { rank })
+                let left = self.left_as(self.group, rank);
+                *self.left.insert(left)
             }
             other => other,
         })
     }
 
-    /// The rank among all members of one of a group.
-    fn named(&self, group: usize, rank: usize) -> usize {
+    /// That a member of a group has left, which may be because of the first in the list.
+    fn left_as(&self, group: usize, rank: usize) -> Fault {
         let known = self.ranks.as_ref().and_then(|ranks| ranks.get(group)).and_then(|group| group.get(rank));
-        known.copied().unwrap_or(group * self.size + rank)
+        let rank = known.copied().unwrap_or(group * self.size + rank);
+        let listed = self.deaths.as_ref().and_then(|deaths| deaths.fault(0));
+        listed.unwrap_or(Fault::Left { rank })
     }
 
     /// Does something in the outer barrier, which the leader has.
@@ -172,8 +188,8 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
         called.map_err(|fault| match fault {
             Fault::Left { rank } => {
                 self.inner = None;
-                let rank = self.named(rank, 0);
-                *self.left.insert(Fault::Left { rank })
+                let left = self.left_as(rank, 0);
+                *self.left.insert(left)
             }
             other => other,
         })

@@ -1,9 +1,15 @@
 //! The words at the beginning of a team's segment, which launcher and processes share.
 //!
 //! ```text
-//! | ledger of the space | part of process 0, 1, ... | things made by rank 0, 1, ... | order of ends | the dead | calls | team barrier | ... |
-//!                         not begun > begun > done    how many | ENDED
+//! | ledger of the space | part of process 0, 1, ... | died | things made by rank 0, 1, ... | order of ends | the dead | calls | team barrier | ... |
+//!                         not begun > begun             how many | ENDED
+//!                         > done > departed
 //! ```
+//!
+//! # Members and processes
+//! The list of the dead says which members are missed: it ends waits, and a member that has left
+//! early or has panicked is in it, though its process lives. Which processes have died is a list of
+//! its own, by which the others know at the end which processes still come: see [`Standing`].
 //!
 //! # Who ends too early
 //! Everything that members make needs all of them. So a member that ends when it has made less than another is missed
@@ -21,14 +27,29 @@ use crate::error::Part;
 const NOT_BEGUN: u64 = 0;
 const BEGUN: u64 = 1;
 const DONE: u64 = 2;
+const DEPARTED: u64 = 3;
 const NUMBER: u32 = 32;
 /// Of a member's word: it has ended.
 const ENDED: u64 = 1 << 63;
+
+/// What the end of a job may expect of a process. Faults of its members do not say it: the process
+/// of a member that has [left](Fault::Left) or panicked lives, and comes to its end soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It lives, and is not done. Its members may run or have left.
+    Alive,
+    /// Its members have ended, and nothing is missed of it.
+    Done,
+    /// It has ended before it was allowed to, or was taken for dead.
+    Died,
+}
 
 /// How far each process has come, and who is dead. A clone is the same words.
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
     parts: Array<AtomicU64>,
+    /// 1 for each process that has died.
+    died: Array<AtomicU64>,
     things: Array<AtomicU64>,
     /// The number of members that have ended; then, for each member, the place of its end in that
     /// order.
@@ -41,10 +62,10 @@ pub(crate) struct Control {
 impl Control {
     /// The first things in a space.
     pub(crate) fn within(space: &mut Space, processes: usize, members: usize) -> Result<Control, SpaceError> {
-        let (parts, things) = (space.array(processes)?, space.array(members)?);
-        let ends = space.array(members + 1)?;
+        let (parts, died) = (space.array(processes)?, space.array(processes)?);
+        let (things, ends) = (space.array(members)?, space.array(members + 1)?);
         let (deaths, calls) = (Deaths::within(space, members)?, Calls::within(space, members)?);
-        Ok(Control { parts, things, ends, deaths, calls })
+        Ok(Control { parts, died, things, ends, deaths, calls })
     }
 
     /// The same, where members are in groups that have barriers of their own.
@@ -69,6 +90,40 @@ impl Control {
     pub(crate) fn finish(&self, process: usize) {
         let done = u64::from(std::process::id()) << NUMBER | DONE;
         self.parts[process].store(done, Ordering::Relaxed);
+    }
+
+    /// This process is done, and knows that every other is done or has died: it may exit.
+    pub(crate) fn depart(&self, process: usize) {
+        let departed = u64::from(std::process::id()) << NUMBER | DEPARTED;
+        self.parts[process].store(departed, Ordering::Relaxed);
+    }
+
+    /// Whether a process may exit.
+    pub(crate) fn has_departed(&self, process: usize) -> bool {
+        self.parts[process].load(Ordering::Relaxed) & u64::from(u32::MAX) == DEPARTED
+    }
+
+    /// A process has died, or is taken for dead, in spite of whatever it says later. Its members
+    /// have been told of.
+    pub(crate) fn bury(&self, process: usize) {
+        // Release: pairs with the Acquire in `has_died`, so that what was told of its members is
+        // seen with it.
+        self.died[process].store(1, Ordering::Release);
+    }
+
+    /// Whether a process has died, or is taken for dead.
+    pub(crate) fn has_died(&self, process: usize) -> bool {
+        // Acquire: pairs with the Release in `bury`.
+        self.died[process].load(Ordering::Acquire) != 0
+    }
+
+    /// What the end of a job may expect of a process of this host.
+    pub(crate) fn standing(&self, process: usize) -> Standing {
+        match self.part(process) {
+            _ if self.has_died(process) => Standing::Died,
+            Part::Done => Standing::Done,
+            Part::NotBegun | Part::Begun => Standing::Alive,
+        }
     }
 
     /// How far a process has come.
@@ -171,6 +226,26 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_that_is_missed_has_a_process_that_lives() {
+        let control = Control::within(&mut Space::heap(), 4, 4).unwrap();
+        control.deaths.tell(Fault::Left { rank: 1 });
+        control.deaths.give_up(2);
+        assert_eq!([0, 1, 2, 3].map(|process| control.standing(process)), [Standing::Alive; 4]);
+        (1..4).for_each(|process| control.finish(process));
+        assert_eq!(control.standing(1), Standing::Done);
+        // One that is killed between its last member's end and its own is found.
+        control.deaths.tell(Fault::Left { rank: 0 });
+        control.bury(0);
+        control.bury(3);
+        let standings = [Standing::Died, Standing::Done, Standing::Done, Standing::Died];
+        assert_eq!([0, 1, 2, 3].map(|process| control.standing(process)), standings);
+        assert_eq!(control.deaths.fault_of(0), Some(Fault::Left { rank: 0 }));
+        control.depart(1);
+        assert!(control.has_departed(1) && !control.has_departed(2));
+        assert_eq!((control.standing(1), control.part(1)), (Standing::Done, Part::Done));
+    }
 
     #[test]
     fn the_largest_team_has_room_for_its_words() {

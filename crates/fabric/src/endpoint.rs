@@ -407,7 +407,7 @@ impl Endpoint {
                 // What is for the dead does not leave, and a process may end by itself after its
                 // bye.
                 let since: Instant = *over.get_or_insert_with(Instant::now);
-                let patience = if self.dead().is_some() { LAST_WORDS } else { FAREWELL };
+                let patience = if state.heart.any_died() { LAST_WORDS } else { FAREWELL };
                 if said || since.elapsed() > patience {
                     break;
                 }
@@ -547,7 +547,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const WAITER: Duration = Duration::from_micros(100);
 const SERVER: Duration = Duration::from_millis(1);
 const IDLE: Duration = Duration::from_millis(2);
-/// How long a process that ends goes on to send, if others are dead.
+/// How long a process that ends goes on to send, if others have died.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 /// How long it waits for the last messages of others, which are known to have ended.
 const FAREWELL: Duration = Duration::from_secs(10);

@@ -9,7 +9,10 @@
 //!   host 0 ──beat──> host 1 ──beat──> host 2 ──beat──> host 3          each is heard by two: one may die with it
 //!      └───────────────beat─────────────┘                              (one server each, as there mostly is)
 //! ```
-//! * A process that ends well says *bye* to all, and how many things its members have made, and is not missed.
+//! * A process whose members have ended says *bye* to all, and how many things its members have made, and is not missed.
+//! * That a member is missed (it has left early or has panicked) is one thing, and that a process has died another. Of the
+//!   first all hosts are told by *lost*, which ends waits; of the second by *died*. A process all of whose members are missed
+//!   lives: it goes on to serve and to be watched until it says bye, and the others wait for that.
 //! * A server goes on after its bye, for the others. When all have said bye it sends its *last*
 //!   message to each process, and no other after it. A process that has the last message of every
 //!   server has received everything that was sent to it: some MPIs complain, as they end, of
@@ -30,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use syncline_sync::{Fault, Silence};
 
-use crate::control::Control;
+use crate::control::{Control, Standing};
 use crate::environment::Shape;
 use crate::hosts::Hosts;
 use crate::parcel;
@@ -49,16 +52,16 @@ pub(crate) struct Heart {
     said: Vec<Instant>,
     /// The servers that are to be heard of.
     watched: Vec<usize>,
-    /// Processes that have ended well, and that are dead.
+    /// Processes that have said bye.
     over: Vec<bool>,
-    dead: Vec<bool>,
     /// Processes whose last message has come.
     ended: Vec<bool>,
     /// This process has sent its own.
     quiet: bool,
-    /// Of the dead, those that the wire has told of, or that were silent. The others were given up,
-    /// and may listen.
+    /// Of the dead, those that the wire has told of, or that were silent. The others may listen.
     gone: Vec<bool>,
+    /// Processes whose death the other servers know of.
+    buried: Vec<bool>,
     /// So many entries of the list of the dead have been looked at.
     known: usize,
     /// By rank: the other servers know.
@@ -78,6 +81,7 @@ const BYE: u64 = 3;
 // 4 is of `spread`.
 const VERDICT: u64 = 5;
 const LAST: u64 = 6;
+const DIED: u64 = 7;
 
 /// The longest time between two looks for servers that are silent.
 const LOOKS: Duration = Duration::from_millis(25);
@@ -130,10 +134,10 @@ impl Heart {
             said: vec![now; count],
             watched: Vec::new(),
             over: vec![false; processes],
-            dead: vec![false; processes],
             ended: vec![false; processes],
             quiet: false,
             gone: vec![false; processes],
+            buried: vec![false; processes],
             known: 0,
             told: vec![false; shape.members()],
             decided: false,
@@ -172,7 +176,8 @@ impl Heart {
             broken => {
                 let here = self.hosts.of(self.process);
                 let others = (0..self.shape.processes).filter(|&process| self.hosts.of(process) != here);
-                let others = others.filter(|&process| !self.dead[process]).collect::<Vec<_>>();
+                let others = others.filter(|&process| !self.control.has_died(process));
+                let others = others.collect::<Vec<_>>();
                 if !others.is_empty() {
                     crate::say(format_args!("process {} can reach no other host: {broken}", self.process));
                 }
@@ -181,26 +186,56 @@ impl Heart {
         }
     }
 
-    /// A process is dead, unless it has ended well. `seen` says of a rank what was seen.
+    /// A process has died, unless it may exit by now: it does when every process has said bye.
+    /// `seen` says of a rank what was seen. Members that have ended are not missed.
     fn gone(&mut self, process: usize, seen: impl Fn(usize) -> Fault) {
-        self.gone[process] |= !self.over[process];
-        if !self.dead[process] && !self.over[process] {
-            self.dead[process] = true;
+        if self.over[process] && (self.quiet || self.all_over()) {
+            return;
+        }
+        self.gone[process] = true;
+        if !self.over[process] {
             self.shape.ranks(process).for_each(|rank| self.control.deaths.tell(seen(rank)));
+        }
+        self.control.bury(process);
+    }
+
+    /// What the end of a job may expect of a process, of whatever host.
+    fn standing(&self, process: usize) -> Standing {
+        match self.control.has_died(process) {
+            true => Standing::Died,
+            false if self.over[process] => Standing::Done,
+            false => Standing::Alive,
         }
     }
 
-    /// Tells the other servers of those who were found dead, or given up, on this host or by it.
+    /// Tells the other servers of members that are missed, and of processes that have died, as far
+    /// as that was found on this host or by it.
     fn spread(&mut self, wire: &mut dyn Wire) {
+        // Before the members: what is told of these comes first.
+        let died = (0..self.shape.processes).filter(|&process| self.control.has_died(process));
+        let died = died.filter(|&process| !self.buried[process]).collect::<Vec<_>>();
+        self.spread_lost(wire);
+        let here = self.hosts.of(self.process);
+        for process in died {
+            self.buried[process] = true;
+            for host in (0..self.hosts.count()).filter(|&host| host != here) {
+                // A host whose members have all ended waits for this process, too.
+                let servers = self.hosts.servers_of(host).map(|server| self.hosts.servers()[server]);
+                let living = servers.into_iter().find(|&server| !self.control.has_died(server));
+                if let Some(server) = living {
+                    self.send(wire, server, &[DIED, process as u64]);
+                }
+            }
+        }
+    }
+
+    fn spread_lost(&mut self, wire: &mut dyn Wire) {
         let members = self.shape.members();
         while let Some(rank) = self.control.deaths.after(self.known) {
             self.known += 1;
             if rank >= members {
                 continue;
             }
-            let process = rank / self.shape.threads;
-            let lost = |rank| self.control.deaths.includes(rank);
-            self.dead[process] = self.dead[process] || self.shape.ranks(process).all(lost);
             if std::mem::replace(&mut self.told[rank], true) {
                 continue;
             }
@@ -236,8 +271,8 @@ impl Heart {
     /// Whether a server does its part still: until all processes of its host have ended.
     fn lives(&self, server: usize) -> bool {
         let process = self.hosts.servers()[server];
-        let there = |&process: &usize| !self.dead[process] && !self.over[process];
-        !self.dead[process] && self.hosts.processes(self.hosts.of(process)).iter().any(there)
+        let there = |&process: &usize| self.standing(process) == Standing::Alive;
+        !self.control.has_died(process) && self.hosts.processes(self.hosts.of(process)).iter().any(there)
     }
 
     /// The servers that one watches: the nearest before it in the ring that live.
@@ -303,8 +338,7 @@ impl Heart {
     /// Whether the process of a server lives, as far as is known on this host.
     fn is_there(&self, server: usize) -> bool {
         let process = self.hosts.servers()[server];
-        let lost = |rank| self.control.deaths.includes(rank);
-        !self.over[process] && !self.dead[process] && !self.shape.ranks(process).all(lost)
+        self.standing(process) == Standing::Alive
     }
 
     /// A server has not been heard of in time.
@@ -348,13 +382,22 @@ impl Heart {
             Some(BEAT) => (),
             Some(LOST) => {
                 let rank = words.next().map_or(usize::MAX, |rank| rank as usize);
+                let seen = from_word(rank, words.next().unwrap_or_default());
                 let mine = self.shape.ranks(self.process).contains(&rank);
-                if mine && !self.control.deaths.includes(rank) {
+                let has_left = matches!(seen, Fault::Left { .. });
+                if mine && !has_left && !self.control.deaths.includes(rank) {
                     crate::say(format_args!("rank {rank} is taken for dead by process {from}"));
                 }
                 if let Some(told) = self.told.get_mut(rank) {
                     *told = true;
-                    self.control.deaths.tell(from_word(rank, words.next().unwrap_or_default()));
+                    self.control.deaths.tell(seen);
+                }
+            }
+            Some(DIED) => {
+                let process = words.next().map_or(usize::MAX, |process| process as usize);
+                if let Some(buried) = self.buried.get_mut(process) {
+                    *buried = true;
+                    self.control.bury(process);
                 }
             }
             Some(VERDICT) => {
@@ -385,9 +428,14 @@ impl Heart {
         }
     }
 
-    /// Whether all others have ended, or are dead.
+    /// Whether all processes have said bye, or have died.
     pub(crate) fn all_over(&self) -> bool {
-        (0..self.shape.processes).all(|process| self.over[process] || self.is_dead(process))
+        (0..self.shape.processes).all(|process| self.standing(process) != Standing::Alive)
+    }
+
+    /// Whether any process has died.
+    pub(crate) fn any_died(&self) -> bool {
+        (0..self.shape.processes).any(|process| self.control.has_died(process))
     }
 
     /// When all are over: sends the last message, if this process serves. From then on nothing is
@@ -411,11 +459,7 @@ impl Heart {
     /// Whether nothing comes from any other process any more.
     pub(crate) fn all_quiet(&self) -> bool {
         let mut others = self.hosts.servers().iter().filter(|&&server| server != self.process);
-        others.all(|&server| self.ended[server] || self.is_dead(server))
-    }
-
-    fn is_dead(&self, process: usize) -> bool {
-        self.dead[process] || self.shape.ranks(process).all(|rank| self.control.deaths.includes(rank))
+        others.all(|&server| self.ended[server] || self.control.has_died(server))
     }
 }
 

@@ -21,6 +21,7 @@
 
 mod shrink;
 
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -33,9 +34,9 @@ use syncline_memory::{ProcessWatch, Segment, inherit};
 use syncline_mpi::{Communicator, Fault, Launched, Library, Mpi, MpiError, Threads};
 use syncline_sync::Space;
 
-use crate::control::Control;
+use crate::control::{Control, Standing};
 use crate::environment::{self, Shape};
-use crate::error::{Part, TeamError};
+use crate::error::TeamError;
 use crate::hosts::Hosts;
 use crate::member::Member;
 use crate::node::Node;
@@ -90,17 +91,16 @@ where
     end(mpi, ended, false)
 }
 
-/// The end of MPI, for which all must come who live; `shrinks`: the others are told of, and were missed when it mattered.
+/// The end of MPI. Without those that have died there is none, as `MPI_Finalize` waits for all
+/// processes. `shrinks`: the dead have been told of, and were missed when it mattered.
 fn end<R>(mut mpi: Mpi, ended: Ended<R>, shrinks: bool) -> Result<Vec<R>, TeamError> {
-    let Ended { result, process, lost } = ended;
+    let Ended { result, process, missing } = ended;
     if matches!(result, Err(TeamError::Forked { .. })) {
         std::mem::forget(mpi);
-    } else if lost {
-        // Those who are gone do not come.
+    } else if let Some(dead) = missing {
+        // MPI_Finalize would wait for them.
         if !shrinks {
-            crate::say(format_args!(
-                "process {process} ends without MPI_Finalize: others are dead, or have left early"
-            ));
+            crate::say(format_args!("process {process} ends without MPI_Finalize: {}", Dead(&dead)));
         }
         std::mem::forget(mpi);
     } else {
@@ -133,7 +133,7 @@ impl Said {
 #[derive(Clone, Copy, Debug)]
 struct Card([u64; WORDS]);
 
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 const WORDS: usize = 9;
 
 impl Card {
@@ -152,8 +152,24 @@ impl Card {
 struct Ended<R> {
     result: Result<Vec<R>, TeamError>,
     process: usize,
-    /// Members of others are dead.
-    lost: bool,
+    /// Which processes have died, as far as is known, if any has: `MPI_Finalize` would wait for them.
+    missing: Option<Vec<usize>>,
+}
+
+/// Processes that have died, in words.
+struct Dead<'a>(&'a [usize]);
+
+impl fmt::Display for Dead<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => f.write_str("another process has died"),
+            [process] => write!(f, "process {process} has died or cannot be reached"),
+            all => {
+                let all = all.iter().map(usize::to_string).collect::<Vec<_>>();
+                write!(f, "processes {} have died or cannot be reached", all.join(", "))
+            }
+        }
+    }
 }
 
 /// What all teams of a process have in common.
@@ -185,7 +201,13 @@ struct Ready {
 }
 
 impl Job<'_> {
-    /// A team of the processes of a communicator, when `died` others have died before.
+    /// A team of the processes of a communicator, when `died` others have died before. It ends when
+    /// every process is done or has died.
+    ///
+    /// A process whose members have ended waits here for those that are alive, as long as that
+    /// takes: for a member whose function does not return it waits for ever, as `MPI_Finalize`
+    /// would. That a member has left early, or was told of calls that do not match, changes nothing
+    /// about it.
     fn run<R, F>(&self, world: Communicator, died: usize, f: &F) -> Ended<R>
     where
         R: Send,
@@ -196,7 +218,7 @@ impl Job<'_> {
             Ok(ready) => ready,
             Err(error) => {
                 over.store(true, Ordering::Relaxed);
-                return Ended { result: Err(error), process, lost: false };
+                return Ended { result: Err(error), process, missing: None };
             }
         };
         let (shape, control, alone) = (node.shape, node.control.clone(), node.endpoint.is_none());
@@ -204,24 +226,24 @@ impl Job<'_> {
         if matches!(result, Err(TeamError::Forked { .. })) {
             // The thread that watches others is not here, and MPI is that of the process whose copy
             // this one is.
-            return Ended { result, process, lost: true };
+            return Ended { result, process, missing: Some(Vec::new()) };
         }
         control.finish(process);
-        let dead = |process| shape.ranks(process).all(|rank| control.deaths.includes(rank));
         if alone {
             // Between hosts the endpoint has waited. MPI would wait for the dead, too, and not sleep.
-            let over = |process| control.part(process) == Part::Done || dead(process);
             let mut sleep = Duration::from_micros(20);
-            while !(0..shape.processes).all(over) {
+            while (0..shape.processes).any(|process| control.standing(process) == Standing::Alive) {
                 thread::sleep(sleep);
                 sleep = (2 * sleep).min(Duration::from_millis(2));
             }
         }
+        control.depart(process);
         over.store(true, Ordering::Relaxed);
         if let Some(watcher) = watcher {
             let _ = watcher.join();
         }
-        Ended { result, process, lost: (0..shape.processes).any(dead) }
+        let dead = (0..shape.processes).filter(|&process| control.has_died(process)).collect::<Vec<_>>();
+        Ended { result, process, missing: (!dead.is_empty()).then_some(dead) }
     }
 
     /// Finds out who is where, and makes what they share.
@@ -395,13 +417,18 @@ fn watch(
                 let ended = watch.has_exited().unwrap_or(false);
                 if ended {
                     let ranks = shape.ranks(*process);
-                    if control.part(*process) != Part::Done {
+                    // One that is done waits for the others before it may exit.
+                    let died = !control.has_departed(*process);
+                    if died {
                         crate::say(format_args!(
                             "process {process} (pid {pid}, {}) is dead",
                             crate::error::Ranks(&ranks)
                         ));
                     }
                     control.process_ended(*process, *pid, ranks, false);
+                    if died {
+                        control.bury(*process);
+                    }
                 }
                 !ended
             });

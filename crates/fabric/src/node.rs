@@ -87,28 +87,18 @@ impl Node {
     {
         let node = Arc::new(self);
         let Node { shape, process, ref control, ref endpoint, .. } = *node;
-        let barrier = match endpoint {
-            Some(_) => None,
-            None => {
-                let barrier = Auto::within(&mut space, shape.members(), shape.cores)?;
-                Some(barrier.watching(&control.deaths))
+        let (results, server) = match start(&node, &mut space) {
+            Ok((members, server)) => (run_all(&node, members, f), server),
+            Err(error) => {
+                // The process lives, and says below that it ends: the others wait for that.
+                shape.ranks(process).for_each(|rank| control.deaths.give_up(rank));
+                (Err(error), None)
             }
         };
-        let member = |rank| Member::new(&node, rank, &space, barrier.as_ref());
-        let members = shape.ranks(process).map(member).collect::<Result<Vec<_>, _>>()?;
-        let serves = node.threaded && node.hosts.serves(process).is_some();
-        let server = match endpoint.as_ref().filter(|_| serves) {
-            Some(endpoint) => Some(endpoint.serve().map_err(|source| {
-                shape.ranks(process).for_each(|rank| control.deaths.give_up(rank));
-                TeamError::System { what: "start the thread that serves a host", source }
-            })?),
-            None => None,
-        };
-        let results = run_all(&node, members, f);
         if matches!(results, Err(TeamError::Forked { .. })) {
             // All of it, the thread that serves included, is that of the process whose copy this
             // one is.
-            std::mem::forget((node, server, space, barrier));
+            std::mem::forget((node, server, space));
             return results;
         }
         if let Some(endpoint) = endpoint {
@@ -120,6 +110,33 @@ impl Node {
         }
         results
     }
+}
+
+/// The members of a process, and the thread that serves its host, if it is to.
+fn start(
+    node: &Arc<Node>,
+    space: &mut Space,
+) -> Result<(Vec<Member>, Option<thread::JoinHandle<()>>), TeamError> {
+    let Node { shape, process, ref control, ref endpoint, .. } = **node;
+    let barrier = match endpoint {
+        Some(_) => None,
+        None => {
+            let barrier = Auto::within(space, shape.members(), shape.cores)?;
+            Some(barrier.watching(&control.deaths))
+        }
+    };
+    let member = |rank| Member::new(node, rank, space, barrier.as_ref());
+    let members = shape.ranks(process).map(member).collect::<Result<Vec<_>, _>>()?;
+    let serves = node.threaded && node.hosts.serves(process).is_some();
+    let server =
+        match endpoint.as_ref().filter(|_| serves) {
+            Some(endpoint) => Some(endpoint.serve().map_err(|source| TeamError::System {
+                what: "start the thread that serves a host",
+                source,
+            })?),
+            None => None,
+        };
+    Ok((members, server))
 }
 
 /// One thread a member; the first is the one that calls this.

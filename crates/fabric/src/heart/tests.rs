@@ -134,6 +134,7 @@ fn the_death_of_a_server_is_told_by_its_host() {
     // What a watch by pidfd does, in the memory of that host.
     hearts[3].0.control.deaths.tell(Fault::Dead { rank: 4 });
     hearts[3].0.control.deaths.tell(Fault::Dead { rank: 5 });
+    hearts[3].0.control.bury(2);
     pass(&mut hearts, &mut now, 2, &[2]);
     assert_eq!(hearts[0].0.control.deaths.fault_of(4), Some(Fault::Dead { rank: 4 }));
 }
@@ -279,4 +280,83 @@ fn nothing_is_sent_to_a_process_that_has_gone() {
         assert_eq!(gone.len(), hearts.len(), "{hosts} hosts of {each}");
         assert_eq!(network.under_way(), 0, "{hosts} hosts of {each}");
     }
+}
+
+/// The members of a process have left early, and one of its host says so before the process says
+/// bye: it lives.
+#[test]
+fn a_process_whose_members_have_left_is_waited_for_and_watched() {
+    for is_killed in [false, true] {
+        let (network, mut hearts) = hearts(4);
+        let mut now = Instant::now();
+        pass(&mut hearts, &mut now, 10, &[]);
+        (2..4).for_each(|rank| hearts[1].0.control.deaths.tell(Fault::Left { rank }));
+        pass(&mut hearts, &mut now, 10, &[]);
+        assert_eq!(dead(&hearts), [2; 4], "all hosts are told");
+        for process in [0, 2, 3] {
+            let (heart, wire) = &mut hearts[process];
+            heart.bye(&mut **wire, &[1, 1]);
+        }
+        pass(&mut hearts, &mut now, 100, &[]);
+        for process in [0, 2, 3] {
+            let heart = &hearts[process].0;
+            assert!(!heart.all_over() && !heart.any_died(), "process {process} waits for process 1");
+        }
+        if is_killed {
+            network.cut(1);
+        } else {
+            let (heart, wire) = &mut hearts[1];
+            heart.bye(&mut **wire, &[0, 0]);
+        }
+        pass(&mut hearts, &mut now, 100, &[]);
+        for process in [0, 2, 3] {
+            let heart = &hearts[process].0;
+            assert_eq!((heart.all_over(), heart.any_died()), (true, is_killed), "process {process}");
+            assert_eq!(heart.control.deaths.fault_of(2), Some(Fault::Left { rank: 2 }));
+        }
+    }
+}
+
+/// What a watch by pidfd finds on one host, the others are told of, those whose members have ended
+/// included.
+#[test]
+fn the_death_of_a_process_that_had_left_is_told_to_all_hosts() {
+    let (_, mut hearts) = hearts_of(3, 2, 1);
+    let mut now = Instant::now();
+    // Process 3 is no server. Its members have left; then it is killed.
+    (6..8).for_each(|rank| hearts[2].0.control.deaths.tell(Fault::Left { rank }));
+    for process in [0, 1, 4, 5] {
+        let (heart, wire) = &mut hearts[process];
+        heart.bye(&mut **wire, &[1, 1]);
+    }
+    pass(&mut hearts, &mut now, 10, &[3]);
+    assert!(hearts.iter().all(|(heart, _)| !heart.any_died()));
+    hearts[2].0.control.bury(3);
+    let (heart, wire) = &mut hearts[2];
+    heart.bye(&mut **wire, &[1, 1]);
+    pass(&mut hearts, &mut now, 10, &[3]);
+    for process in [0, 1, 2, 4, 5] {
+        let heart = &hearts[process].0;
+        assert_eq!((heart.all_over(), heart.any_died()), (true, true), "process {process}");
+    }
+}
+
+/// MPI says so, and a process may not exit before all have said bye.
+#[test]
+fn a_process_that_dies_after_its_bye_is_missed_at_the_end() {
+    let (_, mut hearts) = hearts(3);
+    let mut now = Instant::now();
+    let (heart, wire) = &mut hearts[1];
+    heart.bye(&mut **wire, &[0, 0]);
+    pass(&mut hearts, &mut now, 10, &[1]);
+    hearts[0].0.failed(&WireError::Gone { process: 1 });
+    pass(&mut hearts, &mut now, 10, &[1]);
+    assert_eq!((dead(&hearts)[0], hearts[2].0.any_died()), (0, true), "its members had ended well");
+    let (_, mut hearts) = self::hearts(3);
+    for (heart, wire) in &mut hearts {
+        heart.bye(&mut **wire, &[0, 0]);
+    }
+    pass(&mut hearts, &mut now, 1, &[]);
+    hearts[0].0.failed(&WireError::Gone { process: 1 });
+    assert!(!hearts[0].0.any_died(), "it may exit");
 }

@@ -50,8 +50,8 @@ where
         let own = all.split(Some(0), i32::try_from(process).unwrap_or(i32::MAX));
         let ended = match own {
             Ok(Some(own)) => job.run(own, died, f),
-            Ok(None) => Ended { result: Err(TeamError::Others), process, lost: false },
-            Err(error) => Ended { result: Err(error.into()), process, lost: false },
+            Ok(None) => Ended { result: Err(TeamError::Others), process, missing: None },
+            Err(error) => Ended { result: Err(error.into()), process, missing: None },
         };
         if matches!(ended.result, Err(TeamError::Forked { .. })) {
             std::mem::forget(all);
@@ -65,11 +65,13 @@ where
         let left = match bounded(job, all) {
             Ok(left) => left,
             Err(error) => {
-                return Ended { result: ended.result.and(Err(error)), process, lost: true };
+                let missing = ended.missing.or_else(|| Some(Vec::new()));
+                return Ended { result: ended.result.and(Err(error)), process, missing };
             }
         };
         if left.size() == before {
-            return Ended { lost: ended.lost || died > 0, ..ended };
+            let missing = ended.missing.or_else(|| (died > 0).then(Vec::new));
+            return Ended { missing, ..ended };
         }
         died += before - left.size();
         if left.rank() == 0 {

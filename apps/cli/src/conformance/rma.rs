@@ -10,7 +10,7 @@
 //! | `flood`    | under MPI: many puts to a process that is stopped for a while take bounded memory, and none is lost |
 //! | `barriers` | no member leaves a barrier over messages before all have come                                |
 //! | `poison`   | a mutex that is left by its holder is poisoned, and the others are told by which member       |
-//! | `mismatch` | not under MPI: members whose calls do not match are told of both calls; their team ends then   |
+//! | `mismatch` | members whose calls do not match are told of both calls; their team ends then                |
 
 mod faults;
 mod memory;

@@ -9,10 +9,11 @@
 //!   host 0 ──beat──> host 1 ──beat──> host 2 ──beat──> host 3          each is heard by two: one may die with it
 //!      └───────────────beat─────────────┘                              (one server each, as there mostly is)
 //! ```
-//! * A process whose members have ended says *bye* to all, and how many things its members have made, and is not missed.
+//! * A process whose members have ended says *bye* to all, and how many things its members have made: they are not missed.
 //! * That a member is missed (it has left early or has panicked) is one thing, and that a process has died another. Of the
 //!   first all hosts are told by *lost*, which ends waits; of the second by *died*. A process all of whose members are missed
-//!   lives: it goes on to serve and to be watched until it says bye, and the others wait for that.
+//!   lives: it goes on to serve, and the others wait for its bye. If it dies before that or between its bye and its last
+//!   message, it is found as any other.
 //! * A server goes on after its bye, for the others. When all have said bye it sends its *last*
 //!   message to each process, and no other after it. A process that has the last message of every
 //!   server has received everything that was sent to it: some MPIs complain, as they end, of
@@ -268,11 +269,11 @@ impl Heart {
         }
     }
 
-    /// Whether a server does its part still: until all processes of its host have ended.
+    /// Whether a server is to be heard of: until it has died or sent its last message. That of a
+    /// host whose members have all ended still waits for the others, as they do for it.
     fn lives(&self, server: usize) -> bool {
         let process = self.hosts.servers()[server];
-        let there = |&process: &usize| self.standing(process) == Standing::Alive;
-        !self.control.has_died(process) && self.hosts.processes(self.hosts.of(process)).iter().any(there)
+        !self.control.has_died(process) && !self.ended[process]
     }
 
     /// The servers that one watches: the nearest before it in the ring that live.
@@ -282,8 +283,8 @@ impl Heart {
         ring.filter(|&other| self.lives(other)).take(WATCHERS).collect()
     }
 
-    /// The servers that watch one. A server whose host has done its part is not watched, but goes
-    /// on to watch others until these have ended: so the way round the ring goes past it.
+    /// The servers that watch one. A server that has sent its last message is not watched, and the
+    /// way round the ring goes past it.
     fn watchers(&self, server: usize) -> Vec<usize> {
         if !self.lives(server) {
             return Vec::new();
@@ -310,7 +311,7 @@ impl Heart {
         let Some(here) = self.hosts.serves(self.process) else {
             // A server tells the other hosts of deaths on its own, but not of its own death.
             let own = self.hosts.of(self.process);
-            if !self.hosts.servers_of(own).any(|server| self.is_there(server)) {
+            if !self.hosts.servers_of(own).any(|server| self.lives(server)) {
                 self.spread(wire);
             }
             return;
@@ -333,12 +334,6 @@ impl Heart {
         let due = self.watchers(here).into_iter().filter(due).collect::<Vec<_>>();
         due.into_iter().for_each(|server| self.send(wire, self.hosts.servers()[server], &[BEAT]));
         self.spread(wire);
-    }
-
-    /// Whether the process of a server lives, as far as is known on this host.
-    fn is_there(&self, server: usize) -> bool {
-        let process = self.hosts.servers()[server];
-        self.standing(process) == Standing::Alive
     }
 
     /// A server has not been heard of in time.

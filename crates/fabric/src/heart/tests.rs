@@ -234,7 +234,7 @@ fn a_process_that_was_given_up_accuses_none_and_is_told_of_the_end() {
 }
 
 #[test]
-fn whoever_has_said_bye_is_not_missed() {
+fn members_that_have_ended_are_not_missed() {
     let (_, mut hearts) = hearts(3);
     let mut now = Instant::now();
     let (heart, wire) = &mut hearts[1];
@@ -352,6 +352,14 @@ fn a_process_that_dies_after_its_bye_is_missed_at_the_end() {
     hearts[0].0.failed(&WireError::Gone { process: 1 });
     pass(&mut hearts, &mut now, 10, &[1]);
     assert_eq!((dead(&hearts)[0], hearts[2].0.any_died()), (0, true), "its members had ended well");
+    // Where MPI says nothing, its silence does.
+    let (_, mut hearts) = self::hearts(3);
+    let (heart, wire) = &mut hearts[1];
+    heart.bye(&mut **wire, &[0, 0]);
+    pass(&mut hearts, &mut now, 60, &[]);
+    assert!(hearts.iter().all(|(heart, _)| !heart.any_died()), "it waits for the others");
+    pass(&mut hearts, &mut now, 30, &[1]);
+    assert!([0, 2].iter().all(|&process| hearts[process].0.any_died()));
     let (_, mut hearts) = self::hearts(3);
     for (heart, wire) in &mut hearts {
         heart.bye(&mut **wire, &[0, 0]);

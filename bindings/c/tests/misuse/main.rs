@@ -1,10 +1,14 @@
 //! Programs that use the C interface wrongly, made at random, by every launcher: none hangs,
 //! crashes, fails without a word or leaves anything behind; and those that are right end well.
 //!
+//! Where a process of a job of MPI has died, `mpirun` may hang or crash by itself when all processes
+//! have ended: such launchers are counted. Where all processes live, that is an error, too.
+//!
 //! `SYNCLINE_MISUSES=200` plays as many under each launcher, `SYNCLINE_SEED=5` begins with that
 //! seed, `SYNCLINE_KINDS=Kill,Fork` takes those kinds only, `SYNCLINE_LIMIT=15` is the seconds
 //! after which a program hangs. A test that fails prints the seed and the text of its program.
 
+mod ends;
 #[path = "../tools/mpi.rs"]
 mod mpi;
 mod plan;
@@ -12,6 +16,7 @@ mod plan;
 mod tools;
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -149,8 +154,14 @@ impl Theatre {
         command
     }
 
-    /// Plays the program of a seed; what is wrong about it, if anything is.
-    fn play(&self, seed: u64, kinds: &[Kind]) -> Result<(), String> {
+    /// Whether a process of the program itself is among those.
+    fn plays(&self, pids: &[u32]) -> bool {
+        let program = fs::canonicalize(&self.program).unwrap();
+        pids.iter().any(|pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program))
+    }
+
+    /// Plays the program of a seed: what became of its launcher, or what is wrong.
+    fn play(&self, seed: u64, kinds: &[Kind]) -> Result<Launch, String> {
         let kinds = if seed.is_multiple_of(LEGAL) { &[] } else { kinds };
         let plan = Plan::new(self.place, seed, kinds);
         let text = self.dir.path().join("text");
@@ -162,8 +173,10 @@ impl Theatre {
         let files = ["out", "said"].map(|name| self.dir.path().join(name));
         let [out, said] = files.each_ref().map(|path| fs::File::create(path).unwrap());
         let mut child = command.stdin(Stdio::null()).stdout(out).stderr(said).spawn().unwrap();
+        let has_begun = || fs::metadata(&files[1]).is_ok_and(|said| said.len() > 0);
         let late = Instant::now() + limit;
-        let (mut looks, mut alone) = (0_u32, 0);
+        let may_hang = self.site.is_some() && plan.kills();
+        let (mut looks, mut alone, mut launch) = (0_u32, 0, Launch::Ended);
         let status = loop {
             if let Some(status) = child.try_wait().unwrap() {
                 break Some(status);
@@ -171,18 +184,20 @@ impl Theatre {
             if Instant::now() > late {
                 break None;
             }
-            // Some mpirun waits for itself, at times, when several of its processes have ended
-            // without MPI_Finalize.
             looks += 1;
-            if self.site.is_some() && !plan.misuses.is_empty() && looks.is_multiple_of(200) {
-                alone = if marked(&mark) == [child.id()] { alone + 1 } else { 0 };
+            if may_hang && looks.is_multiple_of(200) {
+                alone = if has_begun() && !self.plays(&marked(&mark)) { alone + 1 } else { 0 };
             }
-            if alone == 8 {
-                println!("{:?}, SYNCLINE_SEED={seed}: its launcher hangs, all else has ended", self.place);
+            if alone == 8 && launch == Launch::Ended {
+                launch = Launch::Hung;
                 child.kill().unwrap();
             }
             thread::sleep(Duration::from_millis(5));
         };
+        if launch == Launch::Ended && self.site.is_some() && status.and_then(|s| s.signal()).is_some() {
+            launch = Launch::Crashed;
+        }
+        let hangs = if self.plays(&marked(&mark)) { "it hangs" } else { "its launcher hangs" };
         // What was started ends with it, or soon.
         let late = Instant::now() + limit;
         while status.is_some() && !marked(&mark).is_empty() && Instant::now() < late {
@@ -201,12 +216,20 @@ impl Theatre {
                 plan.text()
             ))
         };
-        let Some(status) = status else { return tells(&format!("it hangs for {limit:?}")) };
+        let Some(status) = status else { return tells(&format!("{hangs} for {limit:?}")) };
         if !left.is_empty() {
             return tells(&format!("processes are left: {left:?}"));
         }
         if said.contains("CRASH") || said.contains("panicked at") {
             return tells(&format!("it crashes: {status}"));
+        }
+        if launch == Launch::Crashed && !plan.kills() {
+            return tells(&format!("its launcher crashes: {status}"));
+        }
+        // Unless a process was so slow that it was taken for dead.
+        let silent = said.contains("has not been heard of");
+        if said.contains("without MPI_Finalize") && !plan.kills() && !silent {
+            return tells(&format!("no process has died, and MPI_Finalize is left out: {status}"));
         }
         if !status.success() && said.trim().is_empty() {
             return tells(&format!("it fails without a word: {status}"));
@@ -217,15 +240,35 @@ impl Theatre {
         if !named().is_empty() {
             return tells(&format!("names are left: {:?}", named()));
         }
-        Ok(())
+        Ok(launch)
     }
+}
+
+/// What became of a launcher, when its processes had ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Launch {
+    Ended,
+    Hung,
+    Crashed,
 }
 
 fn all(place: Place) {
     let Some(theatre) = Theatre::new(place) else { return };
     let (seeds, kinds) = (seeds(), kinds());
     println!("{place:?}: seeds {} to {}", seeds[0], seeds[seeds.len() - 1]);
-    let wrong: Vec<_> = seeds.iter().filter_map(|&seed| theatre.play(seed, &kinds).err()).collect();
+    let (mut launches, mut wrong) = (Vec::new(), Vec::new());
+    for &seed in &seeds {
+        match theatre.play(seed, &kinds) {
+            Ok(launch) => launches.push(launch),
+            Err(error) => wrong.push(error),
+        }
+    }
+    for (launch, what) in [(Launch::Hung, "hung"), (Launch::Crashed, "crashed")] {
+        let count = launches.iter().filter(|&&other| other == launch).count();
+        if count > 0 {
+            println!("{place:?}: {count} launchers {what} after their processes had ended");
+        }
+    }
     assert!(wrong.is_empty(), "{} of {} programs:\n{}", wrong.len(), seeds.len(), wrong.join("\n"));
 }
 

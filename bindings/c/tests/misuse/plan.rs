@@ -399,6 +399,11 @@ impl Plan {
         }
     }
 
+    /// Whether a process may end in the middle of the team.
+    pub(crate) fn kills(&self) -> bool {
+        self.misuses.iter().any(|kind| matches!(kind, Kind::Kill | Kind::Exit))
+    }
+
     /// The text that the program plays.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();

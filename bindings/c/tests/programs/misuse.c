@@ -3,6 +3,8 @@
  * may be as wrong as it likes.
  *
  *     ./misuse TEXT [--hosts N]
+ *
+ * Notes go to TEXT.notes.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -28,6 +30,7 @@ typedef struct {
 
 static step steps[STEPS];
 static size_t count;
+static char notes[4096];
 
 /* What a member has; of the first member of a process it is kept for the steps after the team. */
 typedef struct {
@@ -65,6 +68,15 @@ static void crashed(int signal) {
     struct sigaction usual = {.sa_handler = SIG_DFL};
     sigaction(signal, &usual, NULL);
     raise(signal);
+}
+
+/* A line in the file beside the text, behind all that were there: the order of what happens in
+ * several processes. */
+static void note(size_t rank, unsigned long long what) {
+    FILE *file = fopen(notes, "a");
+    if (!file || fprintf(file, "%zu %llu\n", rank, what) < 0 || fclose(file) != 0) {
+        tell(rank, "note", "CRASH: a note was not written");
+    }
 }
 
 static void sleep_for(unsigned long long milliseconds) {
@@ -202,6 +214,8 @@ static bool otherwise(stage *s, const step *at) {
     unsigned long long a = at->at[0];
     if (IS("sleep")) {
         sleep_for(a);
+    } else if (IS("note")) {
+        note(s->rank, a);
     } else if (IS("threads")) {
         threads(s, a);
     } else if (IS("fork")) {
@@ -282,6 +296,7 @@ int main(int argc, char **argv) {
         return 97;
     }
     read_steps(argv[1]);
+    snprintf(notes, sizeof notes, "%s.notes", argv[1]);
     syncline_shape hosts = {0};
     hosts.hosts = argc > 3 ? (size_t)atol(argv[3]) : 0;
     syncline_status status = syncline_team_run(hosts.hosts ? &hosts : NULL, member, NULL);

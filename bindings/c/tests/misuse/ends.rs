@@ -1,0 +1,111 @@
+//! How jobs of MPI end when members have returned early, were told of calls that do not match, or
+//! have died.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use crate::mpi::{MPIS, STRICT, SURVIVOR, Site};
+use crate::tools::output;
+
+/// The program that plays texts, under an MPI.
+struct Stage {
+    site: Site,
+    program: PathBuf,
+}
+
+/// Under every MPI that is here.
+fn stages() -> impl Iterator<Item = Stage> {
+    MPIS.iter().chain([&SURVIVOR]).filter_map(|mpi| {
+        let site = Site::find(mpi)?;
+        let flags = [&STRICT[..], &["-std=c11", "-pthread"]].concat();
+        let program = site.compile(site.c(), "tests/programs/misuse.c", "misuse", true, &flags);
+        Some(Stage { site, program })
+    })
+}
+
+impl Stage {
+    /// The command that plays a text, and where its notes will be.
+    fn command(&self, text: &str, processes: usize, per_host: usize) -> (Command, PathBuf) {
+        let path = self.site.dir.path().join("text");
+        let notes = self.site.dir.path().join("text.notes");
+        let _ = fs::remove_file(&notes);
+        fs::write(&path, text).unwrap();
+        let mut command = self.site.run(&self.program, &processes.to_string(), &per_host.to_string(), None);
+        command.arg(path);
+        (command, notes)
+    }
+
+    /// What a text has said, and whether its launcher was content.
+    fn play(&self, text: &str, processes: usize, per_host: usize) -> (bool, String) {
+        let Output { status, stderr, .. } = output(&mut self.command(text, processes, per_host).0);
+        (status.success(), String::from_utf8_lossy(&stderr).into_owned())
+    }
+}
+
+/// Member 1 returns at once, and the others wait for it.
+const EARLY: &str = "0 rma\n0 mutexes_new 0 1\n0 return 0\n\
+                     1 return 0\n\
+                     2 rma\n2 mutexes_new 0 1\n2 return 0\n";
+/// Member 1 allocates while the others sync.
+const MISMATCH: &str = "0 rma\n0 sync\n0 wait\n0 return 0\n\
+                        1 rma\n1 allocate 0 8\n1 return 0\n\
+                        2 rma\n2 sync\n2 wait\n2 return 0\n";
+
+/// The members' codes are that of the job, and the launcher has nothing to say.
+#[test]
+fn a_job_whose_processes_all_live_ends_in_order() {
+    for stage in stages() {
+        for per_host in [9, 2, 1] {
+            for (text, fails) in [(EARLY, "[2] mutexes_new:"), (MISMATCH, "[2] sync:")] {
+                for code in [0, 3] {
+                    let text = text.replace("1 return 0", &format!("1 return {code}"));
+                    let (is_well, said) = stage.play(&text, 3, per_host);
+                    let what = format!("{}, {per_host} on a host: {said}", stage.site.mpi.launcher);
+                    assert_eq!(is_well, code == 0, "{what}");
+                    assert!(!said.contains("MPI_Finalize") && !said.contains("exiting improperly"), "{what}");
+                    assert!(said.contains(fails), "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// Even for one that does not need them, as `MPI_Finalize` waits for it.
+#[test]
+fn processes_that_have_left_wait_for_one_that_runs() {
+    let text = "0 sleep 300\n0 note 1\n0 return 0\n1 return 0\n2 wait\n2 return 0\nafter note 2\n";
+    for stage in stages() {
+        for per_host in [9, 1] {
+            let (mut command, notes) = stage.command(text, 3, per_host);
+            let Output { status, stderr, .. } = output(&mut command);
+            let what = format!("{}, {per_host} on a host", stage.site.mpi.launcher);
+            assert!(status.success(), "{what}: {}", String::from_utf8_lossy(&stderr));
+            let notes = fs::read_to_string(notes).unwrap();
+            let mut whats = notes.lines().map(|note| note.rsplit(' ').next().unwrap());
+            assert!(whats.next() == Some("1") && whats.eq(["2"; 3]), "{what}: {notes}");
+        }
+    }
+}
+
+/// A process is killed when one of its members has returned early, and all others have been told of
+/// that. A launcher that lets the others go on sees them end, without an `MPI_Finalize` that waits.
+#[test]
+fn a_process_that_dies_after_its_member_has_left_is_found() {
+    let text = "0 wait\n0 return 0\n1 wait\n1 return 0\n2 return 0\n3 wait\n3 kill 9\n";
+    for stage in stages() {
+        let is_survivor = std::ptr::eq(stage.site.mpi, &SURVIVOR);
+        for per_host in if is_survivor { &[9, 1][..] } else { &[9] } {
+            let (mut command, _) = stage.command(text, 2, *per_host);
+            command.env("SYNCLINE_THREADS", "2");
+            // Of Open MPI 4: it does not end all when one dies.
+            command.env("OMPI_MCA_orte_enable_recovery", "1");
+            let said = String::from_utf8_lossy(&output(&mut command).stderr).into_owned();
+            // MPICH kills the other process, if that is not faster.
+            if stage.site.mpi.launcher != MPIS[1].launcher {
+                let told = "process 0 ends without MPI_Finalize: process 1 has died or cannot be reached";
+                assert!(said.contains(told), "{}: {said}", stage.site.mpi.launcher);
+            }
+        }
+    }
+}

@@ -138,7 +138,8 @@ impl Control {
     /// The child that was started for a process has ended and has been collected: its members are
     /// dead, unless they have done their part. Locks hand on what it held, if the process is surely
     /// gone. `well` says whether it is known to have exited with 0: then they have left, and are
-    /// not dead.
+    /// not dead. Otherwise the process has died, unless it was allowed to exit, whatever was seen of
+    /// its members before.
     pub(crate) fn process_ended(
         &self,
         process: usize,
@@ -169,6 +170,9 @@ impl Control {
         } else {
             let seen = |rank| if well { Fault::Left { rank } } else { Fault::Dead { rank } };
             missed.for_each(|rank| self.deaths.tell(seen(rank)));
+        }
+        if !well && !self.has_departed(process) {
+            self.bury(process);
         }
     }
 
@@ -235,16 +239,27 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(|process| control.standing(process)), [Standing::Alive; 4]);
         (1..4).for_each(|process| control.finish(process));
         assert_eq!(control.standing(1), Standing::Done);
-        // One that is killed between its last member's end and its own is found.
-        control.deaths.tell(Fault::Left { rank: 0 });
-        control.bury(0);
-        control.bury(3);
-        let standings = [Standing::Died, Standing::Done, Standing::Done, Standing::Died];
-        assert_eq!([0, 1, 2, 3].map(|process| control.standing(process)), standings);
-        assert_eq!(control.deaths.fault_of(0), Some(Fault::Left { rank: 0 }));
-        control.depart(1);
-        assert!(control.has_departed(1) && !control.has_departed(2));
-        assert_eq!((control.standing(1), control.part(1)), (Standing::Done, Part::Done));
+    }
+
+    /// A process that is killed between the end of its last member and its own.
+    #[test]
+    fn a_process_that_has_ended_has_died_unless_it_was_allowed_to_exit() {
+        let child = std::process::id();
+        for has_left in [false, true] {
+            let control = Control::within(&mut Space::heap(), 4, 4).unwrap();
+            (0..4).for_each(|process| assert!(control.begin(process)));
+            if has_left {
+                (0..4).for_each(|rank| control.deaths.tell(Fault::Left { rank }));
+            }
+            (1..4).for_each(|process| control.finish(process));
+            control.depart(2);
+            (0..3).for_each(|process| control.process_ended(process, child, process..process + 1, false));
+            let standings = [Standing::Died, Standing::Died, Standing::Done, Standing::Done];
+            assert_eq!([0, 1, 2, 3].map(|process| control.standing(process)), standings);
+            let first = if has_left { Fault::Left { rank: 0 } } else { Fault::Dead { rank: 0 } };
+            assert_eq!(control.deaths.fault_of(0), Some(first));
+            assert_eq!(control.deaths.includes(1), has_left, "its members were done");
+        }
     }
 
     #[test]

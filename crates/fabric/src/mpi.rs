@@ -418,17 +418,13 @@ fn watch(
                 if ended {
                     let ranks = shape.ranks(*process);
                     // One that is done waits for the others before it may exit.
-                    let died = !control.has_departed(*process);
-                    if died {
+                    if !control.has_departed(*process) {
                         crate::say(format_args!(
                             "process {process} (pid {pid}, {}) is dead",
                             crate::error::Ranks(&ranks)
                         ));
                     }
                     control.process_ended(*process, *pid, ranks, false);
-                    if died {
-                        control.bury(*process);
-                    }
                 }
                 !ended
             });

@@ -92,11 +92,13 @@ fn processes_that_have_left_wait_for_one_that_runs() {
 /// that. A launcher that lets the others go on sees them end, without an `MPI_Finalize` that waits.
 #[test]
 fn a_process_that_dies_after_its_member_has_left_is_found() {
-    let text = "0 wait\n0 return 0\n1 wait\n1 return 0\n2 return 0\n3 wait\n3 kill 9\n";
+    let waits = |rank: usize| format!("{rank} rma\n{rank} mutexes_new 0 1\n");
+    let [zero, one, three] = [0, 1, 3].map(waits);
+    let text = format!("{zero}0 return 0\n{one}1 return 0\n2 return 0\n{three}3 kill 9\n");
     for stage in stages() {
         let is_survivor = std::ptr::eq(stage.site.mpi, &SURVIVOR);
         for per_host in if is_survivor { &[9, 1][..] } else { &[9] } {
-            let (mut command, _) = stage.command(text, 2, *per_host);
+            let (mut command, _) = stage.command(&text, 2, *per_host);
             command.env("SYNCLINE_THREADS", "2");
             // Of Open MPI 4: it does not end all when one dies.
             command.env("OMPI_MCA_orte_enable_recovery", "1");

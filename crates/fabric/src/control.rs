@@ -7,9 +7,9 @@
 //! ```
 //!
 //! # Members and processes
-//! The list of the dead says which members are missed: it ends waits, and a member that has left
-//! early or has panicked is in it, though its process lives. Which processes have died is a list of
-//! its own, by which the others know at the end which processes still come: see [`Standing`].
+//! The list of the dead names members that are missed, and ends waits for them. A member that has
+//! left early or has panicked is in it, though its process lives. A separate word for each process
+//! says that the process has died. The end of a job goes by that word: see [`Standing`].
 //!
 //! # Who ends too early
 //! Everything that members make needs all of them. So a member that ends when it has made less than another is missed
@@ -32,15 +32,15 @@ const NUMBER: u32 = 32;
 /// Of a member's word: it has ended.
 const ENDED: u64 = 1 << 63;
 
-/// What the end of a job may expect of a process. Faults of its members do not say it: the process
-/// of a member that has [left](Fault::Left) or panicked lives, and comes to its end soon.
+/// Whether a process is still to end. The faults of its members do not say that: the process of a
+/// member that has [left](Fault::Left) early or has panicked lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It lives, and is not done. Its members may run or have left.
+    /// It lives and is not done. Its members run, or have left early.
     Alive,
-    /// Its members have ended, and nothing is missed of it.
+    /// All of its members have ended.
     Done,
-    /// It has ended before it was allowed to, or was taken for dead.
+    /// It has exited before all others were done, or is taken for dead.
     Died,
 }
 
@@ -92,7 +92,7 @@ impl Control {
         self.parts[process].store(done, Ordering::Relaxed);
     }
 
-    /// This process is done, and knows that every other is done or has died: it may exit.
+    /// This process is done, and every other one is done or has died: this process may exit.
     pub(crate) fn depart(&self, process: usize) {
         let departed = u64::from(std::process::id()) << NUMBER | DEPARTED;
         self.parts[process].store(departed, Ordering::Relaxed);
@@ -103,9 +103,9 @@ impl Control {
         self.parts[process].load(Ordering::Relaxed) & u64::from(u32::MAX) == DEPARTED
     }
 
-    /// A process has died, or is taken for dead, in spite of whatever it says later. Its members
-    /// have been told of.
-    pub(crate) fn bury(&self, process: usize) {
+    /// A process has died or is taken for dead, whatever it says later. The caller has told of its
+    /// members before.
+    pub(crate) fn set_died(&self, process: usize) {
         // Release: pairs with the Acquire in `has_died`, so that what was told of its members is
         // seen with it.
         self.died[process].store(1, Ordering::Release);
@@ -113,11 +113,11 @@ impl Control {
 
     /// Whether a process has died, or is taken for dead.
     pub(crate) fn has_died(&self, process: usize) -> bool {
-        // Acquire: pairs with the Release in `bury`.
+        // Acquire: pairs with the Release in `set_died`.
         self.died[process].load(Ordering::Acquire) != 0
     }
 
-    /// What the end of a job may expect of a process of this host.
+    /// Whether a process of this host is still to end.
     pub(crate) fn standing(&self, process: usize) -> Standing {
         match self.part(process) {
             _ if self.has_died(process) => Standing::Died,
@@ -138,8 +138,7 @@ impl Control {
     /// The child that was started for a process has ended and has been collected: its members are
     /// dead, unless they have done their part. Locks hand on what it held, if the process is surely
     /// gone. `well` says whether it is known to have exited with 0: then they have left, and are
-    /// not dead. Otherwise the process has died, unless it was allowed to exit, whatever was seen of
-    /// its members before.
+    /// not dead. Otherwise the process has died, unless it was allowed to exit.
     pub(crate) fn process_ended(
         &self,
         process: usize,
@@ -172,7 +171,7 @@ impl Control {
             missed.for_each(|rank| self.deaths.tell(seen(rank)));
         }
         if !well && !self.has_departed(process) {
-            self.bury(process);
+            self.set_died(process);
         }
     }
 

@@ -9,11 +9,13 @@
 //!   host 0 ──beat──> host 1 ──beat──> host 2 ──beat──> host 3          each is heard by two: one may die with it
 //!      └───────────────beat─────────────┘                              (one server each, as there mostly is)
 //! ```
-//! * A process whose members have ended says *bye* to all, and how many things its members have made: they are not missed.
-//! * That a member is missed (it has left early or has panicked) is one thing, and that a process has died another. Of the
-//!   first all hosts are told by *lost*, which ends waits; of the second by *died*. A process all of whose members are missed
-//!   lives: it goes on to serve, and the others wait for its bye. If it dies before that or between its bye and its last
-//!   message, it is found as any other.
+//! * A process whose members have ended says *bye* to all, and how many things its members have
+//!   made. These members are not missed.
+//! * A member is missed if it has left early or has panicked, or if its process has died. *lost*
+//!   tells all hosts of a missed member, and ends waits for it. *died* tells all hosts of a process
+//!   that has died.
+//! * A process may live though all of its members are missed. It goes on to serve, and the others
+//!   wait for its bye. If it dies before its last message, it is found as any other process is.
 //! * A server goes on after its bye, for the others. When all have said bye it sends its *last*
 //!   message to each process, and no other after it. A process that has the last message of every
 //!   server has received everything that was sent to it: some MPIs complain, as they end, of
@@ -61,8 +63,8 @@ pub(crate) struct Heart {
     quiet: bool,
     /// Of the dead, those that the wire has told of, or that were silent. The others may listen.
     gone: Vec<bool>,
-    /// Processes whose death the other servers know of.
-    buried: Vec<bool>,
+    /// By process: the other servers know that it has died.
+    died_told: Vec<bool>,
     /// So many entries of the list of the dead have been looked at.
     known: usize,
     /// By rank: the other servers know.
@@ -138,7 +140,7 @@ impl Heart {
             ended: vec![false; processes],
             quiet: false,
             gone: vec![false; processes],
-            buried: vec![false; processes],
+            died_told: vec![false; processes],
             known: 0,
             told: vec![false; shape.members()],
             decided: false,
@@ -187,8 +189,8 @@ impl Heart {
         }
     }
 
-    /// A process has died, unless it may exit by now: it does when every process has said bye.
-    /// `seen` says of a rank what was seen. Members that have ended are not missed.
+    /// A process has died. Not if all processes have said bye: then it may exit. `seen` says of a
+    /// rank what was seen. Members that have ended are not missed.
     fn gone(&mut self, process: usize, seen: impl Fn(usize) -> Fault) {
         if self.over[process] && (self.quiet || self.all_over()) {
             return;
@@ -197,10 +199,10 @@ impl Heart {
         if !self.over[process] {
             self.shape.ranks(process).for_each(|rank| self.control.deaths.tell(seen(rank)));
         }
-        self.control.bury(process);
+        self.control.set_died(process);
     }
 
-    /// What the end of a job may expect of a process, of whatever host.
+    /// Whether a process, of this host or another, is still to end.
     fn standing(&self, process: usize) -> Standing {
         match self.control.has_died(process) {
             true => Standing::Died,
@@ -212,15 +214,15 @@ impl Heart {
     /// Tells the other servers of members that are missed, and of processes that have died, as far
     /// as that was found on this host or by it.
     fn spread(&mut self, wire: &mut dyn Wire) {
-        // Before the members: what is told of these comes first.
+        // Collected before the members are looked at, so that what is told of them is sent first.
         let died = (0..self.shape.processes).filter(|&process| self.control.has_died(process));
-        let died = died.filter(|&process| !self.buried[process]).collect::<Vec<_>>();
+        let died = died.filter(|&process| !self.died_told[process]).collect::<Vec<_>>();
         self.spread_lost(wire);
         let here = self.hosts.of(self.process);
         for process in died {
-            self.buried[process] = true;
+            self.died_told[process] = true;
             for host in (0..self.hosts.count()).filter(|&host| host != here) {
-                // A host whose members have all ended waits for this process, too.
+                // Also to a host whose members have all ended: it waits for this process.
                 let servers = self.hosts.servers_of(host).map(|server| self.hosts.servers()[server]);
                 let living = servers.into_iter().find(|&server| !self.control.has_died(server));
                 if let Some(server) = living {
@@ -269,8 +271,8 @@ impl Heart {
         }
     }
 
-    /// Whether a server is to be heard of: until it has died or sent its last message. That of a
-    /// host whose members have all ended still waits for the others, as they do for it.
+    /// Whether a server sends beats: until it dies or sends its last message. After its bye it
+    /// waits for the others.
     fn lives(&self, server: usize) -> bool {
         let process = self.hosts.servers()[server];
         !self.control.has_died(process) && !self.ended[process]
@@ -390,9 +392,9 @@ impl Heart {
             }
             Some(DIED) => {
                 let process = words.next().map_or(usize::MAX, |process| process as usize);
-                if let Some(buried) = self.buried.get_mut(process) {
-                    *buried = true;
-                    self.control.bury(process);
+                if let Some(died_told) = self.died_told.get_mut(process) {
+                    *died_told = true;
+                    self.control.set_died(process);
                 }
             }
             Some(VERDICT) => {

@@ -91,8 +91,8 @@ where
     end(mpi, ended, false)
 }
 
-/// The end of MPI. Without those that have died there is none, as `MPI_Finalize` waits for all
-/// processes. `shrinks`: the dead have been told of, and were missed when it mattered.
+/// Ends MPI, unless processes have died, as `MPI_Finalize` would wait for them. If `shrinks`, the
+/// dead have been named before.
 fn end<R>(mut mpi: Mpi, ended: Ended<R>, shrinks: bool) -> Result<Vec<R>, TeamError> {
     let Ended { result, process, missing } = ended;
     if matches!(result, Err(TeamError::Forked { .. })) {
@@ -152,7 +152,8 @@ impl Card {
 struct Ended<R> {
     result: Result<Vec<R>, TeamError>,
     process: usize,
-    /// Which processes have died, as far as is known, if any has: `MPI_Finalize` would wait for them.
+    /// The processes that have died, as far as they are known, if any has. `MPI_Finalize` would
+    /// wait for them.
     missing: Option<Vec<usize>>,
 }
 
@@ -204,10 +205,9 @@ impl Job<'_> {
     /// A team of the processes of a communicator, when `died` others have died before. It ends when
     /// every process is done or has died.
     ///
-    /// A process whose members have ended waits here for those that are alive, as long as that
-    /// takes: for a member whose function does not return it waits for ever, as `MPI_Finalize`
-    /// would. That a member has left early, or was told of calls that do not match, changes nothing
-    /// about it.
+    /// A process whose members have ended waits here for every process that lives. If a member's
+    /// function never returns, the other processes wait for ever, as in `MPI_Finalize`. That is so
+    /// even if members have left early or were told of calls that do not match.
     fn run<R, F>(&self, world: Communicator, died: usize, f: &F) -> Ended<R>
     where
         R: Send,

@@ -1,8 +1,8 @@
 //! Programs that use the C interface wrongly, made at random, by every launcher: none hangs,
 //! crashes, fails without a word or leaves anything behind; and those that are right end well.
 //!
-//! Where a process of a job of MPI has died, `mpirun` may hang or crash by itself when all processes
-//! have ended: such launchers are counted. Where all processes live, that is an error, too.
+//! When a process of an MPI job has died and all others have ended, `mpirun` may hang or crash by
+//! itself. Such launchers are counted. Where no process has died, they are an error.
 //!
 //! `SYNCLINE_MISUSES=200` plays as many under each launcher, `SYNCLINE_SEED=5` begins with that
 //! seed, `SYNCLINE_KINDS=Kill,Fork` takes those kinds only, `SYNCLINE_LIMIT=15` is the seconds

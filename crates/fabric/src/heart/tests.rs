@@ -134,7 +134,7 @@ fn the_death_of_a_server_is_told_by_its_host() {
     // What a watch by pidfd does, in the memory of that host.
     hearts[3].0.control.deaths.tell(Fault::Dead { rank: 4 });
     hearts[3].0.control.deaths.tell(Fault::Dead { rank: 5 });
-    hearts[3].0.control.bury(2);
+    hearts[3].0.control.set_died(2);
     pass(&mut hearts, &mut now, 2, &[2]);
     assert_eq!(hearts[0].0.control.deaths.fault_of(4), Some(Fault::Dead { rank: 4 }));
 }
@@ -331,7 +331,7 @@ fn the_death_of_a_process_that_had_left_is_told_to_all_hosts() {
     }
     pass(&mut hearts, &mut now, 10, &[3]);
     assert!(hearts.iter().all(|(heart, _)| !heart.any_died()));
-    hearts[2].0.control.bury(3);
+    hearts[2].0.control.set_died(3);
     let (heart, wire) = &mut hearts[2];
     heart.bye(&mut **wire, &[1, 1]);
     pass(&mut hearts, &mut now, 10, &[3]);

@@ -242,13 +242,13 @@ fn table(plan: &Plan, places: &[Places], counts: &[usize], took: Duration) -> St
     let counts = counts.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
     let promise = match plan.subject {
         Subject::Barrier => {
-            "All values were there, every round was over before the next, and nobody skipped one."
+            "All values were there, every round was over before the next, and no member skipped one."
         }
         Subject::Lock => {
             "One at a time held each lock, no change was lost, and all got it in the order in which they asked."
         }
         Subject::Rma => {
-            "Memory was as simulated, nobody read what was stale, and nothing was done twice or not at all."
+            "Memory was as simulated, no member read what was stale, and nothing was done twice or not at all."
         }
         Subject::Farm => "Every task has ended once, with its result.",
     };

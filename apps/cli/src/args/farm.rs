@@ -64,7 +64,7 @@ SIGKILL. Ctrl-Z stops this command and the tasks that run, and fg continues them
 that reads from the terminal is stopped by the system, as its group is in the background. The environment variable SYNCLINE_FARM_RUN of tasks marks them as \
 those of this command.
 
-Exit codes: 0 if all went well, and when whoever reads standard output has seen enough before a task failed; 1 if a task \
+Exit codes: 0 if all went well, and when the reader of standard output has closed it before a task failed; 1 if a task \
 failed, or for an error; 2 wrong command line; 130 or 143 interrupted."
 )]
 pub(crate) struct FarmRunArgs {

@@ -26,7 +26,7 @@ Examples:
   module load openmpi && syncline mpi build --mpicc mpicc
   syncline mpi build --into /usr/local/lib/syncline/mpi     (for all, beside /usr/local/bin)
 
-Programs take the shim that fits whoever launched them; SYNCLINE_MPI=/path/to/shim.so says which."
+Programs take the shim that fits their launcher; SYNCLINE_MPI=/path/to/shim.so says which."
 )]
 pub(crate) struct MpiBuildArgs {
     /// An MPI's compiler; may be given several times [default: all on the path of mpicc,

@@ -53,7 +53,7 @@ pub(crate) struct GridArgs {
     override_usage = "syncline overlay check <FILE> [OPTIONS]",
     after_long_help = "\
 A file:
-  init = \"program\"                     # who goes first, unless tasks have a priority
+  init = \"program\"                     # which task goes first, unless tasks have a priority
   locations = [\"raw\", \"clean\"]         # may be left out; if not, there are no others
 
   [tasks]                              # in the order of the program

@@ -111,7 +111,9 @@ fn session(me: &mut Member, args: &BenchRmaArgs) -> Outcome<String> {
     };
     let rank = me.rank();
     let report = match hosts {
-        1 if me.size() == 1 => return Err("one member has nobody to put to: at least two are needed".into()),
+        1 if me.size() == 1 => {
+            return Err("one member alone has no other to put to: at least two are needed".into());
+        }
         1 => host::report(me, pace)?,
         _ => far::report(me, pace, args.only.as_deref())?,
     };

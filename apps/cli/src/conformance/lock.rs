@@ -145,7 +145,7 @@ fn in_order<R: RawLock>(
     } else {
         let wrong = |what: &str| finding(me, name, round, format_args!("{what}"));
         let told = scene.go[rank].wait_until(round, &Policy::default(), deadline());
-        told.map_err(|_| wrong("nobody tells it to ask any more"))?;
+        told.map_err(|_| wrong("no member tells it to ask any more"))?;
         scene.asking[rank].raise_to(round);
         let held = lock.lock_deadline(deadline()).map_err(|error| wrong(&error.say()))?;
         let at = scene.got[0].load(Ordering::Relaxed) as usize;

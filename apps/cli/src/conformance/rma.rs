@@ -207,7 +207,7 @@ fn fences(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
         while flag[0] < round {
             rma.get(&flags, rank, 8 * left, &mut flag).map_err(wrong)?;
             if Instant::now() > late {
-                return Err(Wrong(round, "nobody goes on any more".to_owned()));
+                return Err(Wrong(round, "no member goes on any more".to_owned()));
             }
             std::thread::yield_now();
             if let Some(dead) = me.deaths().after(0) {
@@ -250,7 +250,7 @@ fn words(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
         let late = Instant::now() + PATIENCE;
         while rma.compare_swap(&tickets, home, 1, 0, 1 + rank as i64).map_err(wrong)? != 0 {
             if Instant::now() > late {
-                return Err(Wrong(round, "nobody lets go of the word any more".to_owned()));
+                return Err(Wrong(round, "no member lets go of the word any more".to_owned()));
             }
             std::thread::yield_now();
         }

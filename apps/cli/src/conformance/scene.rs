@@ -52,7 +52,7 @@ macro_rules! say {
         impl Say for $error {
             fn say(&self) -> String {
                 match self {
-                    Self::TimedOut => format!("nobody goes on any more ({self})"),
+                    Self::TimedOut => format!("no member goes on any more ({self})"),
                     _ => self.to_string(),
                 }
             }

@@ -53,7 +53,7 @@ fn cores() -> Check {
     check.advise(
         tight.is_some(),
         format!(
-            "members above {members} are stopped for parts of every 100 ms, and who waits for them waits as long: run at \
+            "members above {members} are stopped for parts of every 100 ms, and members that wait for them wait as long: run at \
              most {members}, or raise the limit (cpu.max)"
         ),
     )

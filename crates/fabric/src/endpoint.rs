@@ -32,6 +32,12 @@
 //! ```
 //! A process without a server thread keeps nothing.
 //!
+//! # Processes that do not serve
+//! A host has a server thread in one of its processes. The others receive while their members wait,
+//! and only then. That is enough where a message is needed by the member that it goes to. Where
+//! others need what a service does with it, the member asks for a thread:
+//! [`Endpoint::keep_serving`].
+//!
 //! # Costs
 //! A look for messages is a lock that is mostly free, and a look of the wire. An idle server thread looks 1000 times a second,
 //! after a tenth of a second 500 times; while members of other processes of its host wait for others, some ten thousand times.
@@ -117,6 +123,10 @@ pub struct Endpoint {
     attention: Array<SharedU64>,
     /// The server thread is to end.
     over: AtomicBool,
+    /// Other threads than those of members may use the wire.
+    threaded: AtomicBool,
+    /// The thread that was started by `keep_serving`.
+    more: Mutex<Option<JoinHandle<()>>>,
     wire: String,
 }
 
@@ -192,6 +202,8 @@ impl Endpoint {
             waiting: AtomicU64::new(0),
             attention: space.array(1)?,
             over: AtomicBool::new(false),
+            threaded: AtomicBool::new(false),
+            more: Mutex::default(),
             wire: name,
         }))
     }
@@ -359,12 +371,38 @@ impl Endpoint {
         self.deaths.fault(0)
     }
 
+    /// From now on this process receives also while none of its members waits here: for a service
+    /// whose messages others need while its members do something else. One member calls it, when it
+    /// is so. It starts a thread, unless the process has one; where MPI permits no other thread, it
+    /// does nothing.
+    pub fn keep_serving(self: &Arc<Self>) {
+        if !self.at_home() || !self.threaded.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut more = self.more.lock().unwrap_or_else(PoisonError::into_inner);
+        if more.is_some() || self.lock().served {
+            return;
+        }
+        match self.serve() {
+            Ok(thread) => *more = Some(thread),
+            Err(error) => crate::say(format_args!(
+                "process {} receives messages only while its members wait, as a thread cannot be started: {error}",
+                self.process
+            )),
+        }
+    }
+
+    /// Whether the wire may be used by other threads than those of members: said before these begin.
+    pub(crate) fn set_threaded(&self, threaded: bool) {
+        // Relaxed: ordered by the start of the members' threads.
+        self.threaded.store(threaded, Ordering::Relaxed);
+    }
+
     /// Starts the thread that serves this host.
     pub(crate) fn serve(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
         let endpoint = Arc::clone(self);
-        self.lock().served = true;
         let name = format!("server {}", self.hosts.of(self.process));
-        thread::Builder::new().name(name).spawn(move || {
+        let thread = thread::Builder::new().name(name).spawn(move || {
             exact_sleeps();
             let mut rest = Rest::new(IDLE);
             // Relaxed: a flag that stands for itself; what matters to both threads is under the lock.
@@ -381,7 +419,9 @@ impl Endpoint {
                     rest.at_most(if others { WAITER } else { IDLE }).rest();
                 }
             }
-        })
+        })?;
+        self.lock().served = true;
+        Ok(thread)
     }
 
     /// All members of this process have ended: tells the others, and serves until they have ended, too.
@@ -416,6 +456,11 @@ impl Endpoint {
             rest.rest();
         }
         self.over.store(true, Ordering::Relaxed);
+        let more = self.more.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = more {
+            // It returns even if a service panics.
+            let _ = thread.join();
+        }
     }
 }
 

@@ -127,6 +127,9 @@ fn start(
     };
     let member = |rank| Member::new(node, rank, space, barrier.as_ref());
     let members = shape.ranks(process).map(member).collect::<Result<Vec<_>, _>>()?;
+    if let Some(endpoint) = endpoint {
+        endpoint.set_threaded(node.threaded);
+    }
     let serves = node.threaded && node.hosts.serves(process).is_some();
     let server =
         match endpoint.as_ref().filter(|_| serves) {

@@ -102,8 +102,9 @@ fn locks_with_deadlines_exclude_one_another() {
 fn nobody_waits_for_a_member_that_has_given_up() {
     // The holder lets go while another waits behind the absent member; or before another asks.
     for waits_behind in [true, false] {
-        for hosts in [0, 3] {
-            ends(format!("{waits_behind}, {hosts} hosts"), move || {
+        // Of two processes of a host one serves: the process of the absent member does not.
+        for (hosts, processes) in [(0, 1), (3, 1), (2, 2)] {
+            ends(format!("{waits_behind}, {hosts} hosts of {processes}"), move || {
                 let step = AtomicUsize::new(0);
                 let reach = |number: usize| {
                     while step.load(Ordering::Acquire) < number {
@@ -148,7 +149,7 @@ fn nobody_waits_for_a_member_that_has_given_up() {
                 };
                 let results = match hosts {
                     0 => Team::threads(3).quiet().run(work),
-                    _ => Team::hosts(hosts).quiet().run(work),
+                    _ => Team::hosts(hosts).processes(processes).quiet().run(work),
                 };
                 results.unwrap().into_iter().for_each(|result: Result<(), RmaError>| result.unwrap());
             });

@@ -43,7 +43,11 @@
 //! to become false. Places that are left: Scott and Scherer, "Scalable queue-based spin locks with
 //! timeout" (2001), whose nodes are unlinked by their owners. Changed: nodes are named by numbers
 //! in one word; links and flags go to the process that needs them, which drives while it waits, and
-//! not through the server; flags are monotone; an absent node stays in the queue.
+//! not through the server; flags are monotone; an absent node stays in the queue. Its member does
+//! not wait, but others need the messages that come for it: before a member leaves its place, its
+//! process gets a thread that receives ([`Endpoint::keep_serving`]), if it has none.
+//!
+//! [`Endpoint::keep_serving`]: syncline_fabric::endpoint::Endpoint::keep_serving
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -374,6 +378,9 @@ impl Nodes {
                 }),
         };
         let Err(error) = waited else { return Ok(()) };
+        if let Syncs::Hosts(far) = &rma.sync {
+            far.endpoint.keep_serving();
+        }
         let leave = |link: u64| (link & GRANTED == 0).then_some(link | ABSENT);
         match self.node(node).link.fetch_update(Ordering::AcqRel, Ordering::Acquire, leave) {
             Ok(_) => {

@@ -10,7 +10,7 @@
 //! |------------|------------------------------------------|
 //! | `protocol` | the lines, read and written              |
 //! | `queue`    | the tasks that wait                      |
-//! | `silence`  | when it is told that no worker speaks    |
+//! | `silence`  | when it is told that no worker answers   |
 //! | `worker`   | a process, its pipes, and its task       |
 //!
 //! The input is read when a worker is free and nothing of priority 0 or more waits. The queue
@@ -37,10 +37,10 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use self::protocol::Said;
 use self::queue::{Queue, Task};
-use self::silence::{SILENCE, Silence};
+use self::silence::Silence;
 use self::worker::{Job, Part, Worker};
 use super::hub::{Hub, Why};
-use super::report::{Exit, Failure, Of, shown};
+use super::report::{Exit, Failure, Of, Unended, shown};
 use crate::args::FarmRunArgs;
 use crate::error::{Error, Result};
 
@@ -69,7 +69,7 @@ pub(super) struct Lines<'a> {
     idle_deaths: usize,
     /// Workers that ended before any had answered; `None` when one has.
     mistyped: Option<usize>,
-    /// Whether any worker has said anything.
+    /// Whether any worker has ended a line.
     silence: Silence,
     /// There are no more tasks.
     closing: bool,
@@ -142,26 +142,22 @@ impl<'a> Lines<'a> {
         self.workers.iter().any(|worker| worker.job.is_some())
     }
 
-    /// When it is told that no worker has said anything; not while no task waits for its answer.
+    /// When it is told that no worker has ended a line; not while no task waits for its answer.
     fn silence_due(&self) -> Option<Instant> {
         self.silence.due().filter(|_| self.has_job())
     }
 
-    /// Says once what workers are to do, if none has said anything for [`SILENCE`] though a task
-    /// waits for an answer.
+    /// Says once what workers are to do, if none has ended a line for [`silence::SILENCE`] though a
+    /// task waits for an answer.
     fn tell_of_silence(&mut self) {
         if self.hub.is_ending() || self.silence_due().is_none_or(|at| at > Instant::now()) {
             return;
         }
-        self.silence.broken();
+        self.silence.told();
         let command: Vec<_> = self.args.command.iter().map(|part| part.to_string_lossy()).collect();
-        self.hub.say(&format!(
-            "no worker has answered yet, {} s after a task was given. With --protocol lines, {} is to read \
-             tasks as lines {{\"id\": 7, \"task\": ...}} of its standard input, and to answer each by a line \
-             {{\"id\": 7, \"result\": ...}} on its standard output, flushed at once. The farm goes on waiting.",
-            SILENCE.as_secs(),
-            shown(command.join(" ").as_bytes()),
-        ));
+        let unended = self.workers.iter().map(|worker| (worker.number, worker.said.len()));
+        let unended = unended.filter(|(_, bytes)| *bytes > 0).min();
+        self.hub.say(&silence::notice(&shown(command.join(" ").as_bytes()), unended));
     }
 
     fn is_over(&self) -> bool {
@@ -272,7 +268,7 @@ impl<'a> Lines<'a> {
                     let (said, silence) = (&mut worker.said, &mut self.silence);
                     worker.out.read(|piece| {
                         // What is none of the protocol is told by itself.
-                        silence.broken();
+                        silence.hears(piece);
                         said.push(piece);
                     });
                     if worker.out.fd().is_none() {
@@ -365,7 +361,7 @@ impl<'a> Lines<'a> {
         let worker = &mut self.workers[at];
         let said = &mut worker.said;
         worker.out.rest(|piece| {
-            self.silence.broken();
+            self.silence.hears(piece);
             said.push(piece);
         });
         // Its answer may have been its last word.
@@ -379,11 +375,12 @@ impl<'a> Lines<'a> {
         let Some(exit) = self.hub.attempt(finished).map(|status| Exit::of(status, self.args.memory)) else {
             return;
         };
+        let unended = Unended(worker.said.len());
         let late = matches!(worker.failure, Some(Failure::Late(_)));
         match worker.job.take() {
             Some(job) => {
                 let failure = worker.failure.clone();
-                self.over(job, Err(failure.unwrap_or(Failure::Worker(exit))));
+                self.over(job, Err(failure.unwrap_or(Failure::Worker(exit, unended))));
             }
             None if self.hub.is_ending() => (),
             None => self.died_idle(&worker, exit),
@@ -394,7 +391,7 @@ impl<'a> Lines<'a> {
             if mistyped >= self.jobs.max(MISTYPED) && !self.hub.is_ending() {
                 let how = match &worker.failure {
                     Some(Failure::Astray(what)) => what.clone(),
-                    _ => exit.to_string(),
+                    _ => format!("{exit}{unended}"),
                 };
                 let words = worker.last_words(self.args);
                 let why = format!(

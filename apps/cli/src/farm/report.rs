@@ -67,6 +67,21 @@ impl fmt::Display for Exit {
     }
 }
 
+/// How many bytes a worker wrote after its last end of line, told behind how the worker ended;
+/// nothing, if there are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unended(pub(super) usize);
+
+impl fmt::Display for Unended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            1 => write!(f, "; its last byte has no line end, and is no answer"),
+            bytes => write!(f, "; its last {bytes} bytes have no line end, and are no answer"),
+        }
+    }
+}
+
 /// Why an attempt at a task failed. In a line it stands behind the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
@@ -76,8 +91,8 @@ pub(super) enum Failure {
     Late(Duration),
     /// There was no process.
     Unstarted(String),
-    /// Its worker ended.
-    Worker(Exit),
+    /// Its worker ended, and had written so many bytes after its last end of line.
+    Worker(Exit, Unended),
     /// Its worker did something else than it should.
     Astray(String),
     /// Its worker says that it failed.
@@ -90,7 +105,7 @@ impl fmt::Display for Failure {
             Self::Exit(exit) => write!(f, "{exit}"),
             Self::Late(after) => write!(f, "took longer than {} s", after.as_secs_f64()),
             Self::Unstarted(why) => write!(f, "could not be started: {why}"),
-            Self::Worker(exit) => write!(f, "failed: its worker {exit}"),
+            Self::Worker(exit, unended) => write!(f, "failed: its worker {exit}{unended}"),
             Self::Astray(what) => write!(f, "failed: its worker {what}"),
             Self::Answer(text) => write!(f, "failed: {}", shown(text.as_bytes())),
         }
@@ -118,7 +133,7 @@ impl Failure {
             }
             Self::Late(_) => "timeout".to_owned(),
             Self::Unstarted(_) => "unstarted".to_owned(),
-            Self::Worker(_) | Self::Astray(_) => "worker".to_owned(),
+            Self::Worker(..) | Self::Astray(_) => "worker".to_owned(),
             Self::Answer(_) => "error".to_owned(),
         }
     }
@@ -317,13 +332,23 @@ mod tests {
                 "SIGSEGV",
             ),
             (
-                Failure::Worker(Exit::Bounded(6, 3 << 19)),
+                Failure::Worker(Exit::Bounded(6, 3 << 19), Unended(0)),
                 "failed: its worker was killed by SIGABRT; its memory bound is 1.5 MiB",
                 "worker",
             ),
             (Failure::Late(Duration::from_millis(1500)), "took longer than 1.5 s", "timeout"),
             (Failure::Late(Duration::from_secs(90)), "took longer than 90 s", "timeout"),
-            (Failure::Worker(Exit::Code(0)), "failed: its worker exited with 0", "worker"),
+            (Failure::Worker(Exit::Code(0), Unended(0)), "failed: its worker exited with 0", "worker"),
+            (
+                Failure::Worker(Exit::Code(0), Unended(1)),
+                "failed: its worker exited with 0; its last byte has no line end, and is no answer",
+                "worker",
+            ),
+            (
+                Failure::Worker(Exit::Code(0), Unended(24)),
+                "failed: its worker exited with 0; its last 24 bytes have no line end, and are no answer",
+                "worker",
+            ),
             (Failure::Answer("no\nway".to_owned()), r#"failed: "no\nway""#, "error"),
         ];
         for (failure, text, word) in failures {

@@ -1,17 +1,19 @@
-//! When it is told that no worker says anything.
+//! When it is told that no worker says a line.
 //!
 //! ```text
 //!   Unasked ── a task is given ──> Since ── 5 s, and a task waits for its answer ──> told: Over
-//!      ^                             │ └─── a worker says anything ────────────────> Over
+//!      ^                             │ └─── a worker ends a line ──────────────────> Over
 //!      └──── no task waits ──────────┘
 //! ```
 
 use std::time::{Duration, Instant};
 
-/// How long no worker may say anything before that is told.
+use crate::units::plural;
+
+/// How long no worker may end a line before that is told.
 pub(super) const SILENCE: Duration = Duration::from_secs(5);
 
-/// Whether any worker has said anything on its standard output yet.
+/// Whether any worker has ended a line on its standard output yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Silence {
     /// None has, and no task waits for an answer.
@@ -19,7 +21,7 @@ pub(super) enum Silence {
     Unasked,
     /// None has since a task was given at this time, by the clock of farms that are not stopped.
     Since(Instant),
-    /// A worker has said something, or it was told that none has.
+    /// A worker has ended a line, or it was told that none has.
     Over,
 }
 
@@ -38,8 +40,15 @@ impl Silence {
         }
     }
 
-    /// A worker has said something.
-    pub(super) const fn broken(&mut self) {
+    /// A worker has written this; what has no end of line may wait for it in a buffer of the worker.
+    pub(super) fn hears(&mut self, piece: &[u8]) {
+        if piece.contains(&b'\n') {
+            self.told();
+        }
+    }
+
+    /// There is nothing to tell any more.
+    pub(super) const fn told(&mut self) {
         *self = Self::Over;
     }
 
@@ -57,6 +66,24 @@ impl Silence {
             Self::Unasked | Self::Over => None,
         }
     }
+}
+
+/// What is told of the silence of a command, and of the number of a worker and the bytes that it has
+/// written, if there is one that has written any.
+pub(super) fn notice(command: &str, unended: Option<(usize, usize)>) -> String {
+    let unended = unended.map(|(worker, bytes)| {
+        format!(
+            ": worker {worker} has written {bytes} byte{} and no end of line (a worker has to flush a whole line)",
+            plural(bytes as u64)
+        )
+    });
+    format!(
+        "no worker has answered yet, {} s after a task was given{}. With --protocol lines, {command} is to read \
+         tasks as lines {{\"id\": 7, \"task\": ...}} of its standard input, and to answer each by a line \
+         {{\"id\": 7, \"result\": ...}} on its standard output, flushed at once. The farm goes on waiting.",
+        SILENCE.as_secs(),
+        unended.unwrap_or_default(),
+    )
 }
 
 #[cfg(test)]
@@ -77,9 +104,27 @@ mod tests {
         assert_eq!(silence.due(), None);
         silence.asked(now + 9 * second);
         assert_eq!(silence.due(), Some(now + 9 * second + SILENCE));
-        silence.broken();
+        silence.hears(b"{\"id\": 7, ");
+        assert_eq!(silence.due(), Some(now + 9 * second + SILENCE));
+        silence.hears(b"\"result\": 1}\n");
         silence.all_ended();
         silence.asked(now + 10 * second);
         assert_eq!((silence, silence.due()), (Silence::Over, None));
+    }
+
+    #[test]
+    fn a_notice_tells_of_bytes_without_an_end_of_line() {
+        let silent = notice("x", None);
+        assert!(
+            silent.starts_with("no worker has answered yet, 5 s after a task was given. With"),
+            "{silent}"
+        );
+        for (bytes, said) in
+            [(1, "worker 2 has written 1 byte and"), (14, "worker 2 has written 14 bytes and")]
+        {
+            let told = notice("x", Some((2, bytes)));
+            let part = format!("given: {said} no end of line (a worker has to flush a whole line). With");
+            assert!(told.contains(&part), "{told}");
+        }
     }
 }

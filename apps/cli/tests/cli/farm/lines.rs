@@ -194,6 +194,10 @@ fn nonsense_fails_its_task_and_ends_its_worker() {
         ("echo \"{\\\"id\\\":$id,\\\"results\\\":1}\"", "unknown field `results`"),
         ("echo", "its worker said \"\": not JSON"),
         ("exit 7", "its worker exited with 7"),
+        (
+            "printf hello; exit 0",
+            "its worker exited with 0; its last 5 bytes have no line end, and are no answer",
+        ),
         ("kill -9 $$", "its worker was killed by SIGKILL"),
         ("exec >&-; sleep 100", "its worker closed its standard output"),
         ("head -c 70000000 /dev/zero | tr '\\0' x", "its worker said a line longer than 64 MiB"),

@@ -27,6 +27,16 @@ pub(crate) enum Error {
     /// A team of processes.
     #[error(transparent)]
     Team(#[from] TeamError),
+    /// The system does not give a team as much memory as was asked for.
+    #[error("the system does not reserve {size} of memory for the team: {source}; give a smaller {asked}")]
+    TeamMemory {
+        /// The option or the variable that says how much.
+        asked: &'static str,
+        /// How much.
+        size: Bytes,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// An MPI, as its shim has it.
     #[error(transparent)]
     Shim(#[from] syncline_mpi::MpiError),
@@ -149,13 +159,28 @@ pub(crate) enum Error {
         /// What --resume would do, if it would do anything.
         resume: &'static str,
     },
+    /// A streamed run was interrupted, and this one cannot go on from there, as it was told to.
+    #[error(
+        "{} is left of {what}, and --resume cannot go on from there: {why}; give --force in place of --resume to \
+         discard it, or go on with that run by its own command with --resume",
+        folder(output)
+    )]
+    LeftOverOther {
+        /// The output.
+        output: PathBuf,
+        /// What was found.
+        what: String,
+        /// Why this run cannot go on from there.
+        why: String,
+    },
     /// A streamed run was interrupted, and this one is in blocks.
     #[error(
         "{} is left of {what}, and {names} {} for sweeps in blocks, which cannot go on from there: {} {names}, or \
-         give --force to discard it",
+         give --force {}to discard it",
         folder(output),
         executor::are(options),
         if *resume { "leave out" } else { "give --resume in place of" },
+        if *resume { "in place of --resume " } else { "" },
         names = executor::list(options),
     )]
     LeftOverInBlocks {

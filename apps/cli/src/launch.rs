@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 
-use syncline_fabric::Launcher;
+use syncline_fabric::{Launcher, TeamError};
 
 use crate::args::LaunchArgs;
 use crate::error::{Error, Result};
+use crate::units::Bytes;
 
 /// `syncline launch`. Signals go to the processes: how these end is how the command ends.
 pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {
@@ -25,7 +26,13 @@ pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {
         Some(bytes) => launcher.memory(usize::try_from(bytes).unwrap_or(usize::MAX)),
         None => launcher,
     };
-    Ok(launcher.run()?)
+    launcher.run().map_err(|error| match error {
+        TeamError::Memory(syncline_memory::Error::Segment { op: "reserve", len, source, .. }) => {
+            let asked = if memory.is_some() { "--memory" } else { "SYNCLINE_MEMORY" };
+            Error::TeamMemory { asked, size: Bytes(len as u64), source }
+        }
+        other => Error::Team(other),
+    })
 }
 
 /// What is to be written instead of a command line of `syncline launch` that has no `--` before its

@@ -132,10 +132,19 @@ impl<'a, T: Real> Job<'a, T> {
                 // Of how many, it may have been told otherwise than this run.
                 let done = progress.iterations;
                 let what = format!("a streamed run that ended after {done} iteration{}", plural(done));
+                let refuse_other = |what, why: Option<String>| match why {
+                    Some(why) if resume => Err(Error::LeftOverOther { output: output.clone(), what, why }),
+                    _ => refuse(what, ""),
+                };
+                let differs = self.differs_from(&progress)?;
                 match executor::for_blocks(self.args) {
-                    _ if !self.goes_on(&progress)? => refuse(what, ""),
+                    _ if differs.is_some() => refuse_other(what, differs),
                     _ if streamed => refuse(what, "--resume to go on from there, or "),
-                    options if options.is_empty() => refuse(what, ""),
+                    options if options.is_empty() => {
+                        let why =
+                            "this run is in blocks, as not all of its data and its result are row-major";
+                        refuse_other(what, Some(why.to_owned()))
+                    }
                     options => Err(Error::LeftOverInBlocks { output: output.clone(), what, options, resume }),
                 }
             }
@@ -147,17 +156,21 @@ impl<'a, T: Real> Job<'a, T> {
         }
     }
 
-    /// Whether --resume would go on after an interrupted run. Its inputs are not read for this:
-    /// those of the same length are taken for the same.
-    fn goes_on(&self, progress: &Progress) -> Result<bool> {
-        if progress.iterations > self.args.iterations {
-            return Ok(false);
+    /// Why --resume would not go on after an interrupted run; `None` if it would. Its inputs are not
+    /// read for this: those of the same length are taken for the same.
+    fn differs_from(&self, progress: &Progress) -> Result<Option<String>> {
+        let asked = self.args.iterations;
+        if progress.iterations > asked {
+            return Ok(Some(format!("its iterations are more than the {asked} asked for")));
         }
         let mut identity = self.how(Executor::Streamed).identity(&self.arrays, &self.target(self.block()))?;
         let settle = |then: &Identity, now: &mut Identity| now.settle(then, |n| Ok(then.inputs[n].sum));
         match Generations::resume_settled::<StoreError>(&self.output.path, &mut identity, settle) {
-            Ok(_) => Ok(true),
-            Err(StoreError::OtherRun { .. }) => Ok(false),
+            Ok(_) => Ok(None),
+            Err(StoreError::OtherRun { differences, .. }) => Ok(Some(format!(
+                "it is of another computation: {}",
+                self.kernel.in_words(differences).join("; ")
+            ))),
             Err(other) => Err(other.into()),
         }
     }

@@ -164,3 +164,17 @@ fn what_cannot_be_launched_is_one_line() {
         assert_eq!(command(folder.path(), line).output().unwrap().status.code(), Some(2), "{line}");
     }
 }
+
+/// More than the address space of any machine.
+#[test]
+fn memory_that_the_system_does_not_have_is_told_by_the_option() {
+    let told = "the system does not reserve 100000.0 TiB of memory for the team: ";
+    for (options, variable, asked) in
+        [("-n 1 --memory 100000T", "1G", "--memory"), ("-n 1", "100000T", "SYNCLINE_MEMORY")]
+    {
+        let (code, _, errors) = run(launch(options, &["true"]).env("SYNCLINE_MEMORY", variable));
+        assert_eq!((code, errors.len()), (Some(1), 1), "{errors:?}");
+        assert!(errors[0].contains(told), "{errors:?}");
+        assert!(errors[0].ends_with(&format!("; give a smaller {asked}")), "{errors:?}");
+    }
+}

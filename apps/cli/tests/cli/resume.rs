@@ -256,7 +256,7 @@ fn an_interrupted_run_is_gone_on_with_streamed_only() {
     for (option, name) in cases {
         let told = format!("give --resume in place of {name}, or give --force");
         refused(path, &line(option), &[&told]);
-        let told = format!("leave out {name}, or give --force");
+        let told = format!("leave out {name}, or give --force in place of --resume to discard it");
         refused(path, &line(&format!("{option} --resume")), &[&told]);
     }
     let least = |error: &str| {
@@ -297,6 +297,18 @@ fn an_interrupted_run_is_gone_on_with_streamed_only() {
     for line in ["run lk23 data --iterations 0 --output o.npy", other] {
         let error = fails_with(1, path, line);
         assert!(error.ends_with(": give --force to discard it"), "{error}");
+    }
+    // Where it is given, it is told why it would do nothing.
+    let blocks = "run lk23 data --iterations 100000000 --order max-parallel --output o.npy";
+    for (line, why) in [
+        (blocks, "--resume cannot go on from there: it is of another computation: "),
+        (
+            &*blocks.replace("100000000", "0"),
+            "--resume cannot go on from there: its iterations are more than the 0 asked for; ",
+        ),
+    ] {
+        let line = format!("{line} --resume");
+        refused(path, &line, &[why, "; give --force in place of --resume to discard it, or go on with"]);
     }
 }
 

@@ -302,6 +302,8 @@ impl<'a> Lines<'a> {
             let Some(line) = worker.said.next() else {
                 if worker.said.len() > LONGEST {
                     worker.condemn(format!("said a line longer than {} MiB", LONGEST >> 20));
+                    // It is told of this line.
+                    self.silence.told();
                 }
                 return;
             };

@@ -275,7 +275,10 @@ fn read_description(path: &Path) -> Result<Option<(Shape, Arrays)>> {
     let mut arrays = Arrays::new();
     for (name, array) in description.arrays {
         let layout = array.layout().map_err(|why| wrong(format!("{name}: {why}")))?;
-        check(path, &name, shape, layout)?;
+        check(path, &name, shape, layout).map_err(|error| match error {
+            Error::Directory { .. } => error,
+            error => wrong(format!("{name}: {error}")),
+        })?;
         let element = element(&array.dtype, common)?;
         arrays.insert(name, (layout, element));
     }

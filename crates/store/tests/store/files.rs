@@ -248,13 +248,18 @@ fn bad_directories_are_refused_with_their_reason() -> Tested {
         (format!("{head}{{}}}}"), "no .npy file"),
         (format!("{head}{{\"../za\": {{\"layout\": \"row-major\"}}}}}}"), "no name for a matrix"),
         (format!("{head}{{\"za\": {{\"layout\": \"spiral\"}}}}}}"), "spiral"),
-        (format!("{head}{{\"za\": {{\"layout\": \"blocked\", \"block\": [0, 1]}}}}}}"), "has a zero"),
+        (
+            format!("{head}{{\"za\": {{\"layout\": \"blocked\", \"block\": [0, 1]}}}}}}"),
+            "za: layout blocked 0 x 1 has a zero",
+        ),
         (format!("{head}{{\"za\": {{\"layout\": \"blocked\"}}}}}}"), "block"),
     ];
     for (text, reason) in cases {
         std::fs::write(folder.path().join("layout.json"), text)?;
         let error = DataDir::open(folder.path()).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(reason), "{error} / {reason}");
+        let named = folder.path().to_string_lossy();
+        assert!(error.contains(&*named), "{error} / {named}");
     }
     Ok(())
 }

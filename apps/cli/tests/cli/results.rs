@@ -360,3 +360,29 @@ fn the_examples_of_the_help_run() {
     let last: Value = serde_json::from_str(&said[2]).unwrap();
     assert!(last["resumed"].as_u64() > Some(0) && last["converged_at"].is_number(), "{last}");
 }
+
+/// The residuals of all iterations are there after going on, too, and it is known when they were
+/// small enough.
+#[test]
+fn a_result_keeps_its_residuals() {
+    let Some(folder) = poisson() else { return };
+    let path = folder.path();
+    let run =
+        |options: &str| report(path, &format!("run gauss-seidel p --until 1e-2 --exact-stop {options}")).1;
+    let whole = run("--iterations 400 --output whole.npy");
+    let at = whole["converged_at"].as_u64().unwrap();
+    assert!(at > 12, "{whole}");
+    let first = run("--iterations 10 --output o.npy");
+    assert_eq!((&first["converged_at"], &first["iterations"]), (&Value::Null, &10.into()));
+    let second = run("--iterations 400 --output o.npy --resume");
+    for name in ["iterations", "residual", "converged_at"] {
+        assert_eq!(second[name], whole[name], "{name}");
+    }
+    // There is room for some hundred of them.
+    if at < 200 {
+        assert_eq!(second["residuals"], whole["residuals"]);
+    }
+    assert_eq!(fs::read(path.join("o.npy")).unwrap(), fs::read(path.join("whole.npy")).unwrap());
+    // It has converged: of more iterations nothing is left to do.
+    assert_eq!(run("--iterations 500 --output o.npy --resume")["complete_already"], true);
+}

@@ -501,40 +501,6 @@ fn a_result_is_gone_on_from() {
     );
 }
 
-/// The residuals of all iterations are there after going on, too, and it is known when they were
-/// small enough.
-#[test]
-fn a_result_keeps_its_residuals() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path();
-    if !has_marks(path) {
-        return;
-    }
-    ok(path, "gen poisson data --rows 30 --cols 30");
-    let run = |options: &str| {
-        let line = format!("run gauss-seidel data --until 1e-2 --exact-stop {options} --json");
-        let output = command(path, &line).output().unwrap();
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
-        report
-    };
-    let whole = run("--iterations 400 --output whole.npy");
-    let at = whole["converged_at"].as_u64().unwrap();
-    assert!(at > 12, "{whole}");
-    let first = run("--iterations 10 --output o.npy");
-    assert_eq!((&first["converged_at"], &first["iterations"]), (&Value::Null, &10.into()));
-    let second = run("--iterations 400 --output o.npy --resume");
-    for name in ["iterations", "residual", "converged_at"] {
-        assert_eq!(second[name], whole[name], "{name}");
-    }
-    // There is room for some hundred of them.
-    if at < 200 {
-        assert_eq!(second["residuals"], whole["residuals"]);
-    }
-    assert_eq!(fs::read(path.join("o.npy")).unwrap(), fs::read(path.join("whole.npy")).unwrap());
-    // It has converged: of more iterations nothing is left to do.
-    assert_eq!(run("--iterations 500 --output o.npy --resume")["complete_already"], true);
-}
-
 /// Inputs that were copied elsewhere or touched are the same by their checksums; of a run in blocks
 /// these are not known.
 #[test]

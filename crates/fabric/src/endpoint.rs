@@ -62,6 +62,7 @@ use crate::environment::Shape;
 use crate::heart::{Heart, OWN};
 use crate::hosts::Hosts;
 use crate::parcel::{self, Parcels};
+use crate::rest::{IDLE, Rest, SERVER, WAITER, exact_sleeps};
 use crate::spread::Spread;
 use crate::wire::{Wire, WireError};
 
@@ -74,7 +75,7 @@ pub trait Service: Send + Sync + 'static {
     fn idle(&self, _out: &mut Out<'_>) {}
 }
 
-/// The way out, for one service, of whoever has the endpoint's lock.
+/// The way out, for one service, of the thread that has the endpoint's lock.
 pub struct Out<'a> {
     wire: &'a mut dyn Wire,
     heart: &'a mut Heart,
@@ -588,54 +589,7 @@ impl Drop for Waiting<'_> {
 
 /// Between two looks at what other members are blocked in.
 const LOOK: Duration = Duration::from_millis(100);
-/// The longest sleep of one who waits, and of a server for whom there is nothing; or has been nothing for long.
-const WAITER: Duration = Duration::from_micros(100);
-const SERVER: Duration = Duration::from_millis(1);
-const IDLE: Duration = Duration::from_millis(2);
 /// How long a process that ends goes on to send, if others have died.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 /// How long it waits for the last messages of others, which are known to have ended.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// So many yields come before the first sleep, which is so long.
-const YIELDS: u32 = 50;
-const SLEEP: Duration = Duration::from_micros(5);
-
-/// Looks in vain: yields first, then sleeps, each longer than the last: for one who waits by an eighth, so that it comes late
-/// by an eighth of how long it has waited, at most; for a server twice, and beyond a millisecond by little.
-struct Rest {
-    yields: u32,
-    sleep: Duration,
-    most: Duration,
-}
-
-impl Rest {
-    fn new(most: Duration) -> Rest {
-        Rest { yields: YIELDS, sleep: SLEEP, most }
-    }
-
-    fn at_most(&mut self, most: Duration) -> &mut Self {
-        self.most = most;
-        self
-    }
-
-    fn rest(&mut self) {
-        if self.yields > 0 {
-            self.yields -= 1;
-            thread::yield_now();
-        } else {
-            thread::sleep(self.sleep.min(self.most));
-            let longer = match self.most {
-                IDLE if self.sleep < SERVER => 2 * self.sleep,
-                IDLE => self.sleep + SERVER / 64,
-                _ => self.sleep * 9 / 8,
-            };
-            self.sleep = longer.min(self.most);
-        }
-    }
-}
-
-/// Sleeps of this thread end when they should, and not up to 50 microseconds later.
-pub(crate) fn exact_sleeps() {
-    // Refused, it is only slower.
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-}

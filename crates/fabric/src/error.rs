@@ -167,18 +167,21 @@ impl TeamError {
     }
 }
 
+/// How a team gets more memory, for the end of a message.
+#[doc(hidden)]
+pub const MORE_MEMORY: &str = "a team is given more by `memory`, `syncline launch --memory`, or SYNCLINE_MEMORY, if it was given a size";
+
 /// An error of a space, and what to do if it has no room.
-struct Advised<'a>(&'a SpaceError);
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Advised<'a>(pub &'a SpaceError);
 
 impl fmt::Display for Advised<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        f.write_str(match self.0 {
-            SpaceError::Full { .. } | SpaceError::Memory { .. } => {
-                " (more is given by `memory`, `syncline launch --memory`, or SYNCLINE_MEMORY under MPI)"
-            }
-            _ => "",
-        })
+        match self.0 {
+            SpaceError::Full { .. } | SpaceError::Memory { .. } => write!(f, "{} ({MORE_MEMORY})", self.0),
+            error => error.fmt(f),
+        }
     }
 }
 

@@ -81,6 +81,7 @@ mod mpi;
 mod node;
 mod orphan;
 mod parcel;
+mod rest;
 mod signals;
 mod spread;
 mod team;
@@ -92,6 +93,8 @@ pub use barrier::TeamBarrier;
 pub use board::TeamBoard;
 pub use ending::AtEnd;
 pub use endpoint::Endpoint;
+#[doc(hidden)]
+pub use error::{Advised, MORE_MEMORY};
 pub use error::{Failure, Part, TeamError};
 pub use hosts::Hosts;
 pub use launcher::Launcher;

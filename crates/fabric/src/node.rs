@@ -8,11 +8,12 @@ use syncline_mpi::Communicator;
 use syncline_sync::{Auto, Space};
 
 use crate::control::Control;
-use crate::endpoint::{self, Endpoint};
+use crate::endpoint::Endpoint;
 use crate::environment::Shape;
 use crate::error::TeamError;
 use crate::hosts::Hosts;
 use crate::member::Member;
+use crate::rest::exact_sleeps;
 use crate::team::attend;
 use crate::wire::Wire;
 
@@ -156,7 +157,7 @@ where
     let messages = node.endpoint.is_some();
     let attend = move |member: Member| {
         if messages {
-            endpoint::exact_sleeps();
+            exact_sleeps();
         }
         attend(member, f)
     };

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use syncline_fabric::{Advised, MORE_MEMORY};
 use syncline_memory::Size;
 use syncline_sync::{Fault, SpaceError};
 
@@ -18,8 +19,7 @@ pub enum RmaError {
     Space(SpaceError),
     /// A host has no room for what its members asked for together. All members are told the same.
     #[error(
-        "rank {rank} asked for {}{}; host {host} has {} left (a team is given more by `memory`, `syncline launch --memory`, \
-         or SYNCLINE_MEMORY, if it was given a size)",
+        "rank {rank} asked for {}{}; host {host} has {} left ({MORE_MEMORY})",
         Size(*asked),
         Together(*asked, *together),
         Size(*left)
@@ -168,22 +168,6 @@ impl From<SpaceError> for RmaError {
             SpaceError::Mismatch(difference) => RmaError::Fault(Fault::Differs(difference)),
             error => RmaError::Space(error),
         }
-    }
-}
-
-/// An error of a space, and what to do if it has no room.
-struct Advised<'a>(&'a SpaceError);
-
-impl fmt::Display for Advised<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        f.write_str(match self.0 {
-            SpaceError::Full { .. } | SpaceError::Memory { .. } => {
-                " (a team is given more by `memory`, `syncline launch --memory`, or SYNCLINE_MEMORY, if it was \
-                 given a size)"
-            }
-            _ => "",
-        })
     }
 }
 

@@ -57,7 +57,7 @@ pub trait Barrier: Send + Sync {
     /// Takes the seat of the member `rank`.
     ///
     /// # One-sided
-    /// Each member is made once, by whoever is going to be it, or on its behalf. To drop it is to
+    /// Each member is made once, by the thread that is going to be it, or on its behalf. To drop it is to
     /// leave the barrier: those who wait for it then are told. It belongs to the process that makes
     /// it: in a child that `fork` makes of that, calls are [`Fault::Forked`], and to drop it
     /// changes nothing.

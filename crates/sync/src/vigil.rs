@@ -224,8 +224,8 @@ impl Deaths {
         self.missing(known, |_| None)
     }
 
-    /// Why the waits end of one who goes on in spite of `known` entries: what was seen of the first
-    /// member after those.
+    /// Why the waits end of a member that goes on in spite of `known` entries: what was seen of the
+    /// first member after those.
     #[must_use]
     pub fn fault(&self, known: usize) -> Option<Fault> {
         self.entries().skip(known).find_map(fault_in)

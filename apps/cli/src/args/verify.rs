@@ -6,11 +6,11 @@ use syncline_sync::MAX_MEMBERS;
 /// What is verified.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verify {
-    /// Verifies that nobody leaves a barrier before all have come
+    /// Verifies that no member leaves a barrier before all have come
     ///
     /// In every round one member changes a variable, all pass the barrier, and each reads the
     /// variable, notes the time and its round. All must read the new value; all times of a round
-    /// must be before all times of the next; nobody may be a round ahead or behind. Members go on
+    /// must be before all times of the next; no member may be a round ahead or behind. Members go on
     /// at once or after a while, wait, look, or arrive first and wait later, at random.
     #[command(after_long_help = "\
 Examples:
@@ -22,7 +22,7 @@ Exit codes: 0 all hold; 1 one does not, which is named on standard error with th
     /// Verifies that one at a time holds a lock, in the order in which they asked
     ///
     /// Members ask for the lock in all ways, waiting, with deadlines, or only if it is free, and
-    /// change what it guards: nobody else may be there, and no change may be lost. Then, round
+    /// change what it guards: no other member may be there, and no change may be lost. Then, round
     /// after round, one member holds the lock while the others ask for it in a random order, each
     /// when the one before sleeps in the queue; they must get it in that order.
     #[command(after_long_help = "\
@@ -65,7 +65,7 @@ Exit codes: 0 all hold; 1 something does not, which is named on standard error w
 /// How much is verified.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
-    /// In less than 30 seconds: 400 rounds of each
+    /// A short trial: 400 rounds of each
     #[arg(long, conflicts_with = "rounds")]
     pub(crate) quick: bool,
     /// Rounds of each [default: 10000]

@@ -91,7 +91,7 @@ pub(super) enum Failure {
     Late(Duration),
     /// There was no process.
     Unstarted(String),
-    /// Its worker ended, and had written so many bytes after its last end of line.
+    /// Its worker ended; the bytes that it has written after its last end of line.
     Worker(Exit, Unended),
     /// Its worker did something else than it should.
     Astray(String),

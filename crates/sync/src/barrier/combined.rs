@@ -166,7 +166,7 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
                 let left = self.left_as(self.group, rank);
                 *self.left.insert(left)
             }
-            other => other,
+            other => self.of_the_whole(other),
         })
     }
 
@@ -176,6 +176,14 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
         let rank = known.copied().unwrap_or(group * self.size + rank);
         let listed = self.deaths.as_ref().and_then(|deaths| deaths.fault(0));
         listed.unwrap_or(Fault::Left { rank })
+    }
+
+    /// A fault of one of the two barriers, which knows the caller by another rank.
+    fn of_the_whole(&self, fault: Fault) -> Fault {
+        match fault {
+            Fault::Forked { .. } => Fault::Forked { rank: self.rank },
+            other => other,
+        }
     }
 
     /// Does something in the outer barrier, which the leader has.
@@ -191,7 +199,7 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
                 let left = self.left_as(rank, 0);
                 *self.left.insert(left)
             }
-            other => other,
+            other => self.of_the_whole(other),
         })
     }
 

@@ -143,12 +143,7 @@ pub(crate) fn guard(args: &FarmGuardArgs) -> Result<()> {
         kill(*group);
     }
     if told.starting {
-        // A process holds the pipe until it has its own program, but gets its environment a moment
-        // later.
-        for _ in 0..3 {
-            marked(&args.mark).into_iter().for_each(kill);
-            thread::sleep(Duration::from_millis(20));
-        }
+        marked(&args.mark, kill);
     }
     Ok(())
 }
@@ -184,30 +179,57 @@ fn kill(group: Pid) {
     let _ = kill_process_group(group, Signal::KILL);
 }
 
-/// The groups whose first process has that mark. One that leads a session has left its farm on
-/// purpose.
-fn marked(mark: &str) -> Vec<Pid> {
+/// Does something to each group whose first process has that mark. One that leads a session has
+/// left its farm on purpose.
+///
+/// A process that is started holds the pipe of the guard until it has its own program, but gets its
+/// environment a moment later: so this looks again while there is a process without one.
+fn marked(mark: &str, mut each: impl FnMut(Pid)) {
     let mark = format!("{MARK}={mark}");
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let leaders = numbers.filter(|&pid| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        group_and_session(&stat).is_some_and(|(group, session)| group == pid && session != pid)
-    });
-    leaders
-        .filter(|pid| {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
-        })
-        .filter_map(Pid::from_raw)
-        .collect()
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let mut is_any_begun = false;
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+            // That of another user cannot be read.
+            let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { continue };
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            match Stat::parse(&stat) {
+                Some(stat) if stat.group == pid && stat.session != pid && !stat.is_over => {
+                    is_any_begun |= environment.is_empty();
+                    if environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes()) {
+                        Pid::from_raw(pid).into_iter().for_each(&mut each);
+                    }
+                }
+                _ => (),
+            }
+        }
+        // One may have been started without an environment.
+        if !is_any_begun || Instant::now() > until {
+            return;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
-/// What the kernel says of a process: number (name) state parent group session ...
-fn group_and_session(stat: &str) -> Option<(i32, i32)> {
-    // The name may contain anything.
-    let mut behind_name = stat.rsplit_once(')')?.1.split_whitespace().skip(2);
-    Some((behind_name.next()?.parse().ok()?, behind_name.next()?.parse().ok()?))
+/// What the kernel says of a process.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    /// It has ended, and was not waited for.
+    is_over: bool,
+    group: i32,
+    session: i32,
+}
+
+impl Stat {
+    /// Of a line: number (name) state parent group session ...
+    fn parse(line: &str) -> Option<Stat> {
+        // The name may contain anything.
+        let mut behind_name = line.rsplit_once(')')?.1.split_whitespace();
+        let is_over = matches!(behind_name.next()?, "Z" | "X");
+        let mut numbers = behind_name.skip(1).map_while(|number| number.parse().ok());
+        Some(Stat { is_over, group: numbers.next()?, session: numbers.next()? })
+    }
 }
 
 #[cfg(test)]
@@ -228,9 +250,11 @@ mod tests {
 
     #[test]
     fn groups_are_read() {
-        assert_eq!(group_and_session("7 (a) b (c)) S 1 5 3 0 -1"), Some((5, 3)));
-        assert_eq!(group_and_session("7 (a) S 1 0"), None);
-        assert_eq!(group_and_session(""), None);
+        let stat = |is_over| Some(Stat { is_over, group: 5, session: 3 });
+        assert_eq!(Stat::parse("7 (a) b (c)) S 1 5 3 0 -1"), stat(false));
+        assert_eq!(Stat::parse("7 (a) Z 1 5 3 0 -1"), stat(true));
+        assert_eq!(Stat::parse("7 (a) S 1 0"), None);
+        assert_eq!(Stat::parse(""), None);
     }
 
     #[test]
@@ -241,7 +265,12 @@ mod tests {
         let mut first = start(0);
         let group = Pid::from_child(&first);
         let mut second = start(group.as_raw_pid());
-        assert_eq!(marked(&mark), [group]);
+        // They are found at once, though they may not have their environment yet.
+        let mut found = HashSet::new();
+        marked(&mark, |group| {
+            found.insert(group);
+        });
+        assert_eq!(found, [group].into());
         kill(group);
         assert!(!first.wait().unwrap().success() && !second.wait().unwrap().success());
     }

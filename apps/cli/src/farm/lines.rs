@@ -97,6 +97,9 @@ impl<'a> Lines<'a> {
         loop {
             // First, so that none is started for nothing; then again, as the end of the input may
             // have been found.
+            if !self.missing.is_empty() && self.queue.len() == 0 && self.hub.output.has_room() {
+                self.read();
+            }
             self.close();
             self.start();
             self.assign();
@@ -197,6 +200,12 @@ impl<'a> Lines<'a> {
             // Only what others wait for would make room.
             return self.queue.take_this(self.hub.output.waits_for()?);
         }
+        self.read();
+        self.queue.take()
+    }
+
+    /// Reads what is there of the input, if that would be the next.
+    fn read(&mut self) {
         let mut reads = 0;
         while self.wants_input() && !self.hub.is_ending() {
             match self.hub.source.next() {
@@ -209,7 +218,6 @@ impl<'a> Lines<'a> {
                 None => break,
             }
         }
-        self.queue.take()
     }
 
     /// Whether what comes of the input would be the next.

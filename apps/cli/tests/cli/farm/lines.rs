@@ -568,3 +568,19 @@ fn nothing_is_left_of_workers() {
     assert_eq!(came.summary().0, ["syncline: worker 1 did not end when there were no more tasks"]);
     gone(&nap);
 }
+
+/// In the place of a worker that has failed at the last task none is started: it would get none.
+#[test]
+fn no_worker_is_started_for_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    for (script, failed) in [("exec sleep 50", "took longer than 1 s"), ("kill -9 $$", "killed by SIGKILL")] {
+        let script = format!("read -r line; echo $$ >> starts; {script}");
+        let came =
+            run(farm(folder.path(), "--protocol lines -j 1 --timeout 1", &["sh", "-c", &script]), "1\n");
+        assert_eq!(came.code, Some(1));
+        assert!(came.out.contains(failed), "{}", came.out);
+        let starts = fs::read_to_string(folder.path().join("starts")).unwrap();
+        assert_eq!(starts.lines().count(), 1, "{starts}\n{:?}", came.errors);
+        fs::remove_file(folder.path().join("starts")).unwrap();
+    }
+}

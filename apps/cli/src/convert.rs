@@ -54,6 +54,10 @@ pub(crate) fn convert(args: &ConvertArgs, signals: &Signals) -> Result<String> {
         .map(|(name, source)| (name.clone(), (layout_of(name, layout), source.element())))
         .collect();
     let memory = memory.min(MOST);
+    if let Some(name) = names.iter().find(|name| !npy && args.outdir.join(file_name(name, true)).exists()) {
+        let why = format!("has {name}.npy, which is another {name}: take another directory");
+        return Err(Error::Output { path: args.outdir.clone(), why });
+    }
 
     let mut out = NewDir::create(&args.outdir, names.iter().map(|name| file_name(name, npy)))?;
     for (file, why) in &left {
@@ -159,9 +163,15 @@ enum Source {
 impl Source {
     fn open(dir: &DataDir, name: &str) -> Result<Self> {
         let listed = dir.names().iter().any(|own| own == name);
-        let path = dir.path().join(name);
+        let (path, npy) = (dir.path().join(name), dir.path().join(format!("{name}.npy")));
+        // Results, which no directory lists, are raw or `.npy`.
+        if !listed && !path.is_file() && npy.is_file() {
+            return Ok(match ElementType::of_npy(&npy)? {
+                ElementType::Float64 => Self::Float64(Matrix::open(&npy)?),
+                ElementType::Float32 => Self::Float32(Matrix::open(&npy)?),
+            });
+        }
         if !listed && path.is_file() {
-            // A raw result, which no directory lists.
             let raw = Raw::of(&path)?;
             return Ok(match raw.element {
                 ElementType::Float64 => Self::Float64(raw.open(&path)?),
@@ -240,7 +250,7 @@ impl Chosen {
     /// When one that was named cannot be taken, or none can.
     fn of(dir: &DataDir, only: &[String]) -> Result<Self> {
         if !only.is_empty() {
-            let mut names = only.to_vec();
+            let mut names: Vec<_> = only.iter().map(|name| plain(dir, name)).collect();
             names.sort();
             names.dedup();
             let sources: Vec<_> = names.iter().map(|name| Source::open(dir, name)).collect::<Result<_>>()?;
@@ -361,6 +371,13 @@ fn unlisted(dir: &DataDir) -> Result<Vec<(PathBuf, String)>> {
         all.sort();
     }
     Ok(all)
+}
+
+/// The name of a matrix, given by that or by that of its `.npy`.
+fn plain(dir: &DataDir, name: &str) -> String {
+    let listed = dir.names().iter().any(|own| own == name);
+    let plain = name.strip_suffix(".npy").filter(|_| !listed);
+    plain.unwrap_or(name).to_owned()
 }
 
 /// Whether a file is a result: by its mark, or by a name such as a run gives.

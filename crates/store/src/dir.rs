@@ -15,7 +15,8 @@
 //! `dtype` is the type of all elements, `<f8` (or `float64`), `<f4` (or `float32`); float64 when missing. An
 //! array of another type than the rest has its own.
 //!
-//! A directory with a `layout.json` is raw, whatever else is in it.
+//! A directory with a `layout.json` is raw, whatever else is in it; but a matrix that it lists is
+//! not there as `.npy` as well.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -117,7 +118,7 @@ impl DataDir {
     ///
     /// # Errors
     /// [`Error::File`] when it cannot be read, [`Error::Directory`] when it has neither a `layout.json` nor a
-    /// `.npy` file or its `layout.json` makes no sense.
+    /// `.npy` file, its `layout.json` makes no sense, or a matrix is there both raw and as `.npy`.
     pub fn open(path: &Path) -> Result<Self> {
         if path.is_file() {
             let why = "it is a file, not a directory of matrices".to_owned();
@@ -129,6 +130,14 @@ impl DataDir {
         };
         if names.is_empty() {
             let why = format!("there is no .npy file and no {FILE} with matrices");
+            return Err(Error::Directory { path: path.to_owned(), why });
+        }
+        if let Some(name) =
+            names.iter().find(|name| raw.is_some() && path.join(format!("{name}.npy")).exists())
+        {
+            let why = format!(
+                "the matrix {name} is there twice: as {name}, which its {FILE} lists, and as {name}.npy"
+            );
             return Err(Error::Directory { path: path.to_owned(), why });
         }
         Ok(Self { path: path.to_owned(), names, raw })

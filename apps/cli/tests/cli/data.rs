@@ -260,6 +260,16 @@ fn convert_refuses_what_it_cannot_do() {
     ok(path, "convert data out --layout blocked --block 3");
     refused(path, "convert data out --layout framed", &["out/za", "exists"]);
     refused(path, "convert data out --layout row-major", &["out/layout.json", "exists"]);
+    // A matrix is raw or a `.npy`: of two that differ, one would be taken without a word.
+    fs::create_dir(path.join("both")).unwrap();
+    write_npy(&path.join("both/za.npy"), Shape::new(6, 6), &[7.0; 36]);
+    let line = "convert data both --layout blocked --block 3";
+    refused(path, line, &["the output both has za.npy", "another za: take another directory"]);
+    fs::rename(path.join("both/za.npy"), path.join("out/za.npy")).unwrap();
+    for line in ["run lk23 out --iterations 1 --output o.npy", "convert out back --layout row-major"] {
+        refused(path, line, &["out: the matrix za is there twice", "layout.json", "za.npy"]);
+    }
+    fs::remove_file(path.join("out/za.npy")).unwrap();
     write_npy(&path.join("data/x.npy"), Shape::new(2, 3), &[0.0; 6]);
     refused(path, "convert data other --layout blocked --only za,x", &["6 x 6", "x.npy", "2 x 3"]);
     for (line, part) in [

@@ -252,6 +252,17 @@ fn a_raw_result_is_known_without_an_entry() {
         fs::remove_dir_all(path.join("back")).unwrap();
         fs::remove_dir_all(path.join("again")).unwrap();
     }
+    // One that is a `.npy` there is taken, too, by either name.
+    ok(path, "run lk23 framed --iterations 4 --output framed/r.npy");
+    let told = command(path, "convert framed left --layout row-major").output().unwrap();
+    let told = String::from_utf8(told.stderr).unwrap();
+    assert_eq!(told.contains("left: framed/r.npy is a result; --only takes it"), marked, "{told}");
+    for name in ["r", "r.npy"] {
+        let text = ok(path, &format!("convert framed back --layout row-major --only {name}"));
+        assert!(text.ends_with("\ntaken: r\n"), "{text}");
+        assert!(matrix(&path.join("back"), "r") == plain);
+        fs::remove_dir_all(path.join("back")).unwrap();
+    }
     // Otherwise what is missing is said: of a field that is not there, or of another length.
     fs::write(path.join("lost.out"), &result).unwrap();
     fs::write(path.join("framed/za.short.out"), &result[8..]).unwrap();

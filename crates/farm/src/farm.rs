@@ -235,9 +235,9 @@ impl Farm {
             return Err(FarmError::Unknown { vpid });
         }
         let record = arena.record(vpid.place());
-        let came = [Life::Started, Life::Reserved, Life::Asked].into_iter();
-        let mut came = came.filter(|&life| record.step(vpid.generation(), life, Life::Joined));
-        if JOINED.set(vpid).is_err() || came.next().is_none() {
+        // The manager may not have written yet that it has started this process.
+        let lives = [Life::Reserved, Life::Asked, Life::Started];
+        if JOINED.set(vpid).is_err() || !record.step_from(vpid.generation(), &lives, Life::Joined) {
             return Err(FarmError::Taken { vpid });
         }
         lifeline.kill_own_group_when_cut()?;

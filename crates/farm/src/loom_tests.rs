@@ -12,6 +12,7 @@ use crate::bell;
 use crate::blocks::{Block, Blocks, Supply};
 use crate::channel::{Body, Reader, Slot, Writer};
 use crate::pool::board::{Board, CELLS, Cell, Deck, HANDS, Head, State, Ticket};
+use crate::record::{Life, Record};
 
 /// All interleavings with at most three preemptions.
 fn model(f: impl Fn() + Sync + Send + 'static) {
@@ -367,4 +368,31 @@ fn a_result_that_is_not_published_is_found() {
 #[should_panic(expected = "deadlock")]
 fn an_offer_that_does_not_see_the_sleeper_is_found() {
     plant::with("board: no fence", offered_to_a_sleeper);
+}
+
+/// A process joins while the manager writes that it has started it: it joins, and stays joined.
+fn joined_while_started(reserved: Life) {
+    model(move || {
+        let record = Arc::new(Record::default());
+        assert!(record.step(0, Life::Free, reserved));
+        let managers = Arc::clone(&record);
+        let manager = thread::spawn(move || {
+            managers.step_from(0, &[Life::Reserved, Life::Asked], Life::Started);
+        });
+        assert!(record.step_from(0, &[Life::Reserved, Life::Asked, Life::Started], Life::Joined));
+        manager.join().unwrap();
+        assert_eq!(record.now(), (0, Life::Joined));
+    });
+}
+
+#[test]
+fn a_process_joins_while_it_is_started() {
+    joined_while_started(Life::Reserved);
+    joined_while_started(Life::Asked);
+}
+
+#[test]
+#[should_panic]
+fn a_life_that_is_passed_by_is_found() {
+    plant::with("record: the last life first", || joined_while_started(Life::Reserved));
 }

@@ -14,8 +14,8 @@
 //! meant for.
 
 use syncline_memory::Ending;
-use syncline_signal::PaddedSignal;
 use syncline_signal::primitive::{AtomicU64, Ordering, fence};
+use syncline_signal::{PaddedSignal, plant};
 
 use crate::vpid::Vpid;
 
@@ -155,6 +155,17 @@ impl Record {
         // what the one before has written.
         let (from, to) = (word(generation, from), word(generation, to));
         self.life.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// From whichever of several lives it is in to another. Another process may step from one of
+    /// these to the next meanwhile: they are given in that order, so that none is passed by.
+    pub(crate) fn step_from(&self, generation: u64, lives: &[Life], to: Life) -> bool {
+        debug_assert!(lives.is_sorted(), "{lives:?}");
+        let step = |&life| self.step(generation, life, to);
+        if plant::is("record: the last life first") {
+            return lives.iter().rev().any(step);
+        }
+        lives.iter().any(step)
     }
 
     /// It has ended: from whatever life.

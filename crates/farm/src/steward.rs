@@ -228,8 +228,7 @@ impl Office {
         let started = self.spawn(vpid, program).and_then(|running| {
             record.pid.store(u64::from(running.leader.id()), Ordering::Relaxed);
             // If it takes part already, it is beyond that.
-            let _ = record.step(vpid.generation(), Life::Reserved, Life::Started)
-                || record.step(vpid.generation(), Life::Asked, Life::Started);
+            record.step_from(vpid.generation(), &[Life::Reserved, Life::Asked], Life::Started);
             self.living.fetch_add(1, Ordering::Relaxed);
             self.watch(vpid, running)
         });

@@ -162,25 +162,24 @@ enum Source {
 
 impl Source {
     fn open(dir: &DataDir, name: &str) -> Result<Self> {
-        let listed = dir.names().iter().any(|own| own == name);
         let (path, npy) = (dir.path().join(name), dir.path().join(format!("{name}.npy")));
         // Results, which no directory lists, are raw or `.npy`.
-        if !listed && !path.is_file() && npy.is_file() {
-            return Ok(match ElementType::of_npy(&npy)? {
-                ElementType::Float64 => Self::Float64(Matrix::open(&npy)?),
-                ElementType::Float32 => Self::Float32(Matrix::open(&npy)?),
-            });
-        }
-        if !listed && path.is_file() {
+        Ok(if !dir.has(name) && path.is_file() {
             let raw = Raw::of(&path)?;
-            return Ok(match raw.element {
+            match raw.element {
                 ElementType::Float64 => Self::Float64(raw.open(&path)?),
                 ElementType::Float32 => Self::Float32(raw.open(&path)?),
-            });
-        }
-        Ok(match dir.element(name)? {
-            ElementType::Float64 => Self::Float64(dir.matrix(name)?),
-            ElementType::Float32 => Self::Float32(dir.matrix(name)?),
+            }
+        } else if !dir.has(name) && npy.is_file() {
+            match ElementType::of_npy(&npy)? {
+                ElementType::Float64 => Self::Float64(Matrix::open(&npy)?),
+                ElementType::Float32 => Self::Float32(Matrix::open(&npy)?),
+            }
+        } else {
+            match dir.element(name)? {
+                ElementType::Float64 => Self::Float64(dir.matrix(name)?),
+                ElementType::Float32 => Self::Float32(dir.matrix(name)?),
+            }
         })
     }
 
@@ -363,8 +362,7 @@ fn unlisted(dir: &DataDir) -> Result<Vec<(PathBuf, String)>> {
         for entry in fs::read_dir(dir.path()).map_err(failed)? {
             let file = entry.map_err(failed)?.path();
             let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-            let listed = name == LAYOUT || dir.names().contains(&name);
-            if !listed && file.is_file() && is_result(&name, &file)? {
+            if name != LAYOUT && !dir.has(&name) && file.is_file() && is_result(&name, &file)? {
                 all.push((file, "is a result; --only takes it".to_owned()));
             }
         }
@@ -375,8 +373,7 @@ fn unlisted(dir: &DataDir) -> Result<Vec<(PathBuf, String)>> {
 
 /// The name of a matrix, given by that or by that of its `.npy`.
 fn plain(dir: &DataDir, name: &str) -> String {
-    let listed = dir.names().iter().any(|own| own == name);
-    let plain = name.strip_suffix(".npy").filter(|_| !listed);
+    let plain = name.strip_suffix(".npy").filter(|_| !dir.has(name));
     plain.unwrap_or(name).to_owned()
 }
 

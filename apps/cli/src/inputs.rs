@@ -103,7 +103,7 @@ impl Inputs {
     }
 
     fn with(&self, name: &str) -> impl Iterator<Item = &DataDir> {
-        self.dirs.iter().filter(move |dir| dir.names().iter().any(|own| own == name))
+        self.dirs.iter().filter(move |dir| dir.has(name))
     }
 
     /// The directory of an array.
@@ -166,10 +166,10 @@ fn elsewhere<'i>(path: &Path, home: &'i DataDir, name: &str) -> Result<Array<'i>
     let listed = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
     let beside = folder.join(LAYOUT).is_file().then(|| DataDir::open(folder)).transpose()?;
     match (beside, listed) {
-        (Some(dir), Some(name)) if dir.names().contains(&name) => Ok(Array::Listed(dir, name)),
+        (Some(dir), Some(name)) if dir.has(&name) => Ok(Array::Listed(dir, name)),
         _ => match Raw::of(path) {
             Ok(raw) => Ok(Array::Raw(path.to_owned(), raw)),
-            Err(Error::Unknown { .. }) if home.is_raw() && home.names().iter().any(|own| own == name) => {
+            Err(Error::Unknown { .. }) if home.is_raw() && home.has(name) => {
                 Ok(Array::Like(path.to_owned(), home, name.to_owned()))
             }
             Err(other) => Err(other),

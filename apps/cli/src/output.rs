@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
-use syncline_store::{DataDir, Element, Existing, Layout, Matrix, NewFile, Shape};
+use syncline_store::{DataDir, Element, Error as StoreError, Existing, Layout, Matrix, NewFile, Shape};
 
 use crate::error::{Error, Result};
 use crate::kernels::Kernel;
@@ -33,8 +33,9 @@ impl Output {
     /// `inputs` are the files that must not be replaced.
     ///
     /// # Errors
-    /// [`Error::Output`] when it is an input by whatever name, no regular file, or in no folder, or
-    /// when its name is not that of a `.npy` though the data are.
+    /// [`Error::Output`] when it is an input by whatever name, no regular file, or in no folder,
+    /// when its name is not that of a `.npy` though the data are, or when the directory that it is
+    /// in could not be opened with it.
     pub(crate) fn choose(
         asked: Option<&Path>,
         dir: &DataDir,
@@ -58,7 +59,7 @@ impl Output {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return match fs::symlink_metadata(&path) {
                     Ok(_) => Err(refuse("is a link to nothing".to_owned())),
-                    Err(_) => check_folder(&path).map_err(refuse).map(|()| Self { path, npy }),
+                    Err(_) => check_new(&path).map_err(refuse).map(|()| Self { path, npy }),
                 };
             }
             Err(error) => return Err(refuse(format!("cannot be written: {error}"))),
@@ -107,14 +108,27 @@ fn file_part(name: &str) -> String {
     name.chars().map(|c| if c.is_alphanumeric() || "-_".contains(c) { c } else { '-' }).collect()
 }
 
-fn check_folder(path: &Path) -> Result<(), String> {
+/// Whether there can be a new file: in a folder, and not one that keeps the folder from being
+/// opened as a directory of matrices.
+fn check_new(path: &Path) -> Result<(), String> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    match folder.is_dir() {
-        true => Ok(()),
-        false => Err(format!("cannot be written: there is no folder {}", folder.display())),
+    if !folder.is_dir() {
+        return Err(format!("cannot be written: there is no folder {}", folder.display()));
+    }
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if name == LAYOUT {
+        return Err("has the name of the description of raw matrices".to_owned());
+    }
+    match name.strip_suffix(".npy") {
+        // What cannot be opened now is no worse afterwards.
+        Some(plain) if DataDir::open(folder).is_ok_and(|dir| dir.is_raw() && dir.has(plain)) => Err(format!(
+            "would be another {plain}: the {LAYOUT} in {} lists one; take another name",
+            folder.display()
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -182,11 +196,19 @@ impl NewDir {
     /// at the same time, the second to come fails at its first file.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] as long as none has its name, and what the file system says.
+    /// [`Error::Interrupted`] as long as none has its name, [`Error::Exists`] when another command
+    /// was first, and what the file system says.
     pub(crate) fn commit(mut self, signals: &Signals) -> Result<()> {
         sync(&self.files, signals)?;
-        self.files.drain(..).try_for_each(NewFile::commit_new)?;
-        Ok(())
+        self.files.drain(..).try_for_each(|new| {
+            let path = new.target().to_owned();
+            new.commit_new().map_err(|error| match error {
+                StoreError::File { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
+                    Error::Exists(path)
+                }
+                error => error.into(),
+            })
+        })
     }
 }
 
@@ -225,4 +247,23 @@ pub(crate) fn sync(files: &[NewFile], signals: &Signals) -> Result<()> {
     watch::watch(signals, &bar, ProgressBar::tick, move || {
         clones.iter().try_for_each(|(path, file)| file.sync_data().map_err(failed(path)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_that_fill_a_directory_the_second_is_told_what_exists() {
+        let folder = tempfile::tempdir().unwrap();
+        let begin = || {
+            let mut new = NewDir::create(folder.path(), ["za".to_owned()].into_iter()).unwrap();
+            new.matrix::<f64>("za", Shape::new(2, 2), Layout::RowMajor, false).unwrap();
+            new
+        };
+        let (first, second) = (begin(), begin());
+        first.commit(&Signals::default()).unwrap();
+        let error = second.commit(&Signals::default()).unwrap_err();
+        assert!(matches!(&error, Error::Exists(path) if path.ends_with("za")), "{error}");
+    }
 }

@@ -73,7 +73,7 @@ impl Raw {
             return Ok(None);
         }
         let dir = DataDir::open(folder)?;
-        if !dir.names().iter().any(|name| name == field) {
+        if !dir.has(field) {
             return Ok(None);
         }
         let Some((shape, layout, element)) = dir.entry(field)? else { return Ok(None) };

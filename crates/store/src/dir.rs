@@ -101,6 +101,7 @@ impl Array {
 /// new.commit()?;
 /// let dir = DataDir::open(path)?;
 /// assert_eq!(dir.names(), ["za"]);
+/// assert!(dir.has("za"));
 /// assert_eq!(dir.element("za")?, ElementType::Float64);
 /// assert_eq!(dir.matrix::<f64>("za")?.shape(), shape);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -146,6 +147,11 @@ impl DataDir {
     /// The matrices' names, sorted.
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// Whether there is a matrix `name`.
+    pub fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|own| own == name)
     }
 
     /// Whether the matrices are raw files with a `layout.json`, rather than `.npy`.
@@ -199,7 +205,7 @@ impl DataDir {
     /// # Errors
     /// [`Error::NoMatrix`].
     pub fn entry(&self, name: &str) -> Result<Option<(Shape, Layout, ElementType)>> {
-        if !self.names.iter().any(|own| own == name) {
+        if !self.has(name) {
             let (path, name, names) = (self.path.clone(), name.to_owned(), self.names.clone());
             return Err(Error::NoMatrix { path, name, names });
         }

@@ -177,6 +177,9 @@ fn outputs_that_are_refused() {
     for (output, parts) in [
         ("raw/za", ["raw/za", "never overwritten"]),
         ("raw/layout.json", ["raw/layout.json", "never overwritten"]),
+        ("data/layout.json", ["data/layout.json", "the name of the description of raw matrices"]),
+        ("raw/za.npy", ["raw/za.npy", "would be another za: the layout.json in raw lists one"]),
+        ("./raw/../raw/zb.npy", ["zb.npy", "would be another zb"]),
         ("/dev/null", ["/dev/null", "no regular file"]),
     ] {
         refused(path, &format!("run lk23 raw --iterations 1 --output {output}"), &parts);

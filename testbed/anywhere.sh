@@ -25,7 +25,7 @@ pages=/sys/kernel/mm/transparent_hugepage/enabled
 group=syncline-anywhere.$$
 work=$(mktemp -d /var/tmp/syncline-anywhere.XXXXXX)
 chmod 755 "$work"
-before=$(sed 's/.*\[\(.*\)\].*/\1/' "$pages" 2>/dev/null)
+before= # of `pages`, while they are changed
 running=
 
 say() { printf '%s\n' "anywhere: $*"; }
@@ -168,9 +168,11 @@ mode() {
 		in_group memory "$dir" "${test_command[@]}"
 		;;
 	always | never)
+		before=$(sed 's/.*\[\(.*\)\].*/\1/' "$pages" 2>/dev/null)
 		echo "$1" >"$pages" 2>/dev/null || { say "$1: skipped: $pages cannot be written"; return; }
 		run "$1" "${test_command[@]}"
 		echo "$before" >"$pages"
+		before=
 		;;
 	tmpfs)
 		mkdir -p "$work/tmpfs"

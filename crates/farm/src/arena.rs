@@ -355,6 +355,11 @@ impl Arena {
         self.header().used.fetch_max(place as u64 + 1, Ordering::Release);
     }
 
+    /// Whether no place is free.
+    pub(crate) fn is_full(&self) -> bool {
+        (1..self.shape.processes).all(|place| self.record(place).now().1 != Life::Free)
+    }
+
     /// The first free place, which is reserved for a child of `parent` now.
     pub(crate) fn reserve(&self, parent: Vpid) -> Option<Vpid> {
         let place = (1..self.shape.processes).find(|&place| {

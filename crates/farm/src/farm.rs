@@ -325,7 +325,7 @@ impl Farm {
 
     /// Makes a number for a process that is not born yet, so that it can be sent something first:
     /// as many messages as a channel holds ([`Bounds::depth`]), and not more, as no process
-    /// receives them yet.
+    /// receives them yet. Where all places are taken, it waits 200 ms for one that ends.
     ///
     /// # Errors
     /// [`FarmError::Full`].
@@ -334,16 +334,23 @@ impl Farm {
         if let Some(vpid) = self.arena.reserve(self.me) {
             return Ok(vpid);
         }
-        // Processes that have ended have places still.
-        self.bury();
-        match &self.role {
-            Role::Manager(steward) => steward.look(),
-            Role::Worker { manager } => steward::ring(manager),
-            Role::Member { .. } => (),
-        }
         let (arena, deadline) = (Arc::clone(&self.arena), Instant::now().checked_add(FOR_A_PLACE));
-        let bell = &arena.record(self.me.place()).bell;
-        let place = bell::wait(bell, &self.policy, deadline, || Ok::<_, FarmError>(arena.reserve(self.me)))?;
+        let (bell, policy) = (&arena.record(self.me.place()).bell, self.policy);
+        let mut buried = None;
+        let place = bell::wait(bell, &policy, deadline, || {
+            // Processes that have ended have places still, also those that end meanwhile.
+            let ends = Some(arena.ends().get());
+            if buried != ends {
+                buried = ends;
+                self.bury();
+                match &self.role {
+                    Role::Manager(steward) => steward.look(),
+                    Role::Worker { manager } => steward::ring(manager),
+                    Role::Member { .. } => (),
+                }
+            }
+            Ok::<_, FarmError>(arena.reserve(self.me))
+        })?;
         place.ok_or(FarmError::Full { processes: arena.processes() })
     }
 

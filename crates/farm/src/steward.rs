@@ -368,7 +368,7 @@ impl Watchman {
                 // A ring from here on is heard the next time.
                 let _ = rustix::io::read(&self.office.event, &mut count);
                 self.serve();
-                self.forget();
+                self.forget(self.office.arena.is_full());
             }
         }
     }
@@ -406,23 +406,24 @@ impl Watchman {
     fn end_of(&mut self, vpid: Vpid, fate: &Result<Ending, Option<i32>>) {
         self.office.declare(vpid, fate);
         self.ended.push_back(vpid);
-        self.forget();
+        self.forget(false);
     }
 
-    /// Frees places when many of them are those of the dead, the oldest first, as far as no process
-    /// has anything of them.
-    fn forget(&mut self) {
+    /// Frees places when many of them are those of the dead, or one if one is needed, the oldest
+    /// first, as far as no process has anything of them.
+    fn forget(&mut self, mut wanted: bool) {
         let arena = &self.office.arena;
         let most = DEAD.min(arena.processes() / 2);
         let before = self.ended.len();
         let mut looks = self.ended.len();
-        while self.ended.len() > most && looks > 0 {
+        while (wanted || self.ended.len() > most) && looks > 0 {
             looks -= 1;
             let Some(vpid) = self.ended.pop_front() else { break };
             if arena.is_forgotten(vpid) {
                 // What came between its end and now.
                 arena.let_go_of_the_rest(vpid);
                 arena.record(vpid.place()).free(vpid.generation());
+                wanted = false;
             } else {
                 self.ended.push_back(vpid);
             }

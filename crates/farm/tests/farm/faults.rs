@@ -1,6 +1,7 @@
 //! Processes that end, are killed, cannot be started.
 
 use std::process::Command;
+use std::time::Instant;
 
 use syncline_farm::{Bounds, Farm, FarmError, Program, Vpid};
 
@@ -67,13 +68,70 @@ fn a_number_whose_owner_has_ended_will_never_be_born() {
     assert_eq!(error, format!("process {never} was never started: who reserved it has ended"));
 }
 
+/// A worker, as soon as one of those that end has given its place up.
+fn worker_at_last(farm: &mut Farm, role: Role) -> Vpid {
+    let late = late();
+    let vpid = loop {
+        match farm.reserve() {
+            Err(FarmError::Full { .. }) => assert!(Instant::now() < late.unwrap(), "no place is free"),
+            place => break place.unwrap(),
+        }
+    };
+    farm.send(vpid, &role).unwrap();
+    farm.start(vpid, &program()).unwrap();
+    vpid
+}
+
+/// A process that has ended keeps no place that another needs.
+#[test]
+fn all_places_can_be_those_of_living_processes() {
+    let mut farm = Farm::with(Bounds::default().processes(8).memory(1 << 20)).unwrap();
+    for _ in 0..3 {
+        let dead: Vec<_> = (0..7).map(|_| worker_at_last(&mut farm, Role::Exit(3))).collect();
+        for vpid in dead {
+            assert_eq!(farm.recv_deadline::<u64>(vpid, late()).unwrap(), 7);
+            let error = farm.recv_deadline::<u64>(vpid, late()).unwrap_err().to_string();
+            assert_eq!(error, format!("process {vpid} exited with 3"));
+        }
+    }
+    let living: Vec<_> = (0..7).map(|_| worker_at_last(&mut farm, Role::Hang)).collect();
+    assert!(matches!(farm.reserve(), Err(FarmError::Full { processes: 8 })));
+    for vpid in living {
+        assert_eq!(farm.recv_deadline::<u64>(vpid, late()).unwrap(), 7);
+    }
+}
+
+/// The place of one that ends while a place is waited for is found then, not when it is asked for
+/// the next time.
+#[test]
+fn a_place_that_becomes_free_is_waited_for() {
+    let mut farm = Farm::with(Bounds::default().processes(8).memory(1 << 20)).unwrap();
+    for _ in 0..6 {
+        worker(&mut farm, Role::Hang);
+    }
+    let mut in_time = 0;
+    for _ in 0..20 {
+        let ends = worker_at_last(&mut farm, Role::Exit(0));
+        assert_eq!(farm.recv_deadline::<u64>(ends, late()).unwrap(), 7);
+        // It ends, but has not yet.
+        match farm.reserve() {
+            Err(FarmError::Full { .. }) => (),
+            place => {
+                farm.start(place.unwrap(), &Program::new("true")).unwrap();
+                in_time += 1;
+            }
+        }
+    }
+    assert!(in_time > 0, "a place was found by asking again only");
+}
+
 /// Places are used again, numbers are not, and nothing is received by or from the wrong one.
 #[test]
 fn thousands_pass_through_few_places() {
     let mut farm = Farm::with(Bounds::default().processes(8).memory(1 << 20)).unwrap();
     let mut seen = std::collections::HashSet::new();
     for _ in 0..40 {
-        let mut batch: Vec<Vpid> = (0..3).map(|_| worker(&mut farm, Role::Exit(0))).collect();
+        let mut batch: Vec<Vpid> = (0..3).map(|_| worker_at_last(&mut farm, Role::Exit(0))).collect();
         assert!(batch.iter().all(|&vpid| seen.insert(vpid)), "a number was used twice");
         while !batch.is_empty() {
             let (from, seven) = farm.recv_any_deadline::<u64>(late()).unwrap();

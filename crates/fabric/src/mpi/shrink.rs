@@ -12,8 +12,9 @@
 //! or panics, is all the same; what it does in a team in which nobody has died is its result.
 //!
 //! * Whoever cannot get ready, since another has died meanwhile, revokes the communicator: so nobody waits there.
-//! * Who is dead is for MPI to say. It does not know of a host that is cut off, and might wait for it: so nobody waits longer
-//!   than [`PATIENCE`], and gets an error that says so. (In MPI_Init, before all this, Open MPI waits for the dead.)
+//! * Who is dead is for MPI to say. It does not know of a host that is cut off, and might wait for
+//!   it. So no process waits longer than [`PATIENCE`], or than `SYNCLINE_TIMEOUT` if that is longer,
+//!   and gets an error that says so. (In MPI_Init, before all this, Open MPI waits for the dead.)
 //! * Messages to a team that is no more may still be under way, so MPI does not get its communicator back.
 //! * `MPI_Finalize` waits for the dead. After a death processes end without it, when all who are left have agreed to.
 //!
@@ -34,7 +35,8 @@ use super::{Ended, Job, has_failed};
 use crate::error::TeamError;
 use crate::member::Member;
 
-/// So long MPI may take to find out who lives, when all others have ended or are dead to us.
+/// So long MPI may take to find out who lives, when all others have ended or are dead to us. Longer,
+/// if silence may be longer: the reason for both is a machine with too much to do.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs teams until nobody has died in one.
@@ -94,10 +96,11 @@ fn bounded(job: &Job<'_>, all: Communicator) -> Result<Communicator, TeamError> 
         let _ = tell.send(living(all));
     });
     started.map_err(|source| TeamError::System { what: "start a thread that shrinks the team", source })?;
-    match told.recv_timeout(PATIENCE) {
+    let patience = PATIENCE.max(job.said.timeout);
+    match told.recv_timeout(patience) {
         Ok(left) => Ok(left?),
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-            Err(TeamError::Unshrunk { seconds: PATIENCE.as_secs() })
+            Err(TeamError::Unshrunk { seconds: patience.as_secs() })
         }
     }
 }

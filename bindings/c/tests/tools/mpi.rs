@@ -118,8 +118,8 @@ impl Site {
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         command.env("SYNCLINE_MPI", &self.shim).env("SYNCLINE_PER_HOST", per_host);
         command.env("SYNCLINE_QUIET", "1").env("SYNCLINE_PMPI_VERBOSE", "1");
-        // All processes live, though a loaded machine may keep one from a processor for long. A test
-        // of silence says its own.
+        // A loaded machine may keep a process from a processor for long. Those that die here are
+        // reported by MPI. A test of silence says its own.
         command.env("SYNCLINE_TIMEOUT", "300000");
         command
     }

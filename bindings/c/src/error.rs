@@ -297,7 +297,7 @@ impl From<FarmError> for Error {
             FarmError::NotReserved { .. } | FarmError::Taken { .. } | FarmError::Manager { .. } => {
                 Status::Misuse
             }
-            FarmError::Worker | FarmError::Forked { .. } => Status::Misuse,
+            FarmError::Worker | FarmError::Forked { .. } | FarmError::Itself { .. } => Status::Misuse,
             FarmError::Full { .. } | FarmError::Room { .. } | FarmError::Memory { .. } => Status::NoRoom,
             FarmError::Unsendable { why: WireError::Long { .. }, .. } => Status::NoRoom,
             FarmError::Garbled { .. } => Status::Garbled,

@@ -25,11 +25,11 @@ use crate::blocks::{Block, Blocks, LINE, Supply};
 use crate::channel::Slot;
 use crate::error::FarmError;
 use crate::pool::board::{Board, CELLS, Cell, Deck, HANDS, Head};
-use crate::record::{Life, Record};
+use crate::record::{Life, Record, has_let_go, waiting};
 use crate::vpid::{MAX_PROCESSES, Vpid};
 
 /// What the memory of a farm begins with. To be changed with whatever stands in it.
-const MARK: u64 = u64::from_le_bytes(*b"synfarm1");
+const MARK: u64 = u64::from_le_bytes(*b"synfarm2");
 /// How many blocks there is room for in `memory` bytes: one for each share of them.
 const PER_BLOCK: usize = 1024;
 /// A holder of blocks that is no process: the two ends of a channel.
@@ -355,9 +355,26 @@ impl Arena {
         self.header().used.fetch_max(place as u64 + 1, Ordering::Release);
     }
 
-    /// Whether no place is free.
-    pub(crate) fn is_full(&self) -> bool {
-        (1..self.shape.processes).all(|place| self.record(place).now().1 != Life::Free)
+    /// Whether a process waits for a place, after something of the dead was let go.
+    pub(crate) fn is_awaited(&self) -> bool {
+        has_let_go(&mut self.living())
+    }
+
+    /// How many places processes wait for, beyond those that are free.
+    pub(crate) fn lacking(&self) -> usize {
+        let waiting = waiting(&mut self.living());
+        if waiting == 0 {
+            return 0;
+        }
+        let free = (1..self.shape.processes).filter(|&place| self.record(place).now().1 == Life::Free);
+        waiting.saturating_sub(free.count())
+    }
+
+    fn living(&self) -> impl Iterator<Item = &Record> {
+        let places = (0..self.used()).map(|place| (place, self.record(place)));
+        places
+            .filter(|(place, record)| *place == 0 || record.now().1 != Life::Ended)
+            .map(|(_, record)| record)
     }
 
     /// The first free place, which is reserved for a child of `parent` now.
@@ -371,7 +388,7 @@ impl Arena {
             life == Life::Free && self.record(place).step(generation, Life::Free, Life::Reserved)
         })?;
         let record = self.record(place);
-        record.parent.store(parent.to_raw(), Ordering::Relaxed);
+        record.reserved_by(parent);
         Some(Vpid::new(place, record.now().0))
     }
 
@@ -457,10 +474,7 @@ impl Arena {
     /// Whether no process has anything of one that has ended, nor wants to know of its end.
     pub(crate) fn is_forgotten(&self, vpid: Vpid) -> bool {
         let record = self.record(vpid.place());
-        let parent = Vpid::from_raw(record.parent.load(Ordering::Relaxed));
-        // Acquire: pairs with the Release in `Farm::note`, after which the parent looks at the
-        // record no more.
-        let noted = record.noted.load(Ordering::Acquire) == 1 || self.life(parent) == Life::Ended;
+        let noted = record.is_noted() || self.life(record.parent()) == Life::Ended;
         noted && (0..self.used()).all(|to| self.channel_at(to, vpid.place()).is_none())
     }
 

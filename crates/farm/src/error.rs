@@ -49,11 +49,20 @@ pub enum FarmError {
         vpid: Vpid,
     },
 
+    /// This process would wait for something that only it can do.
+    #[error("process {vpid} cannot {what}")]
+    Itself {
+        /// This process.
+        vpid: Vpid,
+        /// What it cannot do.
+        what: &'static str,
+    },
+
     /// All places of the farm are taken by processes that live, or whose messages were not
-    /// received.
+    /// received, or whose end was not told to the process that has started them.
     #[error(
-        "the farm has {processes} processes already: wait for some to end, or found it with a higher bound of \
-         processes"
+        "all places of the farm ({processes}) are taken, by processes that live or whose messages or ends were not \
+         received: wait for some, or found it with a higher bound of processes"
     )]
     Full {
         /// How many there are room for.

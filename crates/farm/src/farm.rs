@@ -314,8 +314,7 @@ impl Farm {
     /// The process that has started this one; the manager has none.
     #[must_use]
     pub fn parent(&self) -> Option<Vpid> {
-        let parent = self.arena.record(self.me.place()).parent.load(Ordering::Relaxed);
-        (self.me != Vpid::MANAGER).then(|| Vpid::from_raw(parent))
+        (self.me != Vpid::MANAGER).then(|| self.arena.record(self.me.place()).parent())
     }
 
     /// How this process waits from now on.
@@ -330,41 +329,69 @@ impl Farm {
     /// # Errors
     /// [`FarmError::Full`].
     pub fn reserve(&mut self) -> Result<Vpid, FarmError> {
+        self.reserve_deadline(Instant::now().checked_add(FOR_A_PLACE))
+    }
+
+    /// As [`reserve`](Self::reserve), but where all places are taken it waits until a deadline.
+    ///
+    /// A place is free when its process has ended, what it had sent was received, and the process
+    /// that has started it was told of its end, or has ended too. While processes wait for places,
+    /// those of the dead are given to them, the oldest first: then it is forgotten how these ended.
+    ///
+    /// # Errors
+    /// [`FarmError::Full`].
+    pub fn reserve_deadline(&mut self, deadline: Option<Instant>) -> Result<Vpid, FarmError> {
         self.at_home()?;
         if let Some(vpid) = self.arena.reserve(self.me) {
             return Ok(vpid);
         }
-        let (arena, deadline) = (Arc::clone(&self.arena), Instant::now().checked_add(FOR_A_PLACE));
-        let (bell, policy) = (&arena.record(self.me.place()).bell, self.policy);
-        let mut buried = None;
-        let place = bell::wait(bell, &policy, deadline, || {
-            // Processes that have ended have places still, also those that end meanwhile.
-            let ends = Some(arena.ends().get());
-            if buried != ends {
-                buried = ends;
+        let (arena, policy) = (Arc::clone(&self.arena), self.policy);
+        let record = arena.record(self.me.place());
+        record.set_waiting(true);
+        let mut asked = None;
+        let place = bell::wait(&record.bell, &policy, deadline, || {
+            // Looked at before the places: what becomes free after that look rings after this one.
+            let rung = Some(record.bell.get());
+            let place = arena.reserve(self.me);
+            if place.is_none() && asked != rung {
+                asked = rung;
+                // Processes that have ended have places still, also those that end meanwhile.
                 self.bury();
-                match &self.role {
-                    Role::Manager(steward) => steward.look(),
-                    Role::Worker { manager } => steward::ring(manager),
-                    Role::Member { .. } => (),
-                }
+                self.ask_for_places();
             }
-            Ok::<_, FarmError>(arena.reserve(self.me))
-        })?;
-        place.ok_or(FarmError::Full { processes: arena.processes() })
+            Ok::<_, FarmError>(place)
+        });
+        record.set_waiting(false);
+        place?.ok_or(FarmError::Full { processes: arena.processes() })
     }
 
-    /// The same, if there is a place now.
+    /// The same, if there is a place now. If not, one is kept as soon as there is, until this
+    /// succeeds.
     pub(crate) fn reserve_now(&mut self) -> Option<Vpid> {
         let place = self.arena.reserve(self.me);
+        self.arena.record(self.me.place()).set_waiting(place.is_none());
         if place.is_none() {
-            // Sooner or later there will be.
             self.bury();
-            if let Role::Manager(steward) = &self.role {
-                steward.look();
-            }
+            self.ask_for_places();
         }
         place
+    }
+
+    /// Asks the manager's thread to free the places that are waited for.
+    fn ask_for_places(&self) {
+        match &self.role {
+            Role::Manager(steward) => steward.look(),
+            Role::Worker { manager } => steward::ring(manager),
+            Role::Member { .. } => (),
+        }
+    }
+
+    /// This process has nothing of one that has ended any more: that may be the place that another
+    /// waits for.
+    fn has_let_go(&self) {
+        if self.arena.is_awaited() {
+            self.ask_for_places();
+        }
     }
 
     /// Starts a process, as a task, and returns its number. Any process of the farm may, at any
@@ -383,19 +410,35 @@ impl Farm {
     /// # Errors
     /// [`FarmError::Start`]: then the number is used up; [`FarmError::NotReserved`].
     pub fn start(&mut self, vpid: Vpid, program: &Program) -> Result<(), FarmError> {
-        let record = self.known(vpid)?;
-        if record.life(vpid) != Life::Reserved {
-            return Err(FarmError::NotReserved { vpid });
-        }
-        record.parent.store(self.me.to_raw(), Ordering::Relaxed);
-        match &mut self.role {
-            Role::Manager(steward) => steward.start(vpid, program)?,
-            Role::Worker { .. } => self.ask(vpid, program)?,
+        self.known(vpid)?;
+        let started = match &mut self.role {
+            Role::Manager(steward) => steward.start(vpid, program),
+            Role::Worker { .. } => self.ask(vpid, program),
             // A member of a team reserves no numbers.
-            Role::Member { .. } => return Err(FarmError::NotReserved { vpid }),
+            Role::Member { .. } => Err(FarmError::NotReserved { vpid }),
+        };
+        match started {
+            Ok(()) => self.children.push(vpid),
+            Err(FarmError::Start { .. }) => self.let_go_of(vpid),
+            Err(_) => (),
         }
-        self.children.push(vpid);
-        Ok(())
+        started
+    }
+
+    /// The manager does not start a number that it has reserved: then it keeps no place.
+    pub(crate) fn give_up(&mut self, vpid: Vpid) {
+        // Another process of the place must not be taken for this one.
+        if let Role::Manager(steward) = &self.role
+            && steward.give_up(vpid)
+        {
+            self.let_go_of(vpid);
+        }
+    }
+
+    /// How a process has ended was told to this one, which is its parent.
+    fn let_go_of(&self, vpid: Vpid) {
+        self.arena.record(vpid.place()).note();
+        self.has_let_go();
     }
 
     /// Asks the manager to start a process, and waits until it has.
@@ -407,6 +450,10 @@ impl Farm {
         let mut draft = Draft::new(&self.arena, self.me);
         let written = wire::write(&mut draft, &request).and_then(|()| draft.into_block());
         let (block, len) = written.map_err(refused)?;
+        if !record.claim(vpid, self.me) {
+            self.arena.blocks().give(block, self.me.to_raw() + 1);
+            return Err(FarmError::NotReserved { vpid });
+        }
         record.request.store(u64::from(block) | (len as u64) << 32, Ordering::Relaxed);
         record.step(vpid.generation(), Life::Reserved, Life::Asked);
         steward::ring(manager);
@@ -431,6 +478,11 @@ impl Farm {
             return Err(FarmError::Unknown { vpid });
         }
         Ok(self.arena.record(vpid.place()))
+    }
+
+    /// That a process is not this one. `what` is what a process cannot do with itself.
+    fn is_another(&self, vpid: Vpid, what: &'static str) -> Result<(), FarmError> {
+        if vpid == self.me { Err(FarmError::Itself { vpid, what }) } else { Ok(()) }
     }
 
     fn gone(&self, vpid: Vpid) -> FarmError {
@@ -459,17 +511,24 @@ impl Farm {
         Ok((self.life(vpid) == Life::Ended).then(|| self.fate_of(vpid)))
     }
 
-    /// Waits until a process has ended, and tells how.
+    /// Waits until a process has ended, and tells how: [`Fate::Forgotten`] if its place was given
+    /// to another meanwhile, as it may be as soon as the process that has started it was told of
+    /// its end, or looks for a place and finds that it has exited with 0.
     ///
     /// # Errors
-    /// [`FarmError::Unknown`], [`FarmError::TimedOut`].
+    /// [`FarmError::Unknown`], [`FarmError::TimedOut`]; [`FarmError::Itself`] for the number of
+    /// this process, without a deadline.
     pub fn wait(&mut self, vpid: Vpid, deadline: Option<Instant>) -> Result<Fate, FarmError> {
         self.known(vpid)?;
+        if deadline.is_none() {
+            self.is_another(vpid, "wait for its own end")?;
+        }
         let bell = &self.arena.record(self.me.place()).bell;
         // Long waits are usual here: no looks.
         let policy = Policy { yield_for: Duration::ZERO, ..self.policy };
         let ended = bell::wait(bell, &policy, deadline, || self.fate(vpid))?;
         if ended.is_some() && !self.has_sent(vpid) {
+            self.unlink(vpid);
             self.note(vpid);
         }
         ended.ok_or_else(|| FarmError::TimedOut { what: format!("the end of process {vpid}") })
@@ -478,11 +537,13 @@ impl Farm {
     /// Kills a process (SIGKILL) with all of its process group. Its end is told to all, soon.
     ///
     /// # Errors
-    /// [`FarmError::Manager`] if this is not the manager; [`FarmError::Unknown`].
+    /// [`FarmError::Manager`] if this is not the manager; [`FarmError::Itself`] if it is the one to
+    /// be killed; [`FarmError::Unknown`].
     pub fn kill(&mut self, vpid: Vpid) -> Result<(), FarmError> {
         self.known(vpid)?;
         match &self.role {
             Role::Manager(steward) => {
+                self.is_another(vpid, "kill itself: it can exit")?;
                 steward.send(vpid, Signal::KILL);
                 Ok(())
             }

@@ -12,7 +12,8 @@ use crate::bell;
 use crate::blocks::{Block, Blocks, Supply};
 use crate::channel::{Body, Reader, Slot, Writer};
 use crate::pool::board::{Board, CELLS, Cell, Deck, HANDS, Head, State, Ticket};
-use crate::record::{Life, Record};
+use crate::record::{Life, Record, has_let_go, waiting};
+use crate::vpid::Vpid;
 
 /// All interleavings with at most three preemptions.
 fn model(f: impl Fn() + Sync + Send + 'static) {
@@ -395,4 +396,88 @@ fn a_process_joins_while_it_is_started() {
 #[should_panic]
 fn a_life_that_is_passed_by_is_found() {
     plant::with("record: the last life first", || joined_while_started(Life::Reserved));
+}
+
+/// Two processes start one number, and the manager finds that the one that reserved it is dead: one
+/// of them has it.
+fn started_once() {
+    model(|| {
+        let (record, vpid) = (Arc::new(Record::default()), Vpid::new(1, 0));
+        let (reserver, other) = (Vpid::new(2, 0), Vpid::new(3, 0));
+        assert!(record.step(0, Life::Free, Life::Reserved));
+        record.reserved_by(reserver);
+        let claims = |by: Vpid| {
+            let record = Arc::clone(&record);
+            thread::spawn(move || {
+                record.claim(vpid, by) && record.step_from(0, &[Life::Reserved], Life::Started)
+            })
+        };
+        let (one, two) = (claims(Vpid::MANAGER), claims(other));
+        let orphan = record.is_orphan(reserver);
+        if orphan {
+            record.end(vpid, 0);
+        }
+        let (one, two) = (one.join().unwrap(), two.join().unwrap());
+        assert_eq!(usize::from(one) + usize::from(two) + usize::from(orphan), 1);
+        if !orphan {
+            assert_eq!(record.parent(), if one { Vpid::MANAGER } else { other });
+        }
+    });
+}
+
+#[test]
+fn a_number_is_started_once() {
+    started_once();
+}
+
+#[test]
+#[should_panic]
+fn a_start_that_only_looks_is_found() {
+    plant::with("record: claimed by a look", started_once);
+}
+
+/// A process waits for a place, while the parent of a dead process notes its end: the manager's
+/// thread, which frees what is let go when it is rung, frees the place in the end.
+fn let_go_while_waited_for() {
+    model(|| {
+        let (waits, dead) = (Arc::new(Record::default()), Arc::new(Record::default()));
+        // The event of the manager's thread.
+        let event = Arc::new(Signal::new(0));
+        let parent = {
+            let (waits, dead, event) = (Arc::clone(&waits), Arc::clone(&dead), Arc::clone(&event));
+            thread::spawn(move || {
+                dead.note();
+                if has_let_go(&mut [&*waits].into_iter()) {
+                    event.increment();
+                }
+            })
+        };
+        let manager = {
+            let (waits, dead, event) = (Arc::clone(&waits), Arc::clone(&dead), Arc::clone(&event));
+            thread::spawn(move || {
+                // Rung by the process that waits, and perhaps once more.
+                for rung in 1.. {
+                    event.wait_until(rung, &ASLEEP, None).unwrap();
+                    if waiting(&mut [&*waits].into_iter()) == 1 && dead.is_noted() {
+                        return;
+                    }
+                }
+            })
+        };
+        waits.set_waiting(true);
+        event.increment();
+        parent.join().unwrap();
+        manager.join().unwrap();
+    });
+}
+
+#[test]
+fn a_place_that_is_let_go_is_found() {
+    let_go_while_waited_for();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_let_go_without_a_fence_is_found() {
+    plant::with("record: no fence", let_go_while_waited_for);
 }

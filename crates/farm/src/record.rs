@@ -12,6 +12,23 @@
 //!
 //! The word holds the generation as well, so no step is ever taken for another process than it was
 //! meant for.
+//!
+//! Any process may start a number that is reserved, and one does: the one whose exchange of the
+//! parent succeeds ([`Record::claim`]). It alone writes the request and takes the step from
+//! `Reserved`. If it dies before that step, the manager finds its number as the parent.
+//!
+//! # Places that are waited for
+//! A place is free again when no process has anything of the one that has ended. The manager's
+//! thread frees such places, and only as many as are waited for.
+//!
+//! | process          | step                                                                    |
+//! |------------------|-------------------------------------------------------------------------|
+//! | waits for a place | says so in its record; finds no free place; rings the manager; sleeps     |
+//! | lets the dead go  | notes the end (or unlinks the channel); fence; rings the manager if any process waits |
+//! | manager's thread  | when it is rung: counts those that wait; fence; frees what is let go; rings all |
+//!
+//! Of the two fences one comes first. So either the manager's thread sees what was let go, or the
+//! process that lets go sees the one that waits.
 
 use syncline_memory::Ending;
 use syncline_signal::primitive::{AtomicU64, Ordering, fence};
@@ -41,16 +58,18 @@ pub(crate) struct Record {
     life: AtomicU64,
     /// The number of its process in the system.
     pub(crate) pid: AtomicU64,
-    /// The process that reserved it, and then the one that has started it.
-    pub(crate) parent: AtomicU64,
+    /// The process that reserved it, and then, with [`CLAIMED`], the one that starts it.
+    parent: AtomicU64,
     /// 1: the parent has seen its end.
-    pub(crate) noted: AtomicU64,
+    noted: AtomicU64,
     /// How it ended: see [`code`].
     ending: AtomicU64,
     /// What is to be started: the number of a block, and its length in the upper half.
     pub(crate) request: AtomicU64,
     /// How many channels were opened to it.
     pub(crate) inbound: AtomicU64,
+    /// 1: it waits for a place.
+    waits: AtomicU64,
     /// What it is at, if it is a worker of a pool.
     pub(crate) diary: Diary,
     /// Rung when there is something for it.
@@ -122,8 +141,31 @@ fn fate(code: u64) -> Fate {
     }
 }
 
+/// In the word of the parent: that process starts it, and no other may. No number of a process has
+/// this bit.
+const CLAIMED: u64 = 1 << 63;
+
 fn word(generation: u64, life: Life) -> u64 {
     generation << 8 | life as u64
+}
+
+/// Whether any of these processes is to be helped to a place, after something of the dead was let
+/// go.
+pub(crate) fn has_let_go<'r>(living: &mut impl Iterator<Item = &'r Record>) -> bool {
+    if !plant::is("record: no fence") {
+        // Pairs with the fence in `waiting`.
+        fence(Ordering::SeqCst);
+    }
+    living.any(Record::is_waiting)
+}
+
+/// How many of these processes wait for places. What was let go before the fence of
+/// [`has_let_go`], which did not find one of them, is seen from here on.
+pub(crate) fn waiting<'r>(living: &mut impl Iterator<Item = &'r Record>) -> usize {
+    let waiting = living.filter(|record| record.is_waiting()).count();
+    // Pairs with the fence in `has_let_go`.
+    fence(Ordering::SeqCst);
+    waiting
 }
 
 impl Record {
@@ -142,6 +184,70 @@ impl Record {
             (generation, _) if generation > vpid.generation() => Life::Ended,
             _ => Life::Free,
         }
+    }
+
+    /// The process that reserved it, or the one that starts, or has started, it.
+    pub(crate) fn parent(&self) -> Vpid {
+        Vpid::from_raw(self.parent.load(Ordering::Relaxed) & !CLAIMED)
+    }
+
+    /// It was reserved by `parent`, just now.
+    pub(crate) fn reserved_by(&self, parent: Vpid) {
+        self.parent.store(parent.to_raw(), Ordering::Relaxed);
+    }
+
+    /// Whether `by` is to start a number that is reserved: true for one process only.
+    pub(crate) fn claim(&self, vpid: Vpid, by: Vpid) -> bool {
+        // Relaxed: the exchange only chooses; the step from `Reserved` publishes.
+        let reserver = self.parent.load(Ordering::Relaxed);
+        let claimed = by.to_raw() | CLAIMED;
+        if plant::is("record: claimed by a look") {
+            let free = self.life(vpid) == Life::Reserved && reserver & CLAIMED == 0;
+            self.parent.store(claimed, Ordering::Relaxed);
+            return free;
+        }
+        let chosen = self.life(vpid) == Life::Reserved
+            && reserver & CLAIMED == 0
+            && self.parent.compare_exchange(reserver, claimed, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if chosen && self.life(vpid) != Life::Reserved {
+            // The parent is that of a later process of this place.
+            self.parent.store(reserver, Ordering::Relaxed);
+            return false;
+        }
+        chosen
+    }
+
+    /// Whether a number without a process never gets one, as its parent is dead: then no other
+    /// process starts it from now on.
+    pub(crate) fn is_orphan(&self, dead: Vpid) -> bool {
+        let (reserver, claimed) = (dead.to_raw(), dead.to_raw() | CLAIMED);
+        // Relaxed: as in `claim`.
+        matches!(self.now().1, Life::Reserved | Life::Asked)
+            && match self.parent.compare_exchange(reserver, claimed, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => true,
+                Err(parent) => parent == claimed,
+            }
+    }
+
+    /// The parent has seen its end, and looks at the record no more.
+    pub(crate) fn note(&self) {
+        // Release: pairs with the Acquire in `is_noted`.
+        self.noted.store(1, Ordering::Release);
+    }
+
+    /// Whether the parent has seen its end.
+    pub(crate) fn is_noted(&self) -> bool {
+        // Acquire: pairs with the Release in `note`.
+        self.noted.load(Ordering::Acquire) == 1
+    }
+
+    /// From now on it waits for a place, or does no more.
+    pub(crate) fn set_waiting(&self, waits: bool) {
+        self.waits.store(u64::from(waits), Ordering::Relaxed);
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.waits.load(Ordering::Relaxed) == 1
     }
 
     /// A member of a team is there, whichever process says so.
@@ -184,6 +290,7 @@ impl Record {
             &self.ending,
             &self.request,
             &self.inbound,
+            &self.waits,
             &self.diary.begun,
             &self.diary.since,
         ] {

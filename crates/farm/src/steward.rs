@@ -89,6 +89,9 @@ struct Office {
     epoll: OwnedFd,
     /// By their numbers. One is there before it is watched.
     running: Mutex<HashMap<u64, Running>>,
+    /// Those that have ended, or could not be started, and whose places are not free yet: the
+    /// oldest first.
+    ended: Mutex<VecDeque<Vpid>>,
     living: AtomicUsize,
     /// The thread is to end.
     stop: AtomicBool,
@@ -146,6 +149,7 @@ impl Steward {
             event,
             epoll,
             running: Mutex::default(),
+            ended: Mutex::default(),
             living: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             nothing,
@@ -154,10 +158,22 @@ impl Steward {
         Ok(Steward { office: Arc::new(office), thread: None, born: Generation::current(), stops: None })
     }
 
-    /// Starts the process of a number that was reserved.
+    /// Starts the process of a number that was reserved, if no other process starts it.
     pub(crate) fn start(&mut self, vpid: Vpid, program: &Program) -> Result<(), FarmError> {
         self.attend()?;
+        if !self.office.arena.record(vpid.place()).claim(vpid, Vpid::MANAGER) {
+            return Err(FarmError::NotReserved { vpid });
+        }
         self.office.start(vpid, program)
+    }
+
+    /// The process of a number that is reserved is never started; false if the number is not.
+    pub(crate) fn give_up(&self, vpid: Vpid) -> bool {
+        let given_up = self.office.arena.record(vpid.place()).claim(vpid, Vpid::MANAGER);
+        if given_up {
+            self.office.declare(vpid, &Err(None));
+        }
+        given_up
     }
 
     /// A signal to a process and all of its group, if it lives still.
@@ -183,7 +199,7 @@ impl Steward {
             self.stops = self.office.forwards_stops.then(StopForwarding::start);
             let office = Arc::clone(&self.office);
             let thread = std::thread::Builder::new().name("syncline farm".to_owned());
-            let thread = thread.spawn(move || Watchman { office, ended: VecDeque::new() }.attend());
+            let thread = thread.spawn(move || Watchman { office }.attend());
             let what = "start a thread that watches the farm's processes";
             self.thread = Some(thread.map_err(|source| FarmError::System { what, source })?);
         }
@@ -220,6 +236,10 @@ fn system(what: &'static str, errno: Errno) -> FarmError {
 impl Office {
     fn running(&self) -> MutexGuard<'_, HashMap<u64, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ended(&self) -> MutexGuard<'_, VecDeque<Vpid>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts a process; its record says so, and it is watched.
@@ -300,6 +320,7 @@ impl Office {
         if fate.is_ok() {
             self.living.fetch_sub(1, Ordering::Relaxed);
         }
+        self.ended().push_back(vpid);
         // Release: pairs with the Acquire of a look at how many have ended; it sees all of the
         // above.
         arena.ends().increment();
@@ -338,8 +359,6 @@ fn invalid() -> i32 {
 /// The thread.
 struct Watchman {
     office: Arc<Office>,
-    /// The processes that have ended and whose places are not free yet, the oldest first.
-    ended: VecDeque<Vpid>,
 }
 
 /// How many events are looked at together.
@@ -368,7 +387,7 @@ impl Watchman {
                 // A ring from here on is heard the next time.
                 let _ = rustix::io::read(&self.office.event, &mut count);
                 self.serve();
-                self.forget(self.office.arena.is_full());
+                self.forget();
             }
         }
     }
@@ -394,10 +413,8 @@ impl Watchman {
         // What it had reserved and not started never will be.
         for place in 1..self.office.arena.used() {
             let record = self.office.arena.record(place);
-            let (generation, life) = record.now();
-            let orphan = matches!(life, Life::Reserved | Life::Asked)
-                && record.parent.load(Ordering::Relaxed) == vpid.to_raw();
-            if orphan {
+            let (generation, _) = record.now();
+            if record.is_orphan(vpid) {
                 self.end_of(Vpid::new(place, generation), &Err(None));
             }
         }
@@ -405,30 +422,31 @@ impl Watchman {
 
     fn end_of(&mut self, vpid: Vpid, fate: &Result<Ending, Option<i32>>) {
         self.office.declare(vpid, fate);
-        self.ended.push_back(vpid);
-        self.forget(false);
+        self.forget();
     }
 
-    /// Frees places when many of them are those of the dead, or one if one is needed, the oldest
-    /// first, as far as no process has anything of them.
-    fn forget(&mut self, mut wanted: bool) {
+    /// Frees places when many of them are those of the dead, and as many as are waited for, the
+    /// oldest first, as far as no process has anything of them.
+    fn forget(&mut self) {
         let arena = &self.office.arena;
+        let mut lacking = arena.lacking();
         let most = DEAD.min(arena.processes() / 2);
-        let before = self.ended.len();
-        let mut looks = self.ended.len();
-        while (wanted || self.ended.len() > most) && looks > 0 {
+        let mut ended = self.office.ended();
+        let before = ended.len();
+        let mut looks = before;
+        while (lacking > 0 || ended.len() > most) && looks > 0 {
             looks -= 1;
-            let Some(vpid) = self.ended.pop_front() else { break };
+            let Some(vpid) = ended.pop_front() else { break };
             if arena.is_forgotten(vpid) {
                 // What came between its end and now.
                 arena.let_go_of_the_rest(vpid);
                 arena.record(vpid.place()).free(vpid.generation());
-                wanted = false;
+                lacking = lacking.saturating_sub(1);
             } else {
-                self.ended.push_back(vpid);
+                ended.push_back(vpid);
             }
         }
-        if self.ended.len() < before {
+        if ended.len() < before {
             // A process may wait for a place.
             self.office.ring_all();
         }
@@ -444,12 +462,10 @@ impl Watchman {
                 continue;
             }
             let vpid = Vpid::new(place, generation);
-            let parent = Vpid::from_raw(record.parent.load(Ordering::Relaxed));
+            let parent = record.parent();
             match self.request(record.request.load(Ordering::Relaxed)) {
                 Some(program) => {
-                    if self.office.start(vpid, &program).is_err() {
-                        self.ended.push_back(vpid); // its record says why
-                    }
+                    let _ = self.office.start(vpid, &program); // its record says why not
                 }
                 None => self.end_of(vpid, &Err(Some(invalid()))),
             }

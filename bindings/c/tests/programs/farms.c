@@ -99,7 +99,7 @@ static void bounds_are_looked_at(void) {
     OK(syncline_farm_reserve(farm, &vpid));
     EXPECT(vpid == 1);
     EXPECT(syncline_farm_reserve(farm, &vpid) == SYNCLINE_STATUS_NO_ROOM);
-    EXPECT(strstr(syncline_last_failure()->message, "the farm has 2 processes already"));
+    EXPECT(strstr(syncline_last_failure()->message, "all places of the farm (2) are taken"));
     char *large = calloc(1 << 20, 1);
     EXPECT(syncline_farm_send_for(farm, ME, U8, large, 1 << 20, 0) == SYNCLINE_STATUS_NO_ROOM);
     EXPECT(strstr(syncline_last_failure()->message, "are free for a message in the farm's memory"));
@@ -127,6 +127,9 @@ static void numbers_of_processes_are_looked_at(void) {
     OK(syncline_farm_pid(farm, ME, &pid));
     EXPECT(pid == (uint32_t)getpid());
     FAILS(syncline_farm_wait_for(farm, ME, 0, NULL), TIMED_OUT, "the deadline passed while waiting for the end of process 0");
+    FAILS(syncline_farm_wait(farm, ME, NULL), MISUSE, "process 0 cannot wait for its own end");
+    FAILS(syncline_farm_recv(farm, ME, &message), MISUSE, "process 0 cannot wait for a message from itself");
+    FAILS(syncline_farm_kill(farm, ME), MISUSE, "process 0 cannot kill itself: it can exit");
     OK(syncline_farm_free(farm));
 }
 

@@ -30,7 +30,8 @@ impl Farm {
     ///
     /// # Errors
     /// [`FarmError::Gone`] if the process has ended, and all that it had sent was received;
-    /// [`FarmError::Garbled`] if what it has sent is something else: then that message is lost.
+    /// [`FarmError::Garbled`] if what it has sent is something else: then that message is lost;
+    /// [`FarmError::Itself`] if it is this process, and has sent itself nothing.
     #[inline]
     pub fn recv<T: Wire>(&mut self, from: Vpid) -> Result<T, FarmError> {
         self.recv_deadline(from, None)
@@ -79,6 +80,9 @@ impl Farm {
             && let Some(taken) = take(self)?
         {
             return Ok(taken);
+        }
+        if deadline.is_none() {
+            self.is_another(from, "wait for a message from itself")?;
         }
         let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
         let policy =
@@ -290,8 +294,7 @@ impl Farm {
     pub(super) fn note(&mut self, child: Vpid) {
         if let Some(at) = self.children.iter().position(|&other| other == child) {
             self.children.swap_remove(at);
-            // Release: pairs with the Acquire in `Arena::is_forgotten`.
-            self.arena.record(child.place()).noted.store(1, Ordering::Release);
+            self.let_go_of(child);
         }
     }
 
@@ -333,11 +336,12 @@ impl Farm {
     }
 
     /// The channel of a sender that has ended is not looked at any more.
-    fn unlink(&mut self, sender: Vpid) {
+    pub(super) fn unlink(&mut self, sender: Vpid) {
         let Some(slot) = self.inbound.get_mut(sender.place()) else { return };
         if let Some(inbound) = slot.take_if(|inbound| inbound.from == sender) {
             self.senders.retain(|&place| place != sender.place());
             self.arena.unlink(sender.place(), self.me.place(), inbound.block);
+            self.has_let_go();
         }
     }
 }

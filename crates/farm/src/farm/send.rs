@@ -37,7 +37,8 @@ impl Farm {
     ///
     /// # Errors
     /// [`FarmError::Gone`] if the receiver has ended; [`FarmError::Room`],
-    /// [`FarmError::Unsendable`].
+    /// [`FarmError::Unsendable`]; [`FarmError::Itself`] if it is this process, and its channel is
+    /// full.
     #[inline]
     pub fn send<T: Wire>(&mut self, to: Vpid, value: &T) -> Result<(), FarmError> {
         self.send_deadline(to, value, None)
@@ -131,6 +132,10 @@ impl Farm {
             let slots = slots.ok_or(FarmError::Room { asked: 4096, memory: self.arena.memory() })?;
             let outbound = Outbound { to, block: slots.block, writer: Writer::new(slots) };
             self.outbound[to.place()] = Some(outbound);
+        }
+        let free = |outbound: &Outbound| outbound.writer.is_free();
+        if deadline.is_none() && !self.outbound[to.place()].as_ref().is_some_and(free) {
+            self.is_another(to, "wait until it receives what it has sent itself")?;
         }
         let receiver = Receiver { arena: &self.arena, role: &self.role, vpid: to };
         let policy = Policy { death: Some(&receiver), ..self.policy };

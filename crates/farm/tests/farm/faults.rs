@@ -1,7 +1,6 @@
 //! Processes that end, are killed, cannot be started.
 
 use std::process::Command;
-use std::time::Instant;
 
 use syncline_farm::{Bounds, Farm, FarmError, Program, Vpid};
 
@@ -13,7 +12,7 @@ fn a_program_that_is_not_there_is_named() {
     let mut farm = Farm::new().unwrap();
     let error = farm.spawn(&Program::new("/nowhere/to/be/found")).unwrap_err().to_string();
     assert_eq!(error, "cannot start /nowhere/to/be/found: No such file or directory (os error 2)");
-    let asks = worker(&mut farm, Role::Missing);
+    let asks = worker(&mut farm, Role::Missing { times: 1 });
     let told: String = farm.recv_deadline(asks, late()).unwrap();
     assert_eq!(told, "cannot start /nowhere/to/be/found: No such file or directory (os error 2)");
 }
@@ -68,15 +67,9 @@ fn a_number_whose_owner_has_ended_will_never_be_born() {
     assert_eq!(error, format!("process {never} was never started: who reserved it has ended"));
 }
 
-/// A worker, as soon as one of those that end has given its place up.
+/// A worker, as soon as there is a place for it.
 fn worker_at_last(farm: &mut Farm, role: Role) -> Vpid {
-    let late = late();
-    let vpid = loop {
-        match farm.reserve() {
-            Err(FarmError::Full { .. }) => assert!(Instant::now() < late.unwrap(), "no place is free"),
-            place => break place.unwrap(),
-        }
-    };
+    let vpid = farm.reserve_deadline(late()).unwrap();
     farm.send(vpid, &role).unwrap();
     farm.start(vpid, &program()).unwrap();
     vpid
@@ -105,24 +98,111 @@ fn all_places_can_be_those_of_living_processes() {
 /// the next time.
 #[test]
 fn a_place_that_becomes_free_is_waited_for() {
-    let mut farm = Farm::with(Bounds::default().processes(8).memory(1 << 20)).unwrap();
-    for _ in 0..6 {
-        worker(&mut farm, Role::Hang);
-    }
-    let mut in_time = 0;
+    let mut farm = Farm::with(Bounds::default().processes(3).memory(1 << 20)).unwrap();
     for _ in 0..20 {
+        // It ends when it has sent that, while this waits.
         let ends = worker_at_last(&mut farm, Role::Exit(0));
-        assert_eq!(farm.recv_deadline::<u64>(ends, late()).unwrap(), 7);
-        // It ends, but has not yet.
-        match farm.reserve() {
-            Err(FarmError::Full { .. }) => (),
-            place => {
-                farm.start(place.unwrap(), &Program::new("true")).unwrap();
-                in_time += 1;
-            }
+        let waits = worker_at_last(&mut farm, Role::Exit(0));
+        for vpid in [ends, waits] {
+            assert_eq!(farm.recv_deadline::<u64>(vpid, late()).unwrap(), 7);
         }
     }
-    assert!(in_time > 0, "a place was found by asking again only");
+}
+
+/// Each of several that wait at once for places of the dead gets one.
+#[test]
+fn places_that_several_wait_for_are_found_by_all() {
+    let mut farm = Farm::with(Bounds::default().processes(13).memory(1 << 20)).unwrap();
+    let askers: Vec<_> = (0..4).map(|_| worker(&mut farm, Role::Ask)).collect();
+    for _ in 0..10 {
+        // All other places are those of the dead, of which nothing is left.
+        let dead: Vec<_> = (0..8).map(|_| worker_at_last(&mut farm, Role::Exit(3))).collect();
+        for vpid in dead {
+            assert_eq!(farm.recv_deadline::<u64>(vpid, late()).unwrap(), 7);
+            assert_eq!(farm.wait(vpid, late()).unwrap().to_string(), "exited with 3");
+        }
+        askers.iter().for_each(|&asker| farm.send(asker, &2_u64).unwrap());
+        for &asker in &askers {
+            assert_eq!(farm.recv_deadline::<u64>(asker, late()).unwrap(), 2);
+        }
+    }
+}
+
+/// A place that becomes free by what its parent does, while another process waits, is found.
+#[test]
+fn a_place_whose_process_is_let_go_is_found_by_another() {
+    let mut farm = Farm::with(Bounds::default().processes(3).memory(1 << 20)).unwrap();
+    let asker = worker(&mut farm, Role::Ask);
+    for _ in 0..20 {
+        let dead = worker_at_last(&mut farm, Role::Exit(3));
+        assert_eq!(farm.recv_deadline::<u64>(dead, late()).unwrap(), 7);
+        farm.send(asker, &1_u64).unwrap();
+        // The place is that of the dead until this is told of its end.
+        let error = farm.recv_deadline::<u64>(dead, late()).unwrap_err().to_string();
+        assert_eq!(error, format!("process {dead} exited with 3"));
+        assert_eq!(farm.recv_deadline::<u64>(asker, late()).unwrap(), 1);
+    }
+}
+
+/// A start that fails keeps no place, neither the manager's nor a worker's.
+#[test]
+fn a_start_that_fails_keeps_no_place() {
+    let mut farm = Farm::with(Bounds::default().processes(4).memory(1 << 20)).unwrap();
+    for _ in 0..20 {
+        let error = farm.spawn(&Program::new("/nowhere/to/be/found")).unwrap_err();
+        assert!(matches!(error, FarmError::Start { .. }), "{error}");
+    }
+    let asks = worker_at_last(&mut farm, Role::Missing { times: 20 });
+    for _ in 0..20 {
+        let told: String = farm.recv_deadline(asks, late()).unwrap();
+        assert_eq!(told, "cannot start /nowhere/to/be/found: No such file or directory (os error 2)");
+    }
+    let living: Vec<_> = (0..2).map(|_| worker_at_last(&mut farm, Role::Hang)).collect();
+    for vpid in living {
+        assert_eq!(farm.recv_deadline::<u64>(vpid, late()).unwrap(), 7);
+    }
+}
+
+/// One number that several processes start is one process; the others are told.
+#[test]
+fn a_number_is_started_once() {
+    let mut farm = Farm::with(Bounds::default().processes(16).memory(1 << 20)).unwrap();
+    let others: Vec<_> = (0..3).map(|_| worker(&mut farm, Role::Start)).collect();
+    for _ in 0..40 {
+        let vpid = farm.reserve_deadline(late()).unwrap();
+        others.iter().for_each(|&other| farm.send(other, &vpid).unwrap());
+        let own = farm.start(vpid, &Program::new("true"));
+        let mut started = usize::from(own.is_ok());
+        for &other in &others {
+            let refused: String = farm.recv_deadline(other, late()).unwrap();
+            started += usize::from(refused.is_empty());
+            let not = format!("process {vpid} is not one that was reserved and not started yet");
+            assert!(refused.is_empty() || refused == not || refused.starts_with("there is no"), "{refused}");
+        }
+        assert_eq!(started, 1);
+        farm.wait(vpid, late()).unwrap();
+    }
+    let late = late().unwrap();
+    while farm.living() > 3 {
+        assert!(std::time::Instant::now() < late, "{} live", farm.living());
+        std::thread::yield_now();
+    }
+}
+
+/// What only this process could end is not waited for.
+#[test]
+fn no_process_waits_for_itself() {
+    let mut farm = Farm::new().unwrap();
+    let me = farm.vpid();
+    let said = |error: FarmError| error.to_string();
+    assert_eq!(said(farm.wait(me, None).unwrap_err()), "process 0 cannot wait for its own end");
+    assert_eq!(said(farm.kill(me).unwrap_err()), "process 0 cannot kill itself: it can exit");
+    let error = said(farm.recv::<u64>(me).unwrap_err());
+    assert_eq!(error, "process 0 cannot wait for a message from itself");
+    farm.send(me, &5_u64).unwrap();
+    let error = said(farm.send(me, &6_u64).unwrap_err());
+    assert_eq!(error, "process 0 cannot wait until it receives what it has sent itself");
+    assert_eq!(farm.recv::<u64>(me).unwrap(), 5);
 }
 
 /// Places are used again, numbers are not, and nothing is received by or from the wrong one.

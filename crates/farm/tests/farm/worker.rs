@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use syncline_farm::{Farm, Numbers, Vpid};
+use syncline_farm::{Farm, Numbers, Program, Vpid};
 
 use crate::{late, random};
 
@@ -23,8 +23,13 @@ pub(crate) enum Role {
     /// Spawns workers that each do the same one level deeper, and sends the sum of what they send,
     /// and 1.
     Tree { width: usize, depth: usize },
-    /// Spawns a program that is not there.
-    Missing,
+    /// Spawns a program that is not there, so many times, and hangs.
+    Missing { times: usize },
+    /// For every number that it is sent: reserves as many places at once, sends the number back,
+    /// and gives the places to programs that end at once.
+    Ask,
+    /// Starts every number that it is sent, and sends why not, or an empty text.
+    Start,
     /// Reserves a number, sends it to the manager, and ends.
     Abandon,
     /// Takes this many bytes.
@@ -77,10 +82,31 @@ fn process() {
             let sum = 1 + sums.sum::<u64>();
             farm.send(from, &sum).unwrap();
         }
-        Role::Missing => {
-            let error = farm.spawn(&syncline_farm::Program::new("/nowhere/to/be/found")).unwrap_err();
-            farm.send(manager, &error.to_string()).unwrap();
+        Role::Missing { times } => {
+            for _ in 0..times {
+                let error = farm.spawn(&Program::new("/nowhere/to/be/found")).unwrap_err();
+                farm.send_deadline(manager, &error.to_string(), late()).unwrap();
+            }
+            std::thread::sleep(Duration::from_secs(120));
         }
+        Role::Ask => loop {
+            let places: u64 = farm.recv_deadline(from, late()).unwrap();
+            let all: Vec<_> = (0..places).map(|_| farm.reserve_deadline(late()).unwrap()).collect();
+            farm.send_deadline(from, &places, late()).unwrap();
+            for vpid in all {
+                farm.start(vpid, &Program::new("true")).unwrap();
+                farm.wait(vpid, late()).unwrap();
+            }
+        },
+        Role::Start => loop {
+            let vpid: Vpid = farm.recv_deadline(from, late()).unwrap();
+            let started = farm.start(vpid, &Program::new("true"));
+            let refused = started.as_ref().map_or_else(ToString::to_string, |()| String::new());
+            farm.send_deadline(from, &refused, late()).unwrap();
+            if started.is_ok() {
+                farm.wait(vpid, late()).unwrap();
+            }
+        },
         Role::Abandon => {
             let vpid = farm.reserve().unwrap();
             farm.send(manager, &vpid).unwrap();

@@ -159,7 +159,12 @@ where
             None => self.program.insert(Program::this()?).clone(),
         };
         let farm = self.crowd.farm().ok_or(FarmError::Alone)?;
-        let vpid = farm.reserve_now().ok_or(FarmError::Alone)?;
+        let vpid = match farm.reserve_now() {
+            Some(vpid) => vpid,
+            // No worker is there that could go on meanwhile.
+            None if self.hands.is_empty() => farm.reserve()?,
+            None => return Err(FarmError::Full { processes: farm.arena().processes() }),
+        };
         let seat = self.seat(vpid);
         self.hands.push(Hand::new(vpid, seat.map_or(0, |(_, hand)| hand)));
         let started = self.introduce(vpid, seat).and_then(|()| {
@@ -167,6 +172,7 @@ where
             self.crowd.farm().ok_or(FarmError::Alone)?.start(vpid, &program)
         });
         if started.is_err() {
+            self.crowd.farm().into_iter().for_each(|farm| farm.give_up(vpid));
             let hand = self.hands.pop();
             hand.iter().flat_map(|hand| &hand.tasks).rev().for_each(|&id| self.again(id));
         }

@@ -353,7 +353,8 @@ enum syncline_farm_end
    */
   SYNCLINE_FARM_END_NEVER_STARTED = 3,
   /**
-   * It has ended so long ago that nothing more is known.
+   * It has ended, and its place was given to another process: nothing more is known. That may be
+   * as soon as the process that has started it was told of its end, if there is no other place.
    */
   SYNCLINE_FARM_END_FORGOTTEN = 4,
 };
@@ -1161,7 +1162,13 @@ uint64_t syncline_farm_parent(const syncline_farm *farm);
 
 /**
  * Makes a number for a process that is not born yet, so that it can be sent something first: `syncline_farm_start` starts
- * it. Any process of the farm may. `SYNCLINE_STATUS_NO_ROOM` if there are as many processes as the bounds allow.
+ * it. Any process of the farm may. Before it is started it can be sent as many messages as a
+ * channel holds; one more waits until it has received one. `SYNCLINE_STATUS_NO_ROOM` if there are
+ * as many processes as the bounds allow. One that has ended counts until its messages and its end
+ * were received.
+ *
+ * The texts of failures write a number N as N % 65536, its place, and N / 65536, how many processes
+ * had that place before: "3.1" is 65539, and "3" is 3.
  *
  * # Safety
  * `farm` was not freed. `*vpid` can be written.
@@ -1201,7 +1208,8 @@ syncline_status syncline_farm_spawn(syncline_farm *farm,
 /**
  * Waits until a process has ended, and tells how. Any process of the farm may.
  *
- * `fate` may be `NULL`. What the process had sent can be received before and after.
+ * `fate` may be `NULL`. What the process had sent can be received before and after. It is
+ * `SYNCLINE_STATUS_MISUSE` for the number of this process.
  *
  * # Safety
  * `farm` was not freed. `*fate` can be written, if it is not `NULL`.
@@ -1221,8 +1229,8 @@ syncline_status syncline_farm_wait_for(syncline_farm *farm,
                                        syncline_farm_fate *fate);
 
 /**
- * Kills a process. Its end is told to all, soon. For the manager; in a worker it is `SYNCLINE_STATUS_MISUSE`. One that has
- * ended is killed already.
+ * Kills a process. Its end is told to all, soon. For the manager; in a worker, and for the manager itself, it is
+ * `SYNCLINE_STATUS_MISUSE`. One that has ended is killed already.
  *
  * # Safety
  * `farm` was not freed.
@@ -1383,15 +1391,15 @@ syncline_status syncline_lock_free(syncline_lock *lock);
 /**
  * Waits, as the member `rank`, for the lock, in the order in which members ask.
  *
- * What was done under the lock before is seen. It is `SYNCLINE_STATUS_GONE` if it would have to wait and a member is
- * dead, and `SYNCLINE_STATUS_POISONED` if one died that held it, or returned from its team with it: then
- * `syncline_lock_recover` goes on.
+ * What was done under the lock before is seen. It is `SYNCLINE_STATUS_GONE` if it would have to
+ * wait and a member is dead, whether or not that member holds it. It is
+ * `SYNCLINE_STATUS_POISONED` if a member returned from its team with the lock, or died with it and
+ * the lock was repaired, but not recovered. After both `syncline_lock_recover` goes on.
  *
  * # Safety
  * `lock` was not freed.
  */
-syncline_status syncline_lock_acquire(syncline_lock *lock,
-                                      size_t rank);
+syncline_status syncline_lock_acquire(syncline_lock *lock, size_t rank);
 
 /**
  * Like `syncline_lock_acquire`, but waits for `nanoseconds` at most, and is `SYNCLINE_STATUS_TIMED_OUT` then: the member

@@ -80,7 +80,8 @@ pub enum FarmEnd {
     NotStarted = 2,
     /// Who had reserved its number has ended before it was started.
     NeverStarted = 3,
-    /// It has ended so long ago that nothing more is known.
+    /// It has ended, and its place was given to another process: nothing more is known. That may be
+    /// as soon as the process that has started it was told of its end, if there is no other place.
     Forgotten = 4,
 }
 
@@ -308,7 +309,13 @@ unsafe fn number(farm: *const Farm, which: impl FnOnce(&Farm) -> Option<Vpid>) -
 }
 
 /// Makes a number for a process that is not born yet, so that it can be sent something first: `syncline_farm_start` starts
-/// it. Any process of the farm may. `SYNCLINE_STATUS_NO_ROOM` if there are as many processes as the bounds allow.
+/// it. Any process of the farm may. Before it is started it can be sent as many messages as a
+/// channel holds; one more waits until it has received one. `SYNCLINE_STATUS_NO_ROOM` if there are
+/// as many processes as the bounds allow. One that has ended counts until its messages and its end
+/// were received.
+///
+/// The texts of failures write a number N as N % 65536, its place, and N / 65536, how many processes
+/// had that place before: "3.1" is 65539, and "3" is 3.
 ///
 /// # Safety
 /// `farm` was not freed. `*vpid` can be written.
@@ -373,7 +380,8 @@ pub unsafe extern "C" fn syncline_farm_spawn(
 
 /// Waits until a process has ended, and tells how. Any process of the farm may.
 ///
-/// `fate` may be `NULL`. What the process had sent can be received before and after.
+/// `fate` may be `NULL`. What the process had sent can be received before and after. It is
+/// `SYNCLINE_STATUS_MISUSE` for the number of this process.
 ///
 /// # Safety
 /// `farm` was not freed. `*fate` can be written, if it is not `NULL`.
@@ -408,8 +416,8 @@ pub unsafe extern "C" fn syncline_farm_wait_for(
     })
 }
 
-/// Kills a process. Its end is told to all, soon. For the manager; in a worker it is `SYNCLINE_STATUS_MISUSE`. One that has
-/// ended is killed already.
+/// Kills a process. Its end is told to all, soon. For the manager; in a worker, and for the manager itself, it is
+/// `SYNCLINE_STATUS_MISUSE`. One that has ended is killed already.
 ///
 /// # Safety
 /// `farm` was not freed.

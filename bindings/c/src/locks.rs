@@ -236,9 +236,10 @@ pub unsafe extern "C" fn syncline_lock_free(lock: *mut Lock) -> Status {
 
 /// Waits, as the member `rank`, for the lock, in the order in which members ask.
 ///
-/// What was done under the lock before is seen. It is `SYNCLINE_STATUS_GONE` if it would have to wait and a member is
-/// dead, and `SYNCLINE_STATUS_POISONED` if one died that held it, or returned from its team with it: then
-/// `syncline_lock_recover` goes on.
+/// What was done under the lock before is seen. It is `SYNCLINE_STATUS_GONE` if it would have to
+/// wait and a member is dead, whether or not that member holds it. It is
+/// `SYNCLINE_STATUS_POISONED` if a member returned from its team with the lock, or died with it and
+/// the lock was repaired, but not recovered. After both `syncline_lock_recover` goes on.
 ///
 /// # Safety
 /// `lock` was not freed.

@@ -265,7 +265,7 @@ pub(crate) unsafe fn with<R>(
 }
 
 /// The function of the member has returned: its rma is a shell from now on. An error if a call is using it.
-pub(crate) fn retire(rma: Arc<Rma>) -> Result<(), Error> {
+pub(crate) fn retire(rma: Arc<Rma>, member: usize) -> Result<(), Error> {
     static RETIRED: Mutex<VecDeque<Arc<Rma>>> = Mutex::new(VecDeque::new());
     let mut in_use = false;
     // Its mutexes are poisoned when they are dropped with it.
@@ -275,7 +275,7 @@ pub(crate) fn retire(rma: Arc<Rma>) -> Result<(), Error> {
         match held {
             None => Ok(()),
             Some(RmaError::Held { rank, index }) => Err(Error::misuse(format!(
-                "the function of the member has returned while it held mutex {index} of rank {rank}"
+                "rank {member} returned while it held mutex {index} of rank {rank}"
             ))),
             Some(error) => Err(error.into()),
         }
@@ -285,7 +285,7 @@ pub(crate) fn retire(rma: Arc<Rma>) -> Result<(), Error> {
         Err(TryLockError::Poisoned(state)) => end(&mut state.into_inner()),
         Err(TryLockError::WouldBlock) => {
             in_use = true;
-            Err(Error::misuse("the function of the member has returned while another call is using its rma"))
+            Err(Error::misuse(format!("rank {member} returned while another call is using its rma")))
         }
     };
     let mut retired = RETIRED.lock().unwrap_or_else(PoisonError::into_inner);

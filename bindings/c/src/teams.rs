@@ -142,7 +142,7 @@ impl Work {
             return Err(forked.into());
         }
         // All of them end, whatever one says.
-        let retired = inside.rmas.drain(..).map(rma::retire).fold(Ok(()), Result::and);
+        let retired = inside.rmas.drain(..).map(|rma| rma::retire(rma, rank)).fold(Ok(()), Result::and);
         retired?;
         if inside.locks.iter().any(|lock| lock.in_use()) {
             return Err(Error::misuse(format!("rank {rank} returned while it held a lock")));

@@ -286,6 +286,19 @@ static int one_is_gone(syncline_member *me, void *argument) {
     return 0;
 }
 
+/* Rank 1 returns with a mutex of rank 0. */
+static int with_the_mutex(syncline_member *me, void *argument) {
+    syncline_rma *rma;
+    syncline_rma_mutexes *mutexes;
+    (void)argument;
+    OK(syncline_member_rma(me, &rma));
+    OK(syncline_rma_mutexes_new(rma, 2, &mutexes));
+    if (syncline_member_rank(me) == 1) {
+        OK(syncline_rma_lock(rma, mutexes, 0, 1));
+    }
+    return 0;
+}
+
 static int both(syncline_member *me, void *argument) {
     int code = all_operations(me, argument) + faults(me, argument);
     if (syncline_member_rank(me) == 0) {
@@ -313,6 +326,7 @@ int main(int count, char **arguments) {
     OK(syncline_team_run(&one, faults, NULL));
     OK(syncline_team_run(&two, faults, NULL));
     OK(syncline_team_run(&hosts, faults, NULL));
+    FAILS(syncline_team_run(&two, with_the_mutex, NULL), MISUSE, "rank 1 returned while it held mutex 1 of rank 0");
     OK(syncline_team_run(&two, one_is_gone, NULL));
     OK(syncline_team_run(&hosts, one_is_gone, NULL));
     puts("it went where it was sent");

@@ -54,11 +54,6 @@ pub(crate) fn convert(args: &ConvertArgs, signals: &Signals) -> Result<String> {
         .map(|(name, source)| (name.clone(), (layout_of(name, layout), source.element())))
         .collect();
     let memory = memory.min(MOST);
-    if let Some(name) = names.iter().find(|name| !npy && args.outdir.join(file_name(name, true)).exists()) {
-        let why = format!("has {name}.npy, which is another {name}: take another directory");
-        return Err(Error::Output { path: args.outdir.clone(), why });
-    }
-
     let mut out = NewDir::create(&args.outdir, names.iter().map(|name| file_name(name, npy)))?;
     for (file, why) in &left {
         eprintln!("left: {} {why}", file.display());
@@ -79,10 +74,10 @@ pub(crate) fn convert(args: &ConvertArgs, signals: &Signals) -> Result<String> {
     };
     watch(signals, &bar, look, move || jobs.into_iter().try_for_each(|job| (job.work)()))?;
     let path = out.path().to_owned();
-    out.commit(signals)?;
-    if !npy {
-        write_layout_json(&path, shape, &arrays)?;
-    }
+    out.commit(signals, |path| match npy {
+        true => Ok(()),
+        false => Ok(write_layout_json(path, shape, &arrays)?),
+    })?;
     let time = start.elapsed();
     let (count, size, rate) = (arrays.len(), Bytes(bytes), rate(bytes, time));
     let kind = match args.layout {

@@ -61,7 +61,7 @@ fn generate_as<T: Element>(args: &GenArgs, signals: &Signals) -> Result<String> 
         bar.set_position(chunks.iter().map(|chunk| chunk.traffic().written).sum());
     };
     watch(signals, &bar, look, move || fill_all(jobs))?;
-    dir.commit(signals)?;
+    dir.commit(signals, |_| Ok(()))?;
     let time = start.elapsed();
     let (count, size, rate) = (arrays.len(), Bytes(bytes), rate(bytes, time));
     let dir = args.dir.display();

@@ -18,6 +18,9 @@ pub(crate) const LAYOUT: &str = "layout.json";
 /// How the names of results end that were not given one, but for `.npy`.
 pub(crate) const RESULT: &str = ".out";
 
+/// Why an output cannot be a [`LAYOUT`].
+const DESCRIPTION: &str = "has the name of the description of raw matrices";
+
 /// Where a result goes.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -66,6 +69,9 @@ impl Output {
         };
         if let Some(input) = inputs.iter().find(|input| is_same(input, &found)) {
             return Err(refuse(format!("is the input {}, which is never overwritten", input.display())));
+        }
+        if path.file_name().is_some_and(|name| name == LAYOUT) {
+            return Err(refuse(DESCRIPTION.to_owned()));
         }
         if !found.is_file() {
             let what = if found.is_dir() { "a directory" } else { "no regular file" };
@@ -120,7 +126,7 @@ fn check_new(path: &Path) -> Result<(), String> {
     }
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if name == LAYOUT {
-        return Err("has the name of the description of raw matrices".to_owned());
+        return Err(DESCRIPTION.to_owned());
     }
     match name.strip_suffix(".npy") {
         // What cannot be opened now is no worse afterwards.
@@ -141,6 +147,8 @@ pub(crate) fn is_same(path: &Path, found: &Metadata) -> bool {
 #[derive(Debug)]
 pub(crate) struct NewDir {
     path: PathBuf,
+    /// The names that its files are to have.
+    names: Vec<String>,
     /// Whether it is to be removed again if nothing was put into it.
     made: bool,
     files: Vec<NewFile>,
@@ -150,15 +158,11 @@ impl NewDir {
     /// Makes the directory if it is not there.
     ///
     /// # Errors
-    /// [`Error::Exists`] when it has one of the files `names` or a `layout.json`, and
-    /// [`Error::Io`].
+    /// [`Error::Exists`] when it has one of the files `names` or a `layout.json`,
+    /// [`Error::Output`] when it has a `.npy` of the name of a raw file, and [`Error::Io`].
     pub(crate) fn create(path: &Path, names: impl Iterator<Item = String>) -> Result<Self> {
-        for name in names.chain([LAYOUT.to_owned()]) {
-            let file = path.join(name);
-            if fs::symlink_metadata(&file).is_ok() {
-                return Err(Error::Exists(file));
-            }
-        }
+        let names: Vec<String> = names.collect();
+        check_vacant(path, &names)?;
         let made = !path.is_dir();
         if made {
             fs::create_dir_all(path).map_err(|source| Error::Io {
@@ -166,7 +170,7 @@ impl NewDir {
                 source,
             })?;
         }
-        Ok(Self { path: path.to_owned(), made, files: Vec::new() })
+        Ok(Self { path: path.to_owned(), names, made, files: Vec::new() })
     }
 
     /// The directory.
@@ -192,14 +196,22 @@ impl NewDir {
         Ok(matrix)
     }
 
-    /// Brings all files to disk and gives them their names. Of two commands that fill one directory
-    /// at the same time, the second to come fails at its first file.
+    /// Brings all files to disk and gives them their names; then `describe` may add a description.
+    /// Of two commands that fill one directory at the same time, the second gives no file a name.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] as long as none has its name, [`Error::Exists`] when another command
-    /// was first, and what the file system says.
-    pub(crate) fn commit(mut self, signals: &Signals) -> Result<()> {
+    /// [`Error::Interrupted`] as long as no file has its name, what [`create`](Self::create) says
+    /// when another command was first, and what the file system says.
+    pub(crate) fn commit(
+        mut self,
+        signals: &Signals,
+        describe: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<()> {
         sync(&self.files, signals)?;
+        // Locked to the end of this function. Where a file system has no locks, the second command
+        // may fail at a later file.
+        let folder = File::open(&self.path).and_then(|folder| folder.lock().map(|()| folder));
+        check_vacant(&self.path, &self.names)?;
         self.files.drain(..).try_for_each(|new| {
             let path = new.target().to_owned();
             new.commit_new().map_err(|error| match error {
@@ -208,8 +220,27 @@ impl NewDir {
                 }
                 error => error.into(),
             })
-        })
+        })?;
+        describe(&self.path)?;
+        drop(folder);
+        Ok(())
     }
+}
+
+/// That a directory has nothing that new files of these names would replace, or be confused with.
+fn check_vacant(path: &Path, names: &[String]) -> Result<()> {
+    for name in names.iter().map(String::as_str).chain([LAYOUT]) {
+        let file = path.join(name);
+        if fs::symlink_metadata(&file).is_ok() {
+            return Err(Error::Exists(file));
+        }
+        let npy = file_name(name, true);
+        if !name.ends_with(".npy") && name != LAYOUT && path.join(&npy).exists() {
+            let why = format!("has {npy}, which is another {name}: take another directory");
+            return Err(Error::Output { path: path.to_owned(), why });
+        }
+    }
+    Ok(())
 }
 
 impl Drop for NewDir {
@@ -262,8 +293,36 @@ mod tests {
             new
         };
         let (first, second) = (begin(), begin());
-        first.commit(&Signals::default()).unwrap();
-        let error = second.commit(&Signals::default()).unwrap_err();
+        first.commit(&Signals::default(), |_| Ok(())).unwrap();
+        let error = second.commit(&Signals::default(), |_| Ok(())).unwrap_err();
         assert!(matches!(&error, Error::Exists(path) if path.ends_with("za")), "{error}");
+    }
+
+    #[test]
+    fn of_two_that_fill_a_directory_the_second_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let begin = |npy: bool, names: &[&str]| {
+            let files = names.iter().map(|name| file_name(name, npy));
+            let mut new = NewDir::create(folder.path(), files).unwrap();
+            for name in names {
+                new.matrix::<f64>(name, Shape::new(2, 2), Layout::RowMajor, npy).unwrap();
+            }
+            new
+        };
+        let (raw, overlaps, npy) =
+            (begin(false, &["u"]), begin(false, &["f", "u"]), begin(true, &["f", "u"]));
+        let describe = |path: &Path| {
+            fs::write(path.join(LAYOUT), "{}")
+                .map_err(|source| Error::Io { what: "write".to_owned(), source })
+        };
+        raw.commit(&Signals::default(), describe).unwrap();
+        for (second, what) in [(overlaps, "u"), (npy, LAYOUT)] {
+            let error = second.commit(&Signals::default(), |_| Ok(())).unwrap_err();
+            assert!(matches!(&error, Error::Exists(path) if path.ends_with(what)), "{error}");
+        }
+        let mut names: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, [LAYOUT, "u"]);
     }
 }

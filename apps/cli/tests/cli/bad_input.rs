@@ -174,10 +174,12 @@ fn outputs_that_are_refused() {
         refused(path, &format!("{RUN} --output {output}"), parts);
     }
     ok(path, "convert data raw --layout blocked --block 3");
+    ok(path, "convert data other --layout blocked --block 2");
     for (output, parts) in [
         ("raw/za", ["raw/za", "never overwritten"]),
         ("raw/layout.json", ["raw/layout.json", "never overwritten"]),
         ("data/layout.json", ["data/layout.json", "the name of the description of raw matrices"]),
+        ("other/layout.json --force", ["other/layout.json", "the name of the description"]),
         ("raw/za.npy", ["raw/za.npy", "would be another za: the layout.json in raw lists one"]),
         ("./raw/../raw/zb.npy", ["zb.npy", "would be another zb"]),
         ("/dev/null", ["/dev/null", "no regular file"]),

@@ -14,7 +14,8 @@
 //! * Whoever cannot get ready, since another has died meanwhile, revokes the communicator: so nobody waits there.
 //! * Who is dead is for MPI to say. It does not know of a host that is cut off, and might wait for
 //!   it. So no process waits longer than [`PATIENCE`], or than `SYNCLINE_TIMEOUT` if that is longer,
-//!   and gets an error that says so. (In MPI_Init, before all this, Open MPI waits for the dead.)
+//!   and gets an error that says so; but where MPI permits one thread only it waits as long as MPI
+//!   does. (In MPI_Init, before all this, Open MPI waits for the dead.)
 //! * Messages to a team that is no more may still be under way, so MPI does not get its communicator back.
 //! * `MPI_Finalize` waits for the dead. After a death processes end without it, when all who are left have agreed to.
 //!

@@ -360,14 +360,22 @@ impl Arena {
         has_let_go(&mut self.living())
     }
 
+    /// Whether a place is free.
+    pub(crate) fn has_place(&self) -> bool {
+        self.free_places().next().is_some()
+    }
+
+    fn free_places(&self) -> impl Iterator<Item = usize> {
+        (1..self.shape.processes).filter(|&place| self.record(place).now().1 == Life::Free)
+    }
+
     /// How many places processes wait for, beyond those that are free.
     pub(crate) fn lacking(&self) -> usize {
         let waiting = waiting(&mut self.living());
         if waiting == 0 {
             return 0;
         }
-        let free = (1..self.shape.processes).filter(|&place| self.record(place).now().1 == Life::Free);
-        waiting.saturating_sub(free.count())
+        waiting.saturating_sub(self.free_places().count())
     }
 
     fn living(&self) -> impl Iterator<Item = &Record> {

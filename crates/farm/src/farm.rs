@@ -90,6 +90,8 @@ pub struct Farm {
     senders: Vec<usize>,
     /// The processes that this one has started, and of whose end it was not told yet.
     children: Vec<Vpid>,
+    /// A number that was reserved for a process that then could not be asked for.
+    spare: Option<Vpid>,
     /// Of `senders`, where the next look at all begins.
     turn: usize,
     /// How many channels had been opened when the row was looked at.
@@ -280,6 +282,7 @@ impl Farm {
             inbound: Vec::new(),
             senders: Vec::new(),
             children: Vec::new(),
+            spare: None,
             turn: 0,
             opened: 0,
             ends: 0,
@@ -334,15 +337,19 @@ impl Farm {
 
     /// As [`reserve`](Self::reserve), but where all places are taken it waits until a deadline.
     ///
-    /// A place is free when its process has ended, what it had sent was received, and the process
-    /// that has started it was told of its end, or has ended too. While processes wait for places,
-    /// those of the dead are given to them, the oldest first: then it is forgotten how these ended.
+    /// The place of a process that has ended can be given to another when every receiver of what it
+    /// had sent has received all and looked once more (in [`recv`](Self::recv),
+    /// [`recv_any`](Self::recv_any), [`wait`](Self::wait) or here), and the process that has
+    /// started it was told of its end, or has ended too. The oldest are given away first: then it
+    /// is forgotten how these ended.
     ///
     /// # Errors
     /// [`FarmError::Full`].
     pub fn reserve_deadline(&mut self, deadline: Option<Instant>) -> Result<Vpid, FarmError> {
         self.at_home()?;
-        if let Some(vpid) = self.arena.reserve(self.me) {
+        let now = self.spare.take().or_else(|| self.arena.reserve(self.me));
+        if let Some(vpid) = now {
+            self.arena.record(self.me.place()).set_waiting(false);
             return Ok(vpid);
         }
         let (arena, policy) = (Arc::clone(&self.arena), self.policy);
@@ -368,7 +375,7 @@ impl Farm {
     /// The same, if there is a place now. If not, one is kept as soon as there is, until this
     /// succeeds.
     pub(crate) fn reserve_now(&mut self) -> Option<Vpid> {
-        let place = self.arena.reserve(self.me);
+        let place = self.spare.take().or_else(|| self.arena.reserve(self.me));
         self.arena.record(self.me.place()).set_waiting(place.is_none());
         if place.is_none() {
             self.bury();
@@ -401,14 +408,19 @@ impl Farm {
     /// [`FarmError::Start`], [`FarmError::Full`].
     pub fn spawn(&mut self, program: &Program) -> Result<Vpid, FarmError> {
         let vpid = self.reserve()?;
-        self.start(vpid, program)?;
-        Ok(vpid)
+        let started = self.start(vpid, program);
+        // Else no process could use the number.
+        if self.arena.record(vpid.place()).life(vpid) == Life::Reserved {
+            self.spare = Some(vpid);
+        }
+        started.map(|()| vpid)
     }
 
     /// Starts the process of a number that this process, or another, has [reserved](Self::reserve).
     ///
     /// # Errors
-    /// [`FarmError::Start`]: then the number is used up; [`FarmError::NotReserved`].
+    /// [`FarmError::Start`]: then the number is used up; [`FarmError::NotReserved`];
+    /// [`FarmError::Unsendable`], [`FarmError::System`]: then it is reserved still.
     pub fn start(&mut self, vpid: Vpid, program: &Program) -> Result<(), FarmError> {
         self.known(vpid)?;
         let started = match &mut self.role {
@@ -436,7 +448,7 @@ impl Farm {
     }
 
     /// How a process has ended was told to this one, which is its parent.
-    fn let_go_of(&self, vpid: Vpid) {
+    pub(crate) fn let_go_of(&self, vpid: Vpid) {
         self.arena.record(vpid.place()).note();
         self.has_let_go();
     }
@@ -512,8 +524,9 @@ impl Farm {
     }
 
     /// Waits until a process has ended, and tells how: [`Fate::Forgotten`] if its place was given
-    /// to another meanwhile, as it may be as soon as the process that has started it was told of
-    /// its end, or looks for a place and finds that it has exited with 0.
+    /// away before this process has looked. See [`reserve_deadline`](Self::reserve_deadline); who
+    /// looks for a place has thereby seen the end of those that it has started and that have exited
+    /// with 0.
     ///
     /// # Errors
     /// [`FarmError::Unknown`], [`FarmError::TimedOut`]; [`FarmError::Itself`] for the number of
@@ -557,8 +570,10 @@ impl Farm {
     #[must_use]
     pub fn pid(&self, vpid: Vpid) -> Option<u32> {
         let record = self.known(vpid).ok()?;
-        let pid = record.pid.load(Ordering::Relaxed);
-        (record.life(vpid) != Life::Free && pid != 0).then_some(pid as u32)
+        // Acquire: pairs with the Release in the manager's `start`. The place of one that started
+        // later has another generation, and that is seen.
+        let pid = record.pid.load(Ordering::Acquire);
+        (record.now().0 == vpid.generation() && pid != 0).then_some(pid as u32)
     }
 
     /// How many processes of the farm live, the manager not among them; the manager is asked, all

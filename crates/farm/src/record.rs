@@ -18,8 +18,9 @@
 //! `Reserved`. If it dies before that step, the manager finds its number as the parent.
 //!
 //! # Places that are waited for
-//! A place is free again when no process has anything of the one that has ended. The manager's
-//! thread frees such places, and only as many as are waited for.
+//! A place can be given away when no process has anything of the one that has ended. The manager's
+//! thread frees such places, the oldest first: those beyond a number of dead that it keeps, and as
+//! many as are waited for.
 //!
 //! | process          | step                                                                    |
 //! |------------------|-------------------------------------------------------------------------|
@@ -95,11 +96,11 @@ pub enum Fate {
     Ended(Ending),
     /// It could not be started.
     NotStarted(String),
-    /// The process that reserved it has ended before it was started.
+    /// The process that reserved it, or was to start it, has ended before it was started.
     NeverStarted,
     /// It is a member of a team, and is dead or has been given up.
     Dead,
-    /// It has ended so long ago that nothing more is known.
+    /// It has ended, and its place was given away: nothing more is known.
     Forgotten,
 }
 
@@ -210,8 +211,8 @@ impl Record {
             && reserver & CLAIMED == 0
             && self.parent.compare_exchange(reserver, claimed, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if chosen && self.life(vpid) != Life::Reserved {
-            // The parent is that of a later process of this place.
-            self.parent.store(reserver, Ordering::Relaxed);
+            // The place was given away meanwhile, and has a new parent, or will have one.
+            let _ = self.parent.compare_exchange(claimed, reserver, Ordering::Relaxed, Ordering::Relaxed);
             return false;
         }
         chosen
@@ -246,7 +247,8 @@ impl Record {
         self.waits.store(u64::from(waits), Ordering::Relaxed);
     }
 
-    fn is_waiting(&self) -> bool {
+    /// Whether it waits for a place. Others look by [`waiting`] and [`has_let_go`].
+    pub(crate) fn is_waiting(&self) -> bool {
         self.waits.load(Ordering::Relaxed) == 1
     }
 

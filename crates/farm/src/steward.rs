@@ -246,7 +246,8 @@ impl Office {
     fn start(&self, vpid: Vpid, program: &Program) -> Result<(), FarmError> {
         let record = self.arena.record(vpid.place());
         let started = self.spawn(vpid, program).and_then(|running| {
-            record.pid.store(u64::from(running.leader.id()), Ordering::Relaxed);
+            // Release: pairs with the Acquire in `Farm::pid`.
+            record.pid.store(u64::from(running.leader.id()), Ordering::Release);
             // If it takes part already, it is beyond that.
             record.step_from(vpid.generation(), &[Life::Reserved, Life::Asked], Life::Started);
             self.living.fetch_add(1, Ordering::Relaxed);
@@ -311,8 +312,20 @@ impl Office {
         Ok(())
     }
 
-    /// Tells all processes that one is no more.
+    /// Tells all processes that one is no more, nor ever will be what it had reserved.
     fn declare(&self, vpid: Vpid, fate: &Result<Ending, Option<i32>>) {
+        self.declare_one(vpid, fate);
+        for place in 1..self.arena.used() {
+            let record = self.arena.record(place);
+            if record.is_orphan(vpid) {
+                // From here on it is this thread's.
+                let (generation, _) = record.now();
+                self.declare_one(Vpid::new(place, generation), &Err(None));
+            }
+        }
+    }
+
+    fn declare_one(&self, vpid: Vpid, fate: &Result<Ending, Option<i32>>) {
         let arena = &self.arena;
         arena.let_go_of_writers(vpid);
         arena.record(vpid.place()).end(vpid, code(fate));
@@ -405,23 +418,7 @@ impl Watchman {
         // Closes its descriptor, and with that the watch.
         all.remove(&vpid.to_raw());
         drop(all);
-        self.tell(vpid, ending);
-    }
-
-    fn tell(&mut self, vpid: Vpid, ending: Ending) {
-        self.end_of(vpid, &Ok(ending));
-        // What it had reserved and not started never will be.
-        for place in 1..self.office.arena.used() {
-            let record = self.office.arena.record(place);
-            let (generation, _) = record.now();
-            if record.is_orphan(vpid) {
-                self.end_of(Vpid::new(place, generation), &Err(None));
-            }
-        }
-    }
-
-    fn end_of(&mut self, vpid: Vpid, fate: &Result<Ending, Option<i32>>) {
-        self.office.declare(vpid, fate);
+        self.office.declare(vpid, &Ok(ending));
         self.forget();
     }
 
@@ -467,7 +464,7 @@ impl Watchman {
                 Some(program) => {
                     let _ = self.office.start(vpid, &program); // its record says why not
                 }
-                None => self.end_of(vpid, &Err(Some(invalid()))),
+                None => self.office.declare(vpid, &Err(Some(invalid()))),
             }
             arena.record(parent.place() % arena.processes()).bell.increment();
         }

@@ -93,12 +93,7 @@ impl Farm {
             // What it had sent before its end is there by now.
             None if self.life(from) == Life::Ended => match take(self)? {
                 Some(taken) => Ok(Some(taken)),
-                None => {
-                    self.unlink(from);
-                    let gone = self.gone(from);
-                    self.note(from);
-                    Err(gone)
-                }
+                None => Err(self.told_of_the_end(from)),
             },
             None => Ok(None),
         })?;
@@ -194,7 +189,8 @@ impl Farm {
     }
 
     /// As [`recv_any_message_deadline`](Self::recv_any_message_deadline), or until something else
-    /// is there; `None` then, and when the deadline has passed.
+    /// is there, or the place that was not there for [`reserve_now`](Self::reserve_now); `None`
+    /// then, and when the deadline has passed.
     pub(crate) fn recv_any_or(
         &mut self,
         deadline: Option<Instant>,
@@ -206,6 +202,12 @@ impl Farm {
             Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy_for_any() };
         let bell = &arena.record(self.me.place()).bell;
         let came = bell::wait(bell, &policy, deadline, || {
+            let record = arena.record(self.me.place());
+            if record.is_waiting() && arena.has_place() {
+                // Once: whether it is still wanted is for the caller to say.
+                record.set_waiting(false);
+                return Ok(Some(None));
+            }
             if other() {
                 return Ok(Some(None));
             }
@@ -222,7 +224,7 @@ impl Farm {
         self.known(from)?;
         let ended = self.life(from) == Life::Ended;
         match self.take(from)? {
-            None if ended => Err(self.gone(from)),
+            None if ended => Err(self.told_of_the_end(from)),
             message => Ok(message),
         }
     }
@@ -258,18 +260,24 @@ impl Farm {
                 Some(Fate::Ended(Ending::Exited(0))) if !self.every_end => (),
                 // It may have sent something between the looks: that comes first.
                 Some(_) if self.has_sent(vpid) => return self.take_any(),
-                Some(_) => {
-                    let gone = self.gone(vpid);
-                    self.note(vpid);
-                    return Err(gone);
-                }
+                Some(_) => return Err(self.told_of_the_end(vpid)),
             }
         }
         if alone { Err(FarmError::Alone) } else { Ok(None) }
     }
 
+    /// The error that tells of an end. All that the process had sent was received.
+    fn told_of_the_end(&mut self, vpid: Vpid) -> FarmError {
+        // Its place may be another's afterwards.
+        let gone = self.gone(vpid);
+        self.unlink(vpid);
+        self.note(vpid);
+        gone
+    }
+
     /// Lets go of the channels of processes that have ended, and of children that ended well.
     pub(super) fn bury(&mut self) {
+        self.look_for_channels();
         let dead = |vpid: Vpid| self.life(vpid) == Life::Ended;
         let channels = self.senders.iter().filter_map(|&place| self.inbound.get(place)?.as_ref());
         // One that has ended just now may have sent something just before: another end was told
@@ -290,11 +298,14 @@ impl Farm {
         }
     }
 
-    /// The end of a child was seen: its place may be another's.
+    /// The end of a child was seen: its place may be another's. A pool looks at the record once
+    /// more, and lets go itself.
     pub(super) fn note(&mut self, child: Vpid) {
         if let Some(at) = self.children.iter().position(|&other| other == child) {
             self.children.swap_remove(at);
-            self.let_go_of(child);
+            if !self.every_end {
+                self.let_go_of(child);
+            }
         }
     }
 

@@ -280,7 +280,11 @@ where
         match self.crowd.hear_any::<Report<T, R>>(until, ended) {
             Heard::From(vpid, report) => self.report(vpid, report),
             Heard::Nothing => self.collect(),
-            Heard::Gone(vpid, fate) => self.lost(vpid, &fate),
+            Heard::Gone(vpid, fate) => {
+                self.lost(vpid, &fate);
+                // Only now: `lost` reads what it was at.
+                self.crowd.farm().into_iter().for_each(|farm| farm.let_go_of(vpid));
+            }
             Heard::Garbled(from, why) => self.garbled(from, why.to_string()),
             // Every worker has told of its end before.
             Heard::Nobody(_) if self.hands.is_empty() && self.team.is_none() => (),

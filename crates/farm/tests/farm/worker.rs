@@ -1,9 +1,9 @@
 //! What the processes do that tests start.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use syncline_farm::{Farm, Numbers, Program, Vpid};
+use syncline_farm::{Farm, FarmError, Numbers, Program, Vpid};
 
 use crate::{late, random};
 
@@ -23,7 +23,8 @@ pub(crate) enum Role {
     /// Spawns workers that each do the same one level deeper, and sends the sum of what they send,
     /// and 1.
     Tree { width: usize, depth: usize },
-    /// Spawns a program that is not there, so many times, and hangs.
+    /// Spawns what is too long to be asked for, or to be started, and then a program that is not
+    /// there, so many times, and hangs.
     Missing { times: usize },
     /// For every number that it is sent: reserves as many places at once, sends the number back,
     /// and gives the places to programs that end at once.
@@ -83,8 +84,21 @@ fn process() {
             farm.send(from, &sum).unwrap();
         }
         Role::Missing { times } => {
+            let (long, end) = ("x".repeat(2 << 20), late());
             for _ in 0..times {
-                let error = farm.spawn(&Program::new("/nowhere/to/be/found")).unwrap_err();
+                let error = loop {
+                    match farm.spawn(&Program::new("true").arg(&long)).unwrap_err() {
+                        // The places are those of the dead. It may take longer than `spawn` waits
+                        // until one is free.
+                        FarmError::Full { .. } if Some(Instant::now()) < end => (),
+                        error => break error,
+                    }
+                };
+                assert!(matches!(error, FarmError::Unsendable { .. } | FarmError::Start { .. }), "{error}");
+            }
+            for _ in 0..times {
+                let vpid = farm.reserve_deadline(late()).unwrap();
+                let error = farm.start(vpid, &Program::new("/nowhere/to/be/found")).unwrap_err();
                 farm.send_deadline(manager, &error.to_string(), late()).unwrap();
             }
             std::thread::sleep(Duration::from_secs(120));

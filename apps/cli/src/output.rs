@@ -1,9 +1,10 @@
 //! Where results may go, and several new files at once.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use indicatif::ProgressBar;
 use syncline_store::{DataDir, Element, Error as StoreError, Existing, Layout, Matrix, NewFile, Shape};
@@ -70,15 +71,15 @@ impl Output {
         if let Some(input) = inputs.iter().find(|input| is_same(input, &found)) {
             return Err(refuse(format!("is the input {}, which is never overwritten", input.display())));
         }
-        if path.file_name().is_some_and(|name| name == LAYOUT) {
-            return Err(refuse(DESCRIPTION.to_owned()));
-        }
         if !found.is_file() {
             let what = if found.is_dir() { "a directory" } else { "no regular file" };
             return Err(refuse(format!("is {what}")));
         }
         // The file that a link leads to is replaced, not the link.
         match path.is_symlink().then(|| fs::canonicalize(&path)).transpose() {
+            Ok(leads_to) if leads_to.as_ref().unwrap_or(&path).ends_with(LAYOUT) => {
+                Err(refuse(DESCRIPTION.to_owned()))
+            }
             Ok(leads_to) => Ok(Self { path: leads_to.unwrap_or(path), npy }),
             Err(error) => Err(refuse(format!("cannot be written: {error}"))),
         }
@@ -208,9 +209,8 @@ impl NewDir {
         describe: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<()> {
         sync(&self.files, signals)?;
-        // Locked to the end of this function. Where a file system has no locks, the second command
-        // may fail at a later file.
-        let folder = File::open(&self.path).and_then(|folder| folder.lock().map(|()| folder));
+        // To the end of this function.
+        let folder = locked(&self.path, signals)?;
         check_vacant(&self.path, &self.names)?;
         self.files.drain(..).try_for_each(|new| {
             let path = new.target().to_owned();
@@ -224,6 +224,22 @@ impl NewDir {
         describe(&self.path)?;
         drop(folder);
         Ok(())
+    }
+}
+
+/// A folder that no other command has locked; `None` where a file system has no locks: there the
+/// second command may fail at a later file.
+fn locked(path: &Path, signals: &Signals) -> Result<Option<File>> {
+    let Ok(folder) = File::open(path) else { return Ok(None) };
+    loop {
+        match folder.try_lock() {
+            Ok(()) => return Ok(Some(folder)),
+            Err(TryLockError::Error(_)) => return Ok(None),
+            Err(TryLockError::WouldBlock) => {
+                signals.check()?;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
     }
 }
 

@@ -110,7 +110,11 @@ impl Signals {
         Some(self.caught.load(Ordering::Relaxed) as u8).filter(|&signal| signal > 0)
     }
 
-    fn check(&self) -> Result<()> {
+    /// That no signal was caught.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub(crate) fn check(&self) -> Result<()> {
         self.caught().map_or(Ok(()), |signal| Err(Error::interrupted(signal)))
     }
 

@@ -175,11 +175,14 @@ fn outputs_that_are_refused() {
     }
     ok(path, "convert data raw --layout blocked --block 3");
     ok(path, "convert data other --layout blocked --block 2");
+    std::fs::remove_file(path.join("link.npy")).unwrap();
+    std::os::unix::fs::symlink(path.join("other/layout.json"), path.join("link.npy")).unwrap();
     for (output, parts) in [
         ("raw/za", ["raw/za", "never overwritten"]),
         ("raw/layout.json", ["raw/layout.json", "never overwritten"]),
         ("data/layout.json", ["data/layout.json", "the name of the description of raw matrices"]),
         ("other/layout.json --force", ["other/layout.json", "the name of the description"]),
+        ("link.npy --force", ["link.npy", "the name of the description"]),
         ("raw/za.npy", ["raw/za.npy", "would be another za: the layout.json in raw lists one"]),
         ("./raw/../raw/zb.npy", ["zb.npy", "would be another zb"]),
         ("/dev/null", ["/dev/null", "no regular file"]),

@@ -4,10 +4,11 @@
 use std::fs;
 use std::path::Path;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::{
-    command, contents, fails_with, has_marks, json, lk23, matrix, names, npy, ok, refused, unconverged,
+    command, contents, fails_with, has_marks, json, lk23, matrix, names, npy, ok, refused, unconverged, until,
 };
 
 /// A folder with the Poisson equation in `p`, if results are marked there.
@@ -396,4 +397,34 @@ fn a_result_keeps_its_residuals() {
     assert_eq!(fs::read(path.join("o.npy")).unwrap(), fs::read(path.join("whole.npy")).unwrap());
     // It has converged: of more iterations nothing is left to do.
     assert_eq!(run("--iterations 500 --output o.npy --resume")["complete_already"], true);
+}
+
+/// A command that fills a folder which another one fills just then waits for it, but not without an
+/// end: a signal ends it, and it leaves nothing.
+#[test]
+fn a_folder_that_another_command_fills_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    ok(path, "gen lk23 data --rows 20 --cols 20");
+    fs::create_dir(path.join("out")).unwrap();
+    let other = fs::File::open(path.join("out")).unwrap();
+    other.lock().unwrap();
+    let mut waits = command(path, "convert data out --layout blocked --block 5").spawn().unwrap();
+    let (out, descriptors) =
+        (fs::canonicalize(path.join("out")).unwrap(), format!("/proc/{}/fd", waits.id()));
+    until("the folder is to be locked", || {
+        let open = fs::read_dir(&descriptors).into_iter().flatten().flatten();
+        open.filter_map(|open| fs::read_link(open.path()).ok()).any(|file| file == out)
+    });
+    // Not SIGINT: a suite may be started with that ignored.
+    kill_process(Pid::from_child(&waits), Signal::TERM).unwrap();
+    let mut ended = None;
+    until("the command ends", || {
+        ended = waits.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().code(), Some(143));
+    assert!(names(&path.join("out")).is_empty());
+    drop(other);
+    ok(path, "convert data out --layout blocked --block 5");
 }

@@ -349,12 +349,12 @@ enum syncline_farm_end
    */
   SYNCLINE_FARM_END_NOT_STARTED = 2,
   /**
-   * Who had reserved its number has ended before it was started.
+   * The process that had reserved its number, or was to start it, has ended before.
    */
   SYNCLINE_FARM_END_NEVER_STARTED = 3,
   /**
-   * It has ended, and its place was given to another process: nothing more is known. That may be
-   * as soon as the process that has started it was told of its end, if there is no other place.
+   * It has ended, and its place was given away: nothing more is known. That may be as soon as the
+   * process that has started it was told of its end.
    */
   SYNCLINE_FARM_END_FORGOTTEN = 4,
 };
@@ -1164,8 +1164,9 @@ uint64_t syncline_farm_parent(const syncline_farm *farm);
  * Makes a number for a process that is not born yet, so that it can be sent something first: `syncline_farm_start` starts
  * it. Any process of the farm may. Before it is started it can be sent as many messages as a
  * channel holds; one more waits until it has received one. `SYNCLINE_STATUS_NO_ROOM` if there are
- * as many processes as the bounds allow. One that has ended counts until its messages and its end
- * were received.
+ * as many processes as the bounds allow. One that has ended counts until the process that has
+ * started it was told of its end, and all that it had sent messages have received these and looked
+ * for more.
  *
  * The texts of failures write a number N as N % 65536, its place, and N / 65536, how many processes
  * had that place before: "3.1" is 65539, and "3" is 3.
@@ -1470,7 +1471,8 @@ syncline_status syncline_lock_recover_for(syncline_lock *lock,
  * It returns when the message is in its channel, which it is at once unless as many as the channel
  * holds were not received yet. `SYNCLINE_STATUS_GONE` if the receiver has ended (`code` of the
  * failure is what it has exited with, or 128 and the signal), `SYNCLINE_STATUS_NO_ROOM` if the
- * farm's memory is full. In all these cases nothing was sent.
+ * farm's memory is full, `SYNCLINE_STATUS_MISUSE` if the receiver is this process and its channel
+ * is full. In all these cases nothing was sent.
  *
  * What this process did before is seen by the receiver. `from` may be `NULL` if `count` is 0, and is the caller's again
  * when this returns.
@@ -1504,7 +1506,8 @@ syncline_status syncline_farm_send_for(syncline_farm *farm,
  * `*message` is read in place, and to be given back by `syncline_farm_message_dispose`.
  * `SYNCLINE_STATUS_GONE` if the process has ended, and all that it had sent was received; `code`
  * of the failure is what it has exited with, or 128 and the signal. `SYNCLINE_STATUS_GARBLED` if
- * what it has sent is no message; that is lost.
+ * what it has sent is no message; that is lost. `SYNCLINE_STATUS_MISUSE` if it is this process, and
+ * has sent itself nothing.
  *
  * # Safety
  * `farm` was not freed. `*message` can be written.

@@ -78,10 +78,10 @@ pub enum FarmEnd {
     Killed = 1,
     /// It could not be started.
     NotStarted = 2,
-    /// Who had reserved its number has ended before it was started.
+    /// The process that had reserved its number, or was to start it, has ended before.
     NeverStarted = 3,
-    /// It has ended, and its place was given to another process: nothing more is known. That may be
-    /// as soon as the process that has started it was told of its end, if there is no other place.
+    /// It has ended, and its place was given away: nothing more is known. That may be as soon as the
+    /// process that has started it was told of its end.
     Forgotten = 4,
 }
 
@@ -311,8 +311,9 @@ unsafe fn number(farm: *const Farm, which: impl FnOnce(&Farm) -> Option<Vpid>) -
 /// Makes a number for a process that is not born yet, so that it can be sent something first: `syncline_farm_start` starts
 /// it. Any process of the farm may. Before it is started it can be sent as many messages as a
 /// channel holds; one more waits until it has received one. `SYNCLINE_STATUS_NO_ROOM` if there are
-/// as many processes as the bounds allow. One that has ended counts until its messages and its end
-/// were received.
+/// as many processes as the bounds allow. One that has ended counts until the process that has
+/// started it was told of its end, and all that it had sent messages have received these and looked
+/// for more.
 ///
 /// The texts of failures write a number N as N % 65536, its place, and N / 65536, how many processes
 /// had that place before: "3.1" is 65539, and "3" is 3.

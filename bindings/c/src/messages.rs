@@ -158,7 +158,8 @@ fn show(from: Vpid, message: Message, to: &Out<*const FarmMessage>) -> Result<()
 /// It returns when the message is in its channel, which it is at once unless as many as the channel
 /// holds were not received yet. `SYNCLINE_STATUS_GONE` if the receiver has ended (`code` of the
 /// failure is what it has exited with, or 128 and the signal), `SYNCLINE_STATUS_NO_ROOM` if the
-/// farm's memory is full. In all these cases nothing was sent.
+/// farm's memory is full, `SYNCLINE_STATUS_MISUSE` if the receiver is this process and its channel
+/// is full. In all these cases nothing was sent.
 ///
 /// What this process did before is seen by the receiver. `from` may be `NULL` if `count` is 0, and is the caller's again
 /// when this returns.
@@ -207,7 +208,8 @@ pub unsafe extern "C" fn syncline_farm_send_for(
 /// `*message` is read in place, and to be given back by `syncline_farm_message_dispose`.
 /// `SYNCLINE_STATUS_GONE` if the process has ended, and all that it had sent was received; `code`
 /// of the failure is what it has exited with, or 128 and the signal. `SYNCLINE_STATUS_GARBLED` if
-/// what it has sent is no message; that is lost.
+/// what it has sent is no message; that is lost. `SYNCLINE_STATUS_MISUSE` if it is this process, and
+/// has sent itself nothing.
 ///
 /// # Safety
 /// `farm` was not freed. `*message` can be written.

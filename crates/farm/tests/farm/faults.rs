@@ -112,19 +112,20 @@ fn a_place_that_becomes_free_is_waited_for() {
 /// Each of several that wait at once for places of the dead gets one.
 #[test]
 fn places_that_several_wait_for_are_found_by_all() {
-    let mut farm = Farm::with(Bounds::default().processes(13).memory(1 << 20)).unwrap();
+    let mut farm = Farm::with(Bounds::default().processes(9).memory(1 << 20)).unwrap();
     let askers: Vec<_> = (0..4).map(|_| worker(&mut farm, Role::Ask)).collect();
-    for _ in 0..10 {
+    for _ in 0..50 {
         // All other places are those of the dead, of which nothing is left.
-        let dead: Vec<_> = (0..8).map(|_| worker_at_last(&mut farm, Role::Exit(3))).collect();
+        let dead: Vec<_> = (0..4).map(|_| worker_at_last(&mut farm, Role::Exit(3))).collect();
         for vpid in dead {
             assert_eq!(farm.recv_deadline::<u64>(vpid, late()).unwrap(), 7);
             assert_eq!(farm.wait(vpid, late()).unwrap().to_string(), "exited with 3");
         }
-        askers.iter().for_each(|&asker| farm.send(asker, &2_u64).unwrap());
+        askers.iter().for_each(|&asker| farm.send(asker, &1_u64).unwrap());
         for &asker in &askers {
-            assert_eq!(farm.recv_deadline::<u64>(asker, late()).unwrap(), 2);
+            assert_eq!(farm.recv_deadline::<u64>(asker, late()).unwrap(), 1);
         }
+        askers.iter().for_each(|&asker| farm.send(asker, &0_u64).unwrap());
     }
 }
 
@@ -141,6 +142,7 @@ fn a_place_whose_process_is_let_go_is_found_by_another() {
         let error = farm.recv_deadline::<u64>(dead, late()).unwrap_err().to_string();
         assert_eq!(error, format!("process {dead} exited with 3"));
         assert_eq!(farm.recv_deadline::<u64>(asker, late()).unwrap(), 1);
+        farm.send(asker, &0_u64).unwrap();
     }
 }
 

@@ -26,8 +26,8 @@ pub(crate) enum Role {
     /// Spawns what is too long to be asked for, or to be started, and then a program that is not
     /// there, so many times, and hangs.
     Missing { times: usize },
-    /// For every number that it is sent: reserves as many places at once, sends the number back,
-    /// and gives the places to programs that end at once.
+    /// For every number that it is sent: reserves as many places at once, and sends the number back.
+    /// After the next message it gives the places to programs that end at once.
     Ask,
     /// Starts every number that it is sent, and sends why not, or an empty text.
     Start,
@@ -107,6 +107,7 @@ fn process() {
             let places: u64 = farm.recv_deadline(from, late()).unwrap();
             let all: Vec<_> = (0..places).map(|_| farm.reserve_deadline(late()).unwrap()).collect();
             farm.send_deadline(from, &places, late()).unwrap();
+            let _: u64 = farm.recv_deadline(from, late()).unwrap();
             for vpid in all {
                 farm.start(vpid, &Program::new("true")).unwrap();
                 farm.wait(vpid, late()).unwrap();

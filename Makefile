@@ -5,11 +5,12 @@ LOOM_CRATES = -p syncline-trace -p syncline-signal -p syncline-sync -p syncline-
 # Where cargo puts what it builds.
 BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 SYNCLINE = $(BUILT)/syncline
+LAB = $(BUILT)/syncline-lab
 # What CI runs, a person can run; only the progress bar of cargo differs.
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .PHONY: help demo demo-for-tests command-for-tests test test-deps test-anywhere loom lint bench bench-overlay bench-sync bench-rma bench-farm bench-rma-testbed bench-peers-deps bench-disk bench-papers soak \
-	testbed-deps testbed-test mpi-wheels build install install-build install-files uninstall
+	testbed-deps testbed-test mpi-wheels build build-lab install install-build install-files uninstall
 
 help:
 	@echo "make demo        20 iterations in one pass over data four times larger than the memory bound; every bit checked"
@@ -37,15 +38,18 @@ help:
 build:
 	$(CARGO) build --release -p syncline-cli
 
+build-lab:
+	$(CARGO) build --release -p syncline-lab
+
 demo: build
-	@sh bench/demo.sh $(SYNCLINE)
+	@sh apps/cli/demo.sh $(SYNCLINE)
 
 # The command as the tests have it, which they have compiled already: so nothing is compiled twice.
 UNOPTIMISED = $(or $(CARGO_TARGET_DIR),target)/debug/syncline
 command-for-tests:
 	$(CARGO) test --workspace --test cli --no-run
 demo-for-tests: command-for-tests
-	@sh bench/demo.sh $(UNOPTIMISED)
+	@sh apps/cli/demo.sh $(UNOPTIMISED)
 
 # An MPI whose jobs go on after a death, beside those of the system.
 SURVIVOR = target/mpi/openmpi5/bin/mpicc
@@ -138,25 +142,25 @@ bench:
 	$(CARGO) bench -p syncline-overlay --bench steps
 	$(CARGO) bench -p syncline-wave --bench order
 
-bench-overlay: build
-	$(SYNCLINE) bench overlay --quick
+bench-overlay: build-lab
+	$(LAB) bench overlay --quick
 
-bench-sync: build
-	$(SYNCLINE) bench barrier --quick
-	$(SYNCLINE) bench lock --quick
+bench-sync: build-lab
+	$(LAB) bench barrier --quick
+	$(LAB) bench lock --quick
 
-bench-rma: build
-	$(SYNCLINE) bench rma --quick
+bench-rma: build-lab
+	$(LAB) bench rma --quick
 
 # Workers without libraries to load take the target x86_64-unknown-linux-musl of Rust; without it they are skipped.
-bench-farm: build
-	$(SYNCLINE) bench farm --quick
+bench-farm: build-lab
+	$(LAB) bench farm --quick
 
-# See bench/rma_testbed.sh for what else can be said.
+# See lab/scripts/rma_testbed.sh for what else can be said.
 RMA_RESULTS ?= target/bench-rma
-bench-rma-testbed: build
+bench-rma-testbed: build build-lab
 	$(SYNCLINE) mpi build
-	bench/rma_testbed.sh $(SYNCLINE) $(RMA_RESULTS)
+	lab/scripts/rma_testbed.sh $(LAB) $(RMA_RESULTS)
 
 # The compilers and libraries of the peers; nothing else needs them.
 PEERS = apt-get install --no-install-recommends -y gcc g++ libc6-dev clang libomp-dev libtbb-dev
@@ -165,13 +169,13 @@ bench-peers-deps:
 	else echo "run as root, on Debian and its kin: $(PEERS)"; fi
 
 bench-disk: build
-	python3 bench/out_of_core.py case --syncline $(SYNCLINE) --dir target/bench-data
-	python3 bench/out_of_core.py slow --syncline $(SYNCLINE) --dir target/bench-data
+	python3 lab/scripts/out_of_core.py case --syncline $(SYNCLINE) --dir target/bench-data
+	python3 lab/scripts/out_of_core.py slow --syncline $(SYNCLINE) --dir target/bench-data
 
 bench-papers:
 	$(CARGO) build --release -p syncline-schemes
-	python3 bench/out_of_core.py papers --dir target/bench-data
-	python3 bench/out_of_core.py papers-slow --rounds 1 --dir target/bench-data
+	python3 lab/scripts/out_of_core.py papers --dir target/bench-data
+	python3 lab/scripts/out_of_core.py papers-slow --rounds 1 --dir target/bench-data
 
 soak: build
 	$(SYNCLINE) verify barrier --members 2 --rounds 10000000 --in threads,processes

@@ -18,10 +18,6 @@ pub(crate) use overlay::{CheckArgs, Draw, GridArgs, Init, OverlayCommand};
 pub(crate) use run::{BlockOrder, ExecutorKind, Extent, KernelName, RunArgs, RunnerKind};
 pub(crate) use verify::{Places, Verify, VerifyArgs};
 
-use crate::bench::{
-    BenchBarrierArgs, BenchFarmArgs, BenchLockArgs, BenchMemberArgs, BenchOverlayArgs, BenchRmaArgs,
-    BenchWaveArgs, FarmWorkerArgs,
-};
 use crate::probe::{ProbeDiskArgs, TABLE};
 use crate::units::{BlockSize, parse_block_size, parse_size};
 
@@ -67,13 +63,6 @@ pub(crate) enum Command {
     /// Verifies that barriers and locks do what they promise, on this machine
     #[command(subcommand)]
     Verify(Verify),
-    /// Races ways of doing the same against one another
-    #[command(subcommand)]
-    Bench(Bench),
-    #[command(hide = true)]
-    BenchMember(BenchMemberArgs),
-    #[command(hide = true)]
-    FarmWorker(FarmWorkerArgs),
     /// Measures what sweeps wait for
     #[command(subcommand, after_long_help = TABLE)]
     Probe(Probe),
@@ -87,17 +76,6 @@ pub(crate) enum Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Probe {
     Disk(ProbeDiskArgs),
-}
-
-/// What is raced.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Bench {
-    Wave(BenchWaveArgs),
-    Overlay(BenchOverlayArgs),
-    Barrier(BenchBarrierArgs),
-    Lock(BenchLockArgs),
-    Rma(BenchRmaArgs),
-    Farm(BenchFarmArgs),
 }
 
 /// Writes matrices to try things with, as .npy files.

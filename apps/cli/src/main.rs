@@ -17,7 +17,6 @@
 //! | `farm`     | `syncline farm`: many tasks on a few processes                               |
 //! | `overlay`  | `syncline overlay`: overlays checked and drawn                               |
 //! | `conformance` | `syncline verify`: barriers and locks do what they promise                  |
-//! | `bench`    | `syncline bench`: sweeps, ordered tasks, barriers, locks, memory, farms     |
 //! | `probe`    | `syncline probe`: what a disk does with the requests of a sweep             |
 //! | `mpi`      | `syncline mpi`: shims for the MPIs of this machine                          |
 //! | `doctor`   | `syncline doctor`: what of this machine will hurt                           |
@@ -33,7 +32,6 @@
 //! when interrupted; of `launch`, that of the first process which failed.
 
 mod args;
-mod bench;
 mod budget;
 mod conformance;
 mod convert;
@@ -63,9 +61,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use syncline_fabric::TeamError;
 
-use crate::args::{Args, Bench, Command, FarmCommand, MpiCommand, OverlayCommand, Probe, Verify};
+use crate::args::{Args, Command, FarmCommand, MpiCommand, OverlayCommand, Probe, Verify};
 use crate::error::{Error, Result};
 use crate::watch::Signals;
 
@@ -75,9 +74,15 @@ const UNCONVERGED: u8 = 3;
 
 fn main() -> ExitCode {
     let args = Args::try_parse().unwrap_or_else(|error| {
-        if error.kind() == clap::error::ErrorKind::UnknownArgument
-            && let Some(hint) = launch::hint(&std::env::args_os().skip(1).collect::<Vec<_>>())
-        {
+        let words = std::env::args_os().skip(1).collect::<Vec<_>>();
+        let hint = match error.kind() {
+            ErrorKind::UnknownArgument => launch::hint(&words),
+            ErrorKind::InvalidSubcommand if words.first().is_some_and(|word| word == "bench") => {
+                Some("`bench` is of syncline-lab: cargo run --release -p syncline-lab -- bench".to_owned())
+            }
+            _ => None,
+        };
+        if let Some(hint) = hint {
             let _ = error.print();
             let _ = io::stderr().write_all(format!("\n{hint}\n").as_bytes());
             std::process::exit(error.exit_code());
@@ -136,14 +141,6 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Verify(Verify::Lock(args)) => conformance::run(conformance::Subject::Lock, &args, &signals),
         Command::Verify(Verify::Rma(args)) => conformance::run(conformance::Subject::Rma, &args, &signals),
         Command::Verify(Verify::Farm(args)) => conformance::run(conformance::Subject::Farm, &args, &signals),
-        Command::Bench(Bench::Wave(args)) => bench::wave(&args, &signals),
-        Command::Bench(Bench::Overlay(args)) => bench::overlay(&args, &signals),
-        Command::Bench(Bench::Barrier(args)) => bench::barrier(&args, &signals),
-        Command::Bench(Bench::Lock(args)) => bench::lock(&args, &signals),
-        Command::Bench(Bench::Rma(args)) => bench::rma(&args),
-        Command::Bench(Bench::Farm(args)) => bench::farm(&args, &signals),
-        Command::BenchMember(args) => return bench::member(&args),
-        Command::FarmWorker(args) => return bench::farm_worker(&args),
         Command::Probe(Probe::Disk(args)) => probe::disk(&args, &signals),
         Command::Mpi(MpiCommand::Build(args)) => mpi::build_all(&args),
         Command::Mpi(MpiCommand::List(args)) => mpi::list(&args),

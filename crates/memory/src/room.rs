@@ -13,6 +13,7 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// The greatest margin.
 const MARGIN: u64 = 64 << 20;
@@ -110,12 +111,16 @@ fn field(text: &str, name: &str) -> Option<u64> {
         .ok()
 }
 
-/// A number of bytes, in words: "3.2 GiB".
+/// A number of bytes, written and read in words: "3.2 GiB".
+///
+/// The units that [`FromStr`] reads (B, K, M, G, T, with or without B or iB) are powers of 1024.
 ///
 /// ```
 /// use syncline_memory::Size;
 ///
-/// assert_eq!([17, 1 << 40, 3_435_973_837].map(|bytes| Size(bytes).to_string()), ["17 bytes", "1 TiB", "3.2 GiB"]);
+/// let shown = [17, 1 << 40, 3_435_973_837].map(|bytes| Size(bytes).to_string());
+/// assert_eq!(shown, ["17 bytes", "1 TiB", "3.2 GiB"]);
+/// assert_eq!("1.5GiB".parse(), Ok(Size(3 << 29)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
@@ -132,9 +137,59 @@ impl fmt::Display for Size {
     }
 }
 
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        let text = text.trim();
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let unit = unit.trim_start().to_ascii_uppercase();
+        let shift = match unit.as_str() {
+            "" | "B" => 0,
+            "K" | "KB" | "KIB" => 10,
+            "M" | "MB" | "MIB" => 20,
+            "G" | "GB" | "GIB" => 30,
+            "T" | "TB" | "TIB" => 40,
+            _ => return Err("a size is a number and B, K, M, G or T, as in 512M or 1.5GiB".to_owned()),
+        };
+        let too_much = || format!("{text} is more than can be addressed");
+        if let Ok(whole) = number.parse::<u64>() {
+            return whole.checked_mul(1 << shift).map(Size).ok_or_else(too_much);
+        }
+        let number: f64 = number.parse().map_err(|_| format!("{number:?} is not a number"))?;
+        let bytes = number * (1_u64 << shift) as f64;
+        // Far below 2^64, where doubles and integers part.
+        if bytes < (1_u64 << 62) as f64 { Ok(Size(bytes as u64)) } else { Err(too_much()) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_read() {
+        let good = [
+            ("0", 0),
+            ("17", 17),
+            ("17B", 17),
+            ("2k", 2048),
+            ("512M", 512 << 20),
+            ("512MB", 512 << 20),
+            ("1.5GiB", 3 << 29),
+            (" 2 GiB ", 2 << 30),
+            (".5K", 512),
+            ("1T", 1 << 40),
+            ("18446744073709551615", u64::MAX),
+        ];
+        for (text, bytes) in good {
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        }
+        for text in ["", "G", "-1", "1X", "1.2.3G", "nan", "inf", "1e3", "99999999999T", "99999999.5T", "."] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn the_kernel_tells() {

@@ -16,7 +16,7 @@
 //! # Costs
 //! A raise is one addition to a line that the receiver polls: one transfer to the raiser, one back. Packed, the flags of
 //! two members that raise for one another stand in one line, which then goes to and fro once instead of twice; from some
-//! members on, raises disturb those who poll their neighbours' flags. `syncline bench barrier` measures both.
+//! members on, raises disturb those who poll their neighbours' flags. `syncline-lab bench barrier` measures both.
 
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! What an episode of each barrier costs, in transfers of cache lines between cores.
 //!
 //! Formulas, not measurements: advice for machines of other sizes than the one at hand. A transfer is one line going
-//! from one core to another, the unit that `syncline bench barrier` calls H.
+//! from one core to another, the unit that `syncline-lab bench barrier` calls H.
 //!
 //! | barrier              | all                          | one after the other                     |
 //! |----------------------|------------------------------|-----------------------------------------|

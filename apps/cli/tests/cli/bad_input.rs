@@ -243,3 +243,11 @@ fn full_disks() {
     assert_eq!(names(&path.join("one")), ["o.npy"]);
     drop(small);
 }
+
+#[test]
+fn benchmarks_are_said_to_be_another_command() {
+    let done = command(Path::new("."), "bench overlay --quick").output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    assert!(said.contains("cargo run --release -p syncline-lab -- bench"), "{said}");
+}

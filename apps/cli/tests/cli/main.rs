@@ -2,12 +2,8 @@
 
 mod advice;
 mod bad_input;
-mod bench;
-mod bench_farm;
-mod bench_rma;
 mod cgroup;
 mod common;
-mod contest;
 mod data;
 mod executors;
 mod farm;

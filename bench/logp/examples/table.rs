@@ -1,6 +1,0 @@
-//! Prints the tables of `docs/growth.md`; with `--json`, what `bench/curves.py` draws `docs/growth.svg` from.
-
-fn main() {
-    let json = std::env::args().any(|argument| argument == "--json");
-    print!("{}", if json { syncline_logp::growth::curves() } else { syncline_logp::growth::tables() });
-}

@@ -1,0 +1,207 @@
+//! Our other side: this command again, as a subcommand that its help does not show.
+
+use std::io::{self, BufRead as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use syncline_baselines::futex_ping_pong;
+use syncline_baselines::sysv::{Between, Channel};
+use syncline_farm::{Farm, Numbers, Program, Vpid, serve, serve_forks};
+use syncline_signal::Policy;
+
+use super::super::peers::failed;
+use super::super::places::Places;
+use super::race::{Outcome, words};
+use super::{cold, span};
+use crate::error::{Error, Result};
+
+/// Works for `bench farm`.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct FarmWorkerArgs {
+    /// What it does
+    #[arg(value_enum)]
+    role: Role,
+    /// Where it runs
+    #[arg(long, value_name = "N")]
+    processor: Option<usize>,
+    /// How often it looks before it yields
+    #[arg(long, value_name = "N")]
+    pauses: Option<u32>,
+    /// How long it looks before it sleeps
+    #[arg(long, value_name = "US")]
+    yields: Option<u64>,
+    /// Where the files of a published farm are
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// How long it sleeps between two looks at a tag
+    #[arg(long, value_name = "US")]
+    sleep: Option<u64>,
+    /// What it holds
+    #[arg(long, value_name = "MIB")]
+    held: Option<usize>,
+}
+
+/// What a worker does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Role {
+    /// Receives a number, and sends the next.
+    #[default]
+    Hello,
+    /// Sends back what comes.
+    Echo,
+    /// Receives numbers, reads them, and sends their sum.
+    Sum,
+    /// Receives a list, and sends its length.
+    Values,
+    /// Receives a message, looks at its first byte, and sends that.
+    Look,
+    /// Adds 1, task by task.
+    Serve,
+    /// Sleeps, task by task.
+    Rest,
+    /// Is the other side of a futex.
+    Answer,
+    /// A published farm's worker, which sends one message.
+    PaperHello,
+    /// The same, which sends back the length of what comes.
+    PaperEcho,
+    /// A manager that holds memory, and starts workers as it is asked to.
+    Manager,
+}
+
+/// The subcommand.
+const NAME: &str = "farm-worker";
+
+/// The arguments of this command in a role.
+pub(super) fn arguments(role: Role) -> [String; 2] {
+    let role = role.to_possible_value().map(|value| value.get_name().to_owned());
+    [NAME.to_owned(), role.unwrap_or_default()]
+}
+
+/// This command in a role, as a worker of ours.
+pub(super) fn program(role: Role) -> Outcome<Program> {
+    Ok(Program::this().map_err(words)?.args(arguments(role)))
+}
+
+/// How to wait, as the options say.
+pub(super) fn policy(pauses: Option<u32>, yields: Option<u64>) -> Policy<'static> {
+    let usual = Policy::default();
+    let yield_for = yields.map_or(usual.yield_for, Duration::from_micros);
+    Policy { pauses: pauses.unwrap_or(usual.pauses), yield_for, ..usual }
+}
+
+/// How a published farm's processes wait, as the options say.
+pub(super) fn between(sleep: Option<u64>) -> Between {
+    sleep.map_or(Between::Yield, |time| Between::Sleep(Duration::from_micros(time)))
+}
+
+/// `syncline-lab farm-worker`.
+pub(crate) fn farm_worker(args: &FarmWorkerArgs) -> Result<()> {
+    if let Some(processor) = args.processor {
+        Places(vec![processor]).pin(0);
+    }
+    let done = match args.role {
+        Role::Serve => serve(|x: u64| x.wrapping_add(1)).map_err(words).and(Err(NOBODY.to_owned())),
+        Role::Rest => serve_forks(span::rest).map_err(words).and(Err(NOBODY.to_owned())),
+        Role::Answer => futex_ping_pong::answer().map_err(words),
+        Role::PaperHello | Role::PaperEcho => match &args.folder {
+            Some(folder) => paper(args, folder),
+            None => return Err(Error::Usage("--folder is missing".to_owned())),
+        },
+        Role::Manager => manage(args.held.unwrap_or(0)),
+        role => join(args, role),
+    };
+    done.map_err(|why| failed("work for a farm", why))
+}
+
+/// What is wrong when it is called by hand.
+const NOBODY: &str = "this process was not started by one";
+
+/// A worker of ours.
+fn join(args: &FarmWorkerArgs, role: Role) -> Outcome<()> {
+    let mut farm = Farm::join().map_err(words)?.ok_or(NOBODY)?;
+    farm.set_policy(policy(args.pauses, args.yields));
+    // It ends when the manager does, by a signal.
+    while attend(&mut farm, role).map_err(words)? {}
+    Ok(())
+}
+
+/// What comes next; whether there will be more.
+fn attend(farm: &mut Farm, role: Role) -> std::result::Result<bool, syncline_farm::FarmError> {
+    let manager = Vpid::MANAGER;
+    match role {
+        Role::Echo => {
+            let word: u64 = farm.recv(manager)?;
+            farm.send(manager, &word)?;
+        }
+        Role::Sum => {
+            let sum = sum(&farm.recv::<Numbers<u64>>(manager)?);
+            farm.send(manager, &sum)?;
+        }
+        Role::Values => {
+            let values: Vec<u64> = farm.recv(manager)?;
+            farm.send(manager, &(values.len() as u64))?;
+        }
+        Role::Look => {
+            let first = farm.recv_message(manager)?.first().copied().unwrap_or(0);
+            farm.send(manager, &u64::from(first))?;
+        }
+        _ => {
+            let word: u64 = farm.recv(manager)?;
+            farm.send(manager, &(word + 1))?;
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Reads all of them.
+pub(super) fn sum(numbers: &[u64]) -> u64 {
+    numbers.iter().fold(0, |sum, number| sum.wrapping_add(*number))
+}
+
+/// How long a published farm's processes wait.
+pub(super) const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
+/// Their numbers.
+pub(super) const MANAGER: u8 = 0;
+pub(super) const WORKER: u8 = 1;
+
+/// A published farm's worker. A single 0 ends it.
+fn paper(args: &FarmWorkerArgs, folder: &Path) -> Outcome<()> {
+    let wait = between(args.sleep);
+    let mut from = Channel::join(folder, MANAGER, WORKER).waiting(wait, PATIENCE);
+    let mut to = Channel::join(folder, WORKER, MANAGER).waiting(wait, PATIENCE);
+    if args.role == Role::PaperHello {
+        return to.send(&[1]).map_err(words);
+    }
+    loop {
+        let data = from.receive().map_err(words)?;
+        if data == [0] {
+            return Ok(());
+        }
+        to.send(&[i32::try_from(data.len()).map_err(words)?]).map_err(words)?;
+    }
+}
+
+/// Starts as many workers as each line of its input says.
+fn manage(held: usize) -> Outcome<()> {
+    // Not zero: every page is touched.
+    let held = vec![1_u8; held << 20];
+    let mut start = cold::starts(program(Role::Hello)?)?;
+    for line in io::stdin().lock().lines() {
+        let count = line.map_err(words)?.trim().parse().map_err(words)?;
+        let seconds = start(count)?;
+        println!("{{\"seconds\": {seconds:?}}}");
+        io::stdout().flush().map_err(words)?;
+    }
+    drop(std::hint::black_box(held));
+    Ok(())
+}
+
+/// Seconds of a call.
+pub(super) fn timed(once: impl FnOnce() -> Outcome<()>) -> Outcome<f64> {
+    let start = Instant::now();
+    once()?;
+    Ok(start.elapsed().as_secs_f64())
+}

@@ -1,0 +1,153 @@
+//! `syncline-lab bench lock`: locks, ours and others', in turn.
+//!
+//! ```text
+//! ticket, mcs                           ours, in threads; those called "processes" in processes that share memory
+//! location, by handles                  ours: a request in the queue of a location for every addition
+//! test-and-set, ... array lock          textbooks', from `syncline_baselines`
+//! std::sync::Mutex                      Rust's standard library
+//! parking_lot Mutex and FairMutex       the crate; the fair one is handed on in order
+//! pthread_mutex, pthread_spin           gcc, compiled when the command runs
+//! ```
+//!
+//! What is guarded is one addition to a plain counter. A lock that lets one thread have it many
+//! times in a row looks fast, as the counter stays where it is: so there is a column of how fair it
+//! was, the least share by the greatest.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use syncline_baselines::{ArrayLock, Guarded, Lock as Textbook, TestAndSet, TestAndTestAndSet};
+use syncline_overlay::Location;
+use syncline_sync::{Lock, Mcs, RawLock, Ticket};
+
+use super::contest::{
+    self, Bout, Contender, Contest, ContestArgs, Field, Inside, Measured, Ratio, Side, Source, Subject, Way,
+};
+use crate::error::Result;
+use crate::stop::Signals;
+
+/// Races locks against one another, and against the time that a cache line takes between two
+/// processors.
+///
+/// Peers in C are compiled with gcc where it is installed, and skipped otherwise. Times are wall
+/// times per lock and unlock around one addition; fairness is the least share of a thread by the
+/// greatest: locks should be compared where that is the same. Threads have a processor each, if
+/// there are as many; if there are not (oversubscribed), the system places them.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    override_usage = "syncline-lab bench lock [OPTIONS]",
+    after_long_help = "\
+Examples:
+  syncline-lab bench lock --quick
+  syncline-lab bench lock --members 1,2,4,8,16,32 --rounds 20
+  syncline-lab bench lock --members 2 --json"
+)]
+pub(crate) struct BenchLockArgs {
+    #[command(flatten)]
+    contest: ContestArgs,
+}
+
+static SUBJECT: Subject = Subject {
+    what: "locks: ns of wall time per lock and unlock, around one addition",
+    unit: "thread",
+    members: |processors| vec![1, 2, processors, 4 * processors],
+    works: &[0.0],
+    milliseconds: 20,
+    fairness: true,
+    field,
+    ratios,
+    more: || None,
+};
+
+/// Runs the race; returns what to print.
+pub(crate) fn lock(args: &BenchLockArgs, signals: &Signals) -> Result<String> {
+    contest::contest(&args.contest, &SUBJECT, signals)
+}
+
+/// Those that are threads of this process: a line each.
+const INSIDE: [(&str, Side, Inside); 9] = [
+    ("ticket", Side::Ours, ours::<Ticket>),
+    ("mcs", Side::Ours, ours::<Mcs>),
+    ("location, by handles", Side::Ours, |bout| {
+        let location = Location::new("counter", 0_u64);
+        let shares = bout.contend(|_| {
+            let mut writer = location.writer();
+            // Nothing poisons it: no member panics.
+            move || *writer.acquire().expect("a location that nobody poisons") += 1
+        })?;
+        shares.with(location.into_inner().map_err(|_| "a handle was left")?)
+    }),
+    ("test-and-set", Side::Baseline, |bout| baseline(bout, TestAndSet::new())),
+    ("test-and-test-and-set, backoff", Side::Baseline, |bout| baseline(bout, TestAndTestAndSet::new())),
+    ("array lock (Anderson)", Side::Baseline, |bout| baseline(bout, ArrayLock::new(bout.members))),
+    ("std::sync::Mutex", Side::Peer, |bout| {
+        let counter = Mutex::new(0);
+        let shares = bout.contend(|_| || *counter.lock().unwrap_or_else(|error| error.into_inner()) += 1)?;
+        shares.with(counter.into_inner().unwrap_or_else(|error| error.into_inner()))
+    }),
+    ("parking_lot Mutex", Side::Peer, |bout| {
+        let counter = parking_lot::Mutex::new(0);
+        let shares = bout.contend(|_| || *counter.lock() += 1)?;
+        shares.with(counter.into_inner())
+    }),
+    ("parking_lot FairMutex", Side::Peer, |bout| {
+        let counter = parking_lot::FairMutex::new(0);
+        let shares = bout.contend(|_| || *counter.lock() += 1)?;
+        shares.with(counter.into_inner())
+    }),
+];
+
+/// Ours, in processes.
+const PROCESSES: [(&str, Way); 2] = [("ticket, processes", Way::Ticket), ("mcs, processes", Way::Mcs)];
+
+fn ours<R: RawLock>(bout: &Bout<'_>) -> Result<Measured, String> {
+    let lock = Lock::<R, u64>::new(bout.members, 0).map_err(|error| error.to_string())?;
+    let shares = bout.contend(|rank| {
+        let mut member = lock.member(rank).expect("a rank that nobody has");
+        // Nothing poisons it: no member panics.
+        move || *member.lock().expect("a lock that nobody poisons") += 1
+    })?;
+    let mut member = lock.member(0).map_err(|error| error.to_string())?;
+    shares.with(*member.lock().map_err(|error| error.to_string())?)
+}
+
+fn baseline<L: Textbook>(bout: &Bout<'_>, lock: L) -> Result<Measured, String> {
+    let counter = Guarded::new(lock, 0);
+    let shares = bout.contend(|_| || counter.with(|n| *n += 1))?;
+    shares.with(counter.into_inner())
+}
+
+const PTHREAD: (&str, &str) = ("lock_pthread.c", include_str!("../../peers/lock_pthread.c"));
+
+const fn pthread(name: &'static str, form: &'static [&'static str]) -> Source {
+    Source { name, compiler: "gcc", file: PTHREAD, flags: &["-pthread"], form, environment: &[] }
+}
+
+/// Those that are compiled.
+static SOURCES: [Source; 2] = [pthread("pthread_mutex", &["mutex"]), pthread("pthread_spin", &["spin"])];
+
+fn field(folder: &Path) -> Result<Field> {
+    let mut field = Field::default();
+    for (name, way) in PROCESSES {
+        field.contenders.push(Contender::processes(name, way)?);
+    }
+    field.contenders.extend(INSIDE.map(|(name, side, run)| Contender::inside(name, side, run)));
+    contest::start(folder, &SOURCES, &mut field)?;
+    Ok(field)
+}
+
+fn ratios(race: &Contest) -> Vec<Ratio> {
+    let (hop, processors) = (race.median_hop(), race.processors());
+    let alone = race.median("std::sync::Mutex", 1);
+    let mut ratios = vec![Ratio::of("ticket / std::sync::Mutex, 1 thread", race.median("ticket", 1), alone)];
+    for way in ["ticket", "mcs"] {
+        ratios.push(Ratio::of(format!("{way} / H, 2 threads"), race.median(way, 2), hop));
+        ratios.push(Ratio::just(format!("{way}, 2 threads: fairness"), race.fairness(way, 2)));
+    }
+    for way in ["ticket", "mcs"].into_iter().filter(|_| processors < 8) {
+        let what = format!("{way}, 8 threads on {processors} processors: us for each hand-over");
+        ratios.push(Ratio::just(what, race.median(way, 8).map(|ns| ns / 1e3)));
+    }
+    let processes = [("ticket", "ticket, processes"), ("mcs", "mcs, processes")];
+    ratios.into_iter().flatten().chain(race.processes_by_threads(&processes)).collect()
+}

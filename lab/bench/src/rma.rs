@@ -1,0 +1,125 @@
+//! `syncline-lab bench rma`: one-sided memory, and what completes it, in turn with what others do for
+//! the same.
+//!
+//! ```text
+//! one host         `host`    operations on memory that two processes share, against H, a hop of a cache line
+//! several hosts    `far`     fences, syncs, locks and barriers over messages, as in the papers' figures,
+//!                            against a round trip, against what ARMCI and the papers do, and against the team's MPI
+//! ```
+//!
+//! Every member runs the same entries, batch by batch, in turn, round after round (`race`). A
+//! batch's time is that of the slowest member, or where a table says so the mean of all. `report`
+//! says it; `targets` compares with what is aimed at.
+
+mod far;
+mod host;
+mod kit;
+mod race;
+mod report;
+mod targets;
+
+use std::time::Duration;
+
+use syncline_fabric::wire::channel::Conditions;
+use syncline_fabric::{Member, Team};
+
+use self::race::{Outcome, Pace};
+pub(super) use self::report::Target;
+use super::at_least;
+use super::peers::failed;
+use crate::error::Result;
+
+/// Measures one-sided memory, fences, syncs, mutexes and barriers of a team, in turn with those of
+/// others.
+///
+/// In two processes of its own on one host: each operation, in nanoseconds. Started by an MPI
+/// launcher on several hosts: what the figures of Saify's thesis on ARMCI (Ohio State
+/// University, 2002) show (fences after puts to 1 to N-1 hosts, a fence and a barrier right after
+/// puts or a while after them, locks that are contended for, barriers), with the same by MPI where
+/// it can, in microseconds, and the messages that each takes. Where times are compared with a
+/// target, the last table says so.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    override_usage = "syncline-lab bench rma [OPTIONS]",
+    after_long_help = "\
+Examples:
+  syncline-lab bench rma --quick
+  mpirun -n 4 --map-by node syncline-lab bench rma --rounds 20
+  testbed/testbed run --mpi openmpi --env SYNCLINE_TIMEOUT=20000 syncline-lab bench rma --json
+  syncline-lab bench rma --hosts 4 --delay-us 200     (groups of threads that exchange messages; no MPI)
+
+Environment: SYNCLINE_THREADS, the members of each process; SYNCLINE_TIMEOUT, in milliseconds, is to be longer than any call \
+of MPI blocks, as nothing is said to other hosts meanwhile."
+)]
+pub(crate) struct BenchRmaArgs {
+    /// Less than a minute on one host, and few rounds
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON object per line, and no table
+    #[arg(long)]
+    json: bool,
+    /// How often everything is run [default: on one host 500, with --quick 150; on several 15, with
+    /// --quick 5]
+    #[arg(long, value_name = "N", value_parser = at_least(1))]
+    rounds: Option<usize>,
+    /// Only groups whose name contains this, of several hosts: ping, long, fence, sync, delay,
+    /// lock, queue, counter, barrier, idle
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// So many hosts that are threads of this process, which exchange messages in memory
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=64))]
+    hosts: Option<u16>,
+    /// How long a message between these takes
+    #[arg(long, value_name = "US", default_value_t = 200, requires = "hosts")]
+    delay_us: u32,
+    /// This process is one of a team that measures
+    #[arg(long, hide = true)]
+    session: bool,
+}
+
+/// Measures; returns what to print, which is nothing in most processes.
+pub(crate) fn rma(args: &BenchRmaArgs) -> Result<String> {
+    let member = |me: &mut Member| session(me, args).map_err(|why| why.to_string());
+    let launched = syncline_mpi::launched().is_some_and(|launched| launched.size != Some(1));
+    let results = if let Some(hosts) = args.hosts {
+        let latency = Duration::from_micros(args.delay_us.into());
+        let conditions = Conditions { latency, ..Conditions::default() };
+        Team::hosts(hosts.into()).conditions(conditions).quiet().run(member)?
+    } else if args.session || launched || std::env::var_os("SYNCLINE_TEAM").is_some() {
+        Team::run(member)?
+    } else {
+        let mut arguments = vec!["bench".to_owned(), "rma".to_owned(), "--session".to_owned()];
+        arguments.extend(args.quick.then(|| "--quick".to_owned()));
+        arguments.extend(args.json.then(|| "--json".to_owned()));
+        let rounds = args.rounds.iter();
+        arguments.extend(rounds.flat_map(|rounds| ["--rounds".to_owned(), rounds.to_string()]));
+        // The hop is measured by two threads of one of them.
+        Team::processes(2).quiet().args(arguments).run(member)?
+    };
+    let texts = results.into_iter().collect::<Result<Vec<_>, _>>();
+    let texts = texts.map_err(|why| failed("measure", why))?;
+    Ok(texts.concat())
+}
+
+/// One member's part; the first gets what to print.
+fn session(me: &mut Member, args: &BenchRmaArgs) -> Outcome<String> {
+    let hosts = me.hosts().count();
+    let (usual, quick, seconds) = if hosts == 1 { (500, 150, 25) } else { (15, 5, 8) };
+    let pace = Pace {
+        rounds: args.rounds.unwrap_or(if args.quick { quick } else { usual }),
+        most: Duration::from_secs(if args.quick { seconds } else { 10 * seconds }),
+    };
+    let rank = me.rank();
+    let report = match hosts {
+        1 if me.size() == 1 => {
+            return Err("one member alone has no other to put to: at least two are needed".into());
+        }
+        1 => host::report(me, pace)?,
+        _ => far::report(me, pace, args.only.as_deref())?,
+    };
+    Ok(match rank {
+        0 if args.json => report.json()?,
+        0 => report.text(),
+        _ => String::new(),
+    })
+}

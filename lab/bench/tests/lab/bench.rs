@@ -1,0 +1,164 @@
+//! `syncline-lab bench`: what it prints, and that nothing stays.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::{command, fails_with, names};
+
+/// What it prints; how far it is stands on standard error.
+fn race(path: &Path, line: &str) -> String {
+    let done = command(path, line).output().unwrap();
+    assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+#[test]
+fn every_way_is_run_and_nothing_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "bench wave --rows 40 --cols 50 --iterations 3 --rounds 2 --no-numba --threads 2";
+    let runs = race(folder.path(), &format!("{line} --json"));
+    let runs: Vec<Value> = runs.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ways: BTreeSet<_> = runs.iter().map(|run| run["way"].as_str().unwrap()).collect();
+    assert_eq!(
+        Vec::from_iter(&ways),
+        [&"blocked", &"compute floor", &"disk floor", &"plain loop", &"streamed"]
+    );
+    assert_eq!(runs.len(), 2 * ways.len());
+    assert!(runs.iter().all(|run| run["seconds"].as_f64().unwrap() > 0.0));
+    let table = race(folder.path(), line);
+    assert!(ways.iter().all(|way| table.contains(way)), "{table}");
+    assert_eq!(names(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn the_least_matrix_is_raced_and_less_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    race(path, "bench wave --rows 3 --cols 3 --iterations 1 --rounds 1 --no-numba");
+    for option in ["--memory 1M", "--rows 2", "--cols 0", "--rounds 0", "--iterations 0", "--threads 0"] {
+        refused(path, &format!("bench wave --no-numba {option}"), option);
+    }
+    let said = fails_with(1, path, "bench wave --no-numba --dir nowhere");
+    assert!(said.contains("nowhere"), "{said}");
+    fs::write(path.join("file"), "").unwrap();
+    assert!(fails_with(1, path, "bench wave --no-numba --dir file").contains("file"));
+    assert_eq!(names(path), ["file"]);
+}
+
+/// The lines of `bench overlay --quick --json`, as short as can be, with temporary files in
+/// `folder` and, if that is given, compilers from nowhere but `path`.
+fn overlays(folder: &Path, path: Option<&Path>) -> (Vec<Value>, String) {
+    let mut command = command(folder, "bench overlay --quick --json --workers 2 --rounds 1 --milliseconds 1");
+    let done = command.env("TMPDIR", folder).envs(path.map(|path| ("PATH", path))).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.success(), "{said}");
+    let lines = String::from_utf8(done.stdout).unwrap();
+    (lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), said)
+}
+
+const PROGRAMS: [&str; 6] = ["fft", "grid", "nearest", "random", "stencil", "trivial"];
+
+/// The lines of one kind.
+pub(crate) fn of<'v>(lines: &'v [Value], kind: &str) -> Vec<&'v Value> {
+    lines.iter().filter(|line| line["kind"] == kind).collect()
+}
+
+/// What a member of these lines is.
+pub(crate) fn all<'v>(lines: &[&'v Value], member: &str) -> BTreeSet<&'v str> {
+    lines.iter().map(|line| line[member].as_str().unwrap()).collect()
+}
+
+#[test]
+fn every_way_of_an_overlay_gives_the_values_of_the_plain_loop() {
+    let folder = tempfile::tempdir().unwrap();
+    let (lines, said) = overlays(folder.path(), None);
+    for line in said.lines().filter(|line| line.starts_with("skipped: ")) {
+        println!("{line}");
+    }
+    let (verified, runs) = (of(&lines, "verified"), of(&lines, "run"));
+    let ways = all(&verified, "way");
+    assert!(ways.len() >= 5, "{ways:?}");
+    // Each way that is there on one worker and on two, but for the plain loop, all with one
+    // checksum.
+    for program in PROGRAMS {
+        let of_it: Vec<_> = verified.iter().copied().filter(|line| line["program"] == program).collect();
+        assert_eq!(of_it.len(), 2 * ways.len() - 1);
+        assert_eq!(all(&of_it, "checksum").len(), 1);
+    }
+    assert_eq!(all(&runs, "way"), ways);
+    assert_eq!(Vec::from_iter(all(&runs, "program")), PROGRAMS);
+    assert_eq!(Vec::from_iter(all(&runs, "body")), ["empty", "irregular", "spin"]);
+    assert!(runs.iter().all(|run| run["ns_per_step"].as_f64().unwrap() > 0.0));
+    assert_eq!(of(&lines, "metg").len(), (ways.len() - 1) * PROGRAMS.len());
+    let plain = |run: &&Value| run["way"] == "plain loop, no order";
+    let plain: Vec<_> = runs.iter().copied().filter(plain).collect();
+    assert_eq!(Vec::from_iter(all(&plain, "body")), ["empty", "irregular"]);
+    assert!(plain.iter().any(|run| run["workers"] == 1) && plain.iter().any(|run| run["workers"] == 2));
+    assert_eq!(of(&lines, "unpinned").len(), 0, "{said}");
+    // A way is there or skipped, and those that are compiled have the same loop.
+    let (skipped, kernels) = (of(&lines, "skipped"), of(&lines, "kernel"));
+    assert_eq!(kernels.len() + skipped.len(), 1 + 5);
+    assert!(kernels.iter().all(|kernel| kernel["ns_per_iteration"].as_f64().unwrap() > 0.0));
+    assert_eq!(names(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn without_compilers_their_ways_are_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let (lines, said) = overlays(folder.path(), Some(folder.path()));
+    let skipped = of(&lines, "skipped");
+    assert_eq!(Vec::from_iter(all(&skipped, "why")), ["no clang", "no g++", "no gcc"]);
+    assert_eq!(skipped.len(), 5);
+    assert!(said.contains("skipped: OpenMP task depend, clang: no clang"), "{said}");
+    let runs = of(&lines, "run");
+    assert!(all(&runs, "way").contains("barrier per level, by hand"));
+    assert!(all(&runs, "way").is_disjoint(&all(&skipped, "way")));
+    let table = {
+        let mut command = command(folder.path(), "bench overlay --quick --rounds 1 --milliseconds 1");
+        command.env("PATH", folder.path()).env("TMPDIR", folder.path()).output().unwrap()
+    };
+    let table = String::from_utf8(table.stdout).unwrap();
+    let mut words = [
+        "METG(50 %)",
+        "skipped: oneTBB flow graph: no g++",
+        "RwLock + Condvar, by hand",
+        "pinned",
+        "plain loop, no order",
+    ]
+    .into_iter()
+    .chain(PROGRAMS);
+    assert!(words.all(|word| table.contains(word)), "{table}");
+}
+
+#[test]
+fn a_compiler_that_fails_is_told_with_what_it_said() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let bin = folder.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let gcc = bin.join("gcc");
+    fs::write(&gcc, "#!/bin/sh\necho 'x.c:1: fatal error: omp.h: No such file' >&2\nexit 1\n").unwrap();
+    fs::set_permissions(&gcc, fs::Permissions::from_mode(0o755)).unwrap();
+    let (lines, _) = overlays(folder.path(), Some(&bin));
+    let whys = all(&of(&lines, "skipped"), "why");
+    assert!(whys.contains("gcc: x.c:1: fatal error: omp.h: No such file"), "{whys:?}");
+}
+
+#[test]
+fn numbers_that_make_no_race_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for option in ["--workers 0", "--workers 1025", "--rounds 0", "--milliseconds 0"] {
+        refused(folder.path(), &format!("bench overlay {option}"), option);
+    }
+}
+
+/// A command line that is refused by the name of its last option.
+pub(crate) fn refused(folder: &Path, line: &str, option: &str) {
+    let refused = command(folder, line).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{line}: {said}");
+    assert!(said.contains(option.split(' ').next().unwrap()), "{said}");
+}

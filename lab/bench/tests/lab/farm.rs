@@ -1,0 +1,95 @@
+//! `syncline-lab bench farm`: what it prints. Times are not looked at.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::bench::refused;
+use crate::common::{command, fails_with, names};
+
+/// What it prints, as short as can be; programs of others from nowhere but `path`, if that is
+/// given.
+fn farm(folder: &Path, line: &str, path: Option<&Path>) -> (String, String) {
+    let line = format!("bench farm --quick --rounds 1 --held 8 {line}");
+    let mut command = command(folder, &line);
+    let done = command.env("TMPDIR", folder).envs(path.map(|path| ("PATH", path))).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.success(), "{line}: {said}");
+    (String::from_utf8(done.stdout).unwrap(), said)
+}
+
+fn records(printed: &str) -> Vec<Value> {
+    printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn of<'a>(records: &'a [Value], record: &str) -> Vec<&'a Value> {
+    records.iter().filter(|line| line["record"] == record).collect()
+}
+
+fn all<'a>(cells: &[&'a Value], member: &str) -> BTreeSet<&'a str> {
+    cells.iter().map(|cell| cell[member].as_str().unwrap()).collect()
+}
+
+#[test]
+fn every_group_has_times_and_nothing_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let (printed, said) = farm(folder.path(), "--json", None);
+    for line in said.lines().filter(|line| line.starts_with("skipped: ")) {
+        println!("{line}");
+    }
+    let records = records(&printed);
+    let (cells, skipped) = (of(&records, "cell"), of(&records, "skipped"));
+    assert_eq!(of(&records, "machine").len(), 1);
+    let groups = ["bytes", "cold", "integers", "span", "tasks", "trip", "warm"];
+    assert_eq!(Vec::from_iter(all(&cells, "group")), groups);
+    for cell in &cells {
+        let [best, median, p90] = ["best", "median", "p90"].map(|name| cell[name].as_f64().unwrap());
+        assert!(0.0 < best && best <= median && median <= p90, "{cell}");
+        assert!(cell["samples"].as_u64().unwrap() > 0 && cell["rounds"] == 1, "{cell}");
+    }
+    let ways = all(&cells, "way");
+    for way in [
+        "spawn, this command (glibc)",
+        "spawn, this command, manager holding memory",
+        "Pool::run, asleep",
+        "default policy, anywhere",
+        "futex, anywhere",
+        "Numbers<u64>: read",
+        "memcpy",
+        "Pool::map, batches of 1",
+    ] {
+        assert!(ways.contains(way), "{ways:?}");
+    }
+    // A way is there or skipped, with the reason.
+    assert!(skipped.iter().all(|line| !line["why"].as_str().unwrap().is_empty()));
+    assert!(all(&skipped, "way").is_disjoint(&ways));
+    let targets = of(&records, "target");
+    assert!(targets.len() > 10 && targets.iter().all(|target| target["met"].is_boolean()));
+    assert_eq!(names(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn without_python_and_mpi_they_are_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let (printed, said) = farm(folder.path(), "--only a --json", Some(folder.path()));
+    let records = records(&printed);
+    // Those whose names have an a.
+    assert_eq!(Vec::from_iter(all(&of(&records, "cell"), "group")), ["span", "tasks", "warm"]);
+    let skipped = of(&records, "skipped");
+    assert_eq!(Vec::from_iter(all(&skipped, "why")), ["no python3"]);
+    assert!(said.contains("skipped: executor.submit, hot: no python3"), "{said}");
+    let (table, _) = farm(folder.path(), "--only cold", Some(folder.path()));
+    let words = ["spawn, this command (glibc)", "MPI_Comm_spawn: no mpicc", "no lab/peers/farm_worker here"];
+    assert!(words.into_iter().all(|words| table.contains(words)), "{table}");
+    assert!(["  met", "  missed"].into_iter().any(|words| table.contains(words)), "{table}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    refused(folder.path(), "bench farm --rounds 0", "--rounds");
+    // These are started by a farm only.
+    assert!(fails_with(1, folder.path(), "farm-worker echo").contains("not started by one"));
+    assert!(fails_with(1, folder.path(), "farm-worker serve").contains("not started by one"));
+}

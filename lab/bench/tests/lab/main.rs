@@ -1,0 +1,7 @@
+//! The laboratory's command as a user sees it: processes, files, exit codes, messages.
+
+mod bench;
+mod common;
+mod contest;
+mod farm;
+mod rma;

@@ -1,0 +1,67 @@
+//! `syncline-lab bench rma`: what it prints. Times are not looked at.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::bench::refused;
+use crate::common::ok;
+
+fn records(line: &str) -> Vec<Value> {
+    let printed = ok(Path::new("."), &format!("bench rma --json --rounds 1 {line}"));
+    printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn of<'a>(records: &'a [Value], record: &str) -> Vec<&'a Value> {
+    records.iter().filter(|line| line["record"] == record).collect()
+}
+
+fn ways<'a>(cells: &[&'a Value], group: &str) -> BTreeSet<&'a str> {
+    let of_it = cells.iter().filter(|cell| cell["group"] == group);
+    of_it.map(|cell| cell["way"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn on_one_host_every_operation_has_a_time() {
+    let records = records("--quick");
+    let (team, cells) = (of(&records, "team"), of(&records, "cell"));
+    assert_eq!((&team[0]["hosts"], &team[0]["processes"]), (&1.into(), &2.into()));
+    let operations = ways(&cells, "operations");
+    for way in
+        ["put", "get", "put; fence", "fence_all", "fetch_add", "lock; unlock: mcs", "lock; unlock: hybrid"]
+    {
+        assert!(operations.contains(way), "{operations:?}");
+    }
+    assert_eq!(ways(&cells, "with 1000 allocations more").len(), 4);
+    for cell in &cells {
+        let [best, median, p90] =
+            ["best", "median", "p90"].map(|name| cell["spread"][name].as_f64().unwrap());
+        assert!(0.0 <= best && best <= median && median <= p90, "{cell}");
+    }
+    assert!(of(&records, "target").iter().all(|target| target["met"].is_boolean()));
+}
+
+#[test]
+fn between_hosts_ways_are_compared_and_messages_counted() {
+    let records = records("--hosts 3 --delay-us 10 --only sync");
+    let cells = of(&records, "cell");
+    assert_eq!(ways(&cells, "sync").len(), 6);
+    assert!(ways(&cells, "lock").is_empty());
+    let sync = cells.iter().find(|cell| cell["way"] == "sync").unwrap();
+    // Of three members: two messages each, if puts go with counts; else two more, and two
+    // acknowledgements where time passes.
+    let messages = sync["messages"].as_f64().unwrap();
+    assert!((6.0..=18.5).contains(&messages), "{sync}");
+    let locks = self::records("--hosts 2 --delay-us 10 --only lock");
+    assert_eq!(ways(&of(&locks, "cell"), "lock").len(), 12);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for option in ["--rounds 0", "--hosts 1"] {
+        refused(Path::new("."), &format!("bench rma {option}"), option);
+    }
+    // It is the delay between hosts, and there are none.
+    refused(Path::new("."), "bench rma --delay-us 5", "--hosts");
+}

@@ -1,0 +1,6 @@
+//! Prints the tables of `docs/growth.md`; with `--json`, what `lab/scripts/curves.py` draws `docs/growth.svg` from.
+
+fn main() {
+    let json = std::env::args().any(|argument| argument == "--json");
+    print!("{}", if json { syncline_logp::growth::curves() } else { syncline_logp::growth::tables() });
+}

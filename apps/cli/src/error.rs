@@ -296,6 +296,15 @@ impl fmt::Display for Drawn {
     }
 }
 
+impl From<syncline_conformance::Error> for Error {
+    fn from(error: syncline_conformance::Error) -> Error {
+        match error {
+            syncline_conformance::Error::Team(error) => Error::Team(error),
+            other => Error::Refuted(other.to_string()),
+        }
+    }
+}
+
 impl Error {
     /// Interrupted, with nothing left of the work.
     pub(crate) fn interrupted(signal: u8) -> Self {

@@ -62,6 +62,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use syncline_conformance::Subject;
 use syncline_fabric::TeamError;
 
 use crate::args::{Args, Command, FarmCommand, MpiCommand, OverlayCommand, Probe, Verify};
@@ -135,12 +136,10 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Farm(FarmCommand::Bound(args)) => return farm::bound(&args),
         Command::Overlay(OverlayCommand::Grid(args)) => return overlay::grid(args, &signals),
         Command::Overlay(OverlayCommand::Check(args)) => return overlay::check(args, &signals),
-        Command::Verify(Verify::Barrier(args)) => {
-            conformance::run(conformance::Subject::Barrier, &args, &signals)
-        }
-        Command::Verify(Verify::Lock(args)) => conformance::run(conformance::Subject::Lock, &args, &signals),
-        Command::Verify(Verify::Rma(args)) => conformance::run(conformance::Subject::Rma, &args, &signals),
-        Command::Verify(Verify::Farm(args)) => conformance::run(conformance::Subject::Farm, &args, &signals),
+        Command::Verify(Verify::Barrier(args)) => conformance::run(Subject::Barrier, &args, &signals),
+        Command::Verify(Verify::Lock(args)) => conformance::run(Subject::Lock, &args, &signals),
+        Command::Verify(Verify::Rma(args)) => conformance::run(Subject::Rma, &args, &signals),
+        Command::Verify(Verify::Farm(args)) => conformance::run(Subject::Farm, &args, &signals),
         Command::Probe(Probe::Disk(args)) => probe::disk(&args, &signals),
         Command::Mpi(MpiCommand::Build(args)) => mpi::build_all(&args),
         Command::Mpi(MpiCommand::List(args)) => mpi::list(&args),

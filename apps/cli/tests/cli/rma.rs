@@ -16,19 +16,20 @@ use crate::common::{HANG, command, ok, until};
 
 #[test]
 fn operations_hold_everywhere() {
-    let text = ok(Path::new("."), "verify rma --members 1-5,8 --rounds 60");
+    // More members and rounds are in the suites' own tests.
+    let text = ok(Path::new("."), "verify rma --members 2,4 --rounds 20");
     for name in ["memory", "syncs", "fences", "words", "locks", "barriers", "poison", "mismatch"] {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-        assert_eq!(line.matches(" 360 ok").count(), 4, "{text}");
+        assert_eq!(line.matches(" 40 ok").count(), 4, "{text}");
     }
 }
 
 #[test]
 fn pools_hold_everywhere() {
-    let text = ok(Path::new("."), "verify farm --members 1-4,6 --rounds 100");
+    let text = ok(Path::new("."), "verify farm --members 1,4 --rounds 50");
     for name in ["tasks", "forks"] {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-        assert_eq!(line.matches(" 500 ok").count(), 4, "{text}");
+        assert_eq!(line.matches(" 100 ok").count(), 4, "{text}");
     }
 }
 

@@ -7,7 +7,7 @@ use syncline_rma::{LockKind, Rma, RmaError};
 use syncline_sync::{Call, Fault};
 
 use super::{Wrong, hash};
-use crate::conformance::deadline;
+use crate::deadline;
 
 /// Rounds for each kind of mutex: one in which the others wait when it is left, and one in which
 /// they ask later. Few, as the memory of a set that is left is not given back.
@@ -15,7 +15,7 @@ const LEFT: u64 = 2;
 
 /// In each round one member drops its set while it holds a mutex of another member; all others ask
 /// for the mutex, before that or later, and are told which mutex it is and whose hold was the last.
-pub(in super::super) fn poison(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
+pub(super) fn poison(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let (rank, size) = (me.rank(), me.size());
     for kind in [LockKind::Mcs, LockKind::Server, LockKind::Ticket, LockKind::Hybrid] {
         for round in 0..LEFT.min(rounds) {
@@ -56,7 +56,7 @@ pub(in super::super) fn poison(me: &mut Member, rma: &mut Rma, rounds: u64) -> R
 
 /// One member allocates while all others sync: every member is told of both calls. The team cannot
 /// go on after that. Under MPI its processes end in order.
-pub(in super::super) fn mismatch(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
+pub(super) fn mismatch(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let (rank, size) = (me.rank(), me.size());
     if size == 1 {
         return Ok(());

@@ -21,7 +21,7 @@ use syncline_fabric::Member;
 use syncline_sync::{Array, Auto, BarrierMember, Counter, Dissemination, Flags, SpaceError, Tournament};
 
 use super::scene::{Say, hash, linger, now};
-use super::{Plan, deadline, finding};
+use super::{Suite, deadline, finding};
 
 type Made = Result<Box<dyn BarrierMember>, SpaceError>;
 type Make = fn(&mut Member) -> Made;
@@ -65,7 +65,7 @@ struct Scene {
     times: Array<AtomicU64>,
 }
 
-pub(super) fn session(me: &mut Member, plan: &Plan) -> Result<(), String> {
+pub(super) fn session(me: &mut Member, suite: &Suite) -> Result<(), String> {
     let n = me.size();
     let arrays = (|| {
         let space = me.space();
@@ -73,10 +73,10 @@ pub(super) fn session(me: &mut Member, plan: &Plan) -> Result<(), String> {
     })();
     let scene = arrays.map_err(|error: SpaceError| finding(me, "the session", 0, format_args!("{error}")))?;
     let mut round = 0;
-    for (name, make) in ALGORITHMS.iter().filter(|(name, _)| plan.includes(name)) {
+    for (name, make) in ALGORITHMS.iter().filter(|(name, _)| suite.includes(name)) {
         let mut barrier =
             make(me).map_err(|error| finding(me, name, round, format_args!("{}", error.say())))?;
-        for _ in 0..plan.rounds {
+        for _ in 0..suite.rounds {
             round += 1;
             let wrong = |what: std::fmt::Arguments<'_>| finding(me, name, round, what);
             pass(barrier.as_mut(), &scene, round, &wrong)?;

@@ -22,7 +22,7 @@ use syncline_rma::{LockKind, Rma, RmaError, Window};
 use syncline_sync::BarrierMember;
 
 use super::scene::hash;
-use super::{PATIENCE, Plan, deadline, finding};
+use super::{PATIENCE, Suite, deadline, finding};
 
 /// Verifies one part.
 pub(super) type Part = fn(&mut Member, &mut Rma, u64) -> Result<(), Wrong>;
@@ -64,7 +64,7 @@ impl From<syncline_sync::SpaceError> for Wrong {
     }
 }
 
-pub(super) fn session(me: &mut Member, plan: &Plan) -> Result<(), String> {
+pub(super) fn session(me: &mut Member, suite: &Suite) -> Result<(), String> {
     // A radix of 2 has as many rounds as there can be; the other is what there is by itself.
     for radix in [None, Some(2)] {
         let rma = match radix {
@@ -73,9 +73,9 @@ pub(super) fn session(me: &mut Member, plan: &Plan) -> Result<(), String> {
         };
         let mut rma = rma.map_err(|error| finding(me, "rma", 0, format_args!("{error}")))?;
         let goes_on = |name: &str| name != LAST || radix.is_some();
-        for (name, part) in PARTS.iter().filter(|(name, _)| plan.includes(name) && goes_on(name)) {
+        for (name, part) in PARTS.iter().filter(|(name, _)| suite.includes(name) && goes_on(name)) {
             let hosts = me.hosts().count();
-            part(me, &mut rma, plan.rounds).map_err(|Wrong(round, what)| {
+            part(me, &mut rma, suite.rounds).map_err(|Wrong(round, what)| {
                 finding(me, name, round, format_args!("hosts: {hosts}: {what}"))
             })?;
         }

@@ -26,10 +26,10 @@ use syncline_signal::{Policy, Signal};
 use syncline_sync::{Array, Lock, LockError, LockMember, Mcs, RawLock, SpaceError, Ticket};
 
 use super::scene::{Say, hash, linger, sleeps, thread};
-use super::{PATIENCE, Plan, deadline, finding};
+use super::{PATIENCE, Suite, deadline, finding};
 
 /// Verifies one lock.
-type Part = fn(&mut Member, &Plan) -> Result<(), String>;
+type Part = fn(&mut Member, &Suite) -> Result<(), String>;
 
 /// All locks.
 pub(super) const ALGORITHMS: [(&str, Part); 2] = [("ticket", lock::<Ticket>), ("mcs", lock::<Mcs>)];
@@ -54,11 +54,11 @@ struct Scene {
     got: Array<AtomicU64>,
 }
 
-pub(super) fn session(me: &mut Member, plan: &Plan) -> Result<(), String> {
-    ALGORITHMS.iter().filter(|(name, _)| plan.includes(name)).try_for_each(|(_, lock)| lock(me, plan))
+pub(super) fn session(me: &mut Member, suite: &Suite) -> Result<(), String> {
+    ALGORITHMS.iter().filter(|(name, _)| suite.includes(name)).try_for_each(|(_, lock)| lock(me, suite))
 }
 
-fn lock<R: RawLock>(me: &mut Member, plan: &Plan) -> Result<(), String> {
+fn lock<R: RawLock>(me: &mut Member, suite: &Suite) -> Result<(), String> {
     let name = std::any::type_name::<R>().rsplit("::").next().unwrap_or_default().to_lowercase();
     let n = me.size();
     let made = (|| {
@@ -72,16 +72,16 @@ fn lock<R: RawLock>(me: &mut Member, plan: &Plan) -> Result<(), String> {
     let (mut lock, scene) =
         made.map_err(|error: SpaceError| finding(me, &name, 0, format_args!("{}", error.say())))?;
     scene.threads[me.rank()].store(thread(), Ordering::Relaxed);
-    one_at_a_time(me, &name, &mut lock, &scene, plan.rounds)?;
-    all_together(me, &name, plan.rounds)?;
+    one_at_a_time(me, &name, &mut lock, &scene, suite.rounds)?;
+    all_together(me, &name, suite.rounds)?;
     let total: u64 = scene.taken.iter().map(|taken| taken.load(Ordering::Relaxed)).sum();
     let numbers = lock.lock_deadline(deadline()).map(|held| *held);
     let numbers = numbers.map_err(|error| finding(me, &name, 0, format_args!("{}", error.say())))?;
     if numbers != [total, total.wrapping_mul(total + 1) / 2] {
-        return Err(finding(me, &name, plan.rounds, format_args!("{total} sections have left {numbers:?}")));
+        return Err(finding(me, &name, suite.rounds, format_args!("{total} sections have left {numbers:?}")));
     }
     lock.set_policy(&Policy { pauses: 0, yield_for: Duration::ZERO, death: None });
-    all_together(me, &name, plan.rounds)?;
+    all_together(me, &name, suite.rounds)?;
     (1..=ORDERED.min(n as u64)).try_for_each(|round| in_order(me, &name, &mut lock, &scene, round))
 }
 

@@ -12,10 +12,10 @@ use syncline_fabric::Member;
 use syncline_farm::{Crew, FarmError, Forks, Task};
 
 use super::scene::hash;
-use super::{Plan, finding};
+use super::{Suite, finding};
 
 /// Verifies one kind of pool.
-type Part = fn(&mut Member, &Plan) -> Result<(), String>;
+type Part = fn(&mut Member, &Suite) -> Result<(), String>;
 
 /// All kinds.
 pub(super) const PARTS: [(&str, Part); 2] = [("tasks", tasks), ("forks", forks)];
@@ -28,12 +28,12 @@ const TREE: u64 = 20;
 const CHILDREN: u64 = 4;
 const LEVELS: u32 = 5;
 
-pub(super) fn session(me: &mut Member, plan: &Plan) -> Result<(), String> {
+pub(super) fn session(me: &mut Member, suite: &Suite) -> Result<(), String> {
     // One alone has no worker.
     if me.size() == 1 {
         return Ok(());
     }
-    PARTS.iter().filter(|(name, _)| plan.includes(name)).try_for_each(|(_, part)| part(me, plan))
+    PARTS.iter().filter(|(name, _)| suite.includes(name)).try_for_each(|(_, part)| part(me, suite))
 }
 
 /// What a task returns.
@@ -43,8 +43,8 @@ fn numbers(seed: u64) -> Vec<u64> {
     (0..len).map(|n| hash(seed, n)).collect()
 }
 
-fn tasks(me: &mut Member, plan: &Plan) -> Result<(), String> {
-    let rounds = plan.rounds;
+fn tasks(me: &mut Member, suite: &Suite) -> Result<(), String> {
+    let rounds = suite.rounds;
     let done = Crew::of(1).on(
         me,
         |seed: u64, _| numbers(seed),
@@ -106,8 +106,8 @@ fn forked(
     })
 }
 
-fn forks(me: &mut Member, plan: &Plan) -> Result<(), String> {
-    let trees = plan.rounds.div_ceil(TREE);
+fn forks(me: &mut Member, suite: &Suite) -> Result<(), String> {
+    let trees = suite.rounds.div_ceil(TREE);
     let done = Crew::of(1).forks().on(
         me,
         |(seed, levels): (u64, u32), forks| forked(seed, levels, forks),

@@ -1,0 +1,58 @@
+//! The suites hold in every place: those of barriers, locks, one-sided memory and pools.
+//!
+//! The processes of a team are this program again, with the name of the test that starts them.
+
+use syncline_conformance::{Place, Subject, Suite};
+use syncline_fabric::Team;
+
+/// Runs a suite in teams of each of these sizes, or a member's part where this process is one of a
+/// team.
+fn holds(test: &str, place: Place, suite: &Suite, members: &[usize]) {
+    if std::env::var_os("SYNCLINE_TEAM").is_some() {
+        let found = Team::run(|me| suite.session(me)).unwrap();
+        found.into_iter().for_each(|found| found.unwrap());
+        // Without the line that counts tests: the program that started this one counts it.
+        std::process::exit(0);
+    }
+    let again = ["--exact", test, "--nocapture"].map(str::to_owned);
+    for &members in members {
+        if let Err(error) = suite.run(place, members, &again) {
+            panic!("{members} members, {}: {error}", place.word());
+        }
+    }
+}
+
+macro_rules! suites {
+    ($($test:ident: $subject:ident, $place:ident, $rounds:literal, $members:expr;)*) => {$(
+        #[test]
+        fn $test() {
+            let suite = Suite { subject: Subject::$subject, rounds: $rounds, only: None };
+            holds(stringify!($test), Place::$place, &suite, &$members);
+        }
+    )*};
+}
+
+suites! {
+    barriers_hold_in_threads: Barrier, Threads, 200, [1, 2, 3, 4, 5, 8, 17];
+    barriers_hold_in_processes: Barrier, Processes, 200, [2, 3, 5];
+    barriers_hold_in_both: Barrier, Both, 200, [4, 6, 9];
+    locks_hold_in_threads: Lock, Threads, 200, [1, 2, 3, 4, 9];
+    locks_hold_in_processes: Lock, Processes, 200, [2, 3, 5];
+    locks_hold_in_both: Lock, Both, 200, [4, 6];
+    memory_holds_in_threads: Rma, Threads, 60, [1, 2, 3, 4, 5, 8];
+    memory_holds_in_processes: Rma, Processes, 60, [1, 2, 3, 4, 5, 8];
+    memory_holds_in_both: Rma, Both, 60, [4, 8];
+    memory_holds_on_hosts: Rma, Hosts, 60, [1, 2, 3, 4, 5, 8];
+    pools_hold_in_threads: Farm, Threads, 100, [1, 2, 3, 4, 6];
+    pools_hold_in_processes: Farm, Processes, 100, [2, 3, 4, 6];
+    pools_hold_in_both: Farm, Both, 100, [4, 6];
+    pools_hold_on_hosts: Farm, Hosts, 100, [1, 2, 3, 4, 6];
+}
+
+#[test]
+fn names_select_algorithms() {
+    let suite = Suite { subject: Subject::Barrier, rounds: 1, only: Some("tournament".to_owned()) };
+    assert_eq!(suite.names(), ["tournament", "tournament, padded", "tournament in dissemination"]);
+    let suite = Suite { only: Some("none".to_owned()), ..suite };
+    assert!(suite.names().is_empty());
+}

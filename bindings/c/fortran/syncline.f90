@@ -241,7 +241,7 @@ module syncline
     public :: syncline_rma_start_get_list, syncline_rma_start_accumulate_list, syncline_member_rma
     public :: syncline_rma_allocate, syncline_rma_deallocate, syncline_rma_address, syncline_rma_bytes
     public :: syncline_rma_allocate_local, syncline_rma_deallocate_local, syncline_rma_wait, syncline_rma_test
-    public :: syncline_rma_wait_all, syncline_rma_fence, syncline_rma_fence_all, syncline_rma_fence_all_asking
+    public :: syncline_rma_wait_all, syncline_rma_fence, syncline_rma_fence_all
     public :: syncline_rma_sync, syncline_rma_sync_for, syncline_rma_sync_start, syncline_rma_sync_done
     public :: syncline_rma_allocate_for, syncline_rma_lock_for, syncline_member_wait_for
     public :: syncline_rma_sync_wait, syncline_rma_sync_wait_for
@@ -1098,14 +1098,6 @@ module syncline
         function syncline_rma_fence_all(rma) bind(C) result(status)
             import
             type(c_ptr), value :: rma
-            integer(c_int) :: status
-        end function
-
-        function syncline_rma_fence_all_asking(rma, k, random) bind(C) result(status)
-            import
-            type(c_ptr), value :: rma
-            integer(c_size_t), value :: k
-            logical(c_bool), value :: random
             integer(c_int) :: status
         end function
 

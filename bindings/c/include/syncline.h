@@ -2442,17 +2442,6 @@ syncline_status syncline_rma_fence(syncline_rma *rma,
 syncline_status syncline_rma_fence_all(syncline_rma *rma);
 
 /**
- * The same, as ARMCI does it: asks `k` of the hosts that were written to (0 counts as 1), waits for their answers, asks
- * the next; `random`: in an order of each member's own. For comparisons.
- *
- * # Safety
- * That of `syncline_member_rma`.
- */
-syncline_status syncline_rma_fence_all_asking(syncline_rma *rma,
-                                              size_t k,
-                                              bool random);
-
-/**
  * Waits until all members have come here, and everything that any of them has written before is done: a fence of all and
  * a barrier in one. What any did before is seen by whoever comes out. A member that is gone is `SYNCLINE_STATUS_GONE`.
  *

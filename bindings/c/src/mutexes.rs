@@ -9,8 +9,6 @@
 
 use std::sync::Arc;
 
-use syncline_rma::LockKind;
-
 use crate::SYNCLINE_FOREVER;
 use crate::error::{Error, Status, borrow, call, deadline, out};
 use crate::rma::{self, Alive, Rma};
@@ -65,7 +63,7 @@ pub unsafe extern "C" fn syncline_rma_mutexes_new(
         // SAFETY: as the caller vouches.
         let mutexes = unsafe { out(mutexes, "mutexes") }?;
         let make = |alive: &mut Alive, member: &mut syncline_fabric::Member| {
-            let set = alive.rma.mutexes(member, LockKind::Mcs, count)?;
+            let set = alive.rma.mutexes(member, count)?;
             alive.mutexes.push(Some(set));
             Ok(Arc::new(RmaMutexes { owner: rma, number: alive.mutexes.len() - 1 }))
         };

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use syncline_rma::{RmaError, Window};
+use syncline_rma::RmaError;
 use syncline_sync::Fault;
 
 use crate::SYNCLINE_FOREVER;
@@ -134,17 +134,6 @@ pub unsafe extern "C" fn syncline_rma_fence(rma: *mut Rma, rank: usize) -> Statu
 pub unsafe extern "C" fn syncline_rma_fence_all(rma: *mut Rma) -> Status {
     // SAFETY: as the caller vouches.
     call(|| unsafe { with(rma, |alive| Ok(alive.rma.fence_all()?)) })
-}
-
-/// The same, as ARMCI does it: asks `k` of the hosts that were written to (0 counts as 1), waits for their answers, asks
-/// the next; `random`: in an order of each member's own. For comparisons.
-///
-/// # Safety
-/// That of `syncline_member_rma`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_rma_fence_all_asking(rma: *mut Rma, k: usize, random: bool) -> Status {
-    // SAFETY: as the caller vouches.
-    call(|| unsafe { with(rma, |alive| Ok(alive.rma.fence_all_asking(Window { k, random })?)) })
 }
 
 /// Waits until all members have come here, and everything that any of them has written before is done: a fence of all and

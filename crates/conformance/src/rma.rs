@@ -18,7 +18,8 @@ mod memory;
 use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
-use syncline_rma::{LockKind, Rma, RmaError, Window};
+use syncline_rma::unstable::{LockKind, Window, fence_all_asking, mutexes, with_radix};
+use syncline_rma::{Rma, RmaError};
 use syncline_sync::BarrierMember;
 
 use super::scene::hash;
@@ -69,7 +70,7 @@ pub(super) fn session(me: &mut Member, suite: &Suite) -> Result<(), String> {
     for radix in [None, Some(2)] {
         let rma = match radix {
             None => Rma::new(me),
-            Some(radix) => Rma::with_radix(me, radix),
+            Some(radix) => with_radix(me, radix),
         };
         let mut rma = rma.map_err(|error| finding(me, "rma", 0, format_args!("{error}")))?;
         let goes_on = |name: &str| name != LAST || radix.is_some();
@@ -114,7 +115,7 @@ fn sync(rma: &mut Rma, choice: u64) -> Result<(), RmaError> {
         }
         3 => {
             let random = choice.is_multiple_of(2);
-            rma.fence_all_asking(Window { k: 1 + (choice >> 8) as usize % 3, random })?;
+            fence_all_asking(rma, Window { k: 1 + (choice >> 8) as usize % 3, random })?;
             rma.sync_start()?;
             rma.sync_wait(deadline())
         }
@@ -198,7 +199,7 @@ fn fences(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
         match round % 3 {
             0 => rma.fence(holder(rank)).map_err(wrong)?,
             1 => rma.fence_all().map_err(wrong)?,
-            _ => rma.fence_all_asking(Window { k: 2, random: true }).map_err(wrong)?,
+            _ => fence_all_asking(rma, Window { k: 2, random: true }).map_err(wrong)?,
         }
         rma.put(&flags, right, 8 * rank, &[round]).map_err(wrong)?;
         let left = (rank + size - 1) % size;
@@ -306,14 +307,14 @@ fn locks(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     for kind in [LockKind::Mcs, LockKind::Server, LockKind::Ticket, LockKind::Hybrid] {
         // Of the last member; the numbers that they guard are the first one's, so that others are
         // between them.
-        let mut mutexes = rma.mutexes(me, kind, 2 * usize::from(rank == size - 1))?;
+        let mut set = mutexes(rma, me, kind, 2 * usize::from(rank == size - 1))?;
         let numbers = rma.allocate::<u64>(me, 4)?;
         for round in 1..=rounds {
             let wrong = |error: RmaError| Wrong(round, format!("{kind:?}: {error}"));
             let which = hash(round, rank as u64) as usize % 3;
             let inside = if which == 2 { vec![0, 1] } else { vec![which] };
             for &index in &inside {
-                mutexes.lock(rma, size - 1, index).map_err(wrong)?;
+                set.lock(rma, size - 1, index).map_err(wrong)?;
             }
             for &index in &inside {
                 let mut pair = [0; 2];
@@ -328,7 +329,7 @@ fn locks(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
                 rma.put(&numbers, 0, 2 * index + 1, &[3 * (pair[0] + 1)]).map_err(wrong)?;
             }
             for &index in inside.iter().rev() {
-                mutexes.unlock(rma, size - 1, index).map_err(wrong)?;
+                set.unlock(rma, size - 1, index).map_err(wrong)?;
             }
         }
         rma.sync()?;
@@ -344,7 +345,7 @@ fn locks(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
         }
         rma.sync()?;
         rma.free(me, numbers)?;
-        mutexes.free(rma, me)?;
+        set.free(rma, me)?;
     }
     Ok(())
 }

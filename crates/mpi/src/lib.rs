@@ -14,7 +14,7 @@
 //! * [`Library::find`]: the shim that fits, loaded. `SYNCLINE_MPI=/path/to/shim.so` says which; otherwise it is looked for in
 //!   `$XDG_DATA_HOME/syncline/mpi` (`~/.local/share/syncline/mpi`) and in `lib/syncline/mpi` beside the program's `bin`.
 //! * [`Mpi`]: MPI, initialised by us and then finalised by us, or by the program before us and then left alone.
-//! * [`Communicator`]: messages of bytes, set-up calls, [`Window`]s; [failures](Communicator::failures) where the MPI has them.
+//! * [`Communicator`]: messages of bytes, set-up calls; [failures](Communicator::failures) where the MPI has them.
 //!
 //! ```no_run
 //! use syncline_mpi::{Library, Mpi, Threads, launched};
@@ -75,4 +75,9 @@ pub use library::Library;
 pub use message::{Message, Receiving, Sending, Transfer};
 pub use mpi::{Mpi, Threads};
 pub use shim::{Shim, folders, home, installed};
-pub use window::Window;
+
+/// What benchmarks compare Syncline's one-sided memory with: MPI's. No promise holds for it.
+#[doc(hidden)]
+pub mod unstable {
+    pub use crate::window::Window;
+}

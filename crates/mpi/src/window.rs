@@ -27,10 +27,11 @@ pub struct Window {
 unsafe impl Send for Window {}
 
 impl Communicator {
-    /// Allocates as many bytes in every process. Collective.
+    /// Allocates as many bytes in every process. Collective. No promise holds for it: see `unstable`.
     ///
     /// # Errors
     /// [`MpiError::Argument`] if not all ask for as many, and those of any call.
+    #[doc(hidden)]
     pub fn window(&self, bytes: usize) -> Result<Window> {
         let what = "allocate a window";
         let all = self.allgather(&(bytes as u64).to_ne_bytes())?;

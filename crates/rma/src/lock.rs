@@ -2,11 +2,12 @@
 //!
 //! # Contract
 //! A mutex is held by one member at a time. What a holder has written, wherever, is there for the next one: an unlock
-//! completes it first. Waiting members get it in the order in which they asked (`Mcs`, `Server`; the others: see there).
+//! completes it first. Waiting members get it in the order in which they asked (`Mcs`, `Server`).
+//! Products have `Mcs`; benchmarks compare it with the others (`unstable`).
 //!
 //! | kind         | lock, free            | hand-over between hosts          | unlock, nobody waits  | waits on              |
 //! |--------------|-----------------------|----------------------------------|-----------------------|-----------------------|
-//! | [`Mcs`](LockKind::Mcs) | a swap at the owner   | 1 message, holder to next        | a compare-swap there  | a word of its own     |
+//! | `Mcs`        | a swap at the owner   | 1 message, holder to next        | a compare-swap there  | a word of its own     |
 //! | `Server`     | request, grant        | 2: to the server, to the next    | 1 message             | an answer             |
 //! | `Ticket`     | fetch-add, get        | 1, and gets of all who wait      | 1 message             | a word of the owner   |
 //! | `Hybrid`     | as Ticket on the owner's host, as Server on others                                        ||||
@@ -21,7 +22,7 @@
 //! [`Fault::Dead`](syncline_sync::Fault::Dead). See `poison`.
 //!
 //! # Source
-//! Saify's thesis (2002), chapter 5: the software queue is [`Mcs`](LockKind::Mcs), the others are what it is compared with. Changed:
+//! Saify's thesis (2002), chapter 5: the software queue is `Mcs`, the others are what it is compared with. Changed:
 //! see `mcs`.
 
 mod mcs;
@@ -39,7 +40,10 @@ use crate::error::RmaError;
 use crate::memory::Global;
 use crate::rma::{Rma, call};
 
-/// How the mutexes of a set work. [`Mcs`](LockKind::Mcs) is the one to use; the others are there to compare it with.
+/// How the mutexes of a set work: `Mcs` in products; the others are there to compare it with.
+///
+/// A wait for a mutex of tickets that its deadline ends leaves nothing. `Server` has deadlines on
+/// one host only, and refuses others by [`RmaError::Shape`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LockKind {
     /// A queue of the members that wait, each of which tells the next.
@@ -91,12 +95,12 @@ impl Rma {
     /// # Examples
     /// ```
     /// use syncline_fabric::Team;
-    /// use syncline_rma::{LockKind, Rma, RmaError};
+    /// use syncline_rma::{Rma, RmaError};
     ///
     /// Team::hosts(2).threads(2).run(|me| {
     ///     let mut rma = Rma::new(me)?;
     ///     let sum = rma.allocate::<i64>(me, 1)?;
-    ///     let mut mutexes = rma.mutexes(me, LockKind::Mcs, 1)?;
+    ///     let mut mutexes = rma.mutexes(me, 1)?;
     ///     for _ in 0..10 {
     ///         mutexes.lock(&mut rma, 0, 0)?;
     ///         let mut value = [0];
@@ -112,7 +116,17 @@ impl Rma {
     /// })?.into_iter().collect::<Result<(), _>>()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn mutexes(&mut self, me: &mut Member, kind: LockKind, count: usize) -> Result<Mutexes, RmaError> {
+    pub fn mutexes(&mut self, me: &mut Member, count: usize) -> Result<Mutexes, RmaError> {
+        self.mutexes_of(me, LockKind::Mcs, count)
+    }
+
+    /// As [`mutexes`](Self::mutexes), of any kind.
+    pub(crate) fn mutexes_of(
+        &mut self,
+        me: &mut Member,
+        kind: LockKind,
+        count: usize,
+    ) -> Result<Mutexes, RmaError> {
         self.at_home()?;
         let _making = me.naming(Call::Mutexes);
         self.all_call(me, call::MUTEXES | kind as u64)?;
@@ -156,13 +170,10 @@ impl Mutexes {
     /// Waits for a mutex until a time, and takes it.
     ///
     /// A deadline bounds the wait for the holder. Between hosts the question itself is one exchange
-    /// of messages, which is waited for. What a wait leaves whose deadline has passed:
-    ///
-    /// | kind               | it leaves                                                                                |
-    /// |--------------------|------------------------------------------------------------------------------------------|
-    /// | `Mcs`              | its place in the queue, which the next call for this mutex finds again. If the mutex comes to the place meanwhile, it goes on to the next member that waits, and the next call asks anew; without one it stays there until a member asks. |
-    /// | `Ticket`, `Hybrid` | nothing: such a wait has no place, and takes the mutex when it is free                     |
-    /// | `Server`           | as `Ticket` on one host; between hosts it has no deadlines                                 |
+    /// of messages, which is waited for. A wait whose deadline has passed leaves its place in the
+    /// queue, which the next call for this mutex finds again. If the mutex comes to the place
+    /// meanwhile, it goes on to the next member that waits, and the next call asks anew; without
+    /// such a member it stays there until a member asks.
     ///
     /// # One-sided
     /// As [`lock`](Self::lock).
@@ -172,18 +183,17 @@ impl Mutexes {
     ///
     /// # Errors
     /// [`Fault::TimedOut`](syncline_sync::Fault::TimedOut) in [`RmaError::Fault`] when the deadline
-    /// passes first; as [`lock`](Self::lock); [`RmaError::Shape`] for a deadline where the kind has
-    /// none.
+    /// passes first; as [`lock`](Self::lock).
     ///
     /// # Examples
     /// ```
     /// use std::time::{Duration, Instant};
     /// use syncline_fabric::Team;
-    /// use syncline_rma::{LockKind, Rma, RmaError};
+    /// use syncline_rma::{Rma, RmaError};
     ///
     /// Team::threads(2).run(|me| {
     ///     let mut rma = Rma::new(me)?;
-    ///     let mut mutexes = rma.mutexes(me, LockKind::Mcs, 1)?;
+    ///     let mut mutexes = rma.mutexes(me, 1)?;
     ///     let soon = Some(Instant::now() + Duration::from_millis(1));
     ///     while mutexes.lock_deadline(&mut rma, 0, 0, soon).is_err() {
     ///         std::thread::yield_now(); // something else

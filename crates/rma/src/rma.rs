@@ -90,14 +90,8 @@ impl Rma {
         Rma::with_radix(me, radix)
     }
 
-    /// The same, whose syncs go between hosts in rounds of that radix (at least 2): see [`exchange`]. For comparisons.
-    ///
-    /// # Collective
-    /// As [`new`](Self::new).
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn with_radix(me: &mut Member, radix: usize) -> Result<Rma, RmaError> {
+    /// As [`new`](Self::new), of any radix: see [`unstable::with_radix`](crate::unstable::with_radix).
+    pub(crate) fn with_radix(me: &mut Member, radix: usize) -> Result<Rma, RmaError> {
         let hosts = me.hosts().clone();
         let here = me.ranks_on(me.host());
         let sync = match me.endpoint().cloned() {
@@ -412,14 +406,12 @@ impl Rma {
         }
     }
 
-    /// The same, as ARMCI does it: it asks `window` of the hosts that were written to, waits for their answers, asks
-    /// the next. A window of 1 is one host after the other; more than there are is all at once.
-    ///
-    /// # Errors
-    /// As [`fence`](Self::fence).
-    pub fn fence_all_asking(&mut self, window: Window) -> Result<(), RmaError> {
+    /// As [`fence_all`](Self::fence_all), as ARMCI does it: see
+    /// [`unstable::fence_all_asking`](crate::unstable::fence_all_asking).
+    pub(crate) fn fence_all_asking(&mut self, window: Window) -> Result<(), RmaError> {
         self.at_home()?;
         let random = self.rank as u64;
+        // SeqCst: see `fence`.
         fence(Ordering::SeqCst);
         self.stored = false;
         match &mut self.sync {
@@ -553,7 +545,7 @@ impl Rma {
     }
 }
 
-/// How [`Rma::fence_all_asking`] asks.
+/// How [`fence_all_asking`](crate::unstable::fence_all_asking) asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// How many hosts are asked before the first has to answer.

@@ -5,7 +5,8 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use syncline_fabric::{Member, Team};
-use syncline_rma::{LockKind, Rma, RmaError};
+use syncline_rma::unstable::{LockKind, mutexes};
+use syncline_rma::{Rma, RmaError};
 use syncline_sync::Fault;
 
 const TIMED_OUT: RmaError = RmaError::Fault(Fault::TimedOut);
@@ -47,7 +48,7 @@ fn random(state: &mut u64) -> u64 {
 fn contended(me: &mut Member, kind: LockKind) -> Result<(), RmaError> {
     let mut rma = Rma::new(me)?;
     let numbers = rma.allocate::<u64>(me, 2)?;
-    let mut set = rma.mutexes(me, kind, 2)?;
+    let mut set = mutexes(&mut rma, me, kind, 2)?;
     let (last, mut state) = (me.size() - 1, 1 + me.rank() as u64);
     let mut timed_out = 0;
     let mut taken = [0_u64; 2];
@@ -113,7 +114,7 @@ fn nobody_waits_for_a_member_that_has_given_up() {
                 };
                 let work = |me: &mut Member| {
                     let mut rma = Rma::new(me)?;
-                    let mut set = rma.mutexes(me, LockKind::Mcs, 1)?;
+                    let mut set = rma.mutexes(me, 1)?;
                     match me.rank() {
                         0 => {
                             set.lock(&mut rma, 0, 0)?;
@@ -162,7 +163,7 @@ fn nobody_waits_for_a_member_that_has_given_up() {
 fn a_place_that_was_left_is_found_again() {
     everywhere("left", |me| {
         let mut rma = Rma::new(me)?;
-        let mut set = rma.mutexes(me, LockKind::Mcs, 1)?;
+        let mut set = rma.mutexes(me, 1)?;
         for _ in 0..50 {
             if me.rank() == 0 {
                 set.lock(&mut rma, 0, 0)?;
@@ -239,7 +240,7 @@ fn an_allocation_that_has_timed_out_comes_first() {
                 assert_eq!(rma.sync_deadline(None), Err(unfinished.clone()));
                 assert_eq!(rma.allocate::<u32>(me, 3).unwrap_err(), unfinished);
                 assert_eq!(rma.allocate::<u64>(me, 4).unwrap_err(), unfinished);
-                assert_eq!(rma.mutexes(me, LockKind::Mcs, 4).unwrap_err(), unfinished);
+                assert_eq!(rma.mutexes(me, 4).unwrap_err(), unfinished);
             }
         } else {
             std::thread::sleep(Duration::from_millis(2));

@@ -6,7 +6,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use syncline_fabric::{Member, Team, TeamError};
-use syncline_rma::{LockKind, Rma, RmaError};
+use syncline_rma::unstable::{LockKind, mutexes};
+use syncline_rma::{Rma, RmaError};
 
 /// How a holder leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ type Kept = Option<(syncline_rma::Mutexes, Rma)>;
 /// Rank 0 leaves with mutex 1 of the last rank; rank 1 waits for it already, the others ask later.
 fn leave(me: &mut Member, kind: LockKind, way: Way, asked: &AtomicUsize) -> Result<Kept, RmaError> {
     let mut rma = Rma::new(me)?;
-    let mut set = rma.mutexes(me, kind, 2)?;
+    let mut set = mutexes(&mut rma, me, kind, 2)?;
     let (owner, last) = (me.size() - 1, me.size() - 1);
     if me.rank() == 0 {
         set.lock(&mut rma, owner, 1)?;
@@ -131,7 +132,7 @@ fn what_is_held_at_the_end_is_poisoned_and_nothing_else() {
     let orders: [&[usize]; 6] = [&[], &[5, 4], &[0, 5], &[2, 0, 4], &[0, 1, 2, 3, 4], &[3, 3, 5, 1, 0]];
     let told = |me: &mut Member, kind: LockKind, released: &[usize]| -> Result<(), RmaError> {
         let mut rma = Rma::new(me)?;
-        let mut set = rma.mutexes(me, kind, COUNT)?;
+        let mut set = mutexes(&mut rma, me, kind, COUNT)?;
         let mut held = Vec::from_iter(0..COUNT);
         for &index in released {
             match held.iter().position(|&other| other == index) {
@@ -193,7 +194,7 @@ fn what_is_held_at_the_end_is_poisoned_and_nothing_else() {
 fn a_set_that_is_held_is_not_freed_and_all_are_told() {
     fn held(me: &mut Member) -> Result<(), RmaError> {
         let mut rma = Rma::new(me)?;
-        let mut set = rma.mutexes(me, LockKind::Mcs, 1)?;
+        let mut set = rma.mutexes(me, 1)?;
         let (rank, last) = (me.rank(), me.size() - 1);
         if rank == last {
             set.lock(&mut rma, 0, 0)?;

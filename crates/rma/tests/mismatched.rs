@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use syncline_fabric::{Member, Team, TeamBarrier, TeamBoard, TeamError};
-use syncline_rma::{LockKind, Rma, RmaError};
+use syncline_rma::{Rma, RmaError};
 use syncline_signal::Signal;
 use syncline_sync::{Auto, BarrierMember, Call, Counter, DisseminationMember, Fault, TournamentMember};
 
@@ -63,13 +63,13 @@ impl Does {
     fn go(self, me: &mut Member) -> Result<(), RmaError> {
         let mut rma = Rma::new(me)?;
         let memory = rma.allocate::<u64>(me, 1)?;
-        let mut set = rma.mutexes(me, LockKind::Mcs, 1)?;
+        let mut set = rma.mutexes(me, 1)?;
         match self {
             Does::Allocate => rma.allocate::<u64>(me, 1).map(drop),
             Does::Sync => rma.sync(),
             Does::Wait => Ok(me.wait()?),
             Does::Free => rma.free(me, memory),
-            Does::Mutexes => rma.mutexes(me, LockKind::Mcs, 1).map(drop),
+            Does::Mutexes => rma.mutexes(me, 1).map(drop),
             Does::FreeMutexes => set.free(&mut rma, me),
             Does::Gather => me.gather(1).map(drop).map_err(RmaError::from),
             // It has arrived at the barrier already, and the others do not come.

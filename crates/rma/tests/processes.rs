@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use syncline_fabric::{Member, Team};
-use syncline_rma::{LockKind, Rma, RmaError};
+use syncline_rma::{Rma, RmaError};
 use syncline_sync::{BarrierMember as _, Call, Fault};
 
 use programs::{accused, legal};
@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 fn left(me: &mut Member) -> Result<(), RmaError> {
     let mut rma = Rma::new(me)?;
-    let mut set = rma.mutexes(me, LockKind::Mcs, 1)?;
+    let mut set = rma.mutexes(me, 1)?;
     if me.rank() == 0 {
         set.lock(&mut rma, 1, 0)?;
     }
@@ -50,7 +50,7 @@ fn mixed(me: &mut Member) -> Result<(), RmaError> {
 fn halves(me: &mut Member) -> Result<(), RmaError> {
     let mut rma = Rma::new(me)?;
     let sum = rma.allocate::<u64>(me, 1)?;
-    let mut set = rma.mutexes(me, LockKind::Mcs, 1)?;
+    let mut set = rma.mutexes(me, 1)?;
     for round in 0..100_u64 {
         let soon = || Some(Instant::now() + Duration::from_micros(20));
         while set.lock_deadline(&mut rma, 0, 0, soon()).is_err() {

@@ -26,7 +26,7 @@ pub use pairwise::Pairwise;
 pub use sync::Sync;
 pub use twice::Twice;
 
-use syncline_rma::exchange;
+use syncline_rma::unstable::exchange;
 
 use crate::scheme::Step;
 

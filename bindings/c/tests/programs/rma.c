@@ -129,7 +129,7 @@ static int all_operations(syncline_member *me, void *argument) {
         EXPECT(before >= (int64_t)(round * size) && before < (int64_t)((round + 1) * size));
         OK(syncline_rma_fetch_add_i32(rma, counter, 0, 8, -1, &small));
         EXPECT(small <= 0);
-        OK(syncline_rma_fence_all_asking(rma, 1, true));
+        OK(syncline_rma_fence_all(rma));
         OK(syncline_rma_sync(rma));
         OK(syncline_rma_get(rma, counter, 0, 0, &word, 8));
         EXPECT(word == (int64_t)((round + 1) * size));

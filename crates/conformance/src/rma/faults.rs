@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use syncline_fabric::Member;
-use syncline_rma::{LockKind, Rma, RmaError};
+use syncline_rma::unstable::{LockKind, mutexes};
+use syncline_rma::{Rma, RmaError};
 use syncline_sync::{Call, Fault};
 
 use super::{Wrong, hash};
@@ -21,7 +22,7 @@ pub(super) fn poison(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), 
         for round in 0..LEFT.min(rounds) {
             let wrong = |what: String| Wrong(round, format!("{kind:?}: {what}"));
             let (holder, owner) = (hash(round, 1) as usize % size, hash(round, 2) as usize % size);
-            let mut set = rma.mutexes(me, kind, 1)?;
+            let mut set = mutexes(rma, me, kind, 1)?;
             if rank == holder {
                 set.lock(rma, owner, 0).map_err(|error| wrong(error.to_string()))?;
             }

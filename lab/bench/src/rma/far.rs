@@ -21,7 +21,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
-use syncline_rma::{Window, exchange};
+use syncline_rma::unstable::{Window, exchange, fence_all_asking};
 use syncline_sync::BarrierMember as _;
 
 use super::super::contest::Machine;
@@ -171,7 +171,7 @@ fn fences<'a, 'm>(hosts: usize) -> Vec<Entry<'a, Far<'m>>> {
 
 fn fence(kit: &mut Far<'_>, window: Option<usize>) -> Outcome<()> {
     match window {
-        Some(k) => kit.ours.rma.fence_all_asking(Window { k, random: k > 1 })?,
+        Some(k) => fence_all_asking(&mut kit.ours.rma, Window { k, random: k > 1 })?,
         None => kit.ours.rma.fence_all()?,
     }
     Ok(())

@@ -8,6 +8,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use syncline_fabric::Member;
+use syncline_rma::unstable::mutexes;
 use syncline_rma::{Global, Mutexes, Rma, Strided};
 
 use super::super::contest::{Machine, hop};
@@ -64,7 +65,7 @@ pub(super) fn report(me: &mut Member, pace: Pace) -> Outcome<Report> {
     let mut rma = Rma::new(me)?;
     let (words, doubles) = (rma.allocate(me, 4 * APART)?, rma.allocate(me, 1024)?);
     let large = rma.allocate(me, LARGE)?;
-    let made = KINDS.map(|(kind, _)| rma.mutexes(me, kind, 1));
+    let made = KINDS.map(|(kind, _)| mutexes(&mut rma, me, kind, 1));
     let mutexes = made.into_iter().collect::<Result<Vec<_>, _>>()?;
     let (data, buffer, numbers) = (vec![1; LARGE], vec![0; LARGE], vec![1.0; 1024]);
     let (beside, rounds) = (Vec::new(), 0);

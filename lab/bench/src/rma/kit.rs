@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use syncline_fabric::endpoint::{Out, Service};
 use syncline_fabric::{Member, TeamBarrier, TeamBoard};
-use syncline_mpi::{Communicator, Window};
-use syncline_rma::{Global, LockKind, Mutexes, Rma};
+use syncline_mpi::Communicator;
+use syncline_mpi::unstable::Window;
+use syncline_rma::unstable::{self, LockKind};
+use syncline_rma::{Global, Mutexes, Rma};
 use syncline_sync::{DisseminationMember, TournamentMember};
 
 use super::race::{Outcome, Stage};
@@ -87,11 +89,11 @@ impl<'m> Kit<'m> {
         let others = next.map(|ranks| ranks[seat % ranks.len()]).take(TARGETS).collect();
         let rma = Rma::new(me)?;
         let mut ours = Way::new(me, rma)?;
-        let rma = Rma::with_radix(me, 2)?;
+        let rma = unstable::with_radix(me, 2)?;
         let thesis = Way::new(me, rma)?;
         let mut mutexes = Vec::new();
         for (kind, _) in KINDS {
-            mutexes.push(ours.rma.mutexes(me, kind, 1)?);
+            mutexes.push(unstable::mutexes(&mut ours.rma, me, kind, 1)?);
         }
         let (counter, large) = (ours.rma.allocate(me, 1)?, ours.rma.allocate(me, MIB)?);
         let (dissemination, tournament) = (me.dissemination(2)?, me.tournament()?);

@@ -20,7 +20,7 @@ help:
 	@echo "make test-anywhere  the tests on one core, in 4 GiB, with huge pages always and never, in memory, as an ordinary user (root, hours)"
 	@echo "make install     the command, libraries, header, pkg-config file: PREFIX=/usr/local, DESTDIR=; STRIP= keeps the symbols of debuggers"
 	@echo "make uninstall   takes them away again"
-	@echo "make lint        formatting, clippy, documentation, licences"
+	@echo "make lint        formatting, clippy, documentation, licences; no crate depends on a floor above its own"
 	@echo "make bench       the cost of order: empty tasks, and a sweep in memory against the plain loop"
 	@echo "make bench-overlay  overlays against OpenMP, oneTBB and what one writes by hand (a minute)"
 	@echo "make bench-sync  barriers and locks against those of others and of textbooks (two minutes)"
@@ -88,6 +88,7 @@ loom:
 
 lint:
 	$(CARGO) fmt --all -- --check
+	@if command -v python3 >/dev/null; then tools/floors.py; else echo "skipped: no python3 for tools/floors.py"; fi
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check bans licenses sources; \

@@ -105,7 +105,7 @@ fn radices(hosts: usize) -> impl Iterator<Item = usize> + Clone {
 
 /// The radix with the least [`time`] for so many hosts on a network that is known.
 ///
-/// To be given to [`Rma::with_radix`](crate::Rma::with_radix). By simulation (`docs/growth.md`), for overheads from 0.01 to 0.1
+/// To be given to [`with_radix`](crate::unstable::with_radix). By simulation (`docs/growth.md`), for overheads from 0.01 to 0.1
 /// and up to 4096 hosts, it takes at most 0.3 % more than the best; if puts are under way, of which it knows nothing, at most
 /// a fifth more, and for most nothing.
 #[must_use]

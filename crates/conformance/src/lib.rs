@@ -23,6 +23,10 @@ mod lock;
 mod rma;
 mod scene;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 use std::time::{Duration, Instant};
 
 use syncline_fabric::wire::channel::Conditions;

@@ -69,6 +69,10 @@ pub mod wire;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use bounds::Bounds;
 pub use error::FarmError;
 pub use farm::Farm;

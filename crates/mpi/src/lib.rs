@@ -66,6 +66,10 @@ mod mpi;
 mod shim;
 mod window;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use build::{Built, SOURCES, build, compilers};
 pub use communicator::{Communicator, MAX_MESSAGE, MAX_TAG};
 pub use error::{Fault, MpiError, Result};

@@ -63,6 +63,10 @@ mod loom_compiled;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use access::{Access, Read, Reads, Request, Write, Writes};
 pub use canonical::{Canonical, Content, Part, Role};
 pub use draw::Format;

@@ -66,6 +66,10 @@ mod shape;
 pub mod unstable;
 mod word;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use element::{Element, Number};
 pub use error::RmaError;
 pub use group::Group;

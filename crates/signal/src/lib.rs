@@ -33,6 +33,10 @@ mod spinlock;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use death::{DeathWord, Watch};
 pub use policy::Policy;
 pub use signal::{AddError, PaddedSignal, Signal, WaitError};

@@ -37,6 +37,10 @@ mod loom_tests;
 mod space;
 mod vigil;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use barrier::{
     Auto, AutoMember, Barrier, BarrierMember, Combined, CombinedMember, Counter, CounterMember,
     Dissemination, DisseminationMember, LedMember, Phased, RawCounter, Role, Tournament, TournamentMember,

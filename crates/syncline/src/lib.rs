@@ -1,4 +1,4 @@
-#![doc = include_str!("../../../README.md")]
+#![doc = include_str!("../README.md")]
 //!
 //! # The crate
 //! The names that most programs need stand here; all others are in the modules, one per room of the

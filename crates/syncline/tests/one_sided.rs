@@ -4,13 +4,13 @@
 //! Processes of a team run this very program, again with the one test [`role`] or [`rank`].
 
 #[allow(dead_code, reason = "it has a main of its own")]
-#[path = "../../../examples/histogram.rs"]
+#[path = "../examples/histogram.rs"]
 mod histogram;
 #[allow(dead_code, reason = "as above")]
-#[path = "../../../examples/transpose.rs"]
+#[path = "../examples/transpose.rs"]
 mod transpose;
 #[allow(dead_code, reason = "as above")]
-#[path = "../../../examples/work_queue.rs"]
+#[path = "../examples/work_queue.rs"]
 mod work_queue;
 
 use std::error::Error;

@@ -33,5 +33,9 @@ mod recorder;
 mod ring;
 mod sync;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use event::{Event, Kind};
 pub use recorder::{MAX_EVENTS_PER_THREAD, clear, disable, enable, is_enabled, record, snapshot};

@@ -69,6 +69,10 @@ mod strip;
 mod sweep;
 mod window;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use block_kernel::BlockKernel;
 pub use c_block::{CBlockFunction, CBlockKernel};
 pub use c_kernel::{CFunction, CKernel, CPoint};

@@ -103,10 +103,10 @@ fn compiled(sources: &[&Path]) -> Option<Library> {
     Some(unsafe { Library::new(&library) }.unwrap())
 }
 
-/// The old code of `examples/legacy`.
+/// The old code of `crates/syncline/examples/legacy`.
 fn old_lk23() -> Option<CBlockKernel<f64>> {
     static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
-    let here = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/legacy"));
+    let here = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../syncline/examples/legacy"));
     let library = LIBRARY.get_or_init(|| compiled(&[&here.join("lk23.c"), &here.join("block.c")]));
     // SAFETY: the function is of this type.
     let function = *unsafe { library.as_ref()?.get::<CBlockFunction<f64>>("lk23_block") }.unwrap();

@@ -16,7 +16,7 @@ const SHAPE: Shape = Shape::new(1000, 1500);
 const ITERATIONS: u64 = 10;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let here = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/legacy"));
+    let here = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/legacy"));
     let folder = tempfile::tempdir()?;
     let library = folder.path().join("old.so");
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());

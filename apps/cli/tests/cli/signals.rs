@@ -167,27 +167,6 @@ fn an_interrupted_gen_leaves_no_directory() {
     panic!("gen is not interrupted");
 }
 
-#[test]
-fn an_interrupted_race_leaves_nothing() {
-    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let folder = tempfile::tempdir().unwrap();
-        // A round takes minutes.
-        let line = "bench wave --rows 600 --cols 600 --iterations 300000 --rounds 9 --no-numba";
-        let mut child = command(folder.path(), line).stderr(Stdio::piped()).spawn().unwrap();
-        let made = || {
-            let data = fs::read_dir(folder.path()).unwrap().next()?.unwrap().path();
-            Some(fs::read_dir(data).ok()?.count())
-        };
-        while made() < Some(6) {
-            assert_eq!(child.try_wait().unwrap(), None, "{line} ended");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let output = end(child, signal);
-        assert_eq!(output.status.code(), Some(code), "{output:?}");
-        assert!(contents(folder.path()).is_empty());
-    }
-}
-
 /// Whether it is still finding what to draw, writes it, or prints for a reader that does not read
 /// on.
 #[test]

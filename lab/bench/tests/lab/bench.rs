@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::{command, fails_with, names};
@@ -46,6 +49,28 @@ fn the_least_matrix_is_raced_and_less_refused() {
     fs::write(path.join("file"), "").unwrap();
     assert!(fails_with(1, path, "bench wave --no-numba --dir file").contains("file"));
     assert_eq!(names(path), ["file"]);
+}
+
+#[test]
+fn an_interrupted_race_leaves_nothing() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let folder = tempfile::tempdir().unwrap();
+        // A round takes minutes.
+        let line = "bench wave --rows 600 --cols 600 --iterations 300000 --rounds 9 --no-numba";
+        let mut child = command(folder.path(), line).stderr(Stdio::piped()).spawn().unwrap();
+        let made = || {
+            let data = fs::read_dir(folder.path()).unwrap().next()?.unwrap().path();
+            Some(fs::read_dir(data).ok()?.count())
+        };
+        while made() < Some(6) {
+            assert_eq!(child.try_wait().unwrap(), None, "{line} ended");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert_eq!(names(folder.path()), Vec::<String>::new());
+    }
 }
 
 /// The lines of `bench overlay --quick --json`, as short as can be, with temporary files in

@@ -8,7 +8,7 @@
  * processor of its own, as it is to be if there are as many; a SHARE is how often a member had the lock.
  *
  * Each run is a process of its own, so that no threads of one peer spin beside another's, whatever its library does
- * with those that are idle. `apps/cli/src/bench/contest` has the same for threads of the command: change both.
+ * with those that are idle. `lab/bench/src/contest` has the same for threads of the command: change both.
  */
 #ifndef MEMBERS_H
 #define MEMBERS_H

@@ -29,7 +29,7 @@ static uint64_t *value;
 static enum work work;
 static uint64_t iterations;
 
-/* As in apps/cli/src/bench/overlay/work.rs, to the letter. */
+/* As in lab/bench/src/overlay/work.rs, to the letter. */
 #define SECOND_MULTIPLIER 0xBF58476D1CE4E5B9u
 #define SHAKE 64
 

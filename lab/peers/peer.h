@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* As in apps/cli/src/bench/kernel.rs, to the letter. */
+/* As in lab/bench/src/kernel.rs, to the letter. */
 #define MULTIPLIER 0x9E3779B97F4A7C15u
 
 static inline uint64_t kernel(uint64_t x, uint64_t n)

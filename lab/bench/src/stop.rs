@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::error::{Error, Result};
 
@@ -31,14 +31,15 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Catches SIGINT and SIGTERM from now on.
+    /// Catches SIGINT and SIGTERM from now on. A write beyond the limit on a file's size is an error.
     pub(crate) fn catch() -> Result<Self> {
         let signals = Self::default();
+        let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
         for signal in [SIGINT, SIGTERM] {
             let caught = Arc::clone(&signals.caught);
-            signal_hook::flag::register_usize(signal, caught, signal as usize)
-                .map_err(|source| Error::Io { what: "catch signals".to_owned(), source })?;
+            signal_hook::flag::register_usize(signal, caught, signal as usize).map_err(failed)?;
         }
+        signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;
         Ok(signals)
     }
 

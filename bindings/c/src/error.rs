@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 use syncline_fabric::TeamError;
 use syncline_farm::wire::WireError;
 use syncline_farm::{FarmError, Fate};
-use syncline_memory::{Ending, Error as MemoryError, Generation};
+use syncline_memory::Error as MemoryError;
 use syncline_mpi::MpiError;
 use syncline_overlay::{AcquireError, CheckError, RunError};
+use syncline_process::{Ending, Generation};
 use syncline_rma::RmaError;
 use syncline_signal::{AddError, WaitError};
 use syncline_sync::{Fault, LockError, SpaceError};
@@ -235,7 +236,7 @@ impl From<TeamError> for Error {
             TeamError::Nested { .. } | TeamError::Taken { .. } | TeamError::Forked { .. } => Status::Misuse,
             TeamError::Thread { .. } => Status::NoThread,
             TeamError::Memory(error) => of_memory(error),
-            TeamError::Start { .. } | TeamError::System { .. } => Status::System,
+            TeamError::Process(_) | TeamError::Start { .. } | TeamError::System { .. } => Status::System,
             TeamError::Sharing { .. } => Status::System,
             TeamError::Failed(_) | TeamError::Others => Status::MemberFailed,
             TeamError::Unshrunk { .. } => Status::Gone,
@@ -301,7 +302,7 @@ impl From<FarmError> for Error {
             FarmError::Full { .. } | FarmError::Room { .. } | FarmError::Memory { .. } => Status::NoRoom,
             FarmError::Unsendable { why: WireError::Long { .. }, .. } => Status::NoRoom,
             FarmError::Garbled { .. } => Status::Garbled,
-            FarmError::Start { .. } | FarmError::System { .. } => Status::System,
+            FarmError::Lifeline(_) | FarmError::Start { .. } | FarmError::System { .. } => Status::System,
             FarmError::Memories(error) => of_memory(error),
             FarmError::Space(error) => of_space(error),
             _ => Status::Internal, // all that is sent from C can be sent

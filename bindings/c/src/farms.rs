@@ -23,7 +23,7 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard};
 
 use syncline_farm::{Bounds, Fate, Message, Program, Vpid};
-use syncline_memory::{Ending, Generation};
+use syncline_process::{Ending, Generation};
 
 use crate::SYNCLINE_FOREVER;
 use crate::error::{Error, Status, Zero, at_home, borrow, call, claim, deadline, optional, out, unused};

@@ -22,7 +22,7 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 use syncline_farm::{Crew, Outcome, Pool, Task, TaskError};
-use syncline_memory::Generation;
+use syncline_process::Generation;
 
 use crate::SYNCLINE_FOREVER;
 use crate::error::{

@@ -53,7 +53,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use syncline_memory::Generation;
+use syncline_process::Generation;
 use syncline_signal::primitive::AtomicU64 as SharedU64;
 use syncline_sync::{Array, Blocking, Deaths, Fault, Space, SpaceError};
 

@@ -13,6 +13,7 @@
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use syncline_process::inherit::{DESCRIPTOR, Told};
 use syncline_sync::MAX_MEMBERS;
 
 use crate::error::TeamError;
@@ -25,9 +26,20 @@ const TIMEOUT: &str = "SYNCLINE_TIMEOUT";
 const MEMORY: &str = "SYNCLINE_MEMORY";
 const PER_HOST: &str = "SYNCLINE_PER_HOST";
 const SERVERS: &str = "SYNCLINE_SERVERS";
-/// What `SYNCLINE_TEAM` begins with: launcher and program must be of one kind. To be raised with any change of what
-/// stands in the memory of a team.
-const VERSION: &str = "4";
+
+/// What `SYNCLINE_TEAM` says. The version is to be raised with any change of what stands in the memory of a team.
+const TOLD: Told<6> = Told {
+    by: "launcher",
+    version: 4,
+    fields: [
+        ("segment", DESCRIPTOR),
+        ("lifeline", DESCRIPTOR),
+        ("process", 0..=MAX_MEMBERS as u64 - 1),
+        ("processes", 1..=MAX_MEMBERS as u64),
+        ("threads", 1..=MAX_MEMBERS as u64),
+        ("cores", 1..=u64::MAX),
+    ],
+};
 
 /// The shape of a team: every process has as many threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,8 +157,6 @@ pub(crate) struct Place {
     pub(crate) lifeline: RawFd,
 }
 
-const NAMES: [&str; 7] = ["version", "segment", "lifeline", "process", "processes", "threads", "cores"];
-
 impl Place {
     /// The place that a launcher gave to this process, if one did.
     pub(crate) fn from_environment() -> Result<Option<Place>, TeamError> {
@@ -160,33 +170,16 @@ impl Place {
 
     /// What `SYNCLINE_TEAM` is set to.
     pub(crate) fn value(&self) -> String {
-        let Place { shape: Shape { processes, threads, cores }, process, segment, lifeline } = self;
-        format!(
-            "version={VERSION} segment={segment} lifeline={lifeline} process={process} processes={processes} \
-             threads={threads} cores={cores}"
-        )
+        let Place { shape: Shape { processes, threads, cores }, process, segment, lifeline } = *self;
+        let descriptor = |fd: RawFd| u64::from(fd.unsigned_abs());
+        let numbers = [process, processes, threads, cores].map(|number| number as u64);
+        let [process, processes, threads, cores] = numbers;
+        TOLD.write([descriptor(segment), descriptor(lifeline), process, processes, threads, cores])
     }
 
     fn parse(value: &str) -> Result<Place, String> {
-        let mut fields = value.split_whitespace();
-        let mut field = |name: &'static str| {
-            let field = fields.next().ok_or(format!("{name} is missing"))?;
-            let number = field.strip_prefix(name).and_then(|rest| rest.strip_prefix('='));
-            number.ok_or(format!("{field:?} stands where {name}= is expected"))
-        };
-        let version = field(NAMES[0])?;
-        if version != VERSION {
-            return Err(format!("the launcher is of version {version}, this program of version {VERSION}"));
-        }
-        let mut number = |at: usize, least: usize, most: usize| {
-            let (name, text) = (NAMES[at], field(NAMES[at])?);
-            let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-            number.ok_or(format!("{name} is {text:?}, not a number from {least} to {most}"))
-        };
-        let descriptor = i32::MAX as usize;
-        let (segment, lifeline) = (number(1, 0, descriptor)?, number(2, 0, descriptor)?);
-        let (process, processes) = (number(3, 0, MAX_MEMBERS - 1)?, number(4, 1, MAX_MEMBERS)?);
-        let (threads, cores) = (number(5, 1, MAX_MEMBERS)?, number(6, 1, usize::MAX)?);
+        let [segment, lifeline, rest @ ..] = TOLD.read(value)?;
+        let [process, processes, threads, cores] = rest.map(|number| number as usize);
         if process >= processes {
             return Err(format!("there is no process {process} among {processes}"));
         }
@@ -194,9 +187,6 @@ impl Place {
             return Err(format!(
                 "{processes} processes x {threads} threads are more than {MAX_MEMBERS} members"
             ));
-        }
-        if let Some(rest) = fields.next() {
-            return Err(format!("nothing is expected where {rest:?} stands"));
         }
         let shape = Shape { processes, threads, cores };
         Ok(Place { shape, process, segment: segment as RawFd, lifeline: lifeline as RawFd })
@@ -218,20 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_named() {
+    fn an_impossible_place_is_named() {
         let cases = [
-            ("", "", "version is missing"),
-            ("version=4", "version=7", "the launcher is of version 7, this program of version 4"),
-            ("segment=5", "fragment=5", "\"fragment=5\" stands where segment= is expected"),
-            ("segment=5", "segment=-1", "segment is \"-1\", not a number"),
             ("process=3", "process=4", "there is no process 4 among 4"),
             ("threads=2", "threads=0", "threads is \"0\", not a number from 1 to 4096"),
             ("threads=2", "threads=2000", "4 processes x 2000 threads are more than 4096 members"),
-            ("cores=8", "cores=8 x", "nothing is expected where \"x\" stands"),
-            (" cores=8", "", "cores is missing"),
         ];
         for (from, to, why) in cases {
-            let value = if from.is_empty() { String::new() } else { GOOD.replace(from, to) };
+            let value = GOOD.replace(from, to);
             let found = Place::parse(&value).unwrap_err();
             assert!(found.starts_with(why), "{value}: {found}");
         }

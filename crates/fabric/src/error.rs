@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use syncline_memory::Ending;
+use syncline_process::Ending;
 use syncline_sync::{MAX_MEMBERS, SpaceError};
 
 /// Why a team could not be run, or did not end well.
@@ -44,9 +44,12 @@ pub enum TeamError {
         /// Threads asked for in each.
         threads: usize,
     },
-    /// The memory that the members share could not be made or attached to, or a process not be watched.
+    /// The memory that the members share could not be made or attached to.
     #[error(transparent)]
     Memory(#[from] syncline_memory::Error),
+    /// A process cannot be watched, or a lifeline not be made.
+    #[error(transparent)]
+    Process(#[from] syncline_process::Error),
     /// The members' words have no room in that memory, or are not those that the launcher made.
     #[error("the team's shared memory: {}", Advised(.0))]
     Space(#[from] SpaceError),

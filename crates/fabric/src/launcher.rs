@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
-use syncline_memory::{Ending, Lifeline, Segment, children_can_be_watched};
+use syncline_memory::Segment;
+use syncline_process::{Ending, Lifeline, children_can_be_watched};
 
 use crate::control::Control;
 use crate::environment::Shape;
@@ -124,7 +125,7 @@ impl Launcher {
         // Dropped last, when all processes have been collected.
         let leftovers = Leftovers::new();
         let heritage =
-            Heritage { mark: leftovers.mark(), shape, segment: memory.as_fd(), lifeline: end.as_fd() };
+            Heritage { mark: &leftovers.mark, shape, segment: memory.as_fd(), lifeline: end.as_fd() };
         let children = Children::start(&self.program, &self.args, &heritage)?;
         if !self.quiet {
             shape.warn();

@@ -99,7 +99,7 @@ pub use error::{Failure, Part, TeamError};
 pub use hosts::Hosts;
 pub use launcher::Launcher;
 pub use member::{Collective, Member};
-pub use syncline_memory::Ending;
+pub use syncline_process::Ending;
 pub use team::{HostTeam, MpiTeam, ProcessTeam, Team, ThreadTeam};
 
 /// A line on standard error, in one piece, as many processes may write there. If nobody reads, that is all right.

@@ -5,8 +5,8 @@ mod make;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use syncline_memory::Generation;
 use syncline_mpi::Communicator;
+use syncline_process::Generation;
 use syncline_sync::{Auto, Barrier as _, BarrierMember, Call, Caller, Deaths, Fault, Space, SpaceError};
 
 use crate::barrier::{Kind, TeamBarrier, levels};

@@ -30,8 +30,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use syncline_memory::{ProcessWatch, Segment, inherit};
+use syncline_memory::{Segment, is_sealed};
 use syncline_mpi::{Communicator, Fault, Launched, Library, Mpi, MpiError, Threads};
+use syncline_process::ProcessWatch;
 use syncline_sync::Space;
 
 use crate::control::{Control, Standing};
@@ -389,7 +390,7 @@ fn open(server: usize, pid: u32, number: u64) -> Result<Segment, TeamError> {
     let wrong = |why: String| TeamError::Sharing { process: server, path: path.clone(), why };
     let opened = std::fs::File::options().read(true).write(true).open(&path);
     let fd = OwnedFd::from(opened.map_err(|error| wrong(error.to_string()))?);
-    if !inherit::is_sealed(&fd) {
+    if !is_sealed(&fd) {
         return Err(wrong("it is something else".to_owned()));
     }
     Segment::attach_reserved(fd).map_err(|error| wrong(error.to_string()))

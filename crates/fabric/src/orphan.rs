@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
-use syncline_memory::LifelineEnd;
+use syncline_process::LifelineEnd;
 use syncline_sync::LAUNCHER;
 
 use crate::control::Control;

@@ -16,7 +16,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use syncline_memory::{LifelineEnd, Segment, inherit};
+use syncline_memory::{Segment, is_sealed};
+use syncline_process::{LifelineEnd, inherit};
 use syncline_sync::{MAX_MEMBERS, Space};
 
 use crate::control::Control;
@@ -507,7 +508,7 @@ where
 fn attach(descriptor: RawFd) -> Result<Segment, TeamError> {
     let wrong = |why: String| TeamError::Descriptor { descriptor, what: "memory", why };
     let fd = inherit::copy(descriptor).map_err(|error| wrong(error.to_string()))?;
-    if !inherit::is_sealed(&fd) {
+    if !is_sealed(&fd) {
         return Err(wrong("it is something else".to_owned()));
     }
     Segment::attach_reserved(fd).map_err(|error| wrong(error.to_string()))

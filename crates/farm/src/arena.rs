@@ -16,7 +16,8 @@ use std::ops::Deref;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use syncline_memory::{Generation, Segment};
+use syncline_memory::Segment;
+use syncline_process::Generation;
 use syncline_signal::Signal;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_sync::{Array, Shared, Space, SpaceError};

@@ -192,9 +192,13 @@ pub enum FarmError {
     #[error(transparent)]
     Space(#[from] SpaceError),
 
-    /// The memory that all share, or the lifeline.
+    /// The memory that all share.
     #[error(transparent)]
     Memories(#[from] syncline_memory::Error),
+
+    /// The lifeline.
+    #[error(transparent)]
+    Lifeline(#[from] syncline_process::Error),
 
     /// The system refused something.
     #[error("cannot {what}: {source}")]

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use syncline_fabric::Member;
-use syncline_memory::{LifelineEnd, Segment, inherit};
+use syncline_memory::{Segment, is_sealed};
+use syncline_process::{LifelineEnd, inherit};
 use syncline_signal::Policy;
 use syncline_signal::primitive::Ordering;
 use syncline_sync::{Deaths, LAUNCHER, Thing};
@@ -224,7 +225,7 @@ impl Farm {
             copy.map_err(|error| place::wrong(place.value(), format!("{what} cannot be had: {error}")))
         };
         let memory = descriptor(place.memory, "the memory")?;
-        if !inherit::is_sealed(&memory) {
+        if !is_sealed(&memory) {
             return Err(place::wrong(place.value(), "the memory is something else".to_owned()));
         }
         let arena = Arena::attach(Segment::from_fd(memory)?);
@@ -243,7 +244,7 @@ impl Farm {
             return Err(FarmError::Taken { vpid });
         }
         lifeline.kill_own_group_when_cut()?;
-        syncline_memory::bear_the_terminal();
+        syncline_process::bear_the_terminal();
         // The manager does so, too, for programs that do not come here; but perhaps a moment too
         // late.
         if let Some(bytes) = arena.worker_memory() {

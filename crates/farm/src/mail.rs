@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use syncline_fabric::Member;
 use syncline_fabric::endpoint::{Endpoint, Out, Service};
-use syncline_memory::Generation;
+use syncline_process::Generation;
 use syncline_sync::Fault;
 
 use crate::error::FarmError;

@@ -34,19 +34,17 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll};
-use rustix::io::{Errno, FdFlags};
+use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
-use syncline_memory::{
-    Ending, FollowedGroup, Generation, GroupLeader, Lifeline, LifelineKeeper, StopForwarding,
+use syncline_process::{
+    Ending, FollowedGroup, Generation, GroupLeader, Lifeline, LifelineKeeper, Spawn, StopForwarding,
     children_can_be_watched,
 };
 
@@ -58,12 +56,6 @@ use crate::program::{Program, Request};
 use crate::record::{Life, code};
 use crate::vpid::Vpid;
 use crate::wire;
-
-/// Held while there are descriptors that are not closed on exec, so that the children of another
-/// farm in this process do not inherit them. Those of other code that starts programs at the same
-/// time may: then they hold the farm's memory until they end, and a lifeline that they do not look
-/// at.
-static SPAWNING: Mutex<()> = Mutex::new(());
 
 /// How many of the dead keep their places, so that it can be asked how they ended.
 const DEAD: usize = 64;
@@ -260,28 +252,24 @@ impl Office {
     }
 
     fn spawn(&self, vpid: Vpid, program: &Program) -> io::Result<Running> {
-        let (keeper, end) = Lifeline::pair().map_err(cause)?;
-        let mut command = Command::new(&program.path);
-        command.args(&program.args).envs(program.variables.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::from(self.nothing.try_clone()?));
-        let _one_at_a_time = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
-        // Not closed on exec: the child has them under the same numbers.
+        let (keeper, end) = Lifeline::pair()?;
+        let mut spawn = Spawn::new(&program.path);
         let memory = self.arena.fd().ok_or(io::ErrorKind::Unsupported)?;
-        rustix::io::fcntl_setfd(&end, FdFlags::empty())?;
-        let (memory, manager) = (rustix::io::dup(memory)?, rustix::io::dup(&self.event)?);
         let place = Place {
-            memory: memory.as_raw_fd(),
-            lifeline: end.as_fd().as_raw_fd(),
-            manager: manager.as_raw_fd(),
+            memory: spawn.hand(memory)?,
+            lifeline: spawn.hand(end.as_fd())?,
+            manager: spawn.hand(self.event.as_fd())?,
             vpid,
         };
-        // Nothing here keeps the standard library from posix_spawn.
-        let leader =
-            GroupLeader::new(command.env(FARM, place.value()).process_group(0).spawn()?).map_err(cause)?;
+        for (name, value) in &program.variables {
+            spawn.env(name, value);
+        }
+        spawn.args(&program.args).stream(0, self.nothing.as_fd()).env(FARM, place.value());
+        let leader = spawn.start_group()?;
         let followed = self.forwards_stops.then(|| FollowedGroup::new(leader.id())).flatten();
         let running = Running { leader, followed, _keeper: keeper };
         let bounded = self.bound(running.leader.id());
-        match bounded.and_then(|()| end.kill_group_when_cut(running.leader.id()).map_err(cause)) {
+        match bounded.and_then(|()| Ok(end.kill_group_when_cut(running.leader.id())?)) {
             Ok(()) => Ok(running),
             Err(error) => {
                 running.end(); // one that cannot be bounded is not kept
@@ -350,17 +338,6 @@ impl Office {
                 bell::ring_for_a_death(&record.bell);
             }
         }
-    }
-}
-
-/// What the system has said: its number is what a record can tell to the process that has asked for
-/// another.
-fn cause(error: syncline_memory::Error) -> io::Error {
-    use syncline_memory::Error::{Lifeline, Process};
-
-    match error {
-        Lifeline { source, .. } | Process { source, .. } => source,
-        other => io::Error::other(other),
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::io;
 
-/// The result of an operation on a segment or of a question about a process.
+/// The result of an operation on a segment.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation on a segment failed, or why a process cannot be watched.
+/// Why an operation on a segment failed.
 ///
 /// A segment does not know the path of its file: the caller, who opened it, adds that.
 #[derive(Debug, thiserror::Error)]
@@ -73,25 +73,5 @@ pub enum Error {
         fd: i32,
         /// What it should have been.
         expected: &'static str,
-    },
-
-    /// A process cannot be watched. It does not exist if the source says `ESRCH`.
-    #[error("cannot {op} process {pid}: {source}")]
-    Process {
-        /// What was attempted.
-        op: &'static str,
-        /// The process number.
-        pid: u32,
-        /// What the system answered.
-        source: io::Error,
-    },
-
-    /// A lifeline cannot be made or polled.
-    #[error("cannot {op} a lifeline: {source}")]
-    Lifeline {
-        /// What was attempted.
-        op: &'static str,
-        /// What the system answered.
-        source: io::Error,
     },
 }

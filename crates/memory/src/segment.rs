@@ -486,6 +486,13 @@ fn pages_inside(bytes: Range<usize>, page: usize) -> Range<usize> {
     bytes.start.next_multiple_of(page)..bytes.end / page * page
 }
 
+/// Whether a descriptor is memory whose length nobody can change, as [`Segment::shared`] makes it.
+#[must_use]
+pub fn is_sealed(fd: &OwnedFd) -> bool {
+    let needed = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(needed))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use syncline_memory::Generation;
+use syncline_process::Generation;
 
 use crate::Threads;
 use crate::error::{MpiError, Result};

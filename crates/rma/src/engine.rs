@@ -52,7 +52,7 @@ use std::time::{Duration, Instant};
 
 use syncline_fabric::Hosts;
 use syncline_fabric::endpoint::{Endpoint, Out, Service};
-use syncline_memory::Generation;
+use syncline_process::Generation;
 use syncline_signal::PaddedSignal;
 use syncline_signal::primitive::AtomicU64 as SharedU64;
 use syncline_sync::{Array, Fault, Space, SpaceError};

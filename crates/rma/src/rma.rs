@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Instant;
 
 use syncline_fabric::{Hosts, Member};
-use syncline_memory::Generation;
+use syncline_process::Generation;
 use syncline_sync::{Auto, AutoMember, Call, Fault, SpaceError, Thing};
 
 use crate::allocate::Begun;

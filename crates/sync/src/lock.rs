@@ -52,7 +52,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use syncline_memory::Generation;
+use syncline_process::Generation;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Policy, Signal, WaitError, Watch, asymmetric};
 

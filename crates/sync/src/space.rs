@@ -25,7 +25,8 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
-use syncline_memory::{Generation, Segment};
+use syncline_memory::Segment;
+use syncline_process::Generation;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{DeathWord, PaddedSignal, Signal};
 

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use syncline_memory::Generation;
+use syncline_process::Generation;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Policy, WaitError, Watch, plant};
 

@@ -22,7 +22,7 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitSta
 use rustix::fs::Access;
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process_group, setrlimit};
-use syncline_memory::ProcessWatch;
+use syncline_process::ProcessWatch;
 
 use super::guard::{Guard, MARK};
 use crate::args::FarmBoundArgs;

@@ -29,7 +29,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::SIGHUP;
-use syncline_memory::ProcessWatch;
+use syncline_process::ProcessWatch;
 
 use crate::args::FarmGuardArgs;
 use crate::error::{Error, Result};

@@ -2,30 +2,23 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::process::{Child, Command, ExitStatus};
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::ExitStatus;
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
-use syncline_memory::ProcessWatch;
+use syncline_process::{Child, Mark, ProcessWatch, Spawn};
 
 use crate::environment::{Place, Shape, TEAM};
 use crate::error::TeamError;
-use crate::launcher::leftovers::MARK;
 
 /// What all processes of a team inherit.
 pub(crate) struct Heritage<'a> {
     /// By which what they leave behind is found.
-    pub(crate) mark: &'a str,
+    pub(crate) mark: &'a Mark,
     pub(crate) shape: Shape,
     pub(crate) segment: BorrowedFd<'a>,
     pub(crate) lifeline: BorrowedFd<'a>,
 }
-
-/// Held while there are descriptors that are not closed on exec, so that the children of another launcher in this
-/// process do not inherit them. Those of other code that starts programs at the same time may: then they hold the memory
-/// until they end, and a lifeline that they do not look at.
-static SPAWNING: Mutex<()> = Mutex::new(());
 
 /// Descriptors that a launcher uses beside one for each process.
 const OTHERS: u64 = 64;
@@ -143,13 +136,11 @@ impl Drop for Children {
     }
 }
 
-/// Starts a process, which inherits copies of the descriptors under the numbers that its environment names.
+/// Starts a process, which has the descriptors under the numbers that its environment names.
 fn spawn(program: &OsStr, args: &[OsString], heritage: &Heritage<'_>, process: usize) -> io::Result<Child> {
-    let _spawning = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
-    let (segment, lifeline) = (rustix::io::dup(heritage.segment)?, rustix::io::dup(heritage.lifeline)?);
-    let (shape, segment_number, lifeline_number) =
-        (heritage.shape, segment.as_raw_fd(), lifeline.as_raw_fd());
-    let place = Place { shape, process, segment: segment_number, lifeline: lifeline_number };
-    // Nothing here keeps the standard library from posix_spawn, whose cost does not grow with this process.
-    Command::new(program).args(args).env(TEAM, place.value()).env(MARK, heritage.mark).spawn()
+    let mut spawn = Spawn::new(program);
+    let (segment, lifeline) = (spawn.hand(heritage.segment)?, spawn.hand(heritage.lifeline)?);
+    let place = Place { shape: heritage.shape, process, segment, lifeline };
+    heritage.mark.put_on(&mut spawn);
+    spawn.args(args).env(TEAM, place.value()).start()
 }

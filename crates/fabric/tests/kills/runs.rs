@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use syncline_memory::ProcessWatch;
+use syncline_process::ProcessWatch;
 
 use crate::plan::{HANG, Plan};
 

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use syncline_memory::ProcessWatch;
+use syncline_process::ProcessWatch;
 
 pub(crate) const ROLE: &str = "SYNCLINE_FABRIC_TEST_ROLE";
 /// A file that a process makes when another may go on.

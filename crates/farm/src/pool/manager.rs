@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use syncline_memory::Ending;
+use syncline_process::Ending;
 
 use crate::crowd::{Crowd, Heard};
 use crate::error::FarmError;
@@ -485,7 +485,7 @@ where
             None => hand.at,
         };
         // What was stopped has its time anew.
-        if since == 0 { 0 } else { since.max(syncline_memory::continued_at()) }
+        if since == 0 { 0 } else { since.max(syncline_process::continued_at()) }
     }
 
     /// Kills those whose task takes too long.

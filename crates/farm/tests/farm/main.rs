@@ -1,6 +1,7 @@
 //! Farms of real processes: this program, started again. Whatever goes wrong, every wait ends by a
 //! deadline.
 
+mod descriptors;
 mod faults;
 mod forked;
 mod groups;

@@ -265,7 +265,7 @@ fn a_pool_is_used_again_and_again() {
     assert!(pool.next().is_none());
     assert!(pool.pids().contains(&(one[0] as u32)));
     let watches: Vec<_> =
-        pool.pids().into_iter().map(|pid| syncline_memory::ProcessWatch::new(pid).unwrap()).collect();
+        pool.pids().into_iter().map(|pid| syncline_process::ProcessWatch::new(pid).unwrap()).collect();
     pool.finish();
     assert!(watches.iter().all(|watch| watch.has_exited().unwrap()));
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use syncline_memory::{Error, Lifeline, LifelineEnd, ProcessWatch};
+use syncline_process::{Error, Lifeline, LifelineEnd, ProcessWatch};
 
 const ROLE: &str = "SYNCLINE_MEMORY_TEST_ROLE";
 

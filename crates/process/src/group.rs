@@ -1,7 +1,7 @@
 //! A child process that leads a process group, which ends with it.
 //!
 //! # Contract
-//! The child is started in a group of its own ([`process_group(0)`]), so all processes that it
+//! The child is started in a group of its own ([`Spawn::start_group`]), so all processes that it
 //! starts, and those that they start, are in that group, unless they leave it (`setsid`, `setpgid`:
 //! daemons, shells with job control). When the child has ended, however, the rest of the group is
 //! killed *before* the child is collected:
@@ -16,16 +16,17 @@
 //! `posix_spawn` sets the group in the child: no call more at a start. An end: one signal, one
 //! poll.
 //!
-//! [`process_group(0)`]: std::os::unix::process::CommandExt::process_group
+//! [`Spawn::start_group`]: crate::Spawn::start_group
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::process::{Child, ExitStatus};
+use std::process::ExitStatus;
+use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::{ProcessWatch, Result};
+use crate::{Child, ProcessWatch, Result};
 
 /// A child that leads a process group, and has not been collected.
 ///
@@ -34,12 +35,9 @@ use crate::{ProcessWatch, Result};
 /// go.
 ///
 /// ```
-/// use std::os::unix::process::CommandExt;
-/// use std::process::Command;
-/// use syncline_memory::GroupLeader;
+/// use syncline_process::Spawn;
 ///
-/// let child = Command::new("sh").args(["-c", "sleep 1000 & exit 3"]).process_group(0).spawn()?;
-/// let leader = GroupLeader::new(child)?;
+/// let leader = Spawn::new("sh").args(["-c", "sleep 1000 & exit 3"]).start_group()?;
 /// assert_eq!(leader.collect()?.code(), Some(3)); // and the sleeper is killed
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -50,12 +48,9 @@ pub struct GroupLeader {
 }
 
 impl GroupLeader {
-    /// Watches a child that was started in a group of its own, and that nothing else collects.
-    ///
-    /// # Errors
-    /// [`Error::Process`](crate::Error::Process) if it cannot be watched: then its group is killed,
-    /// and it is collected.
-    pub fn new(mut child: Child) -> Result<GroupLeader> {
+    /// Watches a child that was started in a group of its own. If it cannot be watched its group is
+    /// killed, and it is collected.
+    pub(crate) fn new(mut child: Child) -> Result<GroupLeader> {
         match ProcessWatch::new(child.id()) {
             Ok(watch) => Ok(GroupLeader { child, watch }),
             Err(error) => {
@@ -84,34 +79,46 @@ impl GroupLeader {
         self.watch.has_exited().unwrap_or(false)
     }
 
+    /// Waits until the child has exited (`true`) or the deadline has passed (`false`).
+    #[must_use]
+    pub fn wait_exit(&self, deadline: Option<Instant>) -> bool {
+        self.watch.wait_exit(deadline).unwrap_or(false)
+    }
+
     /// If the child has exited: kills the rest of its group, and collects it. Does not block.
     ///
     /// # Errors
     /// What the system says; the child was collected by other code of this process if that is
     /// `ECHILD`.
     pub fn try_collect(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.try_collect_after(|watch| send_to_group(watch, libc::SIGKILL))
-    }
-
-    fn try_collect_after(&mut self, kill: impl FnOnce(&ProcessWatch)) -> io::Result<Option<ExitStatus>> {
-        if !self.has_exited() {
-            return Ok(None);
-        }
-        kill(&self.watch);
-        self.child.wait().map(Some)
+        self.try_collect_after(|| ())
     }
 
     /// Waits until the child has exited, kills the rest of its group, and collects it.
     ///
     /// # Errors
     /// As [`try_collect`](Self::try_collect).
-    pub fn collect(mut self) -> io::Result<ExitStatus> {
+    pub fn collect(self) -> io::Result<ExitStatus> {
+        self.collect_after(|| ())
+    }
+
+    /// The same; a function is called between the kill and the collection.
+    pub(crate) fn collect_after(mut self, mut before: impl FnMut()) -> io::Result<ExitStatus> {
         loop {
-            self.watch.wait_exit(None).map_err(io::Error::other)?;
-            if let Some(status) = self.try_collect()? {
+            self.watch.wait_exit(None)?;
+            if let Some(status) = self.try_collect_after(&mut before)? {
                 return Ok(status);
             }
         }
+    }
+
+    fn try_collect_after(&mut self, before: impl FnOnce()) -> io::Result<Option<ExitStatus>> {
+        if !self.has_exited() {
+            return Ok(None);
+        }
+        send_to_group(&self.watch, libc::SIGKILL);
+        before();
+        self.child.wait().map(Some)
     }
 }
 
@@ -155,17 +162,17 @@ const PIDFD_SIGNAL_PROCESS_GROUP: libc::c_uint = 4;
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-    use std::os::unix::process::{CommandExt, ExitStatusExt};
-    use std::process::{Command, Stdio};
+    use std::os::fd::AsFd;
+    use std::os::unix::process::ExitStatusExt;
 
     use super::*;
+    use crate::Spawn;
 
     /// A leader that leaves a child, which holds its standard output.
     fn leader(script: &str) -> (GroupLeader, impl Read + use<>) {
-        let mut child =
-            Command::new("sh").args(["-c", script]).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
-        let output = child.stdout.take().unwrap();
-        (GroupLeader::new(child).unwrap(), output)
+        let (output, writer) = io::pipe().unwrap();
+        let leader = Spawn::new("sh").args(["-c", script]).stream(1, writer.as_fd()).start_group();
+        (leader.unwrap(), output)
     }
 
     fn state(pid: u32) -> Option<char> {
@@ -178,14 +185,13 @@ mod tests {
         let (mut leader, mut output) = leader("sleep 4000 & exit 7");
         assert!(leader.watch.wait_exit(None).unwrap());
         let (mut state_then, pid) = (None, leader.id());
-        let status = leader.try_collect_after(|watch| {
+        let status = leader.try_collect_after(|| {
             state_then = state(pid);
-            send_to_group(watch, libc::SIGKILL);
+            // Its end is that of the last process that holds the pipe.
+            output.read_to_end(&mut Vec::new()).unwrap();
         });
         assert_eq!(status.unwrap().unwrap().code(), Some(7));
         assert_eq!(state_then, Some('Z'), "it was collected before its group was killed");
-        // Its end is that of the last process that holds the pipe.
-        output.read_to_end(&mut Vec::new()).unwrap();
     }
 
     #[test]

@@ -29,7 +29,7 @@ use rustix::mm;
 /// The generation of a process: a number that a child made by fork() does not have.
 ///
 /// ```
-/// use syncline_memory::Generation;
+/// use syncline_process::Generation;
 ///
 /// let made = Generation::current();
 /// assert!(made.is_current()); // in a child that fork has made since, it is not

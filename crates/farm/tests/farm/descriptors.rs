@@ -1,0 +1,61 @@
+//! Other code of the manager's process starts programs as well: they inherit nothing of a farm.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use syncline_fabric::Launcher;
+use syncline_farm::{Farm, Program};
+
+use crate::late;
+
+/// What a program that the standard library starts has inherited beside its standard streams: what
+/// its descriptors lead to. One leads to the list itself.
+fn inherited() -> BTreeSet<String> {
+    let output = Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let links = lines.lines().filter_map(|line| line.split_once(" -> "));
+    let number = |name: &str| name.rsplit(' ').next().and_then(|number| number.parse().ok());
+    let beside =
+        links.filter(|(name, to)| number(name).is_some_and(|number: u32| number > 2) && !to.ends_with("/fd"));
+    beside.map(|(_, to)| to.to_owned()).collect()
+}
+
+/// Whether a foreign program inherits something is a matter of luck: while descriptors were inheritable
+/// during a start, one in a few did.
+const PROGRAMS: usize = 200;
+
+/// Starts programs by the standard library while `start` is called again and again: what they have
+/// inherited.
+fn leaked_beside(mut start: impl FnMut()) -> Option<BTreeSet<String>> {
+    let before = inherited();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let foreign = scope.spawn(|| {
+            let leaks = || inherited().difference(&before).cloned().collect::<BTreeSet<_>>();
+            let leaked = (0..PROGRAMS).map(|_| leaks()).find(|leaks| !leaks.is_empty());
+            over.store(true, Ordering::Relaxed);
+            leaked
+        });
+        while !over.load(Ordering::Relaxed) {
+            start();
+        }
+        foreign.join().unwrap()
+    })
+}
+
+#[test]
+fn other_programs_inherit_nothing_of_a_farm() {
+    let mut farm = Farm::new().unwrap();
+    let leaked = leaked_beside(|| {
+        let vpid = farm.reserve_deadline(late()).unwrap();
+        farm.start(vpid, &Program::new("true")).unwrap();
+    });
+    assert_eq!(leaked, None);
+}
+
+#[test]
+fn other_programs_inherit_nothing_of_a_team() {
+    let team = Launcher::new("true").processes(4).quiet();
+    assert_eq!(leaked_beside(|| team.run().unwrap()), None);
+}

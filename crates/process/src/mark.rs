@@ -1,0 +1,176 @@
+//! Finds processes by a mark in their environment, which all that they start inherits.
+//!
+//! # Contract
+//! A mark is a variable with a value that no other mark has. A process has it from the moment when it
+//! has become its program: for a moment before that, its environment reads as empty. One that has
+//! cleared its environment, has ended, or is another user's is not found.
+//!
+//! # Costs
+//! One look at the processes of the system, and at the environment of those that are asked for.
+
+use std::fs;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::Spawn;
+
+/// A variable in the environment of processes that belong together.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    variable: &'static str,
+    value: String,
+}
+
+impl Mark {
+    /// A mark that no other process has made, nor this one before.
+    #[must_use]
+    pub fn new(variable: &'static str) -> Mark {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let value = format!("{}-{}.{:09}", std::process::id(), now.tv_sec, now.tv_nsec);
+        Mark { variable, value }
+    }
+
+    /// A mark that another process has made.
+    #[must_use]
+    pub fn of(variable: &'static str, value: String) -> Mark {
+        Mark { variable, value }
+    }
+
+    /// What the variable is set to.
+    #[must_use]
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// The process that is to be started, and all that it starts, will have the mark.
+    pub fn put_on(&self, spawn: &mut Spawn<'_>) {
+        spawn.env(self.variable, &self.value);
+    }
+
+    /// Calls a function with each process that has the mark, of those that are wanted. Whether there
+    /// is one without an environment, which may be about to have the mark.
+    ///
+    /// ```
+    /// use syncline_process::Mark;
+    ///
+    /// let mark = Mark::new("EXAMPLE_MARK");
+    /// assert!(!mark.find(|process| process.group == 1, |_| panic!("a stranger has the mark")));
+    /// ```
+    pub fn find(&self, wanted: impl Fn(&Process) -> bool, mut each: impl FnMut(Process)) -> bool {
+        let mut is_any_begun = false;
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = all.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+        for process in pids.filter_map(Process::of).filter(|process| !process.is_over && wanted(process)) {
+            match process.environment() {
+                Some(environment) if environment.is_empty() => is_any_begun = true,
+                Some(environment) if self.is_in(&environment) => each(process),
+                _ => (),
+            }
+        }
+        is_any_begun
+    }
+
+    /// Kills (SIGKILL) the processes that have the mark, of those that are wanted. Whether there were
+    /// any.
+    pub fn kill(&self, wanted: impl Fn(&Process) -> bool) -> bool {
+        let mut any = false;
+        self.find(&wanted, |process| {
+            any = true;
+            // By a descriptor, and looked at again: from here on it is not about another process of
+            // that number.
+            if let Ok(pidfd) = pidfd_open(process.pid, PidfdFlags::empty())
+                && let Some(process) = Process::of(process.pid).filter(&wanted)
+                && process.environment().is_some_and(|environment| self.is_in(&environment))
+            {
+                let _ = pidfd_send_signal(pidfd, Signal::KILL); // it fails only for one that has ended
+            }
+        });
+        any
+    }
+
+    fn is_in(&self, environment: &[u8]) -> bool {
+        environment.split(|&byte| byte == 0).any(|variable| {
+            let value =
+                variable.strip_prefix(self.variable.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+            value == Some(self.value.as_bytes())
+        })
+    }
+}
+
+/// What the kernel says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Process {
+    /// Its number.
+    pub pid: Pid,
+    /// The number of its process group; 0 for threads of the kernel, and for one outside of this
+    /// namespace.
+    pub group: i32,
+    /// The number of its session.
+    pub session: i32,
+    /// It has ended, and was not collected.
+    pub is_over: bool,
+}
+
+impl Process {
+    fn of(pid: Pid) -> Option<Process> {
+        Process::parse(pid, &fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
+    }
+
+    /// Of a line: number (name) state parent group session ...
+    fn parse(pid: Pid, line: &str) -> Option<Process> {
+        // The name may have any characters.
+        let mut behind_name = line.rsplit_once(')')?.1.split_whitespace();
+        let is_over = matches!(behind_name.next()?, "Z" | "X");
+        let mut numbers = behind_name.skip(1).map_while(|number| number.parse().ok());
+        Some(Process { pid, group: numbers.next()?, session: numbers.next()?, is_over })
+    }
+
+    /// `None` if it has gone, or is another user's.
+    fn environment(&self) -> Option<Vec<u8>> {
+        fs::read(format!("/proc/{}/environ", self.pid.as_raw_pid())).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::getpgrp;
+
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_is_read() {
+        let pid = rustix::process::getpid();
+        let process = |is_over| Some(Process { pid, group: 5, session: 3, is_over });
+        assert_eq!(Process::parse(pid, "7 (a) b (c)) S 1 5 3 0 -1"), process(false));
+        assert_eq!(Process::parse(pid, "7 (a) Z 1 5 3 0 -1"), process(true));
+        assert_eq!(Process::parse(pid, "7 (a) S 1 0"), None);
+        assert_eq!(Process::parse(pid, ""), None);
+    }
+
+    #[test]
+    fn every_process_of_the_machine_can_be_asked_for_its_group() {
+        // Also those that have none: process 2 is the kernel's, where it is seen.
+        assert!(!Mark::new("SYNCLINE_TEST_MARK").kill(|_| true));
+        let own = Process::of(rustix::process::getpid()).unwrap();
+        assert_eq!(own.group, getpgrp().as_raw_pid());
+        assert!(Process::of(Pid::from_raw(2).unwrap()).is_none_or(|process| process.group >= 0));
+    }
+
+    #[test]
+    fn a_child_and_its_child_have_the_mark() {
+        let mark = Mark::new("SYNCLINE_TEST_MARK");
+        let mut spawn = Spawn::new("sh");
+        mark.put_on(spawn.args(["-c", "sleep 4000 & wait"]));
+        let leader = spawn.start_group().unwrap();
+        let of_group = |process: &Process| process.group.unsigned_abs() == leader.id();
+        let mut found = 0;
+        // The second may not have begun.
+        while found < 2 {
+            found = 0;
+            mark.find(of_group, |_| found += 1);
+        }
+        assert!(mark.kill(of_group));
+        assert!(!leader.collect().unwrap().success());
+    }
+}

@@ -1,0 +1,269 @@
+//! Starts a process that has the descriptors that it is given, and lets no other process have them.
+//!
+//! # Contract
+//! A descriptor that a child is to inherit is usually made inheritable in the parent first. Between
+//! that moment and the start, any other thread that starts a program hands it down as well: a lock
+//! helps only against threads that take the same lock. Here nothing in this process ever becomes
+//! inheritable. The copy for the child is made in the child, by a file action of `posix_spawn`:
+//!
+//! ```text
+//!   this process    7 ──> a pipe    close-on-exec
+//!                   9 ──> a pipe    close-on-exec: a copy that reserves the number
+//!   child           dup2(7, 9), then exec: 9 ──> a pipe, and nothing else of this process's own
+//! ```
+//! The number is reserved by a copy so that it is free in this process as well: a descriptor that the
+//! program has made inheritable itself, such as that of a job server, keeps its number in the child.
+//!
+//! | what                | in the child                                                          |
+//! |---------------------|-----------------------------------------------------------------------|
+//! | environment         | that of this process, with the variables that were set                |
+//! | standard streams    | those of this process, or those that were given                       |
+//! | blocked signals     | none                                                                  |
+//! | SIGPIPE             | its default effect, which Rust programs change for themselves         |
+//! | process group       | this process's, or its own                                            |
+//! | current directory   | this process's                                                        |
+//!
+//! # Costs
+//! One `posix_spawn`, whose time does not grow with the memory of this process (`CLONE_VFORK`), and
+//! a copy for each descriptor that is handed down beside standard streams.
+//!
+//! # Source
+//! POSIX.1-2017, `posix_spawn` and `posix_spawn_file_actions_adddup2`. Since 2024 dup2 of a number to
+//! itself clears close-on-exec there; glibc before 2.29 does not, so a second number is used.
+
+mod system;
+
+use std::env;
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use rustix::fs::Access;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use crate::GroupLeader;
+
+/// A process that is to be started.
+///
+/// ```
+/// use std::io::Read;
+/// use std::os::fd::AsFd;
+/// use syncline_process::Spawn;
+///
+/// let (mut reader, writer) = std::io::pipe()?;
+/// let mut spawn = Spawn::new("sh");
+/// let number = spawn.hand(writer.as_fd())?;
+/// let mut child = spawn.args(["-c", &format!("echo hello >&{number}")]).start()?;
+/// drop(writer);
+/// let mut said = String::new();
+/// reader.read_to_string(&mut said)?;
+/// assert_eq!((said.as_str(), child.wait()?.success()), ("hello\n", true));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Spawn<'a> {
+    program: OsString,
+    /// The program's name and its arguments.
+    args: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
+    /// What the child has, and under which number.
+    descriptors: Vec<(BorrowedFd<'a>, RawFd)>,
+    /// Copies that reserve these numbers in this process.
+    reserved: Vec<OwnedFd>,
+}
+
+impl<'a> Spawn<'a> {
+    /// A process of a program, which is looked for as a shell would: in the `PATH` of the child if its
+    /// name has no slash.
+    #[must_use]
+    pub fn new(program: impl AsRef<OsStr>) -> Spawn<'a> {
+        let program = program.as_ref().to_owned();
+        Spawn {
+            args: vec![program.clone()],
+            program,
+            variables: Vec::new(),
+            descriptors: Vec::new(),
+            reserved: Vec::new(),
+        }
+    }
+
+    /// By which name the program is called: `argv[0]`, the program itself if it is not said.
+    pub fn arg0(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
+        name.as_ref().clone_into(&mut self.args[0]);
+        self
+    }
+
+    /// More arguments.
+    pub fn args<A: AsRef<OsStr>>(&mut self, args: impl IntoIterator<Item = A>) -> &mut Self {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets a variable in the child's environment; the last one of that name counts.
+    pub fn env(&mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Self {
+        let name = name.as_ref().to_owned();
+        self.variables.retain(|(before, _)| *before != name);
+        self.variables.push((name, value.as_ref().to_owned()));
+        self
+    }
+
+    /// The child's standard input (0), output (1) or error (2).
+    pub fn stream(&mut self, number: RawFd, fd: BorrowedFd<'a>) -> &mut Self {
+        debug_assert!((0..3).contains(&number), "{number} is no standard stream");
+        self.descriptors.push((fd, number));
+        self
+    }
+
+    /// Hands a descriptor down: under which number the child has it, which it has to be told.
+    ///
+    /// # Errors
+    /// What the system says: no descriptor is left.
+    pub fn hand(&mut self, fd: BorrowedFd<'a>) -> io::Result<RawFd> {
+        let reserved = rustix::io::fcntl_dupfd_cloexec(fd, 3)?;
+        let number = reserved.as_raw_fd();
+        self.descriptors.push((fd, number));
+        self.reserved.push(reserved);
+        Ok(number)
+    }
+
+    /// Starts the process in the group of this process.
+    ///
+    /// # Errors
+    /// What the system says, `NotFound` if there is no such program; `InvalidInput` for a zero byte in
+    /// an argument or a variable.
+    pub fn start(&self) -> io::Result<Child> {
+        self.start_in(false)
+    }
+
+    /// Starts the process as the leader of a process group, which ends with it.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start), and if it cannot be watched.
+    pub fn start_group(&self) -> io::Result<GroupLeader> {
+        GroupLeader::new(self.start_in(true)?).map_err(io::Error::from)
+    }
+
+    fn start_in(&self, own_group: bool) -> io::Result<Child> {
+        let path = self.variables.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+        let program = find(&self.program, path.or_else(|| env::var_os("PATH")))?;
+        let inherited = env::vars_os().filter(|(name, _)| self.variables.iter().all(|(set, _)| set != name));
+        let variables = inherited.chain(self.variables.iter().cloned());
+        let environment: io::Result<Vec<_>> = variables.map(|(name, value)| variable(name, &value)).collect();
+        let args: io::Result<Vec<_>> = self.args.iter().map(|arg| text(arg.as_bytes().to_vec())).collect();
+        // A source below 3 could be replaced by another action before it is read.
+        let low = |fd: &BorrowedFd<'_>, number| fd.as_raw_fd() < 3 && fd.as_raw_fd() != number;
+        let mut copies = Vec::new();
+        for (fd, number) in &self.descriptors {
+            copies.push(low(fd, *number).then(|| rustix::io::fcntl_dupfd_cloexec(fd, 3)).transpose()?);
+        }
+        let sources = self.descriptors.iter().zip(&copies);
+        let descriptors: Vec<_> = sources
+            .map(|((fd, number), copy)| (copy.as_ref().map_or(fd.as_raw_fd(), AsRawFd::as_raw_fd), *number))
+            .collect();
+        let program = text(program.into_os_string().into_vec())?;
+        let pid = system::spawn(&program, &args?, &environment?, &descriptors, own_group)?;
+        Ok(Child { pid, status: None })
+    }
+}
+
+/// A process that was started, and has not been collected.
+///
+/// As with the standard library's, one that is dropped goes on, and is not collected.
+#[derive(Debug)]
+pub struct Child {
+    pid: Pid,
+    status: Option<ExitStatus>,
+}
+
+impl Child {
+    /// Its number, which is that of no other process until it has been collected.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.pid.as_raw_pid().unsigned_abs()
+    }
+
+    /// Kills it (SIGKILL). Nothing happens if it has been collected.
+    ///
+    /// # Errors
+    /// What the system says: it is another user's by now.
+    pub fn kill(&self) -> io::Result<()> {
+        match self.status {
+            None => Ok(kill_process(self.pid, Signal::KILL)?),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Collects it if it has ended. Does not block.
+    ///
+    /// # Errors
+    /// `ECHILD` if other code of this process has collected it.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.collect(WaitOptions::NOHANG)
+    }
+
+    /// Waits until it has ended, and collects it.
+    ///
+    /// # Errors
+    /// As [`try_wait`](Self::try_wait).
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.collect(WaitOptions::empty())? {
+                return Ok(status);
+            }
+        }
+    }
+
+    fn collect(&mut self, options: WaitOptions) -> io::Result<Option<ExitStatus>> {
+        while self.status.is_none() {
+            match waitpid(Some(self.pid), options) {
+                Ok(None) => break,
+                Ok(Some((_, status))) => self.status = Some(ExitStatus::from_raw(status.as_raw())),
+                Err(Errno::INTR) => (),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(self.status)
+    }
+}
+
+/// Where a program stands, as `execvp` would find it.
+///
+/// # Errors
+/// `NotFound`, or that there is one which may not be executed.
+pub fn find(program: &OsStr, path: Option<OsString>) -> io::Result<PathBuf> {
+    let executable = |path: &Path| {
+        rustix::fs::access(path, Access::EXEC_OK)?;
+        if path.is_dir() { Err(Errno::ACCESS) } else { Ok(()) }
+    };
+    // The system says what is wrong with it when it is started.
+    if program.as_bytes().contains(&b'/') {
+        return Ok(program.into());
+    }
+    let mut why = Errno::NOENT;
+    for folder in env::split_paths(&path.unwrap_or_else(|| "/bin:/usr/bin".into())) {
+        // An empty entry is the current directory.
+        let candidate = Path::new(".").join(folder).join(program);
+        match executable(&candidate) {
+            Ok(()) => return Ok(candidate),
+            Err(Errno::ACCESS) => why = Errno::ACCESS,
+            Err(_) => (),
+        }
+    }
+    Err(why.into())
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<CString> {
+    CString::new(bytes).map_err(io::Error::from)
+}
+
+fn variable(name: OsString, value: &OsStr) -> io::Result<CString> {
+    let mut bytes = name.into_vec();
+    bytes.push(b'=');
+    bytes.extend_from_slice(value.as_bytes());
+    text(bytes)
+}

@@ -1,0 +1,117 @@
+//! `posix_spawn`, and the two objects that it takes.
+
+use std::ffi::{CStr, CString, c_char};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
+use std::ptr;
+
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+/// Starts a program. Each pair is a descriptor of this process, and the number of its copy in the child.
+pub(super) fn spawn(
+    program: &CStr,
+    args: &[CString],
+    environment: &[CString],
+    descriptors: &[(RawFd, RawFd)],
+    own_group: bool,
+) -> io::Result<Pid> {
+    let mut actions = Actions::new()?;
+    for &(from, to) in descriptors {
+        actions.copy(from, to)?;
+    }
+    let attributes = Attributes::new(own_group)?;
+    let (args, environment) = (pointers(args), pointers(environment));
+    let mut pid = 0;
+    // SAFETY: the program is a C string; both lists are pointers to C strings that live until the end of
+    // this function, with a null pointer behind the last; the two objects are initialised, and not
+    // changed meanwhile; there is room for the number.
+    done(unsafe {
+        libc::posix_spawn(
+            &raw mut pid,
+            program.as_ptr(),
+            actions.0.as_ptr(),
+            attributes.0.as_ptr(),
+            args.as_ptr(),
+            environment.as_ptr(),
+        )
+    })?;
+    Pid::from_raw(pid).ok_or_else(|| Errno::SRCH.into())
+}
+
+/// As C has a list of texts: behind the last there is a null pointer.
+fn pointers(texts: &[CString]) -> Vec<*mut c_char> {
+    texts.iter().map(|text| text.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect()
+}
+
+/// These functions return the error.
+fn done(returned: libc::c_int) -> io::Result<()> {
+    match returned {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+/// What the child does with its descriptors before it becomes the program.
+struct Actions(MaybeUninit<libc::posix_spawn_file_actions_t>);
+
+impl Actions {
+    fn new() -> io::Result<Actions> {
+        let mut actions = MaybeUninit::uninit();
+        // SAFETY: there is room for the object, which the function initialises.
+        done(unsafe { libc::posix_spawn_file_actions_init(actions.as_mut_ptr()) })?;
+        Ok(Actions(actions))
+    }
+
+    fn copy(&mut self, from: RawFd, to: RawFd) -> io::Result<()> {
+        // SAFETY: `new` has initialised the object, which is not in use; numbers that are no descriptors
+        // are an error, here or at the start.
+        done(unsafe { libc::posix_spawn_file_actions_adddup2(self.0.as_mut_ptr(), from, to) })
+    }
+}
+
+impl Drop for Actions {
+    fn drop(&mut self) {
+        // SAFETY: `new` has initialised the object, and nothing uses it from here on.
+        unsafe { libc::posix_spawn_file_actions_destroy(self.0.as_mut_ptr()) };
+    }
+}
+
+/// Groups and signals of the child.
+struct Attributes(MaybeUninit<libc::posix_spawnattr_t>);
+
+impl Attributes {
+    fn new(own_group: bool) -> io::Result<Attributes> {
+        let mut attributes = MaybeUninit::uninit();
+        // SAFETY: there is room for the object, which the function initialises.
+        done(unsafe { libc::posix_spawnattr_init(attributes.as_mut_ptr()) })?;
+        let mut attributes = Attributes(attributes);
+        let object = attributes.0.as_mut_ptr();
+        let mut flags = libc::POSIX_SPAWN_SETSIGDEF | libc::POSIX_SPAWN_SETSIGMASK;
+        let (mut none, mut defaults) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: the first two initialise the sets, which there is room for; the third is given one of
+        // them and a signal that exists; the rest take an initialised object and such a set, or a
+        // number, and keep neither.
+        unsafe {
+            libc::sigemptyset(none.as_mut_ptr());
+            libc::sigemptyset(defaults.as_mut_ptr());
+            libc::sigaddset(defaults.as_mut_ptr(), libc::SIGPIPE);
+            done(libc::posix_spawnattr_setsigmask(object, none.as_ptr()))?;
+            done(libc::posix_spawnattr_setsigdefault(object, defaults.as_ptr()))?;
+            if own_group {
+                flags |= libc::POSIX_SPAWN_SETPGROUP;
+                done(libc::posix_spawnattr_setpgroup(object, 0))?;
+            }
+            done(libc::posix_spawnattr_setflags(object, flags as libc::c_short))?;
+        }
+        Ok(attributes)
+    }
+}
+
+impl Drop for Attributes {
+    fn drop(&mut self) {
+        // SAFETY: `new` has initialised the object, and nothing uses it from here on.
+        unsafe { libc::posix_spawnattr_destroy(self.0.as_mut_ptr()) };
+    }
+}

@@ -59,6 +59,7 @@ use crate::GroupLeader;
 /// let mut spawn = Spawn::new("sh");
 /// let number = spawn.hand(writer.as_fd())?;
 /// let mut child = spawn.args(["-c", &format!("echo hello >&{number}")]).start()?;
+/// drop(spawn);
 /// drop(writer);
 /// let mut said = String::new();
 /// reader.read_to_string(&mut said)?;
@@ -71,6 +72,7 @@ pub struct Spawn<'a> {
     /// The program's name and its arguments.
     args: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
+    removed: Vec<OsString>,
     /// What the child has, and under which number.
     descriptors: Vec<(BorrowedFd<'a>, RawFd)>,
     /// Copies that reserve these numbers in this process.
@@ -87,6 +89,7 @@ impl<'a> Spawn<'a> {
             args: vec![program.clone()],
             program,
             variables: Vec::new(),
+            removed: Vec::new(),
             descriptors: Vec::new(),
             reserved: Vec::new(),
         }
@@ -112,6 +115,13 @@ impl<'a> Spawn<'a> {
         self
     }
 
+    /// The child's environment does not have a variable of this process's.
+    pub fn env_remove(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
+        self.variables.retain(|(before, _)| before != name.as_ref());
+        self.removed.push(name.as_ref().to_owned());
+        self
+    }
+
     /// The child's standard input (0), output (1) or error (2).
     pub fn stream(&mut self, number: RawFd, fd: BorrowedFd<'a>) -> &mut Self {
         debug_assert!((0..3).contains(&number), "{number} is no standard stream");
@@ -120,6 +130,8 @@ impl<'a> Spawn<'a> {
     }
 
     /// Hands a descriptor down: under which number the child has it, which it has to be told.
+    ///
+    /// This process has a copy of it, which reserves the number, until the `Spawn` is dropped.
     ///
     /// # Errors
     /// What the system says: no descriptor is left.
@@ -151,7 +163,8 @@ impl<'a> Spawn<'a> {
     fn start_in(&self, own_group: bool) -> io::Result<Child> {
         let path = self.variables.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
         let program = find(&self.program, path.or_else(|| env::var_os("PATH")))?;
-        let inherited = env::vars_os().filter(|(name, _)| self.variables.iter().all(|(set, _)| set != name));
+        let changed = self.variables.iter().map(|(name, _)| name).chain(&self.removed);
+        let inherited = env::vars_os().filter(|(name, _)| changed.clone().all(|changed| changed != name));
         let variables = inherited.chain(self.variables.iter().cloned());
         let environment: io::Result<Vec<_>> = variables.map(|(name, value)| variable(name, &value)).collect();
         let args: io::Result<Vec<_>> = self.args.iter().map(|arg| text(arg.as_bytes().to_vec())).collect();
@@ -257,6 +270,7 @@ pub fn find(program: &OsStr, path: Option<OsString>) -> io::Result<PathBuf> {
     Err(why.into())
 }
 
+/// As C has a text.
 fn text(bytes: Vec<u8>) -> io::Result<CString> {
     CString::new(bytes).map_err(io::Error::from)
 }
@@ -266,4 +280,81 @@ fn variable(name: OsString, value: &OsStr) -> io::Result<CString> {
     bytes.push(b'=');
     bytes.extend_from_slice(value.as_bytes());
     text(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Read, pipe};
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    /// What a program says on its standard output.
+    fn said(spawn: impl FnOnce(&mut Spawn<'_>)) -> String {
+        let (mut reader, writer) = pipe().unwrap();
+        let mut child = {
+            let mut sh = Spawn::new("sh");
+            spawn(&mut sh);
+            sh.stream(1, writer.as_fd()).start().unwrap()
+        };
+        drop(writer);
+        let mut said = String::new();
+        reader.read_to_string(&mut said).unwrap();
+        assert!(child.wait().unwrap().success());
+        assert!(child.try_wait().unwrap().is_some() && child.kill().is_ok(), "it has been collected");
+        said
+    }
+
+    #[test]
+    fn variables_are_set_removed_and_inherited() {
+        let said = said(|sh| {
+            sh.args(["-c", "echo \"$ONE-$TWO-$THREE-${PATH:+path}\""]);
+            sh.env("ONE", "0")
+                .env("ONE", "1")
+                .env("TWO", "2")
+                .env_remove("TWO")
+                .env_remove("THREE")
+                .env("THREE", "3");
+        });
+        assert_eq!(said, "1--3-path\n");
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_an_error() {
+        let kind = |spawn: &mut Spawn<'_>| spawn.start().unwrap_err().kind();
+        assert_eq!(kind(&mut Spawn::new("syncline-no-such-program")), io::ErrorKind::NotFound);
+        assert_eq!(kind(&mut Spawn::new("/nowhere/to/be/found")), io::ErrorKind::NotFound);
+        assert_eq!(kind(Spawn::new("sh").env("PATH", "/nowhere")), io::ErrorKind::NotFound);
+        assert_eq!(kind(Spawn::new("null").env("PATH", "/dev")), io::ErrorKind::PermissionDenied);
+        assert_eq!(kind(Spawn::new("sh").args(["a\0b"])), io::ErrorKind::InvalidInput);
+        assert_eq!(kind(Spawn::new("sh").env("A", "a\0b")), io::ErrorKind::InvalidInput);
+    }
+
+    /// One descriptor may be handed down several times.
+    #[test]
+    fn descriptors_are_those_that_were_given() {
+        let (mut reader, writer) = pipe().unwrap();
+        let mut sh = Spawn::new("sh");
+        let (first, second) = (sh.hand(writer.as_fd()).unwrap(), sh.hand(writer.as_fd()).unwrap());
+        assert_ne!(first, second);
+        let script = format!("echo a >&{first}; echo b >&{second}; echo c; echo d >&2");
+        sh.args(["-c", &script]).stream(1, writer.as_fd()).stream(2, writer.as_fd());
+        assert!(sh.start().unwrap().wait().unwrap().success());
+        drop(sh);
+        drop(writer);
+        let mut said = String::new();
+        reader.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "a\nb\nc\nd\n");
+    }
+
+    #[test]
+    fn sigpipe_ends_a_child_and_no_signal_is_blocked() {
+        let said = said(|sh| {
+            sh.args(["-c", "grep -E 'SigBlk|SigIgn' /proc/self/status"]);
+        });
+        let masks: Vec<_> = said.lines().map(|line| line.split_whitespace().next_back().unwrap()).collect();
+        let masks: Vec<_> = masks.iter().map(|mask| u64::from_str_radix(mask, 16).unwrap()).collect();
+        assert_eq!(masks[0], 0, "{said}");
+        assert_eq!(masks[1] >> (libc::SIGPIPE - 1) & 1, 0, "{said}");
+    }
 }

@@ -1,0 +1,86 @@
+//! A keeper is killed; what it has started ends, whatever that does with its descriptors.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use syncline_process::guard::{Guard, Unstarted, serve};
+use syncline_process::{Mark, ProcessWatch, Spawn};
+
+const ROLE: &str = "SYNCLINE_PROCESS_TEST_ROLE";
+const VARIABLE: &str = "SYNCLINE_PROCESS_TEST_MARK";
+
+fn late() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_secs(60))
+}
+
+/// This program in a role.
+fn program(name: &str) -> Spawn<'static> {
+    let mut spawn = Spawn::new(std::env::current_exe().unwrap());
+    spawn.args(["--exact", "role", "--ignored", "--nocapture"]).env(ROLE, name);
+    spawn
+}
+
+fn guard() -> Guard {
+    Guard::start(VARIABLE, |mark| program(&format!("guard {}", mark.value()))).unwrap()
+}
+
+/// Sleeps in a group with a child, closes what it has inherited, and says so on its way.
+const STUBBORN: &str = "sleep 4000 & exec sh -c 'echo $$; exec 0<&- 1>&- 2>&- 3>&-; exec env -i sleep 4000'";
+
+#[test]
+#[ignore = "the processes of other tests: does nothing by itself"]
+fn role() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    match role.split_once(' ') {
+        Some(("guard", mark)) => serve(&Mark::of(VARIABLE, mark.to_owned())).unwrap(),
+        _ => {
+            let mut guard = guard();
+            let output = std::io::stdout();
+            let mut spawn = Spawn::new("sh");
+            let _group = guard.spawn(spawn.args(["-c", STUBBORN]).stream(1, output.as_fd())).unwrap();
+            std::thread::sleep(Duration::from_secs(300));
+        }
+    }
+    std::process::exit(0);
+}
+
+#[test]
+fn a_killed_keeper_leaves_nothing() {
+    let this = std::env::current_exe().unwrap();
+    let mut keeper = Command::new(this);
+    keeper.args(["--exact", "role", "--ignored", "--nocapture"]).env(ROLE, "keeper");
+    let mut keeper = keeper.stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(keeper.stdout.take().unwrap());
+    let mut line = String::new();
+    // The test runner says something first.
+    let pid = loop {
+        line.clear();
+        assert_ne!(output.read_line(&mut line).unwrap(), 0, "the keeper ended early");
+        if let Ok(pid) = line.trim().parse() {
+            break pid;
+        }
+    };
+    let group = ProcessWatch::new(pid).unwrap();
+    assert!(!group.has_exited().unwrap());
+    keeper.kill().unwrap();
+    keeper.wait().unwrap();
+    assert!(group.wait_exit(late()).unwrap(), "the group outlives its keeper");
+    // The sleeper beside it has the pipe.
+    output.read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[test]
+fn groups_that_ended_are_forgotten_and_the_rest_ends_with_the_guard() {
+    let mut guard = guard();
+    for code in [0, 3] {
+        let group = guard.spawn(Spawn::new("sh").args(["-c", &format!("sleep 4000 & exit {code}")])).unwrap();
+        assert_eq!(guard.finish(group).unwrap().code(), Some(code));
+    }
+    let error = guard.spawn(&mut Spawn::new("syncline-no-such-program")).unwrap_err();
+    assert!(matches!(error, Unstarted::Process(_)), "{error:?}");
+    let group = guard.spawn(Spawn::new("sleep").args(["4000"])).unwrap();
+    drop(guard);
+    assert!(group.leader.wait_exit(late()));
+}

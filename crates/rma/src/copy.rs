@@ -1,68 +1,123 @@
-//! Bytes and words that others may read and write at the same time.
+//! Bytes and words that several members may read and write at the same time.
 //!
 //! # Contract
 //! A program may put into memory while another member reads it: what is read then is a mixture of old and new, but not
-//! undefined behaviour. So shared memory is never touched by ordinary loads and stores. Words of 4 and 8 bytes that are
-//! aligned are read and written whole.
+//! undefined behaviour. Accesses of different sizes may overlap, which no atomic of Rust allows. So shared memory is
+//! touched by instructions only: every access is inline assembly. Aligned words of 4 and 8 bytes are read, written and
+//! changed whole.
 //!
-//! | bytes            | on x86-64                                             | elsewhere           |
-//! |------------------|-------------------------------------------------------|---------------------|
-//! | fewer than 64    | relaxed loads or stores of words and bytes            | the same            |
-//! | fewer than 4096  | registers of 16 bytes, aligned there, in assembly     | the same as for few |
-//! | more             | `rep movsb`, in assembly                              | the same as for few |
+//! | file        | for                     | an access is                                                   |
+//! |-------------|-------------------------|----------------------------------------------------------------|
+//! | `x86_64`    | x86-64                  | `mov`, `lock`ed instructions, `movups`, `rep movsb`             |
+//! | `aarch64`   | AArch64                 | `ldr` and `str`, `ldaxr` and `stlxr`, `ldp` and `stp`           |
+//! | `portable`  | other processors, Miri  | volatile, and atomic where a word is changed; see there for why |
 //!
-//! What assembly does to memory is as the hardware does it, where a copy that races with another mixes bytes. The compiler
-//! knows nothing of it but that memory changes.
+//! | bytes            | are copied by                                                          |
+//! |------------------|------------------------------------------------------------------------|
+//! | fewer than 64    | words and bytes                                                        |
+//! | fewer than 4096  | blocks of 64 bytes, aligned to 16 in shared memory; ends as above      |
+//! | more             | a string instruction on x86-64, else as above                          |
+//!
+//! Assembly does to memory what the processor does, where copies that race mix bytes. The compiler knows only that
+//! memory changes.
 //!
 //! # Memory ordering
-//! None: relaxed. What orders operations is fences, syncs and locks.
+//! Copies, loads and stores: none. Changes of a word: acquire and release. Fences, syncs and locks order the rest.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+#[cfg_attr(all(target_arch = "x86_64", not(miri)), path = "copy/x86_64.rs")]
+#[cfg_attr(all(target_arch = "aarch64", not(miri)), path = "copy/aarch64.rs")]
+#[cfg_attr(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri), path = "copy/portable.rs")]
+mod arch;
 
-/// What is copied at once by registers of 16 bytes, in which more than that is faster than by words.
-#[cfg(target_arch = "x86_64")]
+/// What is copied as blocks, which is faster than by words from here on.
 const BLOCK: usize = 64;
-/// From so many bytes on, a string instruction is as fast.
-#[cfg(target_arch = "x86_64")]
-const LONG: usize = 4096;
+
+/// A word that is read, written and changed whole.
+///
+/// # Safety
+/// Of all functions: `at` points to an aligned word of this type in memory that all access as this module does.
+pub(crate) trait Whole: Copy + PartialEq {
+    /// The word.
+    ///
+    /// # Safety
+    /// See [`Whole`].
+    unsafe fn load(at: *const Self) -> Self;
+
+    /// Replaces the word.
+    ///
+    /// # Safety
+    /// See [`Whole`].
+    unsafe fn store(self, at: *mut Self);
+
+    /// Adds to the word, and returns what was there.
+    ///
+    /// # Safety
+    /// See [`Whole`].
+    unsafe fn fetch_add(self, at: *mut Self) -> Self;
+
+    /// Replaces the word, and returns what was there.
+    ///
+    /// # Safety
+    /// See [`Whole`].
+    unsafe fn swap(self, at: *mut Self) -> Self;
+
+    /// Replaces the word by `new` if it is `self`, and returns what was there.
+    ///
+    /// # Safety
+    /// See [`Whole`].
+    unsafe fn compare_swap(self, new: Self, at: *mut Self) -> Self;
+
+    /// Replaces the word by what `update` makes of it, as one step.
+    ///
+    /// # Safety
+    /// See [`Whole`].
+    #[inline]
+    unsafe fn update(at: *mut Self, update: impl Fn(Self) -> Self) {
+        // SAFETY: the caller guarantees that `at` is such a word.
+        unsafe {
+            let mut old = Self::load(at);
+            loop {
+                let found = old.compare_swap(update(old), at);
+                if found == old {
+                    return;
+                }
+                old = found;
+            }
+        }
+    }
+}
 
 /// Copies private bytes into shared memory.
 ///
 /// # Safety
-/// `to` is the beginning of `from.len()` bytes of memory that all access as this module does.
+/// `to` points to `from.len()` bytes of memory that all access as this module does.
 #[inline]
 pub(crate) unsafe fn write(to: *mut u8, from: &[u8]) {
     if let (Ok(word), 0) = (<[u8; 8]>::try_from(from), to.addr() % 8) {
-        // SAFETY: eight bytes, aligned; the caller's word.
-        unsafe { AtomicU64::from_ptr(to.cast()) }.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        // SAFETY: the caller guarantees eight shared bytes, which are aligned.
+        unsafe { u64::from_ne_bytes(word).store(to.cast()) };
         return;
     }
-    #[cfg(target_arch = "x86_64")]
-    if from.len() >= LONG {
-        // SAFETY: the caller's word; `from` is not shared memory, so they do not overlap.
-        unsafe { move_bytes(to, from.as_ptr(), from.len()) };
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if from.len() >= arch::LONG {
+        // SAFETY: the caller guarantees as many shared bytes; `from` is private, so they do not overlap.
+        unsafe { arch::move_bytes(to, from.as_ptr(), from.len()) };
         return;
     }
-    #[cfg(target_arch = "x86_64")]
     if from.len() >= BLOCK {
-        let (head, blocks) = blocks(to, from.len());
-        // SAFETY: as above, in three parts, of which the second is blocks, aligned there.
+        let (head, rest) = from.split_at(to.align_offset(16).min(from.len()));
+        // SAFETY: the caller guarantees as many shared bytes, which are written in three parts: up to the first that
+        // is aligned to 16, whole blocks, and what is left. `from` is private, so they do not overlap.
         unsafe {
-            write_words(to, &from[..head]);
-            move_blocks(to.add(head), from.as_ptr().add(head), blocks);
-            write_words(to.add(head + blocks), &from[head + blocks..]);
+            write_words(to, head);
+            let to = to.add(head.len());
+            let blocks = arch::move_blocks(to, rest.as_ptr(), rest.len());
+            write_words(to.add(blocks), &rest[blocks..]);
         }
-        return;
+    } else {
+        // SAFETY: the caller guarantees as many shared bytes.
+        unsafe { write_words(to, from) };
     }
-    // SAFETY: the caller's word.
-    unsafe { write_words(to, from) };
-}
-
-/// Of bytes of shared memory, how many come before the first that is aligned to 16, and how many are blocks from there.
-#[cfg(target_arch = "x86_64")]
-fn blocks(shared: *const u8, len: usize) -> (usize, usize) {
-    let head = shared.align_offset(16);
-    (head, len.saturating_sub(head) / BLOCK * BLOCK)
 }
 
 /// # Safety
@@ -70,12 +125,13 @@ fn blocks(shared: *const u8, len: usize) -> (usize, usize) {
 unsafe fn write_words(to: *mut u8, from: &[u8]) {
     let (head, words) = from.split_at(to.align_offset(8).min(from.len()));
     let (words, tail) = words.as_chunks::<8>();
-    // SAFETY: of the bytes that the caller vouches for, those before the first aligned word, the words, and what is left.
+    // SAFETY: the parts are within the bytes that the caller guarantees: those before the first aligned word, the
+    // words, and what is left.
     unsafe {
         write_few(to, head);
         let mut at = to.wrapping_add(head.len());
         for &word in words {
-            AtomicU64::from_ptr(at.cast()).store(u64::from_ne_bytes(word), Ordering::Relaxed);
+            u64::from_ne_bytes(word).store(at.cast());
             at = at.wrapping_add(8);
         }
         write_few(at, tail);
@@ -90,11 +146,11 @@ unsafe fn write_few(mut to: *mut u8, mut from: &[u8]) {
     while let Some((&byte, rest)) = from.split_first() {
         if let (Some((word, rest)), 0) = (from.split_first_chunk::<4>(), to.addr() % 4) {
             // SAFETY: four bytes are left at `to`, which is aligned.
-            unsafe { AtomicU32::from_ptr(to.cast()) }.store(u32::from_ne_bytes(*word), Ordering::Relaxed);
+            unsafe { u32::from_ne_bytes(*word).store(to.cast()) };
             (to, from) = (to.wrapping_add(4), rest);
         } else {
             // SAFETY: a byte is left at `to`.
-            unsafe { AtomicU8::from_ptr(to) }.store(byte, Ordering::Relaxed);
+            unsafe { arch::store_byte(to, byte) };
             (to, from) = (to.wrapping_add(1), rest);
         }
     }
@@ -103,51 +159,48 @@ unsafe fn write_few(mut to: *mut u8, mut from: &[u8]) {
 /// Copies shared memory into private bytes.
 ///
 /// # Safety
-/// `from` is the beginning of `len` bytes of memory that all access as this module does; `to`, of as many that nobody
-/// else accesses.
+/// `from` points to `len` bytes of memory that all access as this module does; `to`, to as many that no other thread
+/// accesses.
 #[inline]
 pub(crate) unsafe fn read(from: *const u8, to: *mut u8, len: usize) {
     if len == 8 && from.addr().is_multiple_of(8) {
-        // SAFETY: eight bytes, aligned; the caller's word.
-        unsafe {
-            let word = AtomicU64::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
-            to.cast::<u64>().write_unaligned(word);
-        }
+        // SAFETY: the caller guarantees eight shared bytes, which are aligned, and eight private ones.
+        unsafe { to.cast::<u64>().write_unaligned(u64::load(from.cast())) };
         return;
     }
-    #[cfg(target_arch = "x86_64")]
-    if len >= LONG {
-        // SAFETY: the caller's word; private memory is not shared memory, so they do not overlap.
-        unsafe { move_bytes(to, from, len) };
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if len >= arch::LONG {
+        // SAFETY: the caller guarantees as many bytes at both; one is private, so they do not overlap.
+        unsafe { arch::move_bytes(to, from, len) };
         return;
     }
-    #[cfg(target_arch = "x86_64")]
     if len >= BLOCK {
-        let (head, blocks) = blocks(from, len);
-        let done = head + blocks;
-        // SAFETY: as above, in three parts, of which the second is blocks, aligned there.
+        let head = from.align_offset(16).min(len);
+        // SAFETY: the caller guarantees as many bytes at both, which are read in three parts, as in `write`. One is
+        // private, so they do not overlap.
         unsafe {
-            read_words(from.cast_mut(), to, head);
-            move_blocks(to.add(head), from.add(head), blocks);
-            read_words(from.add(done).cast_mut(), to.add(done), len - done);
+            read_words(from, to, head);
+            let done = head + arch::move_blocks(to.add(head), from.add(head), len - head);
+            read_words(from.add(done), to.add(done), len - done);
         }
-        return;
+    } else {
+        // SAFETY: the caller guarantees as many bytes at both.
+        unsafe { read_words(from, to, len) };
     }
-    // SAFETY: the caller's word.
-    unsafe { read_words(from.cast_mut(), to, len) };
 }
 
 /// # Safety
 /// As [`read`].
-unsafe fn read_words(from: *mut u8, to: *mut u8, len: usize) {
+unsafe fn read_words(from: *const u8, to: *mut u8, len: usize) {
     let head = from.align_offset(8).min(len);
     let (words, tail) = ((len - head) / 8, (len - head) % 8);
-    // SAFETY: of the bytes that the caller vouches for, those before the first aligned word, the words, and what is left.
+    // SAFETY: the parts are within the bytes that the caller guarantees: those before the first aligned word, the
+    // words, and what is left.
     unsafe {
         read_few(from, to, head);
         let (mut from, mut to) = (from.wrapping_add(head), to.wrapping_add(head));
         for _ in 0..words {
-            to.cast::<u64>().write_unaligned(AtomicU64::from_ptr(from.cast()).load(Ordering::Relaxed));
+            to.cast::<u64>().write_unaligned(u64::load(from.cast()));
             (from, to) = (from.wrapping_add(8), to.wrapping_add(8));
         }
         read_few(from, to, tail);
@@ -158,15 +211,15 @@ unsafe fn read_words(from: *mut u8, to: *mut u8, len: usize) {
 ///
 /// # Safety
 /// As [`read`].
-unsafe fn read_few(mut from: *mut u8, mut to: *mut u8, mut len: usize) {
+unsafe fn read_few(mut from: *const u8, mut to: *mut u8, mut len: usize) {
     while len > 0 {
         // SAFETY: as many bytes as are read and written are left at both; words of shared memory are aligned.
         let done = unsafe {
             if len >= 4 && from.addr().is_multiple_of(4) {
-                to.cast::<u32>().write_unaligned(AtomicU32::from_ptr(from.cast()).load(Ordering::Relaxed));
+                to.cast::<u32>().write_unaligned(u32::load(from.cast()));
                 4
             } else {
-                to.write(AtomicU8::from_ptr(from).load(Ordering::Relaxed));
+                to.write(arch::load_byte(from));
                 1
             }
         };
@@ -181,102 +234,9 @@ unsafe fn read_few(mut from: *mut u8, mut to: *mut u8, mut len: usize) {
 pub(crate) unsafe fn clear(to: *mut u8, len: usize) {
     const ZEROS: [u8; 4096] = [0; 4096];
     for at in (0..len).step_by(ZEROS.len()) {
-        // SAFETY: inside the bytes that the caller vouches for.
+        // SAFETY: within the bytes that the caller guarantees.
         unsafe { write(to.add(at), &ZEROS[..ZEROS.len().min(len - at)]) };
     }
-}
-
-/// Some blocks, or none. Shared memory is aligned to 16 bytes, so every access to it is within a line.
-///
-/// # Safety
-/// As [`move_bytes`]; `len` is a multiple of [`BLOCK`].
-#[cfg(target_arch = "x86_64")]
-#[inline]
-unsafe fn move_blocks(to: *mut u8, from: *const u8, len: usize) {
-    if len == 0 {
-        return;
-    }
-    // SAFETY: reads and writes the bytes that the caller vouches for, 64 at a time until none is left.
-    unsafe {
-        std::arch::asm!(
-            "2:",
-            "movups {a}, [{from}]",
-            "movups {b}, [{from} + 16]",
-            "movups {c}, [{from} + 32]",
-            "movups {d}, [{from} + 48]",
-            "movups [{to}], {a}",
-            "movups [{to} + 16], {b}",
-            "movups [{to} + 32], {c}",
-            "movups [{to} + 48], {d}",
-            "add {from}, 64",
-            "add {to}, 64",
-            "sub {left}, 64",
-            "jnz 2b",
-            a = out(xmm_reg) _,
-            b = out(xmm_reg) _,
-            c = out(xmm_reg) _,
-            d = out(xmm_reg) _,
-            from = inout(reg) from => _,
-            to = inout(reg) to => _,
-            left = inout(reg) len => _,
-            options(nostack)
-        );
-    }
-}
-
-/// # Safety
-/// `len` bytes from `from` on can be read, and from `to` on be written; they do not overlap.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-unsafe fn move_bytes(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: reads and writes the bytes that the caller vouches for; the direction flag is clear, as the ABI demands.
-    unsafe {
-        std::arch::asm!(
-            "rep movsb",
-            inout("rcx") len => _,
-            inout("rdi") to => _,
-            inout("rsi") from => _,
-            options(nostack, preserves_flags)
-        );
-    }
-}
-
-/// Adds to a word.
-///
-/// # Safety
-/// `at` is an aligned word of memory that all access as this module does.
-#[inline]
-pub(crate) unsafe fn add_u64(at: *mut u64, value: u64) {
-    // SAFETY: the caller's word.
-    unsafe { AtomicU64::from_ptr(at) }.fetch_add(value, Ordering::Relaxed);
-}
-
-/// # Safety
-/// As [`add_u64`].
-#[inline]
-pub(crate) unsafe fn add_u32(at: *mut u32, value: u32) {
-    // SAFETY: the caller's word.
-    unsafe { AtomicU32::from_ptr(at) }.fetch_add(value, Ordering::Relaxed);
-}
-
-/// Replaces a word by what `update` makes of it, as one step.
-///
-/// # Safety
-/// As [`add_u64`].
-#[inline]
-pub(crate) unsafe fn update_u64(at: *mut u64, update: impl Fn(u64) -> u64) {
-    // SAFETY: the caller's word.
-    let word = unsafe { AtomicU64::from_ptr(at) };
-    let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| Some(update(word)));
-}
-
-/// # Safety
-/// As [`add_u64`].
-#[inline]
-pub(crate) unsafe fn update_u32(at: *mut u32, update: impl Fn(u32) -> u32) {
-    // SAFETY: the caller's word.
-    let word = unsafe { AtomicU32::from_ptr(at) };
-    let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| Some(update(word)));
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 use num_complex::Complex;
 
-use crate::copy;
+use crate::copy::Whole;
 
 /// A plain value: any bytes are one, and it has no padding.
 pub trait Element: Pod + Send + Sync {}
@@ -32,7 +32,7 @@ pub trait Number: Element + std::ops::Mul<Output = Self> + sealed::Sealed {
     /// Adds to a number that others may change at the same time.
     ///
     /// # Safety
-    /// As [`copy::add_u64`].
+    /// `at` points to an aligned number in memory that all access as `copy` does.
     #[doc(hidden)]
     unsafe fn add_to(self, at: *mut Self);
 }
@@ -96,7 +96,7 @@ unsafe fn add_all<T: Number>(at: *mut u8, bytes: &[u8]) {
 }
 
 macro_rules! number {
-    ($($number:ty, $kind:ident, $word:ty, $bits:path, $add:expr);*) => {$(
+    ($($number:ty, $kind:ident, $word:ty);*) => {$(
         impl sealed::Sealed for $number {}
 
         impl Number for $number {
@@ -105,25 +105,15 @@ macro_rules! number {
 
             #[inline]
             unsafe fn add_to(self, at: *mut Self) {
-                // SAFETY: the caller's word.
-                unsafe { $bits(at.cast(), |word| $add(word as $word, self)) }
+                let sum = |word| (<$number>::from_bits(word) + self).to_bits();
+                // SAFETY: the caller guarantees an aligned number, which is a word.
+                unsafe { <$word>::update(at.cast(), sum) }
             }
         }
     )*};
 }
 
-fn sum_f64(word: u64, value: f64) -> u64 {
-    (f64::from_bits(word) + value).to_bits()
-}
-
-fn sum_f32(word: u32, value: f32) -> u32 {
-    (f32::from_bits(word) + value).to_bits()
-}
-
-number! {
-    f64, F64, u64, copy::update_u64, sum_f64;
-    f32, F32, u32, copy::update_u32, sum_f32
-}
+number!(f64, F64, u64; f32, F32, u32);
 
 impl sealed::Sealed for i64 {}
 
@@ -138,8 +128,8 @@ impl Number for i64 {
 
     #[inline]
     unsafe fn add_to(self, at: *mut Self) {
-        // SAFETY: the caller's word.
-        unsafe { copy::add_u64(at.cast(), self as u64) };
+        // SAFETY: the caller guarantees an aligned number, which is a word.
+        unsafe { (self as u64).fetch_add(at.cast()) };
     }
 }
 
@@ -156,8 +146,8 @@ impl Number for i32 {
 
     #[inline]
     unsafe fn add_to(self, at: *mut Self) {
-        // SAFETY: the caller's word.
-        unsafe { copy::add_u32(at.cast(), self as u32) };
+        // SAFETY: the caller guarantees an aligned number, which is a word.
+        unsafe { (self as u32).fetch_add(at.cast()) };
     }
 }
 
@@ -172,7 +162,7 @@ macro_rules! complex {
             #[inline]
             unsafe fn add_to(self, at: *mut Self) {
                 let parts = at.cast::<$part>();
-                // SAFETY: the caller's word: a complex number is its two parts, each of which is added by itself.
+                // SAFETY: the caller guarantees an aligned number, which is its two parts; each is added by itself.
                 unsafe {
                     self.re.add_to(parts);
                     self.im.add_to(parts.add(1));
@@ -185,6 +175,6 @@ macro_rules! complex {
 complex!(f32, C32; f64, C64);
 
 mod sealed {
-    /// Nobody else has numbers: both ends of a message must know them.
+    /// No other type is a number: both ends of a message must know them.
     pub trait Sealed {}
 }

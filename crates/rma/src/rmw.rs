@@ -8,9 +8,11 @@
 //! Acquire and release: what the one before wrote before its step is seen after this one, on one host. Between hosts, what
 //! was put before by others is seen after a fence of theirs.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use portable_atomic::AtomicU128;
+
+use crate::copy::Whole;
 
 /// What is done to a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,29 +37,26 @@ impl Rmw {
         }
     }
 
-    /// Does it, and returns what was there.
+    /// Does it, and returns what was there. Pairs are those of `portable_atomic`, which is assembly where a processor
+    /// has an instruction for them.
     ///
     /// # Safety
-    /// `at` is a word of that size, aligned to it, in shared memory.
+    /// `at` is a word of that size, aligned to it, in memory that all access as [`copy`](crate::copy) does.
     #[inline(always)]
     pub(crate) unsafe fn apply(self, at: *mut u8) -> u128 {
-        use Ordering::{AcqRel, Acquire};
-        // SAFETY: the caller's word; acquire and release pair with those of the steps of others.
+        // SAFETY: the caller guarantees such a word. Acquire and release pair with those of the steps of others.
         unsafe {
             match self {
-                Rmw::Add32(value) => AtomicU32::from_ptr(at.cast()).fetch_add(value, AcqRel).into(),
-                Rmw::Add64(value) => AtomicU64::from_ptr(at.cast()).fetch_add(value, AcqRel).into(),
-                Rmw::Swap32(value) => AtomicU32::from_ptr(at.cast()).swap(value, AcqRel).into(),
-                Rmw::Swap64(value) => AtomicU64::from_ptr(at.cast()).swap(value, AcqRel).into(),
+                Rmw::Add32(value) => value.fetch_add(at.cast()).into(),
+                Rmw::Add64(value) => value.fetch_add(at.cast()).into(),
+                Rmw::Swap32(value) => value.swap(at.cast()).into(),
+                Rmw::Swap64(value) => value.swap(at.cast()).into(),
                 Rmw::SwapPair(value) => AtomicU128::from_ptr(at.cast()).swap(value, AcqRel),
-                Rmw::CompareSwap32(old, new) => {
-                    found(AtomicU32::from_ptr(at.cast()).compare_exchange(old, new, AcqRel, Acquire)).into()
-                }
-                Rmw::CompareSwap64(old, new) => {
-                    found(AtomicU64::from_ptr(at.cast()).compare_exchange(old, new, AcqRel, Acquire)).into()
-                }
+                Rmw::CompareSwap32(old, new) => old.compare_swap(new, at.cast()).into(),
+                Rmw::CompareSwap64(old, new) => old.compare_swap(new, at.cast()).into(),
                 Rmw::CompareSwapPair(old, new) => {
-                    found(AtomicU128::from_ptr(at.cast()).compare_exchange(old, new, AcqRel, Acquire))
+                    let pair = AtomicU128::from_ptr(at.cast());
+                    pair.compare_exchange(old, new, AcqRel, Acquire).unwrap_or_else(|found| found)
                 }
             }
         }
@@ -94,10 +93,6 @@ impl Rmw {
             _ => return None,
         })
     }
-}
-
-fn found<T>(outcome: Result<T, T>) -> T {
-    outcome.unwrap_or_else(|other| other)
 }
 
 #[cfg(test)]

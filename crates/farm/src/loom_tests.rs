@@ -11,7 +11,7 @@ use syncline_signal::{Policy, Signal, plant};
 use crate::bell;
 use crate::blocks::{Block, Blocks, Supply};
 use crate::channel::{Body, Reader, Slot, Writer};
-use crate::pool::board::{Board, CELLS, Cell, Deck, HANDS, Head, State, Ticket};
+use crate::pool::board::{Board, CELLS, Cell, Claim, Deck, HANDS, Head, Offer, Right, State};
 use crate::record::{Life, Record, has_let_go, waiting};
 use crate::vpid::Vpid;
 
@@ -189,42 +189,50 @@ impl Tables {
         Board { head: &self.head, decks: &self.decks, cells: &self.cells, table: &self.table }
     }
 
-    fn offer(&self, hand: usize, number: u64) -> Ticket {
-        let ticket = self.board().offer(hand, hand as u64, Body { head: number, ..Body::default() }).unwrap();
+    fn offer(&self, hand: usize, number: u64) -> Offer {
+        let offer = self.board().offer(hand, hand as u64, Body { head: number, ..Body::default() }).unwrap();
         if let Some(other) = self.board().wake() {
             self.bells[other].increment();
         }
-        ticket
+        offer
     }
 
     /// Runs a task that this hand has claimed.
-    fn run(&self, ticket: Ticket) -> Body {
-        let number = self.board().task(ticket).head;
+    fn run(&self, claim: &impl Right) -> Body {
+        let number = self.board().task(claim).head;
         let before = self.runs[number as usize].fetch_add(1, loom::sync::atomic::Ordering::Relaxed);
         assert_eq!(before, 0, "a task was run twice");
         Body { head: number + 100, ..Body::default() }
     }
 
-    fn end(&self, ticket: Ticket, hand: usize, result: Body) {
-        let owner = self.board().owner(ticket) as usize;
-        if self.board().end(ticket, hand, result) {
-            self.bells[owner].increment();
-        } else {
-            self.board().free(ticket);
+    /// Runs a task that a hand has claimed, and tells its owner.
+    fn run_claimed(&self, claim: Claim) {
+        let (result, owner) = (self.run(&claim), self.board().owner(&claim) as usize);
+        match self.board().end(claim, result) {
+            Ok(()) => self.bells[owner].increment(),
+            Err(last) => self.board().free(last),
         }
     }
 
     /// Joins a task of this hand: runs it, or waits for the hand that does.
-    fn join(&self, hand: usize, ticket: Ticket, number: u64) {
-        if self.board().claim(ticket, hand) {
-            self.board().take_back(hand, ticket);
-            assert_eq!(self.run(ticket).head, number + 100);
-            self.board().free(ticket);
-            return;
+    fn join(&self, hand: usize, offer: Offer, number: u64) {
+        match self.board().take_back(offer, hand) {
+            Ok(last) => {
+                self.board().forget(last.ticket(), hand);
+                assert_eq!(self.run(&last).head, number + 100);
+                self.board().free(last);
+            }
+            Err(begun) => self.join_begun(hand, begun, number),
         }
-        let ended = || Ok::<_, ()>((self.board().state(ticket).0 == State::Ended).then_some(()));
+    }
+
+    /// Waits for the result of a task of this hand.
+    fn join_begun(&self, hand: usize, offer: Offer, number: u64) {
+        let ended = || Ok::<_, ()>((self.board().state(&offer) == State::Ended).then_some(()));
         bell::wait(&self.bells[hand], &ASLEEP, None, ended).unwrap().unwrap();
-        assert_eq!(self.board().take_result(ticket).head, number + 100, "another result");
+        let last = self.board().ended(offer).unwrap();
+        assert_eq!(self.board().result(&last).head, number + 100, "another result");
+        self.board().free(last);
     }
 }
 
@@ -236,15 +244,14 @@ fn stolen_or_not(tasks: u64) {
         let others = Arc::clone(&tables);
         let thief = thread::spawn(move || {
             for _ in 0..tasks {
-                if let Some(ticket) = others.board().steal(2, 1) {
-                    let result = others.run(ticket);
-                    others.end(ticket, 2, result);
+                if let Some(claim) = others.board().steal(2, 1) {
+                    others.run_claimed(claim);
                 }
             }
         });
-        let tickets: Vec<Ticket> = (0..tasks).map(|number| tables.offer(1, number)).collect();
-        for (number, ticket) in tickets.into_iter().enumerate().rev() {
-            tables.join(1, ticket, number as u64);
+        let offers: Vec<Offer> = (0..tasks).map(|number| tables.offer(1, number)).collect();
+        for (number, offer) in offers.into_iter().enumerate().rev() {
+            tables.join(1, offer, number as u64);
         }
         thief.join().unwrap();
         for runs in &tables.runs[..tasks as usize] {
@@ -261,9 +268,8 @@ fn offered_anew() {
         let first = tables.offer(1, 0);
         let others = Arc::clone(&tables);
         let thief = thread::spawn(move || {
-            if let Some(ticket) = others.board().steal(2, 1) {
-                let result = others.run(ticket);
-                others.end(ticket, 2, result);
+            if let Some(claim) = others.board().steal(2, 1) {
+                others.run_claimed(claim);
             }
         });
         tables.join(1, first, 0);
@@ -280,10 +286,10 @@ fn offered_to_a_sleeper() {
         let others = Arc::clone(&tables);
         let sleeper = thread::spawn(move || {
             let board = others.board();
-            let ticket = loop {
+            let claim = loop {
                 let seen = others.bells[2].get();
-                if let Some(ticket) = board.steal(2, 1) {
-                    break ticket;
+                if let Some(claim) = board.steal(2, 1) {
+                    break claim;
                 }
                 board.nod(2);
                 let found = board.steal(2, 1);
@@ -291,17 +297,14 @@ fn offered_to_a_sleeper() {
                     others.bells[2].wait_until(seen + 1, &ASLEEP, None).unwrap();
                 }
                 board.rise(2);
-                if let Some(ticket) = found {
-                    break ticket;
+                if let Some(claim) = found {
+                    break claim;
                 }
             };
-            let result = others.run(ticket);
-            others.end(ticket, 2, result);
+            others.run_claimed(claim);
         });
-        let ticket = tables.offer(1, 0);
-        let ended = || Ok::<_, ()>((tables.board().state(ticket).0 == State::Ended).then_some(()));
-        bell::wait(&tables.bells[1], &ASLEEP, None, ended).unwrap().unwrap();
-        assert_eq!(tables.board().take_result(ticket).head, 100);
+        let offer = tables.offer(1, 0);
+        tables.join_begun(1, offer, 0);
         sleeper.join().unwrap();
     });
 }
@@ -312,19 +315,18 @@ fn abandoned() {
     model(|| {
         let tables = Tables::new();
         let others = Arc::clone(&tables);
-        let ticket = tables.offer(1, 0);
+        let offer = tables.offer(1, 0);
         let thief = thread::spawn(move || {
-            if let Some(ticket) = others.board().steal(2, 1) {
-                let result = others.run(ticket);
-                others.end(ticket, 2, result);
+            if let Some(claim) = others.board().steal(2, 1) {
+                others.run_claimed(claim);
             }
         });
-        if tables.board().abandon(ticket, 1) {
-            tables.board().free(ticket);
+        if let Some(last) = tables.board().abandon(offer, 1) {
+            tables.board().free(last);
         }
         thief.join().unwrap();
         // All cells are free, and each once.
-        let cells: Vec<Ticket> = (0..CELLS as u64).map(|number| tables.offer(1, number)).collect();
+        let cells: Vec<Offer> = (0..CELLS as u64).map(|number| tables.offer(1, number)).collect();
         assert!(tables.board().offer(1, 1, Body::default()).is_none());
         assert_eq!(cells.len(), CELLS);
     });

@@ -2,8 +2,8 @@
 //! workers sleep.
 //!
 //! # Contract
-//! A task is offered by its owner (the worker that forked it, or the manager), claimed once, by
-//! whomever, and told of when it has ended. No worker sleeps while a task is offered.
+//! A task is offered by its owner (the worker that forked it, or the manager), claimed once, by any
+//! hand, and told of when it has ended. No worker sleeps while a task is offered.
 //!
 //! ```text
 //! cells   state, owner, task, result                         a task each
@@ -23,6 +23,19 @@
 //! owner when it is joined. So owners and thieves need no exchange on the decks, and no death
 //! leaves one in a state that others must understand. An owner that has ended makes its cells
 //! *orphans*: the worker that is at one frees it.
+//!
+//! # Tokens
+//! A [`Ticket`] only names a task. What may be done to its cell follows from tokens, which are not
+//! copied: a process that has none cannot touch what stands in the cell.
+//!
+//! | token     | means                                      | from                            | becomes                         |
+//! |-----------|--------------------------------------------|---------------------------------|---------------------------------|
+//! | [`Offer`] | the holder is the owner                    | `offer`                         | a `Last`, or nothing            |
+//! | [`Claim`] | the holder is at the task                  | `claim`, `steal`, `left_by`     | nothing, or a `Last`            |
+//! | [`Last`]  | no other process has a token of this task  | all that ends an offer or claim | nothing: the cell is free       |
+//!
+//! An assertion holds a token to the board that it is from. Those of a process end with it; the
+//! manager takes their place ([`left_by`](Board::left_by)).
 //!
 //! # Sleep
 //! A hand that offers: the ticket, a fence, a look at the bits. One that is to sleep: its bit, a
@@ -60,6 +73,59 @@ pub(crate) const CELLS: usize = if cfg!(loom) { 3 } else { 1 << 14 };
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
+/// The right of a task's owner: the cell is not freed while it is held.
+#[derive(Debug)]
+#[must_use = "the cell is lost"]
+pub(crate) struct Offer(Token);
+
+/// The right of the hand that is at a task.
+#[derive(Debug)]
+#[must_use = "the task does not end"]
+pub(crate) struct Claim {
+    token: Token,
+    hand: usize,
+}
+
+/// The only right to a cell, which is to be freed.
+#[derive(Debug)]
+#[must_use = "the cell is lost"]
+pub(crate) struct Last(Token);
+
+/// What all rights are: a task of a board, which is told by where it stands.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    ticket: Ticket,
+    board: usize,
+}
+
+/// A right to read what a task is.
+pub(crate) trait Right {
+    fn token(&self) -> &Token;
+
+    /// Which task it is a right to.
+    fn ticket(&self) -> Ticket {
+        self.token().ticket
+    }
+}
+
+impl Right for Offer {
+    fn token(&self) -> &Token {
+        &self.0
+    }
+}
+
+impl Right for Claim {
+    fn token(&self) -> &Token {
+        &self.token
+    }
+}
+
+impl Right for Last {
+    fn token(&self) -> &Token {
+        &self.0
+    }
+}
+
 /// How far a task has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -92,9 +158,9 @@ pub(crate) struct Cell {
     result: Place<Body>,
 }
 
-// SAFETY: the places are written by the owner while the cell is free, read while it is offered or
-// begun; and written by the hand that is at it, read by the owner after the end. The state orders
-// one after the other.
+// SAFETY: the task is written by the process that has taken the free cell, before there is a token,
+// and read by holders of one; the result is written by the holder of the claim, which ends by that,
+// and read by the holder of the last token. The state orders one after the other.
 unsafe impl Sync for Cell {}
 
 /// What a hand offers. All zero: nothing.
@@ -150,7 +216,7 @@ impl Default for Head {
 
 impl Ticket {
     /// The place of its cell.
-    pub(crate) fn cell(self) -> usize {
+    fn cell(self) -> usize {
         self.0 as u32 as usize
     }
 }
@@ -165,13 +231,23 @@ impl<'a> Board<'a> {
     }
 
     /// The cell of a ticket.
-    pub(crate) fn at(self, ticket: Ticket) -> &'a Cell {
+    fn at(self, ticket: Ticket) -> &'a Cell {
         &self.cells[ticket.cell() % self.cells.len()]
+    }
+
+    fn token(self, ticket: Ticket) -> Token {
+        Token { ticket, board: std::ptr::from_ref(self.head).addr() }
+    }
+
+    /// The cell of a token, which is of this board.
+    pub(crate) fn cell(self, right: &impl Right) -> &'a Cell {
+        assert_eq!(*right.token(), self.token(right.ticket()), "a token of another board");
+        self.at(right.ticket())
     }
 
     /// Offers a task, of this process, in the deck of this hand; `None` if there is no room. The
     /// hand that is to be woken is not, yet: see [`wake`](Self::wake).
-    pub(crate) fn offer(self, hand: usize, owner: u64, task: Body) -> Option<Ticket> {
+    pub(crate) fn offer(self, hand: usize, owner: u64, task: Body) -> Option<Offer> {
         let deck = &self.decks[hand];
         let (top, bottom) = (deck.top.load(Ordering::Relaxed), deck.bottom.load(Ordering::Relaxed));
         if bottom.wrapping_sub(top) as i64 >= TICKETS as i64 {
@@ -183,18 +259,18 @@ impl<'a> Board<'a> {
         let generation = cell.state.load(Ordering::Relaxed) >> GENERATION;
         cell.owner.store(owner, Ordering::Relaxed);
         cell.tries.store(0, Ordering::Relaxed);
-        // SAFETY: the cell is free and was taken by this thread.
+        // SAFETY: this thread has taken the cell from the free ones, so there is no token of it.
         cell.task.write(|at| unsafe { at.write(task) });
         let ticket = Ticket(generation << GENERATION | u64::from(number));
         let order = if plant::is("board: relaxed offer") { Ordering::Relaxed } else { Ordering::Release };
         // Release: pairs with the Acquire in `claim`: the hand that claims it sees the task.
         cell.state.store(word(generation, 0, State::Offered), order);
         self.add(hand, ticket);
-        Some(ticket)
+        Some(Offer(self.token(ticket)))
     }
 
-    /// Puts a ticket into a deck, whose owner this is.
-    pub(crate) fn add(self, hand: usize, ticket: Ticket) {
+    /// Puts a ticket into the deck of this hand.
+    fn add(self, hand: usize, ticket: Ticket) {
         let deck = &self.decks[hand];
         // A thief may have passed a ticket that was taken back.
         let bottom = deck.bottom.load(Ordering::Relaxed).max(deck.top.load(Ordering::Relaxed));
@@ -203,21 +279,34 @@ impl<'a> Board<'a> {
         deck.bottom.store(bottom + 1, Ordering::Release);
     }
 
-    /// Claims a task; whether it was there still.
-    pub(crate) fn claim(self, ticket: Ticket, hand: usize) -> bool {
+    /// Claims a task, if it is there still.
+    fn claim(self, ticket: Ticket, hand: usize) -> Option<Claim> {
+        let claim = || Claim { token: self.token(ticket), hand };
         let generation = ticket.0 >> GENERATION;
         let (from, to) = (word(generation, 0, State::Offered), word(generation, hand, State::Begun));
         if plant::is("board: claimed by a look") {
             let there = self.at(ticket).state.load(Ordering::Acquire) == from;
             self.at(ticket).state.store(to, Ordering::Release);
-            return there;
+            return there.then(claim);
         }
         // Acquire: pairs with the Release in `offer` and `again`.
-        self.at(ticket).state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        let claimed = self.at(ticket).state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed);
+        claimed.is_ok().then(claim)
     }
 
-    /// The owner has claimed what it has offered last: the ticket need not be looked at by others.
-    pub(crate) fn take_back(self, hand: usize, ticket: Ticket) {
+    /// The owner claims what it has offered, and does not want it done by others; the offer, if a
+    /// hand has begun it.
+    pub(crate) fn take_back(self, offer: Offer, hand: usize) -> Result<Last, Offer> {
+        self.cell(&offer);
+        match self.claim(offer.ticket(), hand) {
+            Some(claim) => Ok(Last(claim.token)),
+            None => Err(offer),
+        }
+    }
+
+    /// Of what this hand has offered last and taken back, the ticket need not be looked at by
+    /// others.
+    pub(crate) fn forget(self, ticket: Ticket, hand: usize) {
         let deck = &self.decks[hand];
         let bottom = deck.bottom.load(Ordering::Relaxed);
         let last = bottom.checked_sub(1).map(|last| &deck.tickets[last as usize % TICKETS]);
@@ -230,12 +319,12 @@ impl<'a> Board<'a> {
     }
 
     /// Claims the oldest task of the first deck that has one, beginning with the deck of `first`.
-    pub(crate) fn steal(self, hand: usize, first: usize) -> Option<Ticket> {
+    pub(crate) fn steal(self, hand: usize, first: usize) -> Option<Claim> {
         let hands = self.decks.len();
         (0..hands).find_map(|turn| self.steal_from(hand, (first + turn) % hands))
     }
 
-    fn steal_from(self, hand: usize, victim: usize) -> Option<Ticket> {
+    fn steal_from(self, hand: usize, victim: usize) -> Option<Claim> {
         let deck = &self.decks[victim];
         loop {
             // Relaxed: it only says where to look; the exchange below says whether it has moved.
@@ -247,65 +336,73 @@ impl<'a> Board<'a> {
             let place = &deck.tickets[top as usize % TICKETS];
             let ticket = Ticket(place.load(Ordering::Relaxed));
             let claimed = self.claim(ticket, hand);
-            if claimed || place.load(Ordering::Relaxed) == ticket.0 {
+            if claimed.is_some() || place.load(Ordering::Relaxed) == ticket.0 {
                 // Another worker has claimed the task.
                 let _ = deck.top.compare_exchange(top, top + 1, Ordering::Relaxed, Ordering::Relaxed);
             }
-            if claimed {
-                return Some(ticket);
+            if claimed.is_some() {
+                return claimed;
             }
         }
     }
 
     /// What a task is.
-    pub(crate) fn task(self, ticket: Ticket) -> Body {
-        // SAFETY: the caller is its owner, or has claimed it: no hand writes there.
-        self.at(ticket).task.read(|at| unsafe { at.read() })
+    pub(crate) fn task(self, right: &impl Right) -> Body {
+        // SAFETY: the cell is not free while there is a token of its task, so nothing is written
+        // there.
+        self.cell(right).task.read(|at| unsafe { at.read() })
     }
 
     /// The process that has offered it.
-    pub(crate) fn owner(self, ticket: Ticket) -> u64 {
-        self.at(ticket).owner.load(Ordering::Relaxed)
+    pub(crate) fn owner(self, right: &impl Right) -> u64 {
+        self.cell(right).owner.load(Ordering::Relaxed)
     }
 
-    /// The task has ended, with this result, which is its owner's; `false` if it has no owner any
-    /// more: then the caller has its cell and its result.
-    pub(crate) fn end(self, ticket: Ticket, hand: usize, result: Body) -> bool {
-        let cell = self.at(ticket);
-        // SAFETY: the caller is at it: no other hand reads or writes there.
+    /// The task has ended, with this result, which is its owner's; the last token, if it has no
+    /// owner any more.
+    pub(crate) fn end(self, claim: Claim, result: Body) -> Result<(), Last> {
+        let cell = self.cell(&claim);
+        // SAFETY: the holder of the claim alone writes there; others read when it has ended.
         cell.result.write(|at| unsafe { at.write(result) });
-        let generation = ticket.0 >> GENERATION;
-        let (from, to) = (word(generation, hand, State::Begun), word(generation, hand, State::Ended));
         let order = if plant::is("board: relaxed end") { Ordering::Relaxed } else { Ordering::Release };
         // Release: pairs with the Acquire in `state`: the owner sees the result.
-        cell.state.compare_exchange(from, to, order, Ordering::Relaxed).is_ok()
+        self.pass_on(claim, State::Ended, order)
     }
 
-    /// How far a task has come, and which hand is at it.
-    pub(crate) fn state(self, ticket: Ticket) -> (State, usize) {
+    /// The hand that was at a task leaves it in another state; the last token, if it has no owner.
+    fn pass_on(self, claim: Claim, state: State, order: Ordering) -> Result<(), Last> {
+        let generation = claim.ticket().0 >> GENERATION;
+        let to = word(generation, if state == State::Ended { claim.hand } else { 0 }, state);
+        let from = word(generation, claim.hand, State::Begun);
+        let passed = self.cell(&claim).state.compare_exchange(from, to, order, Ordering::Relaxed);
+        // Only the mark of an orphan, which its owner has left, changes the state beside the claim.
+        passed.map(drop).map_err(|_| Last(claim.token))
+    }
+
+    /// How far a task has come.
+    pub(crate) fn state(self, right: &impl Right) -> State {
         // Acquire: pairs with the Release in `end`.
-        let word = self.at(ticket).state.load(Ordering::Acquire);
-        if word >> GENERATION != ticket.0 >> GENERATION {
-            return (State::Free, 0);
-        }
-        (state_in(word), hand_in(word))
+        state_in(self.cell(right).state.load(Ordering::Acquire))
     }
 
-    /// The result of a task that has ended: its owner takes it, and frees the cell.
-    pub(crate) fn take_result(self, ticket: Ticket) -> Body {
-        // SAFETY: it has ended, and the caller is its owner: no hand writes there before the cell
-        // is free.
-        let result = self.at(ticket).result.read(|at| unsafe { at.read() });
-        self.free(ticket);
-        result
+    /// The owner of a task that has ended has its last token; the offer, if it has not ended.
+    pub(crate) fn ended(self, offer: Offer) -> Result<Last, Offer> {
+        if self.state(&offer) == State::Ended { Ok(Last(offer.0)) } else { Err(offer) }
     }
 
-    /// Nothing more is to be known of a task. Its owner says so, or the hand that is at it, if
-    /// there is no owner.
-    pub(crate) fn free(self, ticket: Ticket) {
+    /// The result of a task that has ended.
+    pub(crate) fn result(self, last: &Last) -> Body {
+        // SAFETY: there is no claim beside the last token, so nothing is written there; what was
+        // never written is zero, or the result of another task.
+        self.cell(last).result.read(|at| unsafe { at.read() })
+    }
+
+    /// Nothing more is to be known of a task.
+    pub(crate) fn free(self, last: Last) {
+        let ticket = last.ticket();
         let next = (ticket.0 >> GENERATION).wrapping_add(1) & u64::from(u32::MAX);
         // Relaxed: the next owner has it from the stack of free cells.
-        self.at(ticket).state.store(word(next, 0, State::Free), Ordering::Relaxed);
+        self.cell(&last).state.store(word(next, 0, State::Free), Ordering::Relaxed);
         let cell = ticket.cell() as u32;
         self.free_cells().give(cell, self.free_cells().holder(cell));
     }
@@ -360,60 +457,62 @@ impl<'a> Board<'a> {
         self.rise(hand);
     }
 
-    /// A task whose hand has ended is offered again, by the manager; whether it has an owner still.
-    /// If not, it is the caller's to free.
-    pub(crate) fn again(self, ticket: Ticket, hand: usize) -> bool {
-        let generation = ticket.0 >> GENERATION;
-        let (from, to) = (word(generation, hand, State::Begun), word(generation, 0, State::Offered));
+    /// A task whose hand has ended is offered again, by the manager; the last token, if it has no
+    /// owner any more.
+    pub(crate) fn again(self, claim: Claim) -> Result<(), Last> {
+        let ticket = claim.ticket();
         // Release: as in `offer`; the task is as it was.
-        let offered =
-            self.at(ticket).state.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed).is_ok();
-        if offered {
-            self.add(0, ticket);
-        }
-        offered
+        self.pass_on(claim, State::Offered, Ordering::Release)?;
+        self.add(0, ticket);
+        Ok(())
     }
 
     /// The tasks that a hand was at when it ended, and those of its process.
-    pub(crate) fn bereft(self, hand: usize, vpid: u64) -> Vec<(Ticket, Bereft)> {
+    ///
+    /// # Safety
+    /// The process `vpid`, and no other, was the hand from its last [`reset`](Self::reset) on. It
+    /// has ended, and this is called once for it: its tokens are the caller's.
+    pub(crate) unsafe fn left_by(self, hand: usize, vpid: u64) -> Vec<Left> {
         let made = self.free_cells().made();
         let mut found = Vec::new();
         for (number, cell) in self.cells.iter().enumerate().take(made) {
             // Acquire: pairs with the Release of the hand that moved it last.
             let state = cell.state.load(Ordering::Acquire);
-            let ticket = Ticket(state >> GENERATION << GENERATION | number as u64);
+            let token = self.token(Ticket(state >> GENERATION << GENERATION | number as u64));
             let own = cell.owner.load(Ordering::Relaxed) == vpid;
             let at_it = state_in(state) == State::Begun && hand_in(state) == hand;
             match state_in(state) {
                 State::Free => (),
-                _ if at_it && (own || state & ORPHAN != 0) => found.push((ticket, Bereft::Nobodys)),
-                _ if at_it => found.push((ticket, Bereft::Begun)),
-                _ if own && self.abandon(ticket, 0) => found.push((ticket, Bereft::Nobodys)),
+                _ if at_it && (own || state & ORPHAN != 0) => found.push(Left::Last(Last(token))),
+                _ if at_it => found.push(Left::Begun(Claim { token, hand })),
+                _ if own => found.extend(self.abandon(Offer(token), 0).map(Left::Last)),
                 _ => (),
             }
         }
         found
     }
 
-    /// The owner does not want to know of a task any more. Whether the caller is to free it: else
-    /// the hand that is at it does.
-    pub(crate) fn abandon(self, ticket: Ticket, hand: usize) -> bool {
+    /// The owner does not want to know of a task any more. The last token, unless a hand is at it,
+    /// which then has it when the task ends.
+    pub(crate) fn abandon(self, mut offer: Offer, hand: usize) -> Option<Last> {
         loop {
-            let state = self.at(ticket).state.load(Ordering::Acquire); // pairs with the Release in `end`
+            let state = self.cell(&offer).state.load(Ordering::Acquire); // pairs with the Release in `end`
             match state_in(state) {
-                State::Free => return false,
-                State::Ended => return true,
-                State::Offered if self.claim(ticket, hand) => return true,
-                State::Offered => (),
+                State::Free => return None, // not while there is an offer
+                State::Ended => return Some(Last(offer.0)),
+                State::Offered => match self.take_back(offer, hand) {
+                    Ok(last) => return Some(last),
+                    Err(begun) => offer = begun,
+                },
                 State::Begun => {
-                    let (cell, orphan) = (self.at(ticket), state | ORPHAN);
+                    let (cell, orphan) = (self.cell(&offer), state | ORPHAN);
                     // Relaxed: nothing is passed on by it.
                     if cell
                         .state
                         .compare_exchange(state, orphan, Ordering::Relaxed, Ordering::Relaxed)
                         .is_ok()
                     {
-                        return false;
+                        return None;
                     }
                 }
             }
@@ -421,13 +520,13 @@ impl<'a> Board<'a> {
     }
 }
 
-/// What is to be done about a task when a worker has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bereft {
-    /// It was at this one, and its owner waits.
-    Begun,
-    /// Its result is not wanted: it is to be freed.
-    Nobodys,
+/// A task that a worker has left when it ended.
+#[derive(Debug)]
+pub(crate) enum Left {
+    /// It was at this one, and the owner waits.
+    Begun(Claim),
+    /// No process wants its result.
+    Last(Last),
 }
 
 fn state_in(word: u64) -> State {

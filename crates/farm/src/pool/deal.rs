@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use crate::error::FarmError;
 use crate::farm::Farm;
 use crate::pool::TaskError;
-use crate::pool::board::{Bereft, HANDS, State, Ticket};
+use crate::pool::board::{HANDS, Left, Offer, State};
 use crate::pool::manager::{Hand, Manager};
 use crate::pool::ready::Id;
 use crate::pool::steal::Seat;
@@ -27,7 +27,7 @@ const MOST: usize = 1000;
 pub(crate) struct Dealer {
     pub(crate) seat: Seat,
     /// What was offered and has not ended.
-    offered: Vec<(Ticket, Id)>,
+    offered: Vec<(Offer, Id)>,
 }
 
 impl Dealer {
@@ -41,7 +41,7 @@ impl Dealer {
 
     /// Whether something that was offered has ended.
     pub(crate) fn any_ended(&self) -> bool {
-        self.offered.iter().any(|&(ticket, _)| self.seat.board().state(ticket).0 == State::Ended)
+        self.offered.iter().any(|(offer, _)| self.seat.board().state(offer) == State::Ended)
     }
 }
 
@@ -57,7 +57,7 @@ where
             let Some(id) = self.ready.pop() else { break };
             let Some(job) = self.job(id) else { continue };
             match dealer.seat.offer(&job.task) {
-                Ok(Some(ticket)) => self.dealer.iter_mut().for_each(|d| d.offered.push((ticket, id))),
+                Ok(Some(offer)) => self.dealer.as_mut().map_or((), |d| d.offered.push((offer, id))),
                 // The board is full, or the memory: later, when something has ended.
                 Ok(None) => {
                     self.again(id);
@@ -94,16 +94,11 @@ where
 
     /// Takes the results of what has ended.
     pub(crate) fn collect(&mut self) {
-        let Some(dealer) = &mut self.dealer else { return };
-        let mut ended = Vec::new();
-        let Dealer { seat, offered } = dealer;
-        offered.retain(|&(ticket, id)| {
-            let there = seat.board().state(ticket).0 == State::Ended;
-            if there {
-                ended.push((id, seat.result(ticket)));
-            }
-            !there
-        });
+        let Some(Dealer { seat, offered }) = &mut self.dealer else { return };
+        let there = |(offer, _): &mut (Offer, Id)| seat.board().state(offer) == State::Ended;
+        let taken =
+            offered.extract_if(.., there).filter_map(|(offer, id)| Some((id, seat.result(offer).ok()?)));
+        let ended = taken.collect::<Vec<_>>();
         for (id, result) in ended {
             self.stillborn = 0;
             self.end(id, result);
@@ -112,11 +107,18 @@ where
 
     /// No worker can do what was offered and not begun.
     pub(crate) fn withdraw(&mut self, why: &str) {
-        let Some(dealer) = &mut self.dealer else { return };
-        let seat = dealer.seat.clone();
-        let withdrawn = |&mut (ticket, _): &mut (Ticket, Id)| seat.board().claim(ticket, 0);
-        for (ticket, id) in dealer.offered.extract_if(.., withdrawn).collect::<Vec<_>>() {
-            seat.free(ticket);
+        let Some(Dealer { seat, offered }) = &mut self.dealer else { return };
+        let mut withdrawn = Vec::new();
+        for (offer, id) in std::mem::take(offered) {
+            match seat.board().take_back(offer, 0) {
+                Ok(last) => {
+                    seat.free(last);
+                    withdrawn.push(id);
+                }
+                Err(begun) => offered.push((begun, id)),
+            }
+        }
+        for id in withdrawn {
             self.end(id, Err(TaskError::NoWorker { why: why.to_owned() }));
         }
     }
@@ -126,32 +128,42 @@ where
         let Some(dealer) = &self.dealer else { return };
         let (seat, retries) = (dealer.seat.clone(), u64::from(self.crew.retries));
         let board = seat.board();
-        let bereft = board.bereft(hand.number, hand.vpid.to_raw());
+        if seat.arena.life(hand.vpid) != Life::Ended {
+            return; // it keeps what it has
+        }
+        // SAFETY: the process has ended, and it alone had this hand, which `seat` has given it. Its
+        // `Hand` has left the manager's list, so it is settled once.
+        let left = unsafe { board.left_by(hand.number, hand.vpid.to_raw()) };
         board.reset(hand.number, 0);
         // It was at the last that it had begun; those around that wait for others.
-        let begun = bereft.iter().filter(|(_, what)| *what == Bereft::Begun);
-        let last = begun.map(|&(ticket, _)| board.at(ticket).since.load(Ordering::Relaxed)).max();
-        for (ticket, what) in bereft {
-            if what == Bereft::Nobodys {
-                // What belonged to the dead was given back by the steward; what to others is there
-                // still.
-                seat.free(ticket);
-                continue;
-            }
-            let cell = board.at(ticket);
+        let since = |left: &Left| match left {
+            Left::Begun(claim) => Some(board.cell(claim).since.load(Ordering::Relaxed)),
+            Left::Last(_) => None,
+        };
+        let latest = left.iter().filter_map(since).max();
+        for left in left {
+            let claim = match left {
+                Left::Begun(claim) => claim,
+                Left::Last(last) => {
+                    // What belonged to the dead was given back by the steward; what to others is
+                    // there still.
+                    seat.free(last);
+                    continue;
+                }
+            };
+            let cell = board.cell(&claim);
             let tries = cell.tries.fetch_add(1, Ordering::Relaxed) + 1;
-            let owner = Vpid::from_raw(board.owner(ticket));
+            let owner = Vpid::from_raw(board.owner(&claim));
             if tries <= retries && seat.arena.life(owner) != Life::Ended {
                 self.progress.retried += 1;
-                if board.again(ticket, hand.number) {
-                    seat.wake();
-                } else {
-                    seat.free(ticket);
+                match board.again(claim) {
+                    Ok(()) => seat.wake(),
+                    Err(last) => seat.free(last),
                 }
                 continue;
             }
             let tries = u32::try_from(tries).unwrap_or(u32::MAX);
-            let at_it = last == Some(cell.since.load(Ordering::Relaxed));
+            let at_it = latest == Some(cell.since.load(Ordering::Relaxed));
             let error = match &hand.killed {
                 Some(TaskError::TimedOut { after, .. }) if at_it => {
                     TaskError::TimedOut { after: *after, tries }
@@ -159,7 +171,7 @@ where
                 Some(other @ TaskError::Garbled { .. }) => other.clone(),
                 _ => TaskError::Worker { vpid: hand.vpid, how: how.to_owned(), tries },
             };
-            seat.end(ticket, hand.number, &Err::<(), _>(error));
+            seat.end(claim, &Err::<(), _>(error));
         }
         self.collect();
     }

@@ -13,7 +13,7 @@ use crate::arena::Arena;
 use crate::channel::Body;
 use crate::error::FarmError;
 use crate::message::{Draft, Kind, Message};
-use crate::pool::board::{Board, State, Ticket};
+use crate::pool::board::{Board, Claim, Last, Offer, State};
 use crate::pool::order::Order;
 use crate::pool::worker::{Forks, Worker, patiently, said};
 use crate::pool::{TaskError, monotonic};
@@ -37,7 +37,7 @@ pub(crate) struct Seat {
 
 /// What comes next for one that has nothing to do, or waits for a child.
 enum Next<T, R> {
-    Stolen(Ticket),
+    Stolen(Claim),
     Joined,
     Order(Order<T, R>),
 }
@@ -74,14 +74,14 @@ impl Seat {
     }
 
     /// Offers a task of this process.
-    pub(crate) fn offer(&self, task: &impl Serialize) -> Result<Option<Ticket>, wire::WireError> {
+    pub(crate) fn offer(&self, task: &impl Serialize) -> Result<Option<Offer>, wire::WireError> {
         let body = self.write(self.vpid, task)?;
-        let ticket = self.board().offer(self.hand, self.vpid.to_raw(), body);
-        match ticket {
+        let offer = self.board().offer(self.hand, self.vpid.to_raw(), body);
+        match offer {
             Some(_) => self.wake(),
             None => self.give(&body, self.vpid.to_raw()),
         }
-        Ok(ticket)
+        Ok(offer)
     }
 
     /// Gives back what stands elsewhere, and is held by that process.
@@ -91,35 +91,38 @@ impl Seat {
         }
     }
 
-    /// No worker needs a task any more, and no other is at it.
-    pub(crate) fn free(&self, ticket: Ticket) {
-        self.give(&self.board().task(ticket), self.board().owner(ticket));
-        self.board().free(ticket);
+    /// Gives back what a task takes.
+    pub(crate) fn free(&self, last: Last) {
+        let board = self.board();
+        self.give(&board.task(&last), board.owner(&last));
+        board.free(last);
     }
 
-    /// The owner takes the result of a task that has ended.
-    pub(crate) fn result<R: DeserializeOwned>(&self, ticket: Ticket) -> Result<R, TaskError> {
-        self.give(&self.board().task(ticket), self.vpid.to_raw());
-        let body = self.board().take_result(ticket);
+    /// The owner takes the result of a task; the offer, if it has not ended.
+    pub(crate) fn result<R: DeserializeOwned>(&self, offer: Offer) -> Result<Result<R, TaskError>, Offer> {
+        self.board().ended(offer).map(|last| self.last_result(last))
+    }
+
+    fn last_result<R: DeserializeOwned>(&self, last: Last) -> Result<R, TaskError> {
+        let body = self.board().result(&last);
+        self.free(last);
         let read = Message::new(&self.arena, self.vpid, body).and_then(wire::read::<Result<R, TaskError>>);
         read.unwrap_or_else(|why| Err(TaskError::Garbled { why: format!("its result {why}") }))
     }
 
     /// The owner does not want to know of a task any more.
-    pub(crate) fn abandon(&self, ticket: Ticket) {
-        if self.board().abandon(ticket, self.hand) {
-            if self.board().state(ticket).0 == State::Ended {
-                // Whatever it is.
-                drop(self.result::<()>(ticket));
-            } else {
-                self.free(ticket);
-            }
+    pub(crate) fn abandon(&self, offer: Offer) {
+        match self.board().abandon(offer, self.hand) {
+            // Whatever it is.
+            Some(last) if self.board().state(&last) == State::Ended => drop(self.last_result::<()>(last)),
+            Some(last) => self.free(last),
+            None => (),
         }
     }
 
     /// The task has ended: its owner is told, if there is one.
-    pub(crate) fn end(&self, ticket: Ticket, hand: usize, result: &Result<impl Serialize, TaskError>) {
-        let owner = self.board().owner(ticket);
+    pub(crate) fn end(&self, claim: Claim, result: &Result<impl Serialize, TaskError>) {
+        let owner = self.board().owner(&claim);
         let holder = Vpid::from_raw(owner);
         let memory = self.arena.memory();
         let may_come =
@@ -130,13 +133,14 @@ impl Seat {
         });
         // If there is no room even for that, nothing is what is read.
         let body = body.unwrap_or_default();
-        if self.board().end(ticket, hand, body) {
-            self.ring(owner);
-        } else {
-            // Its result is not wanted. If its owner lives, what it has given is there still; if
-            // not, it was swept.
-            self.give(&body, owner);
-            self.free(ticket);
+        match self.board().end(claim, body) {
+            Ok(()) => self.ring(owner),
+            Err(last) => {
+                // Its result is not wanted. If its owner lives, what it has given is there still;
+                // if not, it was swept.
+                self.give(&body, owner);
+                self.free(last);
+            }
         }
     }
 }
@@ -146,7 +150,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     pub(crate) fn steal(&mut self, f: &dyn Fn(T, &mut Forks<'_, T, R>) -> R) -> Result<(), FarmError> {
         loop {
             match self.next(None)? {
-                Next::Stolen(ticket) => self.run_stolen(ticket, f),
+                Next::Stolen(claim) => self.run_stolen(claim, f),
                 Next::Order(Order::End) => return Ok(()),
                 Next::Order(_) | Next::Joined => (),
             }
@@ -156,14 +160,17 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     /// Waits for a child, and does other tasks meanwhile.
     pub(crate) fn wait_for(
         &mut self,
-        child: Ticket,
+        mut child: Offer,
         f: &dyn Fn(T, &mut Forks<'_, T, R>) -> R,
     ) -> Result<R, TaskError> {
         loop {
-            match self.next(Some(child)) {
-                Ok(Next::Joined) => return self.seat().result(child),
-                Ok(Next::Stolen(ticket)) => self.run_stolen(ticket, f),
-                Ok(Next::Order(_)) => (),
+            child = match self.seat().result(child) {
+                Ok(result) => return result,
+                Err(child) => child,
+            };
+            match self.next(Some(&child)) {
+                Ok(Next::Stolen(claim)) => self.run_stolen(claim, f),
+                Ok(Next::Joined | Next::Order(_)) => (),
                 Err(FarmError::Forked { .. }) => return Err(TaskError::Forked),
                 // The manager is gone, and soon so is this process.
                 Err(error) => return Err(TaskError::Garbled { why: error.to_string() }),
@@ -175,21 +182,21 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         self.seat.as_ref().expect("one that steals has a seat")
     }
 
-    fn look(&mut self, child: Option<Ticket>) -> Result<Option<Next<T, R>>, FarmError> {
+    fn look(&mut self, child: Option<&Offer>) -> Result<Option<Next<T, R>>, FarmError> {
         self.at_home()?;
         let seat = self.seat.as_ref().expect("one that steals has a seat");
         let (board, hand) = (seat.board(), seat.hand);
-        if child.is_some_and(|child| board.state(child).0 == State::Ended) {
+        if child.is_some_and(|child| board.state(child) == State::Ended) {
             return Ok(Some(Next::Joined));
         }
-        if let Some(ticket) = board.steal(hand, hand) {
-            return Ok(Some(Next::Stolen(ticket)));
+        if let Some(claim) = board.steal(hand, hand) {
+            return Ok(Some(Next::Stolen(claim)));
         }
         Ok(self.try_hear()?.map(Next::Order))
     }
 
     /// Looks for something to do, and sleeps while there is nothing.
-    fn next(&mut self, child: Option<Ticket>) -> Result<Next<T, R>, FarmError> {
+    fn next(&mut self, child: Option<&Offer>) -> Result<Next<T, R>, FarmError> {
         let seat = self.seat().clone();
         let bell = &seat.arena.record(seat.vpid.place()).bell;
         let asleep = Policy { pauses: 0, yield_for: Duration::ZERO, death: None };
@@ -228,13 +235,13 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     }
 
     /// Runs a task that was claimed.
-    fn run_stolen(&mut self, ticket: Ticket, f: &dyn Fn(T, &mut Forks<'_, T, R>) -> R) {
+    fn run_stolen(&mut self, claim: Claim, f: &dyn Fn(T, &mut Forks<'_, T, R>) -> R) {
         let seat = self.seat().clone();
         let board = seat.board();
         let now = monotonic();
-        board.at(ticket).since.store(now, Ordering::Relaxed);
-        let owner = Vpid::from_raw(board.owner(ticket));
-        let read = Message::lent(&seat.arena, owner, board.task(ticket)).and_then(wire::read::<T>);
+        board.cell(&claim).since.store(now, Ordering::Relaxed);
+        let owner = Vpid::from_raw(board.owner(&claim));
+        let read = Message::lent(&seat.arena, owner, board.task(&claim)).and_then(wire::read::<T>);
         // What belongs to one that has ended may be another's by now. Acquire: that look is not to
         // come before the reading.
         fence(Ordering::Acquire);
@@ -257,6 +264,6 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                 ran.map_err(|panic| TaskError::Panicked { message: said(panic) })
             }
         };
-        seat.end(ticket, seat.hand, &result);
+        seat.end(claim, &result);
     }
 }

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use crate::crowd::Crowd;
 use crate::error::FarmError;
 use crate::farm::Farm;
-use crate::pool::board::{HANDS, Ticket};
+use crate::pool::board::{HANDS, Offer, Right};
 use crate::pool::order::{Order, Ran, ReportRef};
 use crate::pool::steal::Seat;
 use crate::pool::{TaskError, monotonic};
@@ -124,8 +124,8 @@ pub(crate) struct Worker<T, R> {
     /// Results that were not sent yet, and how long their tasks took.
     results: Vec<Ran<R>>,
     nanos: u64,
-    /// Children that were forked and not joined, with their tickets, if they are on a board.
-    forked: HashMap<u64, (Option<Ticket>, T)>,
+    /// Children that were forked and not joined, with their offers, if they are on a board.
+    forked: HashMap<u64, (Option<Offer>, T)>,
     pub(crate) forks: u64,
     begun: u64,
     /// What its tasks fork is told to the manager.
@@ -211,8 +211,8 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         }
         let late = self.forked.keys().copied().filter(|&number| number > first).collect::<Vec<_>>();
         for number in late {
-            if let (Some((Some(ticket), _)), Some(seat)) = (self.forked.remove(&number), &self.seat) {
-                seat.abandon(ticket);
+            if let (Some((Some(offer), _)), Some(seat)) = (self.forked.remove(&number), &self.seat) {
+                seat.abandon(offer);
             }
         }
     }
@@ -301,7 +301,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         self.at_home()?;
         self.forks += 1;
         let number = self.forks;
-        let ticket = match &self.seat {
+        let offer = match &self.seat {
             // If it cannot be written there is no room, or it refuses: then it is run here.
             Some(seat) => seat.offer(&task).ok().flatten(),
             None if self.tells => {
@@ -311,7 +311,7 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             // In a crew whose tasks do not fork it is done where it is joined.
             None => None,
         };
-        self.forked.insert(number, (ticket, task));
+        self.forked.insert(number, (offer, task));
         Ok(number)
     }
 
@@ -321,12 +321,14 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         let forked = self.forked.remove(&number);
         if let Some(seat) = &self.seat {
             return Ok(match forked {
-                Some((Some(ticket), task)) if seat.board().claim(ticket, seat.hand) => {
-                    seat.board().take_back(seat.hand, ticket);
-                    seat.free(ticket);
-                    Child::Here(task)
-                }
-                Some((Some(ticket), _)) => Child::Elsewhere(ticket),
+                Some((Some(offer), task)) => match seat.board().take_back(offer, seat.hand) {
+                    Ok(last) => {
+                        seat.board().forget(last.ticket(), seat.hand);
+                        seat.free(last);
+                        Child::Here(task)
+                    }
+                    Err(begun) => Child::Elsewhere(begun),
+                },
                 Some((None, task)) => Child::Here(task),
                 None => Child::Ended(Err(not_there(number))),
             });
@@ -355,7 +357,7 @@ enum Child<T, R> {
     /// No worker has begun it.
     Here(T),
     /// Another worker is at it.
-    Elsewhere(Ticket),
+    Elsewhere(Offer),
     Ended(Result<R, TaskError>),
 }
 
@@ -431,7 +433,7 @@ impl<'w, T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Forks
     pub fn join(&mut self, child: Forked<R>) -> Result<R, TaskError> {
         match self.worker.join(child.number?) {
             Ok(Child::Ended(result)) => result,
-            Ok(Child::Elsewhere(ticket)) => self.worker.wait_for(ticket, self.f),
+            Ok(Child::Elsewhere(offer)) => self.worker.wait_for(offer, self.f),
             Ok(Child::Here(task)) => {
                 let first = self.worker.forks;
                 let run = AssertUnwindSafe(|| (self.f)(task, &mut Forks::new(self.worker, self.f)));

@@ -315,15 +315,21 @@ impl Arena {
         }
     }
 
-    /// A copy of what stands in a block, whichever process holds it.
+    /// A copy of the first bytes of a block, whichever process holds it and whatever that does to
+    /// it meanwhile.
     pub(crate) fn copy_of(&self, block: u32, len: usize) -> Option<Vec<u8>> {
         self.blocks().size(block).filter(|&size| len <= size)?;
-        let mut copy = vec![0; len];
-        // SAFETY: the block has this many bytes, and so has the copy. The holder has written them
-        // before it said so, and does not write again before it is answered; if it is broken and
-        // does, the bytes are garbage, which is looked at only by a decoder that expects
-        // some.
-        unsafe { std::ptr::copy_nonoverlapping(self.bytes(block), copy.as_mut_ptr(), len) };
+        let words = self.bytes(block).cast::<AtomicU64>();
+        // SAFETY: the block has whole lines of bytes, which are words, aligned, of zeros at first;
+        // the arena keeps it mapped. A holder that is broken may write meanwhile: the words are
+        // atomic here, so what is read then is a mixture.
+        let words = unsafe { std::slice::from_raw_parts(words, len.div_ceil(8)) };
+        let mut copy = vec![0; 8 * words.len()];
+        for (to, word) in copy.as_chunks_mut().0.iter_mut().zip(words) {
+            // Relaxed: what was written before the block was told of came with its number.
+            *to = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        copy.truncate(len);
         Some(copy)
     }
 

@@ -127,7 +127,7 @@ impl Slot {
     fn put(&self, head: u64, bytes: &[u8]) {
         debug_assert!(bytes.len() <= INLINE);
         // SAFETY: the tag says free, so only the writer touches the cells, and there is one writer
-        // (`Writer`'s contract).
+        // (`Writer::new`).
         self.head.write(|at| unsafe { at.write(head) });
         let len = bytes.len().min(INLINE);
         self.bytes.write(|at| {
@@ -140,7 +140,7 @@ impl Slot {
     #[inline]
     fn read<R>(&self, read: impl FnOnce(u64, &[u8]) -> R) -> R {
         // SAFETY: the tag says full, so only the reader touches the cells until it says otherwise,
-        // and there is one reader.
+        // and there is one reader (`Reader::new`).
         let head = self.head.read(|at| unsafe { at.read() });
         self.bytes.read(|at| {
             // SAFETY: as above; there are `INLINE` bytes, of which `used` is never more.
@@ -177,7 +177,10 @@ pub(crate) struct Writer<R> {
 
 impl<R: Deref<Target = [Slot]>> Writer<R> {
     /// The writer's end of a channel through which nothing has gone.
-    pub(crate) fn new(slots: R) -> Self {
+    ///
+    /// # Safety
+    /// There is no other writer of these slots, as long as one may use them.
+    pub(crate) unsafe fn new(slots: R) -> Self {
         Writer { slots, turn: Turn::default() }
     }
 
@@ -228,7 +231,10 @@ pub(crate) struct Reader<R> {
 
 impl<R: Deref<Target = [Slot]>> Reader<R> {
     /// The reader's end of a channel from which nothing was taken.
-    pub(crate) fn new(slots: R) -> Self {
+    ///
+    /// # Safety
+    /// There is no other reader of these slots, as long as one may use them.
+    pub(crate) unsafe fn new(slots: R) -> Self {
         Reader { slots, turn: Turn::default() }
     }
 

@@ -43,13 +43,15 @@ fn channel(depth: usize, messages: u8) {
         let shared = Shared(Arc::new((slots, Signal::new(0))));
         let other = shared.clone();
         let sender = thread::spawn(move || {
-            let mut writer = Writer::new(other.clone());
+            // SAFETY: this thread alone writes.
+            let mut writer = unsafe { Writer::new(other.clone()) };
             for number in 0..messages {
                 writer.wait(&ASLEEP, None).unwrap();
                 writer.put(2, &[number, number + 10], &other.0.1);
             }
         });
-        let mut reader = Reader::new(shared.clone());
+        // SAFETY: this thread alone reads.
+        let mut reader = unsafe { Reader::new(shared.clone()) };
         for number in 0..messages {
             let body =
                 bell::wait(&shared.0.1, &ASLEEP, None, || Ok::<_, ()>(reader.take())).unwrap().unwrap();

@@ -78,14 +78,14 @@ enum Where {
         bytes: Aligned,
         len: usize,
     },
-    /// `holder`: the process that gives it back, here; none if it is lent by another, which keeps
-    /// it.
+    /// `holder`: this process, as the block's holder, which gives it back.
     Block {
         arena: Arc<Arena>,
         block: u32,
         len: usize,
-        holder: Option<u64>,
+        holder: u64,
     },
+    Copied(Vec<u8>),
 }
 
 /// Bytes that may be read as numbers of up to 16.
@@ -94,39 +94,41 @@ enum Where {
 struct Aligned([u8; INLINE]);
 
 impl Message {
-    /// What was taken from a channel of `to`; or what is wrong with it.
-    pub(crate) fn new(arena: &Arc<Arena>, to: Vpid, body: Body) -> Result<Message, WireError> {
-        Message::of(arena, to, body, false)
+    /// What was sent to `to`, which is this process; or what is wrong with it.
+    ///
+    /// # Safety
+    /// The body was taken from a channel of `to`, or is the result of a task that `to` has offered;
+    /// no other message is made of it.
+    pub(crate) unsafe fn new(arena: &Arc<Arena>, to: Vpid, body: Body) -> Result<Message, WireError> {
+        Message::of(arena, to, body, |block, len| {
+            let (arena, holder) = (Arc::clone(arena), to.to_raw() + 1);
+            Some(Where::Block { arena, block, len, holder })
+        })
     }
 
-    /// One that stands somewhere else, and belongs to `holder`, which keeps it as long as this is
-    /// used.
-    pub(crate) fn lent(arena: &Arc<Arena>, holder: Vpid, body: Body) -> Result<Message, WireError> {
-        Message::of(arena, holder, body, true)
+    /// A copy of what `holder` keeps. If that process ends meanwhile, it may be a copy of anything.
+    pub(crate) fn copied(arena: &Arena, holder: Vpid, body: Body) -> Result<Message, WireError> {
+        Message::of(arena, holder, body, |block, len| arena.copy_of(block, len).map(Where::Copied))
     }
 
-    fn of(arena: &Arc<Arena>, to: Vpid, body: Body, lent: bool) -> Result<Message, WireError> {
+    fn of(
+        arena: &Arena,
+        holder: Vpid,
+        body: Body,
+        large: impl FnOnce(u32, usize) -> Option<Where>,
+    ) -> Result<Message, WireError> {
         let len = (body.head & LEN) as usize;
-        let kind = Kind::of(body.head);
-        if body.head & BLOCK == 0 {
-            if len > INLINE {
-                return Err(WireError::Damaged { what: "its length" });
-            }
-            return Ok(Message { kind, body: Where::Inline { bytes: Aligned(body.bytes), len } });
-        }
-        let block = u32::from_le_bytes([body.bytes[0], body.bytes[1], body.bytes[2], body.bytes[3]]);
-        match arena.blocks().size(block) {
-            Some(size) if len <= size && arena.blocks().is_held(block, to.to_raw() + 1) => Ok(Message {
-                kind,
-                body: Where::Block {
-                    arena: Arc::clone(arena),
-                    block,
-                    len,
-                    holder: (!lent).then_some(to.to_raw() + 1),
-                },
-            }),
-            _ => Err(WireError::Damaged { what: "its place" }),
-        }
+        let place = match body.block() {
+            None if len > INLINE => return Err(WireError::Damaged { what: "its length" }),
+            None => Some(Where::Inline { bytes: Aligned(body.bytes), len }),
+            Some(block) => arena
+                .blocks()
+                .size(block)
+                .filter(|&size| len <= size && arena.blocks().is_held(block, holder.to_raw() + 1))
+                .and_then(|_| large(block, len)),
+        };
+        let place = place.ok_or(WireError::Damaged { what: "its place" })?;
+        Ok(Message { kind: Kind::of(body.head), body: place })
     }
 
     /// What its bytes are.
@@ -142,19 +144,20 @@ impl Deref for Message {
     fn deref(&self) -> &[u8] {
         match &self.body {
             Where::Inline { bytes, len } => &bytes.0[..*len],
-            // SAFETY: the block is held by this process, for this message, or by another that keeps
-            // it (`lent`), and is at least `len` bytes long (`new`); no process writes to it before
-            // it is given back, in `drop`; the arena keeps it mapped.
+            // SAFETY: the block is held by this process, for this message alone, and is at least
+            // `len` bytes long (`new`); no process writes to it before it is given back, in `drop`;
+            // the arena keeps it mapped.
             Where::Block { arena, block, len, .. } => unsafe {
                 std::slice::from_raw_parts(arena.bytes(*block), *len)
             },
+            Where::Copied(bytes) => bytes,
         }
     }
 }
 
 impl Drop for Message {
     fn drop(&mut self) {
-        if let Where::Block { arena, block, holder: Some(holder), .. } = &self.body
+        if let Where::Block { arena, block, holder, .. } = &self.body
             // A copy that a forked child has is none of its own.
             && arena.is_home()
         {

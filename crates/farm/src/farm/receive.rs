@@ -127,7 +127,10 @@ impl Farm {
         let value = match read {
             None => return Ok(None),
             Some(Read::Value(value)) => value,
-            Some(Read::Message(body)) => Message::new(&self.arena, self.me, body).and_then(T::decode),
+            Some(Read::Message(body)) => {
+                // SAFETY: taken from a channel of this process just now, and used once.
+                unsafe { Message::new(&self.arena, self.me, body) }.and_then(T::decode)
+            }
         };
         value.map(Some).map_err(|why| FarmError::Garbled { from, why })
     }
@@ -137,7 +140,9 @@ impl Farm {
     fn take(&mut self, from: Vpid) -> Result<Option<Message>, FarmError> {
         let Some(reader) = self.reader_of(from) else { return Ok(None) };
         let Some(body) = reader.take() else { return Ok(None) };
-        Message::new(&self.arena, self.me, body).map(Some).map_err(|why| FarmError::Garbled { from, why })
+        // SAFETY: taken from a channel of this process just now, and used once.
+        let message = unsafe { Message::new(&self.arena, self.me, body) };
+        message.map(Some).map_err(|why| FarmError::Garbled { from, why })
     }
 
     /// The channel from a process, if it has opened one.
@@ -245,7 +250,8 @@ impl Farm {
             let Some(Some(inbound)) = self.inbound.get_mut(place) else { continue };
             if let Some(body) = inbound.reader.take() {
                 let from = inbound.from;
-                let message = Message::new(&self.arena, self.me, body);
+                // SAFETY: taken from a channel of this process just now, and used once.
+                let message = unsafe { Message::new(&self.arena, self.me, body) };
                 return message.map(|m| Some((from, m))).map_err(|why| FarmError::Garbled { from, why });
             }
         }
@@ -340,7 +346,10 @@ impl Farm {
                 if self.inbound[place].is_none() {
                     self.senders.push(place);
                 }
-                let (block, reader) = (slots.block, Reader::new(slots));
+                let block = slots.block;
+                // SAFETY: this process is the receiver, and has no reader of that channel: one it
+                // has would be `known`.
+                let reader = unsafe { Reader::new(slots) };
                 self.inbound[place] = Some(Inbound { from, block, reader });
             }
         }

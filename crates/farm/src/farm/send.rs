@@ -130,8 +130,10 @@ impl Farm {
             self.close(to);
             let slots = self.arena.open(self.me, to);
             let slots = slots.ok_or(FarmError::Room { asked: 4096, memory: self.arena.memory() })?;
-            let outbound = Outbound { to, block: slots.block, writer: Writer::new(slots) };
-            self.outbound[to.place()] = Some(outbound);
+            let block = slots.block;
+            // SAFETY: this process has just opened the channel, and makes no other writer of it.
+            let writer = unsafe { Writer::new(slots) };
+            self.outbound[to.place()] = Some(Outbound { to, block, writer });
         }
         let free = |outbound: &Outbound| outbound.writer.is_free();
         if deadline.is_none() && !self.outbound[to.place()].as_ref().is_some_and(free) {

@@ -106,7 +106,9 @@ impl Seat {
     fn last_result<R: DeserializeOwned>(&self, last: Last) -> Result<R, TaskError> {
         let body = self.board().result(&last);
         self.free(last);
-        let read = Message::new(&self.arena, self.vpid, body).and_then(wire::read::<Result<R, TaskError>>);
+        // SAFETY: the result of a task that this process has offered; its last token is used up.
+        let message = unsafe { Message::new(&self.arena, self.vpid, body) };
+        let read = message.and_then(wire::read::<Result<R, TaskError>>);
         read.unwrap_or_else(|why| Err(TaskError::Garbled { why: format!("its result {why}") }))
     }
 
@@ -241,11 +243,11 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         let now = monotonic();
         board.cell(&claim).since.store(now, Ordering::Relaxed);
         let owner = Vpid::from_raw(board.owner(&claim));
-        let read = Message::lent(&seat.arena, owner, board.task(&claim)).and_then(wire::read::<T>);
+        let copied = Message::copied(&seat.arena, owner, board.task(&claim));
         // What belongs to one that has ended may be another's by now. Acquire: that look is not to
-        // come before the reading.
+        // come before the copy; whatever took the place of what was there came after the end.
         fence(Ordering::Acquire);
-        let result = match read {
+        let result = match copied.and_then(wire::read::<T>) {
             _ if seat.arena.life(owner) == Life::Ended => {
                 Err(TaskError::Garbled { why: "nobody waits for it".to_owned() })
             }

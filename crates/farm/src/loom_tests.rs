@@ -211,7 +211,7 @@ impl Tables {
     fn run_claimed(&self, claim: Claim) {
         let (result, owner) = (self.run(&claim), self.board().owner(&claim) as usize);
         match self.board().end(claim, result) {
-            Ok(()) => self.bells[owner].increment(),
+            Ok(()) => drop(self.bells[owner].increment()),
             Err(last) => self.board().free(last),
         }
     }

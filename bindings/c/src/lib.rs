@@ -18,6 +18,7 @@
 //! * [`status`]: what every function says. [`error`]: the last failure of a thread, in words.
 //!
 //! # What holds for all functions
+//! * An exported name begins with `syncline_`, which no other library uses: so `no_mangle` hides no other function.
 //! * No panic crosses the border: it becomes [`Status::Internal`](status::Status::Internal).
 //! * What can be seen to be wrong is an error, and changes nothing: `NULL`, numbers that mean nothing, the wrong
 //!   stage, an object that another thread uses at this moment. What cannot be seen is in the `Safety` section

@@ -94,6 +94,7 @@ impl State {
 ///
 /// # Safety
 /// As POSIX has it: `barrier` can be written, and nobody uses it.
+// SAFETY: the name is that of POSIX on purpose; the function has its type and keeps its contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_barrier_init(
     barrier: *mut pthread_barrier_t,
@@ -118,6 +119,7 @@ pub unsafe extern "C" fn pthread_barrier_init(
 ///
 /// # Safety
 /// As POSIX has it: `barrier` was initialised, and is not destroyed before this is called.
+// SAFETY: the name is that of POSIX on purpose; the function has its type and keeps its contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -> c_int {
     // SAFETY: as the caller vouches.
@@ -133,6 +135,7 @@ pub unsafe extern "C" fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -
 ///
 /// # Safety
 /// As POSIX has it: `barrier` was initialised, and no wait begins from now on.
+// SAFETY: the name is that of POSIX on purpose; the function has its type and keeps its contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_barrier_destroy(barrier: *mut pthread_barrier_t) -> c_int {
     // SAFETY: as the caller vouches.

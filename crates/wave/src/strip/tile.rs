@@ -227,7 +227,7 @@ unsafe fn avx512<E: Real, U: Update>(
 /// All tiles of the job.
 ///
 /// # Safety
-/// As [`run`]; `L` are the lanes. The same holds for all below.
+/// As [`run`]; the processor has the lanes `L`.
 #[inline(always)]
 unsafe fn tiles<L: Vector, U: Update>(
     kernel: &U,
@@ -276,6 +276,9 @@ impl Ends {
 }
 
 /// Packs what the tile reads and no tile before it has.
+///
+/// # Safety
+/// As [`tiles`].
 #[inline(always)]
 unsafe fn bring_in<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
     let g = &job.chain.geometry;
@@ -313,6 +316,9 @@ unsafe fn bring_in<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
 }
 
 /// Unpacks what the tile has made final.
+///
+/// # Safety
+/// As [`tiles`].
 #[inline(always)]
 unsafe fn bring_out<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
     let g = &job.chain.geometry;
@@ -329,6 +335,9 @@ unsafe fn bring_out<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
 ///
 /// There is one copy of each loop, as every kernel has them for every kind of lanes: norms are kept
 /// by the loop of single iterations only.
+///
+/// # Safety
+/// As [`tiles`].
 #[inline(always)]
 unsafe fn levels<L: Vector, U: Update>(
     kernel: &U,
@@ -367,6 +376,9 @@ unsafe fn levels<L: Vector, U: Update>(
 }
 
 /// `fuse` iterations over four strips: at the edges masked, in the middle fused.
+///
+/// # Safety
+/// As [`tiles`].
 #[inline(always)]
 unsafe fn together<L: Vector, U: Update>(
     kernel: &U,

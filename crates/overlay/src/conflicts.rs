@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn searches_and_colours_are_those_of_the_pairs() {
-        for seed in 0..300 {
+        for seed in 0..if cfg!(miri) { 2 } else { 300 } {
             let mut random = Random::new(seed);
             let (tasks, locations) = (1 + random.below(90), 1 + random.below(8));
             let mut requests = vec![Vec::new(); tasks];
@@ -207,6 +207,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too large; the code is safe and in one thread")]
     fn diameters() {
         let diameter = |requests: &Requests| Conflicts::new(requests, 3001).diameter();
         assert_eq!(diameter(&[]), Ok(0));
@@ -220,6 +221,7 @@ mod tests {
 
     /// One location that all write: as many pairs as there are bytes in a terabyte.
     #[test]
+    #[cfg_attr(miri, ignore = "too large; the code is safe and in one thread")]
     fn a_million_writers_of_one_location() {
         let requests = vec![vec![(0, Kind::Exclusive)]; 1 << 20];
         assert_eq!(Conflicts::new(&requests, 1).diameter(), Ok(2));

@@ -242,6 +242,7 @@ mod tests {
     /// grant. Tasks leave at random; where others depend on them by way of it, it is made anew some time later, and
     /// until then lets run no others than those.
     #[test]
+    #[cfg_attr(miri, ignore = "thousands of programs; the code is safe and in one thread")]
     fn a_program_lets_run_whom_the_queues_grant() {
         let (mut states, mut left, mut remade) = (0, 0, 0);
         for seed in 0..3000 {

@@ -176,11 +176,12 @@ fn data_come_back_from_the_last_reference() {
 /// Many more handles than a location has room for beside its queue.
 #[test]
 fn hundreds_of_handles_are_granted_in_order() {
+    const HANDLES: usize = if cfg!(miri) { 40 } else { 500 };
     within(|| {
         let x = Location::new("x", Vec::new());
         let mut first = x.writer();
         let held = first.acquire_until(soon()).unwrap();
-        let mut handles: Vec<Writer<Vec<usize>>> = (0..500).map(|_| x.writer()).collect();
+        let mut handles: Vec<Writer<Vec<usize>>> = (0..HANDLES).map(|_| x.writer()).collect();
         handles.iter_mut().for_each(Writer::post);
         std::thread::scope(|s| {
             for (i, mut handle) in handles.into_iter().enumerate() {
@@ -188,13 +189,13 @@ fn hundreds_of_handles_are_granted_in_order() {
             }
             drop(held);
         });
-        assert_eq!(*x.reader().acquire_until(soon()).unwrap(), (0..500).collect::<Vec<_>>());
+        assert_eq!(*x.reader().acquire_until(soon()).unwrap(), (0..HANDLES).collect::<Vec<_>>());
     });
 }
 
 #[test]
 fn posts_over_two_locations_in_opposite_order_never_deadlock() {
-    const ROUNDS: u64 = 20_000;
+    const ROUNDS: u64 = if cfg!(miri) { 30 } else { 20_000 };
     within(|| {
         let (a, b) = (Location::new("a", 0), Location::new("b", 0));
         std::thread::scope(|s| {
@@ -231,7 +232,7 @@ fn posts_over_random_sets_of_locations_never_deadlock() {
                 let (cells, written) = (&cells, &written);
                 s.spawn(move || {
                     let mut random = Random::new(seed);
-                    for _ in 0..2000 {
+                    for _ in 0..if cfg!(miri) { 5 } else { 2000 } {
                         let mut order: Vec<usize> = (0..5).collect();
                         random.shuffle(&mut order);
                         let (read, write) = order.split_at(random.within(0..=5));
@@ -274,7 +275,7 @@ fn requests_given_up_at_random_hold_up_nobody() {
                 s.spawn(move || {
                     let mut random = Random::new(seed);
                     let (mut reader, mut writer) = (x.reader(), x.writer());
-                    for _ in 0..5000 {
+                    for _ in 0..if cfg!(miri) { 20 } else { 5000 } {
                         match random.within(0..=5) {
                             0 => drop(reader.acquire_until(soon()).unwrap()),
                             1 => {

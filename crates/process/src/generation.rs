@@ -101,6 +101,9 @@ static PAGE: Page = Page { number: AtomicU64::new(CHILD), _rest: [0; LARGEST_PAG
 
 /// Sees to it that the number is cleared in children.
 fn guard(page: &'static Page) {
+    if cfg!(miri) {
+        return; // Miri knows no fork
+    }
     let first = (&raw const *page).cast_mut().cast();
     // SAFETY: the range is whole pages of a static that is zero at first, so anonymous memory, and
     // is nothing but the number, which is read and written as an atomic. The advice changes nothing

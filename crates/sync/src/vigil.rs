@@ -495,7 +495,7 @@ mod tests {
     /// Whoever leaves because it was told of a death is not the reason why others do.
     #[test]
     fn a_death_is_told_before_those_who_left_for_it() {
-        for turn in 0..4000 {
+        for turn in 0..if cfg!(miri) { 5 } else { 4000 } {
             let space = &mut Space::heap();
             let (seats, deaths) = (Seats::within(space, 3).unwrap(), Deaths::within(space, 3).unwrap());
             let waits = Vigil::new(&seats, Some(&deaths), 0).unwrap();
@@ -519,7 +519,7 @@ mod tests {
     /// A member that leaves because its call matches no other is not the reason why others do.
     #[test]
     fn a_verdict_is_told_before_those_who_left_for_it() {
-        for turn in 0..1500 {
+        for turn in 0..if cfg!(miri) { 5 } else { 1500 } {
             let space = &mut Space::heap();
             let seats = Seats::within(space, 2).unwrap();
             let calls = Calls::within(space, 2).unwrap();

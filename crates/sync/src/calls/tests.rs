@@ -435,6 +435,7 @@ fn settle(team: &mut Team) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of programs; the code is safe and in one thread")]
 fn legal_programs_are_never_accused() {
     let mut random = Random(1);
     for turn in 0..3000 {
@@ -452,6 +453,7 @@ fn legal_programs_are_never_accused() {
 /// Programs in which some waits are exchanged or left out: what is found is a deadlock indeed, and
 /// every circle of members that all are blocked is found.
 #[test]
+#[cfg_attr(miri, ignore = "thousands of programs; the code is safe and in one thread")]
 fn exactly_the_deadlocks_are_found() {
     let mut random = Random(2);
     let (mut deadlocks, mut ends) = (0, 0);

@@ -27,7 +27,7 @@
 
 use syncline_store::{Rect, Shape, Side};
 
-use crate::kernel::Update;
+use crate::dynamic::Kernel;
 use crate::lanes::{Lanes, Real};
 use crate::stencil::{Margin, Stencil};
 use crate::strip::pack::Rows;
@@ -139,15 +139,14 @@ pub(crate) trait Blockwise<E: Real>: Sync {
 }
 
 /// A kernel of points, in vectors.
-#[derive(Debug)]
-pub(crate) struct Points<'k, U> {
-    kernel: &'k U,
+pub(crate) struct Points<'k, E> {
+    kernel: &'k dyn Kernel<E>,
     lanes: Lanes,
 }
 
-impl<'k, U: Update> Points<'k, U> {
+impl<'k, E: Real> Points<'k, E> {
     /// With these vectors, if the machine has them.
-    pub(crate) fn new(kernel: &'k U, lanes: Lanes) -> Result<Self> {
+    pub(crate) fn new(kernel: &'k dyn Kernel<E>, lanes: Lanes) -> Result<Self> {
         if lanes.is_available() { Ok(Points { kernel, lanes }) } else { Err(Error::Lanes { lanes }) }
     }
 }
@@ -169,7 +168,7 @@ fn geometry(shape: Shape, arrays: usize, width: usize, corners: bool) -> Geometr
     Geometry { shape, width, skew, arrays, slots: Chain::slots(width, 1, TOGETHER, 1) }
 }
 
-impl<E: Real, U: Update> Blockwise<E> for Points<'_, U> {
+impl<E: Real> Blockwise<E> for Points<'_, E> {
     type Workspace = Workspace<E>;
 
     fn coefficients(&self) -> usize {
@@ -186,7 +185,7 @@ impl<E: Real, U: Update> Blockwise<E> for Points<'_, U> {
 
     fn workspace_bytes(&self, rows: usize, cols: usize) -> u64 {
         let arrays = 1 + self.kernel.coefficients();
-        workspace_bytes(rows, cols, arrays, self.lanes.width(E::BYTES), U::CORNERS, E::BYTES)
+        workspace_bytes(rows, cols, arrays, self.lanes.width(E::BYTES), self.kernel.corners(), E::BYTES)
     }
 
     unsafe fn update(
@@ -200,7 +199,7 @@ impl<E: Real, U: Update> Blockwise<E> for Points<'_, U> {
             return Ok(0.0);
         };
         let width = self.lanes.width(E::BYTES);
-        let geometry = geometry(small.shape, 1 + block.coefficients.len(), width, U::CORNERS);
+        let geometry = geometry(small.shape, 1 + block.coefficients.len(), width, self.kernel.corners());
         let (ring, scratch) = match &mut workspace.0 {
             Some(used) => {
                 used.0.fit(geometry)?;

@@ -13,9 +13,9 @@ use std::ffi::c_void;
 
 use syncline_store::Element;
 
-use crate::dynamic::WithKernel;
+use crate::dynamic::Kernel;
 use crate::kernel::{Neighbours, Update};
-use crate::lanes::Vector;
+use crate::lanes::{Real, Vector};
 use crate::stencil::probe;
 use crate::{Result, Stencil};
 
@@ -116,8 +116,8 @@ impl CKernel {
     }
 
     /// Does something with the kernel.
-    pub(crate) fn kernel<W: WithKernel>(&self, with: W) -> W::Output {
-        if self.stencil.corners() { with.with(&Call::<true>(self)) } else { with.with(&Call::<false>(self)) }
+    pub(crate) fn kernel<E: Real, R>(&self, with: impl FnOnce(&dyn Kernel<E>) -> R) -> R {
+        if self.stencil.corners() { with(&Call::<true>(self)) } else { with(&Call::<false>(self)) }
     }
 }
 

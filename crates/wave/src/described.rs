@@ -32,7 +32,8 @@ use toml::Spanned;
 pub use error::{DescribedError, TextPlace, unknown_name};
 
 use crate::Stencil;
-use crate::dynamic::WithKernel;
+use crate::dynamic::Kernel;
+use crate::lanes::Real;
 use error::Fault;
 use graph::{Graph, Id, Node};
 use parse::Names;
@@ -176,11 +177,11 @@ impl Described {
     }
 
     /// Does something with the kernel.
-    pub(crate) fn kernel<W: WithKernel>(&self, with: W) -> W::Output {
+    pub(crate) fn kernel<E: Real, R>(&self, with: impl FnOnce(&dyn Kernel<E>) -> R) -> R {
         match self.code.neighbours() {
-            5 => with.with(&Program::<5>(&self.code)),
-            7 => with.with(&Program::<7>(&self.code)),
-            _ => with.with(&Program::<9>(&self.code)),
+            5 => with(&Program::<5>(&self.code)),
+            7 => with(&Program::<7>(&self.code)),
+            _ => with(&Program::<9>(&self.code)),
         }
     }
 

@@ -1,19 +1,104 @@
-//! Kernels that are only known at run time.
+//! Kernels whose type the executors do not know.
 //!
 //! # Contract
-//! The engine is compiled per type of kernel. A described kernel and a C function come as one of a
-//! few types, which differ in the neighbours that are used; [`WithKernel`] is what is done with any
-//! of them.
+//! Only the loops over points are compiled per type of kernel: a [`Kernel`] has one entry for those over
+//! vectors and one for the plain loop. All that surrounds them is compiled once per type of elements.
+//!
+//! # Costs
+//! A call through a table per tile of columns, or per band of the plain loop.
 
-use crate::kernel::Update;
+use crate::kernel::{Neighbours, Update};
+use crate::lanes::{Lanes, Real};
+use crate::strip::tile::{self, Ends, Job, Scratch};
+use crate::{Result, Stencil};
 
-/// Something to be done with a kernel whose type is not known yet.
-pub(crate) trait WithKernel {
-    /// What comes of it.
-    type Output;
+/// A kernel as the executors have it. Every [`Update`] is one.
+pub(crate) trait Kernel<E: Real>: Sync {
+    /// As [`Update::stencil`].
+    fn stencil(&self) -> Stencil;
 
-    /// Does it.
-    fn with<U: Update>(self, kernel: &U) -> Self::Output;
+    /// As [`Update::check`].
+    fn check(&self) -> Result<()>;
+
+    /// As [`Update::coefficients`].
+    fn coefficients(&self) -> usize;
+
+    /// As [`Update::CORNERS`].
+    fn corners(&self) -> bool;
+
+    /// All iterations of a job over a tile.
+    ///
+    /// # Safety
+    /// As [`tile::run`]; what the tile reads has been packed.
+    unsafe fn tile(
+        &self,
+        lanes: Lanes,
+        job: &Job<'_, E>,
+        scratch: &mut Scratch<E>,
+        ends: &Ends,
+        norms: Option<&mut [f64]>,
+    );
+
+    /// The double loop over some points of `field`, whose coefficients these are, one after the other.
+    fn plain(&self, field: &mut [E], coefficients: &[Vec<E>], points: PlainPoints);
+}
+
+/// Points that the plain loop updates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlainPoints {
+    /// The first of them in the field.
+    pub(crate) first: usize,
+    /// Values from one row of the field to the next.
+    pub(crate) pitch: usize,
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+}
+
+impl<E: Real, U: Update> Kernel<E> for U {
+    fn stencil(&self) -> Stencil {
+        Update::stencil(self)
+    }
+
+    fn check(&self) -> Result<()> {
+        Update::check(self)
+    }
+
+    fn coefficients(&self) -> usize {
+        Update::coefficients(self)
+    }
+
+    fn corners(&self) -> bool {
+        U::CORNERS
+    }
+
+    unsafe fn tile(
+        &self,
+        lanes: Lanes,
+        job: &Job<'_, E>,
+        scratch: &mut Scratch<E>,
+        ends: &Ends,
+        norms: Option<&mut [f64]>,
+    ) {
+        // SAFETY: the caller's conditions.
+        unsafe { tile::update(lanes, self, job, scratch, ends, norms) }
+    }
+
+    fn plain(&self, field: &mut [E], coefficients: &[Vec<E>], points: PlainPoints) {
+        let PlainPoints { first, pitch, rows, cols } = points;
+        assert_eq!(coefficients.len(), Update::coefficients(self));
+        let mut here = vec![E::default(); coefficients.len()];
+        for j in 0..rows {
+            for k in 0..cols {
+                let i = first + j * pitch + k;
+                let at = Neighbours::of(field, i, pitch, Update::stencil(self));
+                for (value, values) in here.iter_mut().zip(coefficients) {
+                    *value = values[j * cols + k];
+                }
+                // SAFETY: as many coefficients as the kernel takes; a plain number needs no instructions.
+                [field[i]] = unsafe { self.update::<E, 1>([at], [here.as_ptr()]) };
+            }
+        }
+    }
 }
 
 mod sealed {
@@ -27,20 +112,20 @@ mod sealed {
 pub trait Dynamic: sealed::Sealed + Send + Sync {
     /// Does something with the kernel.
     #[doc(hidden)]
-    #[allow(private_bounds, private_interfaces)]
-    fn kernel<W: WithKernel>(&self, with: W) -> W::Output;
+    #[allow(private_bounds)]
+    fn kernel<E: Real, R>(&self, with: impl FnOnce(&dyn Kernel<E>) -> R) -> R;
 }
 
 impl Dynamic for crate::Described {
-    #[allow(private_bounds, private_interfaces)]
-    fn kernel<W: WithKernel>(&self, with: W) -> W::Output {
+    #[allow(private_bounds)]
+    fn kernel<E: Real, R>(&self, with: impl FnOnce(&dyn Kernel<E>) -> R) -> R {
         self.kernel(with)
     }
 }
 
 impl Dynamic for crate::CKernel {
-    #[allow(private_bounds, private_interfaces)]
-    fn kernel<W: WithKernel>(&self, with: W) -> W::Output {
+    #[allow(private_bounds)]
+    fn kernel<E: Real, R>(&self, with: impl FnOnce(&dyn Kernel<E>) -> R) -> R {
         self.kernel(with)
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use syncline_store::{Grid, Layout, Matrix, Rect, Shape, convert};
 
-use crate::dynamic::{Dynamic, WithKernel};
-use crate::kernel::{Typed, Update};
+use crate::dynamic::{Dynamic, Kernel, PlainPoints};
+use crate::kernel::Typed;
 use crate::stencil::{Stencil, record};
 use crate::sweep::Order;
 use crate::{Error, Neighbour, Neighbours, PointKernel, Real, Result};
@@ -91,17 +91,10 @@ impl<T: Real, K> Reference<'_, T, K> {
     where
         K: Dynamic,
     {
-        struct Work<'r, 'a, T: Real, K>(&'r Reference<'a, T, K>, Matrix<T>, u64);
-        impl<T: Real, K> WithKernel for Work<'_, '_, T, K> {
-            type Output = Result<Matrix<T>>;
-            fn with<U: Update>(self, kernel: &U) -> Self::Output {
-                self.0.run_update(kernel, self.1, self.2)
-            }
-        }
-        self.kernel.kernel(Work(self, work, memory))
+        self.kernel.kernel(|kernel| self.run_update(kernel, work, memory))
     }
 
-    fn run_update<U: Update>(&self, kernel: &U, mut work: Matrix<T>, memory: u64) -> Result<Matrix<T>> {
+    fn run_update(&self, kernel: &dyn Kernel<T>, mut work: Matrix<T>, memory: u64) -> Result<Matrix<T>> {
         let (expected, given) = (kernel.coefficients(), self.coefficients.len());
         if expected != given {
             return Err(Error::Coefficients { expected, given });
@@ -141,9 +134,9 @@ struct Bands<T> {
 
 impl<T: Real> Bands<T> {
     /// The double loop over the points of `rect` that are updated.
-    fn sweep<U: Update>(
+    fn sweep(
         &mut self,
-        kernel: &U,
+        kernel: &dyn Kernel<T>,
         work: &mut Matrix<T>,
         coefficients: &[Arc<Matrix<T>>],
         rect: Rect,
@@ -162,7 +155,6 @@ impl<T: Real> Bands<T> {
         let row_bytes = ((cols + 2) * T::BYTES * (coefficients.len() + 1)) as u64;
         let height = usize::try_from(memory / 2 / row_bytes).unwrap_or(usize::MAX).clamp(3, 4096) - 2;
         self.coefficients.resize(coefficients.len(), Vec::new());
-        let mut here = vec![T::default(); coefficients.len()];
         let mut row = top;
         while row < bottom {
             let rows = height.min(bottom - row);
@@ -174,18 +166,9 @@ impl<T: Real> Bands<T> {
                 values.resize(rows * cols, T::default());
                 matrix.read_rect(band, values)?;
             }
-            for j in 0..rows {
-                for k in 0..cols {
-                    let i = (row - halo.row + j) * halo.cols + left - halo.col + k;
-                    let at = Neighbours::of(&self.field, i, halo.cols, stencil);
-                    for (value, values) in here.iter_mut().zip(&self.coefficients) {
-                        *value = values[j * cols + k];
-                    }
-                    // SAFETY: as many coefficients as the kernel takes; a plain number needs no
-                    // instructions.
-                    [self.field[i]] = unsafe { kernel.update::<T, 1>([at], [here.as_ptr()]) };
-                }
-            }
+            let first = (row - halo.row) * halo.cols + left - halo.col;
+            let points = PlainPoints { first, pitch: halo.cols, rows, cols };
+            kernel.plain(&mut self.field, &self.coefficients, points);
             let inner = Rect { row, rows, ..halo };
             work.write_rect(inner, &self.field[(row - halo.row) * halo.cols..][..rows * halo.cols])?;
             row += rows;

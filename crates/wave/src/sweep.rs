@@ -11,7 +11,8 @@ use syncline_store::probe::Disk;
 use syncline_store::{Block, Identity, Made, Matrix, convert};
 
 use crate::block::{Blockwise, Points};
-use crate::kernel::{Typed, Update};
+use crate::dynamic::Kernel;
+use crate::kernel::Typed;
 use crate::lanes::{Lanes, Real};
 use crate::plan::{BlockPlan, Question};
 use crate::streamed::{self, Arrays, Pending, Resumption, StreamPlan, Taken, Target};
@@ -205,9 +206,9 @@ impl Settings {
         Ok(())
     }
 
-    pub(crate) fn plan<E: Real, U: Update>(
+    pub(crate) fn plan<E: Real>(
         &self,
-        kernel: &U,
+        kernel: &dyn Kernel<E>,
         arrays: &Arrays<'_, E>,
         result: &Matrix<E>,
     ) -> Result<Plan> {
@@ -244,9 +245,9 @@ impl Settings {
         .answer()
     }
 
-    pub(crate) fn run<E: Real, U: Update>(
+    pub(crate) fn run<E: Real>(
         &self,
-        kernel: &U,
+        kernel: &dyn Kernel<E>,
         arrays: &Arrays<'_, E>,
         result: Matrix<E>,
     ) -> Result<(Matrix<E>, Report)> {
@@ -302,9 +303,9 @@ impl Settings {
         Ok((result, report))
     }
 
-    pub(crate) fn run_to<E: Real, U: Update>(
+    pub(crate) fn run_to<E: Real>(
         &self,
-        kernel: &U,
+        kernel: &dyn Kernel<E>,
         arrays: &Arrays<'_, E>,
         target: &Target,
     ) -> Result<(Pending, Report)> {

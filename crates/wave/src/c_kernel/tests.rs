@@ -50,7 +50,9 @@ fn equal<K: PointKernel<N>, const N: usize>(kernel: &K, c: &CKernel) {
             plain_sweep(kernel, &mut expected, std::array::from_fn(|n| &arrays[n + 1][..]), rows, cols);
         }
         for lanes in Lanes::available() {
-            let out = c.kernel(Chained { lanes, shape, arrays: &arrays, levels, band: 4, tile: 16 });
+            let out = c.kernel(|kernel| {
+                Chained { lanes, shape, arrays: &arrays, levels, band: 4, tile: 16 }.with(kernel)
+            });
             assert!(out == expected, "{lanes} {shape}");
         }
     }
@@ -90,16 +92,10 @@ fn a_function_updates_to_the_end() {
 /// A function that reads what its stencil does not name is refused, and the neighbours are named.
 #[test]
 fn a_function_that_reads_more_is_refused() {
-    struct Check;
-    impl WithKernel for Check {
-        type Output = Result<()>;
-        fn with<U: Update>(self, kernel: &U) -> Result<()> {
-            kernel.check()
-        }
-    }
     let check = |function: CFunction, coefficients, stencil| {
         // SAFETY: the functions may be called at any time, with any values, and use no context.
-        unsafe { CKernel::new(function, std::ptr::null_mut(), coefficients, stencil) }.kernel(Check)
+        unsafe { CKernel::new(function, std::ptr::null_mut(), coefficients, stencil) }
+            .kernel::<f64, _>(|kernel| kernel.check())
     };
     check(nine, 1, Stencil::NINE_POINT).unwrap();
     check(alignment, 1, ALIGNMENT).unwrap();
@@ -132,7 +128,9 @@ fn floats_are_rounded_once() {
     }
     for lanes in Lanes::available() {
         let arrays = [field.clone(), vec![0.25; shape.elements()]];
-        let out = nine.kernel(Chained { lanes, shape, arrays: &arrays, levels: 1, band: 4, tile: 8 });
+        let out = nine.kernel(|kernel| {
+            Chained { lanes, shape, arrays: &arrays, levels: 1, band: 4, tile: 8 }.with(kernel)
+        });
         assert!(out == expected, "{lanes}");
     }
 }

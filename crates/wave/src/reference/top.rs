@@ -24,8 +24,8 @@
 use syncline_store::{Matrix, Rect};
 
 use super::{Bands, Reference};
-use crate::dynamic::{Dynamic, WithKernel};
-use crate::kernel::{Typed, Update};
+use crate::dynamic::{Dynamic, Kernel};
+use crate::kernel::Typed;
 use crate::sweep::Order;
 use crate::{Error, PointKernel, Real, Result};
 
@@ -73,19 +73,12 @@ impl<T: Real, K> Reference<'_, T, K> {
     where
         K: Dynamic,
     {
-        struct Work<'r, 'a, T: Real, K>(&'r Reference<'a, T, K>, Matrix<T>, usize, u64);
-        impl<T: Real, K> WithKernel for Work<'_, '_, T, K> {
-            type Output = Result<Matrix<T>>;
-            fn with<U: Update>(self, kernel: &U) -> Self::Output {
-                self.0.update_top(kernel, self.1, self.2, self.3)
-            }
-        }
-        self.kernel.kernel(Work(self, work, rows, memory))
+        self.kernel.kernel(|kernel| self.update_top(kernel, work, rows, memory))
     }
 
-    fn update_top<U: Update>(
+    fn update_top(
         &self,
-        kernel: &U,
+        kernel: &dyn Kernel<T>,
         mut work: Matrix<T>,
         rows: usize,
         memory: u64,

@@ -20,15 +20,15 @@ use super::run::{Arrays, Done, copied, finish, plan_for};
 use super::start::{self, Asked, Begin, COLS, ELEMENT, ROWS, Resumption, Start, Taken};
 use super::sums::Sums;
 use super::target::{Kind, Leftovers, Pending, Target};
-use crate::kernel::Update;
+use crate::dynamic::Kernel;
 use crate::lanes::Real;
 use crate::sweep::{Report, Settings};
 use crate::{Error, Result};
 
 /// Runs into a file that is whole or not there, and can go on after a crash.
-pub(crate) fn into_target<E: Real, U: Update>(
+pub(crate) fn into_target<E: Real>(
     settings: &Settings,
-    kernel: &U,
+    kernel: &dyn Kernel<E>,
     arrays: &Arrays<'_, E>,
     target: &Target,
 ) -> Result<(Pending, Report)> {

@@ -14,7 +14,7 @@ use syncline_store::{Checksum, IoQueue, Method, Shape};
 use super::data::{FileSink, Outgoing, Panel, Sink, Source};
 use super::plan::StreamPlan;
 use super::sums::Sums;
-use crate::kernel::Update;
+use crate::dynamic::Kernel;
 use crate::lanes::{Real, Vector};
 use crate::strip::Ring;
 use crate::strip::ghosts::Ghosts;
@@ -26,8 +26,8 @@ use crate::{Error, Monitor, Result};
 pub(crate) type CheckUnit<'a> = &'a (dyn Fn(usize, u64) -> Result<()> + Sync);
 
 /// What runs passes: the memory, kept from one to the next.
-pub(crate) struct Stream<'a, E, U> {
-    pub(crate) kernel: &'a U,
+pub(crate) struct Stream<'a, E> {
+    pub(crate) kernel: &'a dyn Kernel<E>,
     pub(crate) plan: StreamPlan,
     pub(crate) shape: Shape,
     ghosts: Ghosts,
@@ -81,9 +81,9 @@ pub(crate) struct Passed {
     pub(crate) sums: Vec<u64>,
 }
 
-impl<'a, E: Real, U: Update> Stream<'a, E, U> {
+impl<'a, E: Real> Stream<'a, E> {
     pub(crate) fn new(
-        kernel: &'a U,
+        kernel: &'a dyn Kernel<E>,
         plan: StreamPlan,
         shape: Shape,
         (threads, norm): (usize, bool),
@@ -208,8 +208,8 @@ struct Places<E: 'static> {
 }
 
 /// What all tasks of a pass share.
-struct Run<'r, E, U> {
-    stream: &'r Stream<'r, E, U>,
+struct Run<'r, E> {
+    stream: &'r Stream<'r, E>,
     sources: &'r [Source<'r, E>],
     expected: Option<&'r Expected<'r>>,
     chain: Chain,
@@ -222,7 +222,7 @@ struct Run<'r, E, U> {
     norms: Mutex<&'r mut Vec<f64>>,
 }
 
-impl<E: Real, U: Update> Run<'_, E, U> {
+impl<E: Real> Run<'_, E> {
     fn run(&self, places: &Places<E>) -> Result<()> {
         let on_file = places.writer.is_some() || self.sources.iter().any(|s| matches!(s, Source::File(..)));
         let rounds = self.chain.bands().div_ceil(self.slots) as u64;

@@ -11,7 +11,7 @@ use super::pass::{Passed, Spent, Stream};
 use super::plan::{Question, StreamPlan, cache_bytes};
 use super::start::{Asked, made};
 use super::sums::Sums;
-use crate::kernel::Update;
+use crate::dynamic::Kernel;
 use crate::lanes::Real;
 use crate::sweep::{Executor, Order, Plan, Report, Settings, Times};
 use crate::{Error, Result};
@@ -77,7 +77,7 @@ impl<E: Real> Arrays<'_, E> {
     }
 
     /// Whether a kernel has a point to update.
-    pub(crate) fn has_points<U: Update>(&self, kernel: &U) -> bool {
+    pub(crate) fn has_points(&self, kernel: &dyn Kernel<E>) -> bool {
         kernel.stencil().updated(self.field.shape()).elements() > 0
     }
 }
@@ -97,9 +97,9 @@ pub(crate) fn streamable<E: Real>(
 }
 
 /// What a streamed sweep into a matrix will do.
-pub(crate) fn plan_into<E: Real, U: Update>(
+pub(crate) fn plan_into<E: Real>(
     settings: &Settings,
-    kernel: &U,
+    kernel: &dyn Kernel<E>,
     arrays: &Arrays<'_, E>,
     result: &Matrix<E>,
 ) -> Result<StreamPlan> {
@@ -108,9 +108,9 @@ pub(crate) fn plan_into<E: Real, U: Update>(
 }
 
 /// What a streamed sweep of `iterations` iterations will do.
-pub(crate) fn plan_for<E: Real, U: Update>(
+pub(crate) fn plan_for<E: Real>(
     settings: &Settings,
-    kernel: &U,
+    kernel: &dyn Kernel<E>,
     arrays: &Arrays<'_, E>,
     held: &[Held],
     result_on_file: bool,
@@ -247,9 +247,9 @@ pub(crate) fn copied(settings: &Settings, plan: StreamPlan) -> Report {
 }
 
 /// Runs into a matrix.
-pub(crate) fn into_matrix<E: Real, U: Update>(
+pub(crate) fn into_matrix<E: Real>(
     settings: &Settings,
-    kernel: &U,
+    kernel: &dyn Kernel<E>,
     arrays: &Arrays<'_, E>,
     mut result: Matrix<E>,
 ) -> Result<(Matrix<E>, Report)> {

@@ -32,6 +32,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use crate::dynamic::Kernel;
 use crate::kernel::Update;
 use crate::lanes::{Engine, Lanes, Real, Vector};
 
@@ -172,69 +173,16 @@ impl<E: Real> Scratch<E> {
 ///   [`Chain::rows_out`], but ghost lines (see [`ghosts`](super::ghosts)).
 /// * What the contract demands has run before, no other thread runs a tile of this band, and no
 ///   thread that runs one of another band does so against the contract.
-pub(crate) unsafe fn run<E: Real, U: Update>(
+pub(crate) unsafe fn run<E: Real>(
     lanes: Lanes,
-    kernel: &U,
+    kernel: &dyn Kernel<E>,
     job: &Job<'_, E>,
     scratch: &mut Scratch<E>,
-    norms: Option<&mut [f64]>,
+    mut norms: Option<&mut [f64]>,
 ) {
     let geometry = &job.chain.geometry;
     assert!(*geometry == job.ring.geometry && geometry.arrays == 1 + kernel.coefficients());
     assert!(geometry.width == lanes.width(E::BYTES) && scratch.dummy.is_enough(geometry, job.tile));
-    // SAFETY: the caller's conditions, and the machine has what is asked for.
-    unsafe {
-        match lanes {
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx2 => avx2(kernel, job, scratch, norms),
-            #[cfg(target_arch = "x86_64")]
-            Lanes::Avx512 => avx512(kernel, job, scratch, norms),
-            #[cfg(target_arch = "aarch64")]
-            Lanes::Neon => tiles::<E::Neon<Engine>, U>(kernel, job, scratch, norms),
-            _ => tiles::<E, U>(kernel, job, scratch, norms),
-        }
-    }
-}
-
-/// # Safety
-/// As [`run`]; the processor has AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn avx2<E: Real, U: Update>(
-    kernel: &U,
-    job: &Job<'_, E>,
-    scratch: &mut Scratch<E>,
-    norms: Option<&mut [f64]>,
-) {
-    // SAFETY: the caller's conditions.
-    unsafe { tiles::<E::Avx2<Engine>, U>(kernel, job, scratch, norms) }
-}
-
-/// # Safety
-/// As [`run`]; the processor has AVX-512F.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn avx512<E: Real, U: Update>(
-    kernel: &U,
-    job: &Job<'_, E>,
-    scratch: &mut Scratch<E>,
-    norms: Option<&mut [f64]>,
-) {
-    // SAFETY: the caller's conditions.
-    unsafe { tiles::<E::Avx512<Engine>, U>(kernel, job, scratch, norms) }
-}
-
-/// All tiles of the job.
-///
-/// # Safety
-/// As [`run`]; the processor has the lanes `L`.
-#[inline(always)]
-unsafe fn tiles<L: Vector, U: Update>(
-    kernel: &U,
-    job: &Job<'_, L::Element>,
-    scratch: &mut Scratch<L::Element>,
-    mut norms: Option<&mut [f64]>,
-) {
     let walk = job.chain.walk();
     let base = job.chain.top(job.band) * job.chain.geometry.step();
     let mut from = job.columns.start;
@@ -243,21 +191,120 @@ unsafe fn tiles<L: Vector, U: Update>(
         let ends = Ends { from: base + from, to: base + to, first: from == walk.start, last: to == walk.end };
         let begun = Instant::now();
         // SAFETY: the caller's conditions.
-        unsafe { bring_in::<L>(job, &ends) };
+        unsafe { dispatch(lanes, BringIn(job, &ends)) };
         let packed = Instant::now();
-        // SAFETY: as above.
-        unsafe { levels::<L, U>(kernel, job, scratch, &ends, norms.as_deref_mut()) };
+        // SAFETY: as above; the tile's records are packed.
+        unsafe { kernel.tile(lanes, job, scratch, &ends, norms.as_deref_mut()) };
         let updated = Instant::now();
         // SAFETY: as above.
-        unsafe { bring_out::<L>(job, &ends) };
+        unsafe { dispatch(lanes, BringOut(job, &ends)) };
         scratch.packing += (packed - begun) + updated.elapsed();
         scratch.updating += updated - packed;
         from = to;
     }
 }
 
+/// All iterations over the tile, compiled for this kernel and all kinds of lanes.
+///
+/// # Safety
+/// As [`run`]; what the tile reads has been packed.
+pub(crate) unsafe fn update<E: Real, U: Update>(
+    lanes: Lanes,
+    kernel: &U,
+    job: &Job<'_, E>,
+    scratch: &mut Scratch<E>,
+    ends: &Ends,
+    norms: Option<&mut [f64]>,
+) {
+    // SAFETY: the caller's conditions.
+    unsafe { dispatch(lanes, Levels { kernel, job, scratch, ends, norms }) }
+}
+
+/// A part of [`run`] that is compiled for each kind of lanes.
+trait Work<E: Real> {
+    /// Does it. To be inlined always.
+    ///
+    /// # Safety
+    /// As [`run`]; `L` are the lanes, whose instructions the processor has.
+    unsafe fn with<L: Vector<Element = E>>(self);
+}
+
+/// Does the work with these lanes.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn dispatch<E: Real, W: Work<E>>(lanes: Lanes, work: W) {
+    // SAFETY: the caller's conditions, and the machine has what is asked for.
+    unsafe {
+        match lanes {
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx2 => avx2(work),
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx512 => avx512(work),
+            #[cfg(target_arch = "aarch64")]
+            Lanes::Neon => work.with::<E::Neon<Engine>>(),
+            _ => work.with::<E>(),
+        }
+    }
+}
+
+/// # Safety
+/// As [`run`]; the processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn avx2<E: Real, W: Work<E>>(work: W) {
+    // SAFETY: the caller's conditions.
+    unsafe { work.with::<E::Avx2<Engine>>() }
+}
+
+/// # Safety
+/// As [`run`]; the processor has AVX-512F.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn avx512<E: Real, W: Work<E>>(work: W) {
+    // SAFETY: the caller's conditions.
+    unsafe { work.with::<E::Avx512<Engine>>() }
+}
+
+struct BringIn<'w, 'j, E>(&'w Job<'j, E>, &'w Ends);
+
+impl<E: Real> Work<E> for BringIn<'_, '_, E> {
+    #[inline(always)]
+    unsafe fn with<L: Vector<Element = E>>(self) {
+        // SAFETY: the caller's conditions.
+        unsafe { bring_in::<L>(self.0, self.1) }
+    }
+}
+
+struct BringOut<'w, 'j, E>(&'w Job<'j, E>, &'w Ends);
+
+impl<E: Real> Work<E> for BringOut<'_, '_, E> {
+    #[inline(always)]
+    unsafe fn with<L: Vector<Element = E>>(self) {
+        // SAFETY: the caller's conditions.
+        unsafe { bring_out::<L>(self.0, self.1) }
+    }
+}
+
+struct Levels<'w, 'j, E, U> {
+    kernel: &'w U,
+    job: &'w Job<'j, E>,
+    scratch: &'w mut Scratch<E>,
+    ends: &'w Ends,
+    norms: Option<&'w mut [f64]>,
+}
+
+impl<E: Real, U: Update> Work<E> for Levels<'_, '_, E, U> {
+    #[inline(always)]
+    unsafe fn with<L: Vector<Element = E>>(self) {
+        // SAFETY: the caller's conditions.
+        unsafe { levels::<L, U>(self.kernel, self.job, self.scratch, self.ends, self.norms) }
+    }
+}
+
 /// A tile: its `g`, and whether it is the first or last of its band.
-struct Ends {
+#[derive(Debug)]
+pub(crate) struct Ends {
     from: isize,
     to: isize,
     first: bool,
@@ -278,7 +325,7 @@ impl Ends {
 /// Packs what the tile reads and no tile before it has.
 ///
 /// # Safety
-/// As [`tiles`].
+/// As [`run`]; `L` are the lanes.
 #[inline(always)]
 unsafe fn bring_in<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
     let g = &job.chain.geometry;
@@ -318,7 +365,7 @@ unsafe fn bring_in<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
 /// Unpacks what the tile has made final.
 ///
 /// # Safety
-/// As [`tiles`].
+/// As [`run`]; `L` are the lanes.
 #[inline(always)]
 unsafe fn bring_out<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
     let g = &job.chain.geometry;
@@ -337,7 +384,7 @@ unsafe fn bring_out<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
 /// by the loop of single iterations only.
 ///
 /// # Safety
-/// As [`tiles`].
+/// As [`run`]; `L` are the lanes.
 #[inline(always)]
 unsafe fn levels<L: Vector, U: Update>(
     kernel: &U,
@@ -378,7 +425,7 @@ unsafe fn levels<L: Vector, U: Update>(
 /// `fuse` iterations over four strips: at the edges masked, in the middle fused.
 ///
 /// # Safety
-/// As [`tiles`].
+/// As [`run`]; `L` are the lanes.
 #[inline(always)]
 unsafe fn together<L: Vector, U: Update>(
     kernel: &U,

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use syncline_store::Matrix;
 
-use super::{Plan, Report, Settings, Sweep};
-use crate::dynamic::{Dynamic, WithKernel};
-use crate::kernel::Update;
+use super::{Plan, Report, Sweep};
+use crate::dynamic::Dynamic;
 use crate::streamed::{Arrays, Pending, Target};
 use crate::{Real, Result};
 
@@ -24,14 +23,8 @@ impl<K: Dynamic> Sweep<K> {
         coefficients: &[Arc<Matrix<T>>],
         result: &Matrix<T>,
     ) -> Result<Plan> {
-        struct Work<'w, T: Real>(&'w Settings, Arrays<'w, T>, &'w Matrix<T>);
-        impl<T: Real> WithKernel for Work<'_, T> {
-            type Output = Result<Plan>;
-            fn with<U: Update>(self, kernel: &U) -> Self::Output {
-                self.0.plan(kernel, &self.1, self.2)
-            }
-        }
-        self.kernel.kernel(Work(&self.settings, Arrays { field, coefficients }, result))
+        let arrays = Arrays { field, coefficients };
+        self.kernel.kernel(|kernel| self.settings.plan(kernel, &arrays, result))
     }
 
     /// [`run`](Sweep::run).
@@ -62,14 +55,8 @@ impl<K: Dynamic> Sweep<K> {
         coefficients: &[Arc<Matrix<T>>],
         result: Matrix<T>,
     ) -> Result<(Matrix<T>, Report)> {
-        struct Work<'w, T: Real>(&'w Settings, Arrays<'w, T>, Matrix<T>);
-        impl<T: Real> WithKernel for Work<'_, T> {
-            type Output = Result<(Matrix<T>, Report)>;
-            fn with<U: Update>(self, kernel: &U) -> Self::Output {
-                self.0.run(kernel, &self.1, self.2)
-            }
-        }
-        self.kernel.kernel(Work(&self.settings, Arrays { field, coefficients }, result))
+        let arrays = Arrays { field, coefficients };
+        self.kernel.kernel(|kernel| self.settings.run(kernel, &arrays, result))
     }
 
     /// [`run_to`](Sweep::run_to).
@@ -83,13 +70,7 @@ impl<K: Dynamic> Sweep<K> {
         coefficients: &[Arc<Matrix<T>>],
         target: &Target,
     ) -> Result<(Pending, Report)> {
-        struct Work<'w, T: Real>(&'w Settings, Arrays<'w, T>, &'w Target);
-        impl<T: Real> WithKernel for Work<'_, T> {
-            type Output = Result<(Pending, Report)>;
-            fn with<U: Update>(self, kernel: &U) -> Self::Output {
-                self.0.run_to(kernel, &self.1, self.2)
-            }
-        }
-        self.kernel.kernel(Work(&self.settings, Arrays { field, coefficients }, target))
+        let arrays = Arrays { field, coefficients };
+        self.kernel.kernel(|kernel| self.settings.run_to(kernel, &arrays, target))
     }
 }

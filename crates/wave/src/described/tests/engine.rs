@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::Described;
-use crate::dynamic::WithKernel;
-use crate::kernel::{Typed, Update};
+use crate::dynamic::Kernel;
+use crate::kernel::Typed;
 use crate::lanes::{Lanes, Real};
 use crate::strip::ghosts::Ghosts;
 use crate::strip::pack::Rows;
@@ -24,12 +24,10 @@ pub(crate) struct Chained<'a, T> {
     pub(crate) tile: usize,
 }
 
-impl<T: Real> WithKernel for Chained<'_, T> {
-    type Output = Vec<T>;
-
-    fn with<U: Update>(self, kernel: &U) -> Vec<T> {
+impl<T: Real> Chained<'_, T> {
+    pub(crate) fn with(self, kernel: &dyn Kernel<T>) -> Vec<T> {
         let Chained { lanes, shape, arrays, levels, band, tile } = self;
-        let skew = if U::CORNERS { 2 } else { 1 };
+        let skew = if kernel.corners() { 2 } else { 1 };
         assert_eq!(kernel.coefficients() + 1, arrays.len());
         let slots = Chain::slots(lanes.width(T::BYTES), levels, band, 1);
         let ghosts = Ghosts::new(shape, kernel.stencil());
@@ -96,12 +94,12 @@ fn equal<K: PointKernel<N>, const N: usize>(kernel: &K, described: &Described, c
     for lanes in Lanes::available() {
         let out = case.chained(lanes, &wide).with(&Typed::<_, N>(kernel));
         assert!(out == expected, "built-in: {lanes} {case:?}");
-        let out = described.kernel(case.chained(lanes, &wide));
+        let out = described.kernel(|kernel| case.chained(lanes, &wide).with(kernel));
         assert!(out == expected, "described: {lanes} {case:?}");
     }
     let (narrow, expected) = arrays::<f32, K, N>(kernel, case);
     for lanes in Lanes::available() {
-        let out = described.kernel(case.chained(lanes, &narrow));
+        let out = described.kernel(|kernel| case.chained(lanes, &narrow).with(kernel));
         assert!(out == expected, "described, f32: {lanes} {case:?}");
     }
 }

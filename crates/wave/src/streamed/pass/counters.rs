@@ -27,7 +27,7 @@ use syncline_store::Shape;
 use super::super::data::{Outgoing, Sink, Source, all_rows};
 use super::super::plan::{Question, StreamPlan};
 use super::{Run, Stream};
-use crate::kernel::{Typed, Update};
+use crate::kernel::Typed;
 use crate::lanes::{Lanes, Real};
 use crate::strip::pack::Rows;
 use crate::strip::tests::numbers;
@@ -35,12 +35,7 @@ use crate::window::Windows;
 use crate::{Lk23, Monitor, Stencil};
 
 /// Updates the field `levels` times on the way from the first source to `rows`.
-fn pass<E: Real, U: Update>(
-    stream: &mut Stream<'_, E, U>,
-    levels: u64,
-    sources: &[Source<'_, E>],
-    rows: Rows<E>,
-) {
+fn pass<E: Real>(stream: &mut Stream<'_, E>, levels: u64, sources: &[Source<'_, E>], rows: Rows<E>) {
     let panels = std::mem::take(&mut stream.panels);
     let outgoing =
         || Outgoing::new(&Sink::Memory(rows), stream.ghosts, 0, rows.right).expect("no buffer to allocate");

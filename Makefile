@@ -41,8 +41,10 @@ build:
 build-lab:
 	$(CARGO) build --release -p syncline-lab
 
-demo: build
-	@sh apps/cli/demo.sh $(SYNCLINE)
+# Built once and run once: only what computes and moves elements is optimised (see Cargo.toml).
+demo:
+	$(CARGO) build --profile demo -p syncline-cli
+	@sh apps/cli/demo.sh $(or $(CARGO_TARGET_DIR),target)/demo/syncline
 
 # The command as the tests have it, which they have compiled already: so nothing is compiled twice.
 UNOPTIMISED = $(or $(CARGO_TARGET_DIR),target)/debug/syncline

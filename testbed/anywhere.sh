@@ -10,7 +10,7 @@
 #     slow      a cgroup of a quarter of a core: whatever was fitted to a clock fails
 #     bare      as an ordinary user, without apt and whatever tests use beside Rust: what is missing
 #               is said to be skipped
-#   TESTS="..."    what cargo is to test [--workspace]; e.g. TESTS="-p syncline-sync --test locks"
+#   TESTS="..."    what cargo is to test [--workspace]; e.g. TESTS="-p syncline-sync --test sync locks"
 #   LIMIT=14400    seconds after which a mode is ended
 # All that was said stays in target/anywhere-MODE.log. What it changes it puts back, also when it is
 # interrupted.

@@ -1,12 +1,14 @@
 //! Programs that know nothing of Syncline, with and without `LD_PRELOAD`.
 
-#[path = "../../c/tests/tools/mod.rs"]
-mod tools;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tools::{Tool, libraries, output, root};
+use syncline_testkit::{Tool, libraries, output};
+
+/// The folder of the package.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
 
 /// What the example writes: always the same.
 fn said(episodes: usize) -> String {

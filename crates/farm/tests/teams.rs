@@ -1,9 +1,8 @@
 //! Pools of the members of a team: on threads, processes and hosts.
 
-use std::process::Command;
-
 use syncline_fabric::{Member, Team, TeamError};
 use syncline_farm::{Crew, FarmError, Forks, TaskError};
+use syncline_testkit::{again, as_role};
 
 type Sums = Result<Option<(u64, u64)>, FarmError>;
 
@@ -72,8 +71,8 @@ const ROLE: &str = "SYNCLINE_FARM_TEAM_TEST";
 
 #[test]
 fn on_processes() {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "role", "--nocapture"]).env(ROLE, "pools");
+    let mut command = again("role");
+    command.env(ROLE, "pools");
     for variable in ["SYNCLINE_TEAM", "SYNCLINE_THREADS"] {
         command.env_remove(variable);
     }
@@ -85,7 +84,7 @@ fn on_processes() {
 #[test]
 fn role() {
     if std::env::var_os(ROLE).is_some() {
-        let team = Team::processes(3).quiet().args(["--exact", "role", "--nocapture"]);
+        let team = Team::processes(3).quiet().args(as_role("role"));
         for sum in team.run(pools).unwrap() {
             sum.unwrap();
         }

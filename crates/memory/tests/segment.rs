@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use proptest::prelude::*;
 use syncline_memory::{Access, Advice, Error, Pages, Segment};
+use syncline_testkit::again;
 
 const ALL_ADVICE: [Advice; 7] = [
     Advice::Normal,
@@ -211,12 +212,7 @@ fn shared_memory_reaches_another_process() {
     let segment = Segment::shared(10_000).unwrap();
     fill(&segment, 9_000, b"ping");
     let fd = segment.fd().unwrap().try_clone_to_owned().unwrap();
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_of_shared_memory"])
-        .env(CHILD, "1")
-        .stdin(Stdio::from(fd))
-        .output()
-        .unwrap();
+    let output = again("child_of_shared_memory").env(CHILD, "1").stdin(Stdio::from(fd)).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(bytes(&segment)[..4], *b"pong");
 }

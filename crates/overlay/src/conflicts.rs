@@ -141,7 +141,7 @@ impl Bits {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use syncline_testkit::Random;
 
     /// For each task, those that it conflicts with.
     fn pairs(requests: &Requests) -> Vec<Vec<u32>> {

@@ -46,8 +46,6 @@ mod partitioned;
 mod plan;
 mod program;
 mod queues;
-#[cfg(all(test, not(loom)))]
-mod random;
 pub mod raw;
 mod ready;
 mod run;

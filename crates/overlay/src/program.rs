@@ -32,7 +32,7 @@
 //! # Source
 //! Counters for ordered locks are this project's; that a circle of tokens needs no queue is the idea of scheduling by
 //! edge reversal (Barbosa and Gafni, TOPLAS 1989). Held against the queues on random overlays
-//! (`tests/compiled.rs`).
+//! (`tests/overlay/compiled.rs`).
 
 use crate::plan::Queues;
 use crate::raw::Kind;
@@ -190,7 +190,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
-    use crate::random::Random;
+    use syncline_testkit::Random;
 
     const X: Kind = Kind::Exclusive;
     const I: Kind = Kind::Inclusive;

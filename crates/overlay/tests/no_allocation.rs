@@ -2,6 +2,7 @@
 //! and late in a run. Counted are the threads that run tasks, from their first body on; the threads of
 //! the test harness allocate when they like.
 
+#[path = "overlay/common/mod.rs"]
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};

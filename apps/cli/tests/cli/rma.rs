@@ -13,6 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{HANG, command, ok, until};
+use syncline_testkit::Random;
+use syncline_testkit::mpi::{MPIS, Mpi, SURVIVOR};
 
 #[test]
 fn operations_hold_everywhere() {
@@ -33,69 +35,20 @@ fn pools_hold_everywhere() {
     }
 }
 
-/// A way to start processes under MPI.
-struct Launcher {
-    name: &'static str,
-    compiler: &'static str,
-    program: &'static str,
-    args: &'static [&'static str],
-}
-
-/// One that goes on when processes die: what `make mpi-wheels` installs.
-const SURVIVOR: Launcher = Launcher {
-    name: "Open MPI 5",
-    compiler: concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mpi/openmpi5/bin/mpicc"),
-    program: concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mpi/openmpi5/bin/mpirun"),
-    args: &["--oversubscribe", "--with-ft", "ulfm"],
-};
-
-const LAUNCHERS: [Launcher; 2] = [
-    Launcher {
-        name: "Open MPI",
-        compiler: "mpicc.openmpi",
-        program: "mpirun.openmpi",
-        args: &["--oversubscribe"],
-    },
-    Launcher { name: "MPICH", compiler: "mpicc.mpich", program: "mpiexec.mpich", args: &[] },
-];
-
-impl Launcher {
-    /// The command as a number of processes; `None`, and a line that says why, if this MPI is not
-    /// here.
-    fn command(&self, processes: usize, line: &str) -> Option<Command> {
-        // Not a folder that is dropped: a static is not. What an earlier run has left there is old.
-        static SHIMS: OnceLock<PathBuf> = OnceLock::new();
-        let folder = SHIMS.get_or_init(|| {
-            let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shims");
-            let _ = fs::remove_dir_all(&folder);
-            fs::create_dir_all(&folder).unwrap();
-            folder
-        });
-        let into = folder.join(self.name);
-        static BUILDING: std::sync::Mutex<()> = std::sync::Mutex::new(());
-        let building = BUILDING.lock().unwrap();
-        if !into.exists() {
-            let mut build = command(Path::new("."), &format!("mpi build --mpicc {}", self.compiler));
-            let built = build.arg("--into").arg(&into).output().unwrap();
-            if !built.status.success() {
-                println!("skipped: {}: {}", self.name, String::from_utf8_lossy(&built.stderr).trim());
-                return None;
-            }
-        }
-        drop(building);
-        // A compiler may be there without it.
-        if let Err(error) = Command::new(self.program).arg("--version").output() {
-            println!("skipped: {}: {} cannot be started: {error}", self.name, self.program);
-            return None;
-        }
-        let shim = fs::read_dir(&into).ok()?.next()?.ok()?.path();
-        let mut command = Command::new(self.program);
-        command.args(self.args).args(["-n", &processes.to_string()]).arg(env!("CARGO_BIN_EXE_syncline"));
-        command.args(line.split_whitespace());
-        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        command.env("SYNCLINE_MPI", shim).env("SYNCLINE_QUIET", "1").stdin(Stdio::null());
-        Some(command)
+/// The command as a number of processes of an MPI; `None`, and a line that says why, if it is not here.
+fn under(mpi: &Mpi, processes: usize, line: &str) -> Option<Command> {
+    if !mpi.is_here() {
+        return None;
     }
+    let shim = mpi.shim(|compiler, into| {
+        let mut build = command(Path::new("."), "mpi build");
+        build.arg("--mpicc").arg(compiler).arg("--into").arg(into);
+        succeeds(build, "mpi build");
+    });
+    let mut command = mpi.run(env!("CARGO_BIN_EXE_syncline"), &processes.to_string(), &[]);
+    command.args(line.split_whitespace());
+    command.env("SYNCLINE_MPI", shim).env("SYNCLINE_QUIET", "1").stdin(Stdio::null());
+    Some(command)
 }
 
 /// A `SYNCLINE_TIMEOUT` for tests in which all processes live. A loaded machine may keep a process
@@ -122,33 +75,33 @@ fn ends(mut command: Command, what: &str) -> Output {
 
 #[test]
 fn operations_hold_under_mpi() {
-    for launcher in LAUNCHERS {
+    for mpi in &MPIS {
         let shapes = [(2, 9), (2, 1), (4, 9), (4, 2), (4, 1)];
         let subjects = ["rma", "farm"].into_iter().flat_map(|subject| shapes.map(|shape| (subject, shape)));
         for (subject, (processes, per_host)) in subjects {
             let line = format!("verify {subject} --rounds 40");
-            let Some(mut command) = launcher.command(processes, &line) else { break };
+            let Some(mut command) = under(mpi, processes, &line) else { break };
             command.env("SYNCLINE_PER_HOST", per_host.to_string()).env("SYNCLINE_TIMEOUT", late());
-            let what = format!("{}, {subject}, {processes} processes, {per_host} on a host", launcher.name);
+            let what = format!("{}, {subject}, {processes} processes, {per_host} on a host", mpi.name);
             let Output { status, stdout, stderr } = ends(command, &what);
             let (said, wrong) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
             assert!(status.success(), "{what}: {wrong}");
             let hosts = processes.div_ceil(per_host);
             let members = format!("40 rounds ok, {processes} members on {hosts} hosts");
             assert!(said.contains(&members), "{what}: {said}");
-            assert_eq!(said.contains(&format!("by MPI ({}", launcher.name)), hosts > 1, "{what}: {said}");
+            assert_eq!(said.contains(&format!("by MPI ({}", mpi.name)), hosts > 1, "{what}: {said}");
         }
     }
 }
 
 #[test]
 fn threads_in_processes_on_hosts_meet_under_mpi() {
-    for launcher in LAUNCHERS {
-        let Some(mut command) = launcher.command(4, "verify rma --rounds 20") else { continue };
+    for mpi in &MPIS {
+        let Some(mut command) = under(mpi, 4, "verify rma --rounds 20") else { continue };
         command.env("SYNCLINE_PER_HOST", "2").env("SYNCLINE_THREADS", "2").env("SYNCLINE_TIMEOUT", late());
         command.env("SYNCLINE_SERVERS", "2");
-        let Output { status, stdout, stderr } = ends(command, launcher.name);
-        assert!(status.success(), "{}: {}", launcher.name, String::from_utf8_lossy(&stderr));
+        let Output { status, stdout, stderr } = ends(command, mpi.name);
+        assert!(status.success(), "{}: {}", mpi.name, String::from_utf8_lossy(&stderr));
         let said = String::from_utf8_lossy(&stdout);
         assert!(said.contains("8 members on 2 hosts"), "{said}");
     }
@@ -156,27 +109,14 @@ fn threads_in_processes_on_hosts_meet_under_mpi() {
 
 #[test]
 fn memory_that_is_not_to_be_had_is_told_by_all() {
-    for launcher in LAUNCHERS {
+    for mpi in &MPIS {
         for per_host in ["9", "1"] {
-            let Some(mut command) = launcher.command(3, "verify rma --rounds 1") else { break };
+            let Some(mut command) = under(mpi, 3, "verify rma --rounds 1") else { break };
             command.env("SYNCLINE_MEMORY", "4000000T").env("SYNCLINE_PER_HOST", per_host);
-            let Output { status, stderr, .. } = ends(command, launcher.name);
+            let Output { status, stderr, .. } = ends(command, mpi.name);
             let said = String::from_utf8_lossy(&stderr);
-            assert!(!status.success() && said.contains("error"), "{}: {said}", launcher.name);
+            assert!(!status.success() && said.contains("error"), "{}: {said}", mpi.name);
         }
-    }
-}
-
-/// Numbers that look random (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
     }
 }
 
@@ -201,7 +141,7 @@ fn kills() -> (u64, Random) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let seed = number("SYNCLINE_SEED").unwrap_or(now.as_millis() as u64 % 1_000_000_000);
     println!("SYNCLINE_SEED={seed}");
-    (number("SYNCLINE_KILLS").unwrap_or(6), Random(seed))
+    (number("SYNCLINE_KILLS").unwrap_or(6), Random::new(seed))
 }
 
 /// Kills one of the members that do not launch others, at a random moment; how long it took until
@@ -265,18 +205,18 @@ fn a_death_is_named_on_one_host() {
 #[test]
 fn a_death_ends_a_job_of_mpi() {
     let (times, mut random) = kills();
-    for launcher in LAUNCHERS {
+    for mpi in &MPIS {
         let mut longest = Duration::ZERO;
         for time in 0..times.div_ceil(2) {
             let rounds = 800_000_000 + u64::from(std::process::id()) * 100 + time;
             let processes = 2 + random.below(3) as usize;
             let line = format!("verify rma --rounds {rounds}");
-            let Some(mut command) = launcher.command(processes, &line) else { break };
+            let Some(mut command) = under(mpi, processes, &line) else { break };
             command.env("SYNCLINE_PER_HOST", (1 + random.below(2)).to_string());
             let (took, _) = kill_one(command, rounds, processes, &mut random);
             longest = longest.max(took);
         }
-        println!("{}: {} kills, all had ended after {longest:?} at most", launcher.name, times.div_ceil(2));
+        println!("{}: {} kills, all had ended after {longest:?} at most", mpi.name, times.div_ceil(2));
     }
 }
 
@@ -316,7 +256,7 @@ impl Job {
     fn run(self, random: &mut Random) -> Option<bool> {
         let Job { processes, per_host, victims, rounds } = self;
         let line = format!("verify rma --rounds {rounds}");
-        let Some(mut command) = SURVIVOR.command(processes, &line) else { return Some(false) };
+        let Some(mut command) = under(&SURVIVOR, processes, &line) else { return Some(false) };
         command.env("SYNCLINE_PER_HOST", per_host.to_string());
         let said = tempfile::NamedTempFile::new().unwrap();
         let at_its_end = || fs::File::options().append(true).open(said.path()).unwrap();

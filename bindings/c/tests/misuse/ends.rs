@@ -5,8 +5,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use crate::mpi::{MPIS, STRICT, SURVIVOR, Site};
-use crate::tools::output;
+use syncline_testkit::mpi::{MPIS, SURVIVOR};
+use syncline_testkit::output;
+
+use crate::mpi::{STRICT, Site};
 
 /// The program that plays texts, under an MPI.
 struct Stage {

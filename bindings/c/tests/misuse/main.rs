@@ -12,8 +12,6 @@ mod ends;
 #[path = "../tools/mpi.rs"]
 mod mpi;
 mod plan;
-#[path = "../tools/mod.rs"]
-mod tools;
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -22,11 +20,12 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use mpi::{MPIS, STRICT, Site};
+use mpi::{STRICT, Site, root};
 use plan::{Kind, Place, Plan};
 use syncline_fabric::Launcher;
+use syncline_testkit::mpi::MPIS;
+use syncline_testkit::{Tool, again, libraries};
 use tempfile::TempDir;
-use tools::{Tool, libraries, root};
 
 /// Seeds that every run plays; one more is new each time.
 const FIXED: u64 = 9;
@@ -135,9 +134,9 @@ impl Theatre {
                 command
             }
             (Place::Launched, _) => {
-                let mut command = Command::new(std::env::current_exe().unwrap());
-                command.args(["--exact", "launcher", "--ignored", "--nocapture", "--quiet"]);
+                let mut command = again("launcher");
                 command
+                    .arg("--quiet")
                     .env(LAUNCHED, &self.program)
                     .env("SYNCLINE_TEST_MEMBERS", members)
                     .env("SYNCLINE_TEST_TEXT", text);

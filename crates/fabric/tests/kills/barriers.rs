@@ -6,7 +6,8 @@ use syncline_fabric::Member;
 use syncline_signal::Policy;
 use syncline_sync::{Auto, BarrierMember, Counter, Dissemination, Fault, Flags, Tournament};
 
-use crate::plan::{HANG, Plan, Random, Stage};
+use crate::plan::{HANG, Plan, Stage};
+use syncline_testkit::Random;
 
 pub(crate) fn play(seed: u64) {
     let plan = Plan::new("barriers", seed);
@@ -34,7 +35,7 @@ fn barrier(me: &mut Member, kind: u64) -> Box<dyn BarrierMember> {
 }
 
 fn pass(barrier: &mut dyn BarrierMember, stage: &Stage<'_>) {
-    let mut random = Random::new(stage.plan.seed, stage.rank as u64);
+    let mut random = Random::stream(stage.plan.seed, stage.rank as u64);
     if random.one_in(3) {
         barrier.set_policy(&Policy { pauses: 0, yield_for: Duration::ZERO, death: None });
     }

@@ -7,7 +7,8 @@ use syncline_fabric::Member;
 use syncline_signal::Policy;
 use syncline_sync::{Array, Deaths, Guard, Lock, LockError, LockMember, Mcs, RawLock, Ticket};
 
-use crate::plan::{HANG, Plan, Random, Stage, late};
+use crate::plan::{HANG, Plan, Stage, late};
+use syncline_testkit::Random;
 
 /// Sections of each survivor when all know of all deaths.
 const AFTERWARDS: u64 = 200;
@@ -43,7 +44,7 @@ fn work<R: RawLock>(me: &mut Member, stage: &Stage<'_>) {
     let members = me.size();
     let done = me.space().array(members).unwrap();
     let mut lock = me.make(Lock::<R, [u64; 2]>::within).unwrap();
-    let mut random = Random::new(stage.plan.seed, stage.rank as u64);
+    let mut random = Random::stream(stage.plan.seed, stage.rank as u64);
     if random.one_in(3) {
         lock.set_policy(&Policy { pauses: 0, yield_for: Duration::ZERO, death: None });
     }

@@ -9,35 +9,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use syncline_fabric::{Member, Team, TeamError};
 use syncline_sync::Array;
+use syncline_testkit::Random;
 
 /// Far beyond what anything here takes.
 pub(crate) const HANG: Duration = Duration::from_secs(100);
-
-/// Numbers that are good enough to choose by (splitmix64).
-#[derive(Debug)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64, stream: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9) ^ stream << 48)
-    }
-
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-
-    pub(crate) fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    pub(crate) fn microseconds(&mut self, below: u64) -> Duration {
-        Duration::from_micros(self.below(below))
-    }
-}
 
 /// Who kills a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +47,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn new(role: &str, seed: u64) -> Plan {
-        let mut random = Random::new(seed, 999);
+        let mut random = Random::stream(seed, 999);
         let processes = 3 + random.below(4) as usize;
         let threads = if processes < 5 && random.one_in(2) { 2 } else { 1 };
         let locks = role == "locks";

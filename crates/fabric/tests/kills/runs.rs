@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use syncline_process::ProcessWatch;
 
 use crate::plan::{HANG, Plan};
+use syncline_testkit::again;
 
 const ROLE: &str = "SYNCLINE_FABRIC_KILLS_ROLE";
 const SEED: &str = "SYNCLINE_FABRIC_KILLS_SEED";
@@ -98,8 +99,7 @@ fn run(role: &str, seed: u64) -> (u64, Vec<u64>) {
 
 /// Runs a team to its end; what all of it wrote to standard error.
 fn play(role: &str, seed: u64) -> String {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "role", "--ignored", "--nocapture"]);
+    let mut command = again("role");
     command.env(ROLE, role).env(SEED, seed.to_string());
     for variable in
         ["SYNCLINE_TEAM", "SYNCLINE_THREADS", "SYNCLINE_MEMORY", "SYNCLINE_PER_HOST", "SYNCLINE_QUIET"]

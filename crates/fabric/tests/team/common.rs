@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use syncline_process::ProcessWatch;
+use syncline_testkit::again;
 
 pub(crate) const ROLE: &str = "SYNCLINE_FABRIC_TEST_ROLE";
 /// A file that a process makes when another may go on.
@@ -25,8 +26,8 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
 
 /// This program in a role, without what this test's own environment says of teams.
 pub(crate) fn program(role: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "role", "--ignored", "--nocapture"]).env(ROLE, role);
+    let mut command = again("role");
+    command.env(ROLE, role);
     let variables = std::env::vars_os().map(|(name, _)| name);
     for variable in variables.filter(|name| name.as_encoded_bytes().starts_with(b"SYNCLINE_")) {
         if variable != ROLE {

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use syncline_mpi::{Family, Shim, build, compilers};
+use syncline_testkit::as_role;
 
 /// Seconds after which whatever still runs is ended.
 const DEADLINE: &str = "400";
@@ -68,7 +69,7 @@ fn in_role(starter: &Path, options: &[&str], role: &str, more: &[(&str, &OsStr)]
     // Whatever hangs is ended, and the test fails.
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", DEADLINE]).arg(starter).args(options);
-    command.args(["role", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
+    command.args(as_role("role")).arg("--test-threads=1");
     command.env("XDG_DATA_HOME", &known().data).env("SYNCLINE_TEST_ROLE", role);
     command.env_remove("SYNCLINE_MPI").envs(more.iter().copied()).stdin(Stdio::null());
     command

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use syncline_testkit::Random;
 
 use super::disk::Change;
 use super::tests::{HEADER, PASSES, contents, folder, identity, is_progress, progress};
@@ -261,17 +262,6 @@ fn apply(names: &mut Names, change: &[(PathBuf, Option<Node>)]) {
     }
 }
 
-/// SplitMix64: the same failures in every run of the tests.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed ^ (mixed >> 27)) % end
-    }
-}
-
 /// Whether what is found keeps the promise, given what had happened.
 fn check(events: &[Event], output: &Path) -> Result<(), String> {
     let (mut lower, mut upper, mut finishing, mut finished) = (0, 0, false, false);
@@ -315,7 +305,7 @@ fn check(events: &[Event], output: &Path) -> Result<(), String> {
 /// from it to the end.
 fn fail_everywhere(events: &[Event], from: usize, go_on: bool) -> Result<(), String> {
     let mut medium = Medium::new();
-    let mut random = Random(events.len() as u64);
+    let mut random = Random::new(events.len() as u64);
     for at in 0..events.len() {
         medium.replay(&events[at]);
         let outcomes = 1_u64 << medium.pending.len().min(6);

@@ -5,6 +5,7 @@ mod convert;
 mod direct;
 mod direct_faults;
 mod files;
+mod generations;
 mod layout;
 mod matrix;
 mod stream;

@@ -11,6 +11,7 @@ mod plain;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Mutex;
+use syncline_testkit::Random;
 
 use super::*;
 use crate::barrier::{Barrier, BarrierMember, Combined, Counter, DisseminationMember, TournamentMember};
@@ -354,15 +355,6 @@ impl fmt::Display for Team {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % n
-    }
-}
-
 /// Objects for a number of members.
 fn kinds(random: &mut Random, members: usize, objects: usize) -> Vec<Kind> {
     let sizes = (2..members).filter(|size| members.is_multiple_of(*size)).collect::<Vec<_>>();
@@ -437,7 +429,7 @@ fn settle(team: &mut Team) {
 #[test]
 #[cfg_attr(miri, ignore = "thousands of programs; the code is safe and in one thread")]
 fn legal_programs_are_never_accused() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     for turn in 0..3000 {
         let (members, objects, hosts) = (2 + random.below(6), 1 + random.below(3), 1 + random.below(3));
         let programs = legal(&mut random, members, objects);
@@ -455,7 +447,7 @@ fn legal_programs_are_never_accused() {
 #[test]
 #[cfg_attr(miri, ignore = "thousands of programs; the code is safe and in one thread")]
 fn exactly_the_deadlocks_are_found() {
-    let mut random = Random(2);
+    let mut random = Random::new(2);
     let (mut deadlocks, mut ends) = (0, 0);
     for turn in 0..6000 {
         let (members, objects, hosts) = (2 + random.below(6), 2 + random.below(2), 1 + random.below(3));

@@ -13,26 +13,11 @@ use super::{Geometry, Ring, TOGETHER};
 use crate::kernel::{Neighbours, PointKernel, Typed};
 use crate::lanes::{Lane, Lanes, Real};
 use crate::{Lk23, Neighbour, Stencil, plain_sweep};
+use syncline_testkit::Random;
 
 pub(crate) fn numbers<T: Real>(seed: u64, count: usize, scale: f64) -> Vec<T> {
-    let mut random = Random(seed);
-    (0..count).map(|_| T::from_f64((random.next() >> 11) as f64 * scale / (1_u64 << 53) as f64)).collect()
-}
-
-/// Numbers that look random.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
+    let mut random = Random::new(seed);
+    (0..count).map(|_| T::from_f64(random.fraction() * scale)).collect()
 }
 
 /// All eight neighbours, each with a weight of its own.
@@ -187,7 +172,8 @@ impl Case {
     fn pieces(&self, chain: &Chain, mut run: impl FnMut(usize, std::ops::Range<isize>)) {
         let (walk, bands) = (chain.walk(), chain.bands());
         let mut next = vec![walk.start; bands];
-        let mut random = Random(if let Schedule::Random { seed, .. } = self.schedule { seed } else { 0 });
+        let mut random =
+            Random::new(if let Schedule::Random { seed, .. } = self.schedule { seed } else { 0 });
         while let Some(first) = next.iter().position(|&column| column < walk.end) {
             // The pieces that may be next: of the bands under way, if the one above is far enough
             // ahead.

@@ -1,0 +1,139 @@
+//! Teams within programs of MPI, in C and Fortran, under every MPI that is here: all processes on one host, and as if on several.
+
+use std::process::Output;
+
+use crate::mpi::{STRICT, Site, sites};
+use syncline_testkit::mpi::SURVIVOR;
+use syncline_testkit::{Tool, output, succeed};
+
+#[test]
+fn a_program_of_mpi_has_a_team_within() {
+    for site in sites() {
+        let program = site.compile(site.c(), "examples/mpi_inside.c", "program", true, &STRICT);
+        for (processes, per_host) in [("2", "9"), ("3", "1"), ("4", "2")] {
+            let said = succeed(&mut site.run(&program, processes, per_host, None));
+            let what = format!("{}, {processes}, {per_host} on a host", site.mpi.launcher);
+            assert_eq!(said, "every draw is in a bin\n", "{what}");
+        }
+    }
+}
+
+/// Its exit, and its return from the member's function, neither end MPI nor undo what the member
+/// has.
+#[test]
+fn a_forked_child_is_no_member() {
+    for site in sites() {
+        let program = site.compile(site.c(), "tests/programs/forks.c", "forks", true, &["-std=c11"]);
+        for (processes, per_host) in [("3", "9"), ("3", "1")] {
+            let mut command = site.run(&program, processes, per_host, None);
+            command.arg("environment").args((per_host == "1").then_some("hosts"));
+            let said = succeed(&mut command);
+            let what = format!("{}, {processes}, {per_host} on a host", site.mpi.launcher);
+            // Launchers may mix lines.
+            assert_eq!(said.matches("the children were no members").count(), 3, "{what}: {said}");
+        }
+    }
+}
+
+/// A host is dead after ten seconds of silence, or after as long as the environment says, and says
+/// so.
+#[test]
+fn a_host_that_is_stopped_for_seconds_is_waited_for() {
+    for site in sites() {
+        let program = site.compile(site.c(), "tests/programs/stopped.c", "stopped", true, &["-std=c11"]);
+        let mut command = site.run(&program, "3", "1", None);
+        let Output { status, stdout, stderr } = output(command.env_remove("SYNCLINE_TIMEOUT"));
+        let (said, wrong) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        assert!(status.success(), "{}: {wrong}", site.mpi.launcher);
+        assert_eq!(said.matches("it was waited for").count(), 3, "{}: {said}", site.mpi.launcher);
+
+        let mut command = site.run(&program, "3", "1", None);
+        let Output { status, stderr, .. } = output(command.env("SYNCLINE_TIMEOUT", "500"));
+        let wrong = String::from_utf8_lossy(&stderr);
+        assert!(!status.success(), "{}: {wrong}", site.mpi.launcher);
+        let told = "has not been heard of for 0.5 s; SYNCLINE_TIMEOUT sets the limit";
+        assert!(wrong.contains(told), "{}: {wrong}", site.mpi.launcher);
+    }
+}
+
+#[test]
+fn what_a_program_does_wrong_has_a_status_of_its_own() {
+    // No MPI at all.
+    // SAFETY: the function is not called, and nothing is written.
+    let status = unsafe {
+        syncline_c::teams::syncline_team_run_mpi(0, std::ptr::null(), Some(never), std::ptr::null_mut())
+    };
+    assert_eq!(status, syncline_c::status::Status::NoMpi);
+    for site in sites() {
+        let flags = [&STRICT[..], &["-pthread"]].concat();
+        let program = site.compile(site.c(), "tests/mpi/refused.c", "refused", true, &flags);
+        let what = site.mpi.launcher;
+        let said = succeed(site.run(&program, "3", "9", None).arg("with a shim"));
+        assert_eq!(said, "refused, each by its name\n", "{what}");
+        let nowhere = site.dir.path().join("nowhere");
+        let mut command = site.run(&program, "2", "9", None);
+        let said = succeed(command.env_remove("SYNCLINE_MPI").env("XDG_DATA_HOME", nowhere));
+        assert_eq!(said, "refused, each by its name\n", "{what}");
+    }
+}
+
+unsafe extern "C-unwind" fn never(
+    _: *mut syncline_c::teams::TeamMember<'_>,
+    _: *mut std::ffi::c_void,
+) -> std::ffi::c_int {
+    1
+}
+
+#[test]
+fn those_who_are_left_go_on() {
+    let Some(site) = Site::find(&SURVIVOR) else { return };
+    let program = site.compile(site.c(), "examples/survivors.c", "survivors", true, &STRICT);
+    for (processes, per_host, left) in [("3", "9", 2), ("4", "1", 3), ("5", "2", 4), ("2", "1", 1)] {
+        let said = succeed(&mut site.run(&program, processes, per_host, None));
+        assert_eq!(
+            said,
+            format!("100 steps done, the last of them by {left}, 1 died\n"),
+            "{processes}, {per_host}"
+        );
+    }
+}
+
+#[test]
+fn barriers_of_a_program_as_it_is_are_taken_over() {
+    // Of MPI's levels, as all MPIs number them: those of threads are 0 to 3.
+    for site in sites() {
+        let library = [&STRICT[..], &["-O2", "-shared", "-fPIC"]].concat();
+        let preload = site.compile(site.c(), "pmpi/pmpi.c", "libsyncline_pmpi.so", true, &library);
+        let foreign = site.compile(site.c(), "tests/mpi/foreign.c", "foreign", false, &STRICT);
+        for (processes, per_host, level) in [
+            ("2", "9", "0"),
+            ("4", "9", "0"),
+            ("3", "1", "0"),
+            ("4", "2", "0"),
+            ("4", "2", "3"),
+            ("3", "9", "2"),
+        ] {
+            let mut command = site.run(&foreign, processes, per_host, Some(&preload));
+            let Output { status, stdout, stderr } = output(command.arg(level));
+            let (said, wrong) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+            let what =
+                format!("{}, {processes}, {per_host} on a host, level {level}\n{wrong}", site.mpi.launcher);
+            assert!(status.success(), "{what}");
+            assert_eq!(said, "0 of 200 barriers were left too early\n", "{what}");
+            let taken = wrong.contains("200 calls of MPI_Barrier were taken over");
+            let left = wrong.contains("MPI_Barrier stays MPI's own");
+            assert!(taken != left, "{what}");
+            // An MPI may grant more than it was asked for.
+            assert!(taken || level == "2", "{what}");
+        }
+        let Some(compiler) = Tool::find(site.mpi.fortran) else { continue };
+        let foreign = site.compile(compiler, "tests/mpi/foreign.f90", "foreign_f", false, &[]);
+        let Output { status, stderr, .. } = output(&mut site.run(&foreign, "3", "9", Some(&preload)));
+        let wrong = String::from_utf8_lossy(&stderr);
+        assert!(
+            status.success() && wrong.contains("50 calls of MPI_Barrier"),
+            "{}: {wrong}",
+            site.mpi.fortran
+        );
+    }
+}

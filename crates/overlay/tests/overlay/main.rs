@@ -1,0 +1,19 @@
+//! Overlays as their users see them: random ones against plain models, faults, futures, runs.
+
+mod canonical;
+mod check;
+mod common;
+mod compiled;
+mod draw;
+mod equity;
+mod executors;
+mod faults;
+mod frontiers;
+mod futures;
+mod handles;
+mod handles_and_faults;
+mod runners;
+mod schedule;
+mod stop;
+mod watch;
+mod wave_front;

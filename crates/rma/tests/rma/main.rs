@@ -1,0 +1,8 @@
+//! One-sided memory as its users see it: misuse, deadlines, members that leave, calls that do not match.
+
+mod deadlines;
+mod left;
+mod mismatched;
+mod misuse;
+mod processes;
+mod programs;

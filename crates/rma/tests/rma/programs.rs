@@ -1,0 +1,112 @@
+//! Random programs of collective calls, for teams of every kind: legal ones, which complete, and
+//! illegal ones, which end in an error at every member.
+
+use std::time::Duration;
+
+use syncline_fabric::Member;
+use syncline_rma::{Rma, RmaError};
+use syncline_sync::{Auto, AutoMember, BarrierMember as _, Counter, CounterMember, Fault};
+use syncline_testkit::Random;
+
+/// Everything that members can wait at.
+struct Objects {
+    rma: Rma,
+    second: Rma,
+    counter: Option<CounterMember>,
+    auto: Option<AutoMember>,
+}
+
+const OBJECTS: usize = 6;
+
+impl Objects {
+    fn new(me: &mut Member) -> Result<Objects, RmaError> {
+        let one_host = me.hosts().count() == 1;
+        let counter = if one_host { Some(me.make(Counter::within)?) } else { None };
+        let cores = me.cores();
+        let auto = if one_host { Some(me.make(|space, n| Auto::within(space, n, cores))?) } else { None };
+        Ok(Objects { rma: Rma::new(me)?, second: Rma::new(me)?, counter, auto })
+    }
+
+    /// Arrives where that is a call by itself.
+    fn arrive(&mut self, me: &mut Member, object: usize) -> Result<(), RmaError> {
+        match object {
+            0 => self.rma.sync_start(),
+            1 => self.second.sync_start(),
+            2 => Ok(me.barrier().arrive()?),
+            3 => self.counter.as_mut().map_or(Ok(()), |counter| Ok(counter.arrive()?)),
+            4 => self.auto.as_mut().map_or(Ok(()), |auto| Ok(auto.arrive()?)),
+            _ => Ok(()),
+        }
+    }
+
+    fn wait(&mut self, me: &mut Member, object: usize) -> Result<(), RmaError> {
+        match object {
+            0 => self.rma.sync(),
+            1 => self.second.sync(),
+            2 => Ok(me.wait()?),
+            3 => self.counter.as_mut().map_or(Ok(()), |counter| Ok(counter.wait()?)),
+            4 => self.auto.as_mut().map_or(Ok(()), |auto| Ok(auto.wait()?)),
+            _ => {
+                me.gather(object as u64)?;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A common order of waits; before each, arrivals at objects that are waited at later; and members
+/// that are slow now and then, some of them for longer than it takes to be noted.
+pub(crate) fn legal(me: &mut Member, seed: u64) -> Result<(), RmaError> {
+    let mut objects = Objects::new(me)?;
+    let mut common = Random::new(seed);
+    let mut own = Random::stream(seed, me.rank() as u64 + 1);
+    for _ in 0..30 {
+        let object = common.below(OBJECTS);
+        if own.below(3) == 0 {
+            objects.arrive(me, own.below(OBJECTS))?;
+        }
+        match own.below(40) {
+            0 => std::thread::sleep(Duration::from_millis(150 + own.below(250) as u64)),
+            1..4 => std::thread::sleep(Duration::from_millis(own.below(10) as u64)),
+            _ => (),
+        }
+        objects.wait(me, object)?;
+    }
+    // Halves that are left are ended by all.
+    (0..OBJECTS).try_for_each(|object| objects.wait(me, object))
+}
+
+/// The waits of [`legal`] without its arrivals, but one member leaves out a wait, or waits at
+/// another object.
+fn illegal(me: &mut Member, seed: u64) -> Result<(), RmaError> {
+    let mut objects = Objects::new(me)?;
+    let mut common = Random::new(seed);
+    let wrong = (common.below(me.size()), common.below(10), common.below(2) == 0);
+    let on_one = me.hosts().count() == 1;
+    let others = if on_one { [0, 1, 2, 3, 4, 5] } else { [0, 1, 2, 5, 0, 1] };
+    for turn in 0..12 {
+        let object = others[common.below(OBJECTS)];
+        if (me.rank(), turn) == (wrong.0, wrong.1) {
+            if wrong.2 {
+                continue;
+            }
+            let other = others.into_iter().find(|&other| other != object).unwrap_or_default();
+            objects.wait(me, other)?;
+            continue;
+        }
+        objects.wait(me, object)?;
+    }
+    // All that are right come here, and one that left out a wait has one too few.
+    (0..OBJECTS).try_for_each(|object| objects.wait(me, object))?;
+    objects.rma.sync()
+}
+
+/// Plays an illegal program; the error is what this member got in place of the mismatch.
+///
+/// A member is told of the mismatch, or of another member that was told of it and has left.
+pub(crate) fn accused(me: &mut Member, seed: u64) -> Result<(), String> {
+    match illegal(me, seed) {
+        Err(RmaError::Fault(Fault::Mismatch { .. } | Fault::Left { .. })) => Ok(()),
+        other => Err(format!("rank {} of an illegal program: {other:?}", me.rank())),
+    }
+}

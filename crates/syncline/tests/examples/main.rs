@@ -1,0 +1,4 @@
+//! The examples do what they say.
+
+mod one_sided;
+mod processes;

@@ -1,0 +1,99 @@
+//! Tools of this machine, and what they say.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A program of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Tool(&'static str);
+
+impl Tool {
+    /// The program, if it is installed; else says that something is skipped.
+    #[must_use]
+    pub fn find(name: &'static str) -> Option<Self> {
+        let there = Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());
+        if !there {
+            println!("skipped: {name} is not installed, so nothing was tried with it");
+        }
+        there.then_some(Tool(name))
+    }
+
+    /// Whether it does this without an error.
+    pub fn works<A: AsRef<OsStr>>(self, arguments: impl IntoIterator<Item = A>) -> bool {
+        Command::new(self.0).args(arguments).output().is_ok_and(|o| o.status.success())
+    }
+
+    /// Runs it, and gives what it wrote.
+    ///
+    /// # Panics
+    /// With all that it said if it fails.
+    pub fn run<A: AsRef<OsStr>>(self, arguments: impl IntoIterator<Item = A>) -> String {
+        let mut command = Command::new(self.0);
+        command.args(arguments);
+        succeed(&mut command)
+    }
+}
+
+/// Far beyond what any program here takes, under valgrind and on any machine.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Runs a command to its end.
+///
+/// # Panics
+/// If it cannot be started, or does not end: then it is killed with all that it has started.
+pub fn output(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().unwrap();
+    fn all(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            pipe.read_to_end(&mut bytes).unwrap();
+            bytes
+        })
+    }
+    let (stdout, stderr) = (all(child.stdout.take().unwrap()), all(child.stderr.take().unwrap()));
+    let late = Instant::now() + LIMIT;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break Some(status);
+        }
+        if Instant::now() >= late {
+            break None;
+        }
+        thread::sleep(Duration::from_millis(2));
+    };
+    if status.is_none() {
+        // The shell's own: there may be no program of that name.
+        Command::new("sh").args(["-c", "kill -KILL -- -$0", &child.id().to_string()]).status().unwrap();
+        child.wait().unwrap();
+    }
+    let (stdout, stderr) = (stdout.join().unwrap(), stderr.join().unwrap());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let status = status.unwrap_or_else(|| panic!("{command:?} hangs\n{}{}", text(&stdout), text(&stderr)));
+    Output { status, stdout, stderr }
+}
+
+/// Runs a command, and gives what it wrote.
+///
+/// # Panics
+/// With all that it said if it fails.
+pub fn succeed(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = output(command);
+    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{command:?}: {status}\n{stdout}{stderr}");
+    stdout.into_owned()
+}
+
+/// Where cargo puts libraries: beside the tests.
+///
+/// # Panics
+/// If this program is in no folder.
+#[must_use]
+pub fn libraries() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+}

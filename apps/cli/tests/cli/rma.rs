@@ -6,15 +6,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
-
-use crate::common::{HANG, command, ok, until};
 use syncline_testkit::Random;
 use syncline_testkit::mpi::{MPIS, Mpi, SURVIVOR};
+
+use crate::common::{HANG, command, ok, succeeds, until};
 
 #[test]
 fn operations_hold_everywhere() {

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::mpi::root;
 use syncline_testkit::Tool;
+
+use crate::mpi::root;
 
 fn made() -> String {
     let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).unwrap();

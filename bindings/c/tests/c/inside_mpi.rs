@@ -2,9 +2,10 @@
 
 use std::process::Output;
 
-use crate::mpi::{STRICT, Site, sites};
 use syncline_testkit::mpi::SURVIVOR;
 use syncline_testkit::{Tool, output, succeed};
+
+use crate::mpi::{STRICT, Site, sites};
 
 #[test]
 fn a_program_of_mpi_has_a_team_within() {

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::mpi::root;
 use syncline_testkit::{Tool, libraries, succeed};
+
+use crate::mpi::root;
 
 /// All files below a folder, by their names from there.
 fn files(dir: &Path) -> Vec<PathBuf> {

@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::mpi::root;
 use syncline_testkit::{Tool, libraries, succeed};
+
+use crate::mpi::root;
 
 /// A function of the header.
 #[derive(Debug)]

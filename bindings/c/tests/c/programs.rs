@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::mpi::root;
 use syncline_fabric::Launcher;
 use syncline_farm::{Crew, Farm, Numbers, Program as Worker};
 use syncline_testkit::{Tool, libraries, output, succeed};
+
+use crate::mpi::root;
 
 /// A program, and what it writes.
 struct Program {

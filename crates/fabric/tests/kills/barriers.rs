@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use syncline_fabric::Member;
 use syncline_signal::Policy;
 use syncline_sync::{Auto, BarrierMember, Counter, Dissemination, Fault, Flags, Tournament};
+use syncline_testkit::Random;
 
 use crate::plan::{HANG, Plan, Stage};
-use syncline_testkit::Random;
 
 pub(crate) fn play(seed: u64) {
     let plan = Plan::new("barriers", seed);

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use syncline_fabric::Member;
 use syncline_signal::Policy;
 use syncline_sync::{Array, Deaths, Guard, Lock, LockError, LockMember, Mcs, RawLock, Ticket};
+use syncline_testkit::Random;
 
 use crate::plan::{HANG, Plan, Stage, late};
-use syncline_testkit::Random;
 
 /// Sections of each survivor when all know of all deaths.
 const AFTERWARDS: u64 = 200;

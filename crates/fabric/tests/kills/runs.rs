@@ -6,9 +6,9 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use syncline_process::ProcessWatch;
+use syncline_testkit::again;
 
 use crate::plan::{HANG, Plan};
-use syncline_testkit::again;
 
 const ROLE: &str = "SYNCLINE_FABRIC_KILLS_ROLE";
 const SEED: &str = "SYNCLINE_FABRIC_KILLS_SEED";

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use syncline_fabric::{Member, Team};
 use syncline_rma::{Rma, RmaError};
 use syncline_sync::{BarrierMember as _, Call, Fault};
+use syncline_testkit::again;
 
 use crate::programs::{accused, legal};
-use syncline_testkit::again;
 
 /// What a team of processes plays: a role, the number of processes, that of the threads of each,
 /// and a seed.

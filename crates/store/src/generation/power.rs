@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
 use syncline_testkit::Random;
 
 use super::disk::Change;

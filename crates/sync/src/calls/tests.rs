@@ -11,6 +11,7 @@ mod plain;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Mutex;
+
 use syncline_testkit::Random;
 
 use super::*;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use proptest::prelude::*;
 use syncline_store::Shape;
+use syncline_testkit::Random;
 
 use super::ghosts::Ghosts;
 use super::pack::Rows;
@@ -13,7 +14,6 @@ use super::{Geometry, Ring, TOGETHER};
 use crate::kernel::{Neighbours, PointKernel, Typed};
 use crate::lanes::{Lane, Lanes, Real};
 use crate::{Lk23, Neighbour, Stencil, plain_sweep};
-use syncline_testkit::Random;
 
 pub(crate) fn numbers<T: Real>(seed: u64, count: usize, scale: f64) -> Vec<T> {
     let mut random = Random::new(seed);

@@ -21,18 +21,25 @@ pub fn kept<K: AsRef<[u8]>>(
 ) -> PathBuf {
     static MAKING: AtomicU64 = AtomicU64::new(0);
 
-    let mut hash = DefaultHasher::new();
-    key.into_iter().for_each(|part| part.as_ref().hash(&mut hash));
+    let hash = |parts: &mut dyn Iterator<Item = &[u8]>| {
+        let mut hash = DefaultHasher::new();
+        parts.for_each(|part| part.hash(&mut hash));
+        format!("{:016x}", hash.finish())
+    };
+    let key: Vec<K> = key.into_iter().collect();
     let program = env::current_exe().expect("the path of this program");
     // target/debug/deps/program
     let target = program.ancestors().nth(3).expect("a program of cargo's");
-    let all = target.join("tmp/kept").join(name);
-    let folder = all.join(format!("{:016x}", hash.finish()));
+    let first = name.split([' ', '/']).next().unwrap_or_default();
+    let all = format!("{first}-{}", hash(&mut [name.as_bytes()].into_iter()));
+    let all = target.join("tmp/kept").join(all);
+    let folder = all.join(hash(&mut key.iter().map(AsRef::as_ref)));
     if folder.is_dir() {
         return folder;
     }
     if let Ok(old) = fs::read_dir(&all) {
-        let is_whole = |path: &PathBuf| path.extension().is_none();
+        // Another thread may just have made the one that is asked for.
+        let is_whole = |path: &PathBuf| path.extension().is_none() && *path != folder;
         for path in old.filter_map(|entry| Some(entry.ok()?.path())).filter(is_whole) {
             // Another process may remove it, too.
             let _ = fs::remove_dir_all(path);

@@ -23,6 +23,12 @@ impl Tool {
         there.then_some(Tool(name))
     }
 
+    /// The name by which it was found.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.0
+    }
+
     /// Whether it does this without an error.
     pub fn works<A: AsRef<OsStr>>(self, arguments: impl IntoIterator<Item = A>) -> bool {
         Command::new(self.0).args(arguments).output().is_ok_and(|o| o.status.success())

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use syncline_testkit::Tool;
 
-use crate::mpi::root;
+use crate::tools::root;
 
 fn made() -> String {
     let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).unwrap();

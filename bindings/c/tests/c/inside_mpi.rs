@@ -5,12 +5,13 @@ use std::process::Output;
 use syncline_testkit::mpi::SURVIVOR;
 use syncline_testkit::{Tool, output, succeed};
 
-use crate::mpi::{STRICT, Site, sites};
+use crate::tools::compiled;
+use crate::tools::mpi::{STRICT, Site, sites};
 
 #[test]
 fn a_program_of_mpi_has_a_team_within() {
     for site in sites() {
-        let program = site.compile(site.c(), "examples/mpi_inside.c", "program", true, &STRICT);
+        let program = site.compile("examples/mpi_inside.c", true, &STRICT);
         for (processes, per_host) in [("2", "9"), ("3", "1"), ("4", "2")] {
             let said = succeed(&mut site.run(&program, processes, per_host, None));
             let what = format!("{}, {processes}, {per_host} on a host", site.mpi.launcher);
@@ -24,7 +25,7 @@ fn a_program_of_mpi_has_a_team_within() {
 #[test]
 fn a_forked_child_is_no_member() {
     for site in sites() {
-        let program = site.compile(site.c(), "tests/programs/forks.c", "forks", true, &["-std=c11"]);
+        let program = site.compile("tests/programs/forks.c", true, &["-std=c11"]);
         for (processes, per_host) in [("3", "9"), ("3", "1")] {
             let mut command = site.run(&program, processes, per_host, None);
             command.arg("environment").args((per_host == "1").then_some("hosts"));
@@ -41,7 +42,7 @@ fn a_forked_child_is_no_member() {
 #[test]
 fn a_host_that_is_stopped_for_seconds_is_waited_for() {
     for site in sites() {
-        let program = site.compile(site.c(), "tests/programs/stopped.c", "stopped", true, &["-std=c11"]);
+        let program = site.compile("tests/programs/stopped.c", true, &["-std=c11"]);
         let mut command = site.run(&program, "3", "1", None);
         let Output { status, stdout, stderr } = output(command.env_remove("SYNCLINE_TIMEOUT"));
         let (said, wrong) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
@@ -67,7 +68,7 @@ fn what_a_program_does_wrong_has_a_status_of_its_own() {
     assert_eq!(status, syncline_c::status::Status::NoMpi);
     for site in sites() {
         let flags = [&STRICT[..], &["-pthread"]].concat();
-        let program = site.compile(site.c(), "tests/mpi/refused.c", "refused", true, &flags);
+        let program = site.compile("tests/mpi/refused.c", true, &flags);
         let what = site.mpi.launcher;
         let said = succeed(site.run(&program, "3", "9", None).arg("with a shim"));
         assert_eq!(said, "refused, each by its name\n", "{what}");
@@ -88,7 +89,7 @@ unsafe extern "C-unwind" fn never(
 #[test]
 fn those_who_are_left_go_on() {
     let Some(site) = Site::find(&SURVIVOR) else { return };
-    let program = site.compile(site.c(), "examples/survivors.c", "survivors", true, &STRICT);
+    let program = site.compile("examples/survivors.c", true, &STRICT);
     for (processes, per_host, left) in [("3", "9", 2), ("4", "1", 3), ("5", "2", 4), ("2", "1", 1)] {
         let said = succeed(&mut site.run(&program, processes, per_host, None));
         assert_eq!(
@@ -104,8 +105,8 @@ fn barriers_of_a_program_as_it_is_are_taken_over() {
     // Of MPI's levels, as all MPIs number them: those of threads are 0 to 3.
     for site in sites() {
         let library = [&STRICT[..], &["-O2", "-shared", "-fPIC"]].concat();
-        let preload = site.compile(site.c(), "pmpi/pmpi.c", "libsyncline_pmpi.so", true, &library);
-        let foreign = site.compile(site.c(), "tests/mpi/foreign.c", "foreign", false, &STRICT);
+        let preload = site.compile("pmpi/pmpi.c", true, &library);
+        let foreign = site.compile("tests/mpi/foreign.c", false, &STRICT);
         for (processes, per_host, level) in [
             ("2", "9", "0"),
             ("4", "9", "0"),
@@ -128,7 +129,7 @@ fn barriers_of_a_program_as_it_is_are_taken_over() {
             assert!(taken || level == "2", "{what}");
         }
         let Some(compiler) = Tool::find(site.mpi.fortran) else { continue };
-        let foreign = site.compile(compiler, "tests/mpi/foreign.f90", "foreign_f", false, &[]);
+        let foreign = compiled(compiler, "tests/mpi/foreign.f90", &[], &[]);
         let Output { status, stderr, .. } = output(&mut site.run(&foreign, "3", "9", Some(&preload)));
         let wrong = String::from_utf8_lossy(&stderr);
         assert!(

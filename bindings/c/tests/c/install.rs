@@ -5,7 +5,7 @@ use std::process::Command;
 
 use syncline_testkit::{Tool, libraries, succeed};
 
-use crate::mpi::root;
+use crate::tools::root;
 
 /// All files below a folder, by their names from there.
 fn files(dir: &Path) -> Vec<PathBuf> {

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use syncline_testkit::{Tool, libraries, succeed};
 
-use crate::mpi::root;
+use crate::tools::root;
 
 /// A function of the header.
 #[derive(Debug)]

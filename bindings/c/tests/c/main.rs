@@ -4,6 +4,6 @@ mod header;
 mod inside_mpi;
 mod install;
 mod interface;
-#[path = "../tools/mpi.rs"]
-mod mpi;
 mod programs;
+#[path = "../tools/mod.rs"]
+mod tools;

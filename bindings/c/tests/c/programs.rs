@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use syncline_fabric::Launcher;
 use syncline_farm::{Crew, Farm, Numbers, Program as Worker};
-use syncline_testkit::{Tool, libraries, output, succeed};
+use syncline_testkit::{Tool, output, succeed};
 
-use crate::mpi::root;
+use crate::tools::{SHARED, STATIC, compiled};
 
 /// A program, and what it writes.
 struct Program {
@@ -94,35 +94,18 @@ const FORTRAN: [Program; 5] = [
     },
 ];
 
-const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
-const STATIC: [&str; 1] = ["-l:libsyncline_c.a"];
-const SHARED: [&str; 1] = ["-l:libsyncline_c.so"];
-
 /// Compiles and links a program with the library; where it is.
-fn build(dir: &Path, tool: Tool, flags: &[&str], library: &[&str], program: &Program) -> PathBuf {
-    let executable = dir.join("program");
-    let folder = libraries();
-    let mut arguments: Vec<String> = WARNINGS.iter().chain(flags).map(|&a| a.to_owned()).collect();
-    arguments.push(root().join(program.source).display().to_string());
-    arguments.extend(["-g", "-O1", "-ffp-contract=off", "-I"].map(str::to_owned));
-    arguments.push(root().join("include").display().to_string());
-    arguments.extend([format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", dir.display())]);
-    // Under this name the program looks for it.
-    let named = std::os::unix::fs::symlink(folder.join("libsyncline_c.so"), dir.join("libsyncline_c.so.0.1"));
-    assert!(named.is_ok() || dir.join("libsyncline_c.so.0.1").exists());
-    arguments.extend(library.iter().map(|&a| a.to_owned()));
-    arguments.extend(["-pthread", "-ldl", "-lm", "-o"].map(str::to_owned));
-    arguments.push(executable.display().to_string());
-    tool.run(arguments);
-    executable
+fn build(tool: Tool, flags: &[&str], library: &[&str], program: &Program) -> PathBuf {
+    let flags =
+        [&["-Wall", "-Wextra", "-pedantic", "-Werror", "-g", "-O1", "-ffp-contract=off"], flags].concat();
+    compiled(tool, program.source, &flags, library)
 }
 
 /// Builds programs and runs each after the words of `before`.
 fn all(compiler: &'static str, flags: &[&str], library: &[&str], programs: &[Program], before: &[&str]) {
     let Some(tool) = Tool::find(compiler) else { return };
-    let dir = tempfile::tempdir().unwrap();
     for program in programs {
-        let executable = build(dir.path(), tool, flags, library, program);
+        let executable = build(tool, flags, library, program);
         let mut command = match before {
             [] => Command::new(&executable),
             [first, rest @ ..] => {
@@ -184,7 +167,7 @@ fn valgrind_finds_nothing() {
         let leaks = ["--leak-check=full", "--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"];
         let valgrind =
             [&["valgrind", "--quiet", "--error-exitcode=9", "--fair-sched=try"], &leaks[..]].concat();
-        all("gcc", &[], &SHARED, &C, &valgrind);
+        all("gcc", &["-std=c11"], &SHARED, &C, &valgrind);
     }
 }
 
@@ -211,7 +194,7 @@ fn barriers_run_in_a_parallel_region_of_openmp() {
         let Some(tool) = Tool::find(compiler).filter(|&tool| has_openmp(dir.path(), tool, "empty.c")) else {
             continue;
         };
-        let executable = build(dir.path(), tool, &["-std=c11", "-fopenmp"], &SHARED, &program);
+        let executable = build(tool, &["-std=c11", "-fopenmp"], &SHARED, &program);
         for threads in ["1", "2", "3"] {
             let said = succeed(Command::new(&executable).args([threads, "3", "100"]));
             assert!(said.ends_with(program.output), "{said}");
@@ -226,11 +209,10 @@ fn programs_in_fortran_run() {
     if !has_openmp(dir.path(), tool, "empty.f90") {
         return;
     }
-    let module = root().join("fortran/syncline.f90");
-    let flags = ["-std=f2008", "-fopenmp", "-J", dir.path().to_str().unwrap(), module.to_str().unwrap()];
+    let flags = ["-std=f2008", "-fopenmp"];
     for library in [&STATIC, &SHARED] {
         for program in &FORTRAN {
-            let executable = build(dir.path(), tool, &flags, library, program);
+            let executable = build(tool, &flags, library, program);
             assert_eq!(succeed(&mut Command::new(executable)), program.output);
         }
     }
@@ -240,9 +222,8 @@ fn programs_in_fortran_run() {
 #[test]
 fn an_exception_out_of_a_body_ends_the_program() {
     let Some(tool) = Tool::find("g++") else { return };
-    let dir = tempfile::tempdir().unwrap();
     let program = Program { source: "tests/programs/throws.cpp", output: "" };
-    let executable = build(dir.path(), tool, &["-std=c++11"], &SHARED, &program);
+    let executable = build(tool, &["-std=c++11"], &SHARED, &program);
     let ended = Command::new(executable).output().unwrap();
     assert!(!ended.status.success() && ended.status.code().is_none(), "{ended:?}");
     assert_eq!(String::from_utf8_lossy(&ended.stdout), "");
@@ -268,10 +249,9 @@ fn an_exception_out_of_a_worker_is_the_error_of_its_task() {
 #[test]
 fn workers_in_c_of_a_manager_in_rust() {
     let Some(tool) = Tool::find("gcc") else { return };
-    let dir = tempfile::tempdir().unwrap();
     let late = || Some(Instant::now() + Duration::from_secs(60));
     let echo = Program { source: "tests/programs/farm_processes.c", output: "" };
-    let executable = build(dir.path(), tool, &["-std=c11"], &SHARED, &echo);
+    let executable = build(tool, &["-std=c11"], &SHARED, &echo);
     let mut farm = Farm::new().unwrap();
     let worker = farm.spawn(&Worker::new(&executable).arg("echo")).unwrap();
     for len in [1, 14, 15, 100_000] {
@@ -287,7 +267,7 @@ fn workers_in_c_of_a_manager_in_rust() {
     assert_eq!(farm.wait(worker, late()).unwrap().to_string(), "exited with 0");
 
     let works = Program { source: "tests/programs/pools.c", output: "" };
-    let executable = build(dir.path(), tool, &["-std=c11"], &STATIC, &works);
+    let executable = build(tool, &["-std=c11"], &STATIC, &works);
     let crew = Crew::of(2).program(Worker::new(executable)).timeout(Duration::from_secs(60));
     let mut pool = crew.start::<Vec<u8>, Result<Vec<u8>, String>>().unwrap();
     assert_eq!(pool.run(b"reverse".to_vec()).unwrap(), Ok(b"esrever".to_vec()));
@@ -299,9 +279,8 @@ fn workers_in_c_of_a_manager_in_rust() {
 /// A program whose members are said by its arguments, and what it has to say: on stdout, then how its stderr begins.
 fn team_of_processes(program: &Program, arguments: &[&str], said: &str) {
     let Some(tool) = Tool::find("gcc") else { return };
-    let dir = tempfile::tempdir().unwrap();
     for library in [&STATIC, &SHARED] {
-        let executable = build(dir.path(), tool, &["-std=c11"], library, program);
+        let executable = build(tool, &["-std=c11"], library, program);
         let out = output(Command::new(executable).args(arguments));
         let text = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.success(), "{}: {text}", out.status);
@@ -355,7 +334,7 @@ fn a_process_that_is_killed_is_told_to_the_others() {
 fn a_launcher_starts_the_processes_of_a_program() {
     let Some(tool) = Tool::find("gcc") else { return };
     let dir = tempfile::tempdir().unwrap();
-    let executable = build(dir.path(), tool, &["-std=c11"], &SHARED, &TEAM);
+    let executable = build(tool, &["-std=c11"], &SHARED, &TEAM);
     for (processes, threads, who) in
         [(3, 1, "3 members in 3 processes\n"), (2, 2, "4 members in 2 processes\n")]
     {
@@ -367,7 +346,7 @@ fn a_launcher_starts_the_processes_of_a_program() {
         let said = std::fs::read_to_string(said).unwrap();
         assert_eq!(said, format!("{who}{}", TEAM.output));
     }
-    let executable = build(dir.path(), tool, &["-std=c11"], &STATIC, &QUEUE);
+    let executable = build(tool, &["-std=c11"], &STATIC, &QUEUE);
     let said = dir.path().join("queue");
     let script = "exec \"$0\" >>\"$1\"".as_ref();
     let arguments = ["-c".as_ref(), script, executable.as_os_str(), said.as_os_str()];

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use syncline_testkit::mpi::{MPIS, SURVIVOR};
 use syncline_testkit::output;
 
-use crate::mpi::{STRICT, Site};
+use crate::tools::mpi::{STRICT, Site};
 
 /// The program that plays texts, under an MPI.
 struct Stage {
@@ -21,7 +21,7 @@ fn stages() -> impl Iterator<Item = Stage> {
     MPIS.iter().chain([&SURVIVOR]).filter_map(|mpi| {
         let site = Site::find(mpi)?;
         let flags = [&STRICT[..], &["-std=c11", "-pthread"]].concat();
-        let program = site.compile(site.c(), "tests/programs/misuse.c", "misuse", true, &flags);
+        let program = site.compile("tests/programs/misuse.c", true, &flags);
         Some(Stage { site, program })
     })
 }

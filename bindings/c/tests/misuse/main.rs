@@ -9,9 +9,9 @@
 //! after which a program hangs. A test that fails prints the seed and the text of its program.
 
 mod ends;
-#[path = "../tools/mpi.rs"]
-mod mpi;
 mod plan;
+#[path = "../tools/mod.rs"]
+mod tools;
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -20,12 +20,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use mpi::{STRICT, Site, root};
 use plan::{Kind, Place, Plan};
 use syncline_fabric::Launcher;
 use syncline_testkit::mpi::MPIS;
-use syncline_testkit::{Tool, again, libraries};
+use syncline_testkit::{Tool, again};
 use tempfile::TempDir;
+use tools::mpi::{STRICT, Site};
+use tools::{STATIC, compiled};
 
 /// Seeds that every run plays; one more is new each time.
 const FIXED: u64 = 9;
@@ -105,23 +106,11 @@ impl Theatre {
         let strict = [&STRICT[..], &["-std=c11", "-g", "-pthread"]].concat();
         if let Some(mpi) = mpi {
             let site = Site::find(mpi)?;
-            let program = site.compile(site.c(), "tests/programs/misuse.c", "misuse", true, &strict);
+            let program = site.compile("tests/programs/misuse.c", true, &strict);
             return Some(Self { place, dir, program, site: Some(site) });
         }
         let tool = Tool::find("gcc")?;
-        let program = dir.path().join("misuse");
-        let mut arguments: Vec<String> = strict.iter().map(|&flag| flag.to_owned()).collect();
-        arguments.extend([
-            root().join("tests/programs/misuse.c").display().to_string(),
-            format!("-I{}", root().join("include").display()),
-            format!("-L{}", libraries().display()),
-            "-l:libsyncline_c.a".to_owned(),
-            "-ldl".to_owned(),
-            "-lm".to_owned(),
-            "-o".to_owned(),
-            program.display().to_string(),
-        ]);
-        tool.run(arguments);
+        let program = compiled(tool, "tests/programs/misuse.c", &strict, &STATIC);
         Some(Self { place, dir, program, site: None })
     }
 

@@ -5,13 +5,10 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use syncline_testkit::Tool;
 use syncline_testkit::mpi::{MPIS, Mpi};
-use syncline_testkit::{Tool, libraries};
 
-/// The folder of the package.
-pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
+use super::{SHARED, compiled};
 
 /// An MPI that is here, with its shim, and a folder for what is compiled.
 pub(crate) struct Site {
@@ -32,40 +29,15 @@ impl Site {
         }
         let dir = tempfile::tempdir().unwrap();
         let shim = mpi.shim(|compiler, into| drop(syncline_mpi::build(compiler, into).unwrap()));
-        let named = dir.path().join("libsyncline_c.so.0.1");
-        std::os::unix::fs::symlink(libraries().join("libsyncline_c.so"), named).unwrap();
         Some(Site { mpi, dir, shim })
     }
 
-    /// Compiles something, with our library or without.
-    pub(crate) fn compile(
-        &self,
-        tool: Tool,
-        source: &str,
-        to: &str,
-        ours: bool,
-        options: &[&str],
-    ) -> PathBuf {
-        let made = self.dir.path().join(to);
-        let mut arguments = options.iter().map(|&option| option.to_owned()).collect::<Vec<_>>();
-        arguments.extend([
-            root().join(source).display().to_string(),
-            "-o".into(),
-            made.display().to_string(),
-        ]);
-        if ours {
-            arguments.extend([
-                format!("-I{}", root().join("include").display()),
-                format!("-L{}", libraries().display()),
-                format!("-Wl,-rpath,{}", self.dir.path().display()),
-                "-l:libsyncline_c.so".to_owned(),
-            ]);
-        }
-        tool.run(arguments);
-        made
+    /// Compiles a program in C, with our library or without.
+    pub(crate) fn compile(&self, source: &str, ours: bool, options: &[&str]) -> PathBuf {
+        compiled(self.c(), source, options, if ours { &SHARED } else { &[] })
     }
 
-    pub(crate) fn c(&self) -> Tool {
+    fn c(&self) -> Tool {
         Tool::find(self.mpi.c).expect("it was found before")
     }
 

@@ -86,7 +86,7 @@ test-anywhere:
 
 # The lock-free protocols under every interleaving, each with planted bugs that must be found.
 loom:
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test $(LOOM_CRATES) --release --lib
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test $(LOOM_CRATES) --profile loom --lib
 
 lint:
 	$(CARGO) fmt --all -- --check

@@ -15,25 +15,24 @@
 
 mod advice;
 
-use std::path::Path;
-
 use syncline_baselines::CounterBarrier;
 use syncline_sync::{
     Auto, Barrier, BarrierMember, Combined, Counter, Dissemination, Flags, Space, SpaceError, Tournament,
 };
 
-use super::contest::{
-    self, Bout, Contender, Contest, ContestArgs, Field, Fits, Inside, Measured, Ratio, Side, Source, Subject,
-    Way,
+use crate::contest::{
+    self, ANY, Bout, Contest, ContestArgs, Fits, Inside, Measured, Ratio, Source, Subject, Way,
 };
 use crate::error::Result;
+use crate::race::Side;
 use crate::stop::Signals;
 
 /// Races barriers against one another, and against the time that a cache line takes between two
 /// processors.
 ///
-/// Peers in C and C++ are compiled with gcc, clang and g++ where these are installed (Debian: gcc
-/// g++ clang libomp-dev) and skipped otherwise. OpenMP's barriers wait by three policies: their
+/// Peers in C and C++ are compiled with gcc, clang and g++ where these are installed, and skipped
+/// otherwise, with the line that installs them. Everything is run 200 times; with --quick as often
+/// as a minute allows, at most 30 times. OpenMP's barriers wait by three policies: their
 /// default, active and passive. Times are wall times per episode, without the work between two.
 /// Members have a processor each, if there are as many; if there are not (oversubscribed), the
 /// system places them.
@@ -57,8 +56,9 @@ static SUBJECT: Subject = Subject {
     members: |processors| vec![2, processors.max(2), 4 * processors],
     works: &[0.0, 500.0],
     milliseconds: 5,
-    fairness: false,
-    field,
+    inside: &INSIDE,
+    processes: &PROCESSES,
+    sources: &SOURCES,
     ratios,
     more: || Some(advice::text()),
 };
@@ -68,88 +68,28 @@ pub(crate) fn barrier(args: &BenchBarrierArgs, signals: &Signals) -> Result<Stri
     contest::contest(&args.contest, &SUBJECT, signals)
 }
 
-/// Ours, in threads, and with how many members.
-const OURS: [(&str, Fits, Inside); 8] = [
-    ("counter", |_| true, |bout| ours(bout, Counter::within)),
-    (
-        "tournament, packed",
-        |_| true,
-        |bout| ours(bout, |space, n| Tournament::within(space, n, Flags::Packed)),
-    ),
-    (
-        "tournament, padded",
-        |_| true,
-        |bout| ours(bout, |space, n| Tournament::within(space, n, Flags::Padded)),
-    ),
-    ("dissemination, packed", |_| true, |bout| disseminate(bout, 2, Flags::Packed)),
-    ("dissemination, padded", |_| true, |bout| disseminate(bout, 2, Flags::Padded)),
+/// Those that are threads of this process, and with how many members.
+static INSIDE: [(&str, Side, Fits, Inside); 10] = [
+    ("counter", Side::Ours, ANY, |bout| ours(bout, Counter::within)),
+    ("tournament, packed", Side::Ours, ANY, |bout| tournament(bout, Flags::Packed)),
+    ("tournament, padded", Side::Ours, ANY, |bout| tournament(bout, Flags::Padded)),
+    ("dissemination, packed", Side::Ours, ANY, |bout| disseminate(bout, 2, Flags::Packed)),
+    ("dissemination, padded", Side::Ours, ANY, |bout| disseminate(bout, 2, Flags::Padded)),
     // With two members it is the same as with radix 2.
-    ("dissemination, radix 4", |members| members > 2, |bout| disseminate(bout, 4, Flags::Packed)),
-    ("combined, 2 groups", |members| members >= 4 && members.is_multiple_of(2), |bout| combined(bout)),
-    (
-        "auto",
-        |_| true,
-        |bout| {
-            let processors = bout.processors();
-            ours(bout, |space, members| Auto::within(space, members, processors))
-        },
-    ),
-];
-
-/// Ours, in processes.
-const PROCESSES: [(&str, Way); 3] = [
-    ("counter, processes", Way::Counter),
-    ("auto, processes", Way::Auto),
-    ("dissemination, processes", Way::Dissemination),
-];
-
-fn ours<B: Barrier>(
-    bout: &Bout<'_>,
-    make: impl FnOnce(&mut Space, usize) -> Result<B, SpaceError>,
-) -> Result<Measured, String> {
-    let barrier = make(&mut Space::heap(), bout.members).map_err(|error| error.to_string())?;
-    wait_all(bout, |rank| barrier.member(rank))
-}
-
-fn disseminate(bout: &Bout<'_>, radix: usize, flags: Flags) -> Result<Measured, String> {
-    ours(bout, |space, members| Dissemination::within(space, members, radix, flags))
-}
-
-/// A counter in each half, dissemination between the two.
-fn combined(bout: &Bout<'_>) -> Result<Measured, String> {
-    let half = bout.members / 2;
-    let made = || {
-        let outer = Dissemination::new(2)?;
-        let group = |group| Ok(Combined::new(group, Counter::new(half)?, outer.clone()));
-        (0..2).map(group).collect::<Result<Vec<_>, SpaceError>>()
-    };
-    let groups = made().map_err(|error| error.to_string())?;
-    wait_all(bout, |rank| groups[rank / half].member(rank % half))
-}
-
-fn wait_all<M: BarrierMember>(
-    bout: &Bout<'_>,
-    member: impl Fn(usize) -> Result<M, SpaceError>,
-) -> Result<Measured, String> {
-    let members: Result<Vec<_>, _> = (0..bout.members).map(member).collect();
-    let mut members = members.map_err(|error| error.to_string())?.into_iter();
-    bout.meet(|_| {
-        let mut member = members.next().expect("as many as there are members");
-        // No member leaves before the end.
-        move || member.wait().expect("a barrier that nobody leaves")
-    })
-}
-
-/// Those of others that are threads of this process: a line each.
-const INSIDE: [(&str, Side, Inside); 2] = [
-    ("counter, sense reversal (Kadur, Kochar)", Side::Baseline, |bout| {
+    ("dissemination, radix 4", Side::Ours, |members| members > 2, |bout| disseminate(bout, 4, Flags::Packed)),
+    ("combined, 2 groups", Side::Ours, |members| members >= 4 && members.is_multiple_of(2), combined),
+    ("auto", Side::Ours, ANY, |bout| {
+        let processors = bout.processors();
+        ours(bout, |space, members| Auto::within(space, members, processors))
+    }),
+    ("counter, sense reversal (Kadur, Kochar)", Side::Baseline, ANY, |bout| {
         let barrier = CounterBarrier::new(bout.members);
         bout.meet(|_| {
             let mut member = barrier.member();
             move || member.wait()
         })
     }),
-    ("std::sync::Barrier", Side::Peer, |bout| {
+    ("std::sync::Barrier", Side::Peer, ANY, |bout| {
         let barrier = std::sync::Barrier::new(bout.members);
         bout.meet(|_| {
             || {
@@ -158,6 +98,50 @@ const INSIDE: [(&str, Side, Inside); 2] = [
         })
     }),
 ];
+
+/// Ours, in processes.
+static PROCESSES: [(&str, Way); 3] = [
+    ("counter, processes", Way::Counter),
+    ("auto, processes", Way::Auto),
+    ("dissemination, processes", Way::Dissemination),
+];
+
+fn ours<B: Barrier>(
+    bout: &Bout<'_>,
+    make: impl FnOnce(&mut Space, usize) -> Result<B, SpaceError>,
+) -> Result<Measured> {
+    let barrier = make(&mut Space::heap(), bout.members)?;
+    wait_all(bout, |rank| barrier.member(rank))
+}
+
+fn tournament(bout: &Bout<'_>, flags: Flags) -> Result<Measured> {
+    ours(bout, |space, members| Tournament::within(space, members, flags))
+}
+
+fn disseminate(bout: &Bout<'_>, radix: usize, flags: Flags) -> Result<Measured> {
+    ours(bout, |space, members| Dissemination::within(space, members, radix, flags))
+}
+
+/// A counter in each half, dissemination between the two.
+fn combined(bout: &Bout<'_>) -> Result<Measured> {
+    let half = bout.members / 2;
+    let outer = Dissemination::new(2)?;
+    let group = |group| Ok(Combined::new(group, Counter::new(half)?, outer.clone()));
+    let groups = (0..2).map(group).collect::<Result<Vec<_>, SpaceError>>()?;
+    wait_all(bout, |rank| groups[rank / half].member(rank % half))
+}
+
+fn wait_all<M: BarrierMember>(
+    bout: &Bout<'_>,
+    member: impl Fn(usize) -> Result<M, SpaceError>,
+) -> Result<Measured> {
+    let mut members = (0..bout.members).map(member).collect::<Result<Vec<_>, _>>()?.into_iter();
+    bout.meet(|_| {
+        let mut member = members.next().expect("as many as there are members");
+        // No member leaves before the end.
+        move || member.wait().expect("a barrier that nobody leaves")
+    })
+}
 
 const OPENMP: (&str, &str) = ("barrier_openmp.c", include_str!("../../peers/barrier_openmp.c"));
 const PTHREAD: (&str, &str) = ("barrier_pthread.c", include_str!("../../peers/barrier_pthread.c"));
@@ -182,41 +166,15 @@ static SOURCES: [Source; 8] = [
     openmp("OpenMP, libomp (clang)", "clang", &[]),
     openmp("OpenMP, libomp (clang), active", "clang", ACTIVE),
     openmp("OpenMP, libomp (clang), passive", "clang", PASSIVE),
-    Source {
-        name: "pthread_barrier",
-        compiler: "gcc",
-        file: PTHREAD,
-        flags: &["-pthread"],
-        form: &[],
-        environment: &[],
-    },
-    Source {
-        name: "std::barrier (g++)",
-        compiler: "g++",
-        file: STD,
-        flags: &["-std=c++20", "-pthread"],
-        form: &[],
-        environment: &[],
-    },
+    Source { flags: &["-pthread"], file: PTHREAD, ..openmp("pthread_barrier", "gcc", &[]) },
+    Source { flags: &["-std=c++20", "-pthread"], file: STD, ..openmp("std::barrier (g++)", "g++", &[]) },
 ];
-
-fn field(folder: &Path) -> Result<Field> {
-    let mut field = Field::default();
-    let ours = OURS.map(|(name, fits, run)| Contender::inside(name, Side::Ours, run).only(fits));
-    field.contenders.extend(ours);
-    for (name, way) in PROCESSES {
-        field.contenders.push(Contender::processes(name, way)?);
-    }
-    field.contenders.extend(INSIDE.map(|(name, side, run)| Contender::inside(name, side, run)));
-    contest::start(folder, &SOURCES, &mut field)?;
-    Ok(field)
-}
 
 /// OpenMP's, by the policy of waiting that it has if nothing is said.
 const OPENMP_DEFAULT: [&str; 2] = ["OpenMP, libgomp (gcc)", "OpenMP, libomp (clang)"];
 
 fn ratios(race: &Contest) -> Vec<Ratio> {
-    let hop = race.median_hop();
+    let hop = race.hop();
     let openmp: Vec<_> =
         SOURCES.iter().filter(|source| source.file == OPENMP).map(|source| source.name).collect();
     let dissemination = race.best(&["dissemination, packed", "dissemination, padded"], 2);

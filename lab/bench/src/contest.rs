@@ -1,68 +1,57 @@
-//! What `bench barrier` and `bench lock` share: contenders that alternate, round after round.
+//! What `bench barrier` and `bench lock` share: contenders that are threads or processes, raced in
+//! cells.
 //!
 //! ```text
-//! contender          threads of this process, or a process that answers (`peer`; `member`: ours, in processes)
-//! cell               how many members, and how much work between two episodes
+//! contender          threads of this process, or a process that answers (`peers::Server`; `member`: ours, in processes)
+//! cell               how many members, and how much work between two episodes: a group of the race
 //! run                one contender in one cell, for some milliseconds
-//! round              the limit H (`hop`), and then a run of every contender in every cell
 //! ```
 //!
-//! Of many short rounds the median says more than the mean of a long one: what disturbs the machine
-//! disturbs some of them. Before the first round, every contender is run once in every cell. That
-//! run is not counted; one that takes far longer than it was given is the only one in its cell, and
-//! the table says so. In each round another contender begins, so that none always comes after the
-//! same one.
+//! A process is asked, and answers, a line a run. NS is of wall time per episode, without the work,
+//! or per lock and unlock; AS_WANTED is 1 if each member has a processor of its own, where there is
+//! one for each; a SHARE is how often a member had the lock. `lab/peers/members.h` is the other
+//! side, and `member`.
+//!
+//! ```text
+//! RUN MEMBERS MILLISECONDS WORK_NS    ->    NS AS_WANTED [SHARE...]
+//! ```
 //!
 //! If there are processors for all members, each is pinned to one; if there are not
 //! (oversubscribed), none is.
 
 mod contend;
-mod hop;
-mod machine;
 mod meet;
 mod member;
-mod peer;
-mod results;
-mod table;
-mod team;
 
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use serde_json::json;
 
-pub(crate) use self::hop::hop;
-pub(crate) use self::machine::Machine;
 pub(crate) use self::member::{BenchMemberArgs, Way, member};
-pub(crate) use self::peer::{Source, start};
-pub(crate) use self::results::Ratio;
-use super::at_least;
-use super::peers::failed;
-use super::places::Places;
-use super::spread::{Spread, median};
-use crate::error::Result;
+use crate::error::{Result, failed};
+use crate::peers::{Server, Workshop};
+use crate::places::Places;
+use crate::race::{
+    Entry, Group, Hops, Lines, Machine, Options, Pace, Results, Side, Skipped, Spread, Table, figure, hold,
+    race, ratio,
+};
 use crate::stop::Signals;
 
 /// How a race is run.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ContestArgs {
-    /// Less than a minute in all, with these numbers of members
-    #[arg(long)]
-    quick: bool,
+    #[command(flatten)]
+    options: Options,
     /// How many members there are, in each race [default: few, one per core, and four per core]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = clap::value_parser!(u16).range(1..=256))]
     members: Vec<u16>,
-    /// How often everything is run [default: 200; with --quick as often as a minute allows, at most
-    /// 30]
-    #[arg(long, value_name = "N", value_parser = at_least(1))]
-    rounds: Option<usize>,
     /// How long a run takes, about [default: 5 of a barrier, 20 of a lock]
-    #[arg(long, value_name = "MS", value_parser = at_least(1))]
+    #[arg(long, value_name = "MS", value_parser = crate::at_least(1))]
     milliseconds: Option<usize>,
-    /// Print one JSON object per line, and no table
-    #[arg(long)]
-    json: bool,
 }
 
 /// How long `--quick` takes, about. A minute is not to be exceeded.
@@ -85,54 +74,65 @@ pub(crate) struct Subject {
     pub(crate) works: &'static [f64],
     /// How long a run takes, if it is not asked for.
     pub(crate) milliseconds: usize,
-    /// Whether members have shares.
-    pub(crate) fairness: bool,
-    /// The contenders that take part; programs are made in the folder.
-    pub(crate) field: fn(&Path) -> Result<Field>,
+    /// Those that are threads of this process.
+    pub(crate) inside: &'static [(&'static str, Side, Fits, Inside)],
+    /// Ours, in processes.
+    pub(crate) processes: &'static [(&'static str, Way)],
+    /// Those that are compiled.
+    pub(crate) sources: &'static [Source],
     /// What is told of the medians, below the tables.
     pub(crate) ratios: fn(&Contest) -> Vec<Ratio>,
     /// What else is told, to people.
     pub(crate) more: fn() -> Option<String>,
 }
 
-/// The contenders that take part, and those that cannot, with the reason.
-#[derive(Debug, Default)]
-pub(crate) struct Field {
-    pub(crate) contenders: Vec<Contender>,
-    pub(crate) skipped: Vec<(&'static str, String)>,
-}
-
-/// Whose a contender is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Side {
-    /// Ours.
-    Ours,
-    /// A textbook's.
-    Baseline,
-    /// Another project's, in use.
-    Peer,
-}
-
 /// Runs a contender that is threads of this process.
-pub(crate) type Inside = fn(&Bout<'_>) -> Result<Measured, String>;
+pub(crate) type Inside = fn(&Bout<'_>) -> Result<Measured>;
 
 /// Whether a contender can be run with this many members.
 pub(crate) type Fits = fn(usize) -> bool;
 
-/// One that takes part.
+/// Any number of members.
+pub(crate) const ANY: Fits = |_| true;
+
+/// A peer in C or C++.
 #[derive(Debug)]
-pub(crate) struct Contender {
-    name: &'static str,
-    side: Side,
-    how: How,
-    fits: Fits,
+pub(crate) struct Source {
+    /// What it is called.
+    pub(crate) name: &'static str,
+    /// What compiles it.
+    pub(crate) compiler: &'static str,
+    /// Its file, and the text of that.
+    pub(crate) file: (&'static str, &'static str),
+    pub(crate) flags: &'static [&'static str],
+    /// The argument that it is started with, if any.
+    pub(crate) form: &'static [&'static str],
+    /// What is added to its environment.
+    pub(crate) environment: &'static [(&'static str, &'static str)],
 }
 
-#[derive(Debug)]
+/// What the sources include.
+const HEADERS: [(&str, &str); 2] = [
+    ("members.h", include_str!("../../peers/members.h")),
+    ("barrier.h", include_str!("../../peers/barrier.h")),
+];
+
+/// What would change how OpenMP waits.
+const OPENMP: [&str; 3] = ["OMP_", "GOMP_", "KMP_"];
+
+/// One that takes part.
+#[derive(Clone, Debug)]
+struct Contender {
+    name: &'static str,
+    side: Side,
+    fits: Fits,
+    how: How,
+}
+
+#[derive(Clone, Debug)]
 enum How {
     Inside(Inside),
-    Process(peer::Peer),
+    Process(Server),
 }
 
 /// A run: on which places, by how many, with how much work, for how long.
@@ -157,149 +157,95 @@ pub(crate) struct Measured {
 
 /// Under what conditions all are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Cell {
+struct Cell {
     members: usize,
     work_ns: f64,
 }
 
-/// A line of the output.
+/// A number that is told beside the tables, of medians.
 #[derive(Debug, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-enum Record {
-    /// What it is run on.
-    Machine(Machine),
-    /// One that cannot take part.
-    Skipped { way: &'static str, why: String },
-    /// One whose threads could not be pinned.
-    Unpinned { way: &'static str },
-    /// One that takes too long in a cell.
-    LeftOut {
-        way: &'static str,
-        side: Side,
-        #[serde(flatten)]
-        cell: Cell,
-        ns: f64,
-    },
-    /// The time of a hop in a round: the best and the median of some short runs.
-    Hop { round: usize, best_ns: f64, median_ns: f64 },
-    /// One run.
-    Run {
-        way: &'static str,
-        side: Side,
-        #[serde(flatten)]
-        cell: Cell,
-        round: usize,
-        ns: f64,
-        fairness: Option<f64>,
-    },
-    /// What follows from the runs of a contender in a cell.
-    Cell(Standing),
-    /// What follows from the medians of all.
-    Ratio(Ratio),
-}
-
-/// How a contender stands in a cell.
-#[derive(Debug, Serialize)]
-struct Standing {
-    way: &'static str,
-    side: Side,
-    #[serde(flatten)]
-    cell: Cell,
-    oversubscribed: bool,
-    rounds: usize,
-    /// In nanoseconds.
-    #[serde(flatten)]
-    spread: Spread,
-    /// By the time of a hop.
-    to_hop: Option<f64>,
-    /// By the best median of a peer.
-    to_best_peer: Option<f64>,
-    /// The median.
-    fairness: Option<f64>,
+pub(crate) struct Ratio {
+    what: String,
+    value: f64,
 }
 
 /// A race.
 #[derive(Debug)]
 pub(crate) struct Contest {
     subject: &'static Subject,
-    places: Places,
+    machine: Machine,
     processors: usize,
     cells: Vec<Cell>,
-    most_rounds: usize,
     milliseconds: usize,
-    /// After this no round begins that would not end before it, but for the first.
-    until: Option<Instant>,
-    /// Rounds that were run.
-    rounds: usize,
-    records: Vec<Record>,
+    stage: Hops,
+    results: Results<Cell>,
+    skipped: Vec<Skipped<()>>,
 }
 
 /// Runs the race; returns what to print.
 pub(crate) fn contest(args: &ContestArgs, subject: &'static Subject, signals: &Signals) -> Result<String> {
-    let folder = tempfile::Builder::new().prefix("syncline-bench.").tempdir();
-    let folder = folder.map_err(|error| failed("make a directory for the peers' programs", error))?;
-    let (args, path) = (args.clone(), folder.path().to_owned());
-    let work = move || {
+    let args = args.clone();
+    let work = move |folder: &Path, signals: &Signals| {
+        let start = Instant::now();
         let mut contest = Contest::new(&args, subject);
-        eprintln!("compiling the peers");
-        contest.race((subject.field)(&path)?)?;
-        if !args.json {
-            return Ok([table::text(&contest)]
-                .into_iter()
-                .chain((subject.more)())
-                .collect::<Vec<_>>()
-                .join("\n\n"));
-        }
-        let lines = contest.records.iter().map(serde_json::to_string).collect::<serde_json::Result<Vec<_>>>();
-        lines.map(|lines| lines.join("\n")).map_err(|error| failed("write JSON", error))
+        let contenders = contest.contenders(folder)?;
+        let quick = args.options.quick;
+        let pace = match args.options.rounds {
+            Some(rounds) => Pace::exactly(rounds),
+            None if quick => Pace { least: 1, most: 30, until: Some(start + QUICK), warm_up: true },
+            None => Pace::exactly(200),
+        };
+        contest.race(contenders, pace, signals)?;
+        if args.options.json { contest.json() } else { Ok(contest.text()) }
     };
-    signals.abandon(work)
+    hold(signals, None, || (), work)
 }
 
 impl Contender {
-    /// One that is threads of this process.
-    pub(crate) fn inside(name: &'static str, side: Side, run: Inside) -> Self {
-        Self { name, side, how: How::Inside(run), fits: |_| true }
-    }
-
-    /// The same, run only with as many members as fit it.
-    pub(crate) fn only(self, fits: Fits) -> Self {
-        Self { fits, ..self }
-    }
-
-    fn run(&mut self, bout: &Bout<'_>) -> Result<Measured> {
-        let done = match &mut self.how {
+    fn run(&self, bout: &Bout<'_>) -> Result<Measured> {
+        let done = match &self.how {
             How::Inside(run) => run(bout),
-            How::Process(peer) => peer.run(bout),
+            How::Process(server) => bout.ask(server),
         };
-        done.map_err(|why| failed(&format!("run {} with {} members", self.name, bout.members), why))
+        done.map_err(|why| failed(&format!("run it with {} members", bout.members), why))
     }
 }
 
 impl Bout<'_> {
     /// How many processors there are.
     pub(crate) fn processors(&self) -> usize {
-        processors(self.places)
+        self.places.processors()
     }
 
     /// Whether there are not as many processors as members.
     fn oversubscribed(&self) -> bool {
         self.members > self.processors()
     }
-}
 
-/// How many processors there are; if it is not known which, as many as the system says.
-fn processors(places: &Places) -> usize {
-    match places.len() {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        known => known,
+    /// The places that members are pinned to, if they are.
+    fn pinned(&self) -> Option<&Places> {
+        (!self.oversubscribed()).then_some(self.places)
+    }
+
+    /// Has a process run.
+    fn ask(&self, server: &Server) -> Result<Measured> {
+        let Bout { members, work_ns, time, .. } = self;
+        let answer = server.ask(&format!("RUN {members} {} {work_ns}", time.as_secs_f64() * 1e3))?;
+        let parse = || {
+            let mut words = answer.split_whitespace();
+            let ns = words.next()?.parse().ok()?;
+            let pinned = words.next()? == "1";
+            let shares: Option<Vec<u64>> = words.map(|word| word.parse().ok()).collect();
+            Some(Measured { ns, pinned, fairness: contend::fairness(&shares?) })
+        };
+        parse().ok_or_else(|| format!("it said {answer:?}").into())
     }
 }
 
 impl Contest {
     fn new(args: &ContestArgs, subject: &'static Subject) -> Self {
         let places = Places::or_none();
-        let processors = processors(&places);
+        let processors = places.processors();
         let mut members: Vec<usize> = args.members.iter().map(|&n| n.into()).collect();
         if members.is_empty() {
             members = (subject.members)(processors);
@@ -311,114 +257,128 @@ impl Contest {
             .flat_map(|members| subject.works.iter().map(move |&work_ns| Cell { members, work_ns }));
         Self {
             subject,
-            places,
+            machine: Machine::here(processors),
             processors,
             cells: cells.collect(),
-            most_rounds: args.rounds.unwrap_or(if args.quick { 30 } else { 200 }),
             milliseconds: args.milliseconds.unwrap_or(subject.milliseconds),
-            until: (args.quick && args.rounds.is_none()).then(|| Instant::now() + QUICK),
-            rounds: 0,
-            records: vec![Record::Machine(Machine::here(processors))],
+            stage: Hops::new(places),
+            results: Results::default(),
+            skipped: Vec::new(),
         }
     }
 
-    fn race(&mut self, field: Field) -> Result<()> {
-        let Field { mut contenders, skipped } = field;
-        for (way, why) in skipped {
-            eprintln!("skipped: {way}: {why}");
-            self.records.push(Record::Skipped { way, why });
+    /// All that can take part; programs of others are compiled into the folder.
+    fn contenders(&mut self, folder: &Path) -> Result<Vec<Contender>> {
+        let Subject { inside, processes, sources, .. } = self.subject;
+        let threads = inside.iter().map(|&(name, side, fits, run)| Contender {
+            name,
+            side,
+            fits,
+            how: How::Inside(run),
+        });
+        let mut all: Vec<_> = threads.collect();
+        let process = |name, side, command| {
+            Ok::<_, crate::error::Failure>(Contender {
+                name,
+                side,
+                fits: ANY,
+                how: How::Process(Server::start(command)?),
+            })
+        };
+        for (name, way) in processes.iter() {
+            all.push(process(name, Side::Ours, way.command()?)?);
         }
-        let places = self.places.clone();
+        eprintln!("compiling the peers");
+        let mut workshop = Workshop::new(folder, &HEADERS)?;
+        for source in sources.iter() {
+            match workshop.program(Path::new(source.compiler), source.file, source.flags)? {
+                Ok(program) => {
+                    let mut command = Command::new(program);
+                    for (name, _) in std::env::vars_os() {
+                        if OPENMP.iter().any(|openmp| name.to_string_lossy().starts_with(openmp)) {
+                            command.env_remove(name);
+                        }
+                    }
+                    command.args(source.form).envs(source.environment.iter().copied());
+                    all.push(process(source.name, Side::Peer, command)?);
+                }
+                Err(why) => self.skipped.push(Skipped::told((), source.name, why)),
+            }
+        }
+        Ok(all)
+    }
+
+    fn race(&mut self, contenders: Vec<Contender>, pace: Pace, signals: &Signals) -> Result<()> {
         let time = Duration::from_millis(self.milliseconds as u64);
-        let bout = |Cell { members, work_ns }: Cell| Bout { places: &places, members, work_ns, time };
-        let mut racing = Vec::new();
-        for &cell in &self.cells.clone() {
-            eprintln!("trying: {}", self.title(cell));
-            let mut in_it = Vec::new();
-            let fit = contenders.iter_mut().enumerate().filter(|(_, one)| (one.fits)(cell.members));
-            for (c, contender) in fit {
-                let start = Instant::now();
-                let measured = contender.run(&bout(cell))?;
-                let (way, side) = (contender.name, contender.side);
-                let known =
-                    |record: &Record| matches!(record, Record::Unpinned { way: known } if *known == way);
-                if !measured.pinned && !self.records.iter().any(known) {
-                    self.records.push(Record::Unpinned { way });
-                }
-                if start.elapsed() > time + TOO_LONG + START * cell.members as u32 {
-                    self.records.push(Record::LeftOut { way, side, cell, ns: measured.ns });
-                } else {
-                    in_it.push(c);
-                }
-            }
-            racing.push((cell, in_it));
-        }
-        let start = Instant::now();
-        for round in 0..self.most_rounds {
-            eprintln!("round {}", round + 1);
-            let hop = hop(&places).map_err(|why| failed("measure a hop of a cache line", why))?;
-            if let Some(Spread { best, median, .. }) = hop {
-                self.records.push(Record::Hop { round, best_ns: best, median_ns: median });
-            }
-            for (cell, in_it) in &mut racing {
-                for &c in &*in_it {
-                    let Contender { name: way, side, .. } = contenders[c];
-                    let cell = *cell;
-                    let Measured { ns, fairness, .. } = contenders[c].run(&bout(cell))?;
-                    self.records.push(Record::Run { way, side, cell, round, ns, fairness });
-                }
-                if !in_it.is_empty() {
-                    in_it.rotate_left(1);
-                }
-            }
-            self.rounds = round + 1;
-            let each = start.elapsed() / self.rounds as u32;
-            if self.until.is_some_and(|until| Instant::now() + each > until) {
-                break;
-            }
-        }
-        self.conclude(&contenders);
-        let ratios = (self.subject.ratios)(self);
-        self.records.extend(ratios.into_iter().map(Record::Ratio));
+        let groups = self.cells.iter().map(|&cell| {
+            let Cell { members, work_ns } = cell;
+            let entry = |one: &Contender| {
+                let one = one.clone();
+                Entry::of(cell, one.side, one.name, &["", "fairness"], move |stage: &mut Hops| {
+                    let done = one.run(&Bout { places: &stage.places, members, work_ns, time })?;
+                    if !done.pinned {
+                        stage.unpinned(one.name);
+                    }
+                    Ok(vec![vec![done.ns], Vec::from_iter(done.fairness)])
+                })
+            };
+            let entries = contenders.iter().filter(|one| (one.fits)(members)).map(entry);
+            Group::new(entries).patience(time + TOO_LONG + START * members as u32)
+        });
+        self.results = race(&mut self.stage, signals, &mut groups.collect::<Vec<_>>(), pace)?;
+        let skipped = std::mem::take(&mut self.results.skipped).into_iter();
+        self.skipped.extend(skipped.map(|Skipped { way, why, .. }| Skipped { key: (), way, why }));
         Ok(())
     }
 
-    /// Says how each contender stands in each cell.
-    fn conclude(&mut self, contenders: &[Contender]) {
-        let hop = self.hop().map(|hop| hop.median);
-        for &cell in &self.cells.clone() {
-            let spreads: Vec<_> =
-                contenders.iter().map(|contender| self.spread(contender.name, cell)).collect();
-            let peers = contenders.iter().zip(&spreads).filter(|(contender, _)| contender.side == Side::Peer);
-            let best =
-                peers.filter_map(|(_, (spread, _))| spread.map(|spread| spread.median)).reduce(f64::min);
-            for (&Contender { name: way, side, .. }, &(spread, fairness)) in contenders.iter().zip(&spreads) {
-                let Some(spread) = spread else { continue };
-                self.records.push(Record::Cell(Standing {
-                    way,
-                    side,
-                    cell,
-                    oversubscribed: cell.members > self.processors,
-                    rounds: self.rounds,
-                    spread,
-                    to_hop: hop.map(|hop| spread.median / hop),
-                    to_best_peer: best.map(|best| spread.median / best),
-                    fairness,
-                }));
-            }
-        }
+    /// How many processors there are.
+    pub(crate) fn processors(&self) -> usize {
+        self.processors
     }
 
-    /// The times of a contender in a cell, and its median fairness.
-    fn spread(&self, contender: &str, of: Cell) -> (Option<Spread>, Option<f64>) {
-        let runs = self.records.iter().filter_map(|record| match record {
-            Record::Run { way, cell, ns, fairness, .. } if *way == contender && *cell == of => {
-                Some((*ns, *fairness))
-            }
-            _ => None,
-        });
-        let (times, shares): (Vec<_>, Vec<_>) = runs.unzip();
-        (Spread::of(times), median(shares.into_iter().flatten().collect()))
+    /// The median of the least times of a hop.
+    pub(crate) fn hop(&self) -> Option<f64> {
+        self.stage.median()
+    }
+
+    /// The median of a contender, or of one of its metrics, with this many members and no work.
+    pub(crate) fn median(&self, way: &str, members: usize) -> Option<f64> {
+        self.best(&[way], members)
+    }
+
+    /// The least median of these.
+    pub(crate) fn best(&self, ways: &[&str], members: usize) -> Option<f64> {
+        self.results.best(&Cell { members, work_ns: 0.0 }, ways)
+    }
+
+    /// The least median of ours that are threads.
+    pub(crate) fn best_of_ours(&self, members: usize) -> Option<f64> {
+        let ours = self.subject.inside.iter().filter(|(_, side, ..)| *side == Side::Ours);
+        self.best(&ours.map(|(name, ..)| *name).collect::<Vec<_>>(), members)
+    }
+
+    /// What sharing memory between processes costs with 2 members: `ways` are threads, and the same
+    /// as processes.
+    pub(crate) fn processes_by_threads(&self, ways: &[(&str, &str)]) -> Vec<Ratio> {
+        let ratio = |&(threads, processes): &(&str, &str)| {
+            let what = format!("{processes} / threads, 2 members");
+            Ratio::of(what, self.median(processes, 2), self.median(threads, 2))
+        };
+        ways.iter().filter_map(ratio).collect()
+    }
+
+    /// The cells of the main metric, and the best median of a peer under the conditions of each.
+    fn standings(&self) -> impl Iterator<Item = &crate::race::Cell<Cell>> {
+        self.results.cells.iter().filter(|cell| !cell.way.ends_with(FAIRNESS))
+    }
+
+    fn best_peer(&self, of: Cell) -> Option<f64> {
+        let peers = self.standings().filter(|cell| cell.side == Side::Peer && cell.key == of);
+        peers.map(|cell| cell.spread.median).reduce(f64::min)
+    }
+
+    fn fairness(&self, of: Cell, way: &str) -> Option<f64> {
+        self.results.median(&of, &format!("{way}{FAIRNESS}"))
     }
 
     /// What a cell is called.
@@ -430,16 +390,99 @@ impl Contest {
             work => format!(", {work} ns of work between"),
         };
         let crowd = if members > self.processors { ", oversubscribed" } else { "" };
-        format!("{members} {}{number}{work}{crowd}", self.subject.unit)
+        format!("{members} {}{number}{work}{crowd}, ns", self.subject.unit)
     }
 
-    /// The best hops of the rounds.
-    fn hop(&self) -> Option<Spread> {
-        let hops = self.records.iter().filter_map(|record| match record {
-            Record::Hop { best_ns, .. } => Some(*best_ns),
-            _ => None,
-        });
-        Spread::of(hops.collect())
+    /// For people: a table for each cell.
+    fn text(&self) -> String {
+        let hop = match self.stage.best() {
+            Some(Spread { median, best, .. }) => {
+                format!("H, a hop of a cache line between two of them: median {median:.1} ns, best {best:.1}")
+            }
+            None => "no two of them, so no hop of a cache line between them".to_owned(),
+        };
+        let Self { subject, milliseconds, results, .. } = self;
+        let mut lines = vec![
+            format!("{}; {hop}", self.machine.line()),
+            format!("{}; {} alternating rounds of {milliseconds} ms each", subject.what, results.rounds),
+        ];
+        lines.extend(self.skipped.iter().map(ToString::to_string));
+        lines.extend(self.stage.unpinned.iter().map(|way| format!("not pinned: {way}")));
+        let hop = self.hop();
+        for &cell in &self.cells {
+            let peer = self.best_peer(cell);
+            let by =
+                |by: Option<f64>| move |cell: &crate::race::Cell<Cell>| ratio(Some(cell.spread.median), by);
+            let (by_hop, by_peer) = (by(hop), by(peer));
+            let fairness = |of: &crate::race::Cell<Cell>| self.fairness(of.key, &of.way);
+            let columns: [crate::race::Column<'_, Cell>; 3] =
+                [("/ H", &by_hop), ("/ peer", &by_peer), ("fairness", &fairness)];
+            let fair = results.cells.iter().any(|of| of.key == cell && of.way.ends_with(FAIRNESS));
+            let columns = &columns[..if fair { 3 } else { 2 }];
+            let standings = self.standings().filter(|standing| standing.key == cell);
+            let mut table = Table::of(self.title(cell), standings, 1.0, |cell| cell.way.clone(), columns);
+            for out in results.left_out.iter().filter(|out| out.key == cell) {
+                table.row(format!("  {}: left out: it takes too long, {:.0} ns", out.way, out.value), []);
+            }
+            lines.push(table.to_string());
+        }
+        let mut ratios = Table::new("of the medians", ["value"]);
+        (subject.ratios)(self).iter().for_each(|Ratio { what, value }| ratios.row(what, [figure(*value)]));
+        lines.push(ratios.to_string());
+        lines.extend((subject.more)().map(|more| format!("\n{more}")));
+        lines.join("\n")
+    }
+
+    /// The same, an object a line.
+    fn json(&self) -> Result<String> {
+        let Self { results, stage, .. } = self;
+        let mut lines = Lines::new("kind");
+        lines.push("machine", &self.machine)?;
+        lines.all("skipped", &self.skipped)?;
+        lines.all("unpinned", stage.unpinned.iter().map(|way| json!({ "way": way })))?;
+        for crate::race::LeftOut { key, way, side, value } in &results.left_out {
+            let Cell { members, work_ns } = key;
+            let out =
+                json!({ "way": way, "side": side, "members": members, "work_ns": work_ns, "ns": value });
+            lines.push("left_out", &out)?;
+        }
+        for (round, Spread { best, median, .. }) in stage.hops.iter().enumerate() {
+            lines.push("hop", &json!({ "round": round, "best_ns": best, "median_ns": median }))?;
+        }
+        for crate::race::Run { key, way, side, round, values } in &results.runs {
+            let Cell { members, work_ns } = key;
+            // NaN, which is none, becomes null.
+            let run = json!({ "way": way, "side": side, "members": members, "work_ns": work_ns, "round": round,
+                "ns": values[0], "fairness": values[1] });
+            lines.push("run", &run)?;
+        }
+        for cell in self.standings() {
+            let (key, Spread { median, best, p90 }) = (cell.key, cell.spread);
+            let standing = json!({ "way": cell.way, "side": cell.side, "members": key.members,
+                "work_ns": key.work_ns, "oversubscribed": key.members > self.processors,
+                "rounds": cell.rounds, "median": median, "best": best, "p90": p90,
+                "to_hop": ratio(Some(median), self.hop()),
+                "to_best_peer": ratio(Some(median), self.best_peer(key)),
+                "fairness": self.fairness(key, &cell.way) });
+            lines.push("cell", &standing)?;
+        }
+        lines.all("ratio", (self.subject.ratios)(self))?;
+        Ok(lines.text())
+    }
+}
+
+/// How the cells of the second metric are called.
+const FAIRNESS: &str = ": fairness";
+
+impl Ratio {
+    /// One time by another; `None` if either was not measured.
+    pub(crate) fn of(what: impl Into<String>, time: Option<f64>, by: Option<f64>) -> Option<Self> {
+        Self::just(what, ratio(time, by))
+    }
+
+    /// A number by itself.
+    pub(crate) fn just(what: impl Into<String>, value: Option<f64>) -> Option<Self> {
+        Some(Self { what: what.into(), value: value? })
     }
 }
 
@@ -450,20 +493,9 @@ mod tests {
     use super::*;
 
     /// A contender that takes as many milliseconds as it says nanoseconds.
-    fn slow(bout: &Bout<'_>, milliseconds: u64) -> Result<Measured, String> {
+    fn slow(bout: &Bout<'_>, milliseconds: u64) -> Result<Measured> {
         sleep(Duration::from_millis(milliseconds));
         Ok(Measured { ns: milliseconds as f64 * bout.members as f64, pinned: true, fairness: None })
-    }
-
-    fn slow_ones(_: &Path) -> Result<Field> {
-        Ok(Field {
-            contenders: vec![
-                Contender::inside("first", Side::Peer, |bout| slow(bout, 2)),
-                Contender::inside("second", Side::Ours, |bout| slow(bout, 1)),
-                Contender::inside("last", Side::Peer, |bout| slow(bout, 300)),
-            ],
-            skipped: vec![("absent", "no reason".to_owned())],
-        })
     }
 
     static SLOW: Subject = Subject {
@@ -472,8 +504,13 @@ mod tests {
         members: |_| vec![4, 1],
         works: &[0.0],
         milliseconds: 1,
-        fairness: false,
-        field: slow_ones,
+        inside: &[
+            ("first", Side::Peer, ANY, |bout| slow(bout, 2)),
+            ("second", Side::Ours, ANY, |bout| slow(bout, 1)),
+            ("last", Side::Peer, ANY, |bout| slow(bout, 300)),
+        ],
+        processes: &[],
+        sources: &[],
         ratios: |race| {
             Ratio::of("second / last", race.median("second", 1), race.median("last", 1))
                 .into_iter()
@@ -486,41 +523,51 @@ mod tests {
 
     #[test]
     fn who_takes_too_long_is_left_out_and_the_others_are_compared_with_the_best_peer() {
-        let args = ContestArgs {
-            quick: true,
-            members: Vec::new(),
-            rounds: Some(2),
-            milliseconds: None,
-            json: false,
-        };
+        let options = Options { quick: true, json: false, rounds: None };
+        let args = ContestArgs { options, members: Vec::new(), milliseconds: None };
         let mut contest = Contest::new(&args, &SLOW);
-        contest.race(slow_ones(Path::new("")).unwrap()).unwrap();
-        let standing = |record: &Record| match record {
-            Record::Cell(Standing { way, cell, rounds: 2, spread, to_best_peer, .. }) => {
-                Some((*way, cell.members, spread.median, *to_best_peer))
-            }
-            _ => None,
+        contest.skipped.push(Skipped::told((), "absent", "no reason"));
+        let folder = tempfile::tempdir().unwrap();
+        let contenders = contest.contenders(folder.path()).unwrap();
+        contest.race(contenders, Pace::exactly(2), &Signals::default()).unwrap();
+        let standing = |cell: &crate::race::Cell<Cell>| {
+            let to_best_peer = cell.spread.median / contest.best_peer(cell.key).unwrap();
+            (cell.way.clone(), cell.key.members, cell.spread.median, to_best_peer)
         };
-        let standings: Vec<_> = contest.records.iter().filter_map(standing).collect();
-        let (whole, half) = (Some(1.0), Some(0.5));
-        assert_eq!(
-            standings,
-            [
-                ("first", 1, 2.0, whole),
-                ("second", 1, 1.0, half),
-                ("first", 4, 8.0, whole),
-                ("second", 4, 4.0, half)
-            ]
-        );
-        let text = table::text(&contest);
+        let standings: Vec<_> = contest.standings().map(standing).collect();
+        let expected = [
+            ("first", 1, 2.0, 1.0),
+            ("second", 1, 1.0, 0.5),
+            ("first", 4, 8.0, 1.0),
+            ("second", 4, 4.0, 0.5),
+        ];
+        assert_eq!(standings, expected.map(|(way, members, ns, to)| (way.to_owned(), members, ns, to)));
+        let text = contest.text();
         let told = [
             "skipped: absent: no reason",
             "left out: it takes too long, 1200 ns",
-            "1 sleeper  ",
+            "1 sleeper, ",
             "4 sleepers",
             "second / first",
         ];
         assert!(told.iter().all(|words| text.contains(words)), "{text}");
         assert!(!text.contains("second / last") && !text.contains("second / hop"), "{text}");
+    }
+
+    #[test]
+    fn answers_are_understood_and_others_told() {
+        let places = Places::none();
+        let bout = Bout { places: &places, members: 3, work_ns: 500.0, time: Duration::from_micros(2500) };
+        let said = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            bout.ask(&Server::start(command).unwrap()).map_err(|error| error.to_string())
+        };
+        let measured = said("read line; [ \"$line\" = 'RUN 3 2.5 500' ] && echo 7.5 1 30 20 40").unwrap();
+        assert_eq!((measured.ns, measured.pinned, measured.fairness), (7.5, true, Some(0.5)));
+        let measured = said("read line; echo 7.5 0; read line").unwrap();
+        assert_eq!((measured.ns, measured.pinned, measured.fairness), (7.5, false, None));
+        assert_eq!(said("read line; echo seven").unwrap_err(), "it said \"seven\"");
+        assert_eq!(said("read line").unwrap_err(), "it has ended");
     }
 }

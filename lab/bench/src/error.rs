@@ -1,55 +1,37 @@
 //! What can go wrong with a race, in one line each.
 
-use std::io;
+use std::fmt::Display;
 
 use syncline_fabric::TeamError;
 
+/// Whatever it was.
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
+
 /// The result of everything in this command.
-pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// An error of the command.
+/// A request that makes no sense.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// A matrix or file, as the store has it.
-    #[error(transparent)]
-    Store(#[from] syncline_store::Error),
-    /// A sweep.
-    #[error(transparent)]
-    Wave(#[from] syncline_wave::Error),
-    /// A team of processes.
-    #[error(transparent)]
-    Team(#[from] TeamError),
-    /// The operating system refused something, or a peer failed.
-    #[error("cannot {what}: {source}")]
-    Io {
-        /// What was tried.
-        what: String,
-        /// The reason.
-        source: io::Error,
-    },
-    /// A request that makes no sense.
-    #[error("{0}")]
-    Usage(String),
-    /// The work panicked; the message was printed when it did.
-    #[error("the command failed by a fault of its own (a panic)")]
-    Panic,
-    /// SIGINT, SIGTERM.
-    #[error("interrupted by {}; nothing was written", signal_name(*.0))]
-    Interrupted(u8),
+#[error("{0}")]
+pub(crate) struct Usage(pub(crate) String);
+
+/// SIGINT, SIGTERM.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted by {}; nothing was written", signal_hook::low_level::signal_name((*.0).into()).unwrap_or("a signal"))]
+pub(crate) struct Interrupted(pub(crate) u8);
+
+/// Why something could not be done.
+pub(crate) fn failed(what: &str, why: impl Display) -> Failure {
+    format!("cannot {what}: {why}").into()
 }
 
-impl Error {
-    /// The exit code of the process.
-    pub(crate) fn exit_code(&self) -> u8 {
-        match self {
-            Self::Usage(_) | Self::Team(TeamError::Members { .. }) => 2,
-            Self::Interrupted(signal) => 128 + signal,
-            Self::Team(error) => error.exit_code(),
-            _ => 1,
-        }
+/// The exit code of a process that has failed.
+pub(crate) fn exit_code(failure: &Failure) -> u8 {
+    match (failure.downcast_ref::<Interrupted>(), failure.downcast_ref::<TeamError>()) {
+        (Some(Interrupted(signal)), _) => 128 + signal,
+        (_, Some(TeamError::Members { .. })) => 2,
+        (_, Some(error)) => error.exit_code(),
+        _ if failure.is::<Usage>() => 2,
+        _ => 1,
     }
-}
-
-fn signal_name(signal: u8) -> &'static str {
-    signal_hook::low_level::signal_name(signal.into()).unwrap_or("a signal")
 }

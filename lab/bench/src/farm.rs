@@ -10,18 +10,15 @@
 //! span       tasks that sleep, and trees of them, on 8 workers              what a greedy schedule takes at most
 //! ```
 //!
-//! The entries of a group alternate, round after round (`race`). Our workers are this command
+//! Each of these is a heat, a race by itself (`crate::race`). Our workers are this command
 //! again, as a subcommand that its help does not show (`worker`). Those of others are Python, which
-//! answers a line per measurement (`server`), MPI programs that are compiled when the command runs,
-//! and `syncline_baselines` in processes of this command (`rivals`). `report` says what was
-//! measured; `targets` compares with what is aimed at.
+//! answers a line per measurement, MPI programs that are compiled when the command runs,
+//! and `syncline_baselines` in processes of this command (`rivals`). `targets` compares with what is
+//! aimed at.
 
 mod cold;
 mod data;
-mod race;
-mod report;
 mod rivals;
-mod server;
 mod span;
 mod targets;
 mod tasks;
@@ -29,15 +26,18 @@ mod trips;
 mod worker;
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use self::race::{Group, Pace, Race};
+use serde::Serialize;
+use serde_json::json;
+
 pub(crate) use self::worker::{FarmWorkerArgs, farm_worker};
-use super::at_least;
-use super::peers::failed;
-use super::places::Places;
 use crate::error::Result;
+use crate::peers::Server;
+use crate::places::Places;
+use crate::race::{
+    Entry, Group, Hops, Lines, Machine, Options, Pace, Results, Samples, Side, Table, Target, hold, race,
+};
 use crate::stop::Signals;
 
 /// Measures farms of processes: starts, tasks, messages, in turn with those of others.
@@ -45,7 +45,8 @@ use crate::stop::Signals;
 /// Others are Python's multiprocessing and concurrent.futures (python3), MPI_Comm_spawn (Open MPI:
 /// mpicc on the path, or below target/mpi, where `make mpi-wheels` puts it), a published farm's
 /// messages by System V shared memory, a futex, and memcpy. What is not there is skipped, and the
-/// table says why. A worker without libraries to load is built with cargo where the sources of
+/// table says what installs it. Everything is run as often as there is time for in 5 minutes in all;
+/// with --rounds 1 once, and nothing before it to warm up. A worker without libraries to load is built with cargo where the sources of
 /// Syncline are at hand (the current folder, or one above it) and Rust has the target
 /// x86_64-unknown-linux-musl. Where times are compared with a target, the last table says so; H is
 /// what a cache line takes from one processor to another.
@@ -59,17 +60,8 @@ Examples:
   syncline-lab bench farm --json"
 )]
 pub(crate) struct BenchFarmArgs {
-    /// About a minute in all
-    #[arg(long)]
-    quick: bool,
-    /// Print one JSON object per line, and no table
-    #[arg(long)]
-    json: bool,
-    /// How often everything is run [default: as often as there is time for: 5 minutes in all]
-    ///
-    /// With 1 everything is run once, and nothing before it to warm up.
-    #[arg(long, value_name = "N", value_parser = at_least(1))]
-    rounds: Option<usize>,
+    #[command(flatten)]
+    options: Options,
     /// Only groups whose name contains this: cold, warm, trip, integers, bytes, tasks, span
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
@@ -80,7 +72,7 @@ pub(crate) struct BenchFarmArgs {
 
 /// What entries are made of.
 #[derive(Debug)]
-pub(super) struct Kit<'a> {
+struct Kit<'a> {
     /// Where programs are made.
     folder: &'a Path,
     /// Of this thread.
@@ -89,48 +81,170 @@ pub(super) struct Kit<'a> {
     held: usize,
 }
 
-/// Makes the entries of a group.
-type Make = fn(&Kit<'_>) -> Result<Group>;
+/// Makes the entries of a heat.
+type Make = fn(&Kit<'_>) -> Result<Heat>;
 
-/// All groups: of a second of the whole, how much each may take.
-const GROUPS: [(&str, f64, Make); 7] = [
-    ("cold", 0.25, cold::group),
+/// All heats: of a second of the whole, how much each may take.
+const HEATS: [(&str, f64, Make); 7] = [
+    ("cold", 0.25, cold::heat),
     ("warm", 0.1, tasks::warm),
-    ("trip", 0.17, trips::group),
+    ("trip", 0.17, trips::heat),
     ("integers", 0.1, data::integers),
     ("bytes", 0.06, data::bytes),
     ("tasks", 0.2, tasks::many),
-    ("span", 0.12, span::group),
+    ("span", 0.12, span::heat),
 ];
 
-/// Seconds of all groups.
+/// Seconds of all heats.
 const QUICK: f64 = 55.0;
 const LONG: f64 = 300.0;
 
-/// Measures; returns what to print.
-pub(crate) fn farm(args: &BenchFarmArgs, signals: &Signals) -> Result<String> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let (asked, args) = (Arc::clone(&stop), args.clone());
-    let cancel = move || asked.store(true, Ordering::Relaxed);
-    signals.cancel(cancel, move || all(&args, stop))
+/// Rounds of a heat, if they are not asked for: however long they take, and at most.
+const ROUNDS: [usize; 2] = [3, 300];
+
+/// What an entry belongs to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Of {
+    group: &'static str,
 }
 
-fn all(args: &BenchFarmArgs, stop: Arc<AtomicBool>) -> Result<String> {
-    let folder = tempfile::Builder::new().prefix("syncline-bench.").tempdir();
-    let folder = folder.map_err(|error| failed("make a directory for the peers' programs", error))?;
-    let kit = Kit { folder: folder.path(), places: Places::or_none(), held: args.held };
-    let mut race = Race::new(kit.places.clone(), stop);
-    for (name, share, make) in GROUPS {
-        if args.only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
-            continue;
-        }
-        eprintln!("measuring: {name}");
-        let most = share * if args.quick { QUICK } else { LONG };
-        race.run(make(&kit)?, Pace { rounds: args.rounds, seconds: most })?;
+/// A group that is raced by itself, and how it is told.
+struct Heat {
+    name: &'static str,
+    /// What times are told in, in nanoseconds.
+    unit: (&'static str, f64),
+    /// What else is known.
+    notes: Vec<String>,
+    group: Group<'static, Hops, Of>,
+}
+
+impl Heat {
+    /// An empty one.
+    fn new(name: &'static str, unit: (&'static str, f64)) -> Self {
+        Heat { name, unit, notes: Vec::new(), group: Group::new([]) }
     }
-    let report = race.report();
-    match args.json {
-        true => report.json().map_err(|error| failed("write JSON", error)),
-        false => Ok(report.text()),
+
+    /// An entry of which one thing is measured, in seconds; or why it cannot be.
+    fn add<F>(&mut self, side: Side, way: impl Into<String>, made: Result<F>)
+    where
+        F: FnMut() -> Result<Samples> + 'static,
+    {
+        self.add_all(side, way, &[""], made.map(|mut run| move || Ok(vec![run()?])));
+    }
+
+    /// An entry of which several things are measured; or why they cannot be.
+    fn add_all<F>(
+        &mut self,
+        side: Side,
+        way: impl Into<String>,
+        metrics: &'static [&'static str],
+        made: Result<F>,
+    ) where
+        F: FnMut() -> Result<Vec<Samples>> + 'static,
+    {
+        let of = Of { group: self.name };
+        match made {
+            Ok(run) => self.group.push(Entry::of(of, side, way, metrics, in_nanoseconds(run))),
+            Err(why) => self.group.skip(of, way, why),
+        }
+    }
+
+    /// A peer that a process measures when it is asked this line, each of whose samples is that of
+    /// `operations`; or why there is no such process.
+    fn ask(&mut self, server: &Result<Server>, way: impl Into<String>, line: &str, operations: usize) {
+        let asked = server.as_ref().map(|server| server.asks(line, operations));
+        self.add(Side::Peer, way, asked.map_err(|why| why.to_string().into()));
+    }
+}
+
+/// A run whose samples are seconds.
+fn in_nanoseconds(
+    mut run: impl FnMut() -> Result<Vec<Samples>>,
+) -> impl FnMut(&mut Hops) -> Result<Vec<Samples>> {
+    move |_| {
+        let mut metrics = run()?;
+        metrics.iter_mut().flatten().for_each(|sample| *sample *= 1e9);
+        Ok(metrics)
+    }
+}
+
+/// Everything that was measured, and where.
+struct Report {
+    machine: Machine,
+    stage: Hops,
+    /// Of each heat its name, what its times are told in, and what else is known.
+    heads: Vec<(&'static str, (&'static str, f64), Vec<String>)>,
+    results: Results<Of>,
+}
+
+/// Measures; returns what to print.
+pub(crate) fn farm(args: &BenchFarmArgs, signals: &Signals) -> Result<String> {
+    let args = args.clone();
+    let work = move |folder: &Path, signals: &Signals| {
+        let kit = Kit { folder, places: Places::or_none(), held: args.held };
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let (machine, stage) = (Machine::here(processors), Hops::new(kit.places.clone()));
+        let mut report = Report { machine, stage, heads: Vec::new(), results: Results::default() };
+        for (name, share, make) in HEATS {
+            if args.only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
+                continue;
+            }
+            eprintln!("measuring: {name}");
+            let Heat { name, unit, notes, group } = make(&kit)?;
+            let most = Duration::from_secs_f64(share * if args.options.quick { QUICK } else { LONG });
+            let [least, enough] = ROUNDS;
+            let pace = match args.options.rounds {
+                Some(rounds) => Pace::exactly(rounds).warm_up(rounds > 1),
+                None => Pace { least, most: enough, until: Some(Instant::now() + most), warm_up: true },
+            };
+            report.results.extend(race(&mut report.stage, signals, &mut [group], pace)?);
+            report.heads.push((name, unit, notes));
+        }
+        if args.options.json { report.json() } else { Ok(report.text()) }
+    };
+    hold(signals, None, || (), work)
+}
+
+impl Report {
+    fn targets(&self) -> Vec<Target> {
+        targets::all(&self.results, self.stage.median())
+    }
+
+    /// The tables, for people.
+    fn text(&self) -> String {
+        let Results { cells, skipped, .. } = &self.results;
+        let hop = self.stage.median();
+        let hop = hop.map_or(String::new(), |hop| format!("; H, a hop of a cache line: {hop:.1} ns"));
+        let mut lines = vec![self.machine.line() + &hop];
+        lines.extend(skipped.iter().map(ToString::to_string));
+        for (group, (unit, by), notes) in &self.heads {
+            let of_it = cells.iter().filter(|cell| cell.key.group == *group);
+            lines.push(
+                Table::of(format!("{group}, {unit}"), of_it, *by, |cell| cell.way.clone(), &[]).to_string(),
+            );
+            lines.extend(notes.iter().map(|note| format!("  {note}")));
+        }
+        lines.push("\n* ours".to_owned());
+        lines.extend(Table::targets(&self.targets()).map(|table| table.to_string()));
+        lines.join("\n")
+    }
+
+    /// The same, an object a line.
+    fn json(&self) -> Result<String> {
+        #[derive(Serialize)]
+        struct Here<'a> {
+            #[serde(flatten)]
+            machine: &'a Machine,
+            hop_ns: Option<f64>,
+        }
+        let mut lines = Lines::new("record");
+        lines.push("machine", &Here { machine: &self.machine, hop_ns: self.stage.median() })?;
+        lines.all("skipped", &self.results.skipped)?;
+        lines.all("cell", &self.results.cells)?;
+        for (group, _, notes) in &self.heads {
+            lines.all("note", notes.iter().map(|text| json!({ "group": group, "text": text })))?;
+        }
+        lines.all("target", self.targets())?;
+        Ok(lines.text())
     }
 }

@@ -13,23 +13,25 @@
 //! times in a row looks fast, as the counter stays where it is: so there is a column of how fair it
 //! was, the least share by the greatest.
 
-use std::path::Path;
 use std::sync::Mutex;
 
 use syncline_baselines::{ArrayLock, Guarded, Lock as Textbook, TestAndSet, TestAndTestAndSet};
 use syncline_overlay::Location;
 use syncline_sync::{Lock, Mcs, RawLock, Ticket};
 
-use super::contest::{
-    self, Bout, Contender, Contest, ContestArgs, Field, Inside, Measured, Ratio, Side, Source, Subject, Way,
+use crate::contest::{
+    self, ANY, Bout, Contest, ContestArgs, Fits, Inside, Measured, Ratio, Source, Subject, Way,
 };
 use crate::error::Result;
+use crate::race::Side;
 use crate::stop::Signals;
 
 /// Races locks against one another, and against the time that a cache line takes between two
 /// processors.
 ///
-/// Peers in C are compiled with gcc where it is installed, and skipped otherwise. Times are wall
+/// Peers in C are compiled with gcc where it is installed, and skipped otherwise, with the line that
+/// installs it. Everything is run 200 times; with --quick as often as a minute allows, at most 30
+/// times. Times are wall
 /// times per lock and unlock around one addition; fairness is the least share of a thread by the
 /// greatest: locks should be compared where that is the same. Threads have a processor each, if
 /// there are as many; if there are not (oversubscribed), the system places them.
@@ -53,8 +55,9 @@ static SUBJECT: Subject = Subject {
     members: |processors| vec![1, 2, processors, 4 * processors],
     works: &[0.0],
     milliseconds: 20,
-    fairness: true,
-    field,
+    inside: &INSIDE,
+    processes: &PROCESSES,
+    sources: &SOURCES,
     ratios,
     more: || None,
 };
@@ -65,10 +68,10 @@ pub(crate) fn lock(args: &BenchLockArgs, signals: &Signals) -> Result<String> {
 }
 
 /// Those that are threads of this process: a line each.
-const INSIDE: [(&str, Side, Inside); 9] = [
-    ("ticket", Side::Ours, ours::<Ticket>),
-    ("mcs", Side::Ours, ours::<Mcs>),
-    ("location, by handles", Side::Ours, |bout| {
+static INSIDE: [(&str, Side, Fits, Inside); 9] = [
+    ("ticket", Side::Ours, ANY, ours::<Ticket>),
+    ("mcs", Side::Ours, ANY, ours::<Mcs>),
+    ("location, by handles", Side::Ours, ANY, |bout| {
         let location = Location::new("counter", 0_u64);
         let shares = bout.contend(|_| {
             let mut writer = location.writer();
@@ -77,20 +80,20 @@ const INSIDE: [(&str, Side, Inside); 9] = [
         })?;
         shares.with(location.into_inner().map_err(|_| "a handle was left")?)
     }),
-    ("test-and-set", Side::Baseline, |bout| baseline(bout, TestAndSet::new())),
-    ("test-and-test-and-set, backoff", Side::Baseline, |bout| baseline(bout, TestAndTestAndSet::new())),
-    ("array lock (Anderson)", Side::Baseline, |bout| baseline(bout, ArrayLock::new(bout.members))),
-    ("std::sync::Mutex", Side::Peer, |bout| {
+    ("test-and-set", Side::Baseline, ANY, |bout| baseline(bout, TestAndSet::new())),
+    ("test-and-test-and-set, backoff", Side::Baseline, ANY, |bout| baseline(bout, TestAndTestAndSet::new())),
+    ("array lock (Anderson)", Side::Baseline, ANY, |bout| baseline(bout, ArrayLock::new(bout.members))),
+    ("std::sync::Mutex", Side::Peer, ANY, |bout| {
         let counter = Mutex::new(0);
         let shares = bout.contend(|_| || *counter.lock().unwrap_or_else(|error| error.into_inner()) += 1)?;
         shares.with(counter.into_inner().unwrap_or_else(|error| error.into_inner()))
     }),
-    ("parking_lot Mutex", Side::Peer, |bout| {
+    ("parking_lot Mutex", Side::Peer, ANY, |bout| {
         let counter = parking_lot::Mutex::new(0);
         let shares = bout.contend(|_| || *counter.lock() += 1)?;
         shares.with(counter.into_inner())
     }),
-    ("parking_lot FairMutex", Side::Peer, |bout| {
+    ("parking_lot FairMutex", Side::Peer, ANY, |bout| {
         let counter = parking_lot::FairMutex::new(0);
         let shares = bout.contend(|_| || *counter.lock() += 1)?;
         shares.with(counter.into_inner())
@@ -98,20 +101,20 @@ const INSIDE: [(&str, Side, Inside); 9] = [
 ];
 
 /// Ours, in processes.
-const PROCESSES: [(&str, Way); 2] = [("ticket, processes", Way::Ticket), ("mcs, processes", Way::Mcs)];
+static PROCESSES: [(&str, Way); 2] = [("ticket, processes", Way::Ticket), ("mcs, processes", Way::Mcs)];
 
-fn ours<R: RawLock>(bout: &Bout<'_>) -> Result<Measured, String> {
-    let lock = Lock::<R, u64>::new(bout.members, 0).map_err(|error| error.to_string())?;
+fn ours<R: RawLock>(bout: &Bout<'_>) -> Result<Measured> {
+    let lock = Lock::<R, u64>::new(bout.members, 0)?;
     let shares = bout.contend(|rank| {
         let mut member = lock.member(rank).expect("a rank that nobody has");
         // Nothing poisons it: no member panics.
         move || *member.lock().expect("a lock that nobody poisons") += 1
     })?;
-    let mut member = lock.member(0).map_err(|error| error.to_string())?;
-    shares.with(*member.lock().map_err(|error| error.to_string())?)
+    let mut member = lock.member(0)?;
+    shares.with(*member.lock()?)
 }
 
-fn baseline<L: Textbook>(bout: &Bout<'_>, lock: L) -> Result<Measured, String> {
+fn baseline<L: Textbook>(bout: &Bout<'_>, lock: L) -> Result<Measured> {
     let counter = Guarded::new(lock, 0);
     let shares = bout.contend(|_| || counter.with(|n| *n += 1))?;
     shares.with(counter.into_inner())
@@ -126,23 +129,16 @@ const fn pthread(name: &'static str, form: &'static [&'static str]) -> Source {
 /// Those that are compiled.
 static SOURCES: [Source; 2] = [pthread("pthread_mutex", &["mutex"]), pthread("pthread_spin", &["spin"])];
 
-fn field(folder: &Path) -> Result<Field> {
-    let mut field = Field::default();
-    for (name, way) in PROCESSES {
-        field.contenders.push(Contender::processes(name, way)?);
-    }
-    field.contenders.extend(INSIDE.map(|(name, side, run)| Contender::inside(name, side, run)));
-    contest::start(folder, &SOURCES, &mut field)?;
-    Ok(field)
-}
-
 fn ratios(race: &Contest) -> Vec<Ratio> {
-    let (hop, processors) = (race.median_hop(), race.processors());
+    let (hop, processors) = (race.hop(), race.processors());
     let alone = race.median("std::sync::Mutex", 1);
     let mut ratios = vec![Ratio::of("ticket / std::sync::Mutex, 1 thread", race.median("ticket", 1), alone)];
     for way in ["ticket", "mcs"] {
         ratios.push(Ratio::of(format!("{way} / H, 2 threads"), race.median(way, 2), hop));
-        ratios.push(Ratio::just(format!("{way}, 2 threads: fairness"), race.fairness(way, 2)));
+        ratios.push(Ratio::just(
+            format!("{way}, 2 threads: fairness"),
+            race.median(&format!("{way}: fairness"), 2),
+        ));
     }
     for way in ["ticket", "mcs"].into_iter().filter(|_| processors < 8) {
         let what = format!("{way}, 8 threads on {processors} processors: us for each hand-over");

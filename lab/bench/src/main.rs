@@ -8,11 +8,11 @@
 //! | `lock`    | `bench lock`                                                                |
 //! | `rma`     | `bench rma`: one-sided memory, on one host and between several              |
 //! | `farm`    | `bench farm`: processes as tasks                                            |
-//! | `contest` | the race of barriers and locks: threads, and processes that answer          |
+//! | `contest` | barriers and locks: threads, and processes that answer                      |
+//! | `race`    | the harness of all of them: entries that alternate, round after round       |
 //! | `peers`   | programs of others, compiled when a race begins                             |
 //! | `places`  | the processors on which threads are pinned                                  |
 //! | `kernel`  | a loop of known length                                                      |
-//! | `spread`  | best, median and 90th percentile of a sample                                |
 //! | `stop`    | work that SIGINT and SIGTERM end                                            |
 //! | `error`   | what can go wrong, in one line each                                         |
 //!
@@ -28,8 +28,8 @@ mod lock;
 mod overlay;
 mod peers;
 mod places;
+mod race;
 mod rma;
-mod spread;
 mod stop;
 mod wave;
 
@@ -38,7 +38,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::error::{Error, Result};
+use crate::error::{Result, exit_code, failed};
 use crate::stop::Signals;
 
 /// Races Syncline against other ways of doing the same, and installs nothing.
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
             // written in one piece, as other members of a team may write there.
             let line = error.to_string().replace('\n', "\\n");
             let _ = io::stderr().write_all(format!("error: {line}\n").as_bytes());
-            ExitCode::from(error.exit_code())
+            ExitCode::from(exit_code(&error))
         }
     }
 }
@@ -97,7 +97,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Bench(Bench::Overlay(args)) => overlay::overlay(&args, &signals),
         Command::Bench(Bench::Barrier(args)) => barrier::barrier(&args, &signals),
         Command::Bench(Bench::Lock(args)) => lock::lock(&args, &signals),
-        Command::Bench(Bench::Rma(args)) => rma::rma(&args),
+        Command::Bench(Bench::Rma(args)) => rma::rma(&args, &signals),
         Command::Bench(Bench::Farm(args)) => farm::farm(&args, &signals),
         Command::BenchMember(args) => return contest::member(&args),
         Command::FarmWorker(args) => return farm::farm_worker(&args),
@@ -109,6 +109,6 @@ fn dispatch(command: Command) -> Result<()> {
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         // The reader has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        done => done.map_err(|source| Error::Io { what: "write to standard output".to_owned(), source }),
+        done => done.map_err(|error| failed("write to standard output", error)),
     }
 }

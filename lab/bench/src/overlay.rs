@@ -19,7 +19,8 @@
 //! 2. bodies of 0 to 2 us on the grid; ideal is the time of the plain loop on one thread over the
 //!    same bodies, by workers;
 //! 3. bodies of one length, from 4 ns up, on the grid and on patterns of Task Bench, for METG(50
-//!    %). A way is not measured any further once three quarters of the time are its bodies'.
+//!    %). In a round, a way is not measured any further once three quarters of the time are its
+//!    bodies'.
 //!
 //! Bodies loop for a number of iterations, in the same loop in Rust, C and C++; how long an
 //! iteration takes is measured for each compiler. All spin while they wait, but for locks and
@@ -39,31 +40,31 @@ mod table;
 mod ways;
 mod work;
 
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use serde_json::json;
 
 use self::compiled::Source;
 use self::efficiency::{Metg, Point};
 use self::patterns::Pattern;
 use self::program::Program;
-use self::table::Table;
 use self::ways::{Site, Way};
 use self::work::Body;
-use super::at_least;
-use super::kernel::{CALIBRATION, calibrate};
-use super::peers::failed;
-use super::places::Places;
-use super::spread::median;
-use crate::error::Result;
+use crate::error::{Result, failed};
+use crate::kernel::{CALIBRATION, calibrate};
+use crate::places::Places;
+use crate::race::{self, Entry, Group, Lines, Machine, Options, Pace, Results, Skipped, Stage, race};
 use crate::stop::Signals;
 
 /// Races overlays against other ways of running tasks in order.
 ///
 /// The same tasks with the same dependences, by our runners, by hand, and by OpenMP and oneTBB,
 /// which are compiled with gcc, clang and g++ where these are installed (Debian: gcc g++ clang
-/// libomp-dev libtbb-dev) and skipped otherwise. Times are wall times per task; METG(50 %) is the
+/// libomp-dev libtbb-dev) and skipped otherwise. Everything is run 7 times; with --quick as often as
+/// a minute allows, at most 5 times, and only every second length of tasks. Times are wall times per task; METG(50 %) is the
 /// length of tasks at which half the time is theirs.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
@@ -74,23 +75,15 @@ Examples:
   syncline-lab bench overlay --workers 4 --json"
 )]
 pub(crate) struct BenchOverlayArgs {
-    /// About a minute in all: every second length of tasks, shorter and fewer runs
-    #[arg(long)]
-    quick: bool,
+    #[command(flatten)]
+    options: Options,
     /// How many threads run tasks [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
-    /// How often everything is run [default: 7; with --quick as often as a minute allows, at most
-    /// 5]
-    #[arg(long, value_name = "N", value_parser = at_least(1))]
-    rounds: Option<usize>,
     /// How long a run takes, about [default: 40; 8 with --quick; with irregular bodies at least
     /// 100]
-    #[arg(long, value_name = "MS", value_parser = at_least(1))]
+    #[arg(long, value_name = "MS", value_parser = crate::at_least(1))]
     milliseconds: Option<usize>,
-    /// Print one JSON object per line, and no table
-    #[arg(long)]
-    json: bool,
 }
 
 /// Rows and columns of the grid.
@@ -119,47 +112,21 @@ const MOST_ROUNDS: f64 = 1e6;
 /// Rounds whose values are compared.
 const VERIFIED: u64 = 20;
 
-/// A line of the output.
-#[derive(Clone, Debug, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-enum Record {
-    /// How long an iteration of the loop of bodies takes.
-    Kernel { by: &'static str, ns_per_iteration: f64 },
-    /// A way that is not there.
-    Skipped { way: &'static str, why: String },
-    /// A way whose threads could not be pinned.
-    Unpinned { way: &'static str },
-    /// The values of a way are those of the plain loop, which have this checksum.
-    Verified { program: &'static str, way: &'static str, workers: usize, rounds: u64, checksum: String },
-    /// One run.
-    Run(Run),
-    /// What follows from the runs.
-    Metg { program: &'static str, way: &'static str, workers: usize, bound: &'static str, ns: f64 },
-}
-
-/// One run.
-#[derive(Clone, Debug, Serialize)]
-struct Run {
+/// The conditions of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Job {
     program: &'static str,
-    way: &'static str,
     workers: usize,
     body: &'static str,
     /// Length of a body, or its mean.
     grain_ns: f64,
-    round: usize,
-    steps: u64,
-    ns_per_step: f64,
 }
 
 /// What is raced, and how.
 struct Race {
+    machine: Machine,
     site: Site,
     workers: usize,
-    most_rounds: usize,
-    /// After this no round begins that would not end before it, but for the least number of rounds.
-    until: Option<Instant>,
-    /// Rounds that were run.
-    rounds: usize,
     /// How long a run takes.
     ns_per_run: f64,
     /// Lengths of bodies.
@@ -167,7 +134,11 @@ struct Race {
     ns_per_iteration: f64,
     programs: Vec<Program>,
     ways: Vec<Way>,
-    records: Vec<Record>,
+    /// How long an iteration of the loop of bodies takes, by what compiles it.
+    kernels: Vec<(&'static str, f64)>,
+    skipped: Vec<Skipped<()>>,
+    unpinned: Vec<&'static str>,
+    verified: Vec<serde_json::Value>,
 }
 
 /// Something that every way does.
@@ -181,6 +152,26 @@ struct Cell<'a> {
     cost: f64,
 }
 
+/// What all runs share: how much time is left, and what need not be run.
+#[derive(Default)]
+struct Clock {
+    /// When the race is to be over, this round, and this program in it.
+    race: Option<Instant>,
+    round: Option<Instant>,
+    program: Option<Instant>,
+    /// Programs and ways whose bodies were efficient in this round.
+    done: HashSet<(&'static str, &'static str)>,
+}
+
+impl Stage for Clock {
+    fn round(&mut self, round: usize) -> Result<()> {
+        eprintln!("round {}", round + 1);
+        self.round = share(self.race, LEAST_ROUNDS.saturating_sub(round));
+        self.done.clear();
+        Ok(())
+    }
+}
+
 /// When the first of `parts` equal parts of the time from now on is over; without parts, when all
 /// is.
 fn share(until: Option<Instant>, parts: usize) -> Option<Instant> {
@@ -190,143 +181,140 @@ fn share(until: Option<Instant>, parts: usize) -> Option<Instant> {
 
 /// Runs the race; returns what to print.
 pub(crate) fn overlay(args: &BenchOverlayArgs, signals: &Signals) -> Result<String> {
-    let folder = tempfile::Builder::new().prefix("syncline-bench.").tempdir();
-    let folder = folder.map_err(|error| failed("make a directory for the peers' programs", error))?;
-    let (args, path) = (args.clone(), folder.path().to_owned());
-    let work = move || {
-        let mut race = Race::new(&args, path)?;
-        race.run()?;
-        if !args.json {
-            return Ok(Table::new(&race).text());
-        }
-        let lines = race.records.iter().map(serde_json::to_string).collect::<serde_json::Result<Vec<_>>>();
-        lines.map(|lines| lines.join("\n")).map_err(|error| failed("write JSON", error))
+    let args = args.clone();
+    let work = move |folder: &Path, signals: &Signals| {
+        let options = &args.options;
+        let until = (options.quick && options.rounds.is_none()).then(|| Instant::now() + QUICK);
+        let mut overlays = Race::new(&args, folder)?;
+        overlays.verify(signals)?;
+        let pace = match options.rounds {
+            Some(rounds) => Pace::exactly(rounds),
+            None if options.quick => Pace { least: LEAST_ROUNDS, most: 5, until, warm_up: false },
+            None => Pace::exactly(7),
+        };
+        let mut clock = Clock { race: until, ..Clock::default() };
+        let results = race(&mut clock, signals, &mut overlays.groups(signals)?, pace.warm_up(false))?;
+        if options.json { overlays.json(&results) } else { Ok(table::text(&overlays, &results)) }
     };
-    signals.abandon(work)
+    race::hold(signals, None, || (), work)
 }
 
 impl Race {
-    fn new(args: &BenchOverlayArgs, folder: PathBuf) -> Result<Self> {
-        let start = Instant::now();
+    fn new(args: &BenchOverlayArgs, folder: &Path) -> Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let places = Places::or_none();
-        let (factor, rounds, milliseconds) = if args.quick { (4.0, 5, 8) } else { (2.0, 7, 40) };
+        let (factor, milliseconds) = if args.options.quick { (4.0, 8) } else { (2.0, 40) };
         let ns_per_iteration = calibrate(CALIBRATION);
-        let mut records = vec![Record::Kernel { by: "rustc", ns_per_iteration }];
+        let (mut kernels, mut skipped) = (vec![("rustc", ns_per_iteration)], Vec::new());
         eprintln!("compiling the peers");
         let mut peers = Vec::new();
-        for (Source { way, .. }, peer) in compiled::compile(&folder)? {
+        for (Source { way, .. }, peer) in compiled::compile(folder)? {
             match peer {
                 Ok(peer) => {
-                    records.push(Record::Kernel { by: way, ns_per_iteration: peer.calibrate()? });
+                    kernels.push((way, peer.calibrate()?));
                     peers.push(peer);
                 }
-                Err(why) => {
-                    eprintln!("skipped: {way}: {why}");
-                    records.push(Record::Skipped { way, why });
-                }
+                Err(why) => skipped.push(Skipped::told((), *way, why)),
             }
         }
         let grains = std::iter::successors(Some(GRAINS[0]), |grain| Some(grain * factor));
         let iterations = |grain: f64| ((grain / ns_per_iteration).round() as u64).max(1);
         let patterns = Pattern::ALL.into_iter().map(|pattern| Program::of(pattern, WIDTH));
         Ok(Self {
-            site: Site { folder, places },
+            machine: Machine::here(cores),
+            site: Site { folder: folder.to_owned(), places: Places::or_none() },
             workers: args.workers.map_or(cores, |n| n as usize),
-            most_rounds: args.rounds.unwrap_or(rounds),
-            until: (args.quick && args.rounds.is_none()).then(|| start + QUICK),
-            rounds: 0,
             ns_per_run: 1e6 * args.milliseconds.unwrap_or(milliseconds) as f64,
             grains: grains.take_while(|&grain| grain <= GRAINS[1]).map(iterations).collect(),
             ns_per_iteration,
             programs: [Program::grid(SIDE, SIDE)].into_iter().chain(patterns).collect(),
             ways: ways::all(peers),
-            records,
+            kernels,
+            skipped,
+            unpinned: Vec::new(),
+            verified: Vec::new(),
         })
     }
 
-    fn run(&mut self) -> Result<()> {
-        // Lent from the rest, which the runs are added to.
-        let (programs, ways) = (std::mem::take(&mut self.programs), std::mem::take(&mut self.ways));
-        let done = self.race(&programs, &ways);
-        (self.programs, self.ways) = (programs, ways);
-        done
-    }
-
-    fn race(&mut self, programs: &[Program], ways: &[Way]) -> Result<()> {
-        for program in programs {
-            eprintln!("verifying: {}", program.name);
-            self.verify(program, ways)?;
-        }
-        let grid = &programs[0];
+    /// One worker, and all of them.
+    fn crews(&self) -> Vec<usize> {
         let mut workers = vec![1, self.workers];
         workers.dedup();
-        let mean = (MEAN / self.ns_per_iteration).round() as u64;
-        let all = |body, workers| ways.iter().map(move |way| (way, body, workers));
-        let cells = workers.iter().flat_map(|&workers| all(Body::Empty, workers));
-        // The plain loop on one thread is what the others are judged by.
-        let plain = all(Body::Irregular(mean), 1).filter(|(way, ..)| !way.keeps_order(2));
-        let mut others = all(Body::Irregular(mean), self.workers).collect::<Vec<_>>();
-        others.retain(|(way, ..)| self.workers > 1 || way.keeps_order(2));
-        let cells = cells.chain(plain).chain(others);
-        let cells = cells.map(|(way, body, workers)| self.probe(grid, way, workers, body));
-        let cells = cells.collect::<Result<Vec<_>>>()?;
-        let mut sweeps = Vec::new();
-        for program in programs {
-            let probe = |way| self.probe(program, way, self.workers, Body::Empty);
-            sweeps.push(ways.iter().filter(|way| way.keeps_order(2)).map(probe).collect::<Result<Vec<_>>>()?);
+        workers
+    }
+
+    /// Those that keep the order on several threads.
+    fn ordered(&self) -> impl Iterator<Item = &Way> {
+        self.ways.iter().filter(|way| way.keeps_order(2))
+    }
+
+    /// Runs each program with bodies that depend on everything.
+    fn verify(&mut self, signals: &Signals) -> Result<()> {
+        for program in &self.programs {
+            eprintln!("verifying: {}", program.name);
+            let plain = program.plain(VERIFIED);
+            let crews = self.crews();
+            for way in &self.ways {
+                for &workers in crews.iter().filter(|&&workers| way.keeps_order(workers)) {
+                    signals.check()?;
+                    let run = way.run(&self.site, program, Body::Verify, workers, [0, VERIFIED])?;
+                    let (name, way) = (program.name, way.name());
+                    let checksum = format!("{plain:016x}");
+                    if run.checksum != plain {
+                        let why = format!(
+                            "the checksum is {:016x}, that of the plain loop {checksum}",
+                            run.checksum
+                        );
+                        return Err(failed(&format!("go on: {name}, {way}, {workers} workers"), why));
+                    }
+                    if !run.pinned && !self.unpinned.contains(&way) {
+                        eprintln!("not pinned: {way}");
+                        self.unpinned.push(way);
+                    }
+                    self.verified.push(json!({ "program": name, "way": way, "workers": workers,
+                        "rounds": VERIFIED, "checksum": checksum }));
+                }
+            }
         }
-        let start = Instant::now();
-        for round in 0..self.most_rounds {
-            let until = share(self.until, LEAST_ROUNDS.saturating_sub(round));
-            eprintln!("round {}: empty and irregular bodies", round + 1);
-            for &cell in &cells {
-                self.time(cell, round)?;
-            }
-            for (p, (program, cells)) in programs.iter().zip(&sweeps).enumerate() {
-                eprintln!("round {}: bodies of all lengths, {}", round + 1, program.name);
-                self.sweep(cells, round, share(until, programs.len() - p))?;
-            }
-            self.rounds = round + 1;
-            let each = start.elapsed() / self.rounds as u32;
-            if self.rounds >= LEAST_ROUNDS && self.until.is_some_and(|until| Instant::now() + each > until) {
-                break;
-            }
-        }
-        self.conclude(programs, ways);
         Ok(())
     }
 
-    /// Runs a program with bodies that depend on everything.
-    fn verify(&mut self, program: &Program, ways: &[Way]) -> Result<()> {
-        let plain = program.plain(VERIFIED);
-        let mut numbers = vec![1, self.workers];
-        numbers.dedup();
-        for way in ways {
-            for &workers in numbers.iter().filter(|&&workers| way.keeps_order(workers)) {
-                let run = way.run(&self.site, program, Body::Verify, workers, [0, VERIFIED])?;
-                if run.checksum != plain {
-                    let why =
-                        format!("the checksum is {:016x}, that of the plain loop {plain:016x}", run.checksum);
-                    let what = format!("go on: {}, {}, {workers} workers", program.name, way.name());
-                    return Err(failed(&what, why));
-                }
-                let known =
-                    |record: &Record| matches!(record, Record::Unpinned { way: w } if *w == way.name());
-                if !run.pinned && !self.records.iter().any(known) {
-                    eprintln!("not pinned: {}", way.name());
-                    self.records.push(Record::Unpinned { way: way.name() });
-                }
-                self.records.push(Record::Verified {
-                    program: program.name,
-                    way: way.name(),
-                    workers,
-                    rounds: VERIFIED,
-                    checksum: format!("{plain:016x}"),
-                });
+    /// Everything that is run in a round.
+    fn groups<'a>(&'a self, signals: &Signals) -> Result<Vec<Group<'a, Clock, Job>>> {
+        let grid = &self.programs[0];
+        let mean = Body::Irregular((MEAN / self.ns_per_iteration).round() as u64);
+        let probe = |program, way, workers, body| {
+            signals.check()?;
+            self.probe(program, way, workers, body)
+        };
+        let mut groups = Vec::new();
+        for workers in self.crews() {
+            let cells = self.ways.iter().map(|way| Ok(self.entry(probe(grid, way, workers, Body::Empty)?)));
+            groups.push(Group::new(cells.collect::<Result<Vec<_>>>()?));
+        }
+        // The plain loop on one thread is what the others are judged by.
+        let plain = self.ways.iter().filter(|way| !way.keeps_order(2)).map(|way| (way, 1));
+        let others = self.ways.iter().filter(|way| self.workers > 1 || way.keeps_order(2));
+        let irregular = plain.chain(others.map(|way| (way, self.workers)));
+        let cells = irregular.map(|(way, workers)| Ok(self.entry(probe(grid, way, workers, mean)?)));
+        groups.push(Group::new(cells.collect::<Result<Vec<_>>>()?));
+        for (p, program) in self.programs.iter().enumerate() {
+            let cells = self.ordered().map(|way| probe(program, way, self.workers, Body::Empty));
+            let cells = cells.collect::<Result<Vec<_>>>()?;
+            for (n, &iterations) in self.grains.iter().enumerate() {
+                let spinning =
+                    cells.iter().map(|&cell| self.entry(Cell { body: Body::Spin(iterations), ..cell }));
+                let programs = self.programs.len() - p;
+                // For all ways or none.
+                let gate = move |clock: &mut Clock| {
+                    if n == 0 {
+                        clock.program = share(clock.round, programs);
+                    }
+                    n == 0 || clock.program.is_none_or(|until| Instant::now() <= until)
+                };
+                groups.push(Group::new(spinning).only_if(gate));
             }
         }
-        Ok(())
+        Ok(groups)
     }
 
     /// Finds out about how long a step takes without its body.
@@ -343,86 +331,89 @@ impl Race {
         }
     }
 
-    /// Times a run.
-    fn time(&mut self, cell: Cell<'_>, round: usize) -> Result<()> {
-        let Cell { program, way, workers, body, cost } = cell;
-        let grain_ns = match body {
+    /// The length of a body, or its mean, in nanoseconds.
+    fn grain(&self, body: Body) -> f64 {
+        match body {
             Body::Spin(n) | Body::Irregular(n) => n as f64 * self.ns_per_iteration,
             Body::Empty | Body::Verify => 0.0,
-        };
+        }
+    }
+
+    fn job(&self, program: &'static str, workers: usize, body: Body) -> Job {
+        Job { program, workers, body: body.name(), grain_ns: self.grain(body) }
+    }
+
+    /// A cell as an entry: nanoseconds per step, and steps. Bodies go from short to long, until they
+    /// are efficient.
+    fn entry<'a>(&'a self, cell: Cell<'a>) -> Entry<'a, Clock, Job> {
+        let Cell { program, way, workers, body, cost } = cell;
+        let grain = self.grain(body);
         let tasks = program.tasks.len() as f64;
-        let each = tasks * (cost + grain_ns / workers as f64);
+        let each = tasks * (cost + grain / workers as f64);
         let ns =
             if matches!(body, Body::Irregular(_)) { self.ns_per_run.max(IRREGULAR) } else { self.ns_per_run };
         let rounds = (ns / each).clamp(4.0, MOST_ROUNDS);
         let warm = (WARM_UP / each).clamp(rounds / 16.0, MOST_ROUNDS).ceil();
-        let run = way.run(&self.site, program, body, workers, [warm as u64, rounds as u64])?;
-        let ns_per_step = run.seconds * 1e9 / run.steps as f64;
-        self.records.push(Record::Run(Run {
-            program: program.name,
-            way: way.name(),
-            workers,
-            body: body.name(),
-            grain_ns,
-            round,
-            steps: run.steps,
-            ns_per_step,
-        }));
-        Ok(())
-    }
-
-    /// Bodies from short to long, until they are efficient in the median of the rounds so far, or
-    /// time is up.
-    fn sweep(&mut self, cells: &[Cell<'_>], round: usize, until: Option<Instant>) -> Result<()> {
-        let mut done = vec![false; cells.len()];
-        for (i, iterations) in self.grains.clone().into_iter().enumerate() {
-            // For all ways or none.
-            if i > 0 && until.is_some_and(|until| Instant::now() > until) {
-                break;
+        let job = self.job(program.name, workers, body);
+        Entry::of(job, way.side(), way.name(), &["", "steps"], move |clock: &mut Clock| {
+            let sweep = (program.name, way.name());
+            if matches!(body, Body::Spin(_)) && clock.done.contains(&sweep) {
+                return Ok(Vec::new());
             }
-            for (cell, done) in cells.iter().zip(&mut done).filter(|(_, done)| !**done) {
-                self.time(Cell { body: Body::Spin(iterations), ..*cell }, round)?;
-                let point = self.point(cell.program.name, cell.way.name(), iterations);
-                *done = point.is_some_and(|point| point.efficiency >= ENOUGH);
+            let run = way.run(&self.site, program, body, workers, [warm as u64, rounds as u64])?;
+            let ns = run.seconds * 1e9 / run.steps as f64;
+            if self.efficiency(grain, ns) >= ENOUGH {
+                clock.done.insert(sweep);
             }
-        }
-        Ok(())
+            Ok(vec![vec![ns], vec![run.steps as f64]])
+        })
     }
 
-    fn conclude(&mut self, programs: &[Program], ways: &[Way]) {
-        for (program, way) in programs.iter().flat_map(|p| ways.iter().map(move |w| (p.name, w.name()))) {
-            if let Some(metg) = Metg::of(&self.points(program, way)) {
-                let (bound, ns, workers) = (metg.bound(), metg.ns(), self.workers);
-                self.records.push(Record::Metg { program, way, workers, bound, ns });
-            }
-        }
+    /// Ideal time by wall time.
+    fn efficiency(&self, grain: f64, ns: f64) -> f64 {
+        grain / self.workers as f64 / ns
     }
 
-    /// The median times of the steps of these runs.
-    fn median(&self, wanted: impl Fn(&Run) -> bool) -> Option<f64> {
-        median(self.times(wanted))
-    }
-
-    fn times(&self, wanted: impl Fn(&Run) -> bool) -> Vec<f64> {
-        let runs = self.records.iter().filter_map(|record| match record {
-            Record::Run(run) if wanted(run) => Some(run.ns_per_step),
-            _ => None,
-        });
-        runs.collect()
-    }
-
-    /// The efficiency of a way with bodies of one length, by the median.
-    fn point(&self, program: &str, way: &str, iterations: u64) -> Option<Point> {
-        let grain = iterations as f64 * self.ns_per_iteration;
-        let wanted = |run: &Run| {
-            (run.program, run.way, run.body) == (program, way, "spin") && (run.grain_ns - grain).abs() < 1e-6
+    /// The efficiencies of a way, by the medians.
+    fn points(&self, results: &Results<Job>, program: &'static str, way: &str) -> Vec<Point> {
+        let jobs = self.grains.iter().map(|&n| self.job(program, self.workers, Body::Spin(n)));
+        let point = |job: Job| {
+            let (grain, ns) = (job.grain_ns, results.median(&job, way)?);
+            Some(Point { grain, efficiency: self.efficiency(grain, ns) })
         };
-        let ns = self.median(wanted)?;
-        Some(Point { grain, efficiency: grain / self.workers as f64 / ns })
+        jobs.filter_map(point).collect()
     }
 
-    /// The efficiencies of a way.
-    fn points(&self, program: &str, way: &str) -> Vec<Point> {
-        self.grains.iter().filter_map(|&iterations| self.point(program, way, iterations)).collect()
+    /// What follows from the efficiencies of a way.
+    fn metg(&self, results: &Results<Job>, program: &'static str, way: &str) -> Option<Metg> {
+        Metg::of(&self.points(results, program, way))
+    }
+
+    /// An object a line.
+    fn json(&self, results: &Results<Job>) -> Result<String> {
+        let mut lines = Lines::new("kind");
+        lines
+            .all("kernel", self.kernels.iter().map(|(by, ns)| json!({ "by": by, "ns_per_iteration": ns })))?;
+        lines.all("skipped", &self.skipped)?;
+        lines.all("unpinned", self.unpinned.iter().map(|way| json!({ "way": way })))?;
+        lines.all("verified", &self.verified)?;
+        for race::Run { key, way, round, values, .. } in &results.runs {
+            let Job { program, workers, body, grain_ns } = key;
+            let run = json!({ "program": program, "way": way, "workers": workers, "body": body,
+                "grain_ns": grain_ns, "round": round, "steps": values[1] as u64, "ns_per_step": values[0] });
+            lines.push("run", &run)?;
+        }
+        for program in self.programs.iter().map(|program| program.name) {
+            for way in self.ways.iter().map(Way::name) {
+                if let Some(metg) = self.metg(results, program, way) {
+                    lines.push(
+                        "metg",
+                        &json!({ "program": program, "way": way, "workers": self.workers,
+                        "bound": metg.bound(), "ns": metg.ns() }),
+                    )?;
+                }
+            }
+        }
+        Ok(lines.text())
     }
 }

@@ -1,11 +1,18 @@
-//! Programs of others.
+//! Programs of others: found, compiled, run, or asked line by line ([`Server`]).
+//!
+//! Nothing is installed. What is missing is told with the line that installs it, on Debian and its
+//! kin where it is a package.
 
+mod server;
+
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use syncline_store::Shape;
 
-use crate::error::{Error, Result};
+pub(crate) use self::server::Server;
+use crate::error::{Failure, Result, failed};
 
 /// The sweep by numpy and numba.
 const NUMBA: &str = include_str!("../../peers/numba_memmap.py");
@@ -13,32 +20,61 @@ const NUMBA: &str = include_str!("../../peers/numba_memmap.py");
 /// What all peers in C and C++ include: its name, and the text.
 const HEADER: (&str, &str) = ("peer.h", include_str!("../../peers/peer.h"));
 
-pub(super) fn failed(what: &str, why: impl std::fmt::Display) -> Error {
-    Error::Io { what: what.to_owned(), source: std::io::Error::other(why.to_string()) }
+/// What installs a program, with what else its peers need.
+fn install(program: &str) -> Option<&'static str> {
+    Some(match program {
+        "gcc" => "apt-get install gcc",
+        "g++" => "apt-get install g++",
+        "clang" => "apt-get install clang libomp-dev",
+        "python3" => "apt-get install python3",
+        "mpicc" | "mpirun" => "apt-get install openmpi-bin libopenmpi-dev",
+        "cargo" | "rustc" => "curl https://sh.rustup.rs | sh",
+        _ => return None,
+    })
 }
 
-pub(super) fn run(what: &str, command: &mut Command) -> Result<String> {
-    let Output { status, stdout, stderr } = command.output().map_err(|error| failed(what, error))?;
-    if !status.success() {
-        let text = String::from_utf8_lossy(&stderr);
-        return Err(failed(what, text.lines().last().unwrap_or("it failed without a word")));
+/// What is wrong, and what would help.
+pub(crate) fn missing(what: impl Display, install: impl Display) -> String {
+    format!("{what} ({install})")
+}
+
+/// Why a command could not be started.
+fn not_started(command: &Command, error: &std::io::Error) -> Failure {
+    let program = Path::new(command.get_program());
+    let (name, file) = (program.display(), program.file_name().and_then(|name| name.to_str()));
+    match (error.kind(), file.and_then(install)) {
+        (std::io::ErrorKind::NotFound, Some(line)) => missing(format!("no {name}"), line),
+        (std::io::ErrorKind::NotFound, None) => format!("no {name}"),
+        _ => format!("{name}: {error}"),
     }
-    Ok(String::from_utf8_lossy(&stdout).into_owned())
+    .into()
+}
+
+/// What a program prints.
+///
+/// # Errors
+/// When it cannot be started, or fails: the line of its errors that tells most.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let Output { status, stdout, stderr } = command.output().map_err(|error| not_started(command, &error))?;
+    if status.success() {
+        return Ok(String::from_utf8_lossy(&stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&stderr);
+    let line = said.lines().find(|line| line.contains("error")).or(said.lines().last());
+    let name = command.get_program().display();
+    Err(format!("{name}: {}", line.unwrap_or("it failed without a word").trim()).into())
 }
 
 /// A folder in which peers in C and C++ are compiled, each once.
 #[derive(Debug)]
-pub(super) struct Workshop<'f> {
+pub(crate) struct Workshop<'f> {
     folder: &'f Path,
     made: Vec<(PathBuf, Result<(), String>)>,
 }
 
-/// The compiled program, or why there is none.
-type Made = Result<PathBuf, String>;
-
 impl<'f> Workshop<'f> {
     /// With these headers, by name and text, beside what all peers include.
-    pub(super) fn new(folder: &'f Path, headers: &[(&str, &str)]) -> Result<Self> {
+    pub(crate) fn new(folder: &'f Path, headers: &[(&str, &str)]) -> Result<Self> {
         let workshop = Self { folder, made: Vec::new() };
         [HEADER].iter().chain(headers).try_for_each(|&file| workshop.write(file))?;
         Ok(workshop)
@@ -49,60 +85,60 @@ impl<'f> Workshop<'f> {
             .map_err(|error| failed("write the peers' sources", error))
     }
 
-    /// The program of a source, by name and text. The same file by the same compiler is the same
-    /// program.
-    pub(super) fn program(&mut self, compiler: &str, source: (&str, &str), flags: &[&str]) -> Result<Made> {
-        let program = self.folder.join(format!("{}.{compiler}", source.0));
+    /// The program of a source, by name and text, or why there is none. The same file by the same
+    /// compiler is the same program.
+    pub(crate) fn program(
+        &mut self,
+        compiler: &Path,
+        source: (&str, &str),
+        flags: &[&str],
+    ) -> Result<Result<PathBuf, String>> {
+        let name = compiler.file_name().unwrap_or_default().display();
+        let program = self.folder.join(format!("{}.{name}", source.0));
         let known = self.made.iter().find(|(path, _)| *path == program).map(|(_, done)| done.clone());
         let done = match known {
             Some(done) => done,
             None => {
                 self.write(source)?;
-                let done = self.compile(compiler, source.0, flags, &program);
+                let mut command = Command::new(compiler);
+                command.current_dir(self.folder).args(["-O3", "-o"]).arg(&program).arg(source.0).args(flags);
+                let line = match flags.contains(&"-ltbb") {
+                    true => Some("apt-get install g++ libtbb-dev"),
+                    false => install(&name.to_string()),
+                };
+                let done = output(&mut command).map(drop).map_err(|why| match (why.to_string(), line) {
+                    (why, Some(line)) if why.starts_with("no ") => missing(format!("no {name}"), line),
+                    (why, Some(line)) => missing(why, line),
+                    (why, None) => why,
+                });
                 self.made.push((program.clone(), done.clone()));
                 done
             }
         };
         Ok(done.map(|()| program))
     }
-
-    fn compile(&self, compiler: &str, file: &str, flags: &[&str], program: &Path) -> Result<(), String> {
-        let mut command = Command::new(compiler);
-        command.current_dir(self.folder).args(["-O3", "-o"]).arg(program).arg(file).args(flags);
-        let output = command.output().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => format!("no {compiler}"),
-            _ => format!("{compiler}: {error}"),
-        })?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let line = said.lines().find(|line| line.contains("error")).or(said.lines().next());
-        Err(format!("{compiler}: {}", line.unwrap_or("it failed without a word").trim()))
-    }
 }
 
-/// A Python that has numpy and numba, or what would install them. Nothing is installed here.
-pub(crate) fn environment(dir: &Path) -> Result<PathBuf, String> {
-    let has = |python: &Path| {
-        let check = Command::new(python).args(["-c", "import numba, numpy"]).output();
-        check.is_ok_and(|output| output.status.success())
-    };
+/// A Python that has numpy and numba; if there is none, what installs it.
+pub(crate) fn numba(dir: &Path) -> Result<PathBuf> {
+    let has = |python: &PathBuf| output(Command::new(python).args(["-c", "import numba, numpy"])).is_ok();
     let folder = dir.join(".syncline-bench-venv");
-    let own = folder.join("bin/python");
-    let found = [own, PathBuf::from("python3")].into_iter().find(|python| has(python));
+    let found = [folder.join("bin/python"), PathBuf::from("python3")].into_iter().find(has);
     found.ok_or_else(|| {
         let folder = folder.display();
-        format!("no numpy and numba: python3 -m venv {folder} && {folder}/bin/pip install numpy numba")
+        let line = format!("python3 -m venv {folder} && {folder}/bin/pip install numpy numba");
+        let absent = output(Command::new("python3").arg("--version")).err();
+        let absent =
+            absent.map_or("no numpy and numba".to_owned(), |why| format!("no numpy and numba: {why}"));
+        missing(absent, line).into()
     })
 }
 
 /// Seconds per iteration of numpy.memmap and numba.
-pub(crate) fn numba(python: &Path, folder: &Path, iterations: u64) -> Result<f64> {
-    let output =
-        run("run numba", Command::new(python).args(["-c", NUMBA]).arg(folder).arg(iterations.to_string()))?;
-    let number = output.split_whitespace().next().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| failed("run numba", "it printed no time"))
+pub(crate) fn numba_seconds(python: &Path, folder: &Path, iterations: u64) -> Result<f64> {
+    let said = output(Command::new(python).args(["-c", NUMBA]).arg(folder).arg(iterations.to_string()))?;
+    let number = said.split_whitespace().next().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| "numba printed no time".into())
 }
 
 /// A program that runs the sweep on data of its own.
@@ -122,7 +158,8 @@ impl Yardstick {
         if file.extension().is_some_and(|extension| extension == "cpp") {
             program = folder.join("yardstick");
             let flags = ["-O3", "-march=native", "-ffp-contract=off", "-pthread", "-o"];
-            run("compile the yardstick", Command::new("g++").args(flags).arg(&program).arg(file))?;
+            let compiled = output(Command::new("g++").args(flags).arg(&program).arg(file));
+            compiled.map_err(|why| failed("compile the yardstick", why))?;
         }
         let data = folder.join("yardstick-data");
         std::fs::create_dir_all(&data)
@@ -137,7 +174,8 @@ impl Yardstick {
     }
 
     fn output(&self) -> Result<String> {
-        run("run the yardstick", Command::new(&self.program).args(&self.arguments))
+        output(Command::new(&self.program).args(&self.arguments))
+            .map_err(|why| failed("run the yardstick", why))
     }
 
     /// Seconds of a run.
@@ -145,6 +183,6 @@ impl Yardstick {
         let output = self.output()?;
         let after = output.split("wall ").nth(1).and_then(|rest| rest.split('s').next());
         let seconds = after.and_then(|text| text.trim().parse().ok());
-        seconds.ok_or_else(|| failed("run the yardstick", "it printed no time"))
+        seconds.ok_or_else(|| "the yardstick printed no time".into())
     }
 }

@@ -36,6 +36,14 @@ impl Places {
         self.0.len()
     }
 
+    /// How many processors there are; if it is not known which, as many as the system says.
+    pub(crate) fn processors(&self) -> usize {
+        match self.len() {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            known => known,
+        }
+    }
+
     /// As OpenMP wants them in `OMP_PLACES`; `None` if there are none.
     pub(crate) fn openmp(&self) -> Option<String> {
         let places: Vec<_> = self.0.iter().map(|cpu| format!("{{{cpu}}}")).collect();

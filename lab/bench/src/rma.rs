@@ -23,11 +23,10 @@ use std::time::Duration;
 use syncline_fabric::wire::channel::Conditions;
 use syncline_fabric::{Member, Team};
 
-use self::race::{Outcome, Pace};
-pub(super) use self::report::Target;
-use super::at_least;
-use super::peers::failed;
-use crate::error::Result;
+use self::race::Pace;
+use crate::error::{Result, failed};
+use crate::race::Options;
+use crate::stop::Signals;
 
 /// Measures one-sided memory, fences, syncs, mutexes and barriers of a team, in turn with those of
 /// others.
@@ -37,7 +36,8 @@ use crate::error::Result;
 /// University, 2002) show (fences after puts to 1 to N-1 hosts, a fence and a barrier right after
 /// puts or a while after them, locks that are contended for, barriers), with the same by MPI where
 /// it can, in microseconds, and the messages that each takes. Where times are compared with a
-/// target, the last table says so.
+/// target, the last table says so. Everything is run 500 times on one host, with --quick 150 times,
+/// and on several hosts 15 times, with --quick 5 times, if there is time for so many.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "syncline-lab bench rma [OPTIONS]",
@@ -52,16 +52,8 @@ Environment: SYNCLINE_THREADS, the members of each process; SYNCLINE_TIMEOUT, in
 of MPI blocks, as nothing is said to other hosts meanwhile."
 )]
 pub(crate) struct BenchRmaArgs {
-    /// Less than a minute on one host, and few rounds
-    #[arg(long)]
-    quick: bool,
-    /// Print one JSON object per line, and no table
-    #[arg(long)]
-    json: bool,
-    /// How often everything is run [default: on one host 500, with --quick 150; on several 15, with
-    /// --quick 5]
-    #[arg(long, value_name = "N", value_parser = at_least(1))]
-    rounds: Option<usize>,
+    #[command(flatten)]
+    options: Options,
     /// Only groups whose name contains this, of several hosts: ping, long, fence, sync, delay,
     /// lock, queue, counter, barrier, idle
     #[arg(long, value_name = "NAME")]
@@ -78,36 +70,41 @@ pub(crate) struct BenchRmaArgs {
 }
 
 /// Measures; returns what to print, which is nothing in most processes.
-pub(crate) fn rma(args: &BenchRmaArgs) -> Result<String> {
-    let member = |me: &mut Member| session(me, args).map_err(|why| why.to_string());
+pub(crate) fn rma(args: &BenchRmaArgs, signals: &Signals) -> Result<String> {
+    let member = |me: &mut Member| session(me, args, signals).map_err(|why| why.to_string());
     let launched = syncline_mpi::launched().is_some_and(|launched| launched.size != Some(1));
+    let options = &args.options;
     let results = if let Some(hosts) = args.hosts {
         let latency = Duration::from_micros(args.delay_us.into());
         let conditions = Conditions { latency, ..Conditions::default() };
-        Team::hosts(hosts.into()).conditions(conditions).quiet().run(member)?
+        Team::hosts(hosts.into()).conditions(conditions).quiet().run(member)
     } else if args.session || launched || std::env::var_os("SYNCLINE_TEAM").is_some() {
-        Team::run(member)?
+        Team::run(member)
     } else {
         let mut arguments = vec!["bench".to_owned(), "rma".to_owned(), "--session".to_owned()];
-        arguments.extend(args.quick.then(|| "--quick".to_owned()));
-        arguments.extend(args.json.then(|| "--json".to_owned()));
-        let rounds = args.rounds.iter();
+        arguments.extend(options.quick.then(|| "--quick".to_owned()));
+        arguments.extend(options.json.then(|| "--json".to_owned()));
+        let rounds = options.rounds.iter();
         arguments.extend(rounds.flat_map(|rounds| ["--rounds".to_owned(), rounds.to_string()]));
         // The hop is measured by two threads of one of them.
-        Team::processes(2).quiet().args(arguments).run(member)?
+        Team::processes(2).quiet().args(arguments).run(member)
     };
-    let texts = results.into_iter().collect::<Result<Vec<_>, _>>();
+    // A signal is why the team has ended.
+    signals.check()?;
+    let texts = results?.into_iter().collect::<Result<Vec<_>, _>>();
     let texts = texts.map_err(|why| failed("measure", why))?;
     Ok(texts.concat())
 }
 
 /// One member's part; the first gets what to print.
-fn session(me: &mut Member, args: &BenchRmaArgs) -> Outcome<String> {
+fn session(me: &mut Member, args: &BenchRmaArgs, signals: &Signals) -> Result<String> {
     let hosts = me.hosts().count();
     let (usual, quick, seconds) = if hosts == 1 { (500, 150, 25) } else { (15, 5, 8) };
+    let options = &args.options;
     let pace = Pace {
-        rounds: args.rounds.unwrap_or(if args.quick { quick } else { usual }),
-        most: Duration::from_secs(if args.quick { seconds } else { 10 * seconds }),
+        rounds: options.rounds.unwrap_or(if options.quick { quick } else { usual }),
+        most: Duration::from_secs(if options.quick { seconds } else { 10 * seconds }),
+        signals,
     };
     let rank = me.rank();
     let report = match hosts {
@@ -118,7 +115,7 @@ fn session(me: &mut Member, args: &BenchRmaArgs) -> Outcome<String> {
         _ => far::report(me, pace, args.only.as_deref())?,
     };
     Ok(match rank {
-        0 if args.json => report.json()?,
+        0 if options.json => report.json()?,
         0 => report.text(),
         _ => String::new(),
     })

@@ -1,22 +1,22 @@
 //! Work that SIGINT and SIGTERM end.
 //!
 //! ```text
-//! main thread    every 50 ms: a signal? ── yes ──> tells the work to end, if it can be told; Err(Interrupted)
+//! main thread    every 50 ms: a signal? ── yes ──> tells the work to end; Err(Interrupted)
 //! worker         ───┴──────── work ─────────────> its result
 //! ```
 //!
-//! Work that cannot be told to end is left: it ends with the process. Work that can be told has
-//! [`PATIENCE`] to remove its files.
+//! Work ends itself where it asks [`Signals::check`], and has [`PATIENCE`] to do so. After that, or
+//! at a second signal, it is left, and ends with the process.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
-use crate::error::{Error, Result};
+use crate::error::{Interrupted, Result, failed};
 
 /// How often signals are looked for.
 const TICK: Duration = Duration::from_millis(50);
@@ -25,16 +25,28 @@ const TICK: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The signals that end a race.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Signals {
+    /// The signal that was caught last; 0: none, or it was taken.
     caught: Arc<AtomicUsize>,
+    /// Whether the work is to end.
+    over: Arc<AtomicBool>,
+    /// How long it may take to end after it was told to.
+    patience: Duration,
+}
+
+impl Default for Signals {
+    /// None is caught.
+    fn default() -> Self {
+        Self { caught: Arc::default(), over: Arc::default(), patience: PATIENCE }
+    }
 }
 
 impl Signals {
     /// Catches SIGINT and SIGTERM from now on. A write beyond the limit on a file's size is an error.
     pub(crate) fn catch() -> Result<Self> {
         let signals = Self::default();
-        let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
+        let failed = |error| failed("catch signals", error);
         for signal in [SIGINT, SIGTERM] {
             let caught = Arc::clone(&signals.caught);
             signal_hook::flag::register_usize(signal, caught, signal as usize).map_err(failed)?;
@@ -43,66 +55,65 @@ impl Signals {
         Ok(signals)
     }
 
+    /// As if this signal had been caught.
+    #[cfg(test)]
+    pub(crate) fn caught(signal: usize) -> Self {
+        Self { caught: Arc::new(AtomicUsize::new(signal)), ..Self::default() }
+    }
+
     /// Takes the signal that was caught, so that the next one can be told from it.
     fn take(&self) -> Option<u8> {
-        // Relaxed: the number is all that is communicated.
+        // Relaxed: the number is all that is communicated; the same holds for the others here.
         Some(self.caught.swap(0, Ordering::Relaxed) as u8).filter(|&signal| signal > 0)
     }
 
-    /// Does `work` in another thread; a signal ends the wait for it at once.
+    /// Whether work may go on.
     ///
     /// # Errors
-    /// Those of `work`, and [`Error::Interrupted`].
-    pub(crate) fn abandon<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        self.wait(None::<fn()>, work)
+    /// [`Interrupted`] if it may not.
+    pub(crate) fn check(&self) -> Result<()> {
+        let caught = self.caught.load(Ordering::Relaxed) as u8;
+        let over = caught > 0 || self.over.load(Ordering::Relaxed);
+        if over { Err(Interrupted(caught).into()) } else { Ok(()) }
     }
 
-    /// Does `work` in another thread; a signal calls `cancel`, and the work may then end by itself.
-    /// A second signal ends the wait for that.
+    /// Does `work` in another thread. A signal calls `cancel`, and the work may then end by itself.
     ///
     /// # Errors
-    /// Those of `work`, and [`Error::Interrupted`].
+    /// Those of `work`, and [`Interrupted`].
     pub(crate) fn cancel<T: Send + 'static>(
         &self,
         cancel: impl FnOnce(),
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.wait(Some(cancel), work)
-    }
-
-    fn wait<T: Send + 'static>(
-        &self,
-        mut cancel: Option<impl FnOnce()>,
-        work: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> Result<T> {
         let (sender, receiver) = mpsc::channel();
         // The receiver is gone after a signal; then the result is not wanted.
         let worker = move || drop(sender.send(work()));
-        let failed = |source| Error::Io { what: "start a thread".to_owned(), source };
-        thread::Builder::new().name("work".to_owned()).spawn(worker).map_err(failed)?;
+        let started = thread::Builder::new().name("work".to_owned()).spawn(worker);
+        started.map_err(|error| failed("start a thread", error))?;
+        let mut cancel = Some(cancel);
         let mut first: Option<(u8, Instant)> = None;
         loop {
             let result = match receiver.recv_timeout(TICK) {
                 Ok(result) => Some(result),
-                Err(RecvTimeoutError::Disconnected) => Some(Err(Error::Panic)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    Some(Err("the command failed by a fault of its own (a panic)".into()))
+                }
                 Err(RecvTimeoutError::Timeout) => None,
             };
             match (first, self.take(), result) {
                 (None, None, Some(result)) => return result,
                 (None, None, None) => {}
-                (Some((_, since)), None, None) if since.elapsed() < PATIENCE => {}
-                (None, Some(signal), None) => match cancel.take() {
-                    Some(cancel) => {
+                (Some((_, since)), None, None) if since.elapsed() < self.patience => {}
+                (None, Some(signal), None) => {
+                    self.over.store(true, Ordering::Relaxed);
+                    if let Some(cancel) = cancel.take() {
                         cancel();
-                        first = Some((signal, Instant::now()));
                     }
-                    None => return Err(Error::Interrupted(signal)),
-                },
+                    first = Some((signal, Instant::now()));
+                }
                 (Some((signal, _)), ..) | (None, Some(signal), Some(_)) => {
-                    return Err(Error::Interrupted(signal));
+                    return Err(Interrupted(signal).into());
                 }
             }
         }
@@ -113,51 +124,53 @@ impl Signals {
 mod tests {
     use super::*;
 
+    fn interrupted<T>(result: Result<T>) -> Option<u8> {
+        result.err()?.downcast_ref().map(|Interrupted(signal)| *signal)
+    }
+
     #[test]
     fn results_and_panics_come_back() {
         let signals = Signals::default();
-        assert_eq!(signals.abandon(|| Ok(7)).unwrap(), 7);
-        let panic = signals.abandon(|| -> Result<()> { panic!("on purpose") });
-        assert!(matches!(panic, Err(Error::Panic)));
+        assert_eq!(signals.cancel(|| (), || Ok(7)).unwrap(), 7);
+        let panic = signals.cancel(|| (), || -> Result<()> { panic!("on purpose") });
+        assert!(panic.unwrap_err().to_string().contains("a panic"));
     }
 
     #[test]
     fn a_signal_ends_the_wait_for_work_that_never_ends() {
-        let signals = Signals::default();
-        signals.caught.store(15, Ordering::Relaxed);
+        let signals = Signals { patience: Duration::ZERO, ..Signals::caught(15) };
         let (keep, never) = mpsc::channel::<()>();
-        let ended = signals.abandon(move || Ok(never.recv().is_ok()));
-        assert!(matches!(ended, Err(Error::Interrupted(15))));
+        let ended = signals.cancel(|| (), move || Ok(never.recv().is_ok()));
+        assert_eq!(interrupted(ended), Some(15));
         drop(keep);
     }
 
     #[test]
-    fn work_that_is_cancelled_may_end() {
-        let signals = Signals::default();
-        signals.caught.store(2, Ordering::Relaxed);
+    fn work_that_is_cancelled_may_end_and_learns_of_it() {
+        let signals = Signals::caught(2);
         let (cancel, cancelled) = mpsc::channel::<()>();
         let (told, ended) = mpsc::channel();
+        let asked = signals.clone();
         let result = signals.cancel(
             move || drop(cancel),
             move || {
                 let _ = cancelled.recv();
-                let _ = told.send(());
+                let _ = told.send(asked.check().is_err());
                 Ok(())
             },
         );
-        assert!(matches!(result, Err(Error::Interrupted(2))));
-        assert!(ended.recv().is_ok(), "the work has ended by itself");
+        assert_eq!(interrupted(result), Some(2));
+        assert!(ended.recv().unwrap(), "the work has ended by itself");
     }
 
     #[test]
     fn a_second_signal_ends_the_wait_for_the_end() {
-        let signals = Signals::default();
+        let signals = Signals::caught(15);
         let caught = Arc::clone(&signals.caught);
-        caught.store(15, Ordering::Relaxed);
         let (keep, never) = mpsc::channel::<()>();
         let again = move || caught.store(2, Ordering::Relaxed);
         let ended = signals.cancel(again, move || Ok(never.recv().is_ok()));
-        assert!(matches!(ended, Err(Error::Interrupted(15))));
+        assert_eq!(interrupted(ended), Some(15));
         drop(keep);
     }
 }

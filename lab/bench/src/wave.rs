@@ -21,25 +21,27 @@
 mod floor;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde::Serialize;
+use serde_json::json;
 use syncline_memory::Size;
 use syncline_store::{Layout, Matrix, Shape};
-use syncline_wave::{
-    Error as WaveError, Executor, Leftovers, Lk23, Monitor, Plan, Report, Runner, Sweep, Target, plain_sweep,
-};
+use syncline_wave::{Executor, Leftovers, Lk23, Monitor, Plan, Report, Runner, Sweep, Target, plain_sweep};
 
-use super::at_least;
-use crate::error::{Error, Result};
+use crate::at_least;
+use crate::error::Result;
 use crate::peers;
+use crate::race::{
+    self, Column, Entry, Group, Lines, Options, Pace, Results, Side, Skipped, Stage, Table, race, ratio,
+};
 use crate::stop::Signals;
 
 /// Races the ways of running a sweep against one another, and against the disk.
 ///
-/// Data are made in a new directory below DIR and removed at the end.
+/// Data are made in a new directory below DIR and removed at the end. Everything is run 3 times; with
+/// --quick twice.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     override_usage = "syncline-lab bench wave [OPTIONS]",
@@ -49,39 +51,35 @@ Examples:
   syncline-lab bench wave --rows 16384 --cols 16384 --memory 1800M --rounds 3 --json"
 )]
 pub(crate) struct BenchWaveArgs {
-    /// Rows of every matrix
-    #[arg(long, value_name = "R", default_value_t = 4096, value_parser = at_least(3))]
-    pub(crate) rows: usize,
-    /// Columns of every matrix
-    #[arg(long, value_name = "C", default_value_t = 4096, value_parser = at_least(3))]
-    pub(crate) cols: usize,
+    #[command(flatten)]
+    options: Options,
+    /// Rows of every matrix [default: 4096; with --quick 2048]
+    #[arg(long, value_name = "R", value_parser = at_least(3))]
+    rows: Option<usize>,
+    /// Columns of every matrix [default: 4096; with --quick 2048]
+    #[arg(long, value_name = "C", value_parser = at_least(3))]
+    cols: Option<usize>,
     /// Iterations
     #[arg(long, short = 'k', value_name = "K", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) iterations: u64,
+    iterations: u64,
     /// The most memory that the sweeps hold resident
     #[arg(long, value_name = "SIZE", value_parser = enough_memory, default_value = "256M")]
-    pub(crate) memory: u64,
+    memory: u64,
     /// How many threads compute [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) threads: Option<u32>,
+    threads: Option<u32>,
     /// Where the data are made: a directory, which must exist, on the disk to measure
     #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) dir: PathBuf,
-    /// How often every way is run
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least(1))]
-    pub(crate) rounds: usize,
+    dir: PathBuf,
     /// Leave numpy and numba out (they are taken from python3, or from DIR/.syncline-bench-venv)
     #[arg(long)]
-    pub(crate) no_numba: bool,
+    no_numba: bool,
     /// A program, or C++ source of one, that is run as PROGRAM DATADIR STRIPS COLS ITERATIONS DEPTH
     ///
     /// Its matrices have 8 * STRIPS + 2 rows; it makes them in its first run, which is not counted,
     /// and prints `wall SECONDSs` in the others.
     #[arg(long, value_name = "FILE")]
-    pub(crate) yardstick: Option<PathBuf>,
-    /// Print one JSON object per run, one per line, and no table
-    #[arg(long)]
-    pub(crate) json: bool,
+    yardstick: Option<PathBuf>,
 }
 
 /// A size that holds the program and the window of a small sweep.
@@ -93,25 +91,14 @@ fn enough_memory(text: &str) -> std::result::Result<u64, String> {
     }
 }
 
-/// One run of one way.
-#[derive(Debug, Serialize)]
-struct Run {
-    way: &'static str,
-    round: usize,
-    /// Wall time of all iterations, scaled where only a part was run.
-    seconds: f64,
-    /// What part was run.
-    part: f64,
-}
-
-/// What is raced, and on what.
-#[derive(Clone)]
+/// A race: what is the same for all its ways.
+#[derive(Debug)]
 struct Race {
     args: BenchWaveArgs,
     folder: PathBuf,
     shape: Shape,
     threads: usize,
-    /// Ends the sweeps, and the race before its next way.
+    /// Ends the sweeps.
     monitor: Arc<Monitor>,
 }
 
@@ -121,83 +108,89 @@ const FEW: u64 = 2;
 /// What of the memory the program itself has.
 const PROGRAM: u64 = 16 << 20;
 
+/// What all ways share while they run: nothing but the disk.
+struct Disk;
+
+impl Stage for Disk {
+    fn round(&mut self, round: usize) -> Result<()> {
+        eprintln!("round {}", round + 1);
+        Ok(())
+    }
+}
+
 /// Runs the race; returns what to print.
 pub(crate) fn wave(args: &BenchWaveArgs, signals: &Signals) -> Result<String> {
-    let io = |what: &str, source| Error::Io { what: format!("{what} {}", args.dir.display()), source };
-    let folder = tempfile::Builder::new().prefix("syncline-bench.").tempdir_in(&args.dir);
-    let folder = folder.map_err(|source| io("make a directory in", source))?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let race = Race {
-        args: args.clone(),
-        folder: folder.path().to_owned(),
-        shape: Shape::new(args.rows, args.cols),
-        threads: args.threads.map_or(threads, |n| n as usize),
-        monitor: Arc::default(),
+    let monitor = Arc::<Monitor>::default();
+    let (cancelled, args) = (Arc::clone(&monitor), args.clone());
+    let dir = args.dir.clone();
+    let work = move |folder: &Path, signals: &Signals| {
+        let side = if args.options.quick { 2048 } else { 4096 };
+        let race = Race {
+            folder: folder.to_owned(),
+            shape: Shape::new(args.rows.unwrap_or(side), args.cols.unwrap_or(side)),
+            threads: args.threads.map_or(threads, |n| n as usize),
+            monitor,
+            args,
+        };
+        let results = race.run(signals)?;
+        if !race.args.options.json {
+            return Ok(race.text(&results));
+        }
+        let mut lines = Lines::new("");
+        for race::Run { way, round, values, .. } in &results.runs {
+            let run = json!({ "way": way, "round": round, "seconds": values[0], "part": values[1] });
+            lines.push("", &run)?;
+        }
+        Ok(lines.text())
     };
-    let (monitor, racing) = (Arc::clone(&race.monitor), race.clone());
-    let runs = signals.cancel(move || monitor.cancel(), move || racing.run())?;
-    if args.json {
-        let lines = runs.iter().map(serde_json::to_string).collect::<serde_json::Result<Vec<_>>>();
-        let failed =
-            |error: serde_json::Error| Error::Io { what: "write JSON".to_owned(), source: error.into() };
-        return Ok(lines.map_err(failed)?.join("\n"));
-    }
-    Ok(race.table(&runs))
+    race::hold(signals, Some(&dir), move || cancelled.cancel(), work)
 }
 
 impl Race {
-    fn run(&self) -> Result<Vec<Run>> {
+    fn run(&self, signals: &Signals) -> Result<Results<()>> {
         eprintln!("making {} of data", Size(6 * (self.shape.elements() * 8) as u64));
         floor::make(&self.folder, &NAMES, self.shape)?;
-        let numba = match self.args.no_numba {
-            true => None,
-            false => {
-                let skipped = |why: String| eprintln!("skipped: numba: {why}");
-                peers::environment(&self.args.dir).map_err(skipped).ok()
-            }
-        };
-        let yardstick =
-            |file: &PathBuf| peers::Yardstick::new(file, &self.folder, self.shape, self.args.iterations);
+        let iterations = self.args.iterations;
+        let yardstick = |file: &PathBuf| peers::Yardstick::new(file, &self.folder, self.shape, iterations);
         let yardstick = self.args.yardstick.as_ref().map(yardstick).transpose()?;
-        let mut runs = Vec::new();
-        let mut add = |round: usize, way, seconds: f64, part: f64| {
-            eprintln!("round {}: {way:14} {seconds:9.3} s", round + 1);
-            runs.push(Run { way, round, seconds, part });
-            self.go_on()
-        };
         // Not counted: the disk is still busy with what was made.
-        let plan = self.plan()?;
-        eprintln!("warming up: {:.3} s", self.disk_floor(&plan)?);
-        self.go_on()?;
-        for round in 0..self.args.rounds {
-            add(round, "compute floor", self.compute_floor()?, 1.0)?;
-            // Each comes as often after the other.
-            let floor_first = round % 2 == 0;
-            if floor_first {
-                add(round, "disk floor", self.disk_floor(&plan)?, 1.0)?;
-            }
-            add(round, "streamed", self.streamed(&plan)?, 1.0)?;
-            if !floor_first {
-                add(round, "disk floor", self.disk_floor(&plan)?, 1.0)?;
-            }
-            if let Some(yardstick) = &yardstick {
+        let plan = &self.plan()?;
+        eprintln!("warming up: {:.3} s", self.disk_floor(plan)?);
+        signals.check()?;
+        let mut whole = Group::new([
+            entry(Side::Baseline, "compute floor", || Ok((self.compute_floor()?, 1.0))),
+            entry(Side::Baseline, "disk floor", || Ok((self.disk_floor(plan)?, 1.0))),
+            entry(Side::Ours, "streamed", || Ok((self.streamed(plan)?, 1.0))),
+        ]);
+        if let Some(yardstick) = yardstick {
+            whole.push(entry(Side::Peer, "yardstick", move || {
                 self.forget();
-                add(round, "yardstick", yardstick.seconds()?, 1.0)?;
-            }
+                Ok((yardstick.seconds()?, 1.0))
+            }));
         }
-        let few = FEW.min(self.args.iterations);
-        let scale = self.args.iterations as f64 / few as f64;
-        for round in 0..self.args.rounds {
-            add(round, "blocked", self.blocked(few)? * scale, 1.0 / scale)?;
-            let (plain, part) = self.plain()?;
-            add(round, "plain loop", plain / part, part)?;
-            if let Some(python) = &numba {
+        let few = FEW.min(iterations);
+        let scale = iterations as f64 / few as f64;
+        let mut scaled = Group::new([
+            entry(Side::Ours, "blocked", || Ok((self.blocked(few)? * scale, 1.0 / scale))),
+            entry(Side::Baseline, "plain loop", || {
+                let (plain, part) = self.plain()?;
+                Ok((plain / part, part))
+            }),
+        ]);
+        match (!self.args.no_numba).then(|| peers::numba(&self.args.dir)) {
+            None => {}
+            Some(Ok(python)) => scaled.push(entry(Side::Peer, "numba", move || {
                 self.forget();
-                let each = peers::numba(python, &self.folder, few)?;
-                add(round, "numba", each * self.args.iterations as f64, 1.0 / scale)?;
-            }
+                Ok((peers::numba_seconds(&python, &self.folder, few)? * iterations as f64, 1.0 / scale))
+            })),
+            Some(Err(why)) => scaled.skip((), "numba", why),
         }
-        Ok(runs)
+        let usual = if self.args.options.quick { 2 } else { 3 };
+        let pace = Pace::exactly(self.args.options.rounds.unwrap_or(usual)).warm_up(false);
+        let mut results = race(&mut Disk, signals, &mut [whole], pace)?;
+        results.extend(race(&mut Disk, signals, &mut [scaled], pace)?);
+        Ok(results)
     }
 
     /// Asks the kernel to forget what it holds of files; only root may.
@@ -216,11 +209,6 @@ impl Race {
             .memory(self.args.memory.saturating_sub(PROGRAM))
             .runner(Runner::pool(self.threads))
             .monitor(Arc::clone(&self.monitor))
-    }
-
-    /// Ends the race if it was cancelled.
-    fn go_on(&self) -> Result<()> {
-        if self.monitor.is_cancelled() { Err(WaveError::Cancelled { iteration: 0 }.into()) } else { Ok(()) }
     }
 
     /// What the streamed sweep will do.
@@ -313,43 +301,47 @@ impl Race {
         Ok((start.elapsed().as_secs_f64(), part))
     }
 
-    fn table(&self, runs: &[Run]) -> String {
-        let median = |way: &str| {
-            let mut times: Vec<f64> = runs.iter().filter(|r| r.way == way).map(|r| r.seconds).collect();
-            times.sort_by(f64::total_cmp);
-            times.get(times.len() / 2).copied()
-        };
-        let floor = ["disk floor", "compute floor"].into_iter().filter_map(median).fold(0.0, f64::max);
-        let streamed = median("streamed").unwrap_or(f64::NAN);
+    /// For people.
+    fn text(&self, results: &Results<()>) -> String {
+        let median = |way: &str| results.median(&(), way);
+        let floor = ["disk floor", "compute floor"].into_iter().filter_map(median).reduce(f64::max);
+        let streamed = median("streamed");
         let updates = ((self.shape.rows - 2) * (self.shape.cols - 2)) as f64 * self.args.iterations as f64;
-        let mut text = format!(
-            "Livermore kernel 23, {}, {} iterations, {} of data, {} of memory, {} threads; medians of {} rounds\n\n\
-             {:14} {:>10} {:>12} {:>12} {:>10}   part run\n",
+        let head = format!(
+            "Livermore kernel 23, {}, {} iterations, {} of data, {} of memory, {} threads; {} alternating rounds",
             self.shape,
             self.args.iterations,
             Size(6 * (self.shape.elements() * 8) as u64),
             Size(self.args.memory),
             self.threads,
-            self.args.rounds,
-            "way",
-            "seconds",
-            "ns/element",
-            "/ streamed",
-            "/ floor",
+            results.rounds,
         );
-        let ways = ["disk floor", "compute floor", "streamed", "blocked", "plain loop", "numba", "yardstick"];
-        for way in ways {
-            let (Some(seconds), Some(run)) = (median(way), runs.iter().find(|r| r.way == way)) else {
-                continue;
-            };
-            text += &format!(
-                "{way:14} {seconds:10.3} {:12.3} {:12.2} {:10.2}   {}\n",
-                seconds * 1e9 / updates,
-                seconds / streamed,
-                seconds / floor,
-                if run.part < 1.0 { format!("{:.0} %, scaled", run.part * 100.0) } else { "all".to_owned() },
-            );
-        }
-        text.trim_end().to_owned()
+        let seconds = |cell: &race::Cell<()>| Some(cell.spread.median);
+        let columns: [Column<'_, ()>; 4] = [
+            ("ns/element", &|cell| Some(cell.spread.median * 1e9 / updates)),
+            ("/ streamed", &|cell| ratio(seconds(cell), streamed)),
+            ("/ floor", &|cell| ratio(seconds(cell), floor)),
+            ("% run, scaled", &|cell| Some(100.0 * median(&format!("{}{PART}", cell.way))?)),
+        ];
+        let cells = results.cells.iter().filter(|cell| !cell.way.ends_with(PART));
+        let table = Table::of("seconds", cells, 1.0, |cell| cell.way.clone(), &columns);
+        let skipped = results.skipped.iter().map(Skipped::to_string);
+        [head].into_iter().chain(skipped).chain([table.to_string()]).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// How the second metric's cells are called.
+const PART: &str = ": part";
+
+/// A way that says how many seconds the whole takes, and which part of it was run.
+fn entry<'a>(
+    side: Side,
+    way: &'static str,
+    mut run: impl FnMut() -> Result<(f64, f64)> + 'a,
+) -> Entry<'a, Disk, ()> {
+    Entry::of((), side, way, &["", "part"], move |_| {
+        let (seconds, part) = run()?;
+        eprintln!("{way:14} {seconds:9.3} s");
+        Ok(vec![vec![seconds], vec![part]])
+    })
 }

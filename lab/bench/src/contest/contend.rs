@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::team::{Phase, team};
 use super::{Bout, Measured};
+use crate::error::Result;
+use crate::race::{Phase, team};
 
 /// How often it is looked whether all have begun.
 const GLANCE: Duration = Duration::from_micros(50);
@@ -52,10 +53,7 @@ impl Bout<'_> {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub(crate) fn contend<M: FnMut() + Send>(
-        &self,
-        mut member: impl FnMut(usize) -> M,
-    ) -> Result<Shares, String> {
+    pub(crate) fn contend<M: FnMut() + Send>(&self, mut member: impl FnMut(usize) -> M) -> Result<Shares> {
         let (phase, begun, mut time) = (&Phase::default(), &AtomicU64::new(0), Duration::ZERO);
         let bodies: Vec<_> = (0..self.members)
             .map(|me| {
@@ -63,7 +61,7 @@ impl Bout<'_> {
                 move || compete(phase, begun, once)
             })
             .collect();
-        let done = team(self, phase, bodies, || time = self.keep_time(phase, begun))?;
+        let done = team(self.pinned(), phase, bodies, || time = self.keep_time(phase, begun))?;
         let (before, shares): (Vec<u64>, _) = done.members.into_iter().unzip();
         Ok(Shares { shares, before: before.into_iter().sum(), time, pinned: done.pinned })
     }
@@ -87,11 +85,13 @@ impl Shares {
     ///
     /// # Errors
     /// When two members were in the lock at once.
-    pub(crate) fn with(&self, counter: u64) -> Result<Measured, String> {
+    pub(crate) fn with(&self, counter: u64) -> Result<Measured> {
         let all: u64 = self.shares.iter().sum();
         if all + self.before != counter {
             let added = all + self.before;
-            return Err(format!("two members were in the lock at once: {added} additions made {counter}"));
+            return Err(
+                format!("two members were in the lock at once: {added} additions made {counter}").into()
+            );
         }
         let ns = self.time.as_nanos() as f64 / all.max(1) as f64;
         Ok(Measured { ns, pinned: self.pinned, fairness: fairness(&self.shares) })
@@ -108,8 +108,8 @@ pub(crate) fn fairness(shares: &[u64]) -> Option<f64> {
 mod tests {
     use std::sync::Mutex;
 
-    use super::super::super::places::Places;
     use super::*;
+    use crate::places::Places;
 
     #[test]
     fn a_lock_is_timed_and_what_is_none_is_refused() {
@@ -127,7 +127,7 @@ mod tests {
                 counter.fetch_add(1, Ordering::Relaxed);
             };
             let shares = bout.contend(|_| add).unwrap();
-            let refused = shares.with(counter.into_inner() / 2).unwrap_err();
+            let refused = shares.with(counter.into_inner() / 2).unwrap_err().to_string();
             assert!(refused.contains("at once"), "{refused}");
         }
     }

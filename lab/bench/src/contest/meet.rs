@@ -14,9 +14,10 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::super::kernel::{calibrate, kernel};
-use super::team::{Line, Phase, team};
 use super::{Bout, Measured};
+use crate::error::Result;
+use crate::kernel::{calibrate, kernel};
+use crate::race::{Line, Phase, team};
 
 /// Episodes in which each member sees that all have arrived.
 const CHECKED: u64 = 4;
@@ -105,10 +106,7 @@ impl Bout<'_> {
     ///
     /// # Errors
     /// When a thread cannot be started, or what is raced is no barrier.
-    pub(crate) fn meet<M: FnMut() + Send>(
-        &self,
-        mut member: impl FnMut(usize) -> M,
-    ) -> Result<Measured, String> {
+    pub(crate) fn meet<M: FnMut() + Send>(&self, mut member: impl FnMut(usize) -> M) -> Result<Measured> {
         let work = self.work();
         let plan = Line(AtomicU64::new(0));
         let arrived: Vec<_> = (0..self.members).map(|_| Line(AtomicU64::new(0))).collect();
@@ -119,9 +117,9 @@ impl Bout<'_> {
                 move || attend(board, me, self.time, work.iterations, meet)
             })
             .collect();
-        let done = team(self, &Phase::default(), bodies, || ())?;
+        let done = team(self.pinned(), &Phase::default(), bodies, || ())?;
         if done.members.iter().any(|seen| seen.wrong) {
-            return Err(WRONG.to_owned());
+            return Err(WRONG.into());
         }
         let ns = self.episode(done.members[0], work);
         Ok(Measured { ns, pinned: done.pinned, fairness: None })
@@ -147,8 +145,8 @@ mod tests {
     use std::sync::Barrier;
     use std::thread::yield_now;
 
-    use super::super::super::places::Places;
     use super::*;
+    use crate::places::Places;
 
     #[test]
     fn a_barrier_is_timed_and_what_is_none_is_refused() {
@@ -172,7 +170,7 @@ mod tests {
                 _ => (0..).take_while(|_| left.load(Ordering::Relaxed) < 4).for_each(|_: u64| yield_now()),
             }
         };
-        let refused = bout.meet(none).unwrap_err();
+        let refused = bout.meet(none).unwrap_err().to_string();
         assert!(refused.contains("left an episode"), "{refused}");
     }
 }

@@ -1,4 +1,4 @@
-//! Ours, in processes: the other side of `peer` in this command, as a subcommand that its help does
+//! Ours, in processes: the other side of a contender that is a process, as a subcommand that its help does
 //! not show.
 //!
 //! ```text
@@ -10,7 +10,6 @@
 //! loops of its members are those of threads (`meet`, `contend`); their words stand in the memory
 //! that the team shares.
 
-use std::error::Error as StdError;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::Command;
@@ -24,13 +23,12 @@ use syncline_sync::{
     Array, Auto, BarrierMember, Counter, Dissemination, Flags, Lock, Mcs, RawLock, SpaceError, Ticket,
 };
 
-use super::super::peers::failed;
-use super::super::places::Places;
 use super::contend::{Shares, compete};
 use super::meet::{Board, WRONG, attend};
-use super::team::{Line, Phase};
-use super::{Bout, Contender, Measured, Side};
-use crate::error::{Error, Result};
+use super::{Bout, Measured};
+use crate::error::{Result, Usage, failed};
+use crate::places::Places;
+use crate::race::{Line, Phase};
 
 /// Takes part in a race, as `bench barrier` and `bench lock` ask on standard input.
 #[derive(Clone, Debug, clap::Args)]
@@ -61,19 +59,13 @@ impl Way {
     fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
-}
 
-impl Contender {
-    /// One of ours, in processes of this command.
-    ///
-    /// # Errors
-    /// When it does not start.
-    pub(crate) fn processes(name: &'static str, way: Way) -> Result<Self> {
-        let program = std::env::current_exe().map_err(|error| failed("find this program", error))?;
-        let mut command = Command::new(program);
+    /// This command as the process that is asked to race it.
+    pub(super) fn command(self) -> Result<Command> {
+        let mut command = Command::new(std::env::current_exe()?);
         // That members outnumber processors the tables tell.
-        command.args([NAME, &way.name()]).env("SYNCLINE_QUIET", "1");
-        Self::process(name, Side::Ours, command)
+        command.args([NAME, &self.name()]).env("SYNCLINE_QUIET", "1");
+        Ok(command)
     }
 }
 
@@ -84,14 +76,11 @@ pub(crate) fn member(BenchMemberArgs { way, run }: &BenchMemberArgs) -> Result<(
         let places = Places::of_this_thread().unwrap_or_else(|_| Places::none());
         let bout = parse(line, &places)?;
         let parts = Team::run(|me| part(me, *way, &Bout { members: me.size(), ..bout }))?;
-        return parts
-            .into_iter()
-            .collect::<Result<(), _>>()
-            .map_err(|why| failed("take part in a race", why));
+        return parts.into_iter().collect::<Result<()>>().map_err(|why| failed("take part in a race", why));
     }
-    let program = std::env::current_exe().map_err(|error| failed("find this program", error))?;
+    let program = std::env::current_exe()?;
     for line in io::stdin().lines() {
-        let line = line.map_err(|error| failed("read what to run", error))?;
+        let line = line?;
         let Bout { members, .. } = parse(&line, &Places::none())?;
         Launcher::new(&program).args([NAME, &way.name(), "--run", &line]).processes(members).run()?;
     }
@@ -107,15 +96,12 @@ fn parse<'p>(line: &str, places: &'p Places) -> Result<Bout<'p>> {
         let time = Duration::try_from_secs_f64(milliseconds * 1e-3).ok()?;
         (run && words.next().is_none()).then_some(Bout { places, members, work_ns, time })
     };
-    let usage = || Error::Usage(format!("RUN MEMBERS MILLISECONDS WORK_NS is expected, not {line:?}"));
+    let usage = || Usage(format!("RUN MEMBERS MILLISECONDS WORK_NS is expected, not {line:?}")).into();
     numbers().ok_or_else(usage)
 }
 
-/// Why a member could not do its part.
-type Failure = Box<dyn StdError + Send + Sync>;
-
 /// What a member does.
-fn part(me: &mut Member, way: Way, bout: &Bout<'_>) -> Result<(), Failure> {
+fn part(me: &mut Member, way: Way, bout: &Bout<'_>) -> Result<()> {
     match way {
         Way::Counter => {
             let barrier = me.make(Counter::within)?;
@@ -148,7 +134,7 @@ fn take_place(me: &Member, bout: &Bout<'_>, unpinned: &[Line<AtomicU64>]) {
     unpinned[me.rank()].0.store(u64::from(!pinned), Ordering::Relaxed);
 }
 
-fn meet(me: &mut Member, bout: &Bout<'_>, mut barrier: impl BarrierMember) -> Result<(), Failure> {
+fn meet(me: &mut Member, bout: &Bout<'_>, mut barrier: impl BarrierMember) -> Result<()> {
     // Relaxed, all of them: the team's barrier orders.
     let [arrived, unpinned, wrong, common] = words(me)?;
     let (rank, plan) = (me.rank(), &me.space().array(1)?[0]);
@@ -173,7 +159,7 @@ fn meet(me: &mut Member, bout: &Bout<'_>, mut barrier: impl BarrierMember) -> Re
     Ok(())
 }
 
-fn contend<R: RawLock>(me: &mut Member, bout: &Bout<'_>) -> Result<(), Failure> {
+fn contend<R: RawLock>(me: &mut Member, bout: &Bout<'_>) -> Result<()> {
     // Relaxed, all of them: the team's barrier orders.
     let mut lock = me.make(Lock::<R, u64>::within)?;
     let [before, shares, unpinned, begun] = words(me)?;

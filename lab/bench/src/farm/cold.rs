@@ -6,49 +6,44 @@ use std::time::Instant;
 
 use syncline_farm::{Farm, Program};
 
-use super::super::contest::Side;
-use super::Kit;
-use super::race::{Group, Outcome, Samples, words};
 use super::rivals;
-use super::server::Server;
 use super::worker::{Role, arguments, program, timed};
+use super::{Heat, Kit};
 use crate::error::Result;
+use crate::peers::{Server, missing, output};
+use crate::race::Samples;
+use crate::race::Side;
 
 /// Starts of ours that are measured together.
 const STARTS: usize = 8;
 
-/// The group.
-pub(super) fn group(kit: &Kit<'_>) -> Result<Group> {
-    let mut group = Group::new("cold", ("us", 1e3));
-    let ours = |program: Outcome<Program>| {
+/// The heat.
+pub(super) fn heat(kit: &Kit<'_>) -> Result<Heat> {
+    let mut heat = Heat::new("cold", ("us", 1e3));
+    let ours = |program: Result<Program>| {
         let mut start = starts(program?)?;
         Ok(move || start(STARTS))
     };
-    let this = std::env::current_exe().map_err(words);
-    group.add(Side::Ours, COMMAND, ours(program(Role::Hello)));
-    group.add(Side::Ours, HOLDING, holding(kit.held));
-    group.add(
-        Side::Baseline,
-        "  its start and end, without a farm",
-        this.map(|this| floor(this, &["--version"])),
-    );
+    let this = std::env::current_exe();
+    heat.add(Side::Ours, COMMAND, ours(program(Role::Hello)));
+    heat.add(Side::Ours, HOLDING, holding(kit.held));
+    heat.add(Side::Baseline, "  its start and end, without a farm", Ok(floor(this?, &["--version"])));
     for (way, target) in [(SMALL, None), (STATIC, Some("x86_64-unknown-linux-musl"))] {
         let built = small(target);
-        group.add(Side::Ours, way, ours(built.clone().map(Program::new)));
         let alone = format!("  start and end, {}", way.trim_start_matches("spawn, "));
-        group.add(Side::Baseline, alone, built.map(|path| floor(path, &[])));
+        let path = built.as_ref().map_err(ToString::to_string);
+        heat.add(Side::Baseline, alone, path.map(|path| floor(path.clone(), &[])).map_err(Into::into));
+        heat.add(Side::Ours, way, ours(built.map(Program::new)));
     }
-    group.add(Side::Baseline, PAPER, rivals::paper_cold(None));
-    let python = rivals::python(kit.folder, 0)?;
-    let asks = |line: &'static str| python.as_ref().map(|python| python.asks(line, 1)).map_err(Clone::clone);
-    group.add(Side::Peer, FORK, asks("cold fork 5"));
-    group.add(Side::Peer, "Process, forkserver", asks("cold forkserver 3"));
-    group.add(Side::Peer, "Process, spawn", asks("cold spawn 1"));
-    let large = rivals::python(kit.folder, kit.held)?.map(|python| python.asks("cold fork 3", 1));
-    group.add(Side::Peer, FORK_HOLDING, large);
-    rivals::comm_spawn(kit.folder, &mut group)?;
-    group.notes.push(format!("holding: a manager that has {} MiB of memory, all of it touched", kit.held));
-    Ok(group)
+    heat.add(Side::Baseline, PAPER, rivals::paper_cold(None));
+    let python = rivals::python(kit.folder, 0);
+    heat.ask(&python, FORK, "cold fork 5", 1);
+    heat.ask(&python, "Process, forkserver", "cold forkserver 3", 1);
+    heat.ask(&python, "Process, spawn", "cold spawn 1", 1);
+    heat.ask(&rivals::python(kit.folder, kit.held), FORK_HOLDING, "cold fork 3", 1);
+    rivals::comm_spawn(kit.folder, &mut heat)?;
+    heat.notes.push(format!("holding: a manager that has {} MiB of memory, all of it touched", kit.held));
+    Ok(heat)
 }
 
 /// The names of ours, and of one that they are compared with.
@@ -61,8 +56,8 @@ pub(super) const PAPER: &str = "published farm: a shell, System V";
 const FORK_HOLDING: &str = "Process, fork, manager holding memory";
 
 /// Starts a number of workers, one after the other, in a farm of their own.
-pub(super) fn starts(program: Program) -> Outcome<impl FnMut(usize) -> Outcome<Samples> + 'static> {
-    let mut farm = Farm::new().map_err(words)?;
+pub(super) fn starts(program: Program) -> Result<impl FnMut(usize) -> Result<Samples> + 'static> {
+    let mut farm = Farm::new()?;
     let mut start_one = move || {
         let start = Instant::now();
         let worker = farm.reserve()?;
@@ -73,26 +68,26 @@ pub(super) fn starts(program: Program) -> Outcome<impl FnMut(usize) -> Outcome<S
         farm.wait(worker, None)?;
         Ok::<_, syncline_farm::FarmError>((answer, seconds))
     };
-    let mut once = move || match start_one().map_err(words)? {
+    let mut once = move || match start_one()? {
         (42, seconds) => Ok(seconds),
-        (other, _) => Err(format!("it has sent {other}")),
+        (other, _) => Err(format!("it has sent {other}").into()),
     };
     Ok(move |count| (0..count).map(|_| once()).collect())
 }
 
 /// What cannot be saved: a program that starts and ends.
-fn floor(path: PathBuf, arguments: &'static [&'static str]) -> impl FnMut() -> Outcome<Samples> + 'static {
+fn floor(path: PathBuf, arguments: &'static [&'static str]) -> impl FnMut() -> Result<Samples> + 'static {
     let once = move || {
         let mut command = Command::new(&path);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
-        timed(|| command.status().map_err(words).map(|_| ()))
+        timed(|| Ok(command.status().map(drop)?))
     };
     move || (0..STARTS).map(|_| once()).collect()
 }
 
 /// Ours, from a process that holds memory.
-fn holding(mib: usize) -> Outcome<impl FnMut() -> Outcome<Samples> + 'static> {
-    let mut command = Command::new(std::env::current_exe().map_err(words)?);
+fn holding(mib: usize) -> Result<impl FnMut() -> Result<Samples> + 'static> {
+    let mut command = Command::new(std::env::current_exe()?);
     command.args(arguments(Role::Manager)).args(["--held", &mib.to_string()]);
     Ok(Server::start(command)?.asks(&STARTS.to_string(), 1))
 }
@@ -103,14 +98,19 @@ const SOURCES: &str = "lab/peers/farm_worker";
 const NAME: &str = "farm_worker";
 
 /// The small worker, built with cargo for this machine, or for a target.
-fn small(target: Option<&str>) -> Outcome<PathBuf> {
-    let folder = rivals::above(&Path::new(SOURCES).join("Cargo.toml"))
-        .ok_or_else(|| format!("no {SOURCES} here, which cargo would build"))?;
+fn small(target: Option<&str>) -> Result<PathBuf> {
+    let folder = rivals::above(&Path::new(SOURCES).join("Cargo.toml")).ok_or_else(|| {
+        missing(format!("no {SOURCES} here, which cargo would build"), "cd to the sources of Syncline")
+    })?;
     if let Some(target) = target {
         let mut rustc = Command::new("rustc");
-        let root = rivals::output(rustc.current_dir(&folder).args(["--print", "sysroot"]))?;
+        let root = output(rustc.current_dir(&folder).args(["--print", "sysroot"]))?;
         if !Path::new(root.trim()).join("lib/rustlib").join(target).join("lib").is_dir() {
-            return Err(format!("Rust has no target {target}: rustup target add {target}"));
+            return Err(missing(
+                format!("Rust has no target {target}"),
+                format!("rustup target add {target}"),
+            )
+            .into());
         }
     }
     let mut cargo = Command::new("cargo");
@@ -118,8 +118,8 @@ fn small(target: Option<&str>) -> Outcome<PathBuf> {
     cargo.args(["-p", "syncline-farm-worker"]);
     cargo.args(target.iter().flat_map(|target| ["--target", target]));
     eprintln!("building the small worker{}", target.map_or(String::new(), |t| format!(" for {t}")));
-    let said = rivals::output(&mut cargo)?;
-    said.lines().rev().find_map(executable).ok_or_else(|| "cargo has built no program".to_owned())
+    let said = output(&mut cargo)?;
+    said.lines().rev().find_map(executable).ok_or_else(|| "cargo has built no program".into())
 }
 
 /// The program that a line of cargo tells of.

@@ -7,12 +7,12 @@ use rand_core::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use syncline_farm::{Farm, FarmError, Numbers, Vpid};
 
-use super::super::contest::Side;
-use super::Kit;
-use super::race::{Group, Outcome, Samples, words};
 use super::rivals;
 use super::worker::{Role, program, sum};
+use super::{Heat, Kit};
 use crate::error::Result;
+use crate::race::Samples;
+use crate::race::Side;
 
 /// Integers of a message.
 const COUNT: usize = 100_000;
@@ -49,10 +49,10 @@ fn random(count: usize) -> Vec<u64> {
 }
 
 /// Integers.
-pub(super) fn integers(kit: &Kit<'_>) -> Result<Group> {
-    let mut group = Group::new("integers", ("ns per integer", 1.0));
+pub(super) fn integers(kit: &Kit<'_>) -> Result<Heat> {
+    let mut heat = Heat::new("integers", ("ns per integer", 1.0));
     let numbers = random(COUNT);
-    group.add_all(
+    heat.add_all(
         Side::Ours,
         NUMBERS,
         &METRICS,
@@ -67,7 +67,7 @@ pub(super) fn integers(kit: &Kit<'_>) -> Result<Group> {
         }),
     );
     for (way, values) in [(SMALL, small()), (RANDOM, random(COUNT))] {
-        group.add_all(
+        heat.add_all(
             Side::Ours,
             way,
             &METRICS,
@@ -85,12 +85,12 @@ pub(super) fn integers(kit: &Kit<'_>) -> Result<Group> {
     let numbers = random(COUNT);
     let total = sum(&numbers);
     let sent = move |farm: &mut Farm, worker| farm.send(worker, &Numbers::from(&numbers[..]));
-    group.add(Side::Ours, TRANSFERS[0].0, to_another(Role::Sum, COUNT, TIMES, total, sent));
+    heat.add(Side::Ours, TRANSFERS[0].0, to_another(Role::Sum, COUNT, TIMES, total, sent));
     for (n, values) in [(1, small()), (2, random(COUNT))] {
         let sent = move |farm: &mut Farm, worker| farm.send(worker, &values);
-        group.add(Side::Ours, TRANSFERS[n].0, to_another(Role::Values, COUNT, TIMES, COUNT as u64, sent));
+        heat.add(Side::Ours, TRANSFERS[n].0, to_another(Role::Values, COUNT, TIMES, COUNT as u64, sent));
     }
-    let python = rivals::python(kit.folder, 0)?;
+    let python = rivals::python(kit.folder, 0);
     let lines = [
         (PICKLE[0].0, "pickle small", 5),
         (PICKLE[1].0, "pickle random", 3),
@@ -99,25 +99,25 @@ pub(super) fn integers(kit: &Kit<'_>) -> Result<Group> {
     ];
     for (way, line, times) in lines {
         let line = format!("{line} {COUNT} {times}");
-        group.add(Side::Peer, way, python.as_ref().map_err(Clone::clone).map(|p| p.asks(&line, COUNT)));
+        heat.ask(&python, way, &line, COUNT);
     }
-    group.notes = vec![
+    heat.notes = vec![
         format!("{COUNT} in a message; small: 0 to 255; random: of 64 bits; written and read by one process"),
         "a published farm, an integer: 9 to 18 us written, 130 to 152 us read (2007, as published)"
             .to_owned(),
     ];
-    Ok(group)
+    Ok(heat)
 }
 
 /// What a process sends to itself: seconds per integer to write and to read them.
 fn to_itself(
     mut once: impl FnMut(&mut Farm, &mut [Samples]) -> std::result::Result<(), FarmError> + 'static,
-) -> Outcome<impl FnMut() -> Outcome<Vec<Samples>>> {
-    let mut farm = Farm::new().map_err(words)?;
+) -> Result<impl FnMut() -> Result<Vec<Samples>>> {
+    let mut farm = Farm::new()?;
     Ok(move || {
         let mut seconds = vec![Samples::new(); 2];
         for _ in 0..TIMES {
-            once(&mut farm, &mut seconds).map_err(words)?;
+            once(&mut farm, &mut seconds)?;
         }
         seconds.iter_mut().flatten().for_each(|seconds| *seconds /= COUNT as f64);
         Ok(seconds)
@@ -131,30 +131,30 @@ fn to_another(
     times: usize,
     answer: u64,
     mut send: impl FnMut(&mut Farm, Vpid) -> std::result::Result<(), FarmError> + 'static,
-) -> Outcome<impl FnMut() -> Outcome<Samples>> {
-    let mut farm = Farm::new().map_err(words)?;
-    let worker = farm.spawn(&program(role)?).map_err(words)?;
+) -> Result<impl FnMut() -> Result<Samples>> {
+    let mut farm = Farm::new()?;
+    let worker = farm.spawn(&program(role)?)?;
     let mut once = move || {
         let start = Instant::now();
         send(&mut farm, worker)?;
         let answered: u64 = farm.recv(worker)?;
         Ok::<_, FarmError>((answered, start.elapsed().as_secs_f64() / count as f64))
     };
-    let mut once = move || match once().map_err(words)? {
+    let mut once = move || match once()? {
         (answered, seconds) if answered == answer => Ok(seconds),
-        (answered, _) => Err(format!("it has answered {answered} in place of {answer}")),
+        (answered, _) => Err(format!("it has answered {answered} in place of {answer}").into()),
     };
     Ok(move || (0..times).map(|_| once()).collect())
 }
 
 /// Bytes.
-pub(super) fn bytes(_: &Kit<'_>) -> Result<Group> {
-    let mut group = Group::new("bytes", ("ms", 1e6));
+pub(super) fn bytes(_: &Kit<'_>) -> Result<Heat> {
+    let mut heat = Heat::new("bytes", ("ms", 1e6));
     let words = random(LARGE / 8);
     let (first, total) = (words[0].to_ne_bytes()[0], sum(&words));
     let words = std::rc::Rc::new(words);
     let (from, mut to) = (words.clone(), vec![1; LARGE / 8]);
-    group.add(
+    heat.add(
         Side::Baseline,
         MEMCPY,
         Ok(move || {
@@ -166,8 +166,8 @@ pub(super) fn bytes(_: &Kit<'_>) -> Result<Group> {
     for (way, role, answer) in [(SENT, Role::Look, u64::from(first)), (SUMMED, Role::Sum, total)] {
         let words = words.clone();
         let sent = move |farm: &mut Farm, worker| farm.send(worker, &Numbers::from(&words[..]));
-        group.add(Side::Ours, way, to_another(role, 1, 1, answer, sent));
+        heat.add(Side::Ours, way, to_another(role, 1, 1, answer, sent));
     }
-    group.notes = vec![format!("{} MiB to another process, until it has answered", LARGE >> 20)];
-    Ok(group)
+    heat.notes = vec![format!("{} MiB to another process, until it has answered", LARGE >> 20)];
+    Ok(heat)
 }

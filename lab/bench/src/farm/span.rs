@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use syncline_farm::{Crew, Forks, Pool, Task};
 
-use super::super::contest::Side;
-use super::Kit;
-use super::race::{Group, Outcome, words};
 use super::worker::{Role, program};
+use super::{Heat, Kit};
 use crate::error::Result;
+use crate::race::Side;
 
 /// Workers of each pool.
 const WORKERS: usize = 8;
@@ -73,11 +72,11 @@ fn tree() -> Tree {
 }
 
 /// Makespans, by what a greedy schedule takes.
-pub(super) fn group(_kit: &Kit<'_>) -> Result<Group> {
-    let mut group = Group::new("span", ("of the greedy bound", 1e9));
-    let crew = || Ok::<_, String>(Crew::of(WORKERS).program(program(Role::Rest)?));
-    let start = |crew: Crew| -> Outcome<Pool<Tree, Span>> {
-        let mut pool = crew.start().map_err(words)?;
+pub(super) fn heat(_kit: &Kit<'_>) -> Result<Heat> {
+    let mut heat = Heat::new("span", ("of the greedy bound", 1e9));
+    let crew = || -> Result<Crew> { Ok(Crew::of(WORKERS).program(program(Role::Rest)?)) };
+    let start = |crew: Crew| -> Result<Pool<Tree, Span>> {
+        let mut pool = crew.start()?;
         // All are there, and know their ways.
         pool.map((0..4 * WORKERS as u64).map(|_| Tree { micros: 3000, children: Vec::new() })).for_each(drop);
         Ok(pool)
@@ -90,27 +89,27 @@ pub(super) fn group(_kit: &Kit<'_>) -> Result<Group> {
                 Task::new(Tree { micros, children: Vec::new() }).cost(micros as f64)
             });
             let begun = Instant::now();
-            let spans = pool.map(tasks).map(|done| done.result.map_err(words));
-            let spans = spans.collect::<Outcome<Vec<Span>>>()?;
+            let spans = pool.map(tasks).map(|done| done.result);
+            let spans = spans.collect::<Result<Vec<Span>, _>>()?;
             let (work, span) = spans.iter().fold((0, 0), |(w, s), &(work, span)| (w + work, s.max(span)));
             Ok(vec![ratio(begun, (work, span))])
         }
     });
-    group.add(Side::Ours, ENTRIES[0], largest);
-    let forked = |crew: Outcome<Crew>| {
+    heat.add(Side::Ours, ENTRIES[0], largest);
+    let forked = |crew: Result<Crew>| {
         crew.and_then(start).map(|mut pool| {
             move || {
                 let tree = tree();
                 let begun = Instant::now();
-                let spans = pool.run(tree).map_err(words)?;
+                let spans = pool.run(tree)?;
                 Ok(vec![ratio(begun, spans)])
             }
         })
     };
-    group.add(Side::Ours, ENTRIES[1], forked(crew().map(Crew::forks)));
-    group.add(Side::Ours, ENTRIES[2], forked(crew().map(Crew::stealing)));
-    group.notes.push(format!("{WORKERS} workers; tasks sleep 0 to 4 ms, those of trees 0.2 to 1.8 ms"));
-    Ok(group)
+    heat.add(Side::Ours, ENTRIES[1], forked(crew().map(Crew::forks)));
+    heat.add(Side::Ours, ENTRIES[2], forked(crew().map(Crew::stealing)));
+    heat.notes.push(format!("{WORKERS} workers; tasks sleep 0 to 4 ms, those of trees 0.2 to 1.8 ms"));
+    Ok(heat)
 }
 
 /// The time since then by what a greedy schedule takes at most, in seconds, as everything here is.

@@ -1,8 +1,7 @@
 //! What is aimed at, and how far it is.
 
-use super::super::rma::Target;
-use super::race::Cell;
-use super::{cold, data, span, tasks, trips};
+use super::{Of, cold, data, span, tasks, trips};
+use crate::race::{Results, Target, ratio};
 
 /// The least a farm is to be faster than others: one by one than an executor, in equal chunks than
 /// a pool.
@@ -13,13 +12,9 @@ const POOL: f64 = 4.0;
 const SPAN: f64 = 1.1;
 
 /// Of everything that was measured; `hop` is that of a cache line.
-pub(super) fn all(cells: &[Cell], hop: Option<f64>) -> Vec<Target> {
-    let of = |group: &str, way: &str| {
-        let fits = |cell: &&Cell| cell.group == group && cell.way == way;
-        cells.iter().find(fits).map(|cell| cell.spread.median)
-    };
-    let ratio = |time: Option<f64>, by: Option<f64>| time.zip(by).map(|(time, by)| time / by);
-    let best = |group: &str, ways: &[&str]| ways.iter().filter_map(|way| of(group, way)).reduce(f64::min);
+pub(super) fn all(results: &Results<Of>, hop: Option<f64>) -> Vec<Target> {
+    let of = |group, way: &str| results.median(&Of { group }, way);
+    let best = |group, ways: &[&str]| results.best(&Of { group }, ways);
     let mut targets = Vec::new();
     for (way, ms) in [(cold::COMMAND, 1.5), (cold::HOLDING, 1.5), (cold::SMALL, 1.5), (cold::STATIC, 0.3)] {
         targets.push(Target::at_most(format!("{way}, ms"), of("cold", way).map(|ns| ns / 1e6), ms));

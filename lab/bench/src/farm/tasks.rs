@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use syncline_farm::{Crew, Pool};
 
-use super::super::contest::Side;
-use super::Kit;
-use super::race::{Group, Outcome, Samples, words};
 use super::rivals;
 use super::worker::{Role, program, timed};
+use super::{Heat, Kit};
 use crate::error::Result;
+use crate::race::Samples;
+use crate::race::Side;
 
 /// Workers of each pool.
 const WORKERS: usize = 2;
@@ -40,20 +40,20 @@ pub(super) const POOL_CHUNKS: [&str; 2] =
 pub(super) const APPLY: [&str; 2] = ["Python Pool.apply, asleep", "executor.submit, asleep"];
 
 /// One task.
-pub(super) fn warm(kit: &Kit<'_>) -> Result<Group> {
-    let mut group = Group::new("warm", ("us", 1e3));
+pub(super) fn warm(kit: &Kit<'_>) -> Result<Heat> {
+    let mut heat = Heat::new("warm", ("us", 1e3));
     let one = |rest: Duration, count: usize| {
         let mut pool = pool(None)?;
         Ok(move || {
             let mut once = || {
                 sleep(rest);
-                timed(|| right(&pool.run(41).map_err(words)?, &42))
+                timed(|| right(&pool.run(41)?, &42))
             };
             (0..count).map(|_| once()).collect()
         })
     };
-    group.add(Side::Ours, RESTED, one(REST, FEW));
-    group.add(Side::Ours, HOT, one(Duration::ZERO, 10 * FEW));
+    heat.add(Side::Ours, RESTED, one(REST, FEW));
+    heat.add(Side::Ours, HOT, one(Duration::ZERO, 10 * FEW));
     let futex = rivals::futex(None).map(|mut trip| {
         move || {
             let mut once = || {
@@ -63,8 +63,8 @@ pub(super) fn warm(kit: &Kit<'_>) -> Result<Group> {
             (0..FEW).map(|_| once()).collect()
         }
     });
-    group.add(Side::Baseline, FUTEX, futex);
-    let python = rivals::python(kit.folder, 0)?;
+    heat.add(Side::Baseline, FUTEX, futex);
+    let python = rivals::python(kit.folder, 0);
     let lines = [
         (APPLY[0], format!("rested pool {FEW}")),
         ("Python Pool.apply, hot", format!("warm pool {}", 10 * FEW)),
@@ -72,22 +72,22 @@ pub(super) fn warm(kit: &Kit<'_>) -> Result<Group> {
         ("executor.submit, hot", format!("warm executor {}", 10 * FEW)),
     ];
     for (way, line) in lines {
-        group.add(Side::Peer, way, python.as_ref().map_err(Clone::clone).map(|p| p.asks(&line, 1)));
+        heat.ask(&python, way, &line, 1);
     }
-    group.notes.push(format!("{WORKERS} workers; asleep: after {REST:?} without a task"));
-    Ok(group)
+    heat.notes.push(format!("{WORKERS} workers; asleep: after {REST:?} without a task"));
+    Ok(heat)
 }
 
 /// Many.
-pub(super) fn many(kit: &Kit<'_>) -> Result<Group> {
-    let mut group = Group::new("tasks", ("us per task", 1e3));
+pub(super) fn many(kit: &Kit<'_>) -> Result<Heat> {
+    let mut heat = Heat::new("tasks", ("us per task", 1e3));
     let all = |batch| {
         let mut pool = pool(batch)?;
         Ok(move || {
             let mut once = || {
                 let mut sum = 0;
                 for done in pool.map(0..MANY as u64) {
-                    sum += done.result.map_err(words)?;
+                    sum += done.result?;
                 }
                 right(&sum, &((MANY * (MANY + 1) / 2) as u64))
             };
@@ -95,10 +95,10 @@ pub(super) fn many(kit: &Kit<'_>) -> Result<Group> {
             std::iter::repeat_with(one).take(TIMES).collect()
         })
     };
-    group.add(Side::Ours, ONE_BY_ONE, all(Some(1)));
-    group.add(Side::Ours, USUAL, all(None));
-    group.add(Side::Ours, CHUNKS, all(Some(CHUNK)));
-    let python = rivals::python(kit.folder, 0)?;
+    heat.add(Side::Ours, ONE_BY_ONE, all(Some(1)));
+    heat.add(Side::Ours, USUAL, all(None));
+    heat.add(Side::Ours, CHUNKS, all(Some(CHUNK)));
+    let python = rivals::python(kit.folder, 0);
     let lines = [
         (POOL[0], "pool", 1, 1),
         (POOL[1], "imap", 1, 1),
@@ -109,17 +109,17 @@ pub(super) fn many(kit: &Kit<'_>) -> Result<Group> {
     ];
     for (way, kind, chunk, times) in lines {
         let line = format!("map {kind} {MANY} {chunk} {WORKERS} {times}");
-        group.add(Side::Peer, way, python.as_ref().map_err(Clone::clone).map(|p| p.asks(&line, MANY)));
+        heat.ask(&python, way, &line, MANY);
     }
-    group.notes.push(format!("{MANY} tasks x -> x + 1, {WORKERS} workers"));
-    Ok(group)
+    heat.notes.push(format!("{MANY} tasks x -> x + 1, {WORKERS} workers"));
+    Ok(heat)
 }
 
 /// A pool of ours, whose workers are there.
-fn pool(batch: Option<usize>) -> Outcome<Pool<u64, u64>> {
+fn pool(batch: Option<usize>) -> Result<Pool<u64, u64>> {
     let crew = Crew::of(WORKERS).program(program(Role::Serve)?);
     let crew = batch.into_iter().fold(crew, Crew::batch);
-    let mut pool = crew.start().map_err(words)?;
+    let mut pool = crew.start()?;
     let first: Samples = pool.map(0..100_u64).map(|_| 0.0).collect();
     right(&first.len(), &100)?;
     // What they still have to do to sleep.
@@ -127,6 +127,6 @@ fn pool(batch: Option<usize>) -> Outcome<Pool<u64, u64>> {
     Ok(pool)
 }
 
-fn right<T: PartialEq + std::fmt::Debug>(is: &T, expected: &T) -> Outcome<()> {
-    if is == expected { Ok(()) } else { Err(format!("{is:?} where {expected:?} is right")) }
+fn right<T: PartialEq + std::fmt::Debug>(is: &T, expected: &T) -> Result<()> {
+    if is == expected { Ok(()) } else { Err(format!("{is:?} where {expected:?} is right").into()) }
 }

@@ -2,15 +2,15 @@
 
 use std::time::Instant;
 
-use syncline_farm::{Farm, FarmError, Vpid};
+use syncline_farm::{Farm, Vpid};
 
-use super::super::contest::Side;
-use super::super::places::Places;
-use super::Kit;
-use super::race::{Group, Outcome, Samples, words};
 use super::rivals::{self, WARM_UP};
 use super::worker::{Role, policy, program};
+use super::{Heat, Kit};
 use crate::error::Result;
+use crate::places::Places;
+use crate::race::Samples;
+use crate::race::Side;
 
 /// How both processes wait.
 #[derive(Clone, Copy, Debug)]
@@ -43,40 +43,40 @@ pub(super) const PAPER: &str = "published farm, yielding";
 const MANY: usize = 2000;
 const FEW: usize = 200;
 
-/// The group.
-pub(super) fn group(kit: &Kit<'_>) -> Result<Group> {
-    let mut group = Group::new("trip", ("us", 1e3));
+/// The heat.
+pub(super) fn heat(kit: &Kit<'_>) -> Result<Heat> {
+    let mut heat = Heat::new("trip", ("us", 1e3));
     let places = &kit.places;
     let two = match places.0[..] {
         [one, other, ..] => Ok([one, other]),
-        _ => Err("there is one processor".to_owned()),
+        _ => Err("there is one processor"),
     };
-    let spinning = two.clone().and_then(|at| trips(SPINNING, Some(at), places, MANY));
-    group.add(Side::Ours, SPUN, spinning);
-    group.add(Side::Ours, USUAL, trips(DEFAULT, None, places, FEW));
-    let one = places.0.first().map(|&one| [one, one]).ok_or_else(|| "nothing can be pinned".to_owned());
-    let at: [Outcome<At>; 3] = [one.map(Some), two.map(Some), Ok(None)];
+    let spinning = two.map_err(Into::into).and_then(|at| trips(SPINNING, Some(at), places, MANY));
+    heat.add(Side::Ours, SPUN, spinning);
+    heat.add(Side::Ours, USUAL, trips(DEFAULT, None, places, FEW));
+    let one = places.0.first().map(|&one| [one, one]).ok_or("nothing can be pinned");
+    let at: [Result<At, &str>; 3] = [one.map(Some), two.map(Some), Ok(None)];
     for ((_, ours, futex), at) in ASLEEP.into_iter().zip(at) {
-        group.add(Side::Ours, ours, at.clone().and_then(|at| trips(SLEEPING, at, places, FEW)));
-        let raw = at.and_then(|at| {
+        heat.add(Side::Ours, ours, at.map_err(Into::into).and_then(|at| trips(SLEEPING, at, places, FEW)));
+        let raw = at.map_err(Into::into).and_then(|at| {
             let mut run = rivals::futex(at.map(|[_, other]| other))?;
             Ok(pinned(move || run(WARM_UP).and_then(|_| Ok(vec![run(FEW)?])), at, places))
         });
-        group.add(Side::Baseline, futex, raw);
+        heat.add(Side::Baseline, futex, raw);
     }
-    let python = rivals::python(kit.folder, 0)?;
+    let python = rivals::python(kit.folder, 0);
     for (way, line) in [(PIPE, "trip bytes 200"), ("Pipe, send of an integer", "trip pickle 200")] {
-        let run = python.as_ref().map_err(Clone::clone).map(|python| {
+        let run = python.as_ref().map(|python| {
             let mut run = python.asks(line, 1);
             // As of the others: means of many.
             move || run().map(|all| vec![all.iter().sum::<f64>() / all.len() as f64])
         });
-        group.add(Side::Peer, way, run);
+        heat.add(Side::Peer, way, run.map_err(|why| why.to_string().into()));
     }
-    group.add(Side::Baseline, PAPER, rivals::paper_trips(None, FEW));
-    group.add(Side::Baseline, "published farm, asleep for 100 us", rivals::paper_trips(Some(100), 20));
-    group.notes.push("a sample is the mean of 20 to 2000 trips".to_owned());
-    Ok(group)
+    heat.add(Side::Baseline, PAPER, rivals::paper_trips(None, FEW));
+    heat.add(Side::Baseline, "published farm, asleep for 100 us", rivals::paper_trips(Some(100), 20));
+    heat.notes.push("a sample is the mean of 20 to 2000 trips".to_owned());
+    Ok(heat)
 }
 
 /// Trips of ours.
@@ -85,7 +85,7 @@ fn trips(
     at: At,
     places: &Places,
     count: usize,
-) -> Outcome<impl FnMut() -> Outcome<Samples> + use<>> {
+) -> Result<impl FnMut() -> Result<Samples> + use<>> {
     let mut other = program(Role::Echo)?;
     let Waits { pauses, yields } = waits;
     let options = [("--pauses", pauses.map(u64::from)), ("--yields", yields)];
@@ -95,9 +95,9 @@ fn trips(
             other = other.arg(name).arg(value.to_string());
         }
     }
-    let mut farm = Farm::new().map_err(words)?;
+    let mut farm = Farm::new()?;
     farm.set_policy(policy(pauses, yields));
-    let worker = farm.spawn(&other).map_err(words)?;
+    let worker = farm.spawn(&other)?;
     let run = move || {
         for n in 0..WARM_UP {
             trip(&mut farm, worker, n as u64)?;
@@ -111,20 +111,17 @@ fn trips(
     Ok(pinned(run, at, places))
 }
 
-fn trip(farm: &mut Farm, worker: Vpid, word: u64) -> Outcome<()> {
-    let mut once = || {
-        farm.send(worker, &word)?;
-        Ok::<bool, FarmError>(farm.recv::<u64>(worker)? == word)
-    };
-    if once().map_err(words)? { Ok(()) } else { Err("not what was sent".to_owned()) }
+fn trip(farm: &mut Farm, worker: Vpid, word: u64) -> Result<()> {
+    farm.send(worker, &word)?;
+    if farm.recv::<u64>(worker)? == word { Ok(()) } else { Err("not what was sent".into()) }
 }
 
 /// The same, with this thread where it is to be, as long as it runs.
-fn pinned<F: FnMut() -> Outcome<Samples>>(
+fn pinned<F: FnMut() -> Result<Samples>>(
     mut run: F,
     at: At,
     places: &Places,
-) -> impl FnMut() -> Outcome<Samples> + use<F> {
+) -> impl FnMut() -> Result<Samples> + use<F> {
     let places = places.clone();
     move || {
         let Some([here, _]) = at else { return run() };

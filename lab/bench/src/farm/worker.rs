@@ -10,11 +10,9 @@ use syncline_baselines::sysv::{Between, Channel};
 use syncline_farm::{Farm, Numbers, Program, Vpid, serve, serve_forks};
 use syncline_signal::Policy;
 
-use super::super::peers::failed;
-use super::super::places::Places;
-use super::race::{Outcome, words};
 use super::{cold, span};
-use crate::error::{Error, Result};
+use crate::error::{Result, Usage, failed};
+use crate::places::Places;
 
 /// Works for `bench farm`.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -80,8 +78,8 @@ pub(super) fn arguments(role: Role) -> [String; 2] {
 }
 
 /// This command in a role, as a worker of ours.
-pub(super) fn program(role: Role) -> Outcome<Program> {
-    Ok(Program::this().map_err(words)?.args(arguments(role)))
+pub(super) fn program(role: Role) -> Result<Program> {
+    Ok(Program::this()?.args(arguments(role)))
 }
 
 /// How to wait, as the options say.
@@ -102,12 +100,12 @@ pub(crate) fn farm_worker(args: &FarmWorkerArgs) -> Result<()> {
         Places(vec![processor]).pin(0);
     }
     let done = match args.role {
-        Role::Serve => serve(|x: u64| x.wrapping_add(1)).map_err(words).and(Err(NOBODY.to_owned())),
-        Role::Rest => serve_forks(span::rest).map_err(words).and(Err(NOBODY.to_owned())),
-        Role::Answer => futex_ping_pong::answer().map_err(words),
+        Role::Serve => serve(|x: u64| x.wrapping_add(1)).map_err(Into::into).and(Err(NOBODY.into())),
+        Role::Rest => serve_forks(span::rest).map_err(Into::into).and(Err(NOBODY.into())),
+        Role::Answer => futex_ping_pong::answer().map_err(Into::into),
         Role::PaperHello | Role::PaperEcho => match &args.folder {
             Some(folder) => paper(args, folder),
-            None => return Err(Error::Usage("--folder is missing".to_owned())),
+            None => return Err(Usage("--folder is missing".to_owned()).into()),
         },
         Role::Manager => manage(args.held.unwrap_or(0)),
         role => join(args, role),
@@ -119,16 +117,16 @@ pub(crate) fn farm_worker(args: &FarmWorkerArgs) -> Result<()> {
 const NOBODY: &str = "this process was not started by one";
 
 /// A worker of ours.
-fn join(args: &FarmWorkerArgs, role: Role) -> Outcome<()> {
-    let mut farm = Farm::join().map_err(words)?.ok_or(NOBODY)?;
+fn join(args: &FarmWorkerArgs, role: Role) -> Result<()> {
+    let mut farm = Farm::join()?.ok_or(NOBODY)?;
     farm.set_policy(policy(args.pauses, args.yields));
     // It ends when the manager does, by a signal.
-    while attend(&mut farm, role).map_err(words)? {}
+    while attend(&mut farm, role)? {}
     Ok(())
 }
 
 /// What comes next; whether there will be more.
-fn attend(farm: &mut Farm, role: Role) -> std::result::Result<bool, syncline_farm::FarmError> {
+fn attend(farm: &mut Farm, role: Role) -> Result<bool> {
     let manager = Vpid::MANAGER;
     match role {
         Role::Echo => {
@@ -168,39 +166,39 @@ pub(super) const MANAGER: u8 = 0;
 pub(super) const WORKER: u8 = 1;
 
 /// A published farm's worker. A single 0 ends it.
-fn paper(args: &FarmWorkerArgs, folder: &Path) -> Outcome<()> {
+fn paper(args: &FarmWorkerArgs, folder: &Path) -> Result<()> {
     let wait = between(args.sleep);
     let mut from = Channel::join(folder, MANAGER, WORKER).waiting(wait, PATIENCE);
     let mut to = Channel::join(folder, WORKER, MANAGER).waiting(wait, PATIENCE);
     if args.role == Role::PaperHello {
-        return to.send(&[1]).map_err(words);
+        return Ok(to.send(&[1])?);
     }
     loop {
-        let data = from.receive().map_err(words)?;
+        let data = from.receive()?;
         if data == [0] {
             return Ok(());
         }
-        to.send(&[i32::try_from(data.len()).map_err(words)?]).map_err(words)?;
+        to.send(&[i32::try_from(data.len())?])?;
     }
 }
 
 /// Starts as many workers as each line of its input says.
-fn manage(held: usize) -> Outcome<()> {
+fn manage(held: usize) -> Result<()> {
     // Not zero: every page is touched.
     let held = vec![1_u8; held << 20];
     let mut start = cold::starts(program(Role::Hello)?)?;
     for line in io::stdin().lock().lines() {
-        let count = line.map_err(words)?.trim().parse().map_err(words)?;
+        let count = line?.trim().parse()?;
         let seconds = start(count)?;
         println!("{{\"seconds\": {seconds:?}}}");
-        io::stdout().flush().map_err(words)?;
+        io::stdout().flush()?;
     }
     drop(std::hint::black_box(held));
     Ok(())
 }
 
 /// Seconds of a call.
-pub(super) fn timed(once: impl FnOnce() -> Outcome<()>) -> Outcome<f64> {
+pub(super) fn timed(once: impl FnOnce() -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     once()?;
     Ok(start.elapsed().as_secs_f64())

@@ -10,10 +10,8 @@ use super::crew::Crew;
 use super::program::Program;
 use super::work::{WithWork, Work, checksum};
 
-/// The loop over rounds and tasks, each thread through its part of the tasks, without any order
-/// among threads. On one thread that is the sequential program; on more the values are wrong, and
-/// the time is what order costs nothing of.
-pub(crate) struct Plain<'a> {
+/// What is written by hand.
+pub(crate) struct ByHand<'a> {
     /// What is run.
     pub(crate) program: &'a Program,
     /// The threads that do it.
@@ -22,11 +20,16 @@ pub(crate) struct Plain<'a> {
     pub(crate) rounds: [u64; 2],
 }
 
+/// The loop over rounds and tasks, each thread through its part of the tasks, without any order
+/// among threads. On one thread that is the sequential program; on more the values are wrong, and
+/// the time is what order costs nothing of.
+pub(crate) struct Plain<'a>(pub(crate) ByHand<'a>);
+
 impl WithWork for Plain<'_> {
     type Output = u64;
 
     fn call<W: Work>(self, work: W) -> u64 {
-        let Self { program, crew, rounds: [warm, timed] } = self;
+        let ByHand { program, crew, rounds: [warm, timed] } = self.0;
         let values: Vec<AtomicU64> = program.tasks.iter().map(|_| AtomicU64::new(0)).collect();
         let worker = |me: usize| {
             let mine = part(values.len(), me, crew.workers());
@@ -58,14 +61,7 @@ fn part(all: usize, me: usize, workers: usize) -> std::ops::Range<usize> {
 
 /// Each level's tasks split evenly, and a barrier after it: all workers count up one word and spin
 /// on it.
-pub(crate) struct Barrier<'a> {
-    /// What is run.
-    pub(crate) program: &'a Program,
-    /// The threads that do it.
-    pub(crate) crew: &'a Crew<'a>,
-    /// How often before it is timed, and how often then.
-    pub(crate) rounds: [u64; 2],
-}
+pub(crate) struct Barrier<'a>(pub(crate) ByHand<'a>);
 
 /// A word with a cache line of its own.
 #[repr(align(128))]
@@ -98,7 +94,7 @@ impl WithWork for Barrier<'_> {
     type Output = u64;
 
     fn call<W: Work>(self, work: W) -> u64 {
-        let Self { program, crew, rounds: [warm, timed] } = self;
+        let ByHand { program, crew, rounds: [warm, timed] } = self.0;
         let workers = crew.workers();
         let values: Vec<AtomicU64> = program.tasks.iter().map(|_| AtomicU64::new(0)).collect();
         let word = Word(AtomicU64::new(0));
@@ -132,14 +128,7 @@ impl WithWork for Barrier<'_> {
 /// A [`RwLock`] per value and a count of done rounds per task, under a mutex with a condition. Each
 /// worker goes through its part of the tasks, level by level, and waits for those that it conflicts
 /// with.
-pub(crate) struct Locks<'a> {
-    /// What is run.
-    pub(crate) program: &'a Program,
-    /// The threads that do it.
-    pub(crate) crew: &'a Crew<'a>,
-    /// How often before it is timed, and how often then.
-    pub(crate) rounds: [u64; 2],
-}
+pub(crate) struct Locks<'a>(pub(crate) ByHand<'a>);
 
 /// How far a task is.
 #[derive(Default)]
@@ -184,7 +173,7 @@ impl WithWork for Locks<'_> {
     type Output = u64;
 
     fn call<W: Work>(self, work: W) -> u64 {
-        let Self { program, crew, rounds: [warm, timed] } = self;
+        let ByHand { program, crew, rounds: [warm, timed] } = self.0;
         let workers = crew.workers();
         let word = Word(AtomicU64::new(0));
         let values: Vec<RwLock<u64>> = program.tasks.iter().map(|_| RwLock::new(0)).collect();

@@ -10,14 +10,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::super::kernel::{CALIBRATION, kernel};
-use super::super::peers::{Workshop, failed, run};
-use super::super::places::Places;
 use super::crew::Measured;
 use super::program::Program;
 use super::ways::Site;
 use super::work::Body;
-use crate::error::Result;
+use crate::error::{Result, failed};
+use crate::kernel::{CALIBRATION, kernel};
+use crate::peers::{Workshop, output};
+use crate::places::Places;
 
 /// How one of them is made.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub(crate) struct Peer {
 pub(crate) fn compile(folder: &Path) -> Result<Vec<(&'static Source, Result<Peer, String>)>> {
     let mut workshop = Workshop::new(folder, &[HEADER])?;
     let make = |source: &'static Source| {
-        let made = workshop.program(source.compiler, (source.file, source.text), source.flags)?;
+        let made = workshop.program(Path::new(source.compiler), (source.file, source.text), source.flags)?;
         Ok((source, made.map(|program| Peer { source, program })))
     };
     SOURCES.iter().map(make).collect()
@@ -123,7 +123,8 @@ impl Peer {
         if let Some(openmp) = places.openmp() {
             command.env("OMP_PROC_BIND", "true").env("OMP_PLACES", openmp);
         }
-        parse(&run(&what, &mut command)?).ok_or_else(|| failed(&what, "it printed no result"))
+        parse(&output(&mut command).map_err(|why| failed(&what, why))?)
+            .ok_or_else(|| failed(&what, "it printed no result"))
     }
 }
 

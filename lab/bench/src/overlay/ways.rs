@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use syncline_overlay::{Checked, Initial, Location, Overlay, ReadyOrder, Runner, Stop};
 
-use super::super::peers::failed;
-use super::super::places::Places;
-use super::by_hand::{Barrier, Locks, Plain};
+use super::by_hand::{Barrier, ByHand, Locks, Plain};
 use super::compiled::Peer;
 use super::crew::{Crew, Measured};
 use super::program::Program;
 use super::work::{Body, WithWork, Work, checksum};
-use crate::error::Result;
+use crate::error::{Result, failed};
+use crate::places::Places;
+use crate::race::Side;
 
 /// A runner with a number of workers.
 type OnWorkers = fn(usize) -> Runner;
@@ -66,9 +66,13 @@ impl Way {
         }
     }
 
-    /// Whether it is one of ours.
-    pub(crate) fn is_ours(&self) -> bool {
-        matches!(self, Self::Overlay(..))
+    /// Whose it is.
+    pub(crate) fn side(&self) -> Side {
+        match self {
+            Self::Overlay(..) => Side::Ours,
+            Self::Compiled(_) => Side::Peer,
+            _ => Side::Baseline,
+        }
     }
 
     /// Whether it keeps the order on this many threads.
@@ -94,13 +98,11 @@ impl Way {
                 let done = crew.lead(|| overlay.run(runner(workers), Stop::after(rounds[0] + rounds[1])));
                 done.map_err(|error| failed(&format!("run {name}"), error))?;
                 let value = |location: &Location<u64>| Ok(*location.reader().acquire()?);
-                let values: Result<Vec<u64>, syncline_overlay::AcquireError> =
-                    values.iter().map(value).collect();
-                checksum(values.map_err(|error| failed(&format!("run {name}"), error))?.into_iter())
+                checksum(values.iter().map(value).collect::<Result<Vec<u64>>>()?.into_iter())
             }
-            Self::Plain => body.with(Plain { program, crew, rounds }),
-            Self::Barrier => body.with(Barrier { program, crew, rounds }),
-            Self::Locks => body.with(Locks { program, crew, rounds }),
+            Self::Plain => body.with(Plain(ByHand { program, crew, rounds })),
+            Self::Barrier => body.with(Barrier(ByHand { program, crew, rounds })),
+            Self::Locks => body.with(Locks(ByHand { program, crew, rounds })),
             Self::Compiled(peer) => return peer.run(site, program, body, workers, rounds),
         };
         Ok(crew.measured((rounds[0] + rounds[1]) * tasks, checksum))

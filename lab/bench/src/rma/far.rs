@@ -24,17 +24,17 @@ use syncline_fabric::Member;
 use syncline_rma::unstable::{Window, exchange, fence_all_asking};
 use syncline_sync::BarrierMember as _;
 
-use super::super::contest::Machine;
-use super::super::spread::Spread;
 use super::kit::{KINDS, Kit, LONGEST};
-use super::race::{Cell, Entry, Of, Outcome, Pace, all, each, race};
+use super::race::{Cell, Entry, Of, Pace, Setting, all, each, race};
 use super::report::{Report, Team};
 use super::targets;
+use crate::error::Result;
+use crate::race::{Machine, Side, Spread};
 
 type Far<'m> = Kit<'m>;
 
 /// Everything that is asked for, of all members together.
-pub(super) fn report(me: &mut Member, pace: Pace, only: Option<&str>) -> Outcome<Report> {
+pub(super) fn report(me: &mut Member, pace: Pace<'_>, only: Option<&str>) -> Result<Report> {
     let threads = me.threads();
     let shape = (me.hosts().count(), me.processes(), me.size());
     let transport = me.endpoint().map_or_else(String::new, |endpoint| endpoint.transport().to_owned());
@@ -110,7 +110,7 @@ fn pings<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
 
 /// One member does it; others come to meet it only, and their servers have nothing else to do.
 fn longs<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
-    type Step = fn(&mut Far<'_>) -> Outcome<()>;
+    type Step = fn(&mut Far<'_>) -> Result<()>;
     let one = |way: &str, setting: &str, step: Step| {
         Entry::time(way, setting, BATCH, move |kit: &mut Far<'_>| {
             if kit.me.rank() == 0 { all(BATCH, |_| step(kit)) } else { Ok(f64::NAN) }
@@ -169,7 +169,7 @@ fn fences<'a, 'm>(hosts: usize) -> Vec<Entry<'a, Far<'m>>> {
     entries
 }
 
-fn fence(kit: &mut Far<'_>, window: Option<usize>) -> Outcome<()> {
+fn fence(kit: &mut Far<'_>, window: Option<usize>) -> Result<()> {
     match window {
         Some(k) => fence_all_asking(&mut kit.ours.rma, Window { k, random: k > 1 })?,
         None => kit.ours.rma.fence_all()?,
@@ -186,7 +186,7 @@ fn syncs<'a, 'm>(hosts: usize, bytes: usize, delay: u64, mpi: bool) -> Vec<Entry
             sleep(delay);
         }
     };
-    let ours = |way: &str, finish: fn(&mut Far<'_>) -> Outcome<()>| {
+    let ours = |way: &str, finish: fn(&mut Far<'_>) -> Result<()>| {
         Entry::time(way, setting.clone(), BATCH, move |kit: &mut Far<'_>| {
             let put = |kit: &mut Far<'_>| {
                 let Kit { ours, others, data, .. } = kit;
@@ -258,7 +258,7 @@ fn locks<'a, 'm>(size: usize) -> Vec<Entry<'a, Far<'m>>> {
         // Where not all contend, the owner does not.
         let first = usize::from(contenders < size);
         for (n, (_, name)) in KINDS.into_iter().enumerate() {
-            let run = move |kit: &mut Far<'_>| -> Outcome<Vec<f64>> {
+            let run = move |kit: &mut Far<'_>| -> Result<Vec<f64>> {
                 if !(first..first + contenders).contains(&kit.me.rank()) {
                     return Ok(vec![f64::NAN; 3]);
                 }
@@ -277,14 +277,10 @@ fn locks<'a, 'm>(size: usize) -> Vec<Entry<'a, Far<'m>>> {
                 let each = by(start.elapsed(), BATCH * contenders);
                 Ok(vec![by(locks, BATCH), by(unlocks, BATCH), each])
             };
-            let metrics = &[("lock", Of::Mean), ("unlock", Of::Mean), ("each hand-over", Of::Slowest)];
-            entries.push(Entry {
-                way: name.to_owned(),
-                setting: format!("{contenders} of {size} contend"),
-                metrics,
-                operations: BATCH * contenders,
-                run: Box::new(run),
-            });
+            let setting = format!("{contenders} of {size} contend");
+            let metrics = &["lock", "unlock", "each hand-over"];
+            let of = &[Of::Mean, Of::Mean, Of::Slowest];
+            entries.push(Entry::of(name, setting, BATCH * contenders, metrics, of, run));
         }
     }
     entries
@@ -334,7 +330,7 @@ fn counters<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
 
 fn barriers<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
     const EPISODES: usize = 8;
-    let ours = |way: &str, wait: fn(&mut Far<'_>) -> Outcome<()>| {
+    let ours = |way: &str, wait: fn(&mut Far<'_>) -> Result<()>| {
         Entry::time(way, "all", EPISODES, move |kit: &mut Far<'_>| all(EPISODES, |_| wait(kit)))
     };
     let mut entries = vec![
@@ -354,7 +350,7 @@ fn barriers<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
 }
 
 /// Nanoseconds of a second that the server threads have, while members sleep: the greatest of all.
-fn idle(kit: &mut Far<'_>) -> Outcome<Option<Cell>> {
+fn idle(kit: &mut Far<'_>) -> Result<Option<Cell>> {
     const WHILE: Duration = Duration::from_secs(5);
     kit.me.gather(0)?;
     let before = served();
@@ -363,14 +359,9 @@ fn idle(kit: &mut Far<'_>) -> Outcome<Option<Cell>> {
     let share = took.filter(|_| kit.me.thread() == 0).unwrap_or(f64::NAN);
     let shares = kit.me.gather(share.to_bits())?.into_iter().map(f64::from_bits);
     let spread = Spread::of(shares.filter(|share| share.is_finite()).collect());
-    Ok(spread.map(|spread| Cell {
-        group: "idle",
-        setting: "5 s, members sleep".to_owned(),
-        way: "server threads, of a second".to_owned(),
-        spread,
-        rounds: 1,
-        messages: None,
-    }))
+    let key = Setting { group: "idle", setting: "5 s, members sleep".to_owned(), messages: None };
+    let way = "server threads, of a second".to_owned();
+    Ok(spread.map(|spread| Cell { key, way, side: Side::Ours, spread, samples: 1, rounds: 1 }))
 }
 
 /// Nanoseconds that a server thread of this process has run, of several the mean; `None` without

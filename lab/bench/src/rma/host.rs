@@ -11,14 +11,14 @@ use syncline_fabric::Member;
 use syncline_rma::unstable::mutexes;
 use syncline_rma::{Global, Mutexes, Rma, Strided};
 
-use super::super::contest::{Machine, hop};
-use super::super::kernel::kernel;
-use super::super::places::Places;
-use super::super::spread::{Spread, median};
 use super::kit::KINDS;
-use super::race::{Entry, Of, Outcome, Pace, Stage, all, race};
+use super::race::{self, Entry, Of, Pace, all, race};
 use super::report::{Report, Team};
 use super::targets;
+use crate::error::Result;
+use crate::kernel::kernel;
+use crate::places::Places;
+use crate::race::{Hops, Machine, median};
 
 /// Of a batch of what takes nanoseconds.
 const MANY: usize = 1000;
@@ -43,7 +43,7 @@ struct Kit<'m> {
     rounds: u64,
 }
 
-impl Stage for Kit<'_> {
+impl race::Kit for Kit<'_> {
     fn me(&mut self) -> &mut Member {
         self.me
     }
@@ -55,7 +55,7 @@ const APART: usize = 16;
 const END: u64 = u64::MAX;
 
 /// Everything, of a team on one host.
-pub(super) fn report(me: &mut Member, pace: Pace) -> Outcome<Report> {
+pub(super) fn report(me: &mut Member, pace: Pace<'_>) -> Result<Report> {
     // Before this thread is pinned to one of them.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let places = Places::or_none();
@@ -70,11 +70,11 @@ pub(super) fn report(me: &mut Member, pace: Pace) -> Outcome<Report> {
     let (data, buffer, numbers) = (vec![1; LARGE], vec![0; LARGE], vec![1.0; 1024]);
     let (beside, rounds) = (Vec::new(), 0);
     let mut kit = Kit { me, rma, words, doubles, large, mutexes, beside, data, numbers, buffer, rounds };
-    let mut hops = Vec::new();
-    let mut look = |kit: &mut Kit<'_>| -> Outcome<()> {
+    let mut hops = Hops::new(places);
+    let mut look = |kit: &mut Kit<'_>| -> Result<()> {
         kit.me.gather(0)?;
         if kit.me.rank() == 0 {
-            hops.extend(hop(&places)?);
+            hops.look()?;
         }
         kit.me.gather(0)?;
         Ok(())
@@ -90,7 +90,7 @@ pub(super) fn report(me: &mut Member, pace: Pace) -> Outcome<Report> {
     }
     cells.extend(race(&mut kit, "with 1000 allocations more", with_more(), half)?);
     look(&mut kit)?;
-    let hop = Spread::of(hops.iter().map(|hop| hop.best).collect()).map(|spread| spread.median);
+    let hop = hops.median();
     let (hosts, processes, threads) = (1, kit.me.processes(), kit.me.threads());
     let targets = targets::host(&cells, hop);
     let machine = Machine::here(processors);
@@ -104,7 +104,7 @@ fn alone<'m>(
     setting: &str,
     way: &str,
     operations: usize,
-    mut operation: impl FnMut(&mut Kit<'_>, u64) -> Outcome<()> + 'static,
+    mut operation: impl FnMut(&mut Kit<'_>, u64) -> Result<()> + 'static,
 ) -> Entry<'static, Kit<'m>> {
     Entry::time(way, setting, 0, move |kit: &mut Kit<'m>| match kit.me.rank() {
         0 => all(operations, |n| operation(kit, n as u64)),
@@ -143,18 +143,13 @@ fn operations<'m>() -> Vec<Entry<'static, Kit<'m>>> {
             Ok(mutexes.unlock(&mut kit.rma, 1, 0)?)
         }));
     }
-    entries.push(Entry {
-        way: "get, from one that computes for 20 ms".to_owned(),
-        setting: "8 B".to_owned(),
-        metrics: &[("", Of::Slowest), ("the longest of them", Of::Slowest)],
-        operations: 0,
-        run: Box::new(computing),
-    });
+    let (way, metrics) = ("get, from one that computes for 20 ms", &["", "the longest of them"]);
+    entries.push(Entry::of(way, "8 B", 0, metrics, &[Of::Slowest, Of::Slowest], computing));
     entries
 }
 
 /// The first puts and fences, while the second reads that word in its own memory again and again.
-fn read(kit: &mut Kit<'_>) -> Outcome<f64> {
+fn read(kit: &mut Kit<'_>) -> Result<f64> {
     let Kit { me, rma, words, .. } = kit;
     match me.rank() {
         0 => {
@@ -179,10 +174,10 @@ fn read(kit: &mut Kit<'_>) -> Outcome<f64> {
 }
 
 /// Two members write to one another, meet, and look what they have got; others meet with them.
-fn both_ways(kit: &mut Kit<'_>) -> Outcome<f64> {
+fn both_ways(kit: &mut Kit<'_>) -> Result<f64> {
     let Kit { me, rma, words, rounds, .. } = kit;
     let rank = me.rank();
-    let took = all(MANY, |_| -> Outcome<()> {
+    let took = all(MANY, |_| -> Result<()> {
         *rounds += 1;
         let at = APART * (2 + (*rounds % 2) as usize);
         if rank < 2 {
@@ -204,7 +199,7 @@ fn both_ways(kit: &mut Kit<'_>) -> Outcome<f64> {
 
 /// The second computes for 20 ms without a call, and the first reads its memory meanwhile: a get's
 /// median, and the longest.
-fn computing(kit: &mut Kit<'_>) -> Outcome<Vec<f64>> {
+fn computing(kit: &mut Kit<'_>) -> Result<Vec<f64>> {
     let Kit { me, rma, words, .. } = kit;
     let start = Instant::now();
     let during = |time: u64| start.elapsed() < Duration::from_millis(time);

@@ -12,7 +12,9 @@ use syncline_rma::unstable::{self, LockKind};
 use syncline_rma::{Global, Mutexes, Rma};
 use syncline_sync::{DisseminationMember, TournamentMember};
 
-use super::race::{Outcome, Stage};
+use super::race;
+use crate::error::Result;
+use crate::peers::missing;
 
 /// The longest put of those to several hosts; and that to one.
 pub(super) const LONGEST: usize = 4000;
@@ -62,27 +64,27 @@ pub(super) struct Way {
     pub(super) memory: Global<u8>,
 }
 
-impl Stage for Kit<'_> {
+impl race::Kit for Kit<'_> {
     fn me(&mut self) -> &mut Member {
         self.me
     }
 }
 
 impl Way {
-    fn new(me: &mut Member, mut rma: Rma) -> Outcome<Way> {
+    fn new(me: &mut Member, mut rma: Rma) -> Result<Way> {
         let memory = rma.allocate(me, LONGEST * me.size())?;
         Ok(Way { rma, memory })
     }
 
     /// Puts to these, each to a place of its own.
-    pub(super) fn put(&mut self, to: &[usize], data: &[u8]) -> Outcome<()> {
+    pub(super) fn put(&mut self, to: &[usize], data: &[u8]) -> Result<()> {
         let at = LONGEST * self.rma.rank();
         Ok(to.iter().try_for_each(|&rank| self.rma.put(&self.memory, rank, at, data))?)
     }
 }
 
 impl<'m> Kit<'m> {
-    pub(super) fn new(me: &'m mut Member) -> Outcome<Kit<'m>> {
+    pub(super) fn new(me: &'m mut Member) -> Result<Kit<'m>> {
         let hosts = me.hosts().count();
         let seat = me.ranks_on(me.host()).iter().position(|&rank| rank == me.rank()).unwrap_or(0);
         let next = (1..hosts).map(|ahead| me.ranks_on((me.host() + ahead) % hosts));
@@ -133,7 +135,7 @@ impl<'m> Kit<'m> {
     }
 
     /// A message to the process that serves another host, and one back.
-    pub(super) fn ping(&mut self, host: usize) -> Outcome<()> {
+    pub(super) fn ping(&mut self, host: usize) -> Result<()> {
         let endpoint = self.me.endpoint().ok_or("no messages")?;
         let (service, echo) = (self.echo.0, &self.echo.1);
         let (to, before) = (endpoint.hosts().server(host), echo.back.load(Ordering::Relaxed));
@@ -182,12 +184,13 @@ const TAG: u16 = 7;
 
 impl Peer {
     /// Made by all; if any process has none, no process has, and the first member is told why.
-    fn new(me: &mut Member) -> Outcome<Result<Option<Peer>, String>> {
+    fn new(me: &mut Member) -> Result<Result<Option<Peer>, String>> {
         let first = me.thread() == 0;
         let communicator = if first { me.take_mpi() } else { None };
         let has = communicator.is_some() || !first;
         if me.gather(has.into())?.contains(&0) {
-            return Ok(Err("the peers of MPI: no MPI launched this team".to_owned()));
+            let line = "apt-get install openmpi-bin libopenmpi-dev, then mpirun -n 4 --map-by node syncline-lab bench rma";
+            return Ok(Err(missing("the peers of MPI: no MPI launched this team", line)));
         }
         let window = communicator.as_ref().map(|all| all.window(LONGEST * all.size() + 8 + MIB));
         let failed = matches!(window, Some(Err(_)));
@@ -208,7 +211,7 @@ impl Peer {
     }
 
     /// Puts to the others; `data` stays as it is until a flush.
-    pub(super) fn put(&self, data: &[u8]) -> Outcome<()> {
+    pub(super) fn put(&self, data: &[u8]) -> Result<()> {
         let at = LONGEST * self.communicator.rank();
         for &to in &self.others {
             // SAFETY: the kit has the data for as long as the window, and nothing writes them.
@@ -218,7 +221,7 @@ impl Peer {
     }
 
     /// Puts a mebibyte to the next host, and waits until it is there.
-    pub(super) fn put_long(&self, data: &[u8]) -> Outcome<()> {
+    pub(super) fn put_long(&self, data: &[u8]) -> Result<()> {
         let at = LONGEST * self.communicator.size() + 8;
         // SAFETY: as above; and it is flushed.
         unsafe { self.window.put(self.others[0], at, data.as_ptr(), data.len()) }?;
@@ -226,7 +229,7 @@ impl Peer {
     }
 
     /// Gets as much from there.
-    pub(super) fn get_long(&self, data: &mut [u8]) -> Outcome<()> {
+    pub(super) fn get_long(&self, data: &mut [u8]) -> Result<()> {
         let at = LONGEST * self.communicator.size() + 8;
         // SAFETY: the data are there until the flush.
         unsafe { self.window.get(self.others[0], at, data.as_mut_ptr(), data.len()) }?;
@@ -234,14 +237,14 @@ impl Peer {
     }
 
     /// Adds to the counter of the first process.
-    pub(super) fn add(&self) -> Outcome<()> {
+    pub(super) fn add(&self) -> Result<()> {
         let at = LONGEST * self.communicator.size();
         self.window.fetch_add(0, at, 1)?;
         Ok(())
     }
 
     /// Sends a message to another and waits for it to come back, or does so for the other.
-    pub(super) fn ping(&self, with: usize, begin: bool) -> Outcome<()> {
+    pub(super) fn ping(&self, with: usize, begin: bool) -> Result<()> {
         if begin {
             let sending = self.communicator.isend(with, TAG, vec![0; 8])?;
             self.wait()?;
@@ -254,7 +257,7 @@ impl Peer {
     }
 
     /// Looks for a message, and lets others have the core.
-    fn wait(&self) -> Outcome<()> {
+    fn wait(&self) -> Result<()> {
         let start = Instant::now();
         loop {
             if let Some(message) = self.communicator.probe(TAG)? {

@@ -1,5 +1,4 @@
-//! Entries that alternate: every member runs its part of a batch of the one, then of the next,
-//! round after round.
+//! The race of a team: every member runs its part of a batch of the one entry, then of the next.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -7,16 +6,16 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use syncline_fabric::Member;
 
-use super::super::spread::Spread;
-
-/// What a member's part of the work comes to.
-pub(super) type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+use crate::error::Result;
+use crate::race::{self, Group, Results, Side, Stage};
+use crate::stop::Signals;
 
 /// How often, and for how long at most, a group is run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct Pace<'s> {
     pub(super) rounds: usize,
     pub(super) most: Duration,
+    pub(super) signals: &'s Signals,
 }
 
 /// How the numbers of members become one.
@@ -26,104 +25,114 @@ pub(super) enum Of {
     Mean,
 }
 
-/// A number that a batch comes to.
-pub(super) type Metric = (&'static str, Of);
-
-/// The usual one: a time, of the slowest member.
-pub(super) const TIME: &[Metric] = &[("", Of::Slowest)];
-
 /// What all members have for their entries.
-pub(super) trait Stage {
+pub(super) trait Kit {
     fn me(&mut self) -> &mut Member;
 }
 
-/// A member's part of a batch: its numbers, or NaN where it has none.
-type Part<'a, K> = Box<dyn FnMut(&mut K) -> Outcome<Vec<f64>> + 'a>;
+/// The kit as a stage: what one member decides holds for all.
+struct Team<'k, K>(&'k mut K);
 
-/// Something that is measured.
-pub(super) struct Entry<'a, K> {
-    pub(super) way: String,
-    pub(super) setting: String,
-    pub(super) metrics: &'static [Metric],
-    /// Operations of a batch, among which its messages are shared; 0: they are not counted.
-    pub(super) operations: usize,
-    pub(super) run: Part<'a, K>,
+impl<K: Kit> Stage for Team<'_, K> {
+    const SKIPS: bool = false;
+
+    fn agree(&mut self, over: bool) -> Result<bool> {
+        Ok(self.0.me().gather(over.into())?[0] != 0)
+    }
 }
 
-/// What was measured of an entry.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Cell {
+/// Under what conditions ways are compared.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Setting {
     pub(super) group: &'static str,
     pub(super) setting: String,
-    pub(super) way: String,
-    pub(super) spread: Spread,
-    pub(super) rounds: usize,
-    /// Of all members together, per operation.
+    /// Of all members together, per operation, once they are counted.
+    #[serde(skip)]
     pub(super) messages: Option<f64>,
 }
 
-impl<'a, K> Entry<'a, K> {
-    /// An entry of which a member has one time.
+/// What was measured of an entry.
+pub(super) type Cell = race::Cell<Setting>;
+
+/// A member's part of a batch: its numbers, or NaN where it has none.
+type Part<'a, K> = Box<dyn FnMut(&mut K) -> Result<Vec<f64>> + 'a>;
+
+/// Something that is measured.
+pub(super) struct Entry<'a, K> {
+    way: String,
+    setting: String,
+    metrics: &'static [&'static str],
+    of: &'static [Of],
+    /// Operations of a batch, among which its messages are shared; 0: they are not counted.
+    operations: usize,
+    run: Part<'a, K>,
+}
+
+impl<'a, K: Kit> Entry<'a, K> {
+    /// An entry of which a member has one time, in nanoseconds.
     pub(super) fn time(
         way: impl Into<String>,
         setting: impl Into<String>,
         operations: usize,
-        mut run: impl FnMut(&mut K) -> Outcome<f64> + 'a,
+        mut run: impl FnMut(&mut K) -> Result<f64> + 'a,
     ) -> Self {
-        Entry {
-            way: way.into(),
-            setting: setting.into(),
-            metrics: TIME,
-            operations,
-            run: Box::new(move |stage| Ok(vec![run(stage)?])),
-        }
+        Self::of(way, setting, operations, &[""], &[Of::Slowest], move |kit| Ok(vec![run(kit)?]))
+    }
+
+    /// An entry of which a member has several numbers.
+    pub(super) fn of(
+        way: impl Into<String>,
+        setting: impl Into<String>,
+        operations: usize,
+        metrics: &'static [&'static str],
+        of: &'static [Of],
+        run: impl FnMut(&mut K) -> Result<Vec<f64>> + 'a,
+    ) -> Self {
+        Self { way: way.into(), setting: setting.into(), metrics, of, operations, run: Box::new(run) }
+    }
+
+    /// The same in a race: no member begins before all have ended what was before, and all get the
+    /// same numbers.
+    fn together<'k: 'a>(self, group: &'static str) -> race::Entry<'a, Team<'k, K>, Setting>
+    where
+        K: 'k,
+    {
+        let Self { way, setting, metrics, of, mut run, .. } = self;
+        let setting = Setting { group, setting, messages: None };
+        race::Entry::of(setting, Side::Ours, way, metrics, move |Team(kit): &mut Team<'_, K>| {
+            kit.me().gather(0)?;
+            let numbers = run(kit)?.into_iter().zip(of);
+            let join = |(number, of): (f64, &Of)| {
+                let all = kit.me().gather(number.to_bits())?;
+                Ok(vec![together(all.into_iter().map(f64::from_bits), *of)])
+            };
+            numbers.map(join).collect()
+        })
     }
 }
 
 /// Runs entries in turn; all members call it with the same ones, and all get the same.
-pub(super) fn race<K: Stage>(
-    stage: &mut K,
+pub(super) fn race<K: Kit>(
+    kit: &mut K,
     group: &'static str,
-    mut entries: Vec<Entry<'_, K>>,
-    pace: Pace,
-) -> Outcome<Vec<Cell>> {
-    let mut samples = vec![Vec::new(); entries.len()];
-    let mut order: Vec<usize> = (0..entries.len()).collect();
-    for entry in &mut entries {
-        stage.me().gather(0)?;
-        (entry.run)(stage)?;
-    }
-    let start = Instant::now();
-    let mut rounds = 0;
-    while rounds < pace.rounds {
-        for &n in &order {
-            // No member begins before all have ended what was before.
-            stage.me().gather(0)?;
-            let numbers = (entries[n].run)(stage)?;
-            let mut row = Vec::new();
-            for (number, (_, of)) in numbers.into_iter().zip(entries[n].metrics) {
-                let all = stage.me().gather(number.to_bits())?.into_iter().map(f64::from_bits);
-                row.push(together(all, *of));
-            }
-            samples[n].push(row);
-        }
-        rounds += 1;
-        order.rotate_left(1.min(entries.len()));
-        let late = start.elapsed() + start.elapsed() / rounds as u32 > pace.most;
-        if stage.me().gather(late.into())?[0] != 0 {
-            break;
-        }
-    }
-    let mut cells = Vec::new();
-    for (entry, samples) in entries.iter_mut().zip(samples) {
-        let messages = if entry.operations > 0 { count(stage, entry)? } else { None };
-        for (n, (name, _)) in entry.metrics.iter().enumerate() {
-            let values =
-                samples.iter().filter_map(|row: &Vec<f64>| row.get(n).copied().filter(|v| v.is_finite()));
-            let Some(spread) = Spread::of(values.collect()) else { continue };
-            let way = if name.is_empty() { entry.way.clone() } else { format!("{}: {name}", entry.way) };
-            let messages = messages.filter(|_| n == 0);
-            cells.push(Cell { group, setting: entry.setting.clone(), way, spread, rounds, messages });
+    entries: Vec<Entry<'_, K>>,
+    Pace { rounds, most, signals }: Pace<'_>,
+) -> Result<Vec<Cell>> {
+    let operations: Vec<_> = entries.iter().map(|entry| entry.operations).collect();
+    let mut groups = [Group::new(entries.into_iter().map(|entry| entry.together(group)))];
+    let pace = race::Pace { least: 1, most: rounds, until: Some(Instant::now() + most), warm_up: true };
+    let mut team = Team(kit);
+    let Results { mut cells, .. } = race::race(&mut team, signals, &mut groups, pace)?;
+    let counted = groups[0].entries().zip(operations).filter(|(_, operations)| *operations > 0);
+    for (entry, operations) in counted {
+        let messages = count(&mut team, entry)?.map(|messages| messages / operations as f64);
+        let metric = format!("{}: ", entry.way());
+        let of_it = |cell: &&mut Cell| {
+            cell.key == *entry.key() && (cell.way == entry.way() || cell.way.starts_with(&metric))
+        };
+        // That of the first metric only.
+        if let Some(cell) = cells.iter_mut().find(of_it) {
+            cell.key.messages = messages;
         }
     }
     Ok(cells)
@@ -141,37 +150,40 @@ fn together(all: impl Iterator<Item = f64>, of: Of) -> f64 {
 /// For what is under way still: acknowledgements.
 const SETTLE: Duration = Duration::from_millis(15);
 
-/// Messages of all per operation of a batch, which is run once more, and not timed.
-fn count<K: Stage>(stage: &mut K, entry: &mut Entry<'_, K>) -> Outcome<Option<f64>> {
-    let me = stage.me();
+/// Messages of all in a batch, which is run once more, and not timed.
+fn count<'k, K: Kit>(
+    team: &mut Team<'k, K>,
+    entry: &mut race::Entry<'_, Team<'k, K>, Setting>,
+) -> Result<Option<f64>> {
+    let me = team.0.me();
     let (first, others) = (me.thread() == 0, (me.size() * (me.hosts().count() - 1)) as u64);
     let Some(endpoint) = me.endpoint().filter(|_| others > 0).cloned() else { return Ok(None) };
     let sent = || if first { endpoint.sent() } else { 0 };
     me.gather(0)?;
     sleep(SETTLE);
     let before = sent();
-    stage.me().gather(0)?;
-    (entry.run)(stage)?;
-    stage.me().gather(0)?;
+    let gathers = entry.run(team)?.len() as u64 + 2;
+    team.0.me().gather(0)?;
     sleep(SETTLE);
     let mine = sent() - before;
-    let all: u64 = stage.me().gather(mine)?.into_iter().sum();
-    // Each member gathers by a message to each other host.
-    Ok(Some(all.saturating_sub(2 * others) as f64 / entry.operations as f64))
+    let all: u64 = team.0.me().gather(mine)?.into_iter().sum();
+    // Each member gathers by a message to each other host: before and after the batch, and its
+    // numbers.
+    Ok(Some(all.saturating_sub(gathers * others) as f64))
 }
 
 /// The mean time of a number of operations, in nanoseconds, each of which is prepared first.
 pub(super) fn each<K>(
-    stage: &mut K,
+    kit: &mut K,
     operations: usize,
-    mut prepare: impl FnMut(&mut K) -> Outcome<()>,
-    mut operation: impl FnMut(&mut K) -> Outcome<()>,
-) -> Outcome<f64> {
+    mut prepare: impl FnMut(&mut K) -> Result<()>,
+    mut operation: impl FnMut(&mut K) -> Result<()>,
+) -> Result<f64> {
     let mut took = Duration::ZERO;
     for _ in 0..operations {
-        prepare(stage)?;
+        prepare(kit)?;
         let start = Instant::now();
-        operation(stage)?;
+        operation(kit)?;
         took += start.elapsed();
     }
     Ok(took.as_nanos() as f64 / operations as f64)

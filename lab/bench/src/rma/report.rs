@@ -1,11 +1,11 @@
 //! What is told at the end: a line for each cell, and the targets.
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
+use serde_json::json;
 
-use super::super::contest::Machine;
-use super::race::Cell;
+use super::race::{Cell, Setting};
+use crate::error::Result;
+use crate::race::{Lines, Machine, Table, Target};
 
 /// Everything that was measured, and where.
 #[derive(Debug)]
@@ -32,91 +32,39 @@ pub(super) struct Team {
     pub(super) unit: (&'static str, f64),
 }
 
-/// A number that is aimed at.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(in super::super) struct Target {
-    pub(in super::super) what: String,
-    pub(in super::super) value: f64,
-    /// It is met at this, or on the better side of it.
-    pub(in super::super) target: f64,
-    pub(in super::super) at_most: bool,
-    pub(in super::super) met: bool,
-}
-
-impl Target {
-    pub(in super::super) fn at_most(
-        what: impl Into<String>,
-        value: Option<f64>,
-        target: f64,
-    ) -> Option<Target> {
-        let value = value?;
-        Some(Target { what: what.into(), value, target, at_most: true, met: value <= target })
-    }
-
-    pub(in super::super) fn at_least(
-        what: impl Into<String>,
-        value: Option<f64>,
-        target: f64,
-    ) -> Option<Target> {
-        let value = value?;
-        Some(Target { what: what.into(), value, target, at_most: false, met: value >= target })
-    }
-}
-
 impl Report {
-    /// The table, for people.
+    /// The tables, for people.
     pub(super) fn text(&self) -> String {
         let Team { machine, hosts, processes, threads, transport, hop_ns, unit: (unit, by) } = &self.team;
-        let mut text = machine.line();
-        let _ = write!(text, "; {hosts} hosts, {processes} processes of {threads} threads; {transport}");
-        if let Some(hop) = hop_ns {
-            let _ = write!(text, "; H, a hop of a cache line: {hop:.1} ns");
+        let hop = hop_ns.map_or(String::new(), |hop| format!("; H, a hop of a cache line: {hop:.1} ns"));
+        let machine = machine.line();
+        let mut lines = vec![format!(
+            "{machine}; {hosts} hosts, {processes} processes of {threads} threads; {transport}{hop}"
+        )];
+        lines.extend(self.skipped.iter().map(|what| format!("skipped: {what}")));
+        for cells in self.cells.chunk_by(|one, next| one.key.group == next.key.group) {
+            let group = cells.first().map_or("", |cell| cell.key.group);
+            let name = |cell: &Cell| format!("{:24} {}", cell.key.setting, cell.way);
+            let messages = |cell: &Cell| cell.key.messages;
+            let columns: &[crate::race::Column<'_, Setting>] = &[("messages", &messages)];
+            let columns = if *hosts > 1 { columns } else { &[] };
+            lines.push(Table::of(format!("{group}, {unit}"), cells, *by, name, columns).to_string());
         }
-        for skipped in &self.skipped {
-            let _ = write!(text, "\nskipped: {skipped}");
-        }
-        let mut group = "";
-        for Cell { group: of, setting, way, spread, rounds, messages } in &self.cells {
-            if *of != group {
-                group = of;
-                let head = format!("{group}, {unit}, {rounds} rounds");
-                let _ = write!(
-                    text,
-                    "\n\n{head:66} {:>10} {:>10} {:>10} {:>9}",
-                    "median", "best", "p90", "messages"
-                );
-            }
-            let messages = messages.map_or(String::new(), |messages| format!("{messages:.1}"));
-            let (median, best, p90) = (spread.median / by, spread.best / by, spread.p90 / by);
-            let _ =
-                write!(text, "\n{setting:24} {way:41} {median:10.1} {best:10.1} {p90:10.1} {messages:>9}");
-        }
-        if !self.targets.is_empty() {
-            let _ = write!(text, "\n\n{:78} {:>9} {:>9}", "of the medians", "value", "target");
-        }
-        for Target { what, value, target, at_most, met } in &self.targets {
-            let sign = if *at_most { "<=" } else { ">=" };
-            let missed = if *met { "" } else { "  missed" };
-            let _ = write!(text, "\n{what:78} {value:9.2} {sign} {target:6.2}{missed}");
-        }
-        text
+        lines.extend(Table::targets(&self.targets).map(|table| table.to_string()));
+        lines.join("\n")
     }
 
     /// The same, an object a line.
-    pub(super) fn json(&self) -> serde_json::Result<String> {
-        #[derive(Serialize)]
-        #[serde(tag = "record", rename_all = "snake_case")]
-        enum Record<'a> {
-            Team(&'a Team),
-            Skipped { what: &'a str },
-            Cell(&'a Cell),
-            Target(&'a Target),
+    pub(super) fn json(&self) -> Result<String> {
+        let mut lines = Lines::new("record");
+        lines.push("team", &self.team)?;
+        lines.all("skipped", self.skipped.iter().map(|what| json!({ "what": what })))?;
+        for Cell { key: Setting { group, setting, messages }, way, spread, rounds, .. } in &self.cells {
+            let cell = json!({ "group": group, "setting": setting, "way": way, "spread": spread,
+                "rounds": rounds, "messages": messages });
+            lines.push("cell", &cell)?;
         }
-        let team = [Record::Team(&self.team)];
-        let skipped = self.skipped.iter().map(|what| Record::Skipped { what });
-        let cells = self.cells.iter().map(Record::Cell);
-        let targets = self.targets.iter().map(Record::Target);
-        let all = team.into_iter().chain(skipped).chain(cells).chain(targets);
-        Ok(all.map(|record| serde_json::to_string(&record)).collect::<Result<Vec<_>, _>>()?.join("\n"))
+        lines.all("target", &self.targets)?;
+        Ok(lines.text())
     }
 }

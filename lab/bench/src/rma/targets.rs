@@ -1,16 +1,12 @@
 //! What is aimed at, and how far it is.
 
 use super::race::Cell;
-use super::report::Target;
+use crate::race::{Target, ratio};
 
 /// The median of a way in a setting, in nanoseconds.
 fn median(cells: &[Cell], group: &str, setting: &str, way: &str) -> Option<f64> {
-    let fits = |cell: &&Cell| cell.group == group && cell.setting == setting && cell.way == way;
+    let fits = |cell: &&Cell| cell.key.group == group && cell.key.setting == setting && cell.way == way;
     cells.iter().find(fits).map(|cell| cell.spread.median)
-}
-
-fn ratio(time: Option<f64>, by: Option<f64>) -> Option<f64> {
-    time.zip(by).map(|(time, by)| time / by)
 }
 
 /// Of one host: `hop` is that of a cache line.
@@ -71,8 +67,9 @@ pub(super) fn far(cells: &[Cell], hosts: usize) -> Vec<Target> {
             ));
         }
     }
-    let queued = cells.iter().filter(|cell| cell.group == "queue" && cell.way == "mcs");
-    for Cell { setting, spread, .. } in queued {
+    let queued = cells.iter().filter(|cell| cell.key.group == "queue" && cell.way == "mcs");
+    for Cell { key, spread, .. } in queued {
+        let setting = &key.setting;
         let server = median(cells, "queue", setting, "server");
         let what = format!("{setting}: hand-over by server / mcs");
         targets.push(Target::at_least(what, ratio(server, Some(spread.median)), 1.7));

@@ -8,7 +8,7 @@ use syncline_store::{
     DirectFile, DirectWriter, IoBuffer, IoQueue, Layout, Matrix, Method, NewFile, Read, Shape,
 };
 
-use crate::error::{Error, Result};
+use crate::error::{Result, failed};
 
 /// Numbers in [0, 1) that look random.
 pub(crate) fn numbers(seed: u64, count: usize) -> Vec<f64> {
@@ -80,12 +80,12 @@ pub(crate) fn disk(paths: &[PathBuf], output: &Path, shape: Shape, rows: usize) 
             writer.write(&mut queue, buffer.as_mut_slice(), rows.min(shape.rows - row) * row_bytes)?;
         }
         writer.finish()?;
-        new.file().sync_data().map_err(|source| Error::Io { what: "sync the output".to_owned(), source })
+        new.file().sync_data().map_err(|error| failed("sync the output", error))
     };
     thread::scope(|scope| {
         let writing = scope.spawn(write);
         read()?;
-        writing.join().unwrap_or(Err(Error::Panic))
+        writing.join().unwrap_or_else(|_| Err("writing has panicked".into()))
     })?;
     Ok(start.elapsed().as_secs_f64())
 }

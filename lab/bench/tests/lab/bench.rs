@@ -135,7 +135,12 @@ fn without_compilers_their_ways_are_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let (lines, said) = overlays(folder.path(), Some(folder.path()));
     let skipped = of(&lines, "skipped");
-    assert_eq!(Vec::from_iter(all(&skipped, "why")), ["no clang", "no g++", "no gcc"]);
+    let whys = [
+        "no clang (apt-get install clang libomp-dev)",
+        "no g++ (apt-get install g++ libtbb-dev)",
+        "no gcc (apt-get install gcc)",
+    ];
+    assert_eq!(Vec::from_iter(all(&skipped, "why")), whys);
     assert_eq!(skipped.len(), 5);
     assert!(said.contains("skipped: OpenMP task depend, clang: no clang"), "{said}");
     let runs = of(&lines, "run");
@@ -169,7 +174,7 @@ fn a_compiler_that_fails_is_told_with_what_it_said() {
     fs::set_permissions(&gcc, fs::Permissions::from_mode(0o755)).unwrap();
     let (lines, _) = overlays(folder.path(), Some(&bin));
     let whys = all(&of(&lines, "skipped"), "why");
-    assert!(whys.contains("gcc: x.c:1: fatal error: omp.h: No such file"), "{whys:?}");
+    assert!(whys.contains("gcc: x.c:1: fatal error: omp.h: No such file (apt-get install gcc)"), "{whys:?}");
 }
 
 #[test]

@@ -77,10 +77,14 @@ fn without_python_and_mpi_they_are_skipped() {
     // Those whose names have an a.
     assert_eq!(Vec::from_iter(all(&of(&records, "cell"), "group")), ["span", "tasks", "warm"]);
     let skipped = of(&records, "skipped");
-    assert_eq!(Vec::from_iter(all(&skipped, "why")), ["no python3"]);
+    assert_eq!(Vec::from_iter(all(&skipped, "why")), ["no python3 (apt-get install python3)"]);
     assert!(said.contains("skipped: executor.submit, hot: no python3"), "{said}");
     let (table, _) = farm(folder.path(), "--only cold", Some(folder.path()));
-    let words = ["spawn, this command (glibc)", "MPI_Comm_spawn: no mpicc", "no lab/peers/farm_worker here"];
+    let words = [
+        "spawn, this command (glibc)",
+        "MPI_Comm_spawn: no mpicc (apt-get install openmpi-bin",
+        "no lab/peers/farm_worker here",
+    ];
     assert!(words.into_iter().all(|words| table.contains(words)), "{table}");
     assert!(["  met", "  missed"].into_iter().any(|words| table.contains(words)), "{table}");
 }

@@ -5,7 +5,8 @@ use std::thread;
 
 use syncline_sync::Shared;
 
-use super::Bout;
+use crate::error::{Result, failed};
+use crate::places::Places;
 
 /// Something on cache lines of its own: two, as some processors fetch them in pairs.
 #[repr(C, align(128))]
@@ -86,23 +87,23 @@ pub(crate) struct Done<T> {
     pub(crate) pinned: bool,
 }
 
-/// Calls each of `bodies` in a thread of its own, and `lead` in this one, when all threads have
-/// started.
+/// Calls each of `bodies` in a thread of its own, pinned to one of the places if there are any, and
+/// `lead` in this one, when all threads have started.
 ///
 /// # Errors
 /// When a thread cannot be started: then no body is called.
 pub(crate) fn team<T: Send>(
-    bout: &Bout<'_>,
+    places: Option<&Places>,
     phase: &Phase,
     bodies: impl IntoIterator<Item = impl FnOnce() -> T + Send>,
     lead: impl FnOnce(),
-) -> Result<Done<T>, String> {
+) -> Result<Done<T>> {
     let (ready, unpinned) = (&AtomicUsize::new(0), &AtomicBool::new(false));
     thread::scope(|scope| {
         let mut threads = Vec::new();
         for (me, body) in bodies.into_iter().enumerate() {
             let start = move || {
-                if !bout.oversubscribed() && !bout.places.pin(me) {
+                if places.is_some_and(|places| !places.pin(me)) {
                     unpinned.store(true, Ordering::Relaxed);
                 }
                 ready.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +113,7 @@ pub(crate) fn team<T: Send>(
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     phase.abandon();
-                    return Err(format!("a thread cannot be started: {error}"));
+                    return Err(failed("start a thread", error));
                 }
             }
         }

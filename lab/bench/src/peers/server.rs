@@ -1,0 +1,109 @@
+//! A process that runs what it is asked to: it reads a line, and answers with a line.
+//!
+//! Between two lines such a process does nothing, and it ends when its input does.
+
+use std::cell::RefCell;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::rc::Rc;
+
+use serde::Deserialize;
+
+use super::not_started;
+use crate::error::Result;
+use crate::race::Samples;
+
+/// Such a process, until the last of its copies is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct Server(Rc<RefCell<Running>>);
+
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    /// Closed, it ends.
+    asked: Option<ChildStdin>,
+    said: BufReader<ChildStdout>,
+}
+
+/// An answer of one that measures.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Answer {
+    seconds: Samples,
+    error: Option<String>,
+}
+
+impl Server {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// When there is no such program, with what installs it.
+    pub(crate) fn start(mut command: Command) -> Result<Self> {
+        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = started.map_err(|error| not_started(&command, &error))?;
+        let (asked, said) = (child.stdin.take(), child.stdout.take());
+        let said = BufReader::new(said.ok_or("it has no pipe")?);
+        Ok(Server(Rc::new(RefCell::new(Running { child, asked, said }))))
+    }
+
+    /// Asks it a line; what it answers.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub(crate) fn ask(&self, line: &str) -> Result<String> {
+        let running = &mut *self.0.borrow_mut();
+        let mut answer = String::new();
+        let asked = running.asked.as_mut().ok_or("it has ended")?;
+        writeln!(asked, "{line}").and_then(|()| asked.flush())?;
+        if running.said.read_line(&mut answer)? == 0 {
+            return Err("it has ended".into());
+        }
+        answer.truncate(answer.trim_end().len());
+        Ok(answer)
+    }
+
+    /// Measures by such a line, which is answered in JSON; each sample is that of `operations`.
+    pub(crate) fn asks(&self, line: &str, operations: usize) -> impl FnMut() -> Result<Samples> + use<> {
+        let (server, line) = (self.clone(), line.to_owned());
+        move || {
+            let answer = server.ask(&line)?;
+            match serde_json::from_str(&answer)? {
+                Answer { error: Some(error), .. } => Err(error.into()),
+                Answer { seconds, .. } if seconds.is_empty() => Err(format!("it said {answer:?}").into()),
+                Answer { seconds, .. } => Ok(seconds.iter().map(|time| time / operations as f64).collect()),
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.asked.take());
+        // How it has ended does not matter any more.
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(script: &str) -> Result<Samples, String> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let server = Server::start(command).map_err(|error| error.to_string())?;
+        server.asks("cold 2", 10)().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn answers_are_understood_and_others_told() {
+        let answered =
+            said(r#"read line; [ "$line" = "cold 2" ] && echo '{"what": "x", "seconds": [20, 40]}'"#);
+        assert_eq!(answered, Ok(vec![2.0, 4.0]));
+        assert_eq!(said(r#"read line; echo '{"error": "no"}'"#), Err("no".to_owned()));
+        assert_eq!(said("read line; echo '{}'"), Err("it said \"{}\"".to_owned()));
+        assert_eq!(said("read line"), Err("it has ended".to_owned()));
+        let absent = Server::start(Command::new("/nowhere/python3")).unwrap_err();
+        assert_eq!(absent.to_string(), "no /nowhere/python3 (apt-get install python3)");
+    }
+}

@@ -175,10 +175,9 @@ bench-disk: build
 	python3 lab/scripts/out_of_core.py case --syncline $(SYNCLINE) --dir target/bench-data
 	python3 lab/scripts/out_of_core.py slow --syncline $(SYNCLINE) --dir target/bench-data
 
-bench-papers:
-	$(CARGO) build --release -p syncline-schemes
-	python3 lab/scripts/out_of_core.py papers --dir target/bench-data
-	python3 lab/scripts/out_of_core.py papers-slow --rounds 1 --dir target/bench-data
+bench-papers: build-lab
+	python3 lab/scripts/out_of_core.py papers --lab $(LAB) --dir target/bench-data
+	python3 lab/scripts/out_of_core.py papers-slow --rounds 1 --lab $(LAB) --dir target/bench-data
 
 soak: build
 	$(SYNCLINE) verify barrier --members 2 --rounds 10000000 --in threads,processes

@@ -12,8 +12,8 @@ missing and stay there; results are removed. Runs alternate; every run is append
 JSON line, and the medians are printed. Peers: `--peer NAME=COMMAND`, with {blocked}, {rows} and {iterations}
 filled in; its output must contain a number followed by " s/it", or "wall SECONDSs".
 
-`papers` is the papers' case by default, and needs 60 GiB of disk. It runs `schemes`, which is made by
-`cargo build --release -p syncline-schemes`.
+`papers` is the papers' case by default, and needs 60 GiB of disk. It runs `syncline-lab schemes`, which is made by
+`cargo build --release -p syncline-lab`.
 """
 import argparse
 import datetime
@@ -121,12 +121,12 @@ def papers(a, side, limit, blocks, rate):
     folder = os.path.join(a.dir, what)
     os.makedirs(folder, exist_ok=True)
     data = ["--dir", folder, "--rows", str(side), "--cols", str(side), "--blocks", a.blocks or blocks]
-    subprocess.run([a.schemes, "prepare", *data], check=True)
+    subprocess.run([a.lab, "schemes", "prepare", *data], check=True)
     limit = (a.limit or limit) << 20
     name = os.path.join(results(), what)
     # A quarter of the memory is left for the program and for the page cache of what is being read ahead: with a tenth,
     # what had just been read was dropped and read again.
-    command = [a.schemes, "race", *data, "--memory", str(limit // 4 * 3), "--rounds", str(a.rounds), "--iterations",
+    command = [a.lab, "schemes", "race", *data, "--memory", str(limit // 4 * 3), "--rounds", str(a.rounds), "--iterations",
                str(a.iterations), "--json", "--plot", f"{name}.svg"]
     with open(f"{name}.jsonl", "a") as log:
         limited(command, limit, rate, folder, log)
@@ -139,13 +139,13 @@ def main():
     p.add_argument("--syncline", default="target/release/syncline")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--iterations", type=int, help="default: 2 in blocks, 20 streamed, 4 of the papers")
-    p.add_argument("--schemes", default="target/release/schemes")
+    p.add_argument("--lab", default="target/release/syncline-lab")
     p.add_argument("--side", type=int, help="papers: rows and columns")
     p.add_argument("--limit", type=int, help="papers: MiB of memory, page cache included")
     p.add_argument("--blocks", help="papers: sides of the blocks, with commas")
     p.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
     a = p.parse_args()
-    a.dir, a.syncline, a.schemes = os.path.abspath(a.dir), os.path.abspath(a.syncline), os.path.abspath(a.schemes)
+    a.dir, a.syncline, a.lab = os.path.abspath(a.dir), os.path.abspath(a.syncline), os.path.abspath(a.lab)
     a.iterations = a.iterations or {"streamed": 20, "papers": 4}.get(a.what, 2)
     if a.what.startswith("papers"):
         if a.what == "papers":

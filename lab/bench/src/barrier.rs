@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! counter, ... auto             ours, in threads; those called "processes" in processes that share memory
-//! counter, sense reversal       a textbook's, from `syncline_baselines`
+//! counter, sense reversal       a textbook's, from `baselines`
 //! std::sync::Barrier            Rust's standard library: a mutex and a condition
 //! OpenMP barrier                gcc (libgomp) and clang (libomp), each by three policies of waiting   \
 //! pthread_barrier               gcc                                                                    } compiled when
@@ -15,7 +15,7 @@
 
 mod advice;
 
-use syncline_baselines::CounterBarrier;
+use syncline_lab::baselines::CounterBarrier;
 use syncline_sync::{
     Auto, Barrier, BarrierMember, Combined, Counter, Dissemination, Flags, Space, SpaceError, Tournament,
 };

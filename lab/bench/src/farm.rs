@@ -13,7 +13,7 @@
 //! Each of these is a heat, a race by itself (`crate::race`). Our workers are this command
 //! again, as a subcommand that its help does not show (`worker`). Those of others are Python, which
 //! answers a line per measurement, MPI programs that are compiled when the command runs,
-//! and `syncline_baselines` in processes of this command (`rivals`). `targets` compares with what is
+//! and `baselines` in processes of this command (`rivals`). `targets` compares with what is
 //! aimed at.
 
 mod cold;

@@ -3,7 +3,7 @@
 //! ```text
 //! ticket, mcs                           ours, in threads; those called "processes" in processes that share memory
 //! location, by handles                  ours: a request in the queue of a location for every addition
-//! test-and-set, ... array lock          textbooks', from `syncline_baselines`
+//! test-and-set, ... array lock          textbooks', from `baselines`
 //! std::sync::Mutex                      Rust's standard library
 //! parking_lot Mutex and FairMutex       the crate; the fair one is handed on in order
 //! pthread_mutex, pthread_spin           gcc, compiled when the command runs
@@ -15,7 +15,7 @@
 
 use std::sync::Mutex;
 
-use syncline_baselines::{ArrayLock, Guarded, Lock as Textbook, TestAndSet, TestAndTestAndSet};
+use syncline_lab::baselines::{ArrayLock, Guarded, Lock as Textbook, TestAndSet, TestAndTestAndSet};
 use syncline_overlay::Location;
 use syncline_sync::{Lock, Mcs, RawLock, Ticket};
 

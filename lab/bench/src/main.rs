@@ -8,10 +8,12 @@
 //! | `lock`    | `bench lock`                                                                |
 //! | `rma`     | `bench rma`: one-sided memory, on one host and between several              |
 //! | `farm`    | `bench farm`: processes as tasks                                            |
+//! | `papers`  | `schemes`: the papers' schemes of sweeps out of core                        |
 //! | `contest` | barriers and locks: threads, and processes that answer                      |
 //! | `race`    | the harness of all of them: entries that alternate, round after round       |
 //! | `peers`   | programs of others, compiled when a race begins                             |
 //! | `places`  | the processors on which threads are pinned                                  |
+//! | `disk`    | data of races out of core, and how long the disk takes for them             |
 //! | `kernel`  | a loop of known length                                                      |
 //! | `stop`    | work that SIGINT and SIGTERM end                                            |
 //! | `error`   | what can go wrong, in one line each                                         |
@@ -21,11 +23,13 @@
 
 mod barrier;
 mod contest;
+mod disk;
 mod error;
 mod farm;
 mod kernel;
 mod lock;
 mod overlay;
+mod papers;
 mod peers;
 mod places;
 mod race;
@@ -54,6 +58,9 @@ enum Command {
     /// Races ways of doing the same against one another
     #[command(subcommand)]
     Bench(Bench),
+    /// Races older and other schemes of out-of-core sweeps, as the papers' Fig. 7 does
+    #[command(subcommand)]
+    Schemes(papers::Schemes),
     #[command(hide = true)]
     BenchMember(contest::BenchMemberArgs),
     #[command(hide = true)]
@@ -99,6 +106,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Bench(Bench::Lock(args)) => lock::lock(&args, &signals),
         Command::Bench(Bench::Rma(args)) => rma::rma(&args, &signals),
         Command::Bench(Bench::Farm(args)) => farm::farm(&args, &signals),
+        Command::Schemes(args) => papers::schemes(&args, &signals),
         Command::BenchMember(args) => return contest::member(&args),
         Command::FarmWorker(args) => return farm::farm_worker(&args),
     }?;

@@ -86,6 +86,16 @@ pub(crate) trait Stage {
     }
 }
 
+/// A stage on which each round is told.
+pub(crate) struct Told;
+
+impl Stage for Told {
+    fn round(&mut self, round: usize) -> Result<()> {
+        eprintln!("round {}", round + 1);
+        Ok(())
+    }
+}
+
 /// Runs an entry once, on a stage: samples of each metric, or none at all if there is nothing to
 /// measure in this round.
 type Measure<'a, S> = Box<dyn FnMut(&mut S) -> Result<Vec<Samples>> + 'a>;

@@ -12,15 +12,12 @@
 //!
 //! The ways alternate, round after round; printed are medians, and their ratios to the streamed
 //! sweep and to the greater floor. All run on the same files, out of the page cache as far as the
-//! kernel can be asked to forget (as root).
+//! kernel can be asked to forget.
 //!
 //! The floors, streamed and the yardstick have their rounds first: a disk is busy for a while with
 //! the gigabytes that the others write through the page cache. For the same reason the floor is
 //! measured once before it counts.
 
-mod floor;
-
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,10 +28,11 @@ use syncline_store::{Layout, Matrix, Shape};
 use syncline_wave::{Executor, Leftovers, Lk23, Monitor, Plan, Report, Runner, Sweep, Target, plain_sweep};
 
 use crate::at_least;
+use crate::disk;
 use crate::error::Result;
 use crate::peers;
 use crate::race::{
-    self, Column, Entry, Group, Lines, Options, Pace, Results, Side, Skipped, Stage, Table, race, ratio,
+    self, Column, Entry, Group, Lines, Options, Pace, Results, Side, Skipped, Table, Told, race, ratio,
 };
 use crate::stop::Signals;
 
@@ -108,16 +106,6 @@ const FEW: u64 = 2;
 /// What of the memory the program itself has.
 const PROGRAM: u64 = 16 << 20;
 
-/// What all ways share while they run: nothing but the disk.
-struct Disk;
-
-impl Stage for Disk {
-    fn round(&mut self, round: usize) -> Result<()> {
-        eprintln!("round {}", round + 1);
-        Ok(())
-    }
-}
-
 /// Runs the race; returns what to print.
 pub(crate) fn wave(args: &BenchWaveArgs, signals: &Signals) -> Result<String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -150,7 +138,9 @@ pub(crate) fn wave(args: &BenchWaveArgs, signals: &Signals) -> Result<String> {
 impl Race {
     fn run(&self, signals: &Signals) -> Result<Results<()>> {
         eprintln!("making {} of data", Size(6 * (self.shape.elements() * 8) as u64));
-        floor::make(&self.folder, &NAMES, self.shape)?;
+        for (n, name) in NAMES.iter().enumerate() {
+            disk::make(&self.folder.join(format!("{name}.npy")), n, self.shape)?;
+        }
         let iterations = self.args.iterations;
         let yardstick = |file: &PathBuf| peers::Yardstick::new(file, &self.folder, self.shape, iterations);
         let yardstick = self.args.yardstick.as_ref().map(yardstick).transpose()?;
@@ -165,7 +155,7 @@ impl Race {
         ]);
         if let Some(yardstick) = yardstick {
             whole.push(entry(Side::Peer, "yardstick", move || {
-                self.forget();
+                disk::drop_caches(&self.folder)?;
                 Ok((yardstick.seconds()?, 1.0))
             }));
         }
@@ -181,22 +171,16 @@ impl Race {
         match (!self.args.no_numba).then(|| peers::numba(&self.args.dir)) {
             None => {}
             Some(Ok(python)) => scaled.push(entry(Side::Peer, "numba", move || {
-                self.forget();
+                disk::drop_caches(&self.folder)?;
                 Ok((peers::numba_seconds(&python, &self.folder, few)? * iterations as f64, 1.0 / scale))
             })),
             Some(Err(why)) => scaled.skip((), "numba", why),
         }
         let usual = if self.args.options.quick { 2 } else { 3 };
         let pace = Pace::exactly(self.args.options.rounds.unwrap_or(usual)).warm_up(false);
-        let mut results = race(&mut Disk, signals, &mut [whole], pace)?;
-        results.extend(race(&mut Disk, signals, &mut [scaled], pace)?);
+        let mut results = race(&mut Told, signals, &mut [whole], pace)?;
+        results.extend(race(&mut Told, signals, &mut [scaled], pace)?);
         Ok(results)
-    }
-
-    /// Asks the kernel to forget what it holds of files; only root may.
-    fn forget(&self) {
-        rustix::fs::sync();
-        let _ = fs::write("/proc/sys/vm/drop_caches", "3");
     }
 
     fn matrix(&self, name: &str) -> Result<Arc<Matrix>> {
@@ -219,7 +203,7 @@ impl Race {
     }
 
     fn streamed(&self, plan: &Plan) -> Result<f64> {
-        self.forget();
+        disk::drop_caches(&self.folder)?;
         let (path, field) = (self.folder.join("out.npy"), self.matrix("za")?);
         let coefficients = self.coefficients()?;
         let start = Instant::now();
@@ -239,16 +223,16 @@ impl Race {
 
     /// The bytes of the passes, by the calls of a pass.
     fn disk_floor(&self, plan: &Plan) -> Result<f64> {
-        self.forget();
+        disk::drop_caches(&self.folder)?;
         let (rows, passes) = plan.streamed().map_or((128, 1), |plan| (plan.rows, plan.passes));
         let paths = NAMES.map(|name| self.folder.join(format!("{name}.npy")));
-        (0..passes).map(|_| floor::disk(&paths, &self.folder.join("floor"), self.shape, rows)).sum()
+        (0..passes).map(|_| disk::floor(&paths, &self.folder.join("floor"), self.shape, rows)).sum()
     }
 
     /// The updates alone: what a small sweep in memory spends with them, on all threads.
     fn compute_floor(&self) -> Result<f64> {
         let shape = Shape::new(514, 1026);
-        let values = |seed: u64| floor::numbers(seed, shape.elements());
+        let values = |seed: u64| disk::numbers(seed, shape.elements());
         let field = Arc::new(Matrix::from_vec(shape, values(1))?);
         let coefficient = Arc::new(Matrix::from_vec(shape, values(2))?);
         let coefficients = std::array::from_fn(|_| Arc::clone(&coefficient));
@@ -266,7 +250,7 @@ impl Race {
     }
 
     fn blocked(&self, iterations: u64) -> Result<f64> {
-        self.forget();
+        disk::drop_caches(&self.folder)?;
         let new = syncline_store::NewFile::create(
             &self.folder.join("blocked.npy"),
             Matrix::<f64>::file_bytes(true, self.shape, Layout::RowMajor)?,
@@ -338,7 +322,7 @@ fn entry<'a>(
     side: Side,
     way: &'static str,
     mut run: impl FnMut() -> Result<(f64, f64)> + 'a,
-) -> Entry<'a, Disk, ()> {
+) -> Entry<'a, Told, ()> {
     Entry::of((), side, way, &["", "part"], move |_| {
         let (seconds, part) = run()?;
         eprintln!("{way:14} {seconds:9.3} s");

@@ -6,8 +6,8 @@ use std::process::{Child, Command};
 use std::time::Instant;
 
 use serde::Deserialize;
-use syncline_baselines::futex_ping_pong::PingPong;
-use syncline_baselines::sysv::{Channel, cold};
+use syncline_lab::baselines::futex_ping_pong::PingPong;
+use syncline_lab::baselines::sysv::{Channel, cold};
 
 use super::worker::{MANAGER, PATIENCE, Role, WORKER, arguments, between};
 use super::{Heat, Of, in_nanoseconds};
@@ -173,23 +173,25 @@ pub(super) fn paper_cold(sleep: Option<u64>) -> Result<impl FnMut() -> Result<Sa
 /// Trips that are not timed.
 pub(super) const WARM_UP: usize = 10;
 
-/// Two of 4 bytes each, to a worker of a published farm, and one back. The worker is there during
-/// the trips only, as it yields and yields.
+/// As many integers to a worker of a published farm, and one back. The worker is there during the
+/// trips only, as it yields and yields.
 pub(super) fn paper_trips(
     sleep: Option<u64>,
     trips: usize,
+    integers: usize,
 ) -> Result<impl FnMut() -> Result<Samples> + 'static> {
     // So that what cannot work is known now.
     drop(Paper::new(sleep)?);
+    let data = vec![7; integers];
     Ok(move || {
         let mut paper = Paper::new(sleep)?;
         paper.start(Role::PaperEcho)?;
         for _ in 0..WARM_UP {
-            paper.trip(&[7, 7])?;
+            paper.trip(&data)?;
         }
         let start = Instant::now();
         for _ in 0..trips {
-            paper.trip(&[7, 7])?;
+            paper.trip(&data)?;
         }
         let seconds = start.elapsed().as_secs_f64() / trips as f64;
         paper.to.send(&[0])?;

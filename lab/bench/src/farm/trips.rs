@@ -73,8 +73,8 @@ pub(super) fn heat(kit: &Kit<'_>) -> Result<Heat> {
         });
         heat.add(Side::Peer, way, run.map_err(|why| why.to_string().into()));
     }
-    heat.add(Side::Baseline, PAPER, rivals::paper_trips(None, FEW));
-    heat.add(Side::Baseline, "published farm, asleep for 100 us", rivals::paper_trips(Some(100), 20));
+    heat.add(Side::Baseline, PAPER, rivals::paper_trips(None, FEW, 2));
+    heat.add(Side::Baseline, "published farm, asleep for 100 us", rivals::paper_trips(Some(100), 20, 2));
     heat.notes.push("a sample is the mean of 20 to 2000 trips".to_owned());
     Ok(heat)
 }

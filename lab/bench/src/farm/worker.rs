@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use syncline_baselines::futex_ping_pong;
-use syncline_baselines::sysv::{Between, Channel};
 use syncline_farm::{Farm, Numbers, Program, Vpid, serve, serve_forks};
+use syncline_lab::baselines::futex_ping_pong;
+use syncline_lab::baselines::sysv::{Between, Channel};
 use syncline_signal::Policy;
 
 use super::{cold, span};

@@ -1,6 +1,5 @@
 //! `syncline-lab bench`: what it prints, and that nothing stays.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -9,29 +8,22 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::common::{command, fails_with, names};
-
-/// What it prints; how far it is stands on standard error.
-fn race(path: &Path, line: &str) -> String {
-    let done = command(path, line).output().unwrap();
-    assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap()
-}
+use crate::common::{all, command, fails_with, names, of, ok, records, refused};
 
 #[test]
 fn every_way_is_run_and_nothing_stays() {
     let folder = tempfile::tempdir().unwrap();
     let line = "bench wave --rows 40 --cols 50 --iterations 3 --rounds 2 --no-numba --threads 2";
-    let runs = race(folder.path(), &format!("{line} --json"));
-    let runs: Vec<Value> = runs.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let ways: BTreeSet<_> = runs.iter().map(|run| run["way"].as_str().unwrap()).collect();
+    let (runs, _) = ok(folder.path(), &format!("{line} --json"), None);
+    let runs = records(&runs);
+    let ways = all(&runs.iter().collect::<Vec<_>>(), "way");
     assert_eq!(
         Vec::from_iter(&ways),
         [&"blocked", &"compute floor", &"disk floor", &"plain loop", &"streamed"]
     );
     assert_eq!(runs.len(), 2 * ways.len());
     assert!(runs.iter().all(|run| run["seconds"].as_f64().unwrap() > 0.0));
-    let table = race(folder.path(), line);
+    let (table, _) = ok(folder.path(), line, None);
     assert!(ways.iter().all(|way| table.contains(way)), "{table}");
     assert_eq!(names(folder.path()), Vec::<String>::new());
 }
@@ -40,7 +32,7 @@ fn every_way_is_run_and_nothing_stays() {
 fn the_least_matrix_is_raced_and_less_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    race(path, "bench wave --rows 3 --cols 3 --iterations 1 --rounds 1 --no-numba");
+    ok(path, "bench wave --rows 3 --cols 3 --iterations 1 --rounds 1 --no-numba", None);
     for option in ["--memory 1M", "--rows 2", "--cols 0", "--rounds 0", "--iterations 0", "--threads 0"] {
         refused(path, &format!("bench wave --no-numba {option}"), option);
     }
@@ -73,36 +65,19 @@ fn an_interrupted_race_leaves_nothing() {
     }
 }
 
-/// The lines of `bench overlay --quick --json`, as short as can be, with temporary files in
-/// `folder` and, if that is given, compilers from nowhere but `path`.
+/// The lines of `bench overlay --quick --json`, as short as can be.
 fn overlays(folder: &Path, path: Option<&Path>) -> (Vec<Value>, String) {
-    let mut command = command(folder, "bench overlay --quick --json --workers 2 --rounds 1 --milliseconds 1");
-    let done = command.env("TMPDIR", folder).envs(path.map(|path| ("PATH", path))).output().unwrap();
-    let said = String::from_utf8(done.stderr).unwrap();
-    assert!(done.status.success(), "{said}");
-    let lines = String::from_utf8(done.stdout).unwrap();
-    (lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), said)
+    let line = "bench overlay --quick --json --workers 2 --rounds 1 --milliseconds 1";
+    let (printed, said) = ok(folder, line, path);
+    (records(&printed), said)
 }
 
 const PROGRAMS: [&str; 6] = ["fft", "grid", "nearest", "random", "stencil", "trivial"];
-
-/// The lines of one kind.
-pub(crate) fn of<'v>(lines: &'v [Value], kind: &str) -> Vec<&'v Value> {
-    lines.iter().filter(|line| line["kind"] == kind).collect()
-}
-
-/// What a member of these lines is.
-pub(crate) fn all<'v>(lines: &[&'v Value], member: &str) -> BTreeSet<&'v str> {
-    lines.iter().map(|line| line[member].as_str().unwrap()).collect()
-}
 
 #[test]
 fn every_way_of_an_overlay_gives_the_values_of_the_plain_loop() {
     let folder = tempfile::tempdir().unwrap();
     let (lines, said) = overlays(folder.path(), None);
-    for line in said.lines().filter(|line| line.starts_with("skipped: ")) {
-        println!("{line}");
-    }
     let (verified, runs) = (of(&lines, "verified"), of(&lines, "run"));
     let ways = all(&verified, "way");
     assert!(ways.len() >= 5, "{ways:?}");
@@ -146,11 +121,8 @@ fn without_compilers_their_ways_are_skipped() {
     let runs = of(&lines, "run");
     assert!(all(&runs, "way").contains("barrier per level, by hand"));
     assert!(all(&runs, "way").is_disjoint(&all(&skipped, "way")));
-    let table = {
-        let mut command = command(folder.path(), "bench overlay --quick --rounds 1 --milliseconds 1");
-        command.env("PATH", folder.path()).env("TMPDIR", folder.path()).output().unwrap()
-    };
-    let table = String::from_utf8(table.stdout).unwrap();
+    let (table, _) =
+        ok(folder.path(), "bench overlay --quick --rounds 1 --milliseconds 1", Some(folder.path()));
     let mut words = [
         "METG(50 %)",
         "skipped: oneTBB flow graph: no g++",
@@ -183,12 +155,4 @@ fn numbers_that_make_no_race_are_refused() {
     for option in ["--workers 0", "--workers 1025", "--rounds 0", "--milliseconds 0"] {
         refused(folder.path(), &format!("bench overlay {option}"), option);
     }
-}
-
-/// A command line that is refused by the name of its last option.
-pub(crate) fn refused(folder: &Path, line: &str, option: &str) {
-    let refused = command(folder, line).output().unwrap();
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert_eq!(refused.status.code(), Some(2), "{line}: {said}");
-    assert!(said.contains(option.split(' ').next().unwrap()), "{said}");
 }

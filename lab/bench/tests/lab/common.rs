@@ -1,8 +1,11 @@
 //! Running the command, and looking at what it did.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+
+use serde_json::Value;
 
 /// The command with arguments separated by blanks, in `folder`, without what this test's own
 /// environment says.
@@ -17,13 +20,39 @@ pub(crate) fn command(folder: &Path, line: &str) -> Command {
     command
 }
 
-/// What the command printed; it must succeed, and print nothing on standard error.
-pub(crate) fn ok(folder: &Path, line: &str) -> String {
-    let Output { status, stdout, stderr } = command(folder, line).output().unwrap();
-    let stderr = String::from_utf8(stderr).unwrap();
-    assert!(status.success(), "{line}: {stderr}");
-    assert_eq!(stderr, "", "{line}");
-    String::from_utf8(stdout).unwrap()
+/// What the command printed, and what it told meanwhile, with temporary files in `folder` and, if
+/// that is given, programs of others from nowhere but `path`. It must succeed.
+pub(crate) fn ok(folder: &Path, line: &str, path: Option<&Path>) -> (String, String) {
+    let mut command = command(folder, line);
+    command.env("TMPDIR", folder).envs(path.map(|path| ("PATH", path)));
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let said = String::from_utf8(stderr).unwrap();
+    assert!(status.success(), "{line}: {said}");
+    said.lines().filter(|line| line.starts_with("skipped: ")).for_each(|line| println!("{line}"));
+    (String::from_utf8(stdout).unwrap(), said)
+}
+
+/// The objects that were printed, one a line.
+pub(crate) fn records(printed: &str) -> Vec<Value> {
+    printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Those of one kind.
+pub(crate) fn of<'v>(records: &'v [Value], kind: &str) -> Vec<&'v Value> {
+    records.iter().filter(|line| line["kind"] == kind || line["record"] == kind).collect()
+}
+
+/// What a member of these is.
+pub(crate) fn all<'v>(records: &[&'v Value], member: &str) -> BTreeSet<&'v str> {
+    records.iter().map(|line| line[member].as_str().unwrap()).collect()
+}
+
+/// That a command line is refused by the name of its last option.
+pub(crate) fn refused(folder: &Path, line: &str, option: &str) {
+    let refused = command(folder, line).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{line}: {said}");
+    assert!(said.contains(option.split(' ').next().unwrap()), "{said}");
 }
 
 /// The one line of the error of a command that must fail with `code` and print nothing else.

@@ -8,25 +8,12 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::bench::{all, of, refused};
-use crate::common::{command, names};
-
-/// What is printed, and what is told meanwhile, with temporary files in `folder` and, if that is
-/// given, compilers from nowhere but `path`.
-fn race(folder: &Path, line: &str, path: Option<&Path>) -> (String, String) {
-    let done = command(folder, line).env("TMPDIR", folder).envs(path.map(|path| ("PATH", path))).output();
-    let done = done.unwrap();
-    let said = String::from_utf8(done.stderr).unwrap();
-    assert!(done.status.success(), "{line}: {said}");
-    (String::from_utf8(done.stdout).unwrap(), said)
-}
+use crate::common::{all, command, names, of, ok, records, refused};
 
 /// As short as can be.
 fn lines(folder: &Path, what: &str, members: &str, path: Option<&Path>) -> Vec<Value> {
     let line = format!("bench {what} --quick --json --rounds 1 --milliseconds 1 --members {members}");
-    let (printed, said) = race(folder, &line, path);
-    said.lines().filter(|line| line.starts_with("skipped: ")).for_each(|line| println!("{line}"));
-    printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    records(&ok(folder, &line, path).0)
 }
 
 /// Whether a way can be run with this many members.
@@ -136,11 +123,11 @@ fn without_compilers_peers_are_skipped_and_the_table_says_so() {
     assert_eq!(Vec::from_iter(all(&skipped, "why")), whys);
     assert_eq!(skipped.len(), 8);
     let short = "--rounds 1 --milliseconds 1 --members";
-    let (table, said) = race(path, &format!("bench barrier {short} 1"), Some(path));
+    let (table, said) = ok(path, &format!("bench barrier {short} 1"), Some(path));
     assert!(said.contains("skipped: pthread_barrier: no gcc"), "{said}");
     let words = ["1 member, back to back", " UTC; ", "by formula, not measured"];
     assert!(words.iter().all(|word| table.contains(word)), "{table}");
-    let (table, _) = race(path, &format!("bench lock {short} 1,40"), Some(path));
+    let (table, _) = ok(path, &format!("bench lock {short} 1,40"), Some(path));
     let words = ["skipped: pthread_spin: no gcc", "1 thread ", "40 threads", "fairness", "/ peer"];
     assert!(words.iter().all(|word| table.contains(word)), "{table}");
 }

@@ -1,43 +1,18 @@
 //! `syncline-lab bench farm`: what it prints. Times are not looked at.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
-use serde_json::Value;
+use crate::common::{all, fails_with, names, of, ok, records, refused};
 
-use crate::bench::refused;
-use crate::common::{command, fails_with, names};
-
-/// What it prints, as short as can be; programs of others from nowhere but `path`, if that is
-/// given.
+/// What it prints, as short as can be.
 fn farm(folder: &Path, line: &str, path: Option<&Path>) -> (String, String) {
-    let line = format!("bench farm --quick --rounds 1 --held 8 {line}");
-    let mut command = command(folder, &line);
-    let done = command.env("TMPDIR", folder).envs(path.map(|path| ("PATH", path))).output().unwrap();
-    let said = String::from_utf8(done.stderr).unwrap();
-    assert!(done.status.success(), "{line}: {said}");
-    (String::from_utf8(done.stdout).unwrap(), said)
-}
-
-fn records(printed: &str) -> Vec<Value> {
-    printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn of<'a>(records: &'a [Value], record: &str) -> Vec<&'a Value> {
-    records.iter().filter(|line| line["record"] == record).collect()
-}
-
-fn all<'a>(cells: &[&'a Value], member: &str) -> BTreeSet<&'a str> {
-    cells.iter().map(|cell| cell[member].as_str().unwrap()).collect()
+    ok(folder, &format!("bench farm --quick --rounds 1 --held 8 {line}"), path)
 }
 
 #[test]
 fn every_group_has_times_and_nothing_stays() {
     let folder = tempfile::tempdir().unwrap();
-    let (printed, said) = farm(folder.path(), "--json", None);
-    for line in said.lines().filter(|line| line.starts_with("skipped: ")) {
-        println!("{line}");
-    }
+    let (printed, _) = farm(folder.path(), "--json", None);
     let records = records(&printed);
     let (cells, skipped) = (of(&records, "cell"), of(&records, "skipped"));
     assert_eq!(of(&records, "machine").len(), 1);

@@ -5,16 +5,14 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::bench::refused;
-use crate::common::ok;
+use crate::common::{of, ok, records, refused};
 
-fn records(line: &str) -> Vec<Value> {
-    let printed = ok(Path::new("."), &format!("bench rma --json --rounds 1 {line}"));
-    printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn of<'a>(records: &'a [Value], record: &str) -> Vec<&'a Value> {
-    records.iter().filter(|line| line["record"] == record).collect()
+/// What it prints; and it tells nothing beside.
+fn rma(line: &str) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let (printed, said) = ok(folder.path(), &format!("bench rma --json --rounds 1 {line}"), None);
+    assert_eq!(said, "", "{line}");
+    records(&printed)
 }
 
 fn ways<'a>(cells: &[&'a Value], group: &str) -> BTreeSet<&'a str> {
@@ -24,7 +22,7 @@ fn ways<'a>(cells: &[&'a Value], group: &str) -> BTreeSet<&'a str> {
 
 #[test]
 fn on_one_host_every_operation_has_a_time() {
-    let records = records("--quick");
+    let records = rma("--quick");
     let (team, cells) = (of(&records, "team"), of(&records, "cell"));
     assert_eq!((&team[0]["hosts"], &team[0]["processes"]), (&1.into(), &2.into()));
     let operations = ways(&cells, "operations");
@@ -44,7 +42,7 @@ fn on_one_host_every_operation_has_a_time() {
 
 #[test]
 fn between_hosts_ways_are_compared_and_messages_counted() {
-    let records = records("--hosts 3 --delay-us 10 --only sync");
+    let records = rma("--hosts 3 --delay-us 10 --only sync");
     let cells = of(&records, "cell");
     assert_eq!(ways(&cells, "sync").len(), 6);
     assert!(ways(&cells, "lock").is_empty());
@@ -53,7 +51,7 @@ fn between_hosts_ways_are_compared_and_messages_counted() {
     // acknowledgements where time passes.
     let messages = sync["messages"].as_f64().unwrap();
     assert!((6.0..=18.5).contains(&messages), "{sync}");
-    let locks = self::records("--hosts 2 --delay-us 10 --only lock");
+    let locks = rma("--hosts 2 --delay-us 10 --only lock");
     assert_eq!(ways(&of(&locks, "cell"), "lock").len(), 12);
 }
 

@@ -18,7 +18,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::{Lock, Padded, Patience};
+use super::{Lock, Padded, Patience};
 
 /// An array lock.
 #[derive(Debug)]

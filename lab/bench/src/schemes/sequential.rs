@@ -16,7 +16,7 @@ use std::slice;
 use syncline_store::{Advice, Layout, Mapped, Matrix, Shape, Touch};
 use syncline_wave::{Lk23, Neighbours, PointKernel, Result};
 
-use crate::Arrays;
+use super::Arrays;
 
 /// Bytes of a band of one matrix.
 const BAND: usize = 1 << 20;
@@ -53,7 +53,7 @@ impl<'m> Rows<'m> {
     }
 }
 
-/// See [`Scheme::Sequential`](crate::Scheme::Sequential).
+/// See [`Scheme::Sequential`](super::Scheme::Sequential).
 pub(crate) fn run(arrays: &Arrays<'_>, iterations: u64, mut result: Matrix) -> Result<Matrix> {
     for iteration in 0..iterations {
         sweep(arrays, iteration == 0, &mut result)?;

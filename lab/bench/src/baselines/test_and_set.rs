@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{Lock, Patience};
+use super::{Lock, Patience};
 
 /// A test-and-set lock.
 #[derive(Debug, Default)]

@@ -21,7 +21,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{Guarded, Padded, Patience, TestAndTestAndSet};
+use super::{Guarded, Padded, Patience, TestAndTestAndSet};
 
 /// A counter barrier with sense reversal.
 #[derive(Debug)]

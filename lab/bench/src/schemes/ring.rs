@@ -37,9 +37,9 @@ use syncline_overlay::{Initial, Location, Overlay, Read, Runner, Step, Stop};
 use syncline_store::{Matrix, Side};
 use syncline_wave::Result;
 
-use crate::block::Halo;
-use crate::work::{Place, Slot, Work};
-use crate::{Exchange, Job};
+use super::block::Halo;
+use super::work::{Place, Slot, Work};
+use super::{Exchange, Job};
 
 /// What a thread of a processor keeps from block to block.
 struct Seat {
@@ -57,7 +57,7 @@ impl Seat {
     }
 }
 
-/// See [`Scheme::Ring`](crate::Scheme::Ring).
+/// See [`Scheme::Ring`](super::Scheme::Ring).
 pub(crate) fn run(work: &Work<'_>, exchange: Exchange, job: &Job, result: Matrix) -> Result<Matrix> {
     let waves = match exchange {
         Exchange::Late => 1,

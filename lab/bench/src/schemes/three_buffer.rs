@@ -1,7 +1,7 @@
 //! Three memory blocks in turn: one is loaded, one computed, one stored. The algorithm before the papers'.
 //!
 //! # Contract
-//! A ring of processors with late exchange, see [`ring`](crate::ring). The order of all conflicts is that of the
+//! A ring of processors with late exchange, see [`ring`](super::ring). The order of all conflicts is that of the
 //! sequential program below; the overlay's check excludes deadlock.
 //!
 //! ```text
@@ -33,10 +33,10 @@ use syncline_overlay::{Initial, Location, Overlay, Read, Runner, Stop};
 use syncline_store::{Matrix, Side};
 use syncline_wave::Result;
 
-use crate::Job;
-use crate::block::Halo;
-use crate::ring::refill;
-use crate::work::{Place, Slot, Work};
+use super::Job;
+use super::block::Halo;
+use super::ring::refill;
+use super::work::{Place, Slot, Work};
 
 /// Memory blocks of a processor.
 const BUFFERS: usize = 3;
@@ -83,7 +83,7 @@ impl Processor {
     }
 }
 
-/// See [`Scheme::ThreeBuffer`](crate::Scheme::ThreeBuffer).
+/// See [`Scheme::ThreeBuffer`](super::Scheme::ThreeBuffer).
 pub(crate) fn run(work: &Work<'_>, job: &Job, result: Matrix) -> Result<Matrix> {
     let processors = work.bands.len();
     let coefficients = work.arrays.coefficients.len() as u64 * work.block;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::race::{CHAINED, Run, SINGLE, WHOLE, Way};
-use crate::report::{Runs, label};
+use super::race::{CHAINED, Run, SINGLE, WHOLE, Way};
+use super::report::{Runs, label};
 
 /// Of the area between the axes.
 const WIDTH: f64 = 400.0;

@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{Lock, Patience};
+use super::{Lock, Patience};
 
 /// The most pauses between two attempts.
 const MOST_PAUSES: u32 = 64;

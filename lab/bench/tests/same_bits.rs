@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use syncline_schemes::{Arrays, Exchange, Job, Scheme};
+use syncline_lab::schemes::{Arrays, Exchange, Job, Scheme};
 use syncline_store::{Block, Element, Layout, Matrix, NewFile, Shape, convert};
 use syncline_wave::{Error, Lk23, plain_sweep};
 

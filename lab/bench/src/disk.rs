@@ -1,5 +1,6 @@
-//! The data of a race, and how long the disk takes for them.
+//! The data of races out of core, and how long the disk takes for them.
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
@@ -17,32 +18,49 @@ pub(crate) fn numbers(seed: u64, count: usize) -> Vec<f64> {
     (0..count).map(|_| (random.next_u64() >> 11) as f64 * f64::powi(2.0, -53)).collect()
 }
 
-/// Writes the matrices: the first in [0, 1), the others in [0, 0.25).
-pub(crate) fn make(folder: &Path, names: &[&str], shape: Shape) -> Result<()> {
+/// Writes the matrix numbered `n`: the first, the field, in [0, 1), the others in [0, 0.25).
+pub(crate) fn make(path: &Path, n: usize, shape: Shape) -> Result<()> {
     // The same numbers again and again, of a length that no row divides: the disk does not look.
     let values = numbers(7, 1 << 20 | 1);
-    for (n, name) in names.iter().enumerate() {
-        let path = folder.join(format!("{name}.npy"));
-        let new = NewFile::create(&path, Matrix::<f64>::file_bytes(true, shape, Layout::RowMajor)?)?;
-        let mut matrix = Matrix::<f64>::create(&new, true, shape, Layout::RowMajor)?;
-        let scale = if n == 0 { 1.0 } else { 0.25 };
-        let mut at = n * 1000;
-        let mut row = vec![0.0; shape.cols];
-        for j in 0..shape.rows {
-            for value in &mut row {
-                *value = values[at % values.len()] * scale;
-                at += 1;
-            }
-            matrix.write_row(j, &row)?;
-        }
-        new.commit()?;
+    let new = NewFile::create(path, Matrix::<f64>::file_bytes(true, shape, Layout::RowMajor)?)?;
+    let mut matrix = Matrix::<f64>::create(&new, true, shape, Layout::RowMajor)?;
+    let scale = if n == 0 { 1.0 } else { 0.25 };
+    let mut next = values.iter().cycle().skip(n * 1000);
+    let mut row = vec![0.0; shape.cols];
+    for j in 0..shape.rows {
+        row.iter_mut().zip(&mut next).for_each(|(value, next)| *value = next * scale);
+        matrix.write_row(j, &row)?;
     }
-    Ok(())
+    Ok(new.commit()?)
+}
+
+/// Takes the files of a folder out of the page cache; says how.
+pub(crate) fn drop_caches(folder: &Path) -> Result<&'static str> {
+    rustix::fs::sync();
+    // Only root may.
+    if fs::write("/proc/sys/vm/drop_caches", "3").is_ok() {
+        return Ok("drop_caches");
+    }
+    let failed = |error| failed("drop files from the page cache", error);
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let file = File::open(path).map_err(failed)?;
+            let dropped = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+            dropped.map_err(|error| failed(error.into()))?;
+        }
+    }
+    Ok("posix_fadvise")
 }
 
 /// Seconds to read all files, panel by panel, while one file of the size of the first is written:
 /// by the same calls, from and to the same kind of memory, as a streamed pass.
-pub(crate) fn disk(paths: &[PathBuf], output: &Path, shape: Shape, rows: usize) -> Result<f64> {
+pub(crate) fn floor(paths: &[PathBuf], output: &Path, shape: Shape, rows: usize) -> Result<f64> {
     let files = paths.iter().map(|path| Ok(DirectFile::open(path)?)).collect::<Result<Vec<_>>>()?;
     let row_bytes = shape.cols * 8;
     let starts = files

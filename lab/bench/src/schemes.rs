@@ -25,7 +25,7 @@
 //! # Example
 //! ```
 //! use std::sync::Arc;
-//! use syncline_schemes::{Arrays, Exchange, Job, Scheme};
+//! use syncline_lab::schemes::{Arrays, Exchange, Job, Scheme};
 //! use syncline_store::{Block, Layout, Matrix, Shape};
 //!
 //! let shape = Shape::new(40, 50);
@@ -52,7 +52,7 @@ use std::sync::Arc;
 use syncline_store::{Block, Matrix, convert};
 use syncline_wave::{Executor, Lk23, Order, Result, Sweep};
 
-use crate::work::Work;
+use self::work::Work;
 
 /// When a processor of a ring passes its first row to the one above, which needs its old values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

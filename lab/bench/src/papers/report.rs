@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::data::Data;
-use crate::race::{CHAINED, Name, Run, SINGLE, WHOLE, Way};
+use super::data::Data;
+use super::race::{CHAINED, Name, Run, SINGLE, WHOLE, Way};
+use crate::race::median;
 
 const GIB: f64 = (1 << 30) as f64;
 
@@ -47,12 +48,7 @@ impl<'r> Runs<'r> {
         iterations: u64,
         value: impl Fn(&Run) -> f64,
     ) -> Option<f64> {
-        let mut values: Vec<f64> = self.of(way, block, iterations).map(value).collect();
-        values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        let upper = *values.get(middle)?;
-        let median = if values.len() % 2 == 1 { upper } else { f64::midpoint(upper, values[middle - 1]) };
-        Some(median / iterations as f64)
+        Some(median(self.of(way, block, iterations).map(value).collect())? / iterations as f64)
     }
 
     /// Median seconds per iteration.
@@ -288,11 +284,11 @@ mod tests {
 
     #[test]
     fn a_picture_has_a_line_for_each_scheme_that_was_run() {
-        let svg = crate::plot::svg(&some());
+        let svg = super::super::plot::svg(&some());
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
         // Three over one iteration, one over two.
         assert_eq!(svg.matches("<polyline").count(), 4, "{svg}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-        assert!(crate::plot::svg(&[]).contains("<svg"));
+        assert!(super::super::plot::svg(&[]).contains("<svg"));
     }
 }

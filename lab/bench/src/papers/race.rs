@@ -1,18 +1,20 @@
 //! All schemes in turn, round by round, on the same data.
 //!
-//! A run begins with cold caches and ends when the result is on the disk. In the first round the results of
-//! as many iterations must have the same bits.
+//! A run begins with cold caches and ends when the result is on the disk. The first results of as
+//! many iterations must have the same bits.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use syncline_schemes::{Arrays, Exchange, Job, Scheme};
+use syncline_lab::schemes::{Arrays, Exchange, Job, Scheme};
 use syncline_store::{Checksum, Element, Grid, Matrix, io_model};
 
-use crate::data::{Data, Folder, Inputs};
-use crate::error::{Error, Result};
-use crate::report::label;
+use super::data::{Data, Folder, Inputs};
+use super::report::label;
+use crate::error::{Result, failed};
+use crate::race::{Entry, Group, Pace, Side, Stage, race};
+use crate::stop::Signals;
 
 /// A scheme as it is raced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -81,7 +83,7 @@ pub(crate) struct Run {
     pub(crate) data: Data,
     pub(crate) block: Option<usize>,
     pub(crate) iterations: u64,
-    pub(crate) round: u32,
+    pub(crate) round: usize,
     pub(crate) seconds: f64,
     /// Of the process, as the kernel counts them.
     pub(crate) disk_read: u64,
@@ -106,8 +108,10 @@ pub(crate) struct Race {
     pub(crate) blocks: Vec<usize>,
     pub(crate) iterations: u64,
     pub(crate) memory: u64,
-    pub(crate) rounds: u32,
+    pub(crate) rounds: usize,
     pub(crate) processors: usize,
+    /// Whether each run is printed as soon as it has ended.
+    pub(crate) json: bool,
 }
 
 /// One cell of a table.
@@ -118,41 +122,49 @@ struct Cell {
     iterations: u64,
 }
 
+/// What has been run.
+#[derive(Debug, Default)]
+struct Log {
+    round: usize,
+    runs: Vec<Run>,
+    /// The checksum of the first result of as many iterations, and what it is of.
+    sums: HashMap<u64, (u64, String)>,
+}
+
+impl Stage for Log {
+    fn round(&mut self, round: usize) -> Result<()> {
+        self.round = round;
+        Ok(())
+    }
+}
+
 impl Race {
-    /// Runs everything; each run is shown as soon as it has ended.
-    pub(crate) fn run(&self, mut show: impl FnMut(&Run) -> Result<()>) -> Result<Vec<Run>> {
-        let mut sums = HashMap::new();
-        let mut runs = Vec::new();
-        for round in 0..self.rounds {
-            for cell in self.cells() {
-                let Some(run) = self.cell(cell, round, &mut sums)? else { continue };
-                show(&run)?;
-                runs.push(run);
-            }
-        }
-        Ok(runs)
-    }
-
-    fn cells(&self) -> Vec<Cell> {
-        let several = self.iterations;
-        let mut cells = Vec::new();
-        let mut add = |ways: &[Way], block, iterations| {
-            cells.extend(ways.iter().map(|way| Cell { way: *way, block, iterations }));
+    /// Runs everything.
+    pub(crate) fn run(&self, signals: &Signals) -> Result<Vec<Run>> {
+        let mut log = Log::default();
+        let group = |ways: &[Way], block, iterations| {
+            Group::new(ways.iter().map(|&way| {
+                let cell = Cell { way, block, iterations };
+                let what = label(way) + &block.map(|side| format!(", {side}")).unwrap_or_default();
+                Entry::of((), Side::Ours, what.clone(), &[""], move |log: &mut Log| {
+                    let seconds = self.cell(cell, &what, log)?;
+                    Ok(Vec::from_iter(seconds.map(|seconds| vec![seconds])))
+                })
+            }))
         };
-        for iterations in [1, several] {
-            add(&WHOLE, None, iterations);
-        }
+        let several = self.iterations;
+        let mut groups = vec![group(&WHOLE, None, 1), group(&WHOLE, None, several)];
         for block in self.blocks.iter().copied().map(Some) {
-            add(&SINGLE, block, 1);
-            add(&CHAINED, block, several);
+            groups.extend([group(&SINGLE, block, 1), group(&CHAINED, block, several)]);
         }
-        cells
+        race(&mut log, signals, &mut groups, Pace::exactly(self.rounds).warm_up(false))?;
+        drop(groups);
+        Ok(log.runs)
     }
 
-    /// Runs a cell, unless its blocks do not fit the memory.
-    fn cell(&self, cell: Cell, round: u32, sums: &mut HashMap<u64, (u64, String)>) -> Result<Option<Run>> {
+    /// Seconds of a run of a cell, unless its blocks do not fit the memory.
+    fn cell(&self, cell: Cell, what: &str, log: &mut Log) -> Result<Option<f64>> {
         let Cell { way: (name, data), block: side, iterations } = cell;
-        let what = label((name, data)) + &side.map(|side| format!(", {side}")).unwrap_or_default();
         let block = self.folder.block(side.unwrap_or(1));
         let layout = data.layout(block);
         let Inputs { field, coefficients } = self.folder.open(data, side.unwrap_or(1))?;
@@ -168,23 +180,21 @@ impl Race {
             }
             done => done?,
         };
-        file.file().sync_data().map_err(Error::io("write the result to disk"))?;
+        file.file().sync_data().map_err(|error| failed("write the result to disk", error))?;
         let seconds = start.elapsed().as_secs_f64();
         let after = disk()?;
-        eprintln!(
-            "round {round}: {:7.3} s/it  {what}, {iterations} iteration(s)",
-            seconds / iterations as f64
-        );
+        let (round, each) = (log.round, seconds / iterations as f64);
+        eprintln!("round {round}: {each:7.3} s/it  {what}, {iterations} iteration(s)");
         if round == 0 {
             let sum = checksum(&result)?;
-            let (first, one) = sums.entry(iterations).or_insert_with(|| (sum, what.clone())).clone();
-            if sum != first {
-                return Err(Error::Differ { one, other: what, iterations });
+            let (first, one) = log.sums.entry(iterations).or_insert_with(|| (sum, what.to_owned()));
+            if sum != *first {
+                return Err(format!("{one} and {what} differ after {iterations} iteration(s)").into());
             }
         }
         let model =
             side.map(|_| io_model(layout, Grid::new(self.folder.shape, block), 5, f64::TYPE)).transpose()?;
-        Ok(Some(Run {
+        let run = Run {
             scheme: name,
             data,
             block: side,
@@ -201,17 +211,22 @@ impl Race {
             processors: self.processors,
             memory: self.memory,
             caches,
-        }))
+        };
+        if self.json {
+            super::print(&format!("{}\n", serde_json::to_string(&run)?))?;
+        }
+        log.runs.push(run);
+        Ok(Some(seconds))
     }
 }
 
 /// Bytes that this process has had read from and written to disks.
 fn disk() -> Result<(u64, u64)> {
     const IO: &str = "/proc/self/io";
-    let text = std::fs::read_to_string(IO).map_err(Error::io(format!("read {IO}")))?;
-    let number = |name: &str| {
+    let text = std::fs::read_to_string(IO).map_err(|error| failed(&format!("read {IO}"), error))?;
+    let number = |name: &str| -> Result<u64> {
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
-        value.ok_or_else(|| Error::io(IO)(std::io::Error::other(format!("it has no {name}"))))
+        Ok(value.ok_or_else(|| format!("{IO} has no {name}"))?)
     };
     Ok((number("read_bytes:")?, number("write_bytes:")?))
 }

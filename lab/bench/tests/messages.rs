@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
-use syncline_baselines::futex_ping_pong::{self, PingPong};
-use syncline_baselines::sysv::{Between, Channel, cold, shell};
+use syncline_lab::baselines::futex_ping_pong::{self, PingPong};
+use syncline_lab::baselines::sysv::{Between, Channel, cold, shell};
 use tempfile::TempDir;
 
 /// What tells this program, started by one of its tests, to be a worker: the folder.

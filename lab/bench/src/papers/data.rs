@@ -5,7 +5,6 @@
 //! DIR/blocks-512/za, zr ..          blocked, and za-framed; their layout.json is written last
 //! ```
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use syncline_store::{Block, DataDir, Element, Layout, Matrix, NewFile, Shape, convert, write_layout_json};
 use syncline_wave::Lk23;
 
-use crate::error::{Error, Result};
+use crate::disk;
+use crate::error::{Failure, Result, failed};
 
 /// Memory for the change of a layout.
 const MEMORY: u64 = 128 << 20;
@@ -52,8 +52,8 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    pub(crate) fn new(path: &Path, shape: Shape) -> Result<Self> {
-        Ok(Folder { path: path.to_owned(), shape })
+    pub(crate) fn new(path: &Path, shape: Shape) -> Self {
+        Folder { path: path.to_owned(), shape }
     }
 
     fn rows(&self) -> PathBuf {
@@ -71,12 +71,15 @@ impl Folder {
         for (n, name) in ["za"].into_iter().chain(Lk23::COEFFICIENTS).enumerate() {
             let path = rows.join(format!("{name}.npy"));
             if !path.exists() {
-                self.numbers(n, &path)?;
+                eprintln!("{} of {}", path.display(), self.shape);
+                disk::make(&path, n, self.shape)?;
             }
             let found = Matrix::<f64>::open(&path)?.shape();
             if found != self.shape {
-                let folder = self.path.display().to_string();
-                return Err(Error::OtherShape { folder, found, asked: self.shape });
+                let (folder, asked) = (self.path.display(), self.shape);
+                return Err(
+                    format!("the data in {folder} are {found}, not {asked}: take another folder").into()
+                );
             }
         }
         sides.iter().try_for_each(|side| self.make_blocks(*side))
@@ -109,23 +112,6 @@ impl Folder {
         Ok(write_layout_json(&folder, self.shape, &arrays)?)
     }
 
-    /// Writes the matrix numbered `n`: the field in [0, 1), a coefficient in [0, 0.25).
-    fn numbers(&self, n: usize, path: &Path) -> Result<()> {
-        eprintln!("{} of {}", path.display(), self.shape);
-        let new = NewFile::create(path, Matrix::<f64>::file_bytes(true, self.shape, Layout::RowMajor)?)?;
-        let mut matrix = Matrix::<f64>::create(&new, true, self.shape, Layout::RowMajor)?;
-        let scale = if n == 0 { 1.0 } else { 0.25 };
-        let mut row = vec![0.0; self.shape.cols];
-        for j in 0..self.shape.rows {
-            let first = (n * self.shape.rows + j) * self.shape.cols;
-            for (k, value) in row.iter_mut().enumerate() {
-                *value = scatter((first + k) as u64) * scale;
-            }
-            matrix.write_row(j, &row)?;
-        }
-        Ok(new.commit()?)
-    }
-
     pub(crate) fn block(&self, side: usize) -> Block {
         Block::new(side, side).clipped(self.shape)
     }
@@ -138,7 +124,7 @@ impl Folder {
         };
         let folder = DataDir::open(&folder)?;
         let field = if data == Data::Framed { "za-framed" } else { "za" };
-        let open = |name: &str| Ok::<_, Error>(Arc::new(folder.matrix::<f64>(name)?));
+        let open = |name: &str| Ok::<_, Failure>(Arc::new(folder.matrix::<f64>(name)?));
         let [a, b, c, d, e] = Lk23::COEFFICIENTS;
         Ok(Inputs { field: open(field)?, coefficients: [open(a)?, open(b)?, open(c)?, open(d)?, open(e)?] })
     }
@@ -153,34 +139,10 @@ impl Folder {
 
     /// Takes all data out of the page cache. Says how.
     pub(crate) fn drop_caches(&self) -> Result<&'static str> {
-        rustix::fs::sync();
-        if std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok() {
-            return Ok("drop_caches");
-        }
-        let list =
-            |path: &Path| std::fs::read_dir(path).map_err(Error::io(format!("read {}", path.display())));
-        for folder in list(&self.path)? {
-            let folder = folder.map_err(Error::io("read a folder"))?.path();
-            for file in folder.is_dir().then(|| list(&folder)).transpose()?.into_iter().flatten() {
-                let path = file.map_err(Error::io("read a folder"))?.path();
-                let failed = || Error::io(format!("drop {} from the page cache", path.display()));
-                let file = File::open(&path).map_err(failed())?;
-                rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
-                    .map_err(|error| failed()(error.into()))?;
-            }
-        }
-        Ok("posix_fadvise")
+        disk::drop_caches(&self.path)
     }
 }
 
 fn make_folder(path: &Path) -> Result<()> {
-    std::fs::create_dir_all(path).map_err(Error::io(format!("make {}", path.display())))
-}
-
-/// A number in [0, 1) that looks random: the finaliser of `SplitMix64`.
-fn scatter(index: u64) -> f64 {
-    let x = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((x ^ (x >> 31)) >> 11) as f64 * f64::powi(2.0, -53)
+    std::fs::create_dir_all(path).map_err(|error| failed(&format!("make {}", path.display()), error))
 }

@@ -20,7 +20,7 @@ use syncline_overlay::Location;
 use syncline_store::{Block, Grid, Matrix, Part, Region, Side, Tile};
 use syncline_wave::{Error, Result};
 
-use crate::Arrays;
+use super::Arrays;
 
 impl<'a> Arrays<'a> {
     /// The field, then the coefficients.

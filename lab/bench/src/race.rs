@@ -133,8 +133,8 @@ impl<'a, S, K> Entry<'a, S, K> {
     }
 
     /// Its conditions.
-    pub(crate) fn key(&self) -> &K {
-        &self.key
+    pub(crate) fn key(&mut self) -> &mut K {
+        &mut self.key
     }
 
     /// Runs it once.

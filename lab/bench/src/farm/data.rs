@@ -106,7 +106,7 @@ pub(super) fn integers(kit: &Kit<'_>) -> Result<Heat> {
     heat.add(Side::Baseline, "published farm: to another process", sent);
     heat.notes = vec![
         format!("{COUNT} in a message; small: 0 to 255; random: of 64 bits; written and read by one process"),
-        "a published farm, an integer: 9 to 18 us written, 130 to 152 us read (2007, as published)"
+        "the published farm as published in 2007, an integer: 9 to 18 us written, 130 to 152 us read"
             .to_owned(),
     ];
     Ok(heat)
@@ -171,9 +171,6 @@ pub(super) fn bytes(_: &Kit<'_>) -> Result<Heat> {
         let sent = move |farm: &mut Farm, worker| farm.send(worker, &Numbers::from(&words[..]));
         heat.add(Side::Ours, way, to_another(role, 1, 1, answer, sent));
     }
-    let sent = rivals::paper_trips(None, TIMES, COUNT)
-        .map(|mut run| move || Ok(run()?.into_iter().map(|seconds| seconds / COUNT as f64).collect()));
-    heat.add(Side::Baseline, "published farm: to another process", sent);
     heat.notes = vec![format!("{} MiB to another process, until it has answered", LARGE >> 20)];
     Ok(heat)
 }

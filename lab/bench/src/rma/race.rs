@@ -30,14 +30,12 @@ pub(super) trait Kit {
     fn me(&mut self) -> &mut Member;
 }
 
-/// The kit as a stage: what one member decides holds for all.
-struct Team<'k, K>(&'k mut K);
-
-impl<K: Kit> Stage for Team<'_, K> {
+/// What one member decides holds for all.
+impl<K: Kit> Stage for K {
     const SKIPS: bool = false;
 
     fn agree(&mut self, over: bool) -> Result<bool> {
-        Ok(self.0.me().gather(over.into())?[0] != 0)
+        Ok(self.me().gather(over.into())?[0] != 0)
     }
 }
 
@@ -54,18 +52,11 @@ pub(super) struct Setting {
 /// What was measured of an entry.
 pub(super) type Cell = race::Cell<Setting>;
 
-/// A member's part of a batch: its numbers, or NaN where it has none.
-type Part<'a, K> = Box<dyn FnMut(&mut K) -> Result<Vec<f64>> + 'a>;
-
 /// Something that is measured.
 pub(super) struct Entry<'a, K> {
-    way: String,
-    setting: String,
-    metrics: &'static [&'static str],
-    of: &'static [Of],
+    entry: race::Entry<'a, K, Setting>,
     /// Operations of a batch, among which its messages are shared; 0: they are not counted.
     operations: usize,
-    run: Part<'a, K>,
 }
 
 impl<'a, K: Kit> Entry<'a, K> {
@@ -79,35 +70,27 @@ impl<'a, K: Kit> Entry<'a, K> {
         Self::of(way, setting, operations, &[""], &[Of::Slowest], move |kit| Ok(vec![run(kit)?]))
     }
 
-    /// An entry of which a member has several numbers.
+    /// An entry of which a member has several numbers, or NaN where it has none. No member begins
+    /// before all have ended what was before, and all get the same numbers.
     pub(super) fn of(
         way: impl Into<String>,
         setting: impl Into<String>,
         operations: usize,
         metrics: &'static [&'static str],
         of: &'static [Of],
-        run: impl FnMut(&mut K) -> Result<Vec<f64>> + 'a,
+        mut run: impl FnMut(&mut K) -> Result<Vec<f64>> + 'a,
     ) -> Self {
-        Self { way: way.into(), setting: setting.into(), metrics, of, operations, run: Box::new(run) }
-    }
-
-    /// The same in a race: no member begins before all have ended what was before, and all get the
-    /// same numbers.
-    fn together<'k: 'a>(self, group: &'static str) -> race::Entry<'a, Team<'k, K>, Setting>
-    where
-        K: 'k,
-    {
-        let Self { way, setting, metrics, of, mut run, .. } = self;
-        let setting = Setting { group, setting, messages: None };
-        race::Entry::of(setting, Side::Ours, way, metrics, move |Team(kit): &mut Team<'_, K>| {
+        let setting = Setting { group: "", setting: setting.into(), messages: None };
+        let measure = move |kit: &mut K| {
             kit.me().gather(0)?;
-            let numbers = run(kit)?.into_iter().zip(of);
+            let numbers = run(kit)?;
             let join = |(number, of): (f64, &Of)| {
                 let all = kit.me().gather(number.to_bits())?;
                 Ok(vec![together(all.into_iter().map(f64::from_bits), *of)])
             };
-            numbers.map(join).collect()
-        })
+            numbers.into_iter().zip(of).map(join).collect()
+        };
+        Self { entry: race::Entry::of(setting, Side::Ours, way, metrics, measure), operations }
     }
 }
 
@@ -118,18 +101,19 @@ pub(super) fn race<K: Kit>(
     entries: Vec<Entry<'_, K>>,
     Pace { rounds, most, signals }: Pace<'_>,
 ) -> Result<Vec<Cell>> {
-    let operations: Vec<_> = entries.iter().map(|entry| entry.operations).collect();
-    let mut groups = [Group::new(entries.into_iter().map(|entry| entry.together(group)))];
+    let (mut entries, operations): (Vec<_>, Vec<_>) =
+        entries.into_iter().map(|Entry { entry, operations }| (entry, operations)).unzip();
+    entries.iter_mut().for_each(|entry| entry.key().group = group);
+    let mut groups = [Group::new(entries)];
     let pace = race::Pace { least: 1, most: rounds, until: Some(Instant::now() + most), warm_up: true };
-    let mut team = Team(kit);
-    let Results { mut cells, .. } = race::race(&mut team, signals, &mut groups, pace)?;
+    let Results { mut cells, .. } = race::race(kit, signals, &mut groups, pace)?;
     let counted = groups[0].entries().zip(operations).filter(|(_, operations)| *operations > 0);
     for (entry, operations) in counted {
-        let messages = count(&mut team, entry)?.map(|messages| messages / operations as f64);
+        let messages = count(kit, entry)?.map(|messages| messages / operations as f64);
         let metric = format!("{}: ", entry.way());
-        let of_it = |cell: &&mut Cell| {
-            cell.key == *entry.key() && (cell.way == entry.way() || cell.way.starts_with(&metric))
-        };
+        let key = entry.key().clone();
+        let of_it =
+            |cell: &&mut Cell| cell.key == key && (cell.way == entry.way() || cell.way.starts_with(&metric));
         // That of the first metric only.
         if let Some(cell) = cells.iter_mut().find(of_it) {
             cell.key.messages = messages;
@@ -151,22 +135,19 @@ fn together(all: impl Iterator<Item = f64>, of: Of) -> f64 {
 const SETTLE: Duration = Duration::from_millis(15);
 
 /// Messages of all in a batch, which is run once more, and not timed.
-fn count<'k, K: Kit>(
-    team: &mut Team<'k, K>,
-    entry: &mut race::Entry<'_, Team<'k, K>, Setting>,
-) -> Result<Option<f64>> {
-    let me = team.0.me();
+fn count<K: Kit>(kit: &mut K, entry: &mut race::Entry<'_, K, Setting>) -> Result<Option<f64>> {
+    let me = kit.me();
     let (first, others) = (me.thread() == 0, (me.size() * (me.hosts().count() - 1)) as u64);
     let Some(endpoint) = me.endpoint().filter(|_| others > 0).cloned() else { return Ok(None) };
     let sent = || if first { endpoint.sent() } else { 0 };
     me.gather(0)?;
     sleep(SETTLE);
     let before = sent();
-    let gathers = entry.run(team)?.len() as u64 + 2;
-    team.0.me().gather(0)?;
+    let gathers = entry.run(kit)?.len() as u64 + 2;
+    kit.me().gather(0)?;
     sleep(SETTLE);
     let mine = sent() - before;
-    let all: u64 = team.0.me().gather(mine)?.into_iter().sum();
+    let all: u64 = kit.me().gather(mine)?.into_iter().sum();
     // Each member gathers by a message to each other host: before and after the batch, and its
     // numbers.
     Ok(Some(all.saturating_sub(gathers * others) as f64))

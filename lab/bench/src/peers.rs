@@ -126,11 +126,10 @@ pub(crate) fn numba(dir: &Path) -> Result<PathBuf> {
     let found = [folder.join("bin/python"), PathBuf::from("python3")].into_iter().find(has);
     found.ok_or_else(|| {
         let folder = folder.display();
-        let line = format!("python3 -m venv {folder} && {folder}/bin/pip install numpy numba");
-        let absent = output(Command::new("python3").arg("--version")).err();
-        let absent =
-            absent.map_or("no numpy and numba".to_owned(), |why| format!("no numpy and numba: {why}"));
-        missing(absent, line).into()
+        let python = output(Command::new("python3").args(["-c", "import ensurepip"]));
+        let first = if python.is_ok() { "" } else { "apt-get install python3-venv && " };
+        let line = format!("{first}python3 -m venv {folder} && {folder}/bin/pip install numpy numba");
+        missing("no numpy and numba", line).into()
     })
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct Options {
     /// Print one JSON object per line, and no table
     #[arg(long)]
     pub(crate) json: bool,
-    /// How often everything is run [default: see above]
+    /// How often everything is run [default: as --help says]
     #[arg(long, value_name = "N", value_parser = crate::at_least(1))]
     pub(crate) rounds: Option<usize>,
 }

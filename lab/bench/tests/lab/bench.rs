@@ -44,6 +44,15 @@ fn the_least_matrix_is_raced_and_less_refused() {
 }
 
 #[test]
+fn without_numba_it_is_skipped_with_what_installs_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "bench wave --rows 9 --cols 9 --iterations 1 --rounds 1";
+    let (table, said) = ok(folder.path(), line, Some(folder.path()));
+    let skipped = "skipped: numba: no numpy and numba (apt-get install python3-venv && python3 -m venv ./";
+    assert!(said.contains(skipped) && table.contains(skipped), "{said}{table}");
+}
+
+#[test]
 fn an_interrupted_race_leaves_nothing() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let folder = tempfile::tempdir().unwrap();

@@ -314,7 +314,7 @@ impl Contest {
             let Cell { members, work_ns } = cell;
             let entry = |one: &Contender| {
                 let one = one.clone();
-                Entry::of(cell, one.side, one.name, &["", "fairness"], move |stage: &mut Hops| {
+                Entry::of(cell, one.side, one.name, &["", FAIRNESS], move |stage: &mut Hops| {
                     let done = one.run(&Bout { places: &stage.places, members, work_ns, time })?;
                     if !done.pinned {
                         stage.unpinned(one.name);
@@ -367,18 +367,14 @@ impl Contest {
         ways.iter().filter_map(ratio).collect()
     }
 
-    /// The cells of the main metric, and the best median of a peer under the conditions of each.
-    fn standings(&self) -> impl Iterator<Item = &crate::race::Cell<Cell>> {
-        self.results.cells.iter().filter(|cell| !cell.way.ends_with(FAIRNESS))
-    }
-
+    /// The best median of a peer in a cell.
     fn best_peer(&self, of: Cell) -> Option<f64> {
-        let peers = self.standings().filter(|cell| cell.side == Side::Peer && cell.key == of);
+        let peers = self.results.main().filter(|cell| cell.side == Side::Peer && cell.key == of);
         peers.map(|cell| cell.spread.median).reduce(f64::min)
     }
 
     fn fairness(&self, of: Cell, way: &str) -> Option<f64> {
-        self.results.median(&of, &format!("{way}{FAIRNESS}"))
+        self.results.median(&of, &format!("{way}: {FAIRNESS}"))
     }
 
     /// What a cell is called.
@@ -417,9 +413,9 @@ impl Contest {
             let fairness = |of: &crate::race::Cell<Cell>| self.fairness(of.key, &of.way);
             let columns: [crate::race::Column<'_, Cell>; 3] =
                 [("/ H", &by_hop), ("/ peer", &by_peer), ("fairness", &fairness)];
-            let fair = results.cells.iter().any(|of| of.key == cell && of.way.ends_with(FAIRNESS));
+            let fair = results.cells.iter().any(|of| of.key == cell && of.metric == FAIRNESS);
             let columns = &columns[..if fair { 3 } else { 2 }];
-            let standings = self.standings().filter(|standing| standing.key == cell);
+            let standings = self.results.main().filter(|standing| standing.key == cell);
             let mut table = Table::of(self.title(cell), standings, 1.0, |cell| cell.way.clone(), columns);
             for out in results.left_out.iter().filter(|out| out.key == cell) {
                 table.row(format!("  {}: left out: it takes too long, {:.0} ns", out.way, out.value), []);
@@ -456,7 +452,7 @@ impl Contest {
                 "ns": values[0], "fairness": values[1] });
             lines.push("run", &run)?;
         }
-        for cell in self.standings() {
+        for cell in results.main() {
             let (key, Spread { median, best, p90 }) = (cell.key, cell.spread);
             let standing = json!({ "way": cell.way, "side": cell.side, "members": key.members,
                 "work_ns": key.work_ns, "oversubscribed": key.members > self.processors,
@@ -471,8 +467,8 @@ impl Contest {
     }
 }
 
-/// How the cells of the second metric are called.
-const FAIRNESS: &str = ": fairness";
+/// The second metric.
+const FAIRNESS: &str = "fairness";
 
 impl Ratio {
     /// One time by another; `None` if either was not measured.
@@ -534,7 +530,7 @@ mod tests {
             let to_best_peer = cell.spread.median / contest.best_peer(cell.key).unwrap();
             (cell.way.clone(), cell.key.members, cell.spread.median, to_best_peer)
         };
-        let standings: Vec<_> = contest.standings().map(standing).collect();
+        let standings: Vec<_> = contest.results.main().map(standing).collect();
         let expected = [
             ("first", 1, 2.0, 1.0),
             ("second", 1, 1.0, 0.5),

@@ -263,6 +263,8 @@ pub(crate) struct Cell<K> {
     pub(crate) key: K,
     /// With the metric, unless that is the main one.
     pub(crate) way: String,
+    #[serde(skip)]
+    pub(crate) metric: &'static str,
     pub(crate) side: Side,
     #[serde(flatten)]
     pub(crate) spread: Spread,
@@ -296,6 +298,11 @@ impl<K: PartialEq> Results<K> {
         self.runs.extend(other.runs);
         self.skipped.extend(other.skipped);
         self.left_out.extend(other.left_out);
+    }
+
+    /// The cells of the main metrics.
+    pub(crate) fn main(&self) -> impl Iterator<Item = &Cell<K>> {
+        self.cells.iter().filter(|cell| cell.metric.is_empty())
     }
 
     /// The cell of a way under these conditions.
@@ -400,12 +407,12 @@ pub(crate) fn race<S: Stage, K: Clone>(
     for (group, samples) in groups.iter_mut().zip(samples) {
         results.skipped.append(&mut group.skipped);
         for (Entry { key, way, side, metrics, .. }, (rounds, samples)) in group.entries.iter().zip(samples) {
-            for (metric, samples) in metrics.iter().zip(samples) {
+            for (&metric, samples) in metrics.iter().zip(samples) {
                 let way = if metric.is_empty() { way.clone() } else { format!("{way}: {metric}") };
                 let samples: Vec<_> = samples.into_iter().filter(|sample| sample.is_finite()).collect();
                 let (key, side, count) = (key.clone(), *side, samples.len());
                 let Some(spread) = Spread::of(samples) else { continue };
-                results.cells.push(Cell { key, way, side, spread, samples: count, rounds });
+                results.cells.push(Cell { key, way, metric, side, spread, samples: count, rounds });
             }
         }
     }

@@ -39,14 +39,14 @@ fn plural(workers: usize) -> String {
     if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") }
 }
 
-/// Cells, but for those of steps, and by the best of ours, and by other times.
+/// Cells, by the best of ours, and by other times.
 fn by_ours(
     title: String,
     results: &Results<Job>,
     wanted: impl Fn(&Job) -> bool,
     others: &[(&str, Option<f64>)],
 ) -> Table {
-    let cells = || results.cells.iter().filter(|cell| wanted(&cell.key) && !cell.way.ends_with(": steps"));
+    let cells = || results.main().filter(|cell| wanted(&cell.key));
     let ours = cells().filter(|cell| cell.side == Side::Ours).map(|cell| cell.spread.median);
     let all = [("/ ours", ours.reduce(f64::min))].into_iter().chain(others.iter().copied());
     type By = Box<dyn Fn(&race::Cell<Job>) -> Option<f64>>;
@@ -66,7 +66,7 @@ fn irregular(race: &Race, results: &Results<Job>) -> [String; 2] {
     let plain = race.ways.iter().find(|way| !way.keeps_order(2)).map_or("", |way| way.name());
     let wanted = |job: &Job, n| job.body == "irregular" && job.workers == n;
     let without_order = |n| {
-        let mut cells = results.cells.iter().filter(|cell| cell.way == plain && wanted(&cell.key, n));
+        let mut cells = results.main().filter(|cell| cell.way == plain && wanted(&cell.key, n));
         cells.next().map(|cell| cell.spread.median)
     };
     let (alone, free) = (without_order(1), without_order(workers));

@@ -361,7 +361,7 @@ fn idle(kit: &mut Far<'_>) -> Result<Option<Cell>> {
     let spread = Spread::of(shares.filter(|share| share.is_finite()).collect());
     let key = Setting { group: "idle", setting: "5 s, members sleep".to_owned(), messages: None };
     let way = "server threads, of a second".to_owned();
-    Ok(spread.map(|spread| Cell { key, way, side: Side::Ours, spread, samples: 1, rounds: 1 }))
+    Ok(spread.map(|spread| Cell { key, way, metric: "", side: Side::Ours, spread, samples: 1, rounds: 1 }))
 }
 
 /// Nanoseconds that a server thread of this process has run, of several the mean; `None` without

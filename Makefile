@@ -9,7 +9,7 @@ LAB = $(BUILT)/syncline-lab
 # What CI runs, a person can run; only the progress bar of cargo differs.
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help demo demo-for-tests command-for-tests test test-deps test-anywhere loom lint bench bench-overlay bench-sync bench-rma bench-farm bench-rma-testbed bench-peers-deps bench-disk bench-papers soak \
+.PHONY: help demo demo-for-tests command-for-tests test test-deps test-anywhere loom miri tsan lint bench bench-overlay bench-sync bench-rma bench-farm bench-rma-testbed bench-peers-deps bench-disk bench-papers soak \
 	testbed-deps testbed-test mpi-wheels build build-lab install install-build install-files uninstall
 
 help:
@@ -21,6 +21,8 @@ help:
 	@echo "make install     the command, libraries, header, pkg-config file: PREFIX=/usr/local, DESTDIR=; STRIP= keeps the symbols of debuggers"
 	@echo "make uninstall   takes them away again"
 	@echo "make lint        formatting, clippy, documentation, licences; no crate depends on a floor above its own"
+	@echo "make miri        queues, spaces, plans and codecs under Miri (a nightly with miri; minutes)"
+	@echo "make tsan        suites of threads under ThreadSanitizer (a nightly with rust-src; ten minutes)"
 	@echo "make bench       the cost of order: empty tasks, and a sweep in memory against the plain loop"
 	@echo "make bench-overlay  overlays against OpenMP, oneTBB and what one writes by hand (a minute)"
 	@echo "make bench-sync  barriers and locks against those of others and of textbooks (two minutes)"
@@ -87,6 +89,30 @@ test-anywhere:
 # The lock-free protocols under every interleaving, each with planted bugs that must be found.
 loom:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test $(LOOM_CRATES) --profile loom --lib
+
+# Undefined behaviour and data races, as far as the tests go there: queues, plans, spaces, codecs, copies and words.
+# Suites are small under Miri (`cfg(miri)`), or say why they are left out. PROPTEST_CASES is what a codec's test takes.
+MIRI = MIRIFLAGS="-Zmiri-disable-isolation" PROPTEST_CASES=4 CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri
+miri:
+	@if $(CARGO) +nightly miri --version >/dev/null 2>&1; then \
+	$(MIRI) test -p syncline-signal --lib && \
+	$(MIRI) test -p syncline-sync --lib --test space && \
+	$(MIRI) test -p syncline-overlay --lib --test handles && \
+	$(MIRI) test -p syncline-farm --lib --test decoding && \
+	$(MIRI) test -p syncline-rma --lib -- copy:: rmw::; \
+	else echo "skipped: no Miri (rustup toolchain install nightly --component miri,rust-src)"; fi
+
+# Data races between threads. Assembly, maxima and fences are not seen: rma's copies and words are left out by that, a
+# signal's maximum is a loop (`--cfg tsan`), and what rests on a fence alone is for the models (`make loom`).
+TSAN_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
+TSAN = RUSTFLAGS="-Zsanitizer=thread --cfg tsan" CARGO_TARGET_DIR=target/tsan $(CARGO) +nightly test -Zbuild-std --target $(TSAN_TARGET)
+tsan:
+	@if [ -e "$$(rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library/std" ]; then \
+	$(TSAN) -p syncline-signal --lib && \
+	$(TSAN) -p syncline-sync --test locks --test barriers --test space && \
+	$(TSAN) -p syncline-overlay --lib --test handles --test runners --test futures --test faults --test compiled && \
+	$(TSAN) -p syncline-rma --lib --test deadlines --test misuse; \
+	else echo "skipped: no nightly with its sources (rustup toolchain install nightly --component rust-src)"; fi
 
 lint:
 	$(CARGO) fmt --all -- --check
@@ -179,7 +205,7 @@ bench-papers: build-lab
 	python3 lab/scripts/out_of_core.py papers --lab $(LAB) --dir target/bench-data
 	python3 lab/scripts/out_of_core.py papers-slow --rounds 1 --lab $(LAB) --dir target/bench-data
 
-soak: build
+soak: build miri tsan
 	$(SYNCLINE) verify barrier --members 2 --rounds 10000000 --in threads,processes
 	$(SYNCLINE) verify barrier --members 5 --rounds 1000000
 	$(SYNCLINE) verify lock --members 2 --rounds 10000000 --in threads,processes

@@ -63,6 +63,7 @@ mod pool;
 mod program;
 mod record;
 mod steward;
+mod tries;
 mod vpid;
 pub mod wire;
 
@@ -82,5 +83,6 @@ pub use pool::{
 };
 pub use program::Program;
 pub use record::Fate;
+pub use tries::Retries;
 pub use vpid::{MAX_PROCESSES, Vpid};
 pub use wire::{Number, Numbers, Wire};

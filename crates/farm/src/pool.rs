@@ -47,6 +47,7 @@ use crate::bounds::Bounds;
 use crate::crowd::Crowd;
 use crate::error::FarmError;
 use crate::program::Program;
+use crate::tries::Retries;
 use crate::vpid::Vpid;
 use manager::Manager;
 
@@ -67,7 +68,7 @@ use manager::Manager;
 pub struct Crew {
     workers: usize,
     program: Option<Program>,
-    retries: u32,
+    retries: Retries,
     timeout: Option<Duration>,
     batch: Option<NonZeroUsize>,
     worker_memory: u64,
@@ -91,7 +92,7 @@ impl Crew {
         Crew {
             workers,
             program: None,
-            retries: 0,
+            retries: Retries::default(),
             timeout: None,
             batch: None,
             worker_memory: 0,
@@ -111,7 +112,7 @@ impl Crew {
     /// is not.
     #[must_use]
     pub fn retries(self, retries: u32) -> Self {
-        Crew { retries, ..self }
+        Crew { retries: Retries::new(retries), ..self }
     }
 
     /// How long a task may take. Its worker is killed then, with what it has started: see

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 
+use crate::farm::halt::{Halt, parse as parse_halt};
+use crate::farm::input::split;
+use crate::farm::joblog::Resume;
 use crate::units::{parse_size, parse_time};
 
 /// What is done with a farm.
@@ -71,12 +74,20 @@ pub(crate) struct FarmRunArgs {
     /// How many workers there are at once [default: the number of cores]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) jobs: Option<u16>,
-    /// The file with the tasks [default: standard input]
-    #[arg(short = 'a', long, value_name = "FILE")]
-    pub(crate) tasks: Option<PathBuf>,
+    /// An input source, as :::: behind the command: a file whose lines are arguments, or - for
+    /// standard input. Several are combined [default: standard input]
+    #[arg(short = 'a', long, visible_alias = "arg-file", value_name = "FILE")]
+    pub(crate) tasks: Vec<PathBuf>,
     /// A NUL ends a task, not a line break
     #[arg(short = '0', long)]
     pub(crate) null: bool,
+    /// Each line is several arguments, with this regular expression between them: {1} {2}
+    #[arg(short = 'C', long, value_name = "REGEXP")]
+    pub(crate) colsep: Option<String>,
+    /// Use at most N arguments per command line, that is lines, or combinations of sources
+    #[arg(short = 'n', visible_short_alias = 'N', long, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) max_args: Option<u32>,
     /// Outputs come in the order of the tasks, not of their ends
     #[arg(short, long)]
     pub(crate) keep_order: bool,
@@ -87,9 +98,41 @@ pub(crate) struct FarmRunArgs {
     /// and has failed
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) timeout: Option<Duration>,
-    /// The first task that fails ends all
+    /// When the farm ends before its tasks do: never, or now|soon,fail|success|done=N or =N%
+    /// [default: never; of --halt alone: now,fail=1]
+    ///
+    /// now kills running jobs, soon waits for them to complete but starts no new ones; then N jobs,
+    /// or N percent of all, have failed, succeeded, or ended either way. A percentage has the whole
+    /// input read first. When success ends it, the exit code is 0.
+    #[arg(long, value_name = "WHEN,WHY=N", num_args = 0..=1, default_missing_value = "now,fail=1",
+          allow_negative_numbers = true, value_parser = parse_halt)]
+    pub(crate) halt: Option<Halt>,
+    /// Starts no job for this time after one was started: 90, 1.5s, 200ms, 5m, 2h
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) delay: Option<Duration>,
+    /// Prints the jobs on standard output, as lines for a shell, and does not run them
     #[arg(long)]
-    pub(crate) halt: bool,
+    pub(crate) dry_run: bool,
+    /// Output is not grouped: tasks write to standard output and standard error themselves, as they
+    /// like
+    #[arg(short, long, conflicts_with_all = ["keep_order", "logs", "line_buffer"])]
+    pub(crate) ungroup: bool,
+    /// Standard output comes line by line, as standard error does, and mixed with that of others
+    #[arg(long, visible_alias = "lb", conflicts_with_all = ["keep_order", "logs"])]
+    pub(crate) line_buffer: bool,
+    /// A log of the jobs that have ended, in GNU parallel's columns: Seq, Host, Starttime,
+    /// JobRuntime, Send, Receive, Exitval, Signal, Command
+    ///
+    /// A line is written when a job has ended; one that ends with this command has none. A file
+    /// with jobs in it is gone on with by --resume or --resume-failed, and otherwise refused.
+    #[arg(long, visible_alias = "jl", value_name = "FILE")]
+    pub(crate) joblog: Option<PathBuf>,
+    /// Jobs that the job log has are not run again; command and input must be the same
+    #[arg(long, requires = "joblog")]
+    pub(crate) resume: bool,
+    /// As --resume, but jobs that have failed are run again
+    #[arg(long, requires = "joblog")]
+    pub(crate) resume_failed: bool,
     /// The most data memory that each process of a task may have (RLIMIT_DATA)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
@@ -106,6 +149,36 @@ pub(crate) struct FarmRunArgs {
     /// The command, and what it gets
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+impl FarmRunArgs {
+    /// The command, without the input sources behind it.
+    pub(crate) fn program(&self) -> &[OsString] {
+        split(&self.command).0
+    }
+
+    /// What of an earlier run is not run again.
+    pub(crate) fn resumes(&self) -> Resume {
+        match (self.resume_failed, self.resume) {
+            (true, _) => Resume::Succeeded,
+            (false, true) => Resume::Ended,
+            (false, false) => Resume::No,
+        }
+    }
+
+    /// The first option that only a process for each task can have, if it is given.
+    pub(crate) fn only_each(&self) -> Option<&'static str> {
+        let given = [
+            (self.colsep.is_some(), "--colsep"),
+            (self.max_args.is_some(), "-n"),
+            (self.delay.is_some(), "--delay"),
+            (self.dry_run, "--dry-run"),
+            (self.ungroup, "--ungroup"),
+            (self.line_buffer, "--line-buffer"),
+            (self.joblog.is_some(), "--joblog"),
+        ];
+        given.into_iter().find(|(given, _)| *given).map(|(_, name)| name)
+    }
 }
 
 /// How a worker is given its tasks.

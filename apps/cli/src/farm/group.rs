@@ -41,25 +41,25 @@ pub(super) struct Group {
 pub(super) enum Unstarted {
     /// This process could not be started.
     Process(io::Error),
-    /// No process may be, as nothing would guard it.
-    Guard(Error),
+    /// No process may be: nothing would guard it, or take what it writes.
+    Farm(Error),
 }
 
 impl Group {
     /// Starts a process in a group of its own.
     pub(super) fn start(command: &mut Command, guard: &mut Guard) -> Result<Self, Unstarted> {
         command.process_group(0).env(MARK, guard.mark());
-        guard.starting().map_err(Unstarted::Guard)?;
+        guard.starting().map_err(Unstarted::Farm)?;
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
-                guard.starting().map_err(Unstarted::Guard)?;
+                guard.starting().map_err(Unstarted::Farm)?;
                 return Err(Unstarted::Process(error));
             }
         };
         let id = Pid::from_child(&child);
         // The child is not collected, so the number is its own.
-        let watch = guard.began(id).map_err(Unstarted::Guard).and_then(|()| {
+        let watch = guard.began(id).map_err(Unstarted::Farm).and_then(|()| {
             let watch = ProcessWatch::new(child.id());
             watch.map_err(|error| Unstarted::Process(io::Error::other(error)))
         });

@@ -1,7 +1,7 @@
 //! What both kinds of farm share: the one poll, the way to the end, and the last words.
 //!
 //! ```text
-//!   running ── a signal, --halt, standard output closed, an error ──> ending: nothing more is started
+//!   running ── a signal, --halt now, standard output closed, an error ──> ending: nothing more is started
 //!      │                     SIGTERM to all at once ── 5 s, or another signal ──> SIGKILL ── 5 s ──> left to the guard
 //!      │ no more tasks                                                │ all have ended
 //!      └──────────────────────> outputs are printed <─────────────────┘   (5 s, when ending)
@@ -26,9 +26,10 @@ use syncline_process::{Disposition, stop_as_by_default};
 
 use super::group::Group;
 use super::guard::Guard;
+use super::halt::{Cause, Halt, Limit};
+use super::input::Input;
 use super::output::{FILES, Ordered, Printer};
 use super::report::Report;
-use super::tasks::Source;
 use crate::args::FarmRunArgs;
 use crate::error::{Error, Result, signal_name};
 use crate::watch::{self, Signals};
@@ -48,16 +49,19 @@ const OTHERS: u64 = 32;
 /// What both kinds of farm share.
 #[derive(Debug)]
 pub(super) struct Hub {
-    pub(super) source: Source,
+    pub(super) source: Input,
     pub(super) output: Ordered,
     pub(super) errors: Printer,
     pub(super) guard: Guard,
     pub(super) report: Report,
+    halt: Option<Halt>,
     signals: Vec<(u8, UnixStream)>,
     bar: ProgressBar,
     ending: Option<Ending>,
     /// Ctrl-Z was typed.
     to_stop: bool,
+    /// Nothing is told of all at the end.
+    silent: bool,
 }
 
 /// Why a farm ends before its tasks do.
@@ -65,8 +69,8 @@ pub(super) struct Hub {
 pub(super) enum Why {
     /// SIGINT, SIGTERM.
     Signal(u8),
-    /// A task failed, with --halt.
-    Halt,
+    /// What --halt waits for has come.
+    Halt(Halt),
     /// What tasks write has no reader.
     Closed,
     /// It cannot go on.
@@ -84,6 +88,8 @@ struct Ending {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
+    /// What runs is let run to its end.
+    Await,
     Term,
     Kill(Instant),
     GiveUp(Instant),
@@ -102,10 +108,15 @@ enum Ready<T> {
 impl Hub {
     pub(super) fn new(args: &FarmRunArgs, jobs: usize, signals: &Signals) -> Result<Self> {
         enough_descriptors(jobs)?;
-        let source = Source::open(args.tasks.as_deref(), args.null)?;
+        let of_all = args.halt.is_some_and(|halt| matches!(halt.at, Limit::Percent(_)));
+        let source = Input::open(args, of_all)?;
         let report = Report::new(args.logs.as_deref())?;
         let caught = catch()?;
-        let bar = watch::bar("{spinner} {msg}  {elapsed}");
+        // What tasks write as they like would be mixed with it.
+        let bar = match args.ungroup {
+            true => ProgressBar::hidden(),
+            false => watch::bar("{spinner} {msg}  {elapsed}"),
+        };
         let output = Printer::start(io::stdout().as_fd(), &bar)?;
         let mut hub = Self {
             source,
@@ -113,10 +124,12 @@ impl Hub {
             errors: Printer::start(io::stderr().as_fd(), &bar)?,
             guard: Guard::start()?,
             report,
+            halt: args.halt,
             signals: caught,
             bar,
             ending: None,
             to_stop: false,
+            silent: args.dry_run,
         };
         // One that came before the first poll.
         if let Some(signal) = signals.take() {
@@ -135,7 +148,15 @@ impl Hub {
     pub(super) fn stop(&mut self, why: Why) {
         match (&mut self.ending, why) {
             (None, why) => {
-                self.ending = Some(Ending { why, since: Instant::now(), next: Step::Term, hastened: false });
+                let next =
+                    if matches!(why, Why::Halt(Halt { now: false, .. })) { Step::Await } else { Step::Term };
+                self.ending = Some(Ending { why, since: Instant::now(), next, hastened: false });
+            }
+            // What it waits for may come at last.
+            (Some(ending), why) if matches!(ending.next, Step::Await) => {
+                if !matches!(why, Why::Halt(_)) {
+                    (ending.why, ending.since, ending.next) = (why, Instant::now(), Step::Term);
+                }
             }
             (Some(ending), Why::Signal(_)) if matches!(ending.why, Why::Signal(_)) => {
                 if ending.since.elapsed() < HASTE {
@@ -148,7 +169,7 @@ impl Hub {
             }
             (Some(ending), why @ Why::Signal(_)) => (ending.why, ending.since) = (why, Instant::now()),
             (Some(_), Why::Error(error)) => self.say(&error.to_string()),
-            (Some(_), Why::Halt | Why::Closed) => (),
+            (Some(_), Why::Halt(_) | Why::Closed) => (),
         }
     }
 
@@ -160,6 +181,20 @@ impl Hub {
     /// Whether nothing more is to be started.
     pub(super) fn is_ending(&self) -> bool {
         self.ending.is_some()
+    }
+
+    /// Whether what runs is to end as well.
+    pub(super) fn is_killing(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| !matches!(ending.next, Step::Await))
+    }
+
+    /// A task is done or has failed: ends the farm, if that is what --halt waits for.
+    pub(super) fn settled(&mut self) {
+        let Some(halt) = self.halt else { return };
+        let (done, failed) = (self.report.done_so_far(), self.report.failed_so_far());
+        if halt.is_met(done, failed, self.source.total()) {
+            self.stop(Why::Halt(halt));
+        }
     }
 
     /// What all that runs is to get now; each signal once.
@@ -174,7 +209,7 @@ impl Hub {
                 ending.next = Step::GiveUp(now + PATIENCE);
                 Some(Signal::KILL)
             }
-            Step::Kill(_) | Step::GiveUp(_) => None,
+            Step::Await | Step::Kill(_) | Step::GiveUp(_) => None,
         }
     }
 
@@ -257,19 +292,20 @@ impl Hub {
         }
         add(Ready::Output, self.output.printer().as_fd(), PollFlags::IN);
         add(Ready::Errors, self.errors.as_fd(), PollFlags::IN);
-        if self.ending.is_none() {
+        if !self.is_killing() {
             // That there is no reader any more is told without being asked for.
             add(Ready::Stdout, stdout.as_fd(), PollFlags::empty());
-            if input {
-                add(Ready::Source, self.source.as_fd(), PollFlags::IN);
+            if let Some(fd) = self.source.fd().filter(|_| input) {
+                add(Ready::Source, fd, PollFlags::IN);
             }
         }
         for (what, fd, flags) in theirs {
             add(Ready::Theirs(what), fd, flags);
         }
-        let step = self.ending.as_ref().map(|ending| match ending.next {
-            Step::Term => Instant::now(),
-            Step::Kill(at) | Step::GiveUp(at) => at,
+        let step = self.ending.as_ref().and_then(|ending| match ending.next {
+            Step::Await => None,
+            Step::Term => Some(Instant::now()),
+            Step::Kill(at) | Step::GiveUp(at) => Some(at),
         });
         let tick = (!self.bar.is_hidden()).then(|| Instant::now() + TICK);
         let until = [deadline, step, tick].into_iter().flatten().min();
@@ -302,9 +338,10 @@ impl Hub {
     }
 
     /// Moves the bar.
-    pub(super) fn show(&self, running: usize) {
+    pub(super) fn show(&mut self, running: usize) {
         if !self.bar.is_hidden() {
-            self.report.show(&self.bar, running, self.is_ending());
+            let total = self.source.total();
+            self.report.show(&self.bar, running, total, self.is_ending());
         }
     }
 
@@ -319,7 +356,8 @@ impl Hub {
         let rest = Some(rest.join(", ")).filter(|rest| !rest.is_empty() && self.is_ending());
         let summary = self.report.summary(rest.as_deref());
         let summary = match self.ending.as_ref().map(|ending| &ending.why) {
-            None | Some(Why::Halt) => Some(summary),
+            _ if self.silent => None,
+            None | Some(Why::Halt(_)) => Some(summary),
             Some(Why::Closed) => None,
             Some(Why::Signal(signal)) => Some(format!("interrupted by {}; {summary}", signal_name(*signal))),
             Some(Why::Error(_)) => self.report.any_over().then_some(summary),
@@ -331,8 +369,12 @@ impl Hub {
         match self.ending.take().map(|ending| ending.why) {
             Some(Why::Error(error)) => Err(error),
             Some(Why::Signal(signal)) => Err(Error::Told { code: 128 + signal }),
-            None | Some(Why::Halt | Why::Closed) if self.report.any_failed() => Err(Error::Told { code: 1 }),
-            None | Some(Why::Halt | Why::Closed) => Ok(()),
+            // What it was for has come.
+            Some(Why::Halt(Halt { why: Cause::Success, .. })) => Ok(()),
+            None | Some(Why::Halt(_) | Why::Closed) if self.report.failed_so_far() > 0 => {
+                Err(Error::Told { code: 1 })
+            }
+            None | Some(Why::Halt(_) | Why::Closed) => Ok(()),
         }
     }
 
@@ -340,7 +382,8 @@ impl Hub {
     fn drain(&mut self, is_done: impl Fn(&Self) -> bool) {
         let (mut until, mut hastened) = (None, false);
         while !is_done(self) {
-            if let Some(ending) = &mut self.ending {
+            let killing = self.ending.as_mut().filter(|ending| !matches!(ending.next, Step::Await));
+            if let Some(ending) = killing {
                 let now = Instant::now();
                 if ending.hastened && !hastened {
                     (until, hastened) = (Some(now + HASTE), true);

@@ -34,6 +34,7 @@ use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use serde_json::value::{RawValue, to_raw_value};
+use syncline_farm::Retries;
 
 use self::protocol::Said;
 use self::queue::{Queue, Task};
@@ -58,6 +59,7 @@ const READS: usize = 16;
 pub(super) struct Lines<'a> {
     hub: Hub,
     args: &'a FarmRunArgs,
+    retries: Retries,
     workers: Vec<Worker>,
     /// The numbers of those that are to be started.
     missing: Vec<usize>,
@@ -80,6 +82,7 @@ impl<'a> Lines<'a> {
         Self {
             hub,
             args,
+            retries: Retries::new(args.retries),
             workers: Vec::new(),
             missing: (1..=jobs).rev().collect(),
             jobs,
@@ -157,7 +160,7 @@ impl<'a> Lines<'a> {
             return;
         }
         self.silence.told();
-        let command: Vec<_> = self.args.command.iter().map(|part| part.to_string_lossy()).collect();
+        let command: Vec<_> = self.args.program().iter().map(|part| part.to_string_lossy()).collect();
         let unended = self.workers.iter().map(|worker| (worker.number, worker.said.len()));
         let unended = unended.filter(|(_, bytes)| *bytes > 0).min();
         self.hub.say(&silence::notice(&shown(command.join(" ").as_bytes()), unended));
@@ -209,7 +212,7 @@ impl<'a> Lines<'a> {
         let mut reads = 0;
         while self.wants_input() && !self.hub.is_ending() {
             match self.hub.source.next() {
-                Some(text) => self.arrives(&text),
+                Some(arguments) => arguments.iter().for_each(|text| self.arrives(text)),
                 None if reads < READS && self.hub.source.is_ready() => {
                     reads += 1;
                     let read = self.hub.source.read();
@@ -247,8 +250,9 @@ impl<'a> Lines<'a> {
 
     /// Tells the workers that there are no more tasks, when that is so.
     fn close(&mut self) {
-        let more = self.has_job() || self.queue.len() > 0 || !self.hub.source.is_over();
-        if !more && !self.closing && !self.hub.is_ending() {
+        // Those that are at something may go on to its end, though nothing more is begun.
+        let waits = !self.hub.is_ending() && (self.queue.len() > 0 || !self.hub.source.is_over());
+        if !waits && !self.has_job() && !self.closing && !self.hub.is_killing() {
             self.closing = true;
             self.workers.iter_mut().filter(|worker| worker.failure.is_none()).for_each(Worker::close);
         }
@@ -325,7 +329,7 @@ impl<'a> Lines<'a> {
                 return worker.condemn(format!("said {} while it had no task", shown(&line)));
             };
             match said {
-                Ok(Said::New { task, priority }) if self.args.retries > 0 => job.new.push((task, priority)),
+                Ok(Said::New { task, priority }) if self.retries.allow(1) => job.new.push((task, priority)),
                 Ok(Said::New { task, priority }) => {
                     job.joined = true;
                     self.add(task, priority);
@@ -392,7 +396,7 @@ impl<'a> Lines<'a> {
                 let failure = worker.failure.clone();
                 self.over(job, Err(failure.unwrap_or(Failure::Worker(exit, unended))));
             }
-            None if self.hub.is_ending() => (),
+            None if self.hub.is_killing() => (),
             None => self.died_idle(&worker, exit),
         }
         if let Some(mistyped) = self.mistyped.as_mut().filter(|_| !late && !self.closing) {
@@ -423,7 +427,7 @@ impl<'a> Lines<'a> {
             None => (exit.to_string(), " while it had no task"),
         };
         if self.closing {
-            if exit != Exit::Code(0) {
+            if !exit.is_success() {
                 self.hub.say(&format!("worker {number} {how}{when}"));
             }
             return;
@@ -435,7 +439,7 @@ impl<'a> Lines<'a> {
                 format!("{IDLE_DEATHS} workers in a row have ended while they had no task; the last {how}")
                     + &worker.last_words(self.args);
             self.hub.stop(Why::Error(Error::Refuted(why)));
-        } else if exit != Exit::Code(0) {
+        } else if !exit.is_success() {
             self.hub.say(&format!("worker {number} {how}{when}"));
         }
     }
@@ -449,13 +453,14 @@ impl<'a> Lines<'a> {
                 let done = self.hub.report.done(told(&task, &text_of(&task), took));
                 self.hub.attempt(done);
                 self.hub.output.print(task.id, protocol::tell(task.id, &task.task, Ok(&result)).into());
+                self.hub.settled();
             }
             // Whether it would have failed without us is not known.
-            Err(_) if self.hub.is_ending() => {
+            Err(_) if self.hub.is_killing() => {
                 let done = self.hub.report.ended(told(&task, &text_of(&task), took));
                 self.hub.attempt(done);
             }
-            Err(_) if task.attempts <= self.args.retries => {
+            Err(_) if self.retries.allow(task.attempts) && !self.hub.is_ending() => {
                 self.hub.report.again(task.attempts);
                 self.queue.add(task);
             }
@@ -470,9 +475,7 @@ impl<'a> Lines<'a> {
             self.hub.say(&line);
         }
         self.hub.output.print(task.id, protocol::tell(task.id, &task.task, Err(&failure.text())).into());
-        if self.args.halt {
-            self.hub.stop(Why::Halt);
-        }
+        self.hub.settled();
     }
 }
 

@@ -60,15 +60,16 @@ impl Spool {
         self.file.as_mut().map_or(Ok(()), |file| file.write_all(bytes))
     }
 
-    /// What is in a file, which is closed if that is little.
-    pub(super) fn of(mut file: File) -> io::Result<Self> {
+    /// What is in a file, which is closed if that is little; and how much that is.
+    pub(super) fn of(mut file: File) -> io::Result<(Self, u64)> {
         file.rewind()?;
-        if file.metadata()?.len() > IN_MEMORY as u64 {
-            return Ok(Self { memory: Vec::new(), file: Some(file) });
+        let length = file.metadata()?.len();
+        if length > IN_MEMORY as u64 {
+            return Ok((Self { memory: Vec::new(), file: Some(file) }, length));
         }
         let mut memory = Vec::new();
         file.read_to_end(&mut memory)?;
-        Ok(Self { memory, file: None })
+        Ok((Self { memory, file: None }, length))
     }
 
     fn is_empty(&self) -> bool {
@@ -344,7 +345,7 @@ mod tests {
         for length in [0, 1, IN_MEMORY, IN_MEMORY + 1] {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&vec![7; length]).unwrap();
-            let output = printed(|printer| printer.print(Spool::of(file).unwrap()));
+            let output = printed(|printer| printer.print(Spool::of(file).unwrap().0));
             assert!(output == vec![7; length], "{length}");
         }
     }

@@ -9,13 +9,14 @@
 use std::fmt::{self, Write as _};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use libc::{SIGABRT, SIGBUS, SIGKILL, SIGSEGV};
+use libc::{SIGABRT, SIGBUS, SIGKILL, SIGSEGV, SIGTERM};
+use syncline_farm::Progress;
+use syncline_process::Ending;
 
 use crate::error::{Error, Result, signal_name};
 use crate::units::{Bytes, Time, plural};
@@ -25,44 +26,48 @@ const SHOWN: usize = 60;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exit {
-    Code(i32),
-    Signal(i32),
-    /// By a signal that a process gets for want of memory as well, under a bound of this many
-    /// bytes.
-    Bounded(i32, u64),
+pub(super) struct Exit {
+    how: Ending,
+    /// How much memory it was allowed, if it was killed by a signal that a process gets for want of
+    /// memory as well.
+    bound: Option<u64>,
 }
 
 impl Exit {
     /// How a process ended that had such a bound on its memory, if it had one.
     pub(super) fn of(status: ExitStatus, memory: Option<u64>) -> Self {
-        match (status.code(), status.signal(), memory) {
-            (Some(code), ..) => Self::Code(code),
-            // The kernel kills a program that it cannot start by SIGSEGV, or by SIGKILL; one that
-            // gets no stack or no heap ends by the others.
-            (None, Some(signal @ (SIGSEGV | SIGKILL | SIGABRT | SIGBUS)), Some(memory)) => {
-                Self::Bounded(signal, memory)
-            }
-            (None, signal, _) => Self::Signal(signal.unwrap_or(0)),
-        }
+        let how = Ending::from(status);
+        // The kernel kills a program that it cannot start by SIGSEGV, or by SIGKILL; one that gets
+        // no stack or no heap ends by the others.
+        let for_want = matches!(how, Ending::Killed(SIGSEGV | SIGKILL | SIGABRT | SIGBUS));
+        Self { how, bound: memory.filter(|_| for_want) }
+    }
+
+    /// Whether it ended well.
+    pub(super) fn is_success(self) -> bool {
+        self.how == Ending::Exited(0)
+    }
+
+    /// The signal that killed it, in words.
+    fn signal(self) -> Option<String> {
+        let Ending::Killed(signal) = self.how else { return None };
+        Some(match u8::try_from(signal).map(signal_name) {
+            Ok(name) if name != "a signal" => name.to_owned(),
+            _ => format!("signal {signal}"),
+        })
     }
 }
 
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Code(code) => write!(f, "exited with {code}"),
-            Self::Signal(signal) => match u8::try_from(*signal).map(signal_name) {
-                Ok(name) if name != "a signal" => write!(f, "was killed by {name}"),
-                _ => write!(f, "was killed by signal {signal}"),
-            },
-            Self::Bounded(signal, memory @ ..1024) => {
-                let bytes = format!("{memory} byte{}", plural(*memory));
-                write!(f, "{}; its memory bound is {bytes}", Self::Signal(*signal))
-            }
-            Self::Bounded(signal, memory) => {
-                write!(f, "{}; its memory bound is {}", Self::Signal(*signal), Bytes(*memory))
-            }
+        match self.signal() {
+            Some(signal) => write!(f, "was killed by {signal}")?,
+            None => write!(f, "{}", self.how)?,
+        }
+        match self.bound {
+            None => Ok(()),
+            Some(bytes @ ..1024) => write!(f, "; its memory bound is {bytes} byte{}", plural(bytes)),
+            Some(bytes) => write!(f, "; its memory bound is {}", Bytes(bytes)),
         }
     }
 }
@@ -97,6 +102,8 @@ pub(super) enum Failure {
     Astray(String),
     /// Its worker says that it failed.
     Answer(String),
+    /// The member of the team that was at it is lost.
+    Member(String),
 }
 
 impl fmt::Display for Failure {
@@ -108,6 +115,7 @@ impl fmt::Display for Failure {
             Self::Worker(exit, unended) => write!(f, "failed: its worker {exit}{unended}"),
             Self::Astray(what) => write!(f, "failed: its worker {what}"),
             Self::Answer(text) => write!(f, "failed: {}", shown(text.as_bytes())),
+            Self::Member(why) => write!(f, "failed: {why}"),
         }
     }
 }
@@ -124,16 +132,25 @@ impl Failure {
         }
     }
 
+    /// The exit value and the signal that GNU parallel's job log has for it.
+    pub(super) fn numbers(&self) -> (i32, i32) {
+        match self {
+            Self::Exit(Exit { how: Ending::Exited(code), .. }) => (i32::from(*code), 0),
+            Self::Exit(Exit { how: Ending::Killed(signal), .. }) => (0, *signal),
+            Self::Late(_) => (-1, SIGTERM),
+            // As of a shell that finds no program.
+            Self::Unstarted(_) => (127, 0),
+            Self::Worker(..) | Self::Astray(_) | Self::Answer(_) | Self::Member(_) => (-1, 0),
+        }
+    }
+
     /// In one word, for a table.
     fn word(&self) -> String {
         match self {
-            Self::Exit(Exit::Code(code)) => code.to_string(),
-            Self::Exit(Exit::Signal(signal) | Exit::Bounded(signal, _)) => {
-                Exit::Signal(*signal).to_string().replace("was killed by ", "")
-            }
+            Self::Exit(exit) => exit.signal().unwrap_or_else(|| self.numbers().0.to_string()),
             Self::Late(_) => "timeout".to_owned(),
             Self::Unstarted(_) => "unstarted".to_owned(),
-            Self::Worker(..) | Self::Astray(_) => "worker".to_owned(),
+            Self::Worker(..) | Self::Astray(_) | Self::Member(_) => "worker".to_owned(),
             Self::Answer(_) => "error".to_owned(),
         }
     }
@@ -163,12 +180,11 @@ pub(super) struct Of<'a> {
 #[derive(Debug)]
 pub(super) struct Report {
     since: Instant,
-    begun: u64,
-    done: u64,
-    failed: u64,
-    retried: u64,
+    counts: Progress,
     /// Ended by us, as all was to end.
     ended: u64,
+    /// Done in an earlier run.
+    skipped: u64,
     /// The first that failed, and how.
     first: Option<(u64, Failure)>,
     table: Option<(PathBuf, File)>,
@@ -178,31 +194,23 @@ impl Report {
     /// Nothing so far; with a table in that directory, which is made.
     pub(super) fn new(logs: Option<&Path>) -> Result<Self> {
         let table = logs.map(table).transpose()?;
-        Ok(Self {
-            since: Instant::now(),
-            begun: 0,
-            done: 0,
-            failed: 0,
-            retried: 0,
-            ended: 0,
-            first: None,
-            table,
-        })
+        let since = Instant::now();
+        Ok(Self { since, counts: Progress::default(), ended: 0, skipped: 0, first: None, table })
     }
 
     /// A task begins, for the first time.
     pub(super) fn begins(&mut self) {
-        self.begun += 1;
+        self.counts.submitted += 1;
     }
 
     /// A task is to be run once more, after this many attempts.
     pub(super) fn again(&mut self, attempts: u32) {
-        self.retried += u64::from(attempts == 1);
+        self.counts.retried += u64::from(attempts == 1);
     }
 
     /// A task is done.
     pub(super) fn done(&mut self, task: Of<'_>) -> Result<()> {
-        self.done += 1;
+        self.counts.ended += 1;
         self.row(task, "0")
     }
 
@@ -214,7 +222,8 @@ impl Report {
 
     /// A task has finally failed: the line that tells it.
     pub(super) fn failed(&mut self, task: Of<'_>, failure: &Failure) -> Result<String> {
-        self.failed += 1;
+        self.counts.ended += 1;
+        self.counts.failed += 1;
         self.first.get_or_insert_with(|| (task.number, failure.clone()));
         self.row(task, &failure.word())?;
         let attempts = match task.attempts {
@@ -224,14 +233,24 @@ impl Report {
         Ok(format!("task {} ({}) {failure}{attempts}", task.number, shown(task.text)))
     }
 
-    /// Whether any task has failed.
-    pub(super) fn any_failed(&self) -> bool {
-        self.failed > 0
+    /// How many tasks have succeeded.
+    pub(super) fn done_so_far(&self) -> u64 {
+        self.counts.ended - self.counts.failed
+    }
+
+    /// How many tasks have failed.
+    pub(super) fn failed_so_far(&self) -> u64 {
+        self.counts.failed
+    }
+
+    /// A task of an earlier run is not run again.
+    pub(super) fn skips(&mut self) {
+        self.skipped += 1;
     }
 
     /// Whether anything has come of any task.
     pub(super) fn any_over(&self) -> bool {
-        self.done + self.failed + self.ended > 0
+        self.counts.ended + self.ended > 0
     }
 
     fn row(&mut self, task: Of<'_>, how: &str) -> Result<()> {
@@ -253,12 +272,17 @@ impl Report {
 
     /// All in one line; `rest` is what of the input was not begun, if that is to be told.
     pub(super) fn summary(&self, rest: Option<&str>) -> String {
-        let mut line = format!("{} task{}: {} done", self.begun, plural(self.begun), self.done);
+        let Progress { submitted, failed, retried, .. } = self.counts;
+        let mut line = format!("{submitted} task{}: {} done", plural(submitted), self.done_so_far());
         // A string takes all that is written.
         if let Some((number, failure)) = &self.first {
-            let _ = write!(line, ", {} failed (first: task {number} {failure})", self.failed);
+            let _ = write!(line, ", {failed} failed (first: task {number} {failure})");
         }
-        for (many, what) in [(self.ended, "ended before they were done"), (self.retried, "retried")] {
+        for (many, what) in [
+            (self.ended, "ended before they were done"),
+            (retried, "retried"),
+            (self.skipped, "skipped as the job log has them"),
+        ] {
             if many > 0 {
                 let _ = write!(line, ", {many} {what}");
             }
@@ -272,23 +296,41 @@ impl Report {
     }
 
     fn pace(&self, took: Duration) -> String {
-        let rate = (self.done + self.failed) as f64 / took.as_secs_f64().max(1e-9);
+        let rate = self.counts.ended as f64 / took.as_secs_f64().max(1e-9);
         let digits = usize::from(rate < 9.95);
         format!("{rate:.digits$} tasks/s")
     }
 
-    /// Moves the bar.
-    pub(super) fn show(&self, bar: &ProgressBar, running: usize, ending: bool) {
-        let mut line = format!("{} done", self.done);
-        for (many, what) in [(self.failed, "failed"), (self.retried, "retried"), (running as u64, "running")]
-        {
+    /// Moves the bar; `total` is how many tasks there are in all, if that is known.
+    pub(super) fn show(&self, bar: &ProgressBar, running: usize, total: Option<u64>, ending: bool) {
+        let took = self.since.elapsed();
+        let mut line = self.stands(running as u64, total);
+        let _ = write!(line, ", {}", self.pace(took));
+        if let Some(left) = total.and_then(|total| self.left(took, total)).filter(|_| !ending) {
+            let _ = write!(line, ", ETA {}", Time(left));
+        }
+        bar.set_message(line + if ending { ", ending" } else { "" });
+        bar.tick();
+    }
+
+    fn stands(&self, running: u64, total: Option<u64>) -> String {
+        let of =
+            total.map_or_else(String::new, |total| format!(" of {}", total.saturating_sub(self.skipped)));
+        let mut line = format!("{}{of} done", self.done_so_far());
+        let Progress { failed, retried, .. } = self.counts;
+        for (many, what) in [(failed, "failed"), (retried, "retried"), (running, "running")] {
             if many > 0 {
                 let _ = write!(line, ", {many} {what}");
             }
         }
-        let ending = if ending { ", ending" } else { "" };
-        bar.set_message(format!("{line}, {}{ending}", self.pace(self.since.elapsed())));
-        bar.tick();
+        line
+    }
+
+    /// How long the rest takes, if it goes on as it went.
+    fn left(&self, took: Duration, total: u64) -> Option<Duration> {
+        let left = total.checked_sub(self.skipped + self.counts.ended)?;
+        let seconds = took.as_secs_f64() * left as f64 / self.counts.ended as f64;
+        Duration::try_from_secs_f64(seconds).ok()
     }
 }
 
@@ -318,34 +360,42 @@ mod tests {
         Of { number, text: b"a\tb\n", attempts, took: Duration::from_millis(1500) }
     }
 
+    fn exited(code: u8) -> Exit {
+        Exit { how: Ending::Exited(code), bound: None }
+    }
+
+    fn killed(signal: i32, bound: Option<u64>) -> Exit {
+        Exit { how: Ending::Killed(signal), bound }
+    }
+
     #[test]
     fn failures_are_lines() {
         let mut report = Report::new(None).unwrap();
-        let line = report.failed(task(17, 2), &Failure::Exit(Exit::Code(3))).unwrap();
+        let line = report.failed(task(17, 2), &Failure::Exit(exited(3))).unwrap();
         assert_eq!(line, r#"task 17 ("a\tb\n") exited with 3 (2 attempts)"#);
         let failures = [
-            (Failure::Exit(Exit::Signal(9)), "was killed by SIGKILL", "SIGKILL"),
-            (Failure::Exit(Exit::Signal(63)), "was killed by signal 63", "signal 63"),
+            (Failure::Exit(killed(9, None)), "was killed by SIGKILL", "SIGKILL"),
+            (Failure::Exit(killed(63, None)), "was killed by signal 63", "signal 63"),
             (
-                Failure::Exit(Exit::Bounded(11, 1)),
+                Failure::Exit(killed(11, Some(1))),
                 "was killed by SIGSEGV; its memory bound is 1 byte",
                 "SIGSEGV",
             ),
             (
-                Failure::Worker(Exit::Bounded(6, 3 << 19), Unended(0)),
+                Failure::Worker(killed(6, Some(3 << 19)), Unended(0)),
                 "failed: its worker was killed by SIGABRT; its memory bound is 1.5 MiB",
                 "worker",
             ),
             (Failure::Late(Duration::from_millis(1500)), "took longer than 1.5 s", "timeout"),
             (Failure::Late(Duration::from_secs(90)), "took longer than 90 s", "timeout"),
-            (Failure::Worker(Exit::Code(0), Unended(0)), "failed: its worker exited with 0", "worker"),
+            (Failure::Worker(exited(0), Unended(0)), "failed: its worker exited with 0", "worker"),
             (
-                Failure::Worker(Exit::Code(0), Unended(1)),
+                Failure::Worker(exited(0), Unended(1)),
                 "failed: its worker exited with 0; its last byte has no line end, and is no answer",
                 "worker",
             ),
             (
-                Failure::Worker(Exit::Code(0), Unended(24)),
+                Failure::Worker(exited(0), Unended(24)),
                 "failed: its worker exited with 0; its last 24 bytes have no line end, and are no answer",
                 "worker",
             ),
@@ -368,12 +418,30 @@ mod tests {
         report.again(1);
         report.again(2);
         assert!(report.summary(None).starts_with("4 tasks: 2 done, 1 retried, "), "{}", report.summary(None));
-        report.failed(task(3, 3), &Failure::Exit(Exit::Code(3))).unwrap();
+        report.failed(task(3, 3), &Failure::Exit(exited(3))).unwrap();
         report.ended(task(4, 1)).unwrap();
         let line = report.summary(Some("the rest was not read"));
         let expected = "4 tasks: 2 done, 1 failed (first: task 3 exited with 3), 1 ended before they were done, 1 retried, \
                         the rest was not read, ";
         assert!(line.starts_with(expected) && line.ends_with(" tasks/s"), "{line}");
+    }
+
+    #[test]
+    fn what_is_left_is_estimated_where_the_total_is_known() {
+        let mut report = Report::new(None).unwrap();
+        let took = Duration::from_secs(10);
+        assert_eq!((report.left(took, 20), report.stands(2, None).as_str()), (None, "0 done, 2 running"));
+        report.skips();
+        for number in 2..=5 {
+            report.begins();
+            report.done(task(number, 1)).unwrap();
+        }
+        report.begins();
+        report.failed(task(6, 1), &Failure::Exit(exited(1))).unwrap();
+        assert_eq!(report.stands(2, Some(21)), "4 of 20 done, 1 failed, 2 running");
+        assert_eq!(report.left(took, 21), Some(Duration::from_secs(30)));
+        // A file that was cut meanwhile.
+        assert_eq!(report.left(took, 3), None);
     }
 
     #[test]

@@ -88,6 +88,11 @@ impl Prefixed {
         whole
     }
 
+    /// The line that has no end yet, as it is.
+    pub(super) fn end_as_it_is(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.begun)
+    }
+
     /// The line that has no end yet, with one, if there is such a line.
     pub(super) fn end(&mut self) -> Vec<u8> {
         if self.begun.is_empty() {
@@ -182,6 +187,16 @@ impl Splitter {
         self.bytes.clear();
         (self.begin, self.searched) = (0, 0);
         Some(part).filter(|part| !part.is_empty())
+    }
+
+    /// What ends a part.
+    pub(super) fn separator(&self) -> u8 {
+        self.separator
+    }
+
+    /// The bytes that are no part yet.
+    pub(super) fn waiting(&self) -> &[u8] {
+        &self.bytes[self.begin..]
     }
 
     /// How many bytes there are that are no part yet.

@@ -14,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::streams::Splitter;
@@ -24,6 +24,8 @@ use crate::error::{Error, Result};
 const PIECE: usize = 64 << 10;
 /// The longest task.
 const LONGEST: usize = 64 << 20;
+/// Tasks are counted in files up to this length.
+const COUNTED: u64 = 256 << 20;
 
 /// Tasks, one by one.
 #[derive(Debug)]
@@ -32,6 +34,12 @@ pub(super) struct Source {
     name: String,
     parts: Splitter,
     at_end: bool,
+    /// Whether a part without any byte is a task.
+    with_empty: bool,
+    /// How many tasks were given away.
+    given: u64,
+    /// How many there are in all; `Some(None)`: the file does not say.
+    total: Option<Option<u64>>,
 }
 
 impl Source {
@@ -51,7 +59,13 @@ impl Source {
     }
 
     fn new(input: OwnedFd, name: String, separator: u8) -> Self {
-        Self { input, name, parts: Splitter::new(separator), at_end: false }
+        let parts = Splitter::new(separator);
+        Self { input, name, parts, at_end: false, with_empty: false, given: 0, total: None }
+    }
+
+    /// Empty lines are tasks as well.
+    pub(super) fn with_empty(self) -> Self {
+        Self { with_empty: true, ..self }
     }
 
     /// The next task that has been read, if there is a whole one.
@@ -63,7 +77,8 @@ impl Source {
                 None if self.at_end => self.parts.last()?,
                 part => part?,
             };
-            if !part.is_empty() {
+            if self.with_empty || !part.is_empty() {
+                self.given += 1;
                 return Some(part);
             }
         }
@@ -72,6 +87,49 @@ impl Source {
     /// Whether there will be no more tasks.
     pub(super) fn is_over(&self) -> bool {
         self.at_end && self.parts.len() == 0
+    }
+
+    /// Whether all has been read.
+    pub(super) fn is_read(&self) -> bool {
+        self.at_end
+    }
+
+    /// How many tasks are still to be given away, if that is known: of a file, and of a pipe whose
+    /// end was read.
+    pub(super) fn left(&mut self) -> Option<u64> {
+        if self.at_end {
+            let mut counter = Counter::new(self.parts.separator(), self.with_empty);
+            counter.add(self.parts.waiting());
+            return Some(counter.end());
+        }
+        if self.total.is_none() {
+            self.total = Some(self.count());
+        }
+        self.total.flatten().map(|total| total.saturating_sub(self.given))
+    }
+
+    /// Counts the tasks of a file from where it is read, before any was.
+    fn count(&self) -> Option<u64> {
+        let stat = rustix::fs::fstat(&self.input).ok()?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if !is_file || stat.st_size as u64 > COUNTED || self.given > 0 {
+            return None;
+        }
+        let mut counter = Counter::new(self.parts.separator(), self.with_empty);
+        // What was read already stands before that.
+        counter.add(self.parts.waiting());
+        let mut at = rustix::fs::seek(&self.input, SeekFrom::Current(0)).ok()?;
+        let mut piece = vec![0; PIECE];
+        loop {
+            match rustix::io::pread(&self.input, &mut piece[..], at) {
+                Ok(0) => return Some(counter.end()),
+                Ok(read) => {
+                    counter.add(&piece[..read]);
+                    at += read as u64;
+                }
+                Err(_) => return None,
+            }
+        }
     }
 
     /// Whether a read would find something, or the end.
@@ -99,6 +157,36 @@ impl Source {
     }
 }
 
+/// Counts tasks in what comes in pieces.
+struct Counter {
+    separator: u8,
+    with_empty: bool,
+    tasks: u64,
+    /// Bytes behind the last separator.
+    begun: usize,
+}
+
+impl Counter {
+    fn new(separator: u8, with_empty: bool) -> Self {
+        Self { separator, with_empty, tasks: 0, begun: 0 }
+    }
+
+    fn add(&mut self, piece: &[u8]) {
+        for &byte in piece {
+            if byte == self.separator {
+                self.tasks += u64::from(self.with_empty || self.begun > 0);
+                self.begun = 0;
+            } else {
+                self.begun += 1;
+            }
+        }
+    }
+
+    fn end(self) -> u64 {
+        self.tasks + u64::from(self.begun > 0)
+    }
+}
+
 impl AsFd for Source {
     /// For a poll.
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -120,13 +208,14 @@ mod tests {
         std::io::Seek::rewind(&mut file).unwrap();
         let mut source = Source::new(file.into(), String::new(), separator);
         let mut tasks = Vec::new();
+        let total = source.left().unwrap();
         while !source.is_over() {
             match source.next() {
                 Some(task) => tasks.push(task),
                 None => source.read().unwrap(),
             }
         }
-        assert_eq!(source.next(), None);
+        assert_eq!((source.next(), source.left(), total), (None, Some(0), tasks.len() as u64));
         tasks
     }
 
@@ -138,6 +227,18 @@ mod tests {
         assert_eq!(all(b"a\nb\0\0c", 0), [&b"a\nb"[..], b"c"]);
         let long = vec![b'x'; 3 * PIECE + 1];
         assert_eq!(all(&long, b'\n'), [long]);
+    }
+
+    #[test]
+    fn a_pipe_is_counted_when_its_end_was_read() {
+        let (from, to) = rustix::pipe::pipe().unwrap();
+        let mut source = Source::new(from, String::new(), b'\n').with_empty();
+        rustix::io::write(&to, b"a\n\nb").unwrap();
+        source.read().unwrap();
+        assert_eq!((source.left(), source.next()), (None, Some(b"a".to_vec())));
+        drop(to);
+        source.read().unwrap();
+        assert_eq!((source.left(), source.next(), source.left()), (Some(2), Some(Vec::new()), Some(1)));
     }
 
     #[test]

@@ -1,62 +1,244 @@
-//! A command with holes: `{}` for a task's text, `{#}` for its number.
+//! A command with replacement strings, as GNU parallel has them.
 //!
-//! | arguments      | task 3, `a b` | become             |
-//! |----------------|---------------|--------------------|
-//! | `cp {} {}.old` |               | `cp` `a b` `a b.old` |
-//! | `echo {#}:`    |               | `echo` `3:` `a b`  |
+//! | string  | replaced by                        | of `a/b.c`, task 3 at slot 2 |
+//! |---------|------------------------------------|------------------------------|
+//! | `{}`    | the input                          | `a/b.c`                      |
+//! | `{.}`   | the input without extension        | `a/b`                        |
+//! | `{/}`   | its basename                       | `b.c`                        |
+//! | `{//}`  | its dirname                        | `a`                          |
+//! | `{/.}`  | its basename without extension     | `b`                          |
+//! | `{#}`   | the sequence number of the job     | `3`                          |
+//! | `{%}`   | the job slot number                | `2`                          |
+//! | `{2}`   | the second argument; also `{2/.}`   |                              |
+//! | `{-1}`  | the last argument; also `{-1/.}`    |                              |
+//!
+//! A task may have several arguments (`-n`, `--colsep`, several sources). An argument of the
+//! command that is one string without a number becomes an argument for each of them. Within a
+//! longer argument they are joined by blanks. A positional string beyond the last is empty. Without
+//! any string for an input, the inputs are appended.
 //!
 //! What is put in is not looked at again: a task may contain `{}` itself.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-/// A command with holes.
+/// How many digits the number of a slot has at most.
+const MOST_DIGITS: usize = 9;
+
+/// A command with replacement strings.
 #[derive(Clone, Debug)]
 pub(super) struct Template {
-    parts: Vec<OsString>,
-    /// Whether the text goes behind the last argument, for want of a hole.
-    append: bool,
+    parts: Vec<Vec<Piece>>,
+}
+
+/// A piece of an argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(Vec<u8>),
+    Input(Which, Form),
+    Number,
+    Slot,
+}
+
+/// Which of a task's arguments a string is replaced by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    All,
+    /// Counted from 1.
+    First(usize),
+    /// Counted from 1 and from the end.
+    Last(usize),
+}
+
+/// What of an argument is put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Whole,
+    Stem,
+    Base,
+    Dir,
+    BaseStem,
 }
 
 impl Template {
     /// The parts of a command, as they were given.
     pub(super) fn new(parts: &[OsString]) -> Self {
-        let append = !parts.iter().any(|part| holes(part.as_bytes(), b"{}"));
-        Self { parts: parts.to_vec(), append }
+        let mut parts: Vec<_> = parts.iter().map(|part| pieces(part.as_bytes())).collect();
+        if !parts.iter().flatten().any(|piece| matches!(piece, Piece::Input(..))) {
+            parts.push(vec![Piece::Input(Which::All, Form::Whole)]);
+        }
+        Self { parts }
     }
 
     /// Whether all tasks run the same program.
     pub(super) fn one_program(&self) -> bool {
-        self.parts
-            .first()
-            .is_none_or(|part| !holes(part.as_bytes(), b"{}") && !holes(part.as_bytes(), b"{#}"))
+        let is_text = |piece: &Piece| matches!(piece, Piece::Text(_));
+        self.parts.first().is_none_or(|part| part.iter().all(is_text))
     }
 
     /// The command of one task.
-    pub(super) fn fill(&self, text: &[u8], number: u64) -> Vec<OsString> {
-        let number = number.to_string();
-        let filled = self.parts.iter().map(|part| OsString::from_vec(fill(part.as_bytes(), text, &number)));
-        filled.chain(self.append.then(|| OsStr::from_bytes(text).to_owned())).collect()
+    pub(super) fn fill(&self, args: &[Vec<u8>], number: u64, slot: usize) -> Vec<OsString> {
+        let mut filled = Vec::with_capacity(self.parts.len());
+        for part in &self.parts {
+            if let [Piece::Input(Which::All, form)] = part.as_slice() {
+                filled.extend(args.iter().map(|arg| OsString::from_vec(form.of(arg).to_vec())));
+                continue;
+            }
+            let mut text = Vec::new();
+            for piece in part {
+                piece.fill(&mut text, args, number, slot);
+            }
+            filled.push(OsString::from_vec(text));
+        }
+        filled
     }
 }
 
-/// Whether there is such a hole.
-fn holes(part: &[u8], hole: &[u8]) -> bool {
-    part.windows(hole.len()).any(|here| here == hole)
+impl Piece {
+    fn fill(&self, to: &mut Vec<u8>, args: &[Vec<u8>], number: u64, slot: usize) {
+        match self {
+            Self::Text(text) => to.extend_from_slice(text),
+            Self::Number => to.extend_from_slice(number.to_string().as_bytes()),
+            Self::Slot => to.extend_from_slice(slot.to_string().as_bytes()),
+            Self::Input(Which::All, form) => {
+                for (at, arg) in args.iter().enumerate() {
+                    to.extend_from_slice(if at > 0 { b" " } else { b"" });
+                    to.extend_from_slice(form.of(arg));
+                }
+            }
+            Self::Input(which, form) => {
+                let at = match which {
+                    Which::First(number) => Some(number - 1),
+                    Which::Last(number) => args.len().checked_sub(*number),
+                    Which::All => None,
+                };
+                to.extend_from_slice(at.and_then(|at| args.get(at)).map_or(&[], |arg| form.of(arg)));
+            }
+        }
+    }
 }
 
-fn fill(mut part: &[u8], text: &[u8], number: &str) -> Vec<u8> {
-    let mut filled = Vec::with_capacity(part.len() + text.len());
-    while let Some(&first) = part.first() {
-        let (with, after): (&[u8], _) = match part {
-            [b'{', b'}', after @ ..] => (text, after),
-            [b'{', b'#', b'}', after @ ..] => (number.as_bytes(), after),
-            _ => (&[first], &part[1..]),
-        };
-        filled.extend_from_slice(with);
-        part = after;
+impl Form {
+    fn of(self, arg: &[u8]) -> &[u8] {
+        match self {
+            Self::Whole => arg,
+            Self::Stem => &arg[..arg.len() - base(arg).len() + stem(base(arg)).len()],
+            Self::Base => base(arg),
+            Self::Dir => dir(arg),
+            Self::BaseStem => stem(base(arg)),
+        }
     }
-    filled
+}
+
+/// What follows the last `/`.
+fn base(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
+}
+
+/// What stands before the last `.`, if something follows that.
+fn stem(name: &[u8]) -> &[u8] {
+    match name.iter().rposition(|&byte| byte == b'.') {
+        Some(dot) if dot + 1 < name.len() => &name[..dot],
+        _ => name,
+    }
+}
+
+/// As dirname(1): `.` where there is no directory.
+fn dir(path: &[u8]) -> &[u8] {
+    let trimmed = |path: &[u8]| path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
+    let named = &path[..trimmed(path)];
+    if named.is_empty() {
+        return if path.is_empty() { b"." } else { b"/" };
+    }
+    let before = &named[..named.len() - base(named).len()];
+    match (before, trimmed(before)) {
+        ([], _) => b".",
+        (_, 0) => b"/",
+        (_, length) => &before[..length],
+    }
+}
+
+/// An argument of the command, taken apart.
+fn pieces(mut part: &[u8]) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut text = Vec::new();
+    while let Some((&first, rest)) = part.split_first() {
+        if let Some((piece, after)) = (first == b'{').then(|| string(rest)).flatten() {
+            if !text.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut text)));
+            }
+            pieces.push(piece);
+            part = after;
+        } else {
+            text.push(first);
+            part = rest;
+        }
+    }
+    if !text.is_empty() {
+        pieces.push(Piece::Text(text));
+    }
+    pieces
+}
+
+/// The replacement string that begins behind a `{`, and what follows it.
+fn string(rest: &[u8]) -> Option<(Piece, &[u8])> {
+    let end = rest.iter().position(|&byte| byte == b'}')?;
+    let (inner, after) = (std::str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]);
+    let digits = inner.find(|byte: char| byte != '-' && !byte.is_ascii_digit()).unwrap_or(inner.len());
+    let (number, form) = inner.split_at(digits);
+    let form = match form {
+        "" => Form::Whole,
+        "." => Form::Stem,
+        "/" => Form::Base,
+        "//" => Form::Dir,
+        "/." => Form::BaseStem,
+        "#" if number.is_empty() => return Some((Piece::Number, after)),
+        "%" if number.is_empty() => return Some((Piece::Slot, after)),
+        _ => return None,
+    };
+    let which = match number.parse::<i32>() {
+        _ if number.is_empty() => Which::All,
+        Ok(first @ 1..) => Which::First(first as usize),
+        Ok(last @ ..=-1) => Which::Last(last.unsigned_abs() as usize),
+        _ => return None,
+    };
+    Some((Piece::Input(which, form), after))
+}
+
+/// A command as a line of the shell, in GNU parallel's way of quoting.
+pub(super) fn quoted(command: &[OsString]) -> Vec<u8> {
+    let mut line = Vec::new();
+    for (at, word) in command.iter().enumerate() {
+        line.extend_from_slice(if at > 0 { b" " } else { b"" });
+        let word = word.as_bytes();
+        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-+=:,./@%^".contains(byte);
+        if !word.is_empty() && word.iter().all(plain) {
+            line.extend_from_slice(word);
+            continue;
+        }
+        line.push(b'\'');
+        for &byte in word {
+            match byte {
+                b'\'' => line.extend_from_slice(b"'\"'\"'"),
+                other => line.push(other),
+            }
+        }
+        line.push(b'\'');
+    }
+    line
+}
+
+/// Whether a line is what this command was for this task, at whatever slot.
+pub(super) fn is_line_of(line: &[u8], template: &Template, args: &[Vec<u8>], number: u64) -> bool {
+    let with = |slot| quoted(&template.fill(args, number, slot));
+    let (zero, one) = (with(0), with(1));
+    // They differ where the slot stands, and nowhere else.
+    let Some(at) = zero.iter().zip(&one).position(|(zero, one)| zero != one) else { return line == zero };
+    let digits = line.iter().skip(at).take_while(|byte| byte.is_ascii_digit()).count();
+    (1..=digits.min(MOST_DIGITS)).any(|digits| {
+        let slot = std::str::from_utf8(&line[at..at + digits]).ok().and_then(|slot| slot.parse().ok());
+        slot.is_some_and(|slot| with(slot) == line)
+    })
 }
 
 #[cfg(test)]
@@ -65,34 +247,94 @@ mod tests {
 
     use super::*;
 
-    fn filled(parts: &[&str], text: &str, number: u64) -> Vec<String> {
+    fn filled(parts: &[&str], args: &[&str], number: u64) -> Vec<String> {
         let parts: Vec<_> = parts.iter().map(OsString::from).collect();
-        let all = Template::new(&parts).fill(text.as_bytes(), number);
+        let args: Vec<_> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
+        let all = Template::new(&parts).fill(&args, number, 2);
         all.into_iter().map(|part| part.into_string().unwrap()).collect()
     }
 
     #[test]
-    fn holes_are_filled() {
-        assert_eq!(filled(&["cp", "{}", "{}.old"], "a b", 3), ["cp", "a b", "a b.old"]);
-        assert_eq!(filled(&["echo", "{#}:"], "a b", 3), ["echo", "3:", "a b"]);
-        assert_eq!(filled(&["{}"], "a", 1), ["a"]);
-        assert_eq!(filled(&["x", "{{}}{#}{#", "{"], "{}{#}", 12), ["x", "{{}{#}}12{#", "{"]);
+    fn strings_are_replaced() {
+        assert_eq!(filled(&["cp", "{}", "{}.old"], &["a b"], 3), ["cp", "a b", "a b.old"]);
+        assert_eq!(filled(&["echo", "{#}:{%}"], &["a b"], 3), ["echo", "3:2", "a b"]);
+        assert_eq!(filled(&["{}"], &["a"], 1), ["a"]);
+        assert_eq!(filled(&["x", "{{}}{#}{#", "{"], &["{}{#}"], 12), ["x", "{{}{#}}12{#", "{"]);
+        assert_eq!(filled(&["{0}{1#}{a}{--1}{..}", "{1}"], &["x"], 1), ["{0}{1#}{a}{--1}{..}", "x"]);
         assert!(!Template::new(&["./{#}".into()]).one_program());
         assert!(Template::new(&["a".into(), "{}".into()]).one_program());
     }
 
+    /// What GNU parallel 20221122 makes of them.
+    #[test]
+    fn parts_of_paths_are_those_of_gnu_parallel() {
+        for (path, expected) in [
+            ("a", "a a . a"),
+            ("b/", "b/  . "),
+            (".bashrc", " .bashrc . "),
+            ("a/.x", "a/ .x a "),
+            ("/", "/  / "),
+            ("b/c.d.e", "b/c.d c.d.e b c.d"),
+            ("x.", "x. x. . x."),
+            ("", "  . "),
+            ("/a", "/a a / a"),
+            ("a//b/", "a//b/  a "),
+            ("sub.dir/bar", "sub.dir/bar bar sub.dir bar"),
+        ] {
+            assert_eq!(filled(&["{.} {/} {//} {/.}"], &[path], 1), [expected], "{path}");
+        }
+    }
+
+    #[test]
+    fn several_arguments_have_positions() {
+        assert_eq!(filled(&["{2}-{1}{3}", "{-1/}"], &["a", "b/c"], 1), ["b/c-a", "c"]);
+        assert_eq!(
+            filled(&["x", "{}", "<{}>", "{/.}"], &["a", "b/c.d"], 1),
+            ["x", "a", "b/c.d", "<a b/c.d>", "a", "c"]
+        );
+        assert_eq!(filled(&["x"], &["a", "b"], 1), ["x", "a", "b"]);
+    }
+
+    #[test]
+    fn commands_are_quoted_for_a_shell() {
+        let line = quoted(&["echo".into(), "a b".into(), "c'd".into(), "".into(), "$HOME".into()]);
+        assert_eq!(String::from_utf8(line).unwrap(), r#"echo 'a b' 'c'"'"'d' '' '$HOME'"#);
+    }
+
+    #[test]
+    fn a_line_is_known_whatever_its_slot_was() {
+        let template = Template::new(&["run{%}".into(), "{} 7{%}".into(), "{#}".into()]);
+        let is = |line: &str, number| is_line_of(line.as_bytes(), &template, &[b"4".to_vec()], number);
+        assert!(is("run3 '4 73' 5", 5) && is("run12 '4 712' 5", 5));
+        for line in ["run3 '4 73' 6", "run3 '4 73' 5 ", "run '4 7' 5", "run3 '5 73' 5", "run3 '4 73", ""] {
+            assert!(!is(line, 5), "{line}");
+        }
+        let template = Template::new(&["{%}5".into()]);
+        assert!(is_line_of(b"255 4", &template, &[b"4".to_vec()], 1));
+        assert!(!is_line_of(b"25 5", &template, &[b"4".to_vec()], 1));
+    }
+
     proptest! {
         #[test]
-        fn filling_is_replacing(before in "[a-z#{]{0,4}[a-z]?", after in "[a-z][a-z#}]{0,4}", text in "\\PC{0,8}", number: u64) {
+        fn filling_is_replacing(before in "[a-z#{]{0,4}[a-z]", after in "[a-z][a-z#}]{0,4}", text in "\\PC{0,8}", number: u64) {
             let parts = [format!("{before}{{}}{after}"), format!("{before} {{#}}{after}")];
             let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
             let expected = [format!("{before}{text}{after}"), format!("{before} {number}{after}")];
-            prop_assert_eq!(filled(&parts, &text, number), expected);
+            prop_assert_eq!(filled(&parts, &[&text], number), expected);
         }
 
         #[test]
-        fn without_holes_nothing_changes(part in "[a-z#{ ]{0,9}", text in "\\PC{0,8}") {
-            prop_assert_eq!(filled(&[&part], &text, 1), [part, text]);
+        fn without_strings_nothing_changes(part in "[a-z#{ ]{0,9}", text in "\\PC{0,8}") {
+            prop_assert_eq!(filled(&[&part], &[&text], 1), [part, text]);
+        }
+
+        #[test]
+        fn a_shell_reads_back_what_was_quoted(words in prop::collection::vec("[ -~\n]{0,6}", 1..4)) {
+            let line = quoted(&words.iter().map(OsString::from).collect::<Vec<_>>());
+            let script = format!("printf '%s\\0' {}", String::from_utf8(line).unwrap());
+            let read = std::process::Command::new("sh").args(["-c", &script]).output().unwrap().stdout;
+            let expected: String = words.iter().map(|word| format!("{word}\0")).collect();
+            prop_assert_eq!(String::from_utf8(read).unwrap(), expected);
         }
     }
 }

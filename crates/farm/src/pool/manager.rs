@@ -448,7 +448,7 @@ where
         let Some(job) = self.job_mut(id) else { return };
         job.tries += 1;
         let tries = job.tries;
-        if tries <= retries {
+        if retries.allow(tries) {
             self.progress.retried += 1;
             return self.again(id);
         }

@@ -99,7 +99,7 @@ impl Worker {
     pub(super) fn start(number: usize, args: &FarmRunArgs, guard: &mut Guard) -> Result<Self> {
         // The command line has at least one.
         let (program, rest) =
-            args.command.split_first().ok_or(Error::Usage("no command is given".to_owned()))?;
+            args.program().split_first().ok_or(Error::Usage("no command is given".to_owned()))?;
         let failed = |source| Error::Io { what: format!("start {}", program.display()), source };
         let mut command = group::command(program, rest, args.memory).map_err(failed)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -111,7 +111,7 @@ impl Worker {
         }
         let mut group = Group::start(&mut command, guard).map_err(|why| match why {
             Unstarted::Process(source) => failed(source),
-            Unstarted::Guard(error) => error,
+            Unstarted::Farm(error) => error,
         })?;
         let (input, out, err) = group.pipes();
         // A write that may wait is none.

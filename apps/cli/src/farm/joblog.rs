@@ -1,0 +1,302 @@
+//! `--joblog`: a line for each job that has ended, in GNU parallel's columns; `--resume` reads it.
+//!
+//! A line is written by one write when its job has ended, so a farm that is killed leaves whole
+//! lines, but for the last of a machine that stops. Such a line has no end: it is cut off, and its
+//! job runs again. What was running or was ended with the farm has no line.
+//!
+//! Lines are trusted only for the command that they tell: see [`Past::has`].
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use super::report::{Failure, shown};
+use super::template::{Template, is_line_of};
+use crate::error::{Error, Result};
+
+/// The first line.
+const HEADS: &str = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n";
+
+/// What of earlier runs is not run again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resume {
+    /// There is no earlier run.
+    No,
+    /// Every job that has a line.
+    Ended,
+    /// Every job whose last line tells of success.
+    Succeeded,
+}
+
+/// The log of this run.
+#[derive(Debug)]
+pub(super) struct JobLog {
+    path: PathBuf,
+    file: File,
+}
+
+/// What earlier runs have written.
+#[derive(Debug, Default)]
+pub(super) struct Past {
+    path: PathBuf,
+    /// By sequence number: what the last line says.
+    jobs: HashMap<u64, Logged>,
+    last: u64,
+    again: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Logged {
+    line: usize,
+    succeeded: bool,
+    command: Vec<u8>,
+}
+
+/// What a line tells of a job.
+#[derive(Debug)]
+pub(super) struct Ended<'a> {
+    pub(super) number: u64,
+    pub(super) host: &'a str,
+    pub(super) began: SystemTime,
+    pub(super) took: Duration,
+    /// How many bytes it wrote to standard output.
+    pub(super) wrote: u64,
+    pub(super) failure: Option<&'a Failure>,
+    pub(super) command: &'a [u8],
+}
+
+impl JobLog {
+    /// Opens a log, which is made if it is not there; and reads what earlier runs have written.
+    ///
+    /// Nothing is changed in a file that is no job log, that another farm writes, or that is not to
+    /// be gone on with.
+    pub(super) fn open(path: &Path, resume: Resume) -> Result<(Self, Past)> {
+        let what = |what: &str| format!("{what} {}", path.display());
+        let failed = |verb: &'static str| move |source| Error::Io { what: what(verb), source };
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path);
+        // What can only be written to is no file.
+        let file = file.or_else(|_| OpenOptions::new().append(true).open(path)).map_err(failed("write"))?;
+        let is_file = file.metadata().map_err(failed("read"))?.is_file();
+        let mut log = Self { path: path.to_owned(), file };
+        if !is_file {
+            log.write(HEADS.as_bytes())?;
+            return Ok((log, Past::default()));
+        }
+        // It is this process's, so no task has it.
+        let locked = rustix::fs::fcntl_lock(&log.file, FlockOperation::NonBlockingLockExclusive);
+        if let Err(Errno::AGAIN | Errno::ACCESS) = locked {
+            return Err(refused(path, "another `syncline farm run` writes it"));
+        }
+        let mut text = Vec::new();
+        log.file.read_to_end(&mut text).map_err(failed("read"))?;
+        if resume == Resume::No && !text.is_empty() {
+            return Err(refused(path, "it has jobs of an earlier run: --resume goes on with them"));
+        }
+        let (past, whole) = Past::of(path, &text, resume)?;
+        if whole < text.len() {
+            log.file.set_len(whole as u64).map_err(failed("write"))?;
+        }
+        if whole == 0 {
+            log.write(HEADS.as_bytes())?;
+        }
+        Ok((log, past))
+    }
+
+    /// A job has ended.
+    pub(super) fn tell(&mut self, job: &Ended<'_>) -> Result<()> {
+        let began = job.began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let (exit, signal) = job.failure.map_or((0, 0), Failure::numbers);
+        let (number, host, took, wrote) = (job.number, job.host, job.took.as_secs_f64(), job.wrote);
+        let mut row =
+            format!("{number}\t{host}\t{began:.3}\t{took:10.3}\t0\t{wrote}\t{exit}\t{signal}\t").into_bytes();
+        // As GNU parallel does: a command is one line.
+        row.extend(job.command.iter().map(|&byte| if byte == b'\n' { 0 } else { byte }));
+        row.push(b'\n');
+        self.write(&row)
+    }
+
+    fn write(&mut self, line: &[u8]) -> Result<()> {
+        let written = self.file.write_all(line);
+        written.map_err(|source| Error::Io { what: format!("write {}", self.path.display()), source })
+    }
+}
+
+fn refused(path: &Path, why: &str) -> Error {
+    let source = io::Error::other(format!("{why}; it is left as it is"));
+    Error::Io { what: format!("use {} as job log", path.display()), source }
+}
+
+fn read_row(row: &[u8], line: usize) -> Option<(u64, Logged)> {
+    let columns: Vec<_> = row.splitn(9, |&byte| byte == b'\t').collect();
+    let &[sequence, _host, _began, _took, _sent, _received, exit, signal, command] = columns.as_slice()
+    else {
+        return None;
+    };
+    let number = |column| std::str::from_utf8(column).ok()?.trim().parse::<i64>().ok();
+    let sequence = u64::try_from(number(sequence)?).ok().filter(|&sequence| sequence > 0)?;
+    let (exit, signal) = (number(exit)?, number(signal)?);
+    let command = command.iter().map(|&byte| if byte == 0 { b'\n' } else { byte }).collect();
+    Some((sequence, Logged { line, succeeded: exit == 0 && signal == 0, command }))
+}
+
+impl Past {
+    /// What a log has, which is only read.
+    pub(super) fn read(path: &Path, resume: Resume) -> Result<Self> {
+        match fs::read(path) {
+            Ok(text) if resume != Resume::No => Ok(Self::of(path, &text, resume)?.0),
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(Error::Io { what: format!("read {}", path.display()), source })
+            }
+            _ => Ok(Self::default()),
+        }
+    }
+
+    /// What the text of a log has, and how much of it is whole lines.
+    fn of(path: &Path, text: &[u8], resume: Resume) -> Result<(Self, usize)> {
+        let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+        let mut past = Self { path: path.to_owned(), again: resume == Resume::Succeeded, ..Self::default() };
+        let Some(rows) = text[..whole].strip_prefix(HEADS.as_bytes()) else {
+            let is_begun = whole == 0 && HEADS.as_bytes().starts_with(text);
+            return if is_begun { Ok((past, 0)) } else { Err(refused(path, "it is no job log")) };
+        };
+        for (at, row) in rows.split_inclusive(|&byte| byte == b'\n').enumerate() {
+            let line = at + 2;
+            let Some((number, job)) = read_row(&row[..row.len() - 1], line) else {
+                return Err(refused(path, &format!("its line {line} tells of no job")));
+            };
+            past.last = past.last.max(number);
+            past.jobs.insert(number, job);
+        }
+        Ok((past, whole))
+    }
+
+    /// The highest number of a job that was logged.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Whether a job is not to be run again.
+    ///
+    /// # Errors
+    /// The log tells of another command for this number.
+    pub(super) fn has(&self, template: &Template, args: &[Vec<u8>], number: u64) -> Result<bool> {
+        let Some(job) = self.jobs.get(&number) else { return Ok(false) };
+        if !is_line_of(&job.command, template, args, number) {
+            let (line, told) = (job.line, shown(&job.command));
+            let now = shown(&super::template::quoted(&template.fill(args, number, 1)));
+            return Err(
+                self.other(&format!("its line {line} has {told} as job {number}, which is {now} here"))
+            );
+        }
+        Ok(!self.again || job.succeeded)
+    }
+
+    /// The input ends with that job.
+    ///
+    /// # Errors
+    /// The log has more.
+    pub(super) fn ends(&self, number: u64) -> Result<()> {
+        if self.last <= number {
+            return Ok(());
+        }
+        Err(self.other(&format!("it has job {}, and the input here has {number} in all", self.last)))
+    }
+
+    fn other(&self, why: &str) -> Error {
+        refused(&self.path, &format!("it is of another command or input: {why}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+
+    const ROW: &str = "3\t:\t1795564319.416\t     0.032\t0\t2\t0\t9\techo 3\n";
+
+    fn template() -> Template {
+        Template::new(&["echo", "{}"].map(OsString::from))
+    }
+
+    fn ended<'a>(number: u64, failure: Option<&'a Failure>, command: &'a [u8]) -> Ended<'a> {
+        let began = SystemTime::UNIX_EPOCH + Duration::from_millis(1500);
+        Ended { number, host: ":", began, took: Duration::from_millis(32), wrote: 2, failure, command }
+    }
+
+    #[test]
+    fn rows_are_those_of_gnu_parallel() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let (mut log, past) = JobLog::open(&path, Resume::No).unwrap();
+        assert_eq!(past.last(), 0);
+        log.tell(&ended(1, None, b"echo 'a\nb'")).unwrap();
+        log.tell(&ended(2, Some(&Failure::Late(Duration::from_secs(1))), b"sleep 2")).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let row = |rest| format!("\t:\t1.500\t     0.032\t0\t2\t{rest}\n");
+        assert_eq!(text, format!("{HEADS}1{}2{}", row("0\t0\techo 'a\0b'"), row("-1\t15\tsleep 2")));
+        let error = JobLog::open(&path, Resume::No).unwrap_err().to_string();
+        assert!(error.contains("it has jobs of an earlier run"), "{error}");
+        let (_, past) = JobLog::open(&path, Resume::Ended).unwrap();
+        assert_eq!((past.last(), past.jobs[&1].command.as_slice()), (2, &b"echo 'a\nb'"[..]));
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+
+    #[test]
+    fn what_has_succeeded_or_ended_is_not_run_again() {
+        let read = |text: &str, resume| Past::of(Path::new("log"), text.as_bytes(), resume).unwrap().0;
+        let good = ROW.replace("\t9\t", "\t0\t");
+        let args = [b"3".to_vec()];
+        for (rows, succeeded) in
+            [(ROW.to_owned(), false), (format!("{ROW}{good}"), true), (format!("{good}{ROW}"), false)]
+        {
+            for (resume, expected) in [(Resume::Ended, true), (Resume::Succeeded, succeeded)] {
+                let past = read(&format!("{HEADS}{rows}"), resume);
+                assert_eq!(past.has(&template(), &args, 3).unwrap(), expected, "{rows}");
+                assert!(!past.has(&template(), &args, 2).unwrap());
+            }
+        }
+        let past = read(&format!("{HEADS}{ROW}"), Resume::Ended);
+        let error = past.has(&template(), &[b"4".to_vec()], 3).unwrap_err().to_string();
+        let expected = "cannot use log as job log: it is of another command or input: its line 2 has \"echo 3\" as job 3, \
+                        which is \"echo 4\" here; it is left as it is";
+        assert_eq!(error, expected);
+        assert!(past.ends(3).is_ok() && past.ends(2).is_err());
+    }
+
+    #[test]
+    fn a_torn_end_is_cut_off_and_anything_else_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let whole = format!("{HEADS}{ROW}");
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            let (_, past) = JobLog::open(&path, Resume::Ended).unwrap();
+            assert_eq!((past.last(), fs::read_to_string(&path).unwrap().as_str()), (0, HEADS), "{length}");
+        }
+        fs::write(&path, format!("{whole}4\t:\t17")).unwrap();
+        assert_eq!(Past::read(&path, Resume::Ended).unwrap().last(), 3);
+        let (_, past) = JobLog::open(&path, Resume::Ended).unwrap();
+        assert_eq!((past.last(), fs::read_to_string(&path).unwrap()), (3, whole.clone()));
+        for text in [
+            "x",
+            "x\n",
+            "Seq\n",
+            &format!("{HEADS}junk\n"),
+            &format!("{whole}x{ROW}"),
+            &format!("{HEADS}0{}", &ROW[1..]),
+        ] {
+            fs::write(&path, text).unwrap();
+            for resume in [Resume::Ended, Resume::No] {
+                let error = JobLog::open(&path, resume).unwrap_err().to_string();
+                assert!(error.ends_with("; it is left as it is"), "{error}");
+                assert_eq!(fs::read_to_string(&path).unwrap(), text);
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Which task is next, and what becomes of those that have ended; wherever they run.
+//!
+//! ```text
+//!              ┌──── again, at most --retries times ────┐
+//!   input ──> next ──> Runners::start ──> ended ────────┤
+//!     │ --resume: skipped                               └──> done or failed: output printed, logged
+//! ```
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::process::Signal;
+use syncline_farm::Retries;
+
+use super::hub::{Hub, Why};
+use super::input::Arguments;
+use super::joblog::{Ended, JobLog, Past};
+use super::output::Spool;
+use super::report::{Failure, Of};
+use super::template::{Template, quoted};
+use crate::args::FarmRunArgs;
+use crate::error::Result;
+
+/// A task, and how often it was tried.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) number: u64,
+    pub(super) args: Arguments,
+    pub(super) attempts: u32,
+}
+
+impl Task {
+    /// What its failure is told of.
+    fn text(&self) -> Vec<u8> {
+        self.args.join(&b' ')
+    }
+}
+
+/// An attempt at a task that is over.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub(super) task: Task,
+    pub(super) host: String,
+    pub(super) slot: usize,
+    pub(super) began: SystemTime,
+    pub(super) took: Duration,
+    pub(super) ended: Result<(), Failure>,
+    pub(super) output: Spool,
+    /// How many bytes it wrote to standard output.
+    pub(super) wrote: u64,
+}
+
+/// Where tasks run.
+pub(super) trait Runners {
+    /// Starts a task.
+    fn start(&mut self, ledger: &mut Ledger<'_>, task: Task);
+    /// How many tasks run.
+    fn running(&self) -> usize;
+    /// Sleeps until something has happened, and tells the ledger of tasks that have ended.
+    fn poll(&mut self, ledger: &mut Ledger<'_>);
+    /// Stops with the farm, and continues with it.
+    fn stop(&mut self, hub: &mut Hub);
+    /// Sends a signal to all that runs.
+    fn signal(&mut self, signal: Signal);
+    /// What runs still, for how long.
+    fn abandon(self) -> Vec<(Task, Duration)>;
+}
+
+/// What is known of all tasks.
+#[derive(Debug)]
+pub(super) struct Ledger<'a> {
+    pub(super) hub: Hub,
+    pub(super) args: &'a FarmRunArgs,
+    pub(super) template: Template,
+    jobs: usize,
+    retries: Retries,
+    log: Option<JobLog>,
+    past: Past,
+    /// What was read while the log of an earlier run was compared, and is not in it.
+    read: VecDeque<Task>,
+    /// What failed and is to be tried again.
+    again: VecDeque<Task>,
+    numbers: u64,
+    /// When the next may start, by --delay.
+    not_before: Option<Instant>,
+}
+
+impl<'a> Ledger<'a> {
+    pub(super) fn new(hub: Hub, args: &'a FarmRunArgs, jobs: usize) -> Result<Self> {
+        let template = Template::new(args.program());
+        let (log, past) = match args.joblog.as_deref() {
+            // It is read only.
+            Some(path) if args.dry_run => (None, Past::read(path, args.resumes())?),
+            Some(path) => JobLog::open(path, args.resumes()).map(|(log, past)| (Some(log), past))?,
+            None => (None, Past::default()),
+        };
+        Ok(Self {
+            hub,
+            args,
+            template,
+            jobs,
+            retries: Retries::new(args.retries),
+            log,
+            past,
+            read: VecDeque::new(),
+            again: VecDeque::new(),
+            numbers: 0,
+            not_before: None,
+        })
+    }
+
+    /// Runs all tasks.
+    pub(super) fn run(mut self, mut runners: impl Runners) -> Result<()> {
+        loop {
+            while let Some(task) = self.next(runners.running()) {
+                runners.start(&mut self, task);
+            }
+            if self.is_over(runners.running()) {
+                break;
+            }
+            runners.poll(&mut self);
+            if self.hub.is_to_stop() {
+                runners.stop(&mut self.hub);
+            }
+            if let Some(signal) = self.hub.due() {
+                runners.signal(signal);
+            }
+            self.hub.show(runners.running());
+        }
+        let again = std::mem::take(&mut self.again).into_iter().map(|task| (task, Duration::ZERO));
+        for (task, took) in again.chain(runners.abandon()) {
+            let (number, text, attempts) = (task.number, task.text(), task.attempts);
+            let told = self.hub.report.ended(Of { number, text: &text, attempts, took });
+            self.hub.attempt(told);
+        }
+        self.hub.conclude(0)
+    }
+
+    fn is_over(&self, running: usize) -> bool {
+        if self.hub.is_ending() {
+            return running == 0 || self.hub.gives_up();
+        }
+        running == 0 && self.again.is_empty() && self.read.is_empty() && self.hub.source.is_over()
+    }
+
+    /// Whether one more may start now.
+    fn may_start(&self, running: usize) -> bool {
+        let is_late = || self.not_before.is_none_or(|at| at <= Instant::now());
+        !self.hub.is_ending() && running < self.jobs && is_late()
+    }
+
+    /// What is to start now.
+    fn next(&mut self, running: usize) -> Option<Task> {
+        if !self.may_start(running) {
+            return None;
+        }
+        let task = match self.again.pop_front() {
+            Some(task) => task,
+            None if self.hub.output.has_room() => {
+                let task = self.unread()?;
+                self.hub.report.begins();
+                task
+            }
+            None => return None,
+        };
+        self.not_before = self.args.delay.and_then(|delay| Instant::now().checked_add(delay));
+        Some(Task { attempts: task.attempts + 1, ..task })
+    }
+
+    /// The next of the input. Nothing of it starts before the log of an earlier run was compared.
+    fn unread(&mut self) -> Option<Task> {
+        while self.numbers < self.past.last() {
+            let Some(args) = self.hub.source.next() else {
+                if self.hub.source.is_over() {
+                    let ended = self.past.ends(self.numbers);
+                    self.hub.attempt(ended);
+                }
+                return None;
+            };
+            self.numbers += 1;
+            let had = self.past.has(&self.template, &args, self.numbers);
+            if self.hub.attempt(had)? {
+                self.hub.report.skips();
+                self.hub.output.print(self.numbers, Spool::default());
+            } else {
+                self.read.push_back(Task { number: self.numbers, args, attempts: 0 });
+            }
+        }
+        self.read.pop_front().or_else(|| {
+            let args = self.hub.source.next()?;
+            self.numbers += 1;
+            Some(Task { number: self.numbers, args, attempts: 0 })
+        })
+    }
+
+    /// Whether the input is to be read.
+    pub(super) fn wants_input(&self, running: usize) -> bool {
+        let has_some = !self.again.is_empty() || !self.read.is_empty() && self.numbers >= self.past.last();
+        !has_some && self.may_start(running) && self.hub.output.has_room() && !self.hub.source.is_over()
+    }
+
+    /// When something is to start that waits for its time only.
+    pub(super) fn deadline(&self, running: usize) -> Option<Instant> {
+        self.not_before
+            .filter(|_| !self.hub.is_ending() && running < self.jobs && !self.is_over(running))
+            .filter(|at| *at > Instant::now())
+    }
+
+    /// An attempt at a task is over.
+    pub(super) fn over(&mut self, attempt: Attempt) {
+        let Attempt { task, host, slot, began, took, ended, output, wrote } = attempt;
+        let text = task.text();
+        let told = Of { number: task.number, text: &text, attempts: task.attempts, took };
+        let done = match &ended {
+            Ok(()) => self.hub.report.done(told),
+            // Whether it would have failed without us is not known.
+            Err(_) if self.hub.is_killing() => {
+                let told = self.hub.report.ended(told);
+                self.hub.attempt(told);
+                return;
+            }
+            Err(_) if self.retries.allow(task.attempts) && !self.hub.is_ending() => {
+                self.hub.report.again(task.attempts);
+                return self.again.push_back(task);
+            }
+            Err(failure) => self.hub.report.failed(told, failure).map(|line| self.hub.say(&line)),
+        };
+        self.hub.attempt(done);
+        if let Some(log) = &mut self.log {
+            let command = quoted(&self.template.fill(&task.args, task.number, slot));
+            let (number, host, failure) = (task.number, host.as_str(), ended.as_ref().err());
+            let logged = log.tell(&Ended { number, host, began, took, wrote, failure, command: &command });
+            self.hub.attempt(logged);
+        }
+        self.hub.output.print(task.number, output);
+        self.hub.settled();
+    }
+
+    /// There is no process for a task. A program that is not there for one is there for none, if
+    /// all have the same: then the farm ends with that.
+    pub(super) fn is_for_all(&mut self, error: &std::io::Error, program: &std::ffi::OsStr) -> bool {
+        use std::io::{Error as IoError, ErrorKind};
+        let gone = [ErrorKind::NotFound, ErrorKind::PermissionDenied].contains(&error.kind());
+        let is_for_all = gone && self.template.one_program();
+        if is_for_all {
+            let what = format!("start {}", program.display());
+            let source = IoError::new(error.kind(), error.to_string());
+            self.hub.stop(Why::Error(crate::error::Error::Io { what, source }));
+        }
+        is_for_all
+    }
+}

@@ -1,0 +1,205 @@
+//! A task that runs: its process group, its pipes, its time.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::process::Signal;
+
+use super::GRACE;
+use super::group::{self, Group, Unstarted};
+use super::guard::Guard;
+use super::output::Spool;
+use super::report::{Exit, Failure};
+use super::streams::{Pipe, Prefixed};
+use crate::args::FarmRunArgs;
+use crate::error::{Error, Result};
+
+/// A task that runs.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) group: Group,
+    pub(super) began: SystemTime,
+    pub(super) since: Instant,
+    number: u64,
+    out: Pipe,
+    spool: Spool,
+    wrote: u64,
+    /// Why what it wrote could not be kept.
+    unkept: Option<io::Error>,
+    /// Its standard output by lines, if it is not kept.
+    out_lines: Option<Prefixed>,
+    /// The file with its output, if that is where it writes.
+    log: Option<File>,
+    err: Pipe,
+    err_lines: Prefixed,
+    /// What it gets next, and when, if it takes too long.
+    next: Option<(Instant, Signal)>,
+    late: bool,
+}
+
+/// What is polled of a running task.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    Exit,
+    Out,
+    Err,
+}
+
+/// What became of a task that has ended.
+#[derive(Debug)]
+pub(super) struct Over {
+    pub(super) ended: Result<(), Failure>,
+    pub(super) output: Spool,
+    pub(super) wrote: u64,
+    /// What it wrote at last, to be printed: to standard output, and to standard error.
+    pub(super) rest: [Vec<u8>; 2],
+    /// Why not all that it wrote is there.
+    pub(super) unkept: Option<Error>,
+}
+
+impl Running {
+    /// Starts a task: a command with its arguments, for a farm with these options.
+    pub(super) fn start(
+        number: u64,
+        command: &[OsString],
+        args: &FarmRunArgs,
+        guard: &mut Guard,
+    ) -> Result<Self, Unstarted> {
+        let (began, since) = (SystemTime::now(), Instant::now());
+        let logs = args.logs.as_deref().map(|logs| logs_of(logs, number));
+        let logs = logs.transpose().map_err(Unstarted::Farm)?;
+        let (program, rest) =
+            command.split_first().ok_or_else(|| Unstarted::Process(io::ErrorKind::NotFound.into()))?;
+        let mut command = group::command(program, rest, args.memory).map_err(Unstarted::Process)?;
+        command.stdin(Stdio::null());
+        let mut log = None;
+        match logs {
+            Some((out, err)) => {
+                command.stdout(out.try_clone().map_err(Unstarted::Process)?).stderr(err);
+                log = Some(out);
+            }
+            None if args.ungroup => (),
+            None => {
+                command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            }
+        }
+        let mut group = Group::start(&mut command, guard)?;
+        let (_, out, err) = group.pipes();
+        Ok(Self {
+            group,
+            began,
+            since,
+            number,
+            out: Pipe::new(out),
+            spool: Spool::default(),
+            wrote: 0,
+            unkept: None,
+            out_lines: args.line_buffer.then(|| Prefixed::new(String::new())),
+            log,
+            err: Pipe::new(err),
+            err_lines: Prefixed::new(format!("[{number}] ")),
+            next: args.timeout.and_then(|time| Some((since.checked_add(time)?, Signal::TERM))),
+            late: false,
+        })
+    }
+
+    /// What is to be polled of it; of its pipes, those that there is room for.
+    pub(super) fn fds(&self, out: bool, err: bool) -> impl Iterator<Item = (Part, BorrowedFd<'_>)> {
+        let out = self.out.fd().filter(|_| out || self.out_lines.is_none());
+        let err = self.err.fd().filter(|_| err);
+        let parts = [(Part::Exit, Some(self.group.as_fd())), (Part::Out, out), (Part::Err, err)];
+        parts.into_iter().filter_map(|(part, fd)| Some((part, fd?)))
+    }
+
+    /// Reads a piece of its standard output; what of it is to be printed now.
+    pub(super) fn read_out(&mut self) -> Option<Vec<u8>> {
+        let (spool, unkept, wrote, lines) =
+            (&mut self.spool, &mut self.unkept, &mut self.wrote, &mut self.out_lines);
+        self.out.read(|piece| keep(piece, spool, unkept, wrote, lines))
+    }
+
+    /// Reads a piece of its standard error; what of it is to be printed now.
+    pub(super) fn read_err(&mut self) -> Option<Vec<u8>> {
+        self.err.read(|piece| self.err_lines.take(piece))
+    }
+
+    /// When something is to be done if it has not ended.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        Some(self.next?.0)
+    }
+
+    /// Ends it, if it has taken too long.
+    pub(super) fn escalate(&mut self, now: Instant) {
+        if let Some((_, signal)) = self.next.filter(|(at, _)| *at <= now) {
+            self.late = true;
+            self.group.signal(signal);
+            self.next = (signal == Signal::TERM).then_some((now + GRACE, Signal::KILL));
+        }
+    }
+
+    /// It was stopped for that long.
+    pub(super) fn postpone(&mut self, stopped: Duration) {
+        self.next = self.next.and_then(|(at, signal)| Some((at.checked_add(stopped)?, signal)));
+    }
+
+    /// Its first process has exited: ends what is left of it, and says what became of it.
+    pub(super) fn finish(mut self, args: &FarmRunArgs, guard: &mut Guard) -> Result<Over> {
+        let status = self.group.finish(guard)?;
+        let (mut spool, mut unkept, mut rest) = (self.spool, self.unkept, [Vec::new(), Vec::new()]);
+        let (wrote, lines) = (&mut self.wrote, &mut self.out_lines);
+        self.out.rest(|piece| rest[0].append(&mut keep(piece, &mut spool, &mut unkept, wrote, lines)));
+        rest[0].append(&mut lines.as_mut().map(Prefixed::end_as_it_is).unwrap_or_default());
+        if let Some(log) = self.log {
+            match Spool::of(log) {
+                Ok((read, length)) => (spool, self.wrote) = (read, length),
+                Err(error) => unkept = Some(error),
+            }
+        }
+        self.err.rest(|piece| rest[1].append(&mut self.err_lines.take(piece)));
+        rest[1].append(&mut self.err_lines.end());
+        let number = self.number;
+        let unkept =
+            unkept.map(|source| Error::Io { what: format!("keep what task {number} wrote"), source });
+        let exit = Exit::of(status, args.memory);
+        let ended = match self.late {
+            true => Err(Failure::Late(args.timeout.unwrap_or_default())),
+            false if exit.is_success() => Ok(()),
+            false => Err(Failure::Exit(exit)),
+        };
+        Ok(Over { ended, output: spool, wrote: self.wrote, rest, unkept })
+    }
+}
+
+/// Adds to what a task wrote, or says what of it is to be printed. After an error no more is added,
+/// so that what is there has no hole.
+fn keep(
+    piece: &[u8],
+    spool: &mut Spool,
+    unkept: &mut Option<io::Error>,
+    wrote: &mut u64,
+    lines: &mut Option<Prefixed>,
+) -> Vec<u8> {
+    *wrote += piece.len() as u64;
+    if let Some(lines) = lines {
+        return lines.take(piece);
+    }
+    if unkept.is_none() {
+        *unkept = spool.write(piece).err();
+    }
+    Vec::new()
+}
+
+/// The files to which a task writes, empty.
+fn logs_of(logs: &Path, number: u64) -> Result<(File, File)> {
+    let open = |ending: &str| {
+        let path: PathBuf = logs.join(format!("{number}.{ending}"));
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
+        file.map_err(|source| Error::Io { what: format!("write {}", path.display()), source })
+    };
+    Ok((open("out")?, open("err")?))
+}

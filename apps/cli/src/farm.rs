@@ -9,6 +9,7 @@
 //! | `joblog`   | the log of jobs, and how an earlier run is gone on with                   |
 //! | `halt`     | when a farm ends before its tasks do                                      |
 //! | `each`     | a process for each task, on this machine                                  |
+//! | `team`     | the same over all members of a team, on whatever hosts                    |
 //! | `dry`      | commands that are only printed                                            |
 //! | `running`  | a task that runs: its process group, its pipes, its time                  |
 //! | `lines`    | workers that stay, and read and write JSON                                |
@@ -37,6 +38,7 @@ mod report;
 mod running;
 mod streams;
 mod tasks;
+mod team;
 mod template;
 
 use std::thread;
@@ -56,14 +58,25 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// `syncline farm run`.
 pub(crate) fn run(args: &FarmRunArgs, signals: &Signals) -> Result<()> {
-    let cores = || thread::available_parallelism().map_or(1, usize::from);
-    let jobs = args.jobs.map_or_else(cores, usize::from);
+    let is_in_team = team::is_in_one();
     if args.protocol == Protocol::Lines {
         let of_all = args.halt.is_some_and(|halt| matches!(halt.at, Limit::Percent(_)));
         if let Some(option) = args.only_each().or(of_all.then_some("--halt with a percentage")) {
             return Err(Error::Usage(format!("{option} is not for --protocol lines")));
         }
+        if is_in_team {
+            return Err(Error::Usage(
+                "--protocol lines is not for several processes of a launcher".to_owned(),
+            ));
+        }
     }
+    if is_in_team { team::run(args, signals) } else { here(args, signals) }
+}
+
+/// The farm of this process alone.
+fn here(args: &FarmRunArgs, signals: &Signals) -> Result<()> {
+    let cores = || thread::available_parallelism().map_or(1, usize::from);
+    let jobs = args.jobs.map_or_else(cores, usize::from);
     let hub = hub::Hub::new(args, jobs, signals)?;
     match args.protocol {
         Protocol::Each if args.dry_run => Ledger::new(hub, args, jobs)?.run(dry::Dry),

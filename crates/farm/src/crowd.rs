@@ -130,6 +130,20 @@ impl Crowd {
         read.map_err(|why| FarmError::Garbled { from, why })
     }
 
+    /// What the manager has said, if that has come.
+    pub(crate) fn try_hear<V: DeserializeOwned>(&mut self) -> Result<Option<V>, FarmError> {
+        self.at_home()?;
+        let from = Vpid::MANAGER;
+        let read = match self {
+            Crowd::Farm(farm) => farm.try_recv_message(from)?.map(wire::read),
+            // A wait that is over at once moves what is under way.
+            Crowd::Mail(mail) => {
+                mail.recv(Some(Instant::now())).map_err(dead)?.map(|(_, bytes)| wire::decode(&bytes))
+            }
+        };
+        read.transpose().map_err(|why| FarmError::Garbled { from, why })
+    }
+
     /// What a worker is at; of one that is far, nothing is known.
     pub(crate) fn diary(&self, vpid: Vpid) -> Option<&Diary> {
         match self {

@@ -488,6 +488,13 @@ where
         Results { pool: self, tasks: tasks.into_iter().fuse() }
     }
 
+    /// Tells all workers that what they are at is not wanted any more. A task learns it where it asks
+    /// ([`Forks::is_cancelled`]); it ends as any other, with what it returns. What no worker has
+    /// been given is begun later all the same.
+    pub fn cancel(&mut self) {
+        self.manager.cancel();
+    }
+
     /// How far it has come.
     #[must_use]
     pub fn progress(&self) -> Progress {

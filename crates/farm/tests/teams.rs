@@ -1,5 +1,7 @@
 //! Pools of the members of a team: on threads, processes and hosts.
 
+use std::time::{Duration, Instant};
+
 use syncline_fabric::{Member, Team, TeamError};
 use syncline_farm::{Crew, FarmError, Forks, TaskError};
 use syncline_testkit::{again, as_role};
@@ -51,6 +53,41 @@ fn check(sums: Result<Vec<Sums>, TeamError>) {
     let squares = (0..500_u64).filter(|&n| n != 13).map(|n| n * n * (n % 50)).sum::<u64>();
     for (rank, sum) in sums.unwrap().into_iter().enumerate() {
         assert_eq!(sum.unwrap(), (rank == 0).then_some((squares, 144)), "rank {rank}");
+    }
+}
+
+/// Tasks that end when they are cancelled only; the ones of a second round are not.
+fn cancelled(me: &mut Member) -> Result<Option<Vec<u64>>, FarmError> {
+    Crew::of(1).batch(1).on(
+        me,
+        |n: u64, forks| {
+            while n < 100 && !forks.is_cancelled() {
+                std::thread::yield_now();
+            }
+            n + u64::from(forks.is_cancelled())
+        },
+        |pool| {
+            let mut results = Vec::new();
+            pool.submit(0);
+            pool.submit(1);
+            // They are begun, and have no end.
+            assert!(pool.next_deadline(Some(Instant::now() + Duration::from_millis(20))).is_err());
+            pool.cancel();
+            results.extend(std::iter::from_fn(|| pool.next()).map(|done| done.result.unwrap()));
+            results.sort_unstable();
+            results.push(pool.run(100).unwrap());
+            results
+        },
+    )
+}
+
+#[test]
+fn what_workers_are_at_is_cancelled() {
+    for results in
+        [Team::threads(3).quiet().run(cancelled).unwrap(), Team::hosts(3).quiet().run(cancelled).unwrap()]
+    {
+        assert_eq!(results[0].as_ref().unwrap(), &Some(vec![1, 2, 100]));
+        assert!(results[1..].iter().all(|result| matches!(result, Ok(None))));
     }
 }
 

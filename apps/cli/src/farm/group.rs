@@ -48,7 +48,8 @@ pub(super) enum Unstarted {
 impl Group {
     /// Starts a process in a group of its own.
     pub(super) fn start(command: &mut Command, guard: &mut Guard) -> Result<Self, Unstarted> {
-        command.process_group(0).env(MARK, guard.mark());
+        // What it starts is in no team, though the farm may be.
+        command.process_group(0).env(MARK, guard.mark()).env_remove("SYNCLINE_TEAM");
         guard.starting().map_err(Unstarted::Farm)?;
         let mut child = match command.spawn() {
             Ok(child) => child,

@@ -35,7 +35,7 @@ use crate::error::{Error, Result, signal_name};
 use crate::watch::{self, Signals};
 
 /// How long tasks may take to end when they were asked to, and readers to take what is left.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// How long readers may take if there was a second signal; one that comes sooner is none, as some
 /// send each to a process and once more to its group.
 const HASTE: Duration = Duration::from_millis(100);

@@ -72,6 +72,17 @@ impl Spool {
         Ok((Self { memory, file: None }, length))
     }
 
+    /// All of it, if it is no longer than that.
+    pub(super) fn into_bytes(self, most: usize) -> Option<Vec<u8>> {
+        let Self { mut memory, file } = self;
+        if let Some(mut file) = file {
+            file.rewind().ok()?;
+            // One more tells that it is longer.
+            file.take((most + 1).saturating_sub(memory.len()) as u64).read_to_end(&mut memory).ok()?;
+        }
+        Some(memory).filter(|memory| memory.len() <= most)
+    }
+
     fn is_empty(&self) -> bool {
         self.memory.is_empty() && self.file.is_none()
     }
@@ -103,7 +114,7 @@ impl From<Vec<u8>> for Spool {
 }
 
 /// Writes it all, also where another process has made writes not to block.
-fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(to, bytes) {
             Ok(written) => bytes = &bytes[written..],
@@ -338,6 +349,20 @@ mod tests {
             printer.print(spool);
         });
         assert!(output == expected);
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_taken() {
+        for length in [0, 10, IN_MEMORY, IN_MEMORY + 10] {
+            let spool = |length| {
+                let mut spool = Spool::default();
+                spool.write(&vec![1; length / 2]).unwrap();
+                spool.write(&vec![1; length - length / 2]).unwrap();
+                spool
+            };
+            assert_eq!(spool(length).into_bytes(length), Some(vec![1; length]));
+            assert_eq!(spool(length + 1).into_bytes(length), None);
+        }
     }
 
     #[test]

@@ -9,12 +9,14 @@
 use std::fmt::{self, Write as _};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use libc::{SIGABRT, SIGBUS, SIGKILL, SIGSEGV, SIGTERM};
+use serde::{Deserialize, Serialize};
 use syncline_farm::Progress;
 use syncline_process::Ending;
 
@@ -25,9 +27,10 @@ use crate::units::{Bytes, Time, plural};
 const SHOWN: usize = 60;
 
 /// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Exit {
-    how: Ending,
+    /// As wait(2) has it.
+    status: i32,
     /// How much memory it was allowed, if it was killed by a signal that a process gets for want of
     /// memory as well.
     bound: Option<u64>,
@@ -36,21 +39,24 @@ pub(super) struct Exit {
 impl Exit {
     /// How a process ended that had such a bound on its memory, if it had one.
     pub(super) fn of(status: ExitStatus, memory: Option<u64>) -> Self {
-        let how = Ending::from(status);
         // The kernel kills a program that it cannot start by SIGSEGV, or by SIGKILL; one that gets
         // no stack or no heap ends by the others.
-        let for_want = matches!(how, Ending::Killed(SIGSEGV | SIGKILL | SIGABRT | SIGBUS));
-        Self { how, bound: memory.filter(|_| for_want) }
+        let for_want = matches!(status.signal(), Some(SIGSEGV | SIGKILL | SIGABRT | SIGBUS));
+        Self { status: status.into_raw(), bound: memory.filter(|_| for_want) }
+    }
+
+    fn how(self) -> Ending {
+        ExitStatus::from_raw(self.status).into()
     }
 
     /// Whether it ended well.
     pub(super) fn is_success(self) -> bool {
-        self.how == Ending::Exited(0)
+        self.status == 0
     }
 
     /// The signal that killed it, in words.
     fn signal(self) -> Option<String> {
-        let Ending::Killed(signal) = self.how else { return None };
+        let Ending::Killed(signal) = self.how() else { return None };
         Some(match u8::try_from(signal).map(signal_name) {
             Ok(name) if name != "a signal" => name.to_owned(),
             _ => format!("signal {signal}"),
@@ -62,7 +68,7 @@ impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.signal() {
             Some(signal) => write!(f, "was killed by {signal}")?,
-            None => write!(f, "{}", self.how)?,
+            None => write!(f, "{}", self.how())?,
         }
         match self.bound {
             None => Ok(()),
@@ -74,7 +80,7 @@ impl fmt::Display for Exit {
 
 /// How many bytes a worker wrote after its last end of line, told behind how the worker ended;
 /// nothing, if there are none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Unended(pub(super) usize);
 
 impl fmt::Display for Unended {
@@ -88,7 +94,7 @@ impl fmt::Display for Unended {
 }
 
 /// Why an attempt at a task failed. In a line it stands behind the task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Failure {
     /// Its process did not end well.
     Exit(Exit),
@@ -135,8 +141,10 @@ impl Failure {
     /// The exit value and the signal that GNU parallel's job log has for it.
     pub(super) fn numbers(&self) -> (i32, i32) {
         match self {
-            Self::Exit(Exit { how: Ending::Exited(code), .. }) => (i32::from(*code), 0),
-            Self::Exit(Exit { how: Ending::Killed(signal), .. }) => (0, *signal),
+            Self::Exit(exit) => match exit.how() {
+                Ending::Exited(code) => (code.into(), 0),
+                Ending::Killed(signal) => (0, signal),
+            },
             Self::Late(_) => (-1, SIGTERM),
             // As of a shell that finds no program.
             Self::Unstarted(_) => (127, 0),
@@ -361,11 +369,11 @@ mod tests {
     }
 
     fn exited(code: u8) -> Exit {
-        Exit { how: Ending::Exited(code), bound: None }
+        Exit { status: i32::from(code) << 8, bound: None }
     }
 
     fn killed(signal: i32, bound: Option<u64>) -> Exit {
-        Exit { how: Ending::Killed(signal), bound }
+        Exit { status: signal, bound }
     }
 
     #[test]

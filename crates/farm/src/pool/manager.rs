@@ -526,6 +526,13 @@ where
         }
     }
 
+    /// Tells all workers that what they are at is not wanted.
+    pub(crate) fn cancel(&mut self) {
+        for vpid in self.hands.iter().map(|hand| hand.vpid).collect::<Vec<_>>() {
+            let _ = self.say(vpid, &OrderRef::Cancel); // the dead are gone
+        }
+    }
+
     /// Lets the members of a team go, whatever they are at: they go when they have done that.
     pub(crate) fn dismiss(mut self, members: usize) {
         for rank in 1..members {

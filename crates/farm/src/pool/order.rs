@@ -7,6 +7,7 @@
 //! | `Answer`           | the result of the child that you wait for                                   |
 //! | `End`              | there is no more                                                            |
 //! | `Forks`            | what your tasks fork is for all: said first, or children are done where they are joined |
+//! | `Cancel`           | what you are at is not wanted any more                                      |
 //! | `Board`            | steal: the tasks are on this board, of which you are that hand               |
 //!
 //! | from a worker      | means                                                                      |
@@ -38,6 +39,7 @@ pub(crate) enum OrderRef<'a, I: Clone + ExactSizeIterator<Item: Serialize>, R> {
         block: u32,
         hand: u64,
     },
+    Cancel,
 }
 
 #[derive(Deserialize)]
@@ -48,6 +50,7 @@ pub(crate) enum Order<T, R> {
     End,
     Forks,
     Board { block: u32, hand: u64 },
+    Cancel,
 }
 
 #[derive(Serialize)]

@@ -1,6 +1,6 @@
 //! What a worker of a pool does.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +19,7 @@ use crate::pool::order::{Order, Ran, ReportRef};
 use crate::pool::steal::Seat;
 use crate::pool::{TaskError, monotonic};
 use crate::vpid::Vpid;
-use crate::wire::{self, WireError};
+use crate::wire::WireError;
 
 /// How long results may be kept to be sent together.
 const KEPT: Duration = Duration::from_millis(1);
@@ -132,12 +132,28 @@ pub(crate) struct Worker<T, R> {
     tells: bool,
     /// Its place at the board, if there is one.
     pub(crate) seat: Option<Seat>,
+    /// What it is at is not wanted.
+    cancelled: bool,
+    /// What was said while it looked for that.
+    later: VecDeque<Order<T, R>>,
 }
 
 impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T, R> {
     fn new(crowd: Crowd) -> Self {
         let (results, forked) = (Vec::new(), HashMap::new());
-        Worker { crowd, results, nanos: 0, forked, forks: 0, begun: 0, tells: false, seat: None }
+        let (seat, later) = (None, VecDeque::new());
+        Worker {
+            crowd,
+            results,
+            nanos: 0,
+            forked,
+            forks: 0,
+            begun: 0,
+            tells: false,
+            seat,
+            cancelled: false,
+            later,
+        }
     }
 
     fn attend(&mut self, f: impl FnMut(T, &mut Self) -> R) -> Result<(), FarmError> {
@@ -152,11 +168,14 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     ) -> Result<(), FarmError> {
         loop {
             match order {
-                Order::Run(tasks) => self.run(tasks, &mut f)?,
+                Order::Run(tasks) => {
+                    self.cancelled = false;
+                    self.run(tasks, &mut f)?;
+                }
                 Order::End => return Ok(()),
                 Order::Forks => self.tells = true,
-                // No worker waits.
-                Order::Yours | Order::Answer(_) => (),
+                // No worker waits, or is at anything.
+                Order::Yours | Order::Answer(_) | Order::Cancel => (),
                 // That is said first, to workers that can.
                 Order::Board { .. } => {
                     let why = WireError::Damaged {
@@ -165,7 +184,10 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
                     return Err(FarmError::Garbled { from: Vpid::MANAGER, why });
                 }
             }
-            order = self.hear()?;
+            order = match self.later.pop_front() {
+                Some(order) => order,
+                None => self.hear()?,
+            };
         }
     }
 
@@ -292,9 +314,19 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     }
 
     pub(crate) fn try_hear(&mut self) -> Result<Option<Order<T, R>>, FarmError> {
-        let from = Vpid::MANAGER;
-        let message = self.crowd.farm().map(|farm| farm.try_recv_message(from)).transpose()?.flatten();
-        message.map(wire::read).transpose().map_err(|why| FarmError::Garbled { from, why })
+        self.crowd.try_hear()
+    }
+
+    /// Whether the manager wants nothing of what this worker is at. One that is gone does not.
+    fn is_cancelled(&mut self) -> bool {
+        while !self.cancelled {
+            match self.try_hear() {
+                Ok(Some(Order::Cancel)) | Err(_) => self.cancelled = true,
+                Ok(Some(order)) => self.later.push_back(order),
+                Ok(None) => break,
+            }
+        }
+        self.cancelled
     }
 
     fn fork(&mut self, task: T) -> Result<u64, FarmError> {
@@ -339,7 +371,12 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             );
         }
         self.say(&ReportRef::Join { number })?;
-        Ok(match (self.hear()?, forked) {
+        let mut answer = self.hear()?;
+        while let Order::Cancel = answer {
+            self.cancelled = true;
+            answer = self.hear()?;
+        }
+        Ok(match (answer, forked) {
             (Order::Yours, Some((_, task))) => Child::Here(task),
             (Order::Answer(result), _) => Child::Ended(result),
             // The manager says nothing else to one that waits.
@@ -415,6 +452,16 @@ pub struct Forked<R> {
 impl<'w, T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Forks<'w, T, R> {
     pub(crate) fn new(worker: &'w mut Worker<T, R>, f: &'w dyn Fn(T, &mut Forks<'_, T, R>) -> R) -> Self {
         Forks { worker, f }
+    }
+
+    /// Whether the manager has cancelled what its workers are at ([`Pool::cancel`]), or is gone: the
+    /// task may return at once, with whatever says so.
+    ///
+    /// A look at what has come; a worker that steals does not look.
+    ///
+    /// [`Pool::cancel`]: crate::Pool::cancel
+    pub fn is_cancelled(&mut self) -> bool {
+        self.worker.seat.is_none() && self.worker.is_cancelled()
     }
 
     /// Makes a task a child of the running one: from now on any worker may begin it.

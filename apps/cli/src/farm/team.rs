@@ -1,0 +1,294 @@
+//! One farm over all members of a team: under mpirun or Slurm, or `syncline launch`.
+//!
+//! ```text
+//!   rank 0: input ──> ledger ──> pool ── job ──> rank 1: a process of the command ─┐
+//!             ^                    ^  ── job ──> rank 2 ...                        │
+//!             └── output, job log ─┴────────── its end, its standard output ───────┘
+//! ```
+//!
+//! A member runs one command at a time, in its own guarded process group. Its standard error goes
+//! to that of the member, and from there the launcher's way. When the farm is to end at once, the
+//! pool is cancelled: members end what they are at.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::env;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+use syncline_fabric::{Member, Team};
+use syncline_farm::{Crew, Forks, Outcome, Pool};
+
+use super::dry::Dry;
+use super::group::Unstarted;
+use super::guard::{Guard, MARK};
+use super::hub::{Hub, PATIENCE, Why};
+use super::input::Arguments;
+use super::ledger::{Attempt, Ledger, Runners, Task};
+use super::output::{Spool, write_all};
+use super::report::Failure;
+use super::running::{Part, Running};
+use super::template::Template;
+use crate::args::FarmRunArgs;
+use crate::error::{Error, Result};
+use crate::watch::Signals;
+
+/// How often signals and input are looked at while members are at something.
+const TICK: Duration = Duration::from_millis(1);
+/// How often a member looks whether what it is at is wanted.
+const LOOK: Duration = Duration::from_millis(20);
+/// How much a job may write that is sent to rank 0.
+const LONGEST: usize = 4 << 20;
+
+/// A job for a member.
+#[derive(Debug, Serialize, Deserialize)]
+struct Job {
+    number: u64,
+    args: Arguments,
+}
+
+/// What became of it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Done {
+    host: String,
+    rank: usize,
+    /// Since 1970.
+    began: Duration,
+    took: Duration,
+    ended: Ended,
+    output: Vec<u8>,
+    wrote: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Ended {
+    Run(Result<(), Failure>),
+    /// There was no process: the system's number for why, and why in words.
+    Unstarted(Option<i32>, String),
+    /// The member cannot go on.
+    Broken(String),
+}
+
+/// Whether this process is one of several that a launcher has started. A command of a farm is not,
+/// whatever its environment has of that farm's own launcher.
+pub(super) fn is_in_one() -> bool {
+    let launched = syncline_mpi::launched().is_some_and(|launched| launched.size != Some(1));
+    env::var_os(MARK).is_none() && (launched || env::var_os("SYNCLINE_TEAM").is_some())
+}
+
+/// `syncline farm run` in a member of a team.
+pub(super) fn run(args: &FarmRunArgs, signals: &Signals) -> Result<()> {
+    let ended = Team::run(|me| {
+        if me.size() == 1 {
+            return super::here(args, signals);
+        }
+        in_member(me, args, signals)
+    })?;
+    ended.into_iter().collect()
+}
+
+fn in_member(me: &mut Member, args: &FarmRunArgs, signals: &Signals) -> Result<()> {
+    let (rank, members) = (me.rank(), me.size());
+    let broken = |source| Error::Io { what: "run a farm in this team".to_owned(), source };
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    // What rank 0 starts is nothing.
+    let guard = if rank > 0 { Some(RefCell::new(Guard::start()?)) } else { None };
+    let template = Template::new(args.program());
+    let work = |job: Job, forks: &mut Forks<'_, Job, Done>| {
+        let mut done = Done {
+            host: host.clone(),
+            rank,
+            began: SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default(),
+            took: Duration::ZERO,
+            ended: Ended::Broken("rank 0 runs nothing".to_owned()),
+            output: Vec::new(),
+            wrote: 0,
+        };
+        if let Some(guard) = &guard {
+            attend(&job, &template, args, &mut guard.borrow_mut(), signals, forks, &mut done);
+        }
+        done
+    };
+    let manage = |pool: &mut Pool<Job, Done>| {
+        let jobs = args.jobs.map_or(members - 1, |jobs| usize::from(jobs).min(members - 1));
+        let ledger = Ledger::new(Hub::new(args, jobs, signals)?, args, jobs)?;
+        if args.dry_run { ledger.run(Dry) } else { ledger.run(Remote { pool, away: HashMap::new() }) }
+    };
+    // One at a time: what is under way when a farm ends has begun.
+    let managed = Crew::of(members - 1).batch(1).on(me, work, manage);
+    managed.map_err(|error| broken(io::Error::other(error)))?.unwrap_or(Ok(()))
+}
+
+/// Runs a job, in a member.
+fn attend(
+    job: &Job,
+    template: &Template,
+    args: &FarmRunArgs,
+    guard: &mut Guard,
+    signals: &Signals,
+    forks: &mut Forks<'_, Job, Done>,
+    done: &mut Done,
+) {
+    let command = template.fill(&job.args, job.number, done.rank);
+    let mut running = match Running::start(job.number, &command, args, guard) {
+        Ok(running) => running,
+        Err(Unstarted::Process(error)) => {
+            done.ended = Ended::Unstarted(error.raw_os_error(), error.to_string());
+            return;
+        }
+        Err(Unstarted::Farm(error)) => {
+            done.ended = Ended::Broken(error.to_string());
+            return;
+        }
+    };
+    let (mut kill, mut interrupted) = (None, false);
+    while !look(&mut running) {
+        let now = Instant::now();
+        interrupted |= signals.take().is_some();
+        if kill.is_none() && (interrupted || forks.is_cancelled()) {
+            running.group.signal(Signal::TERM);
+            kill = now.checked_add(PATIENCE);
+        }
+        if kill.is_some_and(|kill| kill <= now) {
+            running.group.signal(Signal::KILL);
+        }
+        running.escalate(now);
+    }
+    done.took = running.since.elapsed();
+    match running.finish(args, guard) {
+        Ok(over) => {
+            say(io::stdout().as_fd(), &over.rest[0]);
+            say(io::stderr().as_fd(), &over.rest[1]);
+            done.wrote = over.wrote;
+            done.ended = match (over.unkept, over.output.into_bytes(LONGEST)) {
+                (Some(error), _) => Ended::Broken(error.to_string()),
+                (None, Some(output)) => {
+                    done.output = output;
+                    Ended::Run(over.ended)
+                }
+                (None, None) => Ended::Run(Err(Failure::Member(format!(
+                    "it wrote more than {} MiB, which is not sent between members: --ungroup, --line-buffer",
+                    LONGEST >> 20
+                )))),
+            };
+        }
+        Err(error) => done.ended = Ended::Broken(error.to_string()),
+    }
+}
+
+/// Waits for a moment, and attends to what a job writes; whether it has exited.
+fn look(running: &mut Running) -> bool {
+    let (parts, mut fds): (Vec<_>, Vec<_>) =
+        running.fds(true, true).map(|(part, fd)| (part, PollFd::from_borrowed_fd(fd, PollFlags::IN))).unzip();
+    let left = running.deadline().map(|at| at.saturating_duration_since(Instant::now()));
+    let timeout = Timespec::try_from(left.unwrap_or(LOOK).min(LOOK)).ok();
+    if rustix::event::poll(&mut fds, timeout.as_ref()).is_err() {
+        return false;
+    }
+    let ready =
+        parts.into_iter().zip(fds.iter().map(|fd| !fd.revents().is_empty())).filter(|(_, ready)| *ready);
+    let mut exited = false;
+    for part in ready.map(|(part, _)| part).collect::<Vec<_>>() {
+        match part {
+            Part::Exit => exited = true,
+            Part::Out => say(io::stdout().as_fd(), &running.read_out().unwrap_or_default()),
+            Part::Err => say(io::stderr().as_fd(), &running.read_err().unwrap_or_default()),
+        }
+    }
+    exited
+}
+
+/// Whether there is a reader is the launcher's affair.
+fn say(to: BorrowedFd<'_>, lines: &[u8]) {
+    let _ = write_all(to, lines);
+}
+
+/// The jobs that other members have.
+struct Remote<'p> {
+    pool: &'p mut Pool<Job, Done>,
+    /// By their numbers in the pool.
+    away: HashMap<u64, (Task, Instant)>,
+}
+
+impl Remote<'_> {
+    fn ended(&mut self, ledger: &mut Ledger<'_>, outcome: Outcome<Done>) {
+        let Some((task, since)) = self.away.remove(&outcome.id.number()) else { return };
+        let mut attempt = Attempt {
+            task,
+            host: String::new(),
+            slot: 0,
+            began: SystemTime::now(),
+            took: since.elapsed(),
+            ended: Ok(()),
+            output: Spool::default(),
+            wrote: 0,
+        };
+        match outcome.result {
+            Ok(done) => {
+                attempt.began = SystemTime::UNIX_EPOCH + done.began;
+                (attempt.host, attempt.slot, attempt.took) = (done.host, done.rank, done.took);
+                (attempt.output, attempt.wrote) = (done.output.into(), done.wrote);
+                match done.ended {
+                    Ended::Run(ended) => attempt.ended = ended,
+                    Ended::Unstarted(number, why) => {
+                        let error =
+                            number.map_or_else(|| io::Error::other(why), io::Error::from_raw_os_error);
+                        let command =
+                            ledger.template.fill(&attempt.task.args, attempt.task.number, attempt.slot);
+                        if ledger.is_for_all(&error, &command[0]) {
+                            return;
+                        }
+                        attempt.ended = Err(Failure::Unstarted(error.to_string()));
+                    }
+                    Ended::Broken(why) => {
+                        let (what, source) = (format!("run jobs on {}", attempt.host), io::Error::other(why));
+                        return ledger.hub.stop(Why::Error(Error::Io { what, source }));
+                    }
+                }
+            }
+            Err(error) => attempt.ended = Err(Failure::Member(error.to_string())),
+        }
+        ledger.over(attempt);
+    }
+}
+
+impl Runners for Remote<'_> {
+    fn start(&mut self, _: &mut Ledger<'_>, task: Task) {
+        let job = Job { number: task.number, args: task.args.clone() };
+        self.away.insert(self.pool.submit(job).number(), (task, Instant::now()));
+    }
+
+    fn running(&self) -> usize {
+        self.away.len()
+    }
+
+    fn poll(&mut self, ledger: &mut Ledger<'_>) {
+        let (input, delayed) = (ledger.wants_input(self.away.len()), ledger.deadline(self.away.len()));
+        // While members are at something, what they say is waited for.
+        let until = if self.away.is_empty() { delayed } else { Some(Instant::now()) };
+        ledger.hub.poll::<()>(input, std::iter::empty(), until);
+        let mut until = Instant::now() + TICK;
+        while !self.away.is_empty()
+            && let Ok(Some(outcome)) = self.pool.next_deadline(Some(until))
+        {
+            self.ended(ledger, outcome);
+            until = Instant::now();
+        }
+    }
+
+    fn stop(&mut self, hub: &mut Hub) {
+        hub.stop_with(std::iter::empty());
+    }
+
+    fn signal(&mut self, _: Signal) {
+        self.pool.cancel();
+    }
+
+    fn abandon(self) -> Vec<(Task, Duration)> {
+        self.away.into_values().map(|(task, since)| (task, since.elapsed())).collect()
+    }
+}

@@ -23,9 +23,9 @@ pub(crate) enum FarmCommand {
 
 /// Runs a command once for each task, several at once; or gives the tasks to workers that stay.
 ///
-/// A task is a line of standard input, or of the file --tasks. In the arguments of the command, {}
-/// stands for the text of the task and {#} for its number, from 1; without any {} the text is
-/// appended as last argument. No shell is involved, and what the command reads is empty. Empty
+/// A task is a line of standard input, or of a file (-a), or made of the arguments behind ::: after
+/// the command. Options and replacement strings are those of GNU parallel; without any {} the task
+/// is appended as last argument. No shell is involved, and what the command reads is empty. Empty
 /// lines are no tasks. Lines are read as they are needed, so the input may be endless.
 ///
 /// The standard output of a task comes out whole when the task has ended, its standard error line
@@ -37,14 +37,27 @@ pub(crate) enum FarmCommand {
 /// its group (setsid) is let go.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "syncline farm run [OPTIONS] -- <COMMAND> [ARGS {}]...",
+    override_usage = "syncline farm run [OPTIONS] -- <COMMAND> [ARGS {}]... [::: ARGUMENTS]...",
     after_long_help = "\
 Examples:
   syncline farm run -j 4 -- gzip -k {} < files.txt
   find . -name '*.flac' -print0 | syncline farm run -0 --retries 2 -- ./encode {} out/{#}.mp3
+  syncline farm run --joblog log --resume -- ./fit {1} {2/.} ::: 1 2 3 :::: models.txt
   syncline farm run --timeout 5m --logs logs -- ./simulate --case {} < cases.txt
   seq 1000 | syncline farm run -k -- sh -c 'echo \"$1 squared is $(($1 * $1))\"' _
   syncline farm run --protocol lines -j 4 -- python3 worker.py < tasks.jsonl > results.jsonl
+
+Input sources, behind the command:
+  ::: ARGUMENTS      these; with several sources all combinations, the last changes fastest
+  :::: FILES         as -a: the lines of each file, or of standard input (-)
+  :::+ and ::::+     linked with the source before, as many as the shorter has
+
+Replacement strings: {} input, {.} without extension, {/} basename, {//} dirname, {/.} basename without extension, {#} \
+sequence number, {%} job slot; {2} {2.} {2/} {2//} {2/.} of the second argument, {-1} of the last. Of several arguments, {} \
+alone becomes an argument for each.
+
+Under mpirun or Slurm's srun, or in the processes of `syncline launch`, all processes are one farm: rank 0 reads the input \
+and prints, the others run the commands, one at a time each. docs/farm-run.md says more, to those who know GNU parallel.
 
 Workers that stay (--protocol lines): the command is started as often as there are workers, and each process reads and \
 writes JSON, a line each:
@@ -67,8 +80,8 @@ SIGKILL. Ctrl-Z stops this command and the tasks that run, and fg continues them
 that reads from the terminal is stopped by the system, as its group is in the background. The environment variable SYNCLINE_FARM_RUN of tasks marks them as \
 those of this command.
 
-Exit codes: 0 if all went well, and when the reader of standard output has closed it before a task failed; 1 if a task \
-failed, or for an error; 2 wrong command line; 130 or 143 interrupted."
+Exit codes: 0 if all went well, when --halt has waited for success, and when the reader of standard output has closed it \
+before a task failed; 1 if a task failed, or for an error; 2 wrong command line; 130 or 143 interrupted."
 )]
 pub(crate) struct FarmRunArgs {
     /// How many workers there are at once [default: the number of cores]

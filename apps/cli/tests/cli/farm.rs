@@ -2,7 +2,10 @@
 
 mod each;
 mod endings;
+mod joblog;
 mod lines;
+mod options;
+mod team;
 
 use std::fs;
 use std::io::{Read as _, Write as _};

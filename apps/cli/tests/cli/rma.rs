@@ -35,7 +35,7 @@ fn pools_hold_everywhere() {
 }
 
 /// The command as a number of processes of an MPI; `None`, and a line that says why, if it is not here.
-fn under(mpi: &Mpi, processes: usize, line: &str) -> Option<Command> {
+pub(crate) fn under(mpi: &Mpi, processes: usize, line: &str) -> Option<Command> {
     if !mpi.is_here() {
         return None;
     }
@@ -52,12 +52,12 @@ fn under(mpi: &Mpi, processes: usize, line: &str) -> Option<Command> {
 
 /// A `SYNCLINE_TIMEOUT` for tests in which all processes live. A loaded machine may keep a process
 /// from a processor for longer than any bound on silence.
-fn late() -> String {
+pub(crate) fn late() -> String {
     HANG.as_millis().to_string()
 }
 
 /// What a command says, if it ends before it must hang.
-fn ends(mut command: Command, what: &str) -> Output {
+pub(crate) fn ends(mut command: Command, what: &str) -> Output {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let id = child.id();
     let waiting = std::thread::spawn(move || child.wait_with_output().unwrap());

@@ -1,0 +1,135 @@
+//! One farm over the members of a team: started by `syncline launch`, and by every MPI that is here.
+
+use std::fs;
+
+use syncline_testkit::mpi::MPIS;
+
+use super::*;
+use crate::rma::{ends, late, under};
+
+/// Ways to start a farm in so many processes, with what is told of each.
+fn starters(processes: usize, options: &str) -> Vec<(String, Command)> {
+    let line = format!("launch -n {processes} -- {} farm run {options} --", env!("CARGO_BIN_EXE_syncline"));
+    let mut all = vec![("launch".to_owned(), command(Path::new("."), &line))];
+    for mpi in &MPIS {
+        for per_host in [9, 1] {
+            let Some(mut command) = under(mpi, processes, &format!("farm run {options} --")) else { break };
+            command.env("SYNCLINE_PER_HOST", per_host.to_string()).env("SYNCLINE_TIMEOUT", late());
+            all.push((format!("{}, {per_host} on a host", mpi.name), command));
+        }
+    }
+    for (_, command) in &mut all {
+        command.env("SYNCLINE_QUIET", "1").stdin(Stdio::null());
+    }
+    all
+}
+
+/// The job log's rows of a folder: Seq, Host, Exitval, Signal.
+fn rows(folder: &Path) -> Vec<[String; 4]> {
+    let log = fs::read_to_string(folder.join("log")).unwrap();
+    let row = |line: &str| {
+        let columns: Vec<_> = line.split('\t').collect();
+        [columns[0], columns[1], columns[6], columns[7]].map(String::from)
+    };
+    let mut rows: Vec<_> = log.lines().skip(1).map(row).collect();
+    rows.sort_by_key(|[number, ..]| number.parse::<u64>().unwrap());
+    rows
+}
+
+#[test]
+fn results_job_log_and_exit_code_are_as_on_one_machine() {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned();
+    let script = "printf 'out %s\n' $1; echo err $1 >&2; case $1 in 4) exit 3;; 6) kill -9 $$;; esac";
+    for (what, mut command) in starters(3, "-k --joblog log") {
+        let folder = tempfile::tempdir().unwrap();
+        command.current_dir(folder.path()).args(["sh", "-c", script, "_", "{}", ":::"]);
+        command.args((1..=9).map(|number| number.to_string()));
+        let came = Came::of(ends(command, &what));
+        assert_eq!(came.code, Some(1), "{what}: {came:?}");
+        let out: String = (1..=9).map(|number| format!("out {number}\n")).collect();
+        assert_eq!(came.out, out, "{what}: {came:?}");
+        let told = |line: String| came.errors.iter().any(|other| other.contains(&line));
+        for number in 1..=9 {
+            assert!(told(format!("[{number}] err {number}")), "{what}: {came:?}");
+        }
+        assert!(told("syncline: task 4 (\"4\") exited with 3".to_owned()), "{what}: {came:?}");
+        assert!(told("syncline: 9 tasks: 7 done, 2 failed (first: task ".to_owned()), "{what}: {came:?}");
+        let expected: Vec<_> = (1..=9)
+            .map(|number| {
+                let (exit, signal) = (if number == 4 { 3 } else { 0 }, if number == 6 { 9 } else { 0 });
+                [number.to_string(), host.clone(), exit.to_string(), signal.to_string()]
+            })
+            .collect();
+        assert_eq!(rows(folder.path()), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_farm_that_halts_ends_what_other_members_run() {
+    for (which, halt, code) in [(40, "now,success=1", 0), (41, "now,fail=1", 1)] {
+        let nap = nap(which);
+        for (what, mut command) in starters(3, &format!("--halt {halt}")) {
+            let folder = tempfile::tempdir().unwrap();
+            // One sleeps as the other ends the farm.
+            let script = format!(
+                "if [ $1 = 1 ]; then touch begun; exec sleep {nap}; fi; while [ ! -e begun ]; do sleep 0.01; done; exit {code}"
+            );
+            command
+                .current_dir(folder.path())
+                .args(["sh", "-c", &script, "_", "{}", ":::", "1", "2", "3", "4"]);
+            let came = Came::of(ends(command, &what));
+            assert_eq!(came.code, Some(code), "{what}: {came:?}");
+            assert!(came.errors.iter().any(|line| line.contains("1 ended before")), "{what}: {came:?}");
+            gone(&nap);
+        }
+    }
+}
+
+#[test]
+fn retries_and_limits_hold_for_members() {
+    let script = "echo x >> tries.$1; [ $(wc -l < tries.$1) = 2 ] || exit 5; echo $1";
+    for (what, mut command) in starters(3, "-k --retries 1") {
+        let folder = tempfile::tempdir().unwrap();
+        command.current_dir(folder.path()).args(["sh", "-c", script, "_", "{}", ":::", "1", "2", "3"]);
+        let came = Came::of(ends(command, &what));
+        assert_eq!((came.code, came.out.as_str()), (Some(0), "1\n2\n3\n"), "{what}: {came:?}");
+    }
+    let nap = nap(42);
+    for (what, mut command) in starters(2, "--timeout 1") {
+        command.args(["sleep", "{}", ":::", &nap]);
+        let came = Came::of(ends(command, &what));
+        assert_eq!(came.code, Some(1), "{what}: {came:?}");
+        assert!(came.errors.iter().any(|line| line.contains("took longer than 1 s")), "{what}: {came:?}");
+        gone(&nap);
+    }
+    for (what, mut command) in starters(2, "") {
+        command.args(["no-such-program-anywhere", "{}", ":::", "1", "2"]);
+        let came = Came::of(ends(command, &what));
+        assert_eq!(came.code, Some(1), "{what}: {came:?}");
+        let error = "error: cannot start no-such-program-anywhere: No such file or directory";
+        assert_eq!(came.errors.iter().filter(|line| line.starts_with(error)).count(), 1, "{what}: {came:?}");
+    }
+}
+
+/// What a job starts is a farm of its own, in no team.
+#[test]
+fn a_farm_within_a_job_is_one_by_itself() {
+    for (what, mut command) in starters(2, "") {
+        let script = "printf '1\n2\n' | \"$1\" farm run -k -- echo";
+        command.args(["sh", "-c", script, "_", env!("CARGO_BIN_EXE_syncline"), ":::", "x"]);
+        let came = Came::of(ends(command, &what));
+        assert_eq!((came.code, came.out.as_str()), (Some(0), "1\n2\n"), "{what}: {came:?}");
+    }
+}
+
+#[test]
+fn workers_that_stay_are_of_one_process() {
+    let (what, mut command) = starters(2, "--protocol lines").swap_remove(0);
+    command.arg("cat");
+    let came = Came::of(ends(command, &what));
+    assert_eq!(came.code, Some(2), "{came:?}");
+    assert!(
+        came.errors[0].contains("--protocol lines is not for several processes of a launcher"),
+        "{came:?}"
+    );
+}

@@ -37,6 +37,7 @@ pub(crate) enum FarmCommand {
 /// its group (setsid) is let go.
 #[derive(Debug, clap::Args)]
 #[command(
+    args_override_self = true,
     override_usage = "syncline farm run [OPTIONS] -- <COMMAND> [ARGS {}]... [::: ARGUMENTS]...",
     after_long_help = "\
 Examples:
@@ -84,7 +85,8 @@ Exit codes: 0 if all went well, when --halt has waited for success, and when the
 before a task failed; 1 if a task failed, or for an error; 2 wrong command line; 130 or 143 interrupted."
 )]
 pub(crate) struct FarmRunArgs {
-    /// How many workers there are at once [default: the number of cores]
+    /// How many workers there are at once [default: the number of cores; under a launcher: of
+    /// processes that run commands]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) jobs: Option<u16>,
     /// An input source, as :::: behind the command: a file whose lines are arguments, or - for
@@ -152,8 +154,8 @@ pub(crate) struct FarmRunArgs {
     /// A directory for NUMBER.out and NUMBER.err of each task (in place of standard error), and
     /// summary.tsv
     ///
-    /// It is made if it is not there. One that has a summary.tsv already is refused. With
-    /// --protocol lines there is worker-NUMBER.err of each worker.
+    /// It is made if it is not there. One that has a summary.tsv already is refused, or gone on with
+    /// by --resume. With --protocol lines there is worker-NUMBER.err of each worker.
     #[arg(long, value_name = "DIR")]
     pub(crate) logs: Option<PathBuf>,
     /// How a worker is given its tasks

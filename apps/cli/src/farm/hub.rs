@@ -28,6 +28,7 @@ use super::group::Group;
 use super::guard::Guard;
 use super::halt::{Cause, Halt, Limit};
 use super::input::Input;
+use super::joblog::Resume;
 use super::output::{FILES, Ordered, Printer};
 use super::report::Report;
 use crate::args::FarmRunArgs;
@@ -110,7 +111,7 @@ impl Hub {
         enough_descriptors(jobs)?;
         let of_all = args.halt.is_some_and(|halt| matches!(halt.at, Limit::Percent(_)));
         let source = Input::open(args, of_all)?;
-        let report = Report::new(args.logs.as_deref())?;
+        let report = Report::new(args.logs.as_deref(), args.resumes() != Resume::No)?;
         let caught = catch()?;
         // What tasks write as they like would be mixed with it.
         let bar = match args.ungroup {

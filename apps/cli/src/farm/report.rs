@@ -199,9 +199,10 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Nothing so far; with a table in that directory, which is made.
-    pub(super) fn new(logs: Option<&Path>) -> Result<Self> {
-        let table = logs.map(table).transpose()?;
+    /// Nothing so far; with a table in that directory, which is made. If an earlier run is gone on
+    /// with, its table is.
+    pub(super) fn new(logs: Option<&Path>, goes_on: bool) -> Result<Self> {
+        let table = logs.map(|logs| table(logs, goes_on)).transpose()?;
         let since = Instant::now();
         Ok(Self { since, counts: Progress::default(), ended: 0, skipped: 0, first: None, table })
     }
@@ -342,17 +343,21 @@ impl Report {
     }
 }
 
-/// Makes the table of a directory, with its heads.
-fn table(logs: &Path) -> Result<(PathBuf, File)> {
+/// Makes the table of a directory, with its heads; or opens it, to go on with it.
+fn table(logs: &Path, goes_on: bool) -> Result<(PathBuf, File)> {
     let made = fs::create_dir_all(logs);
     made.map_err(|source| Error::Io { what: format!("make the directory {}", logs.display()), source })?;
     let path = logs.join("summary.tsv");
-    let mut table = File::create_new(&path).map_err(|source| match source.kind() {
+    let mut options = File::options();
+    let opened = options.append(true).create(goes_on).create_new(!goes_on).open(&path);
+    let mut table = opened.map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => Error::Exists(path.clone()),
         _ => unwritten(&path, source),
     })?;
-    let heads = table.write_all(b"number\texit\tseconds\tattempts\ttask\n");
-    heads.map_err(|source| unwritten(&path, source))?;
+    if table.metadata().is_ok_and(|table| table.len() == 0) {
+        let heads = table.write_all(b"number\texit\tseconds\tattempts\ttask\n");
+        heads.map_err(|source| unwritten(&path, source))?;
+    }
     Ok((path, table))
 }
 
@@ -378,7 +383,7 @@ mod tests {
 
     #[test]
     fn failures_are_lines() {
-        let mut report = Report::new(None).unwrap();
+        let mut report = Report::new(None, false).unwrap();
         let line = report.failed(task(17, 2), &Failure::Exit(exited(3))).unwrap();
         assert_eq!(line, r#"task 17 ("a\tb\n") exited with 3 (2 attempts)"#);
         let failures = [
@@ -416,7 +421,7 @@ mod tests {
 
     #[test]
     fn all_is_one_line() {
-        let mut report = Report::new(None).unwrap();
+        let mut report = Report::new(None, false).unwrap();
         for number in 1..=4 {
             report.begins();
             if number < 3 {
@@ -436,7 +441,7 @@ mod tests {
 
     #[test]
     fn what_is_left_is_estimated_where_the_total_is_known() {
-        let mut report = Report::new(None).unwrap();
+        let mut report = Report::new(None, false).unwrap();
         let took = Duration::from_secs(10);
         assert_eq!((report.left(took, 20), report.stands(2, None).as_str()), (None, "0 done, 2 running"));
         report.skips();
@@ -465,10 +470,13 @@ mod tests {
     fn the_table_has_a_row_for_each() {
         let folder = tempfile::tempdir().unwrap();
         let logs = folder.path().join("a/b");
-        let mut report = Report::new(Some(&logs)).unwrap();
+        let mut report = Report::new(Some(&logs), false).unwrap();
         report.done(task(1, 2)).unwrap();
         let rows = fs::read_to_string(logs.join("summary.tsv")).unwrap();
         assert_eq!(rows, "number\texit\tseconds\tattempts\ttask\n1\t0\t1.500\t2\ta\\tb\\n\n");
-        assert!(matches!(Report::new(Some(&logs)), Err(Error::Exists(_))));
+        assert!(matches!(Report::new(Some(&logs), false), Err(Error::Exists(_))));
+        Report::new(Some(&logs), true).unwrap().done(task(2, 1)).unwrap();
+        let rows = rows + "2\t0\t1.500\t1\ta\\tb\\n\n";
+        assert_eq!(fs::read_to_string(logs.join("summary.tsv")).unwrap(), rows);
     }
 }

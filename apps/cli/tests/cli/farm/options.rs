@@ -176,7 +176,8 @@ fn output_may_come_as_it_is_written() {
     let mut lines: Vec<_> = came.out.lines().map(String::from).collect();
     let mut expected: Vec<_> =
         (1..=8).flat_map(|job| (0..50).map(move |line| format!("{job} {line}"))).collect();
-    (lines.sort(), expected.sort());
+    lines.sort();
+    expected.sort();
     assert_eq!(lines, expected);
 }
 

@@ -2,7 +2,6 @@
 //!
 //! | step       | what is done                                                                            |
 //! |------------|-----------------------------------------------------------------------------------------|
-//! | `command`  | says what is to be started, by way of this very program if its memory is to be bounded  |
 //! | `start`    | the guard is told, the process started (posix_spawn) and watched by pidfd              |
 //! | `signal`   | goes to all of the group, also to processes that are stopped                            |
 //! | `pause`, `resume` | stop the group with this process, and continue it                               |
@@ -12,12 +11,13 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 use rustix::fs::Access;
 use rustix::io::Errno;
@@ -45,9 +45,40 @@ pub(super) enum Unstarted {
     Farm(Error),
 }
 
+/// What a process has as standard input, output or error.
+#[derive(Debug)]
+pub(super) enum Stream {
+    /// Nothing to read.
+    Nothing,
+    /// That of this process.
+    Ours,
+    /// A pipe whose other end is in [`Group::pipes`].
+    Pipe,
+    File(File),
+}
+
+impl From<Stream> for Stdio {
+    fn from(stream: Stream) -> Self {
+        match stream {
+            Stream::Nothing => Self::null(),
+            Stream::Ours => Self::inherit(),
+            Stream::Pipe => Self::piped(),
+            Stream::File(file) => file.into(),
+        }
+    }
+}
+
 impl Group {
-    /// Starts a process in a group of its own.
-    pub(super) fn start(command: &mut Command, guard: &mut Guard) -> Result<Self, Unstarted> {
+    /// Starts a process in a group of its own: a program with its arguments, with a bound on its
+    /// data memory if there is to be one.
+    pub(super) fn start(
+        command: &[OsString],
+        memory: Option<u64>,
+        [input, output, errors]: [Stream; 3],
+        guard: &mut Guard,
+    ) -> Result<Self, Unstarted> {
+        let mut command = bounded(command, memory).map_err(Unstarted::Process)?;
+        command.stdin(input).stdout(output).stderr(errors);
         // What it starts is in no team, though the farm may be.
         command.process_group(0).env(MARK, guard.mark()).env_remove("SYNCLINE_TEAM");
         guard.starting().map_err(Unstarted::Farm)?;
@@ -118,11 +149,12 @@ impl AsFd for Group {
     }
 }
 
-/// A process of that program, with a bound on its data memory if there is to be one.
+/// What starts a command.
 ///
-/// The bound is set by this very program, which then becomes the other. Set from outside it would
+/// A bound is set by this very program, which then becomes the other. Set from outside it would
 /// come too late: a shell starts its first child before we are told that it runs.
-pub(super) fn command(program: &OsStr, args: &[OsString], memory: Option<u64>) -> io::Result<Command> {
+fn bounded(command: &[OsString], memory: Option<u64>) -> io::Result<Command> {
+    let Some((program, args)) = command.split_first() else { return Err(io::ErrorKind::NotFound.into()) };
     let mut command = Command::new(program);
     if let Some(memory) = memory {
         // Else it would be the failure of every task.

@@ -5,13 +5,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
 
 use super::GRACE;
-use super::group::{self, Group, Unstarted};
+use super::group::{Group, Stream, Unstarted};
 use super::guard::Guard;
 use super::output::Spool;
 use super::report::{Exit, Failure};
@@ -73,22 +72,16 @@ impl Running {
         let (began, since) = (SystemTime::now(), Instant::now());
         let logs = args.logs.as_deref().map(|logs| logs_of(logs, number));
         let logs = logs.transpose().map_err(Unstarted::Farm)?;
-        let (program, rest) =
-            command.split_first().ok_or_else(|| Unstarted::Process(io::ErrorKind::NotFound.into()))?;
-        let mut command = group::command(program, rest, args.memory).map_err(Unstarted::Process)?;
-        command.stdin(Stdio::null());
         let mut log = None;
-        match logs {
+        let [output, errors] = match logs {
             Some((out, err)) => {
-                command.stdout(out.try_clone().map_err(Unstarted::Process)?).stderr(err);
-                log = Some(out);
+                log = Some(out.try_clone().map_err(Unstarted::Process)?);
+                [out, err].map(Stream::File)
             }
-            None if args.ungroup => (),
-            None => {
-                command.stdout(Stdio::piped()).stderr(Stdio::piped());
-            }
-        }
-        let mut group = Group::start(&mut command, guard)?;
+            None if args.ungroup => [Stream::Ours, Stream::Ours],
+            None => [Stream::Pipe, Stream::Pipe],
+        };
+        let mut group = Group::start(command, args.memory, [Stream::Nothing, output, errors], guard)?;
         let (_, out, err) = group.pipes();
         Ok(Self {
             group,

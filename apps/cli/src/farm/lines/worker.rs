@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
@@ -24,7 +23,7 @@ use super::queue::Task;
 use crate::args::FarmRunArgs;
 use crate::error::{Error, Result};
 use crate::farm::GRACE;
-use crate::farm::group::{self, Group, Unstarted};
+use crate::farm::group::{Group, Stream, Unstarted};
 use crate::farm::guard::Guard;
 use crate::farm::report::Failure;
 use crate::farm::streams::{LastWords, Pipe, Prefixed, Splitter};
@@ -98,21 +97,23 @@ impl Worker {
     /// Starts one.
     pub(super) fn start(number: usize, args: &FarmRunArgs, guard: &mut Guard) -> Result<Self> {
         // The command line has at least one.
-        let (program, rest) =
-            args.program().split_first().ok_or(Error::Usage("no command is given".to_owned()))?;
+        let program = args.program().first().ok_or(Error::Usage("no command is given".to_owned()))?;
         let failed = |source| Error::Io { what: format!("start {}", program.display()), source };
-        let mut command = group::command(program, rest, args.memory).map_err(failed)?;
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut log_from = 0;
-        if let Some(logs) = &args.logs {
-            let log = log_of(logs, number)?;
-            log_from = log.metadata().map_or(0, |log| log.len());
-            command.stderr(log);
-        }
-        let mut group = Group::start(&mut command, guard).map_err(|why| match why {
-            Unstarted::Process(source) => failed(source),
-            Unstarted::Farm(error) => error,
-        })?;
+        let errors = match &args.logs {
+            None => Stream::Pipe,
+            Some(logs) => {
+                let log = log_of(logs, number)?;
+                log_from = log.metadata().map_or(0, |log| log.len());
+                Stream::File(log)
+            }
+        };
+        let streams = [Stream::Pipe, Stream::Pipe, errors];
+        let mut group =
+            Group::start(args.program(), args.memory, streams, guard).map_err(|why| match why {
+                Unstarted::Process(source) => failed(source),
+                Unstarted::Farm(error) => error,
+            })?;
         let (input, out, err) = group.pipes();
         // A write that may wait is none.
         let input = input.map(OwnedFd::from).filter(|fd| rustix::io::ioctl_fionbio(fd, true).is_ok());

@@ -13,27 +13,26 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 
 use rustix::fs::Access;
-use rustix::io::Errno;
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process_group, setrlimit};
-use syncline_process::ProcessWatch;
+use rustix::pipe::PipeFlags;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use syncline_process::guard::Guarded;
+use syncline_process::{Spawn, find};
 
-use super::guard::{Guard, MARK};
+use super::guard::Guard;
 use crate::args::FarmBoundArgs;
 use crate::error::{Error, Result};
 
-/// A process group whose first process has not been collected.
+/// A process group.
 #[derive(Debug)]
 pub(super) struct Group {
-    child: Child,
-    watch: ProcessWatch,
-    id: Pid,
+    /// `None` once its first process has been collected.
+    guarded: Option<Guarded>,
+    pipes: [Option<OwnedFd>; 3],
 }
 
 /// Why a group did not begin.
@@ -57,95 +56,78 @@ pub(super) enum Stream {
     File(File),
 }
 
-impl From<Stream> for Stdio {
-    fn from(stream: Stream) -> Self {
-        match stream {
-            Stream::Nothing => Self::null(),
-            Stream::Ours => Self::inherit(),
-            Stream::Pipe => Self::piped(),
-            Stream::File(file) => file.into(),
-        }
-    }
-}
-
 impl Group {
     /// Starts a process in a group of its own: a program with its arguments, with a bound on its
     /// data memory if there is to be one.
     pub(super) fn start(
         command: &[OsString],
         memory: Option<u64>,
-        [input, output, errors]: [Stream; 3],
+        streams: [Stream; 3],
         guard: &mut Guard,
     ) -> Result<Self, Unstarted> {
-        let mut command = bounded(command, memory).map_err(Unstarted::Process)?;
-        command.stdin(input).stdout(output).stderr(errors);
-        // What it starts is in no team, though the farm may be.
-        command.process_group(0).env(MARK, guard.mark()).env_remove("SYNCLINE_TEAM");
-        guard.starting().map_err(Unstarted::Farm)?;
-        let mut child = match command.spawn() {
-            Ok(child) => child,
-            Err(error) => {
-                guard.starting().map_err(Unstarted::Farm)?;
-                return Err(Unstarted::Process(error));
-            }
-        };
-        let id = Pid::from_child(&child);
-        // The child is not collected, so the number is its own.
-        let watch = guard.began(id).map_err(Unstarted::Farm).and_then(|()| {
-            let watch = ProcessWatch::new(child.id());
-            watch.map_err(|error| Unstarted::Process(io::Error::other(error)))
-        });
-        match watch {
-            Ok(watch) => Ok(Self { child, watch, id }),
-            Err(why) => {
-                let _ = kill_process_group(id, Signal::KILL);
-                // A guard that cannot be told is the next error.
-                let _ = guard.ended(id);
-                let _ = child.wait();
-                Err(why)
+        let (mut ours, mut theirs) = ([None, None, None], [None, None, None]);
+        for (number, stream) in streams.into_iter().enumerate() {
+            (ours[number], theirs[number]) = match stream {
+                Stream::Ours => (None, None),
+                Stream::Nothing => (None, Some(guard.nothing().map_err(Unstarted::Process)?)),
+                Stream::File(file) => (None, Some(file.into())),
+                Stream::Pipe => {
+                    let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
+                    let (from, to) = pipe.map_err(|errno| Unstarted::Process(errno.into()))?;
+                    if number == 0 { (Some(to), Some(from)) } else { (Some(from), Some(to)) }
+                }
+            };
+        }
+        let mut spawn = bounded(command, memory).map_err(Unstarted::Process)?;
+        for (number, fd) in (0..).zip(&theirs) {
+            if let Some(fd) = fd {
+                spawn.stream(number, fd.as_fd());
             }
         }
+        let guarded = guard.spawn(&mut spawn)?;
+        Ok(Self { guarded: Some(guarded), pipes: ours })
     }
 
     /// Its pipes, those that there are; once.
-    pub(super) fn pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
-        (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
+    pub(super) fn pipes(&mut self) -> [Option<OwnedFd>; 3] {
+        std::mem::take(&mut self.pipes)
+    }
+
+    /// For a poll: readable when the first process has exited.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.guarded.as_ref().map(|guarded| guarded.leader.as_fd())
+    }
+
+    fn send(&self, signal: Signal) {
+        if let Some(guarded) = &self.guarded {
+            guarded.leader.send(signal.as_raw());
+        }
     }
 
     /// A signal to all of the group.
     pub(super) fn signal(&self, signal: Signal) {
-        // It fails for those only that are gone, or are another user's.
-        let _ = kill_process_group(self.id, signal);
+        self.send(signal);
         if signal != Signal::KILL {
-            let _ = kill_process_group(self.id, Signal::CONT);
+            self.send(Signal::CONT);
         }
     }
 
     /// As Ctrl-Z does, of which a group that is not in the foreground of its terminal is not told.
     pub(super) fn pause(&self) {
-        let _ = kill_process_group(self.id, Signal::TSTP);
+        self.send(Signal::TSTP);
     }
 
     /// What was paused goes on.
     pub(super) fn resume(&self) {
-        let _ = kill_process_group(self.id, Signal::CONT);
+        self.send(Signal::CONT);
     }
 
     /// Collects the first process, which has exited, and kills what is left of its group. Nothing
     /// is sent to it after that.
     pub(super) fn finish(&mut self, guard: &mut Guard) -> Result<ExitStatus> {
-        let _ = kill_process_group(self.id, Signal::KILL);
-        let told = guard.ended(self.id);
-        let status = self.child.wait();
-        told?;
-        status.map_err(|source| Error::Io { what: "learn how a task ended".to_owned(), source })
-    }
-}
-
-impl AsFd for Group {
-    /// For a poll: readable when the first process has exited.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.watch.as_fd()
+        let gone = || io::Error::from(io::ErrorKind::NotFound);
+        let finished = self.guarded.take().ok_or_else(gone).and_then(|guarded| guard.finish(guarded));
+        finished.map_err(|source| Error::Io { what: "learn how a task ended".to_owned(), source })
     }
 }
 
@@ -153,38 +135,27 @@ impl AsFd for Group {
 ///
 /// A bound is set by this very program, which then becomes the other. Set from outside it would
 /// come too late: a shell starts its first child before we are told that it runs.
-fn bounded(command: &[OsString], memory: Option<u64>) -> io::Result<Command> {
+fn bounded(command: &[OsString], memory: Option<u64>) -> io::Result<Spawn<'static>> {
     let Some((program, args)) = command.split_first() else { return Err(io::ErrorKind::NotFound.into()) };
-    let mut command = Command::new(program);
-    if let Some(memory) = memory {
-        // Else it would be the failure of every task.
-        is_there(program)?;
-        command = Command::new("/proc/self/exe");
-        command.arg0("syncline").args(["farm", "bound", &memory.to_string(), "--"]).arg(program);
-    }
-    command.args(args);
-    Ok(command)
+    let mut spawn = match memory {
+        None => Spawn::new(program),
+        Some(memory) => {
+            // Else it would be the failure of every task.
+            is_there(program)?;
+            let mut spawn = Spawn::new("/proc/self/exe");
+            spawn.arg0("syncline").args(["farm", "bound", &memory.to_string(), "--"]).args([program]);
+            spawn
+        }
+    };
+    spawn.args(args);
+    Ok(spawn)
 }
 
 /// Whether there is such a program, where a shell would look for it, and may be executed.
-fn is_there(program: &OsStr) -> Result<(), Errno> {
-    let executable = |path: &Path| {
-        rustix::fs::access(path, Access::EXEC_OK)?;
-        if path.is_dir() { Err(Errno::ACCESS) } else { Ok(()) }
-    };
-    if program.as_bytes().contains(&b'/') {
-        return executable(Path::new(program));
-    }
-    let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let mut why = Errno::NOENT;
-    for folder in env::split_paths(&path) {
-        match executable(&folder.join(program)) {
-            Ok(()) => return Ok(()),
-            Err(Errno::ACCESS) => why = Errno::ACCESS,
-            Err(_) => (),
-        }
-    }
-    Err(why)
+fn is_there(program: &OsStr) -> io::Result<()> {
+    let found = find(program, env::var_os("PATH"))?;
+    rustix::fs::access(&found, Access::EXEC_OK)?;
+    if found.is_dir() { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
 }
 
 /// `syncline farm bound`: bounds this process, and becomes the program.

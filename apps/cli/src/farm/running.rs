@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -82,7 +82,7 @@ impl Running {
             None => [Stream::Pipe, Stream::Pipe],
         };
         let mut group = Group::start(command, args.memory, [Stream::Nothing, output, errors], guard)?;
-        let (_, out, err) = group.pipes();
+        let [_, out, err] = group.pipes();
         Ok(Self {
             group,
             began,
@@ -105,7 +105,7 @@ impl Running {
     pub(super) fn fds(&self, out: bool, err: bool) -> impl Iterator<Item = (Part, BorrowedFd<'_>)> {
         let out = self.out.fd().filter(|_| out || self.out_lines.is_none());
         let err = self.err.fd().filter(|_| err);
-        let parts = [(Part::Exit, Some(self.group.as_fd())), (Part::Out, out), (Part::Err, err)];
+        let parts = [(Part::Exit, self.group.fd()), (Part::Out, out), (Part::Err, err)];
         parts.into_iter().filter_map(|(part, fd)| Some((part, fd?)))
     }
 

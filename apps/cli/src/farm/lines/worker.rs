@@ -114,9 +114,9 @@ impl Worker {
                 Unstarted::Process(source) => failed(source),
                 Unstarted::Farm(error) => error,
             })?;
-        let (input, out, err) = group.pipes();
+        let [input, out, err] = group.pipes();
         // A write that may wait is none.
-        let input = input.map(OwnedFd::from).filter(|fd| rustix::io::ioctl_fionbio(fd, true).is_ok());
+        let input = input.filter(|fd| rustix::io::ioctl_fionbio(fd, true).is_ok());
         Ok(Self {
             number,
             group,
@@ -248,7 +248,7 @@ impl Worker {
         // What it says after a failure is of no interest.
         let out = self.out.fd().filter(|_| self.failure.is_none());
         let parts = [
-            (Part::Exit, Some(self.group.as_fd()), PollFlags::IN),
+            (Part::Exit, self.group.fd(), PollFlags::IN),
             (Part::In, input, PollFlags::OUT),
             (Part::Out, out, PollFlags::IN),
             (Part::Err, self.err.fd().filter(|_| heard), PollFlags::IN),

@@ -218,13 +218,12 @@ impl Lists {
     }
 
     fn count(&mut self) -> Result<()> {
-        if self.unread.is_empty() {
-            let total =
-                self.groups().iter().try_fold(1_u64, |total, (_, records)| total.checked_mul(*records));
-            self.total = total.ok_or_else(|| {
-                Error::Usage("the sources make more combinations than can be counted".to_owned())
-            })?;
+        if !self.unread.is_empty() {
+            return Ok(());
         }
+        let total = self.groups().iter().try_fold(1_u64, |total, (_, records)| total.checked_mul(*records));
+        let many = || Error::Usage("the sources make more combinations than can be counted".to_owned());
+        self.total = total.ok_or_else(many)?;
         Ok(())
     }
 

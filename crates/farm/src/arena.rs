@@ -541,6 +541,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no memfd_create")]
     fn what_is_attached_is_what_was_made() {
         let arena = Arc::new(Arena::new(5, 3, 1 << 20).unwrap());
         let fd = arena.fd().unwrap().try_clone_to_owned().unwrap();
@@ -556,6 +557,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no memfd_create")]
     fn there_is_no_room_for_more_than_was_said() {
         let arena = Arena::new(3, 1, 4096).unwrap();
         let all: Vec<_> =
@@ -567,6 +569,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no memfd_create")]
     fn what_is_no_farm_is_not_attached() {
         let wrong = |len: usize| Arena::attach(Segment::shared(len).unwrap()).unwrap_err();
         assert_eq!(wrong(16), "16 bytes are too few");

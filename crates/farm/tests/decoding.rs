@@ -109,7 +109,7 @@ fn try_with<T: serde::de::DeserializeOwned>(bytes: &[u8], of_an_element: usize, 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 2000 }, ..ProptestConfig::default() })]
 
     #[test]
     fn what_was_encoded_is_decoded(value in everything()) {

@@ -245,7 +245,8 @@ mod tests {
 
     #[test]
     fn any_length_and_alignment() {
-        for len in (0..150).chain([255, 256, 257, 1000, 4095, 4096, 4097]) {
+        let lens = (0..150).chain([255, 256, 257, 1000, 4095, 4096, 4097]);
+        for len in lens.step_by(if cfg!(miri) { 29 } else { 1 }) {
             for (there, here) in [(0, 0), (1, 0), (4, 3), (7, 5), (8, 2)] {
                 let mut shared = vec![7_u8; len + 32];
                 let private = (0..len + 8).map(|n| n as u8 | 128).collect::<Vec<_>>();

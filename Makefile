@@ -97,7 +97,8 @@ miri:
 	@if $(CARGO) +nightly miri --version >/dev/null 2>&1; then \
 	$(MIRI) test -p syncline-signal --lib && \
 	$(MIRI) test -p syncline-sync --lib --test space && \
-	$(MIRI) test -p syncline-overlay --lib --test handles && \
+	$(MIRI) test -p syncline-overlay --lib && \
+	$(MIRI) test -p syncline-overlay --test overlay -- handles:: && \
 	$(MIRI) test -p syncline-farm --lib --test decoding && \
 	$(MIRI) test -p syncline-rma --lib -- copy:: rmw::; \
 	else echo "skipped: no Miri (rustup toolchain install nightly --component miri,rust-src)"; fi
@@ -109,9 +110,11 @@ TSAN = RUSTFLAGS="-Zsanitizer=thread --cfg tsan" CARGO_TARGET_DIR=target/tsan $(
 tsan:
 	@if [ -e "$$(rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library/std" ]; then \
 	$(TSAN) -p syncline-signal --lib && \
-	$(TSAN) -p syncline-sync --test locks --test barriers --test space && \
-	$(TSAN) -p syncline-overlay --lib --test handles --test runners --test futures --test faults --test compiled && \
-	$(TSAN) -p syncline-rma --lib --test deadlines --test misuse; \
+	$(TSAN) -p syncline-sync --test sync --test space -- --skip shared_signal:: && \
+	$(TSAN) -p syncline-overlay --lib && \
+	$(TSAN) -p syncline-overlay --test overlay -- handles:: runners:: futures:: faults:: compiled:: && \
+	$(TSAN) -p syncline-rma --lib && \
+	$(TSAN) -p syncline-rma --test rma -- deadlines:: misuse::; \
 	else echo "skipped: no nightly with its sources (rustup toolchain install nightly --component rust-src)"; fi
 
 lint:

@@ -235,9 +235,9 @@ static int never(const void *task, size_t length, syncline_farm_result *result, 
 int main(void) {
     syncline_farm *farm = (syncline_farm *)&farm;
     size_t living = 77;
-    setenv("SYNCLINE_FARM", "version=1 nonsense", 1);
+    setenv("SYNCLINE_FARM", "version=2 nonsense", 1);
     FAILS(syncline_farm_join(&farm), INVALID_ARGUMENT,
-          "SYNCLINE_FARM is \"version=1 nonsense\": \"nonsense\" stands where memory= is expected");
+          "SYNCLINE_FARM is \"version=2 nonsense\": \"nonsense\" stands where memory= is expected");
     EXPECT(syncline_farm_serve(never, NULL) == SYNCLINE_STATUS_INVALID_ARGUMENT);
     unsetenv("SYNCLINE_FARM");
     /* This is no worker: nothing happens. */

@@ -23,8 +23,8 @@
 //! The guard sleeps until the keeper has ended.
 
 use std::fs::File;
-use std::io::{self, Read as _};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -85,7 +85,7 @@ impl Guard {
         let words = rustix::fs::memfd_create(c"syncline guard", MemfdFlags::CLOEXEC)?;
         let (end, line) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let mut program = program(&mark);
-        let program = program.stream(0, end.as_fd()).stream(1, words.as_fd()).stream(2, nothing.as_fd());
+        let program = program.stream(0, end.as_fd()).stream(1, nothing.as_fd()).stream(2, words.as_fd());
         let process = program.start_group()?;
         Ok(Guard { process, line: Some(line), words, free: Vec::new(), used: 0, mark })
     }
@@ -126,10 +126,13 @@ impl Guard {
     /// What the system says: the leader was collected by other code of this process.
     pub fn finish(&mut self, group: Guarded) -> io::Result<ExitStatus> {
         let Guarded { leader, word } = group;
-        let written = &mut Ok(());
-        let status = leader.collect_after(|| *written = self.write(word, NONE));
-        self.free.push(word);
-        std::mem::replace(written, Ok(())).and(status)
+        let mut written = None;
+        let status = leader.collect_after(|| written = Some(self.write(word, NONE)));
+        // Else the group may live, and the guard is to know of it.
+        if let Some(Ok(())) = &written {
+            self.free.push(word);
+        }
+        written.unwrap_or(Ok(())).and(status)
     }
 
     fn write(&self, word: u32, value: u32) -> io::Result<()> {
@@ -153,19 +156,23 @@ impl Drop for Guard {
 /// What the guard does: waits until its keeper has ended, and kills what is left.
 ///
 /// Called in the program that [`Guard::start`] was given, which has the pipe as its standard input and
-/// the words as its standard output.
+/// the words as its standard error: it must print nothing there.
 ///
 /// # Errors
 /// The words cannot be read.
 pub fn serve(mark: &Mark) -> io::Result<()> {
-    let mut input = io::stdin().lock();
-    let mut rest = [0; 64];
-    // What cannot be read any more is over, too.
-    while input.read(&mut rest).is_ok_and(|read| read > 0) {}
-    let mut words = Vec::new();
-    let table = format!("/proc/self/fd/{}", io::stdout().as_fd().as_raw_fd());
-    File::open(table)?.read_to_end(&mut words)?;
-    let (begins, groups) = left(&words);
+    let (line, table) = (io::stdin(), io::stderr());
+    // What cannot be read any more is over, too; a signal is not the end.
+    while rustix::io::retry_on_intr(|| rustix::io::read(&line, &mut [0; 64])).is_ok_and(|read| read > 0) {}
+    let mut words = vec![0; rustix::fs::fstat(&table)?.st_size as usize];
+    let mut filled = 0;
+    while filled < words.len() {
+        match rustix::io::retry_on_intr(|| rustix::io::pread(&table, &mut words[filled..], filled as u64))? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    let (begins, groups) = left(&words[..filled]);
     for group in groups {
         kill(group);
     }

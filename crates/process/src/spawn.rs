@@ -27,6 +27,9 @@
 //! One `posix_spawn`, whose time does not grow with the memory of this process (`CLONE_VFORK`), and
 //! a copy for each descriptor that is handed down beside standard streams.
 //!
+//! # Limits
+//! glibc before 2.24 tells of a program that cannot be started by the exit code 127 of the child.
+//!
 //! # Source
 //! POSIX.1-2017, `posix_spawn` and `posix_spawn_file_actions_adddup2`. Since 2024 dup2 of a number to
 //! itself clears close-on-exec there; glibc before 2.29 does not, so a second number is used.
@@ -161,26 +164,31 @@ impl<'a> Spawn<'a> {
     }
 
     fn start_in(&self, own_group: bool) -> io::Result<Child> {
-        let path = self.variables.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
-        let program = find(&self.program, path.or_else(|| env::var_os("PATH")))?;
         let changed = self.variables.iter().map(|(name, _)| name).chain(&self.removed);
         let inherited = env::vars_os().filter(|(name, _)| changed.clone().all(|changed| changed != name));
-        let variables = inherited.chain(self.variables.iter().cloned());
-        let environment: io::Result<Vec<_>> = variables.map(|(name, value)| variable(name, &value)).collect();
+        let variables: Vec<_> = inherited.chain(self.variables.iter().cloned()).collect();
+        let path = variables.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+        let environment: io::Result<Vec<_>> =
+            variables.into_iter().map(|(name, value)| variable(name, &value)).collect();
         let args: io::Result<Vec<_>> = self.args.iter().map(|arg| text(arg.as_bytes().to_vec())).collect();
-        // A source below 3 could be replaced by another action before it is read.
-        let low = |fd: &BorrowedFd<'_>, number| fd.as_raw_fd() < 3 && fd.as_raw_fd() != number;
+        // A source below 3 could be replaced by another action before it is read, and dup2 of a number to
+        // itself may leave it close-on-exec.
         let mut copies = Vec::new();
-        for (fd, number) in &self.descriptors {
-            copies.push(low(fd, *number).then(|| rustix::io::fcntl_dupfd_cloexec(fd, 3)).transpose()?);
+        for (fd, _) in &self.descriptors {
+            let low = fd.as_raw_fd() < 3;
+            copies.push(low.then(|| rustix::io::fcntl_dupfd_cloexec(fd, 3)).transpose()?);
         }
         let sources = self.descriptors.iter().zip(&copies);
         let descriptors: Vec<_> = sources
             .map(|((fd, number), copy)| (copy.as_ref().map_or(fd.as_raw_fd(), AsRawFd::as_raw_fd), *number))
             .collect();
-        let program = text(program.into_os_string().into_vec())?;
-        let pid = system::spawn(&program, &args?, &environment?, &descriptors, own_group)?;
-        Ok(Child { pid, status: None })
+        let (args, environment) = (args?, environment?);
+        text(self.program.as_bytes().to_vec())?;
+        first(&self.program, path, |program| {
+            let program = text(program.as_os_str().as_bytes().to_vec())?;
+            let pid = system::spawn(&program, &args, &environment, &descriptors, own_group)?;
+            Ok(Child { pid, status: None })
+        })
     }
 }
 
@@ -244,27 +252,41 @@ impl Child {
     }
 }
 
-/// Where a program stands, as `execvp` would find it.
+/// Where a program stands: in the first folder of a `PATH` in which it can be executed.
 ///
 /// # Errors
 /// `NotFound`, or that there is one which may not be executed.
 pub fn find(program: &OsStr, path: Option<OsString>) -> io::Result<PathBuf> {
-    let executable = |path: &Path| {
-        rustix::fs::access(path, Access::EXEC_OK)?;
-        if path.is_dir() { Err(Errno::ACCESS) } else { Ok(()) }
-    };
+    first(program, path, |program| Ok(program.to_owned()))
+}
+
+/// Does something with each place where a program may stand until it is done, as `execvp` does: the next folder comes
+/// if the system says that a program is not there (its interpreter, in a script), or may not be executed.
+fn first<T>(
+    program: &OsStr,
+    path: Option<OsString>,
+    mut start: impl FnMut(&Path) -> io::Result<T>,
+) -> io::Result<T> {
     // The system says what is wrong with it when it is started.
     if program.as_bytes().contains(&b'/') {
-        return Ok(program.into());
+        return start(program.as_ref());
     }
     let mut why = Errno::NOENT;
     for folder in env::split_paths(&path.unwrap_or_else(|| "/bin:/usr/bin".into())) {
-        // An empty entry is the current directory.
+        // An empty entry is the current directory; an empty name is no program's.
         let candidate = Path::new(".").join(folder).join(program);
-        match executable(&candidate) {
-            Ok(()) => return Ok(candidate),
-            Err(Errno::ACCESS) => why = Errno::ACCESS,
-            Err(_) => (),
+        let executable = rustix::fs::access(&candidate, Access::EXEC_OK).map_err(io::Error::from);
+        let started = match executable {
+            Ok(()) if program.is_empty() => Err(Errno::NOENT.into()),
+            Ok(()) if candidate.is_dir() => Err(Errno::ACCESS.into()),
+            Ok(()) => start(&candidate),
+            Err(error) => Err(error),
+        };
+        match started.as_ref().map_err(Errno::from_io_error) {
+            Err(Some(Errno::ACCESS)) => why = Errno::ACCESS,
+            Err(Some(Errno::NOENT | Errno::NOTDIR)) => (),
+            Err(_) if program.is_empty() => (),
+            _ => return started,
         }
     }
     Err(why.into())
@@ -326,8 +348,32 @@ mod tests {
         assert_eq!(kind(&mut Spawn::new("/nowhere/to/be/found")), io::ErrorKind::NotFound);
         assert_eq!(kind(Spawn::new("sh").env("PATH", "/nowhere")), io::ErrorKind::NotFound);
         assert_eq!(kind(Spawn::new("null").env("PATH", "/dev")), io::ErrorKind::PermissionDenied);
+        assert_eq!(kind(&mut Spawn::new("")), io::ErrorKind::NotFound);
+        assert_eq!(kind(&mut Spawn::new("a\0b")), io::ErrorKind::InvalidInput);
         assert_eq!(kind(Spawn::new("sh").args(["a\0b"])), io::ErrorKind::InvalidInput);
         assert_eq!(kind(Spawn::new("sh").env("A", "a\0b")), io::ErrorKind::InvalidInput);
+    }
+
+    /// A script whose interpreter is gone, as one of an old virtual environment, hides no other.
+    #[test]
+    fn the_next_folder_has_the_program() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, interpreter) in [("old", "/nowhere/to/be/found"), ("new", "/bin/sh")] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+            let program = folder.path().join(name).join("program");
+            std::fs::write(&program, format!("#!{interpreter}\nexit 7\n")).unwrap();
+            std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        let path = env::join_paths([folder.path().join("old"), folder.path().join("new")]).unwrap();
+        let mut spawn = Spawn::new("program");
+        // Another test that forks meanwhile may hold the file open for writing.
+        let mut child = loop {
+            match spawn.env("PATH", &path).start() {
+                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => (),
+                started => break started.unwrap(),
+            }
+        };
+        assert_eq!(child.wait().unwrap().code(), Some(7));
     }
 
     /// One descriptor may be handed down several times.

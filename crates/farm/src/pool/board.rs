@@ -374,7 +374,8 @@ impl<'a> Board<'a> {
         let generation = claim.ticket().0 >> GENERATION;
         let to = word(generation, if state == State::Ended { claim.hand } else { 0 }, state);
         let from = word(generation, claim.hand, State::Begun);
-        let passed = self.cell(&claim).state.compare_exchange(from, to, order, Ordering::Relaxed);
+        // Acquire: pairs with the Release in `abandon`, so that what the owner has read precedes what comes after.
+        let passed = self.cell(&claim).state.compare_exchange(from, to, order, Ordering::Acquire);
         // Only the mark of an orphan, which its owner has left, changes the state beside the claim.
         passed.map(drop).map_err(|_| Last(claim.token))
     }
@@ -506,10 +507,10 @@ impl<'a> Board<'a> {
                 },
                 State::Begun => {
                     let (cell, orphan) = (self.cell(&offer), state | ORPHAN);
-                    // Relaxed: nothing is passed on by it.
+                    // Release: pairs with the Acquire in `pass_on`.
                     if cell
                         .state
-                        .compare_exchange(state, orphan, Ordering::Relaxed, Ordering::Relaxed)
+                        .compare_exchange(state, orphan, Ordering::Release, Ordering::Relaxed)
                         .is_ok()
                     {
                         return None;

@@ -29,7 +29,7 @@ use super::guard::Guard;
 use super::halt::{Cause, Halt, Limit};
 use super::input::Input;
 use super::joblog::Resume;
-use super::output::{FILES, Ordered, Printer};
+use super::output::{Broken, FILES, Ordered, Printer};
 use super::report::Report;
 use crate::args::FarmRunArgs;
 use crate::error::{Error, Result, signal_name};
@@ -266,14 +266,22 @@ impl Hub {
                 Ready::Theirs(theirs) => ready.push((theirs, flags)),
             }
         }
+        self.hear_broken();
+        ready
+    }
+
+    /// Ends the farm if what tasks write cannot be printed or logged any more.
+    fn hear_broken(&mut self) {
         match self.output.printer().broken() {
-            Some(error) if error.kind() == io::ErrorKind::BrokenPipe => self.stop(Why::Closed),
-            Some(source) => {
+            Some(Broken::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.stop(Why::Closed);
+            }
+            Some(Broken::Output(source)) => {
                 self.stop(Why::Error(Error::Io { what: "write to standard output".to_owned(), source }));
             }
+            Some(Broken::Log(error)) => self.stop(Why::Error(error)),
             None => (),
         }
-        ready
     }
 
     fn wait<'a, T: Copy>(
@@ -401,6 +409,8 @@ impl Hub {
                 self.stop_with(std::iter::empty());
             }
         }
+        // It may be the last that failed.
+        self.hear_broken();
     }
 }
 

@@ -1,8 +1,9 @@
 //! `--joblog`: a line for each job that has ended, in GNU parallel's columns; `--resume` reads it.
 //!
-//! A line is written by one write when its job has ended, so a farm that is killed leaves whole
-//! lines, but for the last of a machine that stops. Such a line has no end: it is cut off, and its
-//! job runs again. What was running or was ended with the farm has no line.
+//! A line is written by one write, so a farm that is killed leaves whole lines, but for the last of
+//! a machine that stops. Such a line has no end: it is cut off, and its job runs again. A line
+//! follows the output of its job ([`Row`]): a job whose output is not written has none, nor has one
+//! that was running or was ended with the farm.
 //!
 //! Lines are trusted only for the command that they tell: see [`Past::has`].
 
@@ -10,6 +11,7 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::FlockOperation;
@@ -38,6 +40,25 @@ pub(crate) enum Resume {
 pub(super) struct JobLog {
     path: PathBuf,
     file: File,
+}
+
+/// A line of the log that is written when the output of its job is out.
+#[derive(Debug)]
+pub(super) struct Row {
+    log: Arc<JobLog>,
+    text: Vec<u8>,
+}
+
+impl Row {
+    /// How many bytes it has.
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Writes it.
+    pub(super) fn write(&self) -> Result<()> {
+        self.log.write(&self.text)
+    }
 }
 
 /// What earlier runs have written.
@@ -82,7 +103,7 @@ impl JobLog {
         // What can only be written to is no file.
         let file = file.or_else(|_| OpenOptions::new().append(true).open(path)).map_err(failed("write"))?;
         let is_file = file.metadata().map_err(failed("read"))?.is_file();
-        let mut log = Self { path: path.to_owned(), file };
+        let log = Self { path: path.to_owned(), file };
         if !is_file {
             log.write(HEADS.as_bytes())?;
             return Ok((log, Past::default()));
@@ -93,7 +114,7 @@ impl JobLog {
             return Err(refused(path, "another `syncline farm run` writes it"));
         }
         let mut text = Vec::new();
-        log.file.read_to_end(&mut text).map_err(failed("read"))?;
+        (&log.file).read_to_end(&mut text).map_err(failed("read"))?;
         if resume == Resume::No && !text.is_empty() {
             return Err(refused(path, "it has jobs of an earlier run: --resume goes on with them"));
         }
@@ -107,21 +128,21 @@ impl JobLog {
         Ok((log, past))
     }
 
-    /// A job has ended.
-    pub(super) fn tell(&mut self, job: &Ended<'_>) -> Result<()> {
+    /// The line of a job that has ended.
+    pub(super) fn row(self: &Arc<Self>, job: &Ended<'_>) -> Row {
         let began = job.began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let (exit, signal) = job.failure.map_or((0, 0), Failure::numbers);
         let (number, host, took, wrote) = (job.number, job.host, job.took.as_secs_f64(), job.wrote);
-        let mut row =
+        let mut text =
             format!("{number}\t{host}\t{began:.3}\t{took:10.3}\t0\t{wrote}\t{exit}\t{signal}\t").into_bytes();
         // As GNU parallel does: a command is one line.
-        row.extend(job.command.iter().map(|&byte| if byte == b'\n' { 0 } else { byte }));
-        row.push(b'\n');
-        self.write(&row)
+        text.extend(job.command.iter().map(|&byte| if byte == b'\n' { 0 } else { byte }));
+        text.push(b'\n');
+        Row { log: Arc::clone(self), text }
     }
 
-    fn write(&mut self, line: &[u8]) -> Result<()> {
-        let written = self.file.write_all(line);
+    fn write(&self, line: &[u8]) -> Result<()> {
+        let written = (&self.file).write_all(line);
         written.map_err(|source| Error::Io { what: format!("write {}", self.path.display()), source })
     }
 }
@@ -233,10 +254,11 @@ mod tests {
     fn rows_are_those_of_gnu_parallel() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let (mut log, past) = JobLog::open(&path, Resume::No).unwrap();
+        let (log, past) = JobLog::open(&path, Resume::No).unwrap();
+        let log = Arc::new(log);
         assert_eq!(past.last(), 0);
-        log.tell(&ended(1, None, b"echo 'a\nb'")).unwrap();
-        log.tell(&ended(2, Some(&Failure::Late(Duration::from_secs(1))), b"sleep 2")).unwrap();
+        log.row(&ended(1, None, b"echo 'a\nb'")).write().unwrap();
+        log.row(&ended(2, Some(&Failure::Late(Duration::from_secs(1))), b"sleep 2")).write().unwrap();
         let text = fs::read_to_string(&path).unwrap();
         let row = |rest| format!("\t:\t1.500\t     0.032\t0\t2\t{rest}\n");
         assert_eq!(text, format!("{HEADS}1{}2{}", row("0\t0\techo 'a\0b'"), row("-1\t15\tsleep 2")));

@@ -3,10 +3,11 @@
 //! ```text
 //!              ┌──── again, at most --retries times ────┐
 //!   input ──> next ──> Runners::start ──> ended ────────┤
-//!     │ --resume: skipped                               └──> done or failed: output printed, logged
+//!     │ --resume: skipped                               └──> done or failed: output printed, then logged
 //! ```
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
@@ -74,7 +75,7 @@ pub(super) struct Ledger<'a> {
     pub(super) template: Template,
     jobs: usize,
     retries: Retries,
-    log: Option<JobLog>,
+    log: Option<Arc<JobLog>>,
     past: Past,
     /// What was read while the log of an earlier run was compared, and is not in it.
     read: VecDeque<Task>,
@@ -91,7 +92,9 @@ impl<'a> Ledger<'a> {
         let (log, past) = match args.joblog.as_deref() {
             // It is read only.
             Some(path) if args.dry_run => (None, Past::read(path, args.resumes())?),
-            Some(path) => JobLog::open(path, args.resumes()).map(|(log, past)| (Some(log), past))?,
+            Some(path) => {
+                JobLog::open(path, args.resumes()).map(|(log, past)| (Some(Arc::new(log)), past))?
+            }
             None => (None, Past::default()),
         };
         Ok(Self {
@@ -208,7 +211,7 @@ impl<'a> Ledger<'a> {
 
     /// An attempt at a task is over.
     pub(super) fn over(&mut self, attempt: Attempt) {
-        let Attempt { task, host, slot, began, took, ended, output, wrote } = attempt;
+        let Attempt { task, host, slot, began, took, ended, mut output, wrote } = attempt;
         let text = task.text();
         let told = Of { number: task.number, text: &text, attempts: task.attempts, took };
         let done = match &ended {
@@ -226,11 +229,10 @@ impl<'a> Ledger<'a> {
             Err(failure) => self.hub.report.failed(told, failure).map(|line| self.hub.say(&line)),
         };
         self.hub.attempt(done);
-        if let Some(log) = &mut self.log {
+        if let Some(log) = &self.log {
             let command = quoted(&self.template.fill(&task.args, task.number, slot));
             let (number, host, failure) = (task.number, host.as_str(), ended.as_ref().err());
-            let logged = log.tell(&Ended { number, host, began, took, wrote, failure, command: &command });
-            self.hub.attempt(logged);
+            output.log(log.row(&Ended { number, host, began, took, wrote, failure, command: &command }));
         }
         self.hub.output.print(task.number, output);
         self.hub.settled();

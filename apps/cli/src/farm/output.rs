@@ -6,6 +6,8 @@
 //!   Ordered   with --keep-order: until all before it have ended
 //!     │
 //!   Printer   a thread, as the reader may take any time; it says by an eventfd when it has got on
+//!     │ written
+//!   Row       the task's line in the job log, if there is one
 //! ```
 //!
 //! No more tasks are started while more than [`WAITING`] bytes or [`FILES`] files have ended and
@@ -26,6 +28,7 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::io::Errno;
 
+use super::joblog::Row;
 use crate::error::{Error, Result};
 
 /// How much of one task's output is in memory.
@@ -45,6 +48,8 @@ pub(super) struct Spool {
     memory: Vec<u8>,
     /// What came after that.
     file: Option<File>,
+    /// What is logged when all of it is written.
+    row: Option<Row>,
 }
 
 impl Spool {
@@ -65,16 +70,16 @@ impl Spool {
         file.rewind()?;
         let length = file.metadata()?.len();
         if length > IN_MEMORY as u64 {
-            return Ok((Self { memory: Vec::new(), file: Some(file) }, length));
+            return Ok((Self { file: Some(file), ..Self::default() }, length));
         }
         let mut memory = Vec::new();
         file.read_to_end(&mut memory)?;
-        Ok((Self { memory, file: None }, length))
+        Ok((memory.into(), length))
     }
 
     /// All of it, if it is no longer than that.
     pub(super) fn into_bytes(self, most: usize) -> Option<Vec<u8>> {
-        let Self { mut memory, file } = self;
+        let Self { mut memory, file, .. } = self;
         if let Some(mut file) = file {
             file.rewind().ok()?;
             // One more tells that it is longer.
@@ -83,18 +88,24 @@ impl Spool {
         Some(memory).filter(|memory| memory.len() <= most)
     }
 
+    /// Has this logged when all of it is written.
+    pub(super) fn log(&mut self, row: Row) {
+        self.row = Some(row);
+    }
+
     fn is_empty(&self) -> bool {
-        self.memory.is_empty() && self.file.is_none()
+        self.memory.is_empty() && self.file.is_none() && self.row.is_none()
     }
 
     fn size(&self) -> Size {
-        Size { bytes: self.memory.len() + OVERHEAD, files: self.file.is_some().into() }
+        let row = self.row.as_ref().map_or(0, Row::len);
+        Size { bytes: self.memory.len() + row + OVERHEAD, files: self.file.is_some().into() }
     }
 
     /// Writes it all to another.
-    fn print(self, to: BorrowedFd<'_>) -> io::Result<()> {
+    fn print(&mut self, to: BorrowedFd<'_>) -> io::Result<()> {
         write_all(to, &self.memory)?;
-        let Some(mut file) = self.file else { return Ok(()) };
+        let Some(file) = &mut self.file else { return Ok(()) };
         file.rewind()?;
         let mut piece = vec![0; PIECE];
         loop {
@@ -109,7 +120,7 @@ impl Spool {
 impl From<Vec<u8>> for Spool {
     /// Bytes that stay in memory, however many they are.
     fn from(memory: Vec<u8>) -> Self {
-        Self { memory, file: None }
+        Self { memory, ..Self::default() }
     }
 }
 
@@ -151,10 +162,19 @@ struct Shared {
     pieces: AtomicUsize,
     bytes: AtomicUsize,
     files: AtomicUsize,
-    /// Why nothing is printed any more.
-    broken: Mutex<Option<io::Error>>,
-    /// The same for callers that only want to know whether.
+    /// What failed, until it is told.
+    broken: Mutex<Option<Broken>>,
+    /// Whether anything has failed, for callers that only want to know that.
     broke: AtomicBool,
+}
+
+/// What a printer could not do.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// Print: it prints and logs nothing any more.
+    Output(io::Error),
+    /// Write a line of the job log.
+    Log(Error),
 }
 
 impl Printer {
@@ -175,8 +195,9 @@ impl Printer {
         let (pieces, receiver) = mpsc::channel::<Spool>();
         let theirs = Arc::clone(&shared);
         let work = move || {
+            let mut prints = true;
             for piece in receiver {
-                theirs.print(piece, to.as_fd(), bar.as_ref());
+                prints = theirs.print(piece, to.as_fd(), bar.as_ref(), prints);
             }
         };
         thread::Builder::new().name("print".to_owned()).spawn(work).map_err(failed)?;
@@ -214,8 +235,8 @@ impl Printer {
             && self.shared.files.load(Ordering::Relaxed) + more.files < FILES
     }
 
-    /// Why nothing is printed any more; told once.
-    pub(super) fn broken(&self) -> Option<io::Error> {
+    /// What it could not do; told once.
+    pub(super) fn broken(&self) -> Option<Broken> {
         self.shared.broke.load(Ordering::Acquire).then(|| self.shared.broken.lock().take()).flatten()
     }
 
@@ -233,23 +254,30 @@ impl AsFd for Printer {
 }
 
 impl Shared {
-    fn print(&self, piece: Spool, to: BorrowedFd<'_>, bar: Option<&ProgressBar>) {
+    /// Prints and logs a piece, if this prints still; whether it does afterwards.
+    fn print(&self, mut piece: Spool, to: BorrowedFd<'_>, bar: Option<&ProgressBar>, prints: bool) -> bool {
         let size = piece.size();
-        if !self.broke.load(Ordering::Relaxed) {
-            let done = match bar {
+        let mut done = Ok(());
+        if prints {
+            done = match bar {
                 Some(bar) => bar.suspend(|| piece.print(to)),
                 None => piece.print(to),
-            };
-            if let Err(error) = done {
-                *self.broken.lock() = Some(error);
-                self.broke.store(true, Ordering::Release);
             }
+            .map_err(Broken::Output);
+            let row = piece.row.as_ref().filter(|_| done.is_ok());
+            done = done.and(row.map_or(Ok(()), Row::write).map_err(Broken::Log));
+        }
+        let goes_on = prints && !matches!(done, Err(Broken::Output(_)));
+        if let Err(broken) = done {
+            *self.broken.lock() = Some(broken);
+            self.broke.store(true, Ordering::Release);
         }
         self.files.fetch_sub(size.files, Ordering::Relaxed);
         self.bytes.fetch_sub(size.bytes, Ordering::Relaxed);
         self.pieces.fetch_sub(1, Ordering::Release);
         // Of an eventfd that is full the other side knows.
         let _ = rustix::io::write(&self.woken, &1_u64.to_ne_bytes());
+        goes_on
     }
 }
 
@@ -384,7 +412,8 @@ mod tests {
         while !printer.is_idle() {
             thread::yield_now();
         }
-        assert_eq!(printer.broken().unwrap().kind(), io::ErrorKind::BrokenPipe);
+        let broken = printer.broken();
+        assert!(matches!(broken, Some(Broken::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe));
         assert!(printer.broken().is_none() && printer.has_room());
     }
 

@@ -102,6 +102,45 @@ fn after_a_kill_each_job_that_has_no_line_runs_again() {
     assert_eq!(rows(folder.path()).len(), 6);
 }
 
+/// What waits for its turn, has no reader, or cannot be written has no line: it would be lost.
+#[test]
+fn a_line_follows_the_output_of_its_job() {
+    let nap = nap(61);
+    // Of -k the others wait for job 1; else for a reader that takes nothing.
+    let first = "[ $1 != 1 ] || [ -e again ] || exec sleep \"$0\"; echo $1";
+    for (options, script) in [("-k", first), ("", "head -c 100000 /dev/zero; echo $1")] {
+        let folder = tempfile::tempdir().unwrap();
+        let script = format!("touch begun.$1; {script}; touch done.$1");
+        let options = format!("-j 2 --joblog log --resume {options}");
+        let start = || farm(folder.path(), &options, &["sh", "-c", &script, &nap]);
+        let mut child = start().spawn().unwrap();
+        child.stdin.take().unwrap().write_all(numbers(6).as_bytes()).unwrap();
+        until("the end of the others", || {
+            (2..=6).all(|job| folder.path().join(format!("done.{job}")).exists())
+        });
+        kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+        child.wait().unwrap();
+        gone(&nap);
+        assert_eq!(rows(folder.path()), [""; 0]);
+        fs::write(folder.path().join("again"), "").unwrap();
+        let came = run(start(), &numbers(6));
+        let printed = came.out.replace('\0', "");
+        let mut lines: Vec<_> = printed.lines().collect();
+        lines.sort_unstable();
+        assert_eq!((came.code, lines), (Some(0), vec!["1", "2", "3", "4", "5", "6"]));
+        assert_eq!(rows(folder.path()).len(), 6);
+    }
+    for options in ["", "-k", "--line-buffer"] {
+        let folder = tempfile::tempdir().unwrap();
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = shell(folder.path(), &format!("-j 2 --joblog log {options}"), "echo $1");
+        command.stdout(full);
+        let came = run(command, &numbers(6));
+        assert!(came.errors.iter().any(|line| line.contains("write to standard output")), "{came:?}");
+        assert_eq!((came.code, rows(folder.path()).len()), (Some(1), 0), "{options}");
+    }
+}
+
 #[test]
 fn a_log_that_is_none_or_of_another_run_is_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();

@@ -46,7 +46,8 @@ impl Each {
         ledger.hub.output.printer().print(out.into());
         ledger.hub.errors.print(err.into());
         if let Some(error) = over.unkept {
-            ledger.hub.stop(Why::Error(error));
+            ledger.hub.fails(error);
+            return ledger.cut(&task, took);
         }
         let (ended, output, wrote, host) = (over.ended, over.output, over.wrote, HERE.to_owned());
         ledger.over(Attempt { task, host, slot, began, took, ended, output, wrote });
@@ -104,6 +105,9 @@ impl Runners for Each {
                 Part::Out => hub.output.printer().print(running.read_out().unwrap_or_default().into()),
                 Part::Err => hub.errors.print(running.read_err().unwrap_or_default().into()),
             }
+        }
+        if let Some(error) = self.running.iter().find_map(|(.., running)| running.unkept()) {
+            hub.fails(error);
         }
         // From behind, as those behind take the places of those that are taken out.
         exited.sort_unstable();

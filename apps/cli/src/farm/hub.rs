@@ -174,6 +174,13 @@ impl Hub {
         }
     }
 
+    /// Ends the farm with this error, if it is not ending already.
+    pub(super) fn fails(&mut self, error: Error) {
+        if !self.is_killing() {
+            self.stop(Why::Error(error));
+        }
+    }
+
     /// Does what may fail, which ends the farm.
     pub(super) fn attempt<T>(&mut self, done: Result<T>) -> Option<T> {
         done.map_err(|error| self.stop(Why::Error(error))).ok()

@@ -132,9 +132,7 @@ impl<'a> Ledger<'a> {
         }
         let again = std::mem::take(&mut self.again).into_iter().map(|task| (task, Duration::ZERO));
         for (task, took) in again.chain(runners.abandon()) {
-            let (number, text, attempts) = (task.number, task.text(), task.attempts);
-            let told = self.hub.report.ended(Of { number, text: &text, attempts, took });
-            self.hub.attempt(told);
+            self.cut(&task, took);
         }
         self.hub.conclude(0)
     }
@@ -209,6 +207,14 @@ impl<'a> Ledger<'a> {
             .filter(|at| *at > Instant::now())
     }
 
+    /// A task was ended with the farm: whether it would have failed otherwise is not known. Its
+    /// output is not printed, and it is not logged.
+    pub(super) fn cut(&mut self, task: &Task, took: Duration) {
+        let (number, text, attempts) = (task.number, task.text(), task.attempts);
+        let told = self.hub.report.ended(Of { number, text: &text, attempts, took });
+        self.hub.attempt(told);
+    }
+
     /// An attempt at a task is over.
     pub(super) fn over(&mut self, attempt: Attempt) {
         let Attempt { task, host, slot, began, took, ended, mut output, wrote } = attempt;
@@ -216,12 +222,7 @@ impl<'a> Ledger<'a> {
         let told = Of { number: task.number, text: &text, attempts: task.attempts, took };
         let done = match &ended {
             Ok(()) => self.hub.report.done(told),
-            // Whether it would have failed without us is not known.
-            Err(_) if self.hub.is_killing() => {
-                let told = self.hub.report.ended(told);
-                self.hub.attempt(told);
-                return;
-            }
+            Err(_) if self.hub.is_killing() => return self.cut(&task, took),
             Err(_) if self.retries.allow(task.attempts) && !self.hub.is_ending() => {
                 self.hub.report.again(task.attempts);
                 return self.again.push_back(task);

@@ -1,5 +1,6 @@
 //! A task that runs: its process group, its pipes, its time.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -57,7 +58,7 @@ pub(super) struct Over {
     pub(super) wrote: u64,
     /// What it wrote at last, to be printed: to standard output, and to standard error.
     pub(super) rest: [Vec<u8>; 2],
-    /// Why not all that it wrote is there.
+    /// Why not all that it wrote is there; then nothing of it is to be printed or logged.
     pub(super) unkept: Option<Error>,
 }
 
@@ -121,6 +122,12 @@ impl Running {
         self.err.read(|piece| self.err_lines.take(piece))
     }
 
+    /// Why what it wrote could not be kept, if that is so.
+    pub(super) fn unkept(&self) -> Option<Error> {
+        let source = self.unkept.as_ref()?;
+        Some(unkept(self.number, io::Error::new(source.kind(), source.to_string())))
+    }
+
     /// When something is to be done if it has not ended.
     pub(super) fn deadline(&self) -> Option<Instant> {
         Some(self.next?.0)
@@ -155,9 +162,7 @@ impl Running {
         }
         self.err.rest(|piece| rest[1].append(&mut self.err_lines.take(piece)));
         rest[1].append(&mut self.err_lines.end());
-        let number = self.number;
-        let unkept =
-            unkept.map(|source| Error::Io { what: format!("keep what task {number} wrote"), source });
+        let unkept = unkept.map(|source| self::unkept(self.number, source));
         let exit = Exit::of(status, args.memory);
         let ended = match self.late {
             true => Err(Failure::Late(args.timeout.unwrap_or_default())),
@@ -166,6 +171,11 @@ impl Running {
         };
         Ok(Over { ended, output: spool, wrote: self.wrote, rest, unkept })
     }
+}
+
+/// The error of a task whose output cannot be kept.
+fn unkept(number: u64, source: io::Error) -> Error {
+    Error::Io { what: format!("keep what task {number} wrote in {}", env::temp_dir().display()), source }
 }
 
 /// Adds to what a task wrote, or says what of it is to be printed. After an error no more is added,

@@ -26,7 +26,7 @@ use syncline_farm::{Crew, Forks, Outcome, Pool};
 use super::dry::Dry;
 use super::group::Unstarted;
 use super::guard::{Guard, MARK};
-use super::hub::{Hub, PATIENCE, Why};
+use super::hub::{Hub, PATIENCE};
 use super::input::Arguments;
 use super::ledger::{Attempt, Ledger, Runners, Task};
 use super::output::{Spool, write_all};
@@ -149,7 +149,7 @@ fn attend(
     while !look(&mut running) {
         let now = Instant::now();
         interrupted |= signals.take().is_some();
-        if kill.is_none() && (interrupted || forks.is_cancelled()) {
+        if kill.is_none() && (interrupted || running.unkept().is_some() || forks.is_cancelled()) {
             running.group.signal(Signal::TERM);
             kill = now.checked_add(PATIENCE);
         }
@@ -246,7 +246,8 @@ impl Remote<'_> {
                     }
                     Ended::Broken(why) => {
                         let (what, source) = (format!("run jobs on {}", attempt.host), io::Error::other(why));
-                        return ledger.hub.stop(Why::Error(Error::Io { what, source }));
+                        ledger.hub.fails(Error::Io { what, source });
+                        return ledger.cut(&attempt.task, attempt.took);
                     }
                 }
             }

@@ -164,6 +164,28 @@ fn a_reader_that_has_seen_enough_ends_all_quietly() {
     gone(&nap);
 }
 
+/// Without a place for what tasks write, all end at once, and nothing is printed or logged.
+#[test]
+fn outputs_that_cannot_be_kept_end_all() {
+    let nap = nap(62);
+    for options in ["", "-k"] {
+        let folder = tempfile::tempdir().unwrap();
+        let absent = folder.path().join("absent");
+        // One writes more than is kept in memory, and goes on as the other does.
+        let script = "[ $1 = 2 ] || head -c 3000000 /dev/zero; exec sleep \"$0\"";
+        let options = format!("-j 2 --joblog log {options}");
+        let mut command = farm(folder.path(), &options, &["sh", "-c", script, &nap]);
+        command.env("TMPDIR", &absent);
+        let came = run(command, &numbers(2));
+        assert_eq!((came.code, came.out.as_str()), (Some(1), ""), "{came:?}");
+        let error = format!("error: cannot keep what task 1 wrote in {}: ", absent.display());
+        assert_eq!(came.errors.iter().filter(|line| line.starts_with(&error)).count(), 1, "{came:?}");
+        let log = fs::read_to_string(folder.path().join("log")).unwrap();
+        assert_eq!(log.lines().count(), 1, "{log}");
+        gone(&nap);
+    }
+}
+
 #[test]
 fn a_reader_that_is_gone_is_noticed_though_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();

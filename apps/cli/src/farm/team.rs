@@ -21,12 +21,12 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use syncline_fabric::{Member, Team};
-use syncline_farm::{Crew, Forks, Outcome, Pool};
+use syncline_farm::{Crew, Forks, Outcome, Pool, TaskError};
 
 use super::dry::Dry;
 use super::group::Unstarted;
 use super::guard::{Guard, MARK};
-use super::hub::{Hub, PATIENCE};
+use super::hub::{Hub, PATIENCE, Why};
 use super::input::Arguments;
 use super::ledger::{Attempt, Ledger, Runners, Task};
 use super::output::{Spool, write_all};
@@ -62,11 +62,15 @@ struct Done {
     ended: Ended,
     output: Vec<u8>,
     wrote: u64,
+    /// The signal by which the member was asked to end meanwhile.
+    signal: Option<u8>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Ended {
     Run(Result<(), Failure>),
+    /// The member has ended it, as the farm ends.
+    Cut,
     /// There was no process: the system's number for why, and why in words.
     Unstarted(Option<i32>, String),
     /// The member cannot go on.
@@ -107,6 +111,7 @@ fn in_member(me: &mut Member, args: &FarmRunArgs, signals: &Signals) -> Result<(
             ended: Ended::Broken("rank 0 runs nothing".to_owned()),
             output: Vec::new(),
             wrote: 0,
+            signal: None,
         };
         if let Some(guard) = &guard {
             attend(&job, &template, args, &mut guard.borrow_mut(), signals, forks, &mut done);
@@ -145,11 +150,11 @@ fn attend(
             return;
         }
     };
-    let (mut kill, mut interrupted) = (None, false);
+    let mut kill = None;
     while !look(&mut running) {
         let now = Instant::now();
-        interrupted |= signals.take().is_some();
-        if kill.is_none() && (interrupted || running.unkept().is_some() || forks.is_cancelled()) {
+        done.signal = done.signal.or_else(|| signals.take());
+        if kill.is_none() && (done.signal.is_some() || running.unkept().is_some() || forks.is_cancelled()) {
             running.group.signal(Signal::TERM);
             kill = now.checked_add(PATIENCE);
         }
@@ -158,6 +163,9 @@ fn attend(
         }
         running.escalate(now);
     }
+    // It may have come to the job as well, which then has ended by it.
+    done.signal = done.signal.or_else(|| signals.take());
+    let is_cut = kill.is_some() || done.signal.is_some();
     done.took = running.since.elapsed();
     match running.finish(args, guard) {
         Ok(over) => {
@@ -166,6 +174,7 @@ fn attend(
             done.wrote = over.wrote;
             done.ended = match (over.unkept, over.output.into_bytes(LONGEST)) {
                 (Some(error), _) => Ended::Broken(error.to_string()),
+                _ if is_cut && over.ended.is_err() => Ended::Cut,
                 (None, Some(output)) => {
                     done.output = output;
                     Ended::Run(over.ended)
@@ -207,6 +216,11 @@ fn say(to: BorrowedFd<'_>, lines: &[u8]) {
     let _ = write_all(to, lines);
 }
 
+/// The error of a farm whose members cannot go on.
+fn broken(on: &str, why: &str) -> Error {
+    Error::Io { what: format!("run jobs on {on}"), source: io::Error::other(why.to_owned()) }
+}
+
 /// The jobs that other members have.
 struct Remote<'p> {
     pool: &'p mut Pool<Job, Done>,
@@ -232,8 +246,15 @@ impl Remote<'_> {
                 attempt.began = SystemTime::UNIX_EPOCH + done.began;
                 (attempt.host, attempt.slot, attempt.took) = (done.host, done.rank, done.took);
                 (attempt.output, attempt.wrote) = (done.output.into(), done.wrote);
+                if let Some(signal) = done.signal.filter(|_| !ledger.hub.is_killing()) {
+                    ledger.hub.stop(Why::Signal(signal));
+                }
                 match done.ended {
                     Ended::Run(ended) => attempt.ended = ended,
+                    Ended::Cut => {
+                        ledger.hub.fails(broken(&attempt.host, "the team ends"));
+                        return ledger.cut(&attempt.task, attempt.took);
+                    }
                     Ended::Unstarted(number, why) => {
                         let error =
                             number.map_or_else(|| io::Error::other(why), io::Error::from_raw_os_error);
@@ -245,11 +266,15 @@ impl Remote<'_> {
                         attempt.ended = Err(Failure::Unstarted(error.to_string()));
                     }
                     Ended::Broken(why) => {
-                        let (what, source) = (format!("run jobs on {}", attempt.host), io::Error::other(why));
-                        ledger.hub.fails(Error::Io { what, source });
+                        ledger.hub.fails(broken(&attempt.host, &why));
                         return ledger.cut(&attempt.task, attempt.took);
                     }
                 }
+            }
+            // When a member is lost, the team is: what the others are at, or would be, is lost too.
+            Err(error @ (TaskError::Worker { .. } | TaskError::NoWorker { .. })) => {
+                ledger.hub.fails(broken("the other members of the team", &error.to_string()));
+                return ledger.cut(&attempt.task, attempt.took);
             }
             Err(error) => attempt.ended = Err(Failure::Member(error.to_string())),
         }

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use rustix::process::{Pid, Signal, kill_process};
 use syncline_testkit::mpi::MPIS;
 
 use super::*;
@@ -108,6 +109,68 @@ fn retries_and_limits_hold_for_members() {
         assert_eq!(came.code, Some(1), "{what}: {came:?}");
         let error = "error: cannot start no-such-program-anywhere: No such file or directory";
         assert_eq!(came.errors.iter().filter(|line| line.starts_with(error)).count(), 1, "{what}: {came:?}");
+    }
+}
+
+/// The processes of a farm's members that a command has started, rank 0 the first.
+fn members(starter: &Child) -> Vec<Pid> {
+    let is_below = |pid: i32| {
+        let mut at = pid;
+        while at > 1 && at != starter.id() as i32 {
+            let stat = fs::read_to_string(format!("/proc/{at}/stat")).unwrap_or_default();
+            let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
+            at = parent.unwrap_or(0);
+        }
+        at > 1
+    };
+    let is_member = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let parts: Vec<_> = line.split(|&byte| byte == 0).collect();
+        parts[0].ends_with(b"syncline") && parts[1..].starts_with(&[b"farm", b"run"]) && is_below(*pid)
+    };
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut members: Vec<i32> = pids.filter(is_member).collect();
+    members.sort_unstable();
+    members.into_iter().filter_map(Pid::from_raw).collect()
+}
+
+/// Whatever ends a team before its farm is over, the jobs that it cuts off have no line.
+#[test]
+fn what_ends_with_the_team_runs_again() {
+    // Of what is killed: the command that starts all, or one of its members.
+    let launcher = |child: &Child| Pid::from_child(child);
+    let worker = |child: &Child| members(child)[1];
+    let ends: [(&str, Signal, &dyn Fn(&Child) -> Pid); 5] = [
+        ("the launcher gets SIGINT", Signal::INT, &launcher),
+        ("the launcher gets SIGTERM", Signal::TERM, &launcher),
+        ("a member gets SIGTERM", Signal::TERM, &worker),
+        ("a member is killed", Signal::KILL, &worker),
+        ("the launcher is killed", Signal::KILL, &launcher),
+    ];
+    for (which, (how, signal, whom)) in (70..).zip(ends) {
+        let nap = nap(which);
+        for (what, mut command) in starters(3, "--joblog log --resume") {
+            let (folder, what) = (tempfile::tempdir().unwrap(), format!("{what}, {how}"));
+            let script = format!("[ $1 = 1 ] || exec sleep {nap}; echo $1");
+            command.current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.args(["sh", "-c", &script, "_", "{}", ":::", "1", "2", "3", "4", "5"]);
+            let child = command.spawn().unwrap();
+            until("the sleepers", || processes(&nap) == 2);
+            until("the line of job 1", || rows(folder.path()).len() == 1);
+            kill_process(whom(&child), signal).unwrap();
+            let came = child.wait_with_output().unwrap();
+            gone(&nap);
+            until("the end of the farm", || {
+                let log = fs::File::options().write(true).open(folder.path().join("log")).unwrap();
+                rustix::fs::fcntl_lock(&log, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+            });
+            let told = String::from_utf8_lossy(&came.stderr);
+            let numbers: Vec<_> = rows(folder.path()).into_iter().map(|[number, ..]| number).collect();
+            assert_eq!(numbers, ["1"], "{what}: {told}");
+            // What an mpirun says that was asked to end is its own affair.
+            assert!(!what.starts_with("launch") || !came.status.success(), "{what}: {told}");
+        }
     }
 }
 

@@ -41,6 +41,11 @@ use crate::watch::Signals;
 const TICK: Duration = Duration::from_millis(1);
 /// How often a member looks whether what it is at is wanted.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long the loss of a member is no failure of its job. Longer than a process of a team lives
+/// without its launcher.
+const HOLD: Duration = Duration::from_secs(3);
+/// Where the jobs of rank 0 run.
+const OTHERS: &str = "the other members of the team";
 /// How much a job may write that is sent to rank 0.
 const LONGEST: usize = 4 << 20;
 
@@ -121,7 +126,11 @@ fn in_member(me: &mut Member, args: &FarmRunArgs, signals: &Signals) -> Result<(
     let manage = |pool: &mut Pool<Job, Done>| {
         let jobs = args.jobs.map_or(members - 1, |jobs| usize::from(jobs).min(members - 1));
         let ledger = Ledger::new(Hub::new(args, jobs, signals)?, args, jobs)?;
-        if args.dry_run { ledger.run(Dry) } else { ledger.run(Remote { pool, away: HashMap::new() }) }
+        if args.dry_run {
+            ledger.run(Dry)
+        } else {
+            ledger.run(Remote { pool, away: HashMap::new(), workers: members - 1, gone: 0, lost: Vec::new() })
+        }
     };
     // One at a time: what is under way when a farm ends has begun.
     let managed = Crew::of(members - 1).batch(1).on(me, work, manage);
@@ -226,6 +235,11 @@ struct Remote<'p> {
     pool: &'p mut Pool<Job, Done>,
     /// By their numbers in the pool.
     away: HashMap<u64, (Task, Instant)>,
+    /// How many members run jobs at first, and how many of those were lost with theirs.
+    workers: usize,
+    gone: usize,
+    /// What members that are lost were at, and until when that is no failure: the team may end.
+    lost: Vec<(Instant, Attempt)>,
 }
 
 impl Remote<'_> {
@@ -271,10 +285,17 @@ impl Remote<'_> {
                     }
                 }
             }
-            // When a member is lost, the team is: what the others are at, or would be, is lost too.
-            Err(error @ (TaskError::Worker { .. } | TaskError::NoWorker { .. })) => {
-                ledger.hub.fails(broken("the other members of the team", &error.to_string()));
+            Err(error @ TaskError::NoWorker { .. }) => {
+                ledger.hub.fails(broken(OTHERS, &error.to_string()));
                 return ledger.cut(&attempt.task, attempt.took);
+            }
+            Err(error @ TaskError::Worker { .. }) => {
+                self.gone += 1;
+                if self.gone == self.workers {
+                    ledger.hub.fails(broken(OTHERS, &error.to_string()));
+                }
+                attempt.ended = Err(Failure::Member(error.to_string()));
+                return self.lost.push((Instant::now() + HOLD, attempt));
             }
             Err(error) => attempt.ended = Err(Failure::Member(error.to_string())),
         }
@@ -289,13 +310,14 @@ impl Runners for Remote<'_> {
     }
 
     fn running(&self) -> usize {
-        self.away.len()
+        self.away.len() + self.lost.len()
     }
 
     fn poll(&mut self, ledger: &mut Ledger<'_>) {
-        let (input, delayed) = (ledger.wants_input(self.away.len()), ledger.deadline(self.away.len()));
+        let (input, delayed) = (ledger.wants_input(self.running()), ledger.deadline(self.running()));
         // While members are at something, what they say is waited for.
-        let until = if self.away.is_empty() { delayed } else { Some(Instant::now()) };
+        let held = self.lost.iter().map(|(until, _)| *until).chain(delayed).min();
+        let until = if self.away.is_empty() { held } else { Some(Instant::now()) };
         ledger.hub.poll::<()>(input, std::iter::empty(), until);
         let mut until = Instant::now() + TICK;
         while !self.away.is_empty()
@@ -304,6 +326,9 @@ impl Runners for Remote<'_> {
             self.ended(ledger, outcome);
             until = Instant::now();
         }
+        let (now, ends) = (Instant::now(), ledger.hub.is_killing());
+        let over: Vec<_> = self.lost.extract_if(.., |(until, _)| ends || *until <= now).collect();
+        over.into_iter().for_each(|(_, attempt)| ledger.over(attempt));
     }
 
     fn stop(&mut self, hub: &mut Hub) {
@@ -315,6 +340,7 @@ impl Runners for Remote<'_> {
     }
 
     fn abandon(self) -> Vec<(Task, Duration)> {
-        self.away.into_values().map(|(task, since)| (task, since.elapsed())).collect()
+        let away = self.away.into_values().map(|(task, since)| (task, since.elapsed()));
+        away.chain(self.lost.into_iter().map(|(_, attempt)| (attempt.task, attempt.took))).collect()
     }
 }

@@ -101,7 +101,8 @@ impl JobLog {
         let failed = |verb: &'static str| move |source| Error::Io { what: what(verb), source };
         let file = OpenOptions::new().read(true).append(true).create(true).open(path);
         // What can only be written to is no file.
-        let file = file.or_else(|_| OpenOptions::new().append(true).open(path)).map_err(failed("write"))?;
+        let file = file.or_else(|why| OpenOptions::new().append(true).open(path).map_err(|_| why));
+        let file = file.map_err(failed("write"))?;
         let is_file = file.metadata().map_err(failed("read"))?.is_file();
         let log = Self { path: path.to_owned(), file };
         if !is_file {

@@ -154,6 +154,9 @@ fn a_log_that_is_none_or_of_another_run_is_left_as_it_is() {
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
     }
+    // Why it cannot be made, and not that it is not there.
+    let error = fails(1, farm(folder.path(), "--joblog /sys/new", &["true", ":::", "1"]), "no place");
+    assert!(error.starts_with("cannot write /sys/new: ") && !error.contains("No such file"), "{error}");
     fs::remove_file(&path).unwrap();
     run(farm(folder.path(), "--joblog log -j 1", &["true"]), &numbers(3));
     let log = fs::read_to_string(&path).unwrap();

@@ -116,10 +116,10 @@ impl JobLog {
         }
         let mut text = Vec::new();
         (&log.file).read_to_end(&mut text).map_err(failed("read"))?;
+        let (past, whole) = Past::of(path, &text, resume)?;
         if resume == Resume::No && !text.is_empty() {
             return Err(refused(path, "it has jobs of an earlier run: --resume goes on with them"));
         }
-        let (past, whole) = Past::of(path, &text, resume)?;
         if whole < text.len() {
             log.file.set_len(whole as u64).map_err(failed("write"))?;
         }

@@ -150,7 +150,7 @@ fn a_log_that_is_none_or_of_another_run_is_left_as_it_is() {
             fs::write(&path, text).unwrap();
             let options = format!("--joblog log {options}");
             let error = fails(1, farm(folder.path(), &options, &["true", ":::", "1"]), &options);
-            assert!(error.starts_with("cannot use log as job log: it "), "{error}");
+            assert!(error.starts_with("cannot use log as job log: it is no job log"), "{error}");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
     }

@@ -138,17 +138,15 @@ fn members(starter: &Child) -> Vec<Pid> {
 /// Whatever ends a team before its farm is over, the jobs that it cuts off have no line.
 #[test]
 fn what_ends_with_the_team_runs_again() {
-    // Of what is killed: the command that starts all, or one of its members.
-    let launcher = |child: &Child| Pid::from_child(child);
-    let worker = |child: &Child| members(child)[1];
-    let ends: [(&str, Signal, &dyn Fn(&Child) -> Pid); 5] = [
-        ("the launcher gets SIGINT", Signal::INT, &launcher),
-        ("the launcher gets SIGTERM", Signal::TERM, &launcher),
-        ("a member gets SIGTERM", Signal::TERM, &worker),
-        ("a member is killed", Signal::KILL, &worker),
-        ("the launcher is killed", Signal::KILL, &launcher),
+    // To a worker, or to the command that starts all.
+    let ends = [
+        ("the launcher gets SIGINT", Signal::INT, false),
+        ("the launcher gets SIGTERM", Signal::TERM, false),
+        ("a member gets SIGTERM", Signal::TERM, true),
+        ("a member is killed", Signal::KILL, true),
+        ("the launcher is killed", Signal::KILL, false),
     ];
-    for (which, (how, signal, whom)) in (70..).zip(ends) {
+    for (which, (how, signal, to_worker)) in (70..).zip(ends) {
         let nap = nap(which);
         for (what, mut command) in starters(3, "--joblog log --resume") {
             let (folder, what) = (tempfile::tempdir().unwrap(), format!("{what}, {how}"));
@@ -158,7 +156,8 @@ fn what_ends_with_the_team_runs_again() {
             let child = command.spawn().unwrap();
             until("the sleepers", || processes(&nap) == 2);
             until("the line of job 1", || rows(folder.path()).len() == 1);
-            kill_process(whom(&child), signal).unwrap();
+            let to = if to_worker { members(&child)[1] } else { Pid::from_child(&child) };
+            kill_process(to, signal).unwrap();
             let came = child.wait_with_output().unwrap();
             gone(&nap);
             until("the end of the farm", || {

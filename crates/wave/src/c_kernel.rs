@@ -13,9 +13,8 @@ use std::ffi::c_void;
 
 use syncline_store::Element;
 
-use crate::dynamic::Kernel;
 use crate::kernel::{Neighbours, Update};
-use crate::lanes::{Real, Vector};
+use crate::lanes::Vector;
 use crate::stencil::probe;
 use crate::{Result, Stencil};
 
@@ -109,21 +108,20 @@ impl CKernel {
         CKernel { function, context, coefficients, stencil }
     }
 
+    pub(crate) const fn stencil(&self) -> Stencil {
+        self.stencil
+    }
+
     /// How many coefficients there are.
     #[must_use]
     pub const fn coefficients(&self) -> usize {
         self.coefficients
     }
-
-    /// Does something with the kernel.
-    pub(crate) fn kernel<E: Real, R>(&self, with: impl FnOnce(&dyn Kernel<E>) -> R) -> R {
-        if self.stencil.corners() { with(&Call::<true>(self)) } else { with(&Call::<false>(self)) }
-    }
 }
 
 /// A C function as the engine has it.
 #[derive(Debug)]
-struct Call<'k, const CORNERS: bool>(&'k CKernel);
+pub(crate) struct Call<'k, const CORNERS: bool>(pub(crate) &'k CKernel);
 
 impl<const CORNERS: bool> Update for Call<'_, CORNERS> {
     const DIAGONAL: bool = true;

@@ -32,13 +32,11 @@ use toml::Spanned;
 pub use error::{DescribedError, TextPlace, unknown_name};
 
 use crate::Stencil;
-use crate::dynamic::Kernel;
-use crate::lanes::Real;
 use error::Fault;
 use graph::{Graph, Id, Node};
 use parse::Names;
-use program::Program;
-use steps::Code;
+pub(crate) use program::Program;
+pub(crate) use steps::Code;
 
 /// The neighbours: name, row and column offset; in the order of the slots.
 const NEIGHBOURS: [(&str, i64, i64); 8] = [
@@ -176,13 +174,8 @@ impl Described {
         self.code.stencil()
     }
 
-    /// Does something with the kernel.
-    pub(crate) fn kernel<E: Real, R>(&self, with: impl FnOnce(&dyn Kernel<E>) -> R) -> R {
-        match self.code.neighbours() {
-            5 => with(&Program::<5>(&self.code)),
-            7 => with(&Program::<7>(&self.code)),
-            _ => with(&Program::<9>(&self.code)),
-        }
+    pub(crate) const fn code(&self) -> &Code {
+        &self.code
     }
 
     fn understand(text: &str) -> Result<Self, Fault> {

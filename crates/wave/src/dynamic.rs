@@ -7,10 +7,12 @@
 //! # Costs
 //! A call through a table per tile of columns, or per band of the plain loop.
 
+use crate::c_kernel::Call;
+use crate::described::{Code, Program};
 use crate::kernel::{Neighbours, Update};
 use crate::lanes::{Lanes, Real};
 use crate::strip::tile::{self, Ends, Job, Scratch};
-use crate::{Result, Stencil};
+use crate::{CKernel, Result, Stencil};
 
 /// A kernel as the executors have it. Every [`Update`] is one.
 pub(crate) trait Kernel<E: Real>: Sync {
@@ -101,6 +103,50 @@ impl<E: Real, U: Update> Kernel<E> for U {
     }
 }
 
+/// Elements for which this crate compiles the loops of kernels that are only known at run time: once, as
+/// nothing here is generic, and not in each crate that has such kernels.
+pub trait Compiled: Sized {
+    /// What a text describes.
+    #[allow(private_interfaces)]
+    fn described(code: &Code) -> Box<dyn Kernel<Self> + '_>
+    where
+        Self: Real;
+
+    /// A C function.
+    #[allow(private_interfaces)]
+    fn called(kernel: &CKernel) -> Box<dyn Kernel<Self> + '_>
+    where
+        Self: Real;
+}
+
+macro_rules! compiled {
+    ($($element:ty),*) => {$(
+        impl Compiled for $element {
+            #[allow(private_interfaces)]
+            #[inline(never)]
+            fn described(code: &Code) -> Box<dyn Kernel<Self> + '_> {
+                match code.neighbours() {
+                    5 => Box::new(Program::<5>(code)),
+                    7 => Box::new(Program::<7>(code)),
+                    _ => Box::new(Program::<9>(code)),
+                }
+            }
+
+            #[allow(private_interfaces)]
+            #[inline(never)]
+            fn called(kernel: &CKernel) -> Box<dyn Kernel<Self> + '_> {
+                if kernel.stencil().corners() {
+                    Box::new(Call::<true>(kernel))
+                } else {
+                    Box::new(Call::<false>(kernel))
+                }
+            }
+        }
+    )*};
+}
+
+compiled!(f32, f64);
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for crate::Described {}
@@ -110,22 +156,22 @@ mod sealed {
 /// A kernel that is only known at run time: a [`Described`](crate::Described) one or a
 /// [`CKernel`](crate::CKernel).
 pub trait Dynamic: sealed::Sealed + Send + Sync {
-    /// Does something with the kernel.
+    /// The kernel as the executors have it.
     #[doc(hidden)]
-    #[allow(private_bounds)]
-    fn kernel<E: Real, R>(&self, with: impl FnOnce(&dyn Kernel<E>) -> R) -> R;
+    #[allow(private_interfaces)]
+    fn kernel<E: Real>(&self) -> Box<dyn Kernel<E> + '_>;
 }
 
 impl Dynamic for crate::Described {
-    #[allow(private_bounds)]
-    fn kernel<E: Real, R>(&self, with: impl FnOnce(&dyn Kernel<E>) -> R) -> R {
-        self.kernel(with)
+    #[allow(private_interfaces)]
+    fn kernel<E: Real>(&self) -> Box<dyn Kernel<E> + '_> {
+        E::described(self.code())
     }
 }
 
-impl Dynamic for crate::CKernel {
-    #[allow(private_bounds)]
-    fn kernel<E: Real, R>(&self, with: impl FnOnce(&dyn Kernel<E>) -> R) -> R {
-        self.kernel(with)
+impl Dynamic for CKernel {
+    #[allow(private_interfaces)]
+    fn kernel<E: Real>(&self) -> Box<dyn Kernel<E> + '_> {
+        E::called(self)
     }
 }

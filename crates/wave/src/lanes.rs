@@ -24,6 +24,8 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use syncline_store::Element;
 
+use crate::dynamic::Compiled;
+
 /// A vector of several values, from a table of what its operations are on this processor.
 ///
 /// `SAFETY` of all that it makes: only code that was compiled for a processor with the
@@ -307,7 +309,7 @@ impl Insider for Nobody {}
 ///     1.0
 /// }
 /// ```
-pub trait Real: Vector<Element = Self> + Element {
+pub trait Real: Vector<Element = Self> + Element + Compiled {
     /// 256 bits.
     #[cfg(target_arch = "x86_64")]
     type Avx2<I: Insider>: Vector<Element = Self>;

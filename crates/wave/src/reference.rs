@@ -91,7 +91,7 @@ impl<T: Real, K> Reference<'_, T, K> {
     where
         K: Dynamic,
     {
-        self.kernel.kernel(|kernel| self.run_update(kernel, work, memory))
+        self.run_update(&*self.kernel.kernel(), work, memory)
     }
 
     fn run_update(&self, kernel: &dyn Kernel<T>, mut work: Matrix<T>, memory: u64) -> Result<Matrix<T>> {

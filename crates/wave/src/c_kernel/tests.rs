@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::*;
 use crate::described::tests::engine::Chained;
+use crate::dynamic::Dynamic as _;
 use crate::lanes::Lanes;
 use crate::strip::tests::numbers;
 use crate::{Alignment, Error, Lk23, Neighbour, NinePoint, PointKernel, plain_sweep};
@@ -50,9 +51,8 @@ fn equal<K: PointKernel<N>, const N: usize>(kernel: &K, c: &CKernel) {
             plain_sweep(kernel, &mut expected, std::array::from_fn(|n| &arrays[n + 1][..]), rows, cols);
         }
         for lanes in Lanes::available() {
-            let out = c.kernel(|kernel| {
-                Chained { lanes, shape, arrays: &arrays, levels, band: 4, tile: 16 }.with(kernel)
-            });
+            let run = Chained { lanes, shape, arrays: &arrays, levels, band: 4, tile: 16 };
+            let out = run.with(&*c.kernel());
             assert!(out == expected, "{lanes} {shape}");
         }
     }
@@ -94,8 +94,8 @@ fn a_function_updates_to_the_end() {
 fn a_function_that_reads_more_is_refused() {
     let check = |function: CFunction, coefficients, stencil| {
         // SAFETY: the functions may be called at any time, with any values, and use no context.
-        unsafe { CKernel::new(function, std::ptr::null_mut(), coefficients, stencil) }
-            .kernel::<f64, _>(|kernel| kernel.check())
+        let kernel = unsafe { CKernel::new(function, std::ptr::null_mut(), coefficients, stencil) };
+        kernel.kernel::<f64>().check()
     };
     check(nine, 1, Stencil::NINE_POINT).unwrap();
     check(alignment, 1, ALIGNMENT).unwrap();
@@ -128,9 +128,8 @@ fn floats_are_rounded_once() {
     }
     for lanes in Lanes::available() {
         let arrays = [field.clone(), vec![0.25; shape.elements()]];
-        let out = nine.kernel(|kernel| {
-            Chained { lanes, shape, arrays: &arrays, levels: 1, band: 4, tile: 8 }.with(kernel)
-        });
+        let out =
+            Chained { lanes, shape, arrays: &arrays, levels: 1, band: 4, tile: 8 }.with(&*nine.kernel());
         assert!(out == expected, "{lanes}");
     }
 }

@@ -11,7 +11,7 @@ use super::steps::{Code, SLOTS};
 /// The code of an update that uses the first `N` slots: 5, 7, or 9 with all corners. What is not
 /// used is not loaded by the engine.
 #[derive(Debug)]
-pub(crate) struct Program<'c, const N: usize>(pub(super) &'c Code);
+pub(crate) struct Program<'c, const N: usize>(pub(crate) &'c Code);
 
 impl<const N: usize> Update for Program<'_, N> {
     const DIAGONAL: bool = N > 5;

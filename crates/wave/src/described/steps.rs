@@ -370,7 +370,7 @@ impl Step {
 
 /// Steps whose operands are there.
 #[derive(Clone, Debug)]
-pub(super) struct Code {
+pub(crate) struct Code {
     steps: Box<[Step]>,
     constants: Box<[f64]>,
     coefficients: usize,
@@ -418,7 +418,7 @@ impl Code {
     }
 
     /// How many of the first slots hold what is read: 5 (the point and its sides), 7 or 9.
-    pub(super) fn neighbours(&self) -> usize {
+    pub(crate) fn neighbours(&self) -> usize {
         match (self.stencil.corners(), self.stencil.diagonal()) {
             (true, _) => 9,
             (false, true) => 7,

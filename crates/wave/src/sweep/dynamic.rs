@@ -24,7 +24,7 @@ impl<K: Dynamic> Sweep<K> {
         result: &Matrix<T>,
     ) -> Result<Plan> {
         let arrays = Arrays { field, coefficients };
-        self.kernel.kernel(|kernel| self.settings.plan(kernel, &arrays, result))
+        self.settings.plan(&*self.kernel.kernel(), &arrays, result)
     }
 
     /// [`run`](Sweep::run).
@@ -56,7 +56,7 @@ impl<K: Dynamic> Sweep<K> {
         result: Matrix<T>,
     ) -> Result<(Matrix<T>, Report)> {
         let arrays = Arrays { field, coefficients };
-        self.kernel.kernel(|kernel| self.settings.run(kernel, &arrays, result))
+        self.settings.run(&*self.kernel.kernel(), &arrays, result)
     }
 
     /// [`run_to`](Sweep::run_to).
@@ -71,6 +71,6 @@ impl<K: Dynamic> Sweep<K> {
         target: &Target,
     ) -> Result<(Pending, Report)> {
         let arrays = Arrays { field, coefficients };
-        self.kernel.kernel(|kernel| self.settings.run_to(kernel, &arrays, target))
+        self.settings.run_to(&*self.kernel.kernel(), &arrays, target)
     }
 }

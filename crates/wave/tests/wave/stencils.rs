@@ -36,7 +36,6 @@ struct Leaning;
 impl PointKernel<1> for Leaning {
     const STENCIL: Stencil = Stencil::FIVE_POINT;
 
-    #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, [f]: [L; 1]) -> L {
         L::choose(f.less(L::splat(2.0)), at.north + at.west, at.north_west)
     }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::Described;
-use crate::dynamic::Kernel;
+use crate::dynamic::{Dynamic as _, Kernel};
 use crate::kernel::Typed;
 use crate::lanes::{Lanes, Real};
 use crate::strip::ghosts::Ghosts;
@@ -94,12 +94,12 @@ fn equal<K: PointKernel<N>, const N: usize>(kernel: &K, described: &Described, c
     for lanes in Lanes::available() {
         let out = case.chained(lanes, &wide).with(&Typed::<_, N>(kernel));
         assert!(out == expected, "built-in: {lanes} {case:?}");
-        let out = described.kernel(|kernel| case.chained(lanes, &wide).with(kernel));
+        let out = case.chained(lanes, &wide).with(&*described.kernel());
         assert!(out == expected, "described: {lanes} {case:?}");
     }
     let (narrow, expected) = arrays::<f32, K, N>(kernel, case);
     for lanes in Lanes::available() {
-        let out = described.kernel(|kernel| case.chained(lanes, &narrow).with(kernel));
+        let out = case.chained(lanes, &narrow).with(&*described.kernel());
         assert!(out == expected, "described, f32: {lanes} {case:?}");
     }
 }

@@ -1,6 +1,5 @@
 //! The MPIs of this machine.
 
-use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,7 +61,7 @@ impl Mpi {
     }
 
     /// The shim for it, which `build` makes for a compiler in a folder: once for all tests, until its
-    /// sources change.
+    /// sources or the compiler change.
     ///
     /// # Panics
     /// If no file is made.
@@ -70,11 +69,7 @@ impl Mpi {
         let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/mpi");
         let sources = ["shim/shim.c", "shim/window.h", "shim/failures.h", "src/build.rs"];
         let sources = sources.map(|name| fs::read(package.join(name)).expect("a source of the shim"));
-        // Another version of the MPI is another file.
-        let path = env::var_os("PATH").unwrap_or_default();
-        let compilers = env::split_paths(&path).map(|folder| folder.join(self.c));
-        let found = compilers.filter_map(|path| fs::metadata(path).ok()?.modified().ok()).next();
-        let key = sources.into_iter().chain([format!("{} {found:?}", self.c).into_bytes()]);
+        let key = sources.into_iter().chain([Tool(self.c).version().into_bytes()]);
         let folder = kept(&format!("shim for {}", self.name), key, |into| build(self.c.as_ref(), into));
         let mut made = fs::read_dir(folder).expect("a folder that is there");
         made.next().expect("a shim").expect("a name").path()

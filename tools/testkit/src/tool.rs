@@ -1,6 +1,8 @@
 //! Tools of this machine, and what they say.
 
+use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::io::Read;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -10,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// A program of this machine.
 #[derive(Clone, Copy, Debug)]
-pub struct Tool(&'static str);
+pub struct Tool(pub(crate) &'static str);
 
 impl Tool {
     /// The program, if it is installed; else says that something is skipped.
@@ -27,6 +29,19 @@ impl Tool {
     #[must_use]
     pub fn name(self) -> &'static str {
         self.0
+    }
+
+    /// What differs from version to version: what it says, and the time of its file, as a wrapper says only the
+    /// version of the compiler below it.
+    ///
+    /// # Panics
+    /// If it does not say its version.
+    #[must_use]
+    pub fn version(self) -> String {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let files = env::split_paths(&path).map(|folder| folder.join(self.0));
+        let time = files.filter_map(|file| fs::metadata(file).ok()?.modified().ok()).next();
+        format!("{} {time:?} {}", self.0, self.run(["--version"]))
     }
 
     /// Whether it does this without an error.
@@ -101,5 +116,5 @@ pub fn succeed(command: &mut Command) -> String {
 /// If this program is in no folder.
 #[must_use]
 pub fn libraries() -> PathBuf {
-    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+    env::current_exe().unwrap().parent().unwrap().to_owned()
 }

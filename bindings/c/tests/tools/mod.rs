@@ -28,7 +28,7 @@ pub(crate) fn compiled(tool: Tool, source: &str, flags: &[&str], library: &[&str
     let (include, source) = (root().join("include"), root().join(source));
     let of = ["include/syncline.h", "tests/programs/expect.h", "fortran/syncline.f90"];
     let mut key = of.map(|name| fs::read(root().join(name)).unwrap()).to_vec();
-    key.extend([fs::read(&source).unwrap(), text(&named).into_bytes()]);
+    key.extend([fs::read(&source).unwrap(), text(&named).into_bytes(), tool.version().into_bytes()]);
     if library == STATIC {
         let metadata = fs::metadata(folder.join("libsyncline_c.a")).unwrap();
         key.push(format!("{} {:?}", metadata.len(), metadata.modified().unwrap()).into_bytes());

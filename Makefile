@@ -14,7 +14,7 @@ export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 help:
 	@echo "make demo        20 iterations in one pass over data four times larger than the memory bound; every bit checked"
-	@echo "make test        every test: units, properties, the command, doc examples, models (16 minutes on 2 cores, half of them compilation)"
+	@echo "make test        every test: units, properties, the command, doc examples, models"
 	@echo "                 As root on Debian it installs what tests use first (test-deps); NO_INSTALL=1: nothing is installed"
 	@echo "make test-deps   as root, installs the compilers and checkers that tests use, by apt and, one MPI, from PyPI; else says what is missing"
 	@echo "make test-anywhere  the tests on one core, in 4 GiB, with huge pages always and never, in memory, as an ordinary user (root, hours)"

@@ -21,7 +21,7 @@ help:
 	@echo "make install     the command, libraries, header, pkg-config file: PREFIX=/usr/local, DESTDIR=; STRIP= keeps the symbols of debuggers"
 	@echo "make uninstall   takes them away again"
 	@echo "make lint        formatting, clippy, documentation, licences; no crate depends on a floor above its own"
-	@echo "make miri        queues, spaces, plans and codecs under Miri (a nightly with miri; minutes)"
+	@echo "make miri        queues, spaces, plans and codecs under Miri (a nightly with miri; ten minutes)"
 	@echo "make tsan        suites of threads under ThreadSanitizer (a nightly with rust-src; ten minutes)"
 	@echo "make bench       the cost of order: empty tasks, and a sweep in memory against the plain loop"
 	@echo "make bench-overlay  overlays against OpenMP, oneTBB and what one writes by hand (a minute)"

@@ -117,30 +117,6 @@ tsan:
 	$(TSAN) -p syncline-rma --test rma -- deadlines:: misuse::; \
 	else echo "skipped: no nightly with its sources (rustup toolchain install nightly --component rust-src)"; fi
 
-# Undefined behaviour and data races, as far as the tests go there: queues, plans, spaces, codecs, copies and words.
-# Suites are small under Miri (`cfg(miri)`), or say why they are left out. PROPTEST_CASES is what a codec's test takes.
-MIRI = MIRIFLAGS="-Zmiri-disable-isolation" PROPTEST_CASES=4 CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri
-miri:
-	@if $(CARGO) +nightly miri --version >/dev/null 2>&1; then \
-	$(MIRI) test -p syncline-signal --lib && \
-	$(MIRI) test -p syncline-sync --lib --test space && \
-	$(MIRI) test -p syncline-overlay --lib --test handles && \
-	$(MIRI) test -p syncline-farm --lib --test decoding && \
-	$(MIRI) test -p syncline-rma --lib -- copy:: rmw::; \
-	else echo "skipped: no Miri (rustup toolchain install nightly --component miri,rust-src)"; fi
-
-# Data races between threads. Assembly, maxima and fences are not seen: rma's copies and words are left out by that, a
-# signal's maximum is a loop (`--cfg tsan`), and what rests on a fence alone is for the models (`make loom`).
-TSAN_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
-TSAN = RUSTFLAGS="-Zsanitizer=thread --cfg tsan" CARGO_TARGET_DIR=target/tsan $(CARGO) +nightly test -Zbuild-std --target $(TSAN_TARGET)
-tsan:
-	@if [ -e "$$(rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library/std" ]; then \
-	$(TSAN) -p syncline-signal --lib && \
-	$(TSAN) -p syncline-sync --test locks --test barriers --test space && \
-	$(TSAN) -p syncline-overlay --lib --test handles --test runners --test futures --test faults --test compiled && \
-	$(TSAN) -p syncline-rma --lib --test deadlines --test misuse; \
-	else echo "skipped: no nightly with its sources (rustup toolchain install nightly --component rust-src)"; fi
-
 lint:
 	$(CARGO) fmt --all -- --check
 	@if command -v python3 >/dev/null; then tools/floors.py; else echo "skipped: no python3 for tools/floors.py"; fi

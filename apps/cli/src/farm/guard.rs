@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitStatus;
 
-use signal_hook::consts::SIGHUP;
+use signal_hook::consts::{SIGCHLD, SIGHUP};
 use syncline_process::guard::{self, Guarded, Unstarted};
 use syncline_process::{Mark, Spawn};
 
@@ -27,9 +27,11 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Starts one.
+    /// Starts one. From here on this process is told how its children end, which a parent that
+    /// ignores SIGCHLD has taken from it.
     pub(super) fn start() -> Result<Self> {
         let failed = |source| Error::Io { what: "start the guard of the tasks".to_owned(), source };
+        signal_hook::flag::register(SIGCHLD, std::sync::Arc::default()).map_err(failed)?;
         // This very program, even if another stands under its name by now.
         let program = |mark: &Mark| {
             let mut program = Spawn::new("/proc/self/exe");

@@ -21,7 +21,7 @@ use indicatif::ProgressBar;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Resource, Signal, getrlimit};
-use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGTSTP};
 use syncline_process::{Disposition, stop_as_by_default};
 
 use super::group::Group;
@@ -421,8 +421,7 @@ impl Hub {
     }
 }
 
-/// Pipes of SIGINT, SIGTERM and SIGTSTP, and the right to be told how children end, which a parent
-/// may have taken from us.
+/// Pipes of SIGINT, SIGTERM and SIGTSTP.
 fn catch() -> Result<Vec<(u8, UnixStream)>> {
     let one = |signal: i32| {
         let (pipe, sender) = UnixStream::pair()?;
@@ -431,7 +430,6 @@ fn catch() -> Result<Vec<(u8, UnixStream)>> {
         Ok((signal as u8, pipe))
     };
     let failed = |source| Error::Io { what: "catch signals".to_owned(), source };
-    signal_hook::flag::register(SIGCHLD, std::sync::Arc::default()).map_err(failed)?;
     // A shell without job control has it ignored, perhaps.
     let stop = Some(SIGTSTP).filter(|&signal| Disposition::of(signal) == Disposition::Default);
     [SIGINT, SIGTERM].into_iter().chain(stop).map(one).collect::<io::Result<_>>().map_err(failed)

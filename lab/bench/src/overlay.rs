@@ -362,7 +362,7 @@ impl Race {
             }
             let run = way.run(&self.site, program, body, workers, [warm as u64, rounds as u64])?;
             let ns = run.seconds * 1e9 / run.steps as f64;
-            if self.efficiency(grain, ns) >= ENOUGH {
+            if matches!(body, Body::Spin(_)) && self.efficiency(grain, ns) >= ENOUGH {
                 clock.done.insert(sweep);
             }
             Ok(vec![vec![ns], vec![run.steps as f64]])

@@ -60,6 +60,8 @@ pub(crate) fn wait<T, E>(
         match bell.wait_until(seen + 1, &Policy { death: policy.death, ..ASLEEP }, deadline) {
             Ok(_) => (),
             Err(WaitError::TimedOut) => return look(),
+            // A death ends every wait from now on, and does not tell whether the deadline has passed.
+            Err(_) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => return look(),
             // The next look sees which process it is; if it does not matter, that is not to be all
             // that is done.
             Err(_) => std::thread::sleep(Duration::from_millis(1)),
@@ -102,4 +104,23 @@ fn look_on<T, E>(
         }
     }
     Ok(None)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use syncline_signal::DeathWord;
+
+    use super::*;
+
+    /// Also when the wait is for something else, such as a message of one that lives.
+    #[test]
+    fn a_deadline_holds_after_a_death() {
+        let (bell, deaths) = (Signal::new(0), DeathWord::new());
+        deaths.declare(7);
+        let policy = Policy::default().watching(&deaths);
+        let deadline = Instant::now() + Duration::from_millis(5);
+        let found = wait(&bell, &policy, Some(deadline), || Ok::<Option<()>, ()>(None));
+        assert_eq!(found, Ok(None));
+        assert!(Instant::now() >= deadline);
+    }
 }

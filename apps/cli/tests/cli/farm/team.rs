@@ -169,12 +169,33 @@ fn what_ends_with_the_team_runs_again() {
             if how == "a member is killed" {
                 // The others go on for a time: then its job has failed.
                 assert!(logged.extract_if(.., |[_, _, exit, _]| exit == "-1").count() < 2, "{what}: {told}");
+                // They attend to all that comes meanwhile, and end when they are asked to.
+                let is_asked = what.starts_with("launch");
+                assert!(!is_asked || told.contains("interrupted by SIGTERM; "), "{what}: {told}");
             }
             let numbers: Vec<_> = logged.iter().map(|[number, ..]| number.as_str()).collect();
             assert_eq!(numbers, ["1"], "{what}: {told}");
             // What an mpirun says that was asked to end is its own affair.
             assert!(!what.starts_with("launch") || !came.status.success(), "{what}: {told}");
         }
+    }
+}
+
+/// As what starts them leaves it to them.
+#[test]
+fn members_are_told_how_jobs_end_where_sigchld_is_ignored() {
+    for (what, starter) in starters(3, "") {
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' CHLD; exec \"$@\"", "_"]).arg(starter.get_program());
+        command.args(starter.get_args()).args(["sh", "-c", "exit $1", "_", "{}", ":::", "0", "3"]);
+        for (name, value) in starter.get_envs() {
+            value.map(|value| command.env(name, value));
+        }
+        command.stdin(Stdio::null());
+        let came = Came::of(ends(command, &what));
+        assert_eq!(came.code, Some(1), "{what}: {came:?}");
+        let told = came.errors.iter().any(|line| line.contains("task 2 (\"3\") exited with 3"));
+        assert!(told, "{what}: {came:?}");
     }
 }
 

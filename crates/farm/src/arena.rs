@@ -295,23 +295,31 @@ impl Arena {
         Some(block)
     }
 
-    /// The board in a block; `None` if the block is too small for one.
-    pub(crate) fn board(&self, block: u32) -> Option<Board<'_>> {
-        self.blocks().size(block).filter(|&size| size >= BOARD + LINE as usize)?;
+    /// Whether there is such a block, and it has room for a board.
+    pub(crate) fn may_be_board(&self, block: u32) -> bool {
+        self.blocks().size(block).is_some_and(|size| size >= BOARD + LINE as usize)
+    }
+
+    /// The board in a block.
+    ///
+    /// # Safety
+    /// The block was made a board ([`make_board`](Self::make_board)).
+    pub(crate) unsafe fn board(&self, block: u32) -> Board<'_> {
+        debug_assert!(self.may_be_board(block));
         let at = self.bytes(block);
         let at = at.wrapping_add(at.align_offset(align_of::<Head>()));
         let (decks, cells) = (size_of::<Head>(), size_of::<Head>() + HANDS * size_of::<Deck>());
         let table = cells + CELLS * size_of::<Cell>();
         // SAFETY: the block holds a board (`make_board`): these four, one after the other, each of
         // a size that is a multiple of its alignment, zero at first, which is a state of all, and
-        // changed as they say. It is never given back.
+        // changed by boards alone, which are all made here. It is never given back.
         unsafe {
-            Some(Board {
-                head: &*at.cast::<Head>(),
-                decks: std::slice::from_raw_parts(at.wrapping_add(decks).cast::<Deck>(), HANDS),
-                cells: std::slice::from_raw_parts(at.wrapping_add(cells).cast::<Cell>(), CELLS),
-                table: std::slice::from_raw_parts(at.wrapping_add(table).cast::<Block>(), CELLS),
-            })
+            Board::new(
+                &*at.cast::<Head>(),
+                std::slice::from_raw_parts(at.wrapping_add(decks).cast::<Deck>(), HANDS),
+                std::slice::from_raw_parts(at.wrapping_add(cells).cast::<Cell>(), CELLS),
+                std::slice::from_raw_parts(at.wrapping_add(table).cast::<Block>(), CELLS),
+            )
         }
     }
 
@@ -427,7 +435,8 @@ impl Arena {
         let ends = self.channel_ends(block);
         ends.from.store(from.to_raw(), Ordering::Relaxed);
         ends.to.store(to.to_raw(), Ordering::Relaxed);
-        blocks.hand_over(block, CHANNEL);
+        // SAFETY: this process has it, and uses it as the writer of a channel from now on.
+        unsafe { blocks.hand_over(block, CHANNEL) };
         // Release: pairs with the Acquire in `found`.
         self.cell(to.place(), from.place()).store(u64::from(block) + 1, Ordering::Release);
         // Release: pairs with the Acquire of the receiver, which then looks at its row.
@@ -450,40 +459,58 @@ impl Arena {
 
     /// The reader of a channel will not look at it again, and the next process at the writer's
     /// place opens another.
-    pub(crate) fn unlink(&self, from: usize, to: usize, block: u32) {
+    ///
+    /// # Safety
+    /// As of [`let_go`](Self::let_go), for the reader.
+    pub(crate) unsafe fn unlink(&self, from: usize, to: usize, block: u32) {
         self.cell(to, from).store(0, Ordering::Relaxed);
-        self.let_go(block, End::Reader);
+        // SAFETY: the caller promises it.
+        unsafe { self.let_go(block, End::Reader) };
     }
 
     /// One end of a channel is used no more. The second process to say so gives the memory back.
-    pub(crate) fn let_go(&self, block: u32, end: End) {
+    ///
+    /// # Safety
+    /// The block is a channel, of which the process that has this end uses nothing any more.
+    pub(crate) unsafe fn let_go(&self, block: u32, end: End) {
         let ends = self.channel_ends(block);
         // AcqRel: the second process has all that the first has done behind it, and so has the next
         // user of the memory.
         let before = ends.let_go.fetch_or(end as u64, Ordering::AcqRel);
         if before | end as u64 == End::Writer as u64 | End::Reader as u64 && before & end as u64 == 0 {
-            self.blocks().give(block, CHANNEL);
+            // SAFETY: both ends have let go of it.
+            unsafe { self.blocks().give(block, CHANNEL) };
         }
     }
 
     /// What is left to do for one that has ended: lets go of its ends of channels, and of the
     /// blocks that it held. Writers first, before its end is told: then readers still find their
     /// channels.
-    pub(crate) fn let_go_of_writers(&self, vpid: Vpid) {
+    ///
+    /// # Safety
+    /// The process has ended.
+    pub(crate) unsafe fn let_go_of_writers(&self, vpid: Vpid) {
         for to in 0..self.used() {
             if let Some(block) = self.channel_at(to, vpid.place()) {
-                self.let_go(block, End::Writer);
+                // SAFETY: its number stands in the cell of a channel, whose writer has ended.
+                unsafe { self.let_go(block, End::Writer) };
             }
         }
     }
 
-    pub(crate) fn let_go_of_the_rest(&self, vpid: Vpid) {
+    /// The rest of it: when its end is told, and again before its place is another's.
+    ///
+    /// # Safety
+    /// The process has ended.
+    pub(crate) unsafe fn let_go_of_the_rest(&self, vpid: Vpid) {
         for from in 0..self.used() {
             if let Some(block) = self.channel_at(vpid.place(), from) {
-                self.unlink(from, vpid.place(), block);
+                // SAFETY: as above; its reader has ended.
+                unsafe { self.unlink(from, vpid.place(), block) };
             }
         }
-        self.blocks().sweep(vpid.to_raw() + 1);
+        // SAFETY: it has ended.
+        unsafe { self.blocks().sweep(vpid.to_raw() + 1) };
     }
 
     /// Whether no process has anything of one that has ended, nor wants to know of its end.
@@ -504,11 +531,11 @@ impl Arena {
 pub(crate) const MAX_DEPTH: usize = 1024;
 
 /// The slots of a channel.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Slots {
     arena: Arc<Arena>,
     first: *const Slot,
-    pub(crate) block: u32,
+    block: u32,
 }
 
 // SAFETY: a shared reference to slots, which are `Sync`, and what keeps them mapped.
@@ -521,6 +548,11 @@ impl Slots {
         let after = arena.bytes(block).wrapping_add(size_of::<Ends>());
         let first = after.wrapping_add(after.align_offset(align_of::<Slot>())).cast::<Slot>().cast_const();
         Slots { arena: Arc::clone(arena), first, block }
+    }
+
+    /// The block that they stand in.
+    pub(crate) fn block(&self) -> u32 {
+        self.block
     }
 }
 

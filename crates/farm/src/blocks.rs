@@ -132,7 +132,11 @@ impl Blocks<'_> {
     }
 
     /// From now on `holder` is to give the block back.
-    pub(crate) fn hand_over(self, number: u32, holder: u64) {
+    ///
+    /// # Safety
+    /// The caller speaks for the process that held it until now, which uses its bytes no more
+    /// unless the new holder lets it.
+    pub(crate) unsafe fn hand_over(self, number: u32, holder: u64) {
         // Release: as in `take`.
         self.table[number as usize].holder.store(holder, Ordering::Release);
     }
@@ -150,7 +154,10 @@ impl Blocks<'_> {
 
     /// Gives a block back that `holder` has, if it has it still: one that is dead has none, as
     /// [`sweep`](Self::sweep) has given them back.
-    pub(crate) fn give(self, number: u32, holder: u64) {
+    ///
+    /// # Safety
+    /// No process uses the bytes as those of `holder` any more.
+    pub(crate) unsafe fn give(self, number: u32, holder: u64) {
         let block = &self.table[number as usize];
         // Acquire: pairs with the Release in `take` and `hand_over`. The exchange, as the process
         // that hands a block to one that dies gives it back when it learns of that, and the sweep
@@ -161,11 +168,15 @@ impl Blocks<'_> {
     }
 
     /// Gives back what a process held, which is dead.
-    pub(crate) fn sweep(self, holder: u64) {
+    ///
+    /// # Safety
+    /// The process has ended.
+    pub(crate) unsafe fn sweep(self, holder: u64) {
         let made = self.supply.made.load(Ordering::Acquire); // pairs with the Release in `make`
         for (number, block) in (0..made).zip(self.table) {
             if block.holder.load(Ordering::Relaxed) == holder {
-                self.give(number, holder);
+                // SAFETY: the holder has ended.
+                unsafe { self.give(number, holder) };
             }
         }
     }
@@ -269,13 +280,17 @@ mod tests {
                     }
                     _ if pick % 7 == 0 => {
                         let holder = u64::from(pick % 3) + 1;
-                        blocks.sweep(holder);
+                        // SAFETY: no memory stands behind these blocks.
+                        unsafe { blocks.sweep(holder) };
                         held.retain(|&(_, of)| of != holder);
                     }
                     _ if !held.is_empty() => {
                         let (number, holder) = held.swap_remove(usize::from(pick) % held.len());
-                        blocks.give(number, holder + 1); // another's: nothing happens
-                        blocks.give(number, holder);
+                        // SAFETY: as above. The first is another's: nothing happens.
+                        unsafe {
+                            blocks.give(number, holder + 1);
+                            blocks.give(number, holder);
+                        }
                     }
                     _ => (),
                 }

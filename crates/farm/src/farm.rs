@@ -464,7 +464,8 @@ impl Farm {
         let written = wire::write(&mut draft, &request).and_then(|()| draft.into_block());
         let (block, len) = written.map_err(refused)?;
         if !record.claim(vpid, self.me) {
-            self.arena.blocks().give(block, self.me.to_raw() + 1);
+            // SAFETY: it was written just now, and no process was told of it.
+            unsafe { self.arena.blocks().give(block, self.me.to_raw() + 1) };
             return Err(FarmError::NotReserved { vpid });
         }
         record.request.store(u64::from(block) | (len as u64) << 32, Ordering::Relaxed);
@@ -474,7 +475,8 @@ impl Farm {
         let answered = bell::wait(bell, &self.policy, None, || {
             Ok::<_, FarmError>((record.life(vpid) != Life::Asked).then_some(()))
         });
-        self.arena.blocks().give(block, self.me.to_raw() + 1);
+        // SAFETY: the manager copies the request, whatever is done to the block meanwhile.
+        unsafe { self.arena.blocks().give(block, self.me.to_raw() + 1) };
         answered?;
         match (record.life(vpid), record.fate(vpid)) {
             (Life::Ended, Fate::NotStarted(why)) => {

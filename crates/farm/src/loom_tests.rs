@@ -129,8 +129,11 @@ fn blocks() {
         // Two are free at first: the one below is what a late exchange would bring back to light.
         let view = Blocks { supply: &memory.0, table: &memory.1, lines: 3 };
         let (one, two) = (view.take(1, 9).unwrap().0, view.take(1, 9).unwrap().0);
-        view.give(one, 9);
-        view.give(two, 9);
+        // SAFETY: no thread uses them.
+        unsafe {
+            view.give(one, 9);
+            view.give(two, 9);
+        }
         // Two are taken, the first goes back first, and what is held longer is touched again.
         let turn = |memory: &(Supply, Vec<Block>), used: &[loom::cell::UnsafeCell<u32>; 3], me: u64| {
             let view = Blocks { supply: &memory.0, table: &memory.1, lines: 3 };
@@ -139,11 +142,13 @@ fn blocks() {
                 // SAFETY: loom sees whether another thread is in the cell.
                 used[*number as usize].with_mut(|cell| unsafe { *cell += 1 });
             };
+            // SAFETY: this thread has taken it, and does not touch it again.
+            let give = |number| unsafe { view.give(number, me) };
             let (first, second) = (take(), take());
             first.iter().chain(&second).for_each(touch);
-            first.into_iter().for_each(|number| view.give(number, me));
+            first.into_iter().for_each(give);
             second.iter().for_each(touch);
-            second.into_iter().for_each(|number| view.give(number, me));
+            second.into_iter().for_each(give);
         };
         let other = {
             let (memory, used) = (Arc::clone(&memory), Arc::clone(&used));
@@ -188,7 +193,8 @@ impl Tables {
     }
 
     fn board(&self) -> Board<'_> {
-        Board { head: &self.head, decks: &self.decks, cells: &self.cells, table: &self.table }
+        // SAFETY: the parts are these tables' own, and always the same.
+        unsafe { Board::new(&self.head, &self.decks, &self.cells, &self.table) }
     }
 
     fn offer(&self, hand: usize, number: u64) -> Offer {

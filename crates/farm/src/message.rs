@@ -161,7 +161,8 @@ impl Drop for Message {
             // A copy that a forked child has is none of its own.
             && arena.is_home()
         {
-            arena.blocks().give(*block, *holder);
+            // SAFETY: the block is this message's alone, which is dropped.
+            unsafe { arena.blocks().give(*block, *holder) };
         }
     }
 }
@@ -215,7 +216,8 @@ impl<'a> Draft<'a> {
         // different memory.
         unsafe { std::ptr::copy_nonoverlapping(self.bytes().as_ptr(), at, self.len) };
         if let Some((old, _)) = self.block.replace((block, size)) {
-            self.arena.blocks().give(old, self.me.to_raw() + 1);
+            // SAFETY: it was this draft's alone, and all was copied out of it.
+            unsafe { self.arena.blocks().give(old, self.me.to_raw() + 1) };
         }
         (self.at, self.room) = (at, size);
     }
@@ -267,7 +269,8 @@ impl<'a> Draft<'a> {
             Some((block, _)) => {
                 // From here on it is the receiver's, also if this process dies before the message
                 // is in its slot.
-                self.arena.blocks().hand_over(block, to.to_raw() + 1);
+                // SAFETY: it was this draft's alone, which has ended.
+                unsafe { self.arena.blocks().hand_over(block, to.to_raw() + 1) };
                 put(head | BLOCK, &block.to_le_bytes())
             }
         }
@@ -277,7 +280,8 @@ impl<'a> Draft<'a> {
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if let Some((block, _)) = self.block {
-            self.arena.blocks().give(block, self.me.to_raw() + 1);
+            // SAFETY: it is this draft's alone, which is dropped.
+            unsafe { self.arena.blocks().give(block, self.me.to_raw() + 1) };
         }
     }
 }

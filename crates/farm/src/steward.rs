@@ -315,9 +315,11 @@ impl Office {
 
     fn declare_one(&self, vpid: Vpid, fate: &Result<Ending, Option<i32>>) {
         let arena = &self.arena;
-        arena.let_go_of_writers(vpid);
+        // SAFETY: the process was seen to end, or was never started.
+        unsafe { arena.let_go_of_writers(vpid) };
         arena.record(vpid.place()).end(vpid, code(fate));
-        arena.let_go_of_the_rest(vpid);
+        // SAFETY: as above.
+        unsafe { arena.let_go_of_the_rest(vpid) };
         if fate.is_ok() {
             self.living.fetch_sub(1, Ordering::Relaxed);
         }
@@ -412,8 +414,8 @@ impl Watchman {
             looks -= 1;
             let Some(vpid) = ended.pop_front() else { break };
             if arena.is_forgotten(vpid) {
-                // What came between its end and now.
-                arena.let_go_of_the_rest(vpid);
+                // SAFETY: its end was declared; this is what came between that and now.
+                unsafe { arena.let_go_of_the_rest(vpid) };
                 arena.record(vpid.place()).free(vpid.generation());
                 lacking = lacking.saturating_sub(1);
             } else {

@@ -341,12 +341,12 @@ impl Farm {
             if self.inbound.len() <= place {
                 self.inbound.resize_with(place + 1, || None);
             }
-            let known = self.inbound[place].as_ref().is_some_and(|inbound| inbound.block == slots.block);
+            let known = self.inbound[place].as_ref().is_some_and(|inbound| inbound.block == slots.block());
             if !known {
                 if self.inbound[place].is_none() {
                     self.senders.push(place);
                 }
-                let block = slots.block;
+                let block = slots.block();
                 // SAFETY: this process is the receiver, and has no reader of that channel: one it
                 // has would be `known`.
                 let reader = unsafe { Reader::new(slots) };
@@ -360,7 +360,8 @@ impl Farm {
         let Some(slot) = self.inbound.get_mut(sender.place()) else { return };
         if let Some(inbound) = slot.take_if(|inbound| inbound.from == sender) {
             self.senders.retain(|&place| place != sender.place());
-            self.arena.unlink(sender.place(), self.me.place(), inbound.block);
+            // SAFETY: this process is the reader, and uses its end no more.
+            unsafe { self.arena.unlink(sender.place(), self.me.place(), inbound.block) };
             self.has_let_go();
         }
     }

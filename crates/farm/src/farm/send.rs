@@ -130,7 +130,7 @@ impl Farm {
             self.close(to);
             let slots = self.arena.open(self.me, to);
             let slots = slots.ok_or(FarmError::Room { asked: 4096, memory: self.arena.memory() })?;
-            let block = slots.block;
+            let block = slots.block();
             // SAFETY: this process has just opened the channel, and makes no other writer of it.
             let writer = unsafe { Writer::new(slots) };
             self.outbound[to.place()] = Some(Outbound { to, block, writer });
@@ -160,7 +160,8 @@ impl Farm {
     /// Closes the channel to the process of that place.
     fn close(&mut self, to: Vpid) {
         if let Some(outbound) = self.outbound.get_mut(to.place()).and_then(Option::take) {
-            self.arena.let_go(outbound.block, End::Writer);
+            // SAFETY: this process has opened the channel, and uses its writer no more.
+            unsafe { self.arena.let_go(outbound.block, End::Writer) };
         }
     }
 }

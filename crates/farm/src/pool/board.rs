@@ -168,7 +168,7 @@ unsafe impl Sync for Cell {}
 #[derive(Debug)]
 pub(crate) struct Deck {
     /// The process whose deck it is.
-    pub(crate) vpid: AtomicU64,
+    vpid: AtomicU64,
     /// Tickets that were added, and taken from the bottom.
     bottom: AtomicU64,
     _pad: [AtomicU64; 14],
@@ -188,11 +188,11 @@ pub(crate) struct Head {
 /// A board, for a moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Board<'a> {
-    pub(crate) head: &'a Head,
-    pub(crate) decks: &'a [Deck],
-    pub(crate) cells: &'a [Cell],
+    head: &'a Head,
+    decks: &'a [Deck],
+    cells: &'a [Cell],
     /// Of which cells are free.
-    pub(crate) table: &'a [Block],
+    table: &'a [Block],
 }
 
 impl Default for Deck {
@@ -226,6 +226,20 @@ fn word(generation: u64, hand: usize, state: State) -> u64 {
 }
 
 impl<'a> Board<'a> {
+    /// The board of these parts, which were all zero before the first of their boards was made.
+    ///
+    /// # Safety
+    /// All boards that are ever made with one of these parts are made of the same four, and nothing
+    /// else changes them: tokens are told apart by their head alone.
+    pub(crate) unsafe fn new(
+        head: &'a Head,
+        decks: &'a [Deck],
+        cells: &'a [Cell],
+        table: &'a [Block],
+    ) -> Self {
+        Board { head, decks, cells, table }
+    }
+
     fn free_cells(self) -> Blocks<'a> {
         Blocks { supply: &self.head.supply, table: self.table, lines: self.table.len() as u64 }
     }
@@ -405,7 +419,8 @@ impl<'a> Board<'a> {
         // Relaxed: the next owner has it from the stack of free cells.
         self.cell(&last).state.store(word(next, 0, State::Free), Ordering::Relaxed);
         let cell = ticket.cell() as u32;
-        self.free_cells().give(cell, self.free_cells().holder(cell));
+        // SAFETY: the holder is read, and the last token of the cell is used up.
+        unsafe { self.free_cells().give(cell, self.free_cells().holder(cell)) };
     }
 
     /// A bit that says that a hand sleeps.
@@ -446,6 +461,11 @@ impl<'a> Board<'a> {
             }
         }
         None
+    }
+
+    /// The process of a hand.
+    pub(crate) fn vpid(self, hand: usize) -> u64 {
+        self.decks[hand].vpid.load(Ordering::Relaxed)
     }
 
     /// A hand's deck is another's from now on, or has no owner.

@@ -36,7 +36,9 @@ impl Dealer {
         let arena = farm.arena();
         let memory = arena.memory();
         let block = arena.make_board().ok_or(FarmError::Room { asked: 16 << 20, memory })?;
-        Ok(Dealer { seat: Seat::new(arena, block, 0, Vpid::MANAGER), offered: Vec::new() })
+        // SAFETY: the board was made just now.
+        let seat = unsafe { Seat::new(arena, block, 0, Vpid::MANAGER) };
+        Ok(Dealer { seat, offered: Vec::new() })
     }
 
     /// Whether something that was offered has ended.
@@ -89,7 +91,7 @@ where
         let hand = (1..HANDS).find(|&hand| !taken(hand))?;
         let seat = &self.dealer.as_ref()?.seat;
         seat.board().reset(hand, vpid.to_raw());
-        Some((seat.block, hand))
+        Some((seat.block(), hand))
     }
 
     /// Takes the results of what has ended.

@@ -30,7 +30,7 @@ const NAP: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub(crate) struct Seat {
     pub(crate) arena: Arc<Arena>,
-    pub(crate) block: u32,
+    block: u32,
     pub(crate) hand: usize,
     pub(crate) vpid: Vpid,
 }
@@ -43,12 +43,22 @@ enum Next<T, R> {
 }
 
 impl Seat {
-    pub(crate) fn new(arena: &Arc<Arena>, block: u32, hand: usize, vpid: Vpid) -> Seat {
+    /// The seat of this process at the board in a block.
+    ///
+    /// # Safety
+    /// The block is a board of the arena.
+    pub(crate) unsafe fn new(arena: &Arc<Arena>, block: u32, hand: usize, vpid: Vpid) -> Seat {
         Seat { arena: Arc::clone(arena), block, hand, vpid }
     }
 
     pub(crate) fn board(&self) -> Board<'_> {
-        self.arena.board(self.block).expect("a board has the size of one")
+        // SAFETY: the caller of `new` has promised it.
+        unsafe { self.arena.board(self.block) }
+    }
+
+    /// Which board it is at, as others are told.
+    pub(crate) fn block(&self) -> u32 {
+        self.block
     }
 
     /// Rings the bell of a process.
@@ -62,7 +72,7 @@ impl Seat {
     /// Something was offered: wakes a worker that sleeps.
     pub(crate) fn wake(&self) {
         if let Some(hand) = self.board().wake() {
-            self.ring(self.board().decks[hand].vpid.load(Ordering::Relaxed));
+            self.ring(self.board().vpid(hand));
         }
     }
 
@@ -79,22 +89,28 @@ impl Seat {
         let offer = self.board().offer(self.hand, self.vpid.to_raw(), body);
         match offer {
             Some(_) => self.wake(),
-            None => self.give(&body, self.vpid.to_raw()),
+            // SAFETY: it was written just now, and no process was told of it.
+            None => unsafe { self.give(&body, self.vpid.to_raw()) },
         }
         Ok(offer)
     }
 
     /// Gives back what stands elsewhere, and is held by that process.
-    fn give(&self, body: &Body, vpid: u64) {
+    ///
+    /// # Safety
+    /// No process uses these bytes any more.
+    unsafe fn give(&self, body: &Body, vpid: u64) {
         if let Some(block) = body.block().filter(|&block| self.arena.blocks().size(block).is_some()) {
-            self.arena.blocks().give(block, vpid + 1);
+            // SAFETY: the caller promises it.
+            unsafe { self.arena.blocks().give(block, vpid + 1) };
         }
     }
 
     /// Gives back what a task takes.
     pub(crate) fn free(&self, last: Last) {
         let board = self.board();
-        self.give(&board.task(&last), board.owner(&last));
+        // SAFETY: only holders of tokens read a task, and this is the last.
+        unsafe { self.give(&board.task(&last), board.owner(&last)) };
         board.free(last);
     }
 
@@ -140,7 +156,8 @@ impl Seat {
             Err(last) => {
                 // Its result is not wanted. If its owner lives, what it has given is there still;
                 // if not, it was swept.
-                self.give(&body, owner);
+                // SAFETY: only the owner would read it, which has abandoned the task.
+                unsafe { self.give(&body, owner) };
                 self.free(last);
             }
         }

@@ -195,9 +195,10 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
     fn sit(&mut self, block: u32, hand: u64) -> Result<(), FarmError> {
         let (vpid, hand) = (self.crowd.vpid(), usize::try_from(hand).unwrap_or(usize::MAX));
         let arena = self.crowd.farm().map(|farm| Arc::clone(farm.arena()));
-        match arena.filter(|arena| hand < HANDS && arena.board(block).is_some()) {
+        match arena.filter(|arena| hand < HANDS && arena.may_be_board(block)) {
             Some(arena) => {
-                self.seat = Some(Seat::new(&arena, block, hand, vpid));
+                // SAFETY: the manager, which makes the boards, says that it is one.
+                self.seat = Some(unsafe { Seat::new(&arena, block, hand, vpid) });
                 Ok(())
             }
             None => {

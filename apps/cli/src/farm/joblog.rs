@@ -1,9 +1,9 @@
 //! `--joblog`: a line for each job that has ended, in GNU parallel's columns; `--resume` reads it.
 //!
-//! A line is written by one write, so a farm that is killed leaves whole lines, but for the last of
-//! a machine that stops. Such a line has no end: it is cut off, and its job runs again. A line
-//! follows the output of its job ([`Row`]): a job whose output is not written has none, nor has one
-//! that was running or was ended with the farm.
+//! A line is written by one write, and what a full disk takes of it is taken back. So a farm that is
+//! killed leaves whole lines, but for the last of a machine that stops. Such a line has no end: it
+//! is cut off, and its job runs again. A line follows the output of its job ([`Row`]): a job whose
+//! output is not written has none, nor has one that was running or was ended with the farm.
 //!
 //! Lines are trusted only for the command that they tell: see [`Past::has`].
 
@@ -18,7 +18,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::report::{Failure, shown};
-use super::template::{Template, is_line_of};
+use super::template::{Template, is_line_of, on_one_line, quoted};
 use crate::error::{Error, Result};
 
 /// The first line.
@@ -75,6 +75,7 @@ pub(super) struct Past {
 struct Logged {
     line: usize,
     succeeded: bool,
+    /// On one line.
     command: Vec<u8>,
 }
 
@@ -136,15 +137,34 @@ impl JobLog {
         let (number, host, took, wrote) = (job.number, job.host, job.took.as_secs_f64(), job.wrote);
         let mut text =
             format!("{number}\t{host}\t{began:.3}\t{took:10.3}\t0\t{wrote}\t{exit}\t{signal}\t").into_bytes();
-        // As GNU parallel does: a command is one line.
-        text.extend(job.command.iter().map(|&byte| if byte == b'\n' { 0 } else { byte }));
+        text.extend(on_one_line(job.command.to_vec()));
         text.push(b'\n');
         Row { log: Arc::clone(self), text }
     }
 
+    /// Writes a line, all of it or nothing.
     fn write(&self, line: &[u8]) -> Result<()> {
-        let written = (&self.file).write_all(line);
-        written.map_err(|source| Error::Io { what: format!("write {}", self.path.display()), source })
+        let mut left = line;
+        while !left.is_empty() {
+            match (&self.file).write(left) {
+                Ok(written) => left = &left[written..],
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => (),
+                Err(source) => {
+                    self.take_back(line.len() - left.len());
+                    return Err(Error::Io { what: format!("write {}", self.path.display()), source });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back the last bytes, which are part of a line: no other process writes to the file.
+    fn take_back(&self, bytes: usize) {
+        let whole = self.file.metadata().map(|file| file.len().checked_sub(bytes as u64));
+        if let Ok(Some(whole)) = whole {
+            // What cannot be cut is no file: then its reader has the bytes already.
+            let _ = self.file.set_len(whole);
+        }
     }
 }
 
@@ -162,8 +182,7 @@ fn read_row(row: &[u8], line: usize) -> Option<(u64, Logged)> {
     let number = |column| std::str::from_utf8(column).ok()?.trim().parse::<i64>().ok();
     let sequence = u64::try_from(number(sequence)?).ok().filter(|&sequence| sequence > 0)?;
     let (exit, signal) = (number(exit)?, number(signal)?);
-    let command = command.iter().map(|&byte| if byte == 0 { b'\n' } else { byte }).collect();
-    Some((sequence, Logged { line, succeeded: exit == 0 && signal == 0, command }))
+    Some((sequence, Logged { line, succeeded: exit == 0 && signal == 0, command: command.to_vec() }))
 }
 
 impl Past {
@@ -210,7 +229,7 @@ impl Past {
         let Some(job) = self.jobs.get(&number) else { return Ok(false) };
         if !is_line_of(&job.command, template, args, number) {
             let (line, told) = (job.line, shown(&job.command));
-            let now = shown(&super::template::quoted(&template.fill(args, number, 1)));
+            let now = shown(&on_one_line(quoted(&template.fill(args, number, 1))));
             return Err(
                 self.other(&format!("its line {line} has {told} as job {number}, which is {now} here"))
             );
@@ -266,8 +285,36 @@ mod tests {
         let error = JobLog::open(&path, Resume::No).unwrap_err().to_string();
         assert!(error.contains("it has jobs of an earlier run"), "{error}");
         let (_, past) = JobLog::open(&path, Resume::Ended).unwrap();
-        assert_eq!((past.last(), past.jobs[&1].command.as_slice()), (2, &b"echo 'a\nb'"[..]));
+        assert_eq!(past.last(), 2);
+        assert!(past.has(&template(), &[b"a\nb".to_vec()], 1).unwrap());
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+
+    #[test]
+    fn a_command_with_a_zero_byte_is_known_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let log = Arc::new(JobLog::open(&path, Resume::No).unwrap().0);
+        let args = [b"a\0b".to_vec()];
+        let command = quoted(&template().fill(&args, 1, 1));
+        log.row(&ended(1, None, &command)).write().unwrap();
+        drop(log);
+        let (_, past) = JobLog::open(&path, Resume::Ended).unwrap();
+        assert!(past.has(&template(), &args, 1).unwrap());
+        assert!(past.has(&template(), &[b"ab".to_vec()], 1).is_err());
+    }
+
+    #[test]
+    fn a_line_that_is_written_in_part_is_taken_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let (log, _) = JobLog::open(&path, Resume::No).unwrap();
+        // As a full disk leaves it.
+        (&log.file).write_all(b"1\t:\t17").unwrap();
+        log.take_back(6);
+        assert_eq!(fs::read_to_string(&path).unwrap(), HEADS);
+        log.take_back(HEADS.len() + 1);
+        assert_eq!(fs::read_to_string(&path).unwrap(), HEADS);
     }
 
     #[test]

@@ -134,7 +134,9 @@ impl<'a> Ledger<'a> {
         for (task, took) in again.chain(runners.abandon()) {
             self.cut(&task, took);
         }
-        self.hub.conclude(0)
+        // Of those that were read and not begun; others are in the input still.
+        let unbegun = self.read.len();
+        self.hub.conclude(unbegun)
     }
 
     fn is_over(&self, running: usize) -> bool {

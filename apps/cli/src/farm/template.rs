@@ -228,9 +228,15 @@ pub(super) fn quoted(command: &[OsString]) -> Vec<u8> {
     line
 }
 
-/// Whether a line is what this command was for this task, at whatever slot.
+/// A command as one line, which GNU parallel makes so: a zero byte for each line break.
+pub(super) fn on_one_line(mut line: Vec<u8>) -> Vec<u8> {
+    line.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = 0);
+    line
+}
+
+/// Whether one line is what this command was for this task, at whatever slot.
 pub(super) fn is_line_of(line: &[u8], template: &Template, args: &[Vec<u8>], number: u64) -> bool {
-    let with = |slot| quoted(&template.fill(args, number, slot));
+    let with = |slot| on_one_line(quoted(&template.fill(args, number, slot)));
     let (zero, one) = (with(0), with(1));
     // They differ where the slot stands, and nowhere else.
     let Some(at) = zero.iter().zip(&one).position(|(zero, one)| zero != one) else { return line == zero };

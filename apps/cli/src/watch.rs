@@ -96,11 +96,12 @@ impl Signals {
         }
     }
 
-    /// Prints what the bar would show, if nothing is drawn and it is time.
+    /// Prints what the bar would show, if nothing is drawn and it is time. The line is told from
+    /// others by its first word.
     fn tell(&self, bar: &ProgressBar) {
         let due = || self.lines.lock().unwrap_or_else(PoisonError::into_inner).are_due(Instant::now());
         if bar.is_hidden() && due() {
-            eprintln!("{}", in_words(bar));
+            eprintln!("progress: {}", in_words(bar));
         }
     }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use syncline_store::Shape;
 
 use crate::common::{
-    as_ordinary_user, command, contents, fails, fails_with, lk23, names, ok, refused, write_npy,
+    as_ordinary_user, command, contents, fails, fails_with, lk23, names, ok, refused, said, write_npy,
 };
 
 const RUN: &str = "run lk23 data --iterations 1";
@@ -247,7 +247,7 @@ fn full_disks() {
 #[test]
 fn benchmarks_are_said_to_be_another_command() {
     let done = command(Path::new("."), "bench overlay --quick").output().unwrap();
-    let said = String::from_utf8(done.stderr).unwrap();
+    let said = said(done.stderr);
     assert_eq!(done.status.code(), Some(2), "{said}");
     assert!(said.contains("cargo run --release -p syncline-lab -- bench"), "{said}");
 }

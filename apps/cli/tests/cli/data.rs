@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{
-    command, contents, fails_with, has_marks, lk23, matrix, names, npy, npy_of, ok, refused, write_npy,
+    command, contents, fails_with, has_marks, lk23, matrix, names, npy, npy_of, ok, refused, said, write_npy,
 };
 use syncline_store::{DataDir, ElementType, Shape};
 
@@ -60,7 +60,7 @@ fn singles_are_the_doubles_rounded_down() {
 fn fails_with_usage(folder: &Path, line: &str) -> String {
     let output = command(folder, line).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{line}");
-    String::from_utf8(output.stderr).unwrap()
+    said(output.stderr)
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn what_convert_does_not_take_is_named_and_left() {
         fs::remove_file(path.join("data/other.npy")).unwrap();
     }
     let output = command(path, "convert data raw --layout blocked --block 4").output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
+    let stderr = said(output.stderr);
     assert!(output.status.success(), "{stderr}");
     assert_eq!(stderr.lines().count(), expected.len(), "{stderr}");
     for (file, why) in &expected {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use syncline_store::{DataDir, Matrix, Shape};
 use syncline_wave::{Lanes, Lk23, Real, plain_sweep};
 
-use crate::common::{command, contents, fails_with, json, lk23, names, npy_of, ok, refused, values};
+use crate::common::{command, contents, fails_with, json, lk23, names, npy_of, ok, refused, said, values};
 
 /// The bits of what the plain double loop makes of a directory.
 fn plain<T: Real>(dir: &Path, iterations: u64) -> Vec<u64> {
@@ -127,7 +127,7 @@ fn options_that_contradict() {
         assert!(error.contains(one) && error.contains(other), "{options}: {error}");
     }
     let output = command(path, "run jacobi data --iterations 1").output().unwrap();
-    let error = String::from_utf8(output.stderr).unwrap();
+    let error = said(output.stderr);
     assert!(
         error.contains("lk23, gauss-seidel, sor, nine-point, gauss-seidel-variable, alignment, and descriptions FILE.toml"),
         "{error}"
@@ -270,9 +270,9 @@ fn auto_takes_blocks_where_a_streamed_pass_does_not_fit() {
     assert_eq!(json(path, &format!("{line} --memory 1G"))["executor"], "streamed");
     let expected = bits::<f64>(&path.join("o.npy"));
     let told = command(path, &format!("{line} --memory 12M --verify --json")).output().unwrap();
-    let (said, stderr) = (String::from_utf8(told.stdout).unwrap(), String::from_utf8(told.stderr).unwrap());
+    let stderr = said(told.stderr);
     assert!(told.status.success(), "{stderr}");
-    let report: Value = serde_json::from_str(&said).unwrap();
+    let report: Value = serde_json::from_slice(&told.stdout).unwrap();
     assert_eq!((&report["executor"], &report["verified"]), (&"blocked".into(), &true.into()));
     let instead = report["instead"].as_str().unwrap();
     assert!(

@@ -8,7 +8,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::{
-    command, contents, fails_with, has_marks, json, lk23, matrix, names, npy, ok, refused, unconverged, until,
+    command, contents, fails_with, has_marks, json, lk23, matrix, names, npy, ok, refused, said, unconverged,
+    until,
 };
 
 /// A folder with the Poisson equation in `p`, if results are marked there.
@@ -256,7 +257,7 @@ fn a_raw_result_is_known_without_an_entry() {
     // One that is a `.npy` there is taken, too, by either name.
     ok(path, "run lk23 framed --iterations 4 --output framed/r.npy");
     let told = command(path, "convert framed left --layout row-major").output().unwrap();
-    let told = String::from_utf8(told.stderr).unwrap();
+    let told = said(told.stderr);
     assert_eq!(told.contains("left: framed/r.npy is a result; --only takes it"), marked, "{told}");
     for name in ["r", "r.npy"] {
         let text = ok(path, &format!("convert framed back --layout row-major --only {name}"));
@@ -280,7 +281,7 @@ fn a_raw_result_is_known_without_an_entry() {
     refused(path, line, &["cannot open framed/none: "]);
     // Unasked, they are left by name.
     let output = command(path, "convert framed back --layout row-major").output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
+    let stderr = said(output.stderr);
     for name in ["za.lk23.out", "za.copied.out", "za.short.out"] {
         assert!(stderr.contains(&format!("left: framed/{name} is a result; --only takes it\n")), "{stderr}");
     }
@@ -337,7 +338,7 @@ fn convert_leaves_copies_of_results_and_names_what_it_takes() {
         let line = format!("convert {dir} {dir}.raw --layout blocked --block 8 {more}");
         let output = command(path, &line).output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+        (String::from_utf8(output.stdout).unwrap(), said(output.stderr))
     };
     let (text, left) = convert("data", "");
     let told = "left: data/backup.npy is a copy of the result data/za.lk23.out.npy; --only takes it\n";

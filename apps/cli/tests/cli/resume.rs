@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{command, contents, fails_with, has_marks, json, lk23, names, ok, refused, until};
+use crate::common::{command, contents, fails_with, has_marks, json, lk23, names, ok, refused, said, until};
 
 /// It does not end by itself while a test looks at it.
 const LINE: &str = "run lk23 data --iterations 100000000 --depth 2 --output o.npy";
@@ -113,7 +113,7 @@ fn a_result_that_cannot_get_its_name_is_kept() {
     let child = started(path, line);
     fs::create_dir(path.join("o.npy")).unwrap();
     let output = child.wait_with_output().unwrap();
-    let error = String::from_utf8(output.stderr).unwrap();
+    let error = said(output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("o.npy") && error.contains("1000 of 1000 iterations are kept"), "{error}");
     fs::remove_dir(path.join("o.npy")).unwrap();
@@ -406,7 +406,7 @@ fn a_result_that_differs_gets_no_name_and_is_discarded() {
             // The loop had ended before.
             continue;
         }
-        let error = String::from_utf8(output.stderr).unwrap();
+        let error = said(output.stderr);
         assert_eq!(output.status.code(), Some(1), "{error}");
         assert!(
             error.contains("differs from the plain double loop") && error.contains("no output"),
@@ -585,7 +585,7 @@ fn nothing_is_called_kept_when_an_input_is_gone() {
     let child = started(path, LINE);
     fs::remove_file(path.join("data/zr.npy")).unwrap();
     let output = child.wait_with_output().unwrap();
-    let error = String::from_utf8(output.stderr).unwrap();
+    let error = said(output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("zr.npy") && !error.contains("kept"), "{error}");
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{HANG, command, contents, lk23_on_disk, loud, names, until};
+use crate::common::{HANG, command, contents, lk23_on_disk, loud, names, said, until};
 
 /// A run that does not end by itself, with its workers at work.
 fn endless(folder: &Path, options: &str) -> Child {
@@ -59,7 +59,7 @@ fn signals_end_a_run_without_a_trace() {
             let output = end(endless(path, options), signal);
             assert_eq!(output.status.code(), code, "{options}: {output:?}");
             assert_eq!(output.status.signal().is_some(), code.is_none());
-            let stderr = String::from_utf8(output.stderr).unwrap();
+            let stderr = said(output.stderr);
             assert!(stderr.contains(message) && stderr.lines().count() <= 1, "{options}: {stderr}");
             assert!(output.stdout.is_empty());
             assert!(contents(path) == before, "{options}, {signal:?}: files changed");
@@ -79,7 +79,7 @@ fn signals_end_a_streamed_run_at_its_last_pass() {
         let line = "run lk23 data --iterations 200000 --depth 200000 --output old.npy --force --json";
         let output = end(start(path, line), signal);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
-        let stderr = String::from_utf8(output.stderr).unwrap();
+        let stderr = said(output.stderr);
         assert!(stderr.contains("nothing was written") && stderr.lines().count() == 1, "{stderr}");
         assert!(contents(path) == before, "files changed");
 
@@ -87,7 +87,7 @@ fn signals_end_a_streamed_run_at_its_last_pass() {
         until("a pass", || path.join("old.npy.syncline/manifest").exists());
         let output = end(child, signal);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
-        let stderr = String::from_utf8(output.stderr).unwrap();
+        let stderr = said(output.stderr);
         let kept = "of 100000000000 iterations are kept, --resume goes on from there";
         assert!(stderr.contains(kept) && stderr.lines().count() == 1, "{stderr}");
         assert_eq!(fs::read(path.join("old.npy")).unwrap(), b"an older result");
@@ -107,7 +107,7 @@ fn signals_of_the_kernel_are_errors() {
         let child = endless(path, "--executor blocked");
         fs::File::options().write(true).open(path.join("data/zr.npy")).unwrap().set_len(4096).unwrap();
         let output = child.wait_with_output().unwrap();
-        let stderr = String::from_utf8(output.stderr).unwrap();
+        let stderr = said(output.stderr);
         assert_eq!(output.status.code(), Some(1), "{:?} {stderr}", output.status);
         assert!(stderr.starts_with("error: ") && stderr.contains("cut short"), "{stderr}");
         assert!(!names(path).contains(&"za.lk23.out.npy".to_owned()));
@@ -119,7 +119,7 @@ fn signals_of_the_kernel_are_errors() {
         let mut limited = Command::new("sh");
         limited.current_dir(folder.path()).args(["-c", "ulimit -f 100; exec \"$@\"", "_"]);
         let output = limited.arg(run.get_program()).args(run.get_args()).output().unwrap();
-        let stderr = String::from_utf8(output.stderr).unwrap();
+        let stderr = said(output.stderr);
         assert_eq!(output.status.code(), Some(1), "{options}: {stderr}");
         assert!(stderr.contains("za.lk23.out.npy") && stderr.contains("too large"), "{options}: {stderr}");
     }
@@ -137,7 +137,7 @@ fn an_input_that_is_written_to_under_a_run_in_blocks_is_an_error() {
             start(path, &format!("run lk23 data --iterations {iterations} --threads 2 --executor blocked"));
         fs::File::options().write(true).open(&input).unwrap().write_all(b"\x93NUMPY").unwrap();
         let output = child.wait_with_output().unwrap();
-        let stderr = String::from_utf8(output.stderr).unwrap();
+        let stderr = said(output.stderr);
         if output.status.success() {
             continue;
         }

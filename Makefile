@@ -59,8 +59,13 @@ demo-for-tests: command-for-tests
 SURVIVOR = target/mpi/openmpi5/bin/mpicc
 export SYNCLINE_TEST_MPI ?= $(CURDIR)/$(SURVIVOR)
 
-test: test-deps loom
-	$(CARGO) test --workspace --no-fail-fast -- --show-output
+# The models only compute, while tests often wait: so they have what time the tests leave, and are told of at the end.
+LOOM_LOG = $(or $(CARGO_TARGET_DIR),target)/loom.log
+test: test-deps
+	@mkdir -p $(dir $(LOOM_LOG)); nice -n 19 $(LOOM) > $(LOOM_LOG) 2>&1 & models=$$!; \
+	trap 'pkill -P $$models; kill $$models' INT TERM; \
+	$(CARGO) test --workspace --no-fail-fast -- --show-output; tests=$$?; \
+	wait $$models; models=$$?; cat $(LOOM_LOG); exit $$((tests | models))
 
 # What tests use beside Rust. Without it they say what they skip; so nothing here fails. Only root installs anything, and
 # not with NO_INSTALL=1.
@@ -86,9 +91,11 @@ test-deps:
 test-anywhere:
 	@testbed/anywhere.sh
 
-# The lock-free protocols under every interleaving, each with planted bugs that must be found.
+# The lock-free protocols under every interleaving, each with planted bugs that must be found. One at a time: two in one
+# process wait for each other's maps of stacks, and take longer than one after the other.
+LOOM = env RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test $(LOOM_CRATES) --profile loom --lib -- --test-threads=1
 loom:
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test $(LOOM_CRATES) --profile loom --lib
+	$(LOOM)
 
 # Undefined behaviour and data races, as far as the tests go there: queues, plans, spaces, codecs, copies and words.
 # Suites are small under Miri (`cfg(miri)`), or say why they are left out. PROPTEST_CASES is what a codec's test takes.

@@ -344,7 +344,7 @@ fn a_run_off_a_terminal_says_how_far_it_is() {
     let said = next(&lines(child.stderr.take().unwrap()));
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(said.starts_with("pass 1 of 1000000, 0 of 100000000000 iterations safe"), "{said}");
+    assert!(said.starts_with("progress: pass 1 of 1000000, 0 of 100000000000 iterations safe"), "{said}");
 }
 
 /// A line without what moves the cursor or colours it.

@@ -220,7 +220,11 @@ mod tests {
     const WIDEST: usize = 100;
 
     /// A command and all below it, by their names.
-    fn all(command: &mut clap::Command, name: &str, with: &mut impl FnMut(&mut clap::Command, &str)) {
+    fn all(
+        command: &mut clap::Command,
+        name: &str,
+        with: &mut impl FnMut(&mut clap::Command, &str),
+    ) {
         with(command, name);
         for sub in command.get_subcommands_mut() {
             let name = format!("{name} {}", sub.get_name());
@@ -231,7 +235,10 @@ mod tests {
     /// Text that is wrapped where the terminal ends, and no row of a table, example or drawing.
     fn is_prose(line: &str) -> bool {
         let text = line.trim_start();
-        !text.is_empty() && line.len() - text.len() <= 4 && !text.contains("  ") && !text.contains(" = ")
+        !text.is_empty()
+            && line.len() - text.len() <= 4
+            && !text.contains("  ")
+            && !text.contains(" = ")
     }
 
     #[test]
@@ -258,13 +265,16 @@ mod tests {
             let (mut before, mut is_example) = ("", false);
             for line in text.lines() {
                 // What is indented below the heading, in several paragraphs perhaps.
-                is_example =
-                    line.starts_with("Example") || is_example && !line.starts_with(|c: char| c != ' ');
+                is_example = line.starts_with("Example")
+                    || is_example && !line.starts_with(|c: char| c != ' ');
                 let indent = |line: &str| line.len() - line.trim_start().len();
                 if is_example || !is_prose(line) {
                     assert!(line.chars().count() <= WIDEST, "{name}: {line:?}");
                 } else if is_prose(before) && indent(before) == indent(line) {
-                    assert!(before.ends_with(['.', ':', ';']), "{name}: {before:?} goes on with {line:?}");
+                    assert!(
+                        before.ends_with(['.', ':', ';']),
+                        "{name}: {before:?} goes on with {line:?}"
+                    );
                 }
                 before = if is_example { "" } else { line };
             }

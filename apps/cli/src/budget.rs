@@ -176,7 +176,9 @@ impl Bound {
         let (count, size) = (grid.len(), grid.block_size());
         let piece = match count {
             1 => format!("the one block of {size} of {matrices} matrices takes"),
-            _ => format!("one block of {size} of {matrices} matrices, with the tasks of all {count}, takes"),
+            _ => format!(
+                "one block of {size} of {matrices} matrices, with the tasks of all {count}, takes"
+            ),
         };
         self.too_small(own, "", piece, needed)
     }

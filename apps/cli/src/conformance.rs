@@ -32,10 +32,14 @@ pub(crate) fn run(subject: Subject, args: &VerifyArgs, signals: &Signals) -> Res
     let suite = Suite { subject, rounds, only: args.only.clone() };
     if suite.names().is_empty() {
         let names = subject.names().join(", ");
-        return Err(Error::Usage(format!("no {} has such a name; there are: {names}", subject.word())));
+        return Err(Error::Usage(format!(
+            "no {} has such a name; there are: {names}",
+            subject.word()
+        )));
     }
     let launched = syncline_mpi::launched().filter(|launched| launched.size != Some(1));
-    let joins = std::env::var_os("SYNCLINE_TEAM").is_some() || launched.is_some() && subject.is_far();
+    let joins =
+        std::env::var_os("SYNCLINE_TEAM").is_some() || launched.is_some() && subject.is_far();
     if args.session || joins {
         // One of the processes of a team: its members are in the environment.
         return here(&suite, !args.session);
@@ -77,7 +81,8 @@ fn here(suite: &Suite, tell: bool) -> Result<String> {
         let first = me.rank() == 0 && tell;
         if first {
             // Before anything can go wrong. If there is no reader, that is all right.
-            let _ = writeln!(std::io::stdout(), "verifying {size} members on {hosts} hosts{between}");
+            let _ =
+                writeln!(std::io::stdout(), "verifying {size} members on {hosts} hosts{between}");
         }
         suite.session(me)?;
         let (names, rounds, seconds) =
@@ -93,7 +98,8 @@ fn here(suite: &Suite, tell: bool) -> Result<String> {
 
 /// The arguments of this command as a process of a team.
 fn again(suite: &Suite) -> Vec<String> {
-    let mut args = vec!["verify".to_owned(), suite.subject.word().to_owned(), "--session".to_owned()];
+    let mut args =
+        vec!["verify".to_owned(), suite.subject.word().to_owned(), "--session".to_owned()];
     args.extend(["--rounds".to_owned(), suite.rounds.to_string()]);
     args.extend(suite.only.iter().flat_map(|only| ["--only".to_owned(), only.clone()]));
     args

@@ -37,7 +37,8 @@ pub(crate) fn convert(args: &ConvertArgs, signals: &Signals) -> Result<String> {
     check_options(args)?;
     let dir = DataDir::open(&args.dir)?;
     let Chosen { names, sources, shape, left } = Chosen::of(&dir, &args.only)?;
-    let same = |a, b| fs::canonicalize(a).ok().zip(fs::canonicalize(b).ok()).is_some_and(|(a, b)| a == b);
+    let same =
+        |a, b| fs::canonicalize(a).ok().zip(fs::canonicalize(b).ok()).is_some_and(|(a, b)| a == b);
     if same(&args.dir, &args.outdir) {
         let why = "is also read: take another directory".to_owned();
         return Err(Error::Output { path: args.outdir.clone(), why });
@@ -46,7 +47,10 @@ pub(crate) fn convert(args: &ConvertArgs, signals: &Signals) -> Result<String> {
     let memory = budget::Bound::new(args.memory).for_buffers("a buffer for values", 1 << 20)?;
     let (layout, chosen) = match args.block {
         Some(BlockSize::Auto) => choose(args, shape, &sources, memory, signals)?,
-        given => (args.layout_with(given.and_then(BlockSize::given).unwrap_or(usual(shape)), shape), None),
+        given => (
+            args.layout_with(given.and_then(BlockSize::given).unwrap_or(usual(shape)), shape),
+            None,
+        ),
     };
     let arrays: BTreeMap<String, (Layout, ElementType)> = names
         .iter()
@@ -61,8 +65,12 @@ pub(crate) fn convert(args: &ConvertArgs, signals: &Signals) -> Result<String> {
     let mut jobs = Vec::new();
     for (source, (name, (layout, _))) in sources.into_iter().zip(&arrays) {
         jobs.push(match source {
-            Source::Float64(source) => Job::new(source, out.matrix(name, shape, *layout, npy)?, memory),
-            Source::Float32(source) => Job::new(source, out.matrix(name, shape, *layout, npy)?, memory),
+            Source::Float64(source) => {
+                Job::new(source, out.matrix(name, shape, *layout, npy)?, memory)
+            }
+            Source::Float32(source) => {
+                Job::new(source, out.matrix(name, shape, *layout, npy)?, memory)
+            }
         });
     }
     let chunks: Vec<_> = jobs.iter().map(|job| Arc::clone(&job.written)).collect();
@@ -105,9 +113,12 @@ fn choose(
     let element = element.unwrap_or(ElementType::Float64);
     let fit = |why: &str| (args.layout_with(usual(shape), shape), Some(why.to_owned()));
     // The result is one more.
-    let bytes = (shape.elements() as u64).saturating_mul((element.bytes() * (sources.len() + 1)) as u64);
+    let bytes =
+        (shape.elements() as u64).saturating_mul((element.bytes() * (sources.len() + 1)) as u64);
     if bytes <= memory {
-        return Ok(fit("an eighth of the longer side within 64 to 2048, as all matrices fit the memory"));
+        return Ok(fit(
+            "an eighth of the longer side within 64 to 2048, as all matrices fit the memory",
+        ));
     }
     // Where it will be, or the nearest above that is there.
     let above = args.outdir.ancestors().find(|path| path.is_dir());
@@ -218,7 +229,9 @@ impl Job {
 fn check_options(args: &ConvertArgs) -> Result<()> {
     let refuse = |text: &str| Err(Error::Usage(text.to_owned()));
     match args.layout {
-        LayoutKind::RowMajor if args.block.is_some() => refuse("--block is not for the layout row-major"),
+        LayoutKind::RowMajor if args.block.is_some() => {
+            refuse("--block is not for the layout row-major")
+        }
         LayoutKind::RowMajor | LayoutKind::Blocked if args.thickness.is_some() => {
             refuse("--thickness is for the layout framed only")
         }
@@ -247,7 +260,8 @@ impl Chosen {
             let mut names: Vec<_> = only.iter().map(|name| plain(dir, name)).collect();
             names.sort();
             names.dedup();
-            let sources: Vec<_> = names.iter().map(|name| Source::open(dir, name)).collect::<Result<_>>()?;
+            let sources: Vec<_> =
+                names.iter().map(|name| Source::open(dir, name)).collect::<Result<_>>()?;
             let shape = common_shape(&sources)?;
             return Ok(Self { names, sources, shape, left: Vec::new() });
         }
@@ -269,7 +283,8 @@ impl Chosen {
         leave_copies(dir, &mut opened, &mut left)?;
         left.extend(unlisted(dir)?);
         let Some(shape) = usual_shape(&opened) else {
-            let results = "there are only results of runs here: --only says which to take".to_owned();
+            let results =
+                "there are only results of runs here: --only says which to take".to_owned();
             return Err(first.unwrap_or(Error::Usage(results)));
         };
         let (taken, others): (Vec<_>, Vec<_>) =
@@ -315,7 +330,10 @@ fn leave_copies(
         match of {
             None => kept.push((name, source)),
             Some(result) => {
-                left.push((file, format!("is a copy of the result {}; --only takes it", result.display())));
+                left.push((
+                    file,
+                    format!("is a copy of the result {}; --only takes it", result.display()),
+                ));
             }
         }
     }
@@ -356,7 +374,8 @@ fn unlisted(dir: &DataDir) -> Result<Vec<(PathBuf, String)>> {
     if dir.is_raw() {
         for entry in fs::read_dir(dir.path()).map_err(failed)? {
             let file = entry.map_err(failed)?.path();
-            let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+            let name =
+                file.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
             if name != LAYOUT && !dir.has(&name) && file.is_file() && is_result(&name, &file)? {
                 all.push((file, "is a result; --only takes it".to_owned()));
             }

@@ -28,7 +28,9 @@ pub(crate) enum Error {
     #[error(transparent)]
     Team(#[from] TeamError),
     /// The system does not give a team as much memory as was asked for.
-    #[error("the system does not reserve {size} of memory for the team: {source}; give a smaller {asked}")]
+    #[error(
+        "the system does not reserve {size} of memory for the team: {source}; give a smaller {asked}"
+    )]
     TeamMemory {
         /// The option or the variable that says how much.
         asked: &'static str,
@@ -344,10 +346,15 @@ fn shortened(why: &CheckError) -> String {
     const ENDS: usize = 4;
     match why {
         CheckError::Cycle { cycle } if cycle.len() > 2 * ENDS + 1 => {
-            let join = |waits: &[Wait]| waits.iter().map(Wait::to_string).collect::<Vec<_>>().join(", ");
+            let join =
+                |waits: &[Wait]| waits.iter().map(Wait::to_string).collect::<Vec<_>>().join(", ");
             let (first, last) = (&cycle[..ENDS], &cycle[cycle.len() - ENDS..]);
             let between = cycle.len() - 2 * ENDS;
-            format!("the overlay deadlocks: {}, ... {between} more ..., {}", join(first), join(last))
+            format!(
+                "the overlay deadlocks: {}, ... {between} more ..., {}",
+                join(first),
+                join(last)
+            )
         }
         other => other.to_string(),
     }

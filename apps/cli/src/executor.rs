@@ -38,15 +38,19 @@ pub(crate) fn check(args: &RunArgs) -> Result<()> {
         );
     }
     if args.exact_stop && args.until.is_none() {
-        return refuse("--exact-stop is for runs with --until: give --until, or leave out --exact-stop");
+        return refuse(
+            "--exact-stop is for runs with --until: give --until, or leave out --exact-stop",
+        );
     }
     Ok(())
 }
 
 /// The options that only streamed sweeps have.
 pub(crate) fn for_streamed(args: &RunArgs) -> Names {
-    let asked =
-        [(args.executor == ExecutorKind::Streamed, "--executor streamed"), (args.depth.is_some(), "--depth")];
+    let asked = [
+        (args.executor == ExecutorKind::Streamed, "--executor streamed"),
+        (args.depth.is_some(), "--depth"),
+    ];
     given(&asked)
 }
 
@@ -99,7 +103,8 @@ pub(crate) fn choose<T: Real>(
     result: Layout,
     in_blocks: impl FnOnce() -> WaveResult<()>,
 ) -> Result<Executor> {
-    let row_major = result == Layout::RowMajor && arrays.all().all(|array| is_row_major(array.layout()));
+    let row_major =
+        result == Layout::RowMajor && arrays.all().all(|array| is_row_major(array.layout()));
     let (streamed, blocks) = (for_streamed(args), for_blocks(args));
     match (streamed.is_empty(), blocks.is_empty()) {
         (false, false) => Err(contradiction(args, streamed, &blocks, row_major)),
@@ -139,7 +144,12 @@ fn contradiction(args: &RunArgs, mut streamed: Names, blocks: &[&str], row_major
 }
 
 /// Options for streamed sweeps, and data that are not row-major.
-fn not_streamed<T: Real>(args: &RunArgs, asked: &[&str], arrays: &Arrays<T>, result: Layout) -> WaveError {
+fn not_streamed<T: Real>(
+    args: &RunArgs,
+    asked: &[&str],
+    arrays: &Arrays<T>,
+    result: Layout,
+) -> WaveError {
     let others: Vec<_> = arrays.all().filter(|array| !is_row_major(array.layout())).collect();
     let (name, layout) = match others.first() {
         Some(array) => (array.name().to_owned(), array.layout()),
@@ -148,7 +158,9 @@ fn not_streamed<T: Real>(args: &RunArgs, asked: &[&str], arrays: &Arrays<T>, res
     let folders: Vec<_> = others.iter().map(|array| Path::new(array.name()).parent()).collect();
     let convert = match folders.first() {
         // A field that is given as a file may be one that `convert` does not know.
-        Some(Some(folder)) if args.field.is_none() && folders.iter().all(|other| *other == Some(folder)) => {
+        Some(Some(folder))
+            if args.field.is_none() && folders.iter().all(|other| *other == Some(folder)) =>
+        {
             let npy = match &args.output {
                 Some(output) if !output.as_os_str().as_encoded_bytes().ends_with(b".npy") => {
                     " (and give --output a name that ends in .npy)"

@@ -40,7 +40,8 @@ fn generate_as<T: Element>(args: &GenArgs, signals: &Signals) -> Result<String> 
     let shape = Shape::new(args.rows, args.cols);
     let arrays = match args.problem {
         Problem::Lk23 => {
-            let coefficients = ["zr", "zb", "zu", "zv", "zz"].map(|name| (name, Values::Below(0.25)));
+            let coefficients =
+                ["zr", "zb", "zu", "zv", "zz"].map(|name| (name, Values::Below(0.25)));
             [("za", Values::Below(1.0))].into_iter().chain(coefficients).collect()
         }
         Problem::Poisson => vec![("u", Values::Edge), ("f", Values::Below(load(shape)))],
@@ -119,7 +120,8 @@ impl<T: Element> Job<T> {
                 if failed.load(Ordering::Relaxed) > 0 {
                     return Ok(());
                 }
-                let rect = Rect { row, col, rows: height.min(rows - row), cols: width.min(cols - col) };
+                let rect =
+                    Rect { row, col, rows: height.min(rows - row), cols: width.min(cols - col) };
                 let values = &mut values[..rect.elements()];
                 self.make(rect, values);
                 self.matrix.write_rect(rect, values)?;

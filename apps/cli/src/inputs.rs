@@ -111,9 +111,11 @@ impl Inputs {
         let mut with = self.with(name);
         match (with.next(), with.next(), &self.dirs[..]) {
             (Some(one), None, _) => Ok(one),
-            (Some(one), Some(other), _) => {
-                Err(Error::Twice { name: name.to_owned(), one: one.file(name), other: other.file(name) })
-            }
+            (Some(one), Some(other), _) => Err(Error::Twice {
+                name: name.to_owned(),
+                one: one.file(name),
+                other: other.file(name),
+            }),
             // The store tells best what a single directory has.
             (None, _, [only]) => Err(only.element(name).err().map_or(Error::Panic, Error::Store)),
             (None, _, dirs) => Err(Error::Nowhere {
@@ -140,7 +142,8 @@ impl Inputs {
         };
         let displaced =
             field.and_then(|_| self.with(&kernel.field).next()).map(|dir| dir.file(&kernel.field));
-        let others = kernel.coefficients.iter().map(|name| Ok(Array::Of(self.dir_of(name)?, name.clone())));
+        let others =
+            kernel.coefficients.iter().map(|name| Ok(Array::Of(self.dir_of(name)?, name.clone())));
         let arrays: Vec<_> = std::iter::once(Ok(first)).chain(others).collect::<Result<_>>()?;
         let mut of_type = ElementType::ALL.map(|element| (element, Vec::new()));
         for array in &arrays {
@@ -162,7 +165,8 @@ fn elsewhere<'i>(path: &Path, home: &'i DataDir, name: &str) -> Result<Array<'i>
     if path.as_os_str().as_encoded_bytes().ends_with(b".npy") {
         return Ok(Array::Npy(path.to_owned()));
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let listed = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
     let beside = folder.join(LAYOUT).is_file().then(|| DataDir::open(folder)).transpose()?;
     match (beside, listed) {
@@ -185,7 +189,11 @@ impl Found<'_> {
 
     /// Every file that is read.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
-        self.arrays.iter().map(Array::file).chain(self.arrays.iter().filter_map(Array::layout)).collect()
+        self.arrays
+            .iter()
+            .map(Array::file)
+            .chain(self.arrays.iter().filter_map(Array::layout))
+            .collect()
     }
 
     /// The directory's own field, which is kept where another file is given in its place.

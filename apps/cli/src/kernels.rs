@@ -56,12 +56,18 @@ fn check_parameters(kernel: Option<Known>, args: &RunArgs) -> Result<()> {
         (args.gap.is_some(), "--gap", &[Known::Alignment]),
         (args.local, "--local", &[Known::Alignment]),
     ];
-    match given.into_iter().find(|(given, _, of)| *given && !of.iter().any(|own| Some(*own) == kernel)) {
+    match given
+        .into_iter()
+        .find(|(given, _, of)| *given && !of.iter().any(|own| Some(*own) == kernel))
+    {
         None => Ok(()),
         Some((_, option, of)) => {
             let names: Vec<_> = of.iter().map(Known::name).collect();
             let plural = if of.len() == 1 { "" } else { "s" };
-            Err(Error::Usage(format!("{option} is for the kernel{plural} {} only", names.join(" and "))))
+            Err(Error::Usage(format!(
+                "{option} is for the kernel{plural} {} only",
+                names.join(" and ")
+            )))
         }
     }
 }
@@ -103,7 +109,9 @@ impl Kernel {
         Ok(match known {
             Known::Lk23 => Self::new(known, "za", Lk23::COEFFICIENTS, syncline_sweeps::lk23()),
             Known::GaussSeidel => Self::poisson(known, sor(Sor::gauss_seidel(), with_f), with_f),
-            Known::Sor => Self::poisson(known, sor(Sor::new(omega)?, with_f), with_f).with("omega", omega),
+            Known::Sor => {
+                Self::poisson(known, sor(Sor::new(omega)?, with_f), with_f).with("omega", omega)
+            }
             Known::NinePoint => {
                 let runs = syncline_sweeps::nine_point(NinePoint::new(omega)?, with_f);
                 Self::poisson(known, runs, with_f).with("omega", omega)
@@ -111,17 +119,19 @@ impl Kernel {
             Known::GaussSeidelVariable => {
                 Self::new(known, "u", GaussSeidel::COEFFICIENTS, syncline_sweeps::gauss_seidel())
             }
-            Known::Alignment => Self::new(known, "score", ["match"], syncline_sweeps::alignment(score(gap)?))
-                .with("gap", gap)
-                .with("local", args.local),
+            Known::Alignment => {
+                Self::new(known, "score", ["match"], syncline_sweeps::alignment(score(gap)?))
+                    .with("gap", gap)
+                    .with("local", args.local)
+            }
         })
     }
 
     /// The kernel that a text describes.
     fn described(path: &Path) -> Result<Self> {
         let text = read_text(path, Described::LONGEST)?;
-        let described =
-            Described::parse(&text).map_err(|why| Error::Description { path: path.to_owned(), why })?;
+        let described = Described::parse(&text)
+            .map_err(|why| Error::Description { path: path.to_owned(), why })?;
         Ok(Self {
             name: described.name().to_owned(),
             field: described.field().to_owned(),
@@ -164,7 +174,8 @@ impl Kernel {
     pub(crate) fn in_words(&self, differences: Vec<String>) -> Vec<String> {
         let of_kernels = |text: &String| text.starts_with("kernel was ");
         let other_name = differences.iter().any(of_kernels);
-        let (was, built_in) = (format!("{DESCRIPTION} was "), format!("{DESCRIPTION} was not given"));
+        let (was, built_in) =
+            (format!("{DESCRIPTION} was "), format!("{DESCRIPTION} was not given"));
         let words = |text: String| match text.strip_prefix(&was) {
             None => Some(text),
             // Kernels of two names are no more to tell apart.
@@ -177,12 +188,20 @@ impl Kernel {
                 };
                 Some(match &self.description {
                     Some(path) if text.starts_with(&built_in) => {
-                        format!("it was computed by {then}, this run uses the description {}", path.display())
+                        format!(
+                            "it was computed by {then}, this run uses the description {}",
+                            path.display()
+                        )
                     }
                     Some(path) => {
-                        format!("it was computed by {then} with another text than {} has", path.display())
+                        format!(
+                            "it was computed by {then} with another text than {} has",
+                            path.display()
+                        )
                     }
-                    None => format!("it was computed by {then}, this run uses the built-in kernel {name}"),
+                    None => format!(
+                        "it was computed by {then}, this run uses the built-in kernel {name}"
+                    ),
                 })
             }
         };

@@ -19,7 +19,8 @@ pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {
         );
     }
     // The command line has at least one.
-    let (program, args) = program.split_first().ok_or(Error::Usage("no program is given".to_owned()))?;
+    let (program, args) =
+        program.split_first().ok_or(Error::Usage("no program is given".to_owned()))?;
     let launcher =
         Launcher::new(program).args(args).processes((*processes).into()).threads((*threads).into());
     let launcher = match *memory {
@@ -27,7 +28,9 @@ pub(crate) fn launch(args: &LaunchArgs) -> Result<()> {
         None => launcher,
     };
     launcher.run().map_err(|error| match error {
-        TeamError::Memory(syncline_memory::Error::Segment { op: "reserve", len, source, .. }) => {
+        TeamError::Memory(syncline_memory::Error::Segment {
+            op: "reserve", len, source, ..
+        }) => {
             let asked = if memory.is_some() { "--memory" } else { "SYNCLINE_MEMORY" };
             Error::TeamMemory { asked, size: Bytes(len as u64), source }
         }
@@ -49,7 +52,8 @@ pub(crate) fn hint(line: &[OsString]) -> Option<String> {
         let alone = word.contains('=') || word.len() > 2 && !word.starts_with("--");
         program += if alone { 1 } else { 2 };
     }
-    let (options, program) = words.split_at_checked(program).filter(|(_, program)| !program.is_empty())?;
+    let (options, program) =
+        words.split_at_checked(program).filter(|(_, program)| !program.is_empty())?;
     let (options, program) = (options.join(" "), program.join(" "));
     Some(format!("write `--` before the program: syncline launch {options} -- {program}"))
 }
@@ -60,14 +64,23 @@ mod tests {
 
     #[test]
     fn a_program_without_dashes_before_it_is_found() {
-        let hint = |line: &str| hint(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>());
+        let hint =
+            |line: &str| hint(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>());
         for options in ["-n 4", "-n4", "--processes=4", "-n 4 --threads 2", "-n 4 --memory=1G"] {
             let said = hint(&format!("launch {options} ./prog --size 7")).unwrap();
-            assert!(said.ends_with(&format!(": syncline launch {options} -- ./prog --size 7")), "{said}");
+            assert!(
+                said.ends_with(&format!(": syncline launch {options} -- ./prog --size 7")),
+                "{said}"
+            );
         }
-        for line in
-            ["launch -n 4", "launch -n 4 --", "launch -n 4 -- ./prog", "run lk23 -n 4 x", "launch -n", ""]
-        {
+        for line in [
+            "launch -n 4",
+            "launch -n 4 --",
+            "launch -n 4 -- ./prog",
+            "run lk23 -n 4 x",
+            "launch -n",
+            "",
+        ] {
             assert_eq!(hint(line), None, "{line}");
         }
     }

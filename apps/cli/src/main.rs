@@ -79,7 +79,10 @@ fn main() -> ExitCode {
         let hint = match error.kind() {
             ErrorKind::UnknownArgument => launch::hint(&words),
             ErrorKind::InvalidSubcommand if words.first().is_some_and(|word| word == "bench") => {
-                Some("`bench` is of syncline-lab: cargo run --release -p syncline-lab -- bench".to_owned())
+                Some(
+                    "`bench` is of syncline-lab: cargo run --release -p syncline-lab -- bench"
+                        .to_owned(),
+                )
             }
             _ => None,
         };
@@ -136,7 +139,9 @@ fn dispatch(args: Args) -> Result<()> {
         Command::Farm(FarmCommand::Bound(args)) => return farm::bound(&args),
         Command::Overlay(OverlayCommand::Grid(args)) => return overlay::grid(args, &signals),
         Command::Overlay(OverlayCommand::Check(args)) => return overlay::check(args, &signals),
-        Command::Verify(Verify::Barrier(args)) => conformance::run(Subject::Barrier, &args, &signals),
+        Command::Verify(Verify::Barrier(args)) => {
+            conformance::run(Subject::Barrier, &args, &signals)
+        }
         Command::Verify(Verify::Lock(args)) => conformance::run(Subject::Lock, &args, &signals),
         Command::Verify(Verify::Rma(args)) => conformance::run(Subject::Rma, &args, &signals),
         Command::Verify(Verify::Farm(args)) => conformance::run(Subject::Farm, &args, &signals),
@@ -156,6 +161,8 @@ fn print(text: &str) -> Result<()> {
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         // The reader has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        done => done.map_err(|source| Error::Io { what: "write to standard output".to_owned(), source }),
+        done => {
+            done.map_err(|source| Error::Io { what: "write to standard output".to_owned(), source })
+        }
     }
 }

@@ -27,7 +27,8 @@ pub(crate) fn build_all(args: &MpiBuildArgs) -> Result<String> {
         });
     }
     let into = args.into.clone().or_else(home).ok_or_else(|| Error::Mpi {
-        why: "neither XDG_DATA_HOME nor HOME says where shims may stand: give --into DIR".to_owned(),
+        why: "neither XDG_DATA_HOME nor HOME says where shims may stand: give --into DIR"
+            .to_owned(),
     })?;
     let (mut lines, mut failed) = (Vec::new(), Vec::new());
     for mpicc in &mpiccs {
@@ -45,7 +46,9 @@ pub(crate) fn build_all(args: &MpiBuildArgs) -> Result<String> {
     if !text.is_empty() {
         let _ = writeln!(io::stdout(), "{text}");
     }
-    Err(Error::Mpi { why: format!("{n} of {} compilers built no shim, the last: {last}", mpiccs.len()) })
+    Err(Error::Mpi {
+        why: format!("{n} of {} compilers built no shim, the last: {last}", mpiccs.len()),
+    })
 }
 
 fn one(mpicc: &OsStr, into: &Path) -> Result<String> {
@@ -53,7 +56,9 @@ fn one(mpicc: &OsStr, into: &Path) -> Result<String> {
         MpiError::Compiler { mpicc, output } => {
             // In its own lines, as a compiler's words need them.
             let _ = writeln!(io::stderr(), "{output}");
-            Error::Mpi { why: format!("{mpicc} cannot compile the shim; what it says stands above") }
+            Error::Mpi {
+                why: format!("{mpicc} cannot compile the shim; what it says stands above"),
+            }
         }
         other => Error::from(other),
     })?;
@@ -62,7 +67,11 @@ fn one(mpicc: &OsStr, into: &Path) -> Result<String> {
         _ => format!(", without some calls ({})", built.without.join(" ")),
     };
     let Shim { path, family, version, mpi, .. } = &built.shim;
-    Ok(format!("{}: {family} {version}, MPI {mpi}{without}: {}", Path::new(mpicc).display(), path.display()))
+    Ok(format!(
+        "{}: {family} {version}, MPI {mpi}{without}: {}",
+        Path::new(mpicc).display(),
+        path.display()
+    ))
 }
 
 /// A file in a folder of shims.
@@ -137,7 +146,9 @@ pub(crate) fn named() -> Option<(PathBuf, Result<Shim, MpiError>)> {
 /// A shim, or why it is none.
 pub(crate) fn in_words(path: &Path, shim: &Result<Shim, MpiError>) -> String {
     match shim {
-        Ok(shim) => format!("{} {}, MPI {}: {}", shim.family, shim.version, shim.mpi, path.display()),
+        Ok(shim) => {
+            format!("{} {}, MPI {}: {}", shim.family, shim.version, shim.mpi, path.display())
+        }
         Err(error) => error.to_string(),
     }
 }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use syncline_store::{DataDir, Element, Error as StoreError, Existing, Layout, Matrix, NewFile, Shape};
+use syncline_store::{
+    DataDir, Element, Error as StoreError, Existing, Layout, Matrix, NewFile, Shape,
+};
 
 use crate::error::{Error, Result};
 use crate::kernels::Kernel;
@@ -47,8 +49,9 @@ impl Output {
         inputs: &[PathBuf],
     ) -> Result<Self> {
         let ending = if dir.is_raw() { "" } else { ".npy" };
-        let beside =
-            || dir.path().join(format!("{}.{}{RESULT}{ending}", kernel.field, file_part(&kernel.name)));
+        let beside = || {
+            dir.path().join(format!("{}.{}{RESULT}{ending}", kernel.field, file_part(&kernel.name)))
+        };
         let path = asked.map_or_else(beside, Path::to_owned);
         let npy = path.as_os_str().as_encoded_bytes().ends_with(b".npy");
         let refuse = |why: String| Error::Output { path: path.clone(), why };
@@ -69,7 +72,10 @@ impl Output {
             Err(error) => return Err(refuse(format!("cannot be written: {error}"))),
         };
         if let Some(input) = inputs.iter().find(|input| is_same(input, &found)) {
-            return Err(refuse(format!("is the input {}, which is never overwritten", input.display())));
+            return Err(refuse(format!(
+                "is the input {}, which is never overwritten",
+                input.display()
+            )));
         }
         if !found.is_file() {
             let what = if found.is_dir() { "a directory" } else { "no regular file" };
@@ -92,8 +98,11 @@ impl Output {
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn open<T: Element>(&self, shape: Shape, layout: Layout) -> Result<Matrix<T>> {
-        let opened =
-            if self.npy { Matrix::open(&self.path) } else { Matrix::open_raw(&self.path, shape, layout) };
+        let opened = if self.npy {
+            Matrix::open(&self.path)
+        } else {
+            Matrix::open_raw(&self.path, shape, layout)
+        };
         Ok(opened?)
     }
 
@@ -131,10 +140,12 @@ fn check_new(path: &Path) -> Result<(), String> {
     }
     match name.strip_suffix(".npy") {
         // What cannot be opened now is no worse afterwards.
-        Some(plain) if DataDir::open(folder).is_ok_and(|dir| dir.is_raw() && dir.has(plain)) => Err(format!(
-            "would be another {plain}: the {LAYOUT} in {} lists one; take another name",
-            folder.display()
-        )),
+        Some(plain) if DataDir::open(folder).is_ok_and(|dir| dir.is_raw() && dir.has(plain)) => {
+            Err(format!(
+                "would be another {plain}: the {LAYOUT} in {} lists one; take another name",
+                folder.display()
+            ))
+        }
         _ => Ok(()),
     }
 }
@@ -215,7 +226,9 @@ impl NewDir {
         self.files.drain(..).try_for_each(|new| {
             let path = new.target().to_owned();
             new.commit_new().map_err(|error| match error {
-                StoreError::File { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
+                StoreError::File { source, .. }
+                    if source.kind() == io::ErrorKind::AlreadyExists =>
+                {
                     Error::Exists(path)
                 }
                 error => error.into(),

@@ -83,7 +83,13 @@ struct Found {
 }
 
 impl Found {
-    fn new(plan: &Plan, initial: Initial, what: String, draw: Option<Draw>, print: bool) -> Result<Self> {
+    fn new(
+        plan: &Plan,
+        initial: Initial,
+        what: String,
+        draw: Option<Draw>,
+        print: bool,
+    ) -> Result<Self> {
         let start = match plan.start(&initial) {
             Err(why) => return Err(Error::Overlay { what, why, drawn: Drawn::Nowhere }),
             Ok(start) => start,
@@ -108,7 +114,8 @@ impl Found {
             }
             None => {}
         }
-        let lines: Vec<_> = lines.into_iter().map(|(what, text)| format!("{what:<13}{text}")).collect();
+        let lines: Vec<_> =
+            lines.into_iter().map(|(what, text)| format!("{what:<13}{text}")).collect();
         Ok(Found { what, verdict: Ok(lines.join("\n")), drawing, file })
     }
 
@@ -120,14 +127,17 @@ impl Found {
         let Found { what, verdict, drawing, file } = self;
         let drawing = drawing.unwrap_or_default();
         match (verdict, file) {
-            (Ok(summary), Some(file)) => write(&file, drawing, signals).and_then(|()| print(&summary)),
+            (Ok(summary), Some(file)) => {
+                write(&file, drawing, signals).and_then(|()| print(&summary))
+            }
             (Ok(summary), None) if drawing.is_empty() => print(&summary),
             (Ok(summary), None) => print_drawing(format!("{drawing}\n{summary}"), signals),
             (Err(why), Some(file)) => match write(&file, drawing, signals) {
                 Ok(()) => Err(Error::Overlay { what, why, drawn: Drawn::In(file) }),
                 Err(interrupted @ Error::Interrupted { .. }) => Err(interrupted),
                 Err(failed) => {
-                    let deadlock = Error::Overlay { what, why, drawn: Drawn::Not(Box::new(failed)) };
+                    let deadlock =
+                        Error::Overlay { what, why, drawn: Drawn::Not(Box::new(failed)) };
                     Err(Error::Unchecked(Box::new(deadlock)))
                 }
             },
@@ -137,8 +147,8 @@ impl Found {
             (Err(why), None) => match print_drawing(drawing.trim_end().to_owned(), signals) {
                 Err(interrupted @ Error::Interrupted { .. }) => Err(interrupted),
                 printed => {
-                    let drawn =
-                        printed.map_or_else(|failed| Drawn::Not(Box::new(failed)), |()| Drawn::Nowhere);
+                    let drawn = printed
+                        .map_or_else(|failed| Drawn::Not(Box::new(failed)), |()| Drawn::Nowhere);
                     Err(Error::Overlay { what, why, drawn })
                 }
             },

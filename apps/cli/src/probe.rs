@@ -114,8 +114,10 @@ struct Effort {
     fio: Duration,
 }
 
-const ALL: Effort = Effort { rounds: 5, time: Duration::from_secs(60), fio: Duration::from_millis(1000) };
-const QUICK: Effort = Effort { rounds: 3, time: Duration::from_secs(5), fio: Duration::from_millis(300) };
+const ALL: Effort =
+    Effort { rounds: 5, time: Duration::from_secs(60), fio: Duration::from_millis(1000) };
+const QUICK: Effort =
+    Effort { rounds: 3, time: Duration::from_secs(5), fio: Duration::from_millis(300) };
 
 /// Measures; returns what to print.
 pub(crate) fn disk(args: &ProbeDiskArgs, signals: &Signals) -> Result<String> {
@@ -154,7 +156,8 @@ fn measure(dir: PathBuf, bytes: u64, effort: Effort) -> Result<Found> {
         Sample::median(own.map(|(_, _, sample)| *sample).collect())
     };
     let no_direct = scratch.lacks(Way::Direct);
-    let (mut rows, mut no_fio) = (Vec::new(), no_direct.map(|why| format!("there is nothing direct: {why}")));
+    let (mut rows, mut no_fio) =
+        (Vec::new(), no_direct.map(|why| format!("there is nothing direct: {why}")));
     for pattern in Pattern::ALL {
         let mut fio = None;
         if no_fio.is_none() {
@@ -235,9 +238,9 @@ impl Json {
             // As if it had moved what we have.
             let Sample { bytes, pieces, .. } = row.mapped;
             let time = |each: f64| Duration::from_secs_f64(each * pieces as f64);
-            samples.extend(
-                row.fio.map(|each| sample(row.pattern, "fio", Sample { bytes, pieces, time: time(each) })),
-            );
+            samples.extend(row.fio.map(|each| {
+                sample(row.pattern, "fio", Sample { bytes, pieces, time: time(each) })
+            }));
         }
         Self {
             dir: found.dir.display().to_string(),

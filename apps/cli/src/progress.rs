@@ -58,7 +58,15 @@ impl Progress {
         blocks: Option<u64>,
         signals: &Signals,
     ) -> Self {
-        Self { monitor, points, iterations, blocks, start: None, asked: signals.asked(), bound: None }
+        Self {
+            monitor,
+            points,
+            iterations,
+            blocks,
+            start: None,
+            asked: signals.asked(),
+            bound: None,
+        }
     }
 
     /// With the bound on its memory, for answers.
@@ -109,7 +117,8 @@ impl Progress {
             _ => 0,
         };
         let (start, before) = *self.start.get_or_insert((now, before));
-        let (time, part) = (now.saturating_duration_since(start), (done as f64 / total as f64).min(1.0));
+        let (time, part) =
+            (now.saturating_duration_since(start), (done as f64 / total as f64).min(1.0));
         let mut line = Line { stages, part: Some(part), ..Line::default() };
         if time >= NOISE && part > 0.0 {
             let seconds = time.as_secs_f64();
@@ -138,7 +147,9 @@ impl Progress {
                 ]
             }
             (Stage::Compares(input, of), _) => vec![
-                format!("comparing input {input} of {of}, which was moved or touched, by its checksum"),
+                format!(
+                    "comparing input {input} of {of}, which was moved or touched, by its checksum"
+                ),
                 format!("comparing input {input}/{of}"),
             ],
             (_, Some(blocks)) if total > 0 => {
@@ -214,8 +225,10 @@ fn now(running: Vec<(Work, Option<Duration>)>) -> String {
         (0, ..) => "waits for the disk: ",
         _ => "",
     };
-    let longest = running.iter().filter_map(|(_, since)| *since).max().filter(|&since| since >= LONG);
-    let longest = longest.map_or(String::new(), |since| format!("; the longest for {}", Time(since)));
+    let longest =
+        running.iter().filter_map(|(_, since)| *since).max().filter(|&since| since >= LONG);
+    let longest =
+        longest.map_or(String::new(), |since| format!("; the longest for {}", Time(since)));
     format!("{waits}{}{longest}", parts.join(", "))
 }
 
@@ -245,8 +258,10 @@ mod tests {
     #[test]
     fn an_answer_is_four_lines() {
         let progress = Progress::new(Arc::default(), 1.0, 600, None, &Signals::default());
-        let line =
-            Line { stages: vec!["pass 11 of 200, 30 of 600 iterations safe".to_owned()], ..Line::default() };
+        let line = Line {
+            stages: vec!["pass 11 of 200, 30 of 600 iterations safe".to_owned()],
+            ..Line::default()
+        };
         let answer = progress.under(Bound::new(Some(24 << 20))).answer(&line);
         let lines: Vec<&str> = answer.lines().collect();
         assert_eq!((lines.len(), lines[0]), (4, "pass 11 of 200, 30 of 600 iterations safe"));
@@ -255,6 +270,9 @@ mod tests {
             lines[2].starts_with("  memory  ") && lines[2].ends_with("iB, of at most 24.0 MiB"),
             "{answer}"
         );
-        assert_eq!(lines[3], "  now     nothing is under way: it prepares, or is between two passes");
+        assert_eq!(
+            lines[3],
+            "  now     nothing is under way: it prepares, or is between two passes"
+        );
     }
 }

@@ -68,7 +68,8 @@ impl Raw {
 
     /// As the field that it is a result of, by the directory that it is in.
     fn by_field(path: &Path, field: &str) -> Result<Option<Self>> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder =
+            path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !folder.join(output::LAYOUT).is_file() {
             return Ok(None);
         }

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use syncline_store::{
-    Block, ElementType, Error as StoreError, Existing, Generations, Identity, Layout, Leftover, Progress,
+    Block, ElementType, Error as StoreError, Existing, Generations, Identity, Layout, Leftover,
+    Progress,
 };
 use syncline_wave::{Executor, Lanes, Leftovers, Monitor, Real, Runner, Taken, Target};
 
@@ -40,8 +41,12 @@ pub(crate) fn run(args: &RunArgs, signals: &Signals) -> Result<(String, bool)> {
     let kernel = Kernel::choose(args, |name| inputs.has(name))?;
     let found = inputs.find(&kernel, args.field.as_deref())?;
     let summary = match found.element {
-        ElementType::Float64 => Job::<f64>::open(args, &kernel, kernel.runs.clone(), &found)?.run(signals),
-        ElementType::Float32 => Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found)?.run(signals),
+        ElementType::Float64 => {
+            Job::<f64>::open(args, &kernel, kernel.runs.clone(), &found)?.run(signals)
+        }
+        ElementType::Float32 => {
+            Job::<f32>::open(args, &kernel, kernel.runs.clone(), &found)?.run(signals)
+        }
     }?;
     let text = match args.json {
         false => summary.to_string(),
@@ -106,7 +111,8 @@ impl<'a, T: Real> Job<'a, T> {
         let RunArgs { resume, force, .. } = *self.args;
         let output = self.output.path.clone();
         let streamed = executor == Executor::Streamed;
-        let refuse = |what: String, resume| Err(Error::LeftOver { output: output.clone(), what, resume });
+        let refuse =
+            |what: String, resume| Err(Error::LeftOver { output: output.clone(), what, resume });
         match Generations::leftover(&output)? {
             Leftover::Nothing => {
                 // Killed at its very beginning or end, a run leaves an empty folder, which this
@@ -125,15 +131,19 @@ impl<'a, T: Real> Job<'a, T> {
             Leftover::Empty | Leftover::Complete(_) if resume => Ok(()),
             Leftover::Resumable(_) if resume && streamed => Ok(()),
             Leftover::Damaged(why) => Err(Error::Useless { output, why: why.into() }),
-            Leftover::Empty => {
-                refuse("a run that ended in its first pass".to_owned(), "--resume to begin it again, or ")
-            }
+            Leftover::Empty => refuse(
+                "a run that ended in its first pass".to_owned(),
+                "--resume to begin it again, or ",
+            ),
             Leftover::Resumable(progress) => {
                 // Of how many, it may have been told otherwise than this run.
                 let done = progress.iterations;
-                let what = format!("a streamed run that ended after {done} iteration{}", plural(done));
+                let what =
+                    format!("a streamed run that ended after {done} iteration{}", plural(done));
                 let refuse_other = |what, why: Option<String>| match why {
-                    Some(why) if resume => Err(Error::LeftOverOther { output: output.clone(), what, why }),
+                    Some(why) if resume => {
+                        Err(Error::LeftOverOther { output: output.clone(), what, why })
+                    }
                     _ => refuse(what, ""),
                 };
                 let differs = self.differs_from(&progress)?;
@@ -141,11 +151,15 @@ impl<'a, T: Real> Job<'a, T> {
                     _ if differs.is_some() => refuse_other(what, differs),
                     _ if streamed => refuse(what, "--resume to go on from there, or "),
                     options if options.is_empty() => {
-                        let why =
-                            "this run is in blocks, as not all of its data and its result are row-major";
+                        let why = "this run is in blocks, as not all of its data and its result are row-major";
                         refuse_other(what, Some(why.to_owned()))
                     }
-                    options => Err(Error::LeftOverInBlocks { output: output.clone(), what, options, resume }),
+                    options => Err(Error::LeftOverInBlocks {
+                        output: output.clone(),
+                        what,
+                        options,
+                        resume,
+                    }),
                 }
             }
             Leftover::Complete(_) => refuse(
@@ -163,8 +177,10 @@ impl<'a, T: Real> Job<'a, T> {
         if progress.iterations > asked {
             return Ok(Some(format!("its iterations are more than the {asked} asked for")));
         }
-        let mut identity = self.how(Executor::Streamed).identity(&self.arrays, &self.target(self.block()))?;
-        let settle = |then: &Identity, now: &mut Identity| now.settle(then, |n| Ok(then.inputs[n].sum));
+        let mut identity =
+            self.how(Executor::Streamed).identity(&self.arrays, &self.target(self.block()))?;
+        let settle =
+            |then: &Identity, now: &mut Identity| now.settle(then, |n| Ok(then.inputs[n].sum));
         match Generations::resume_settled::<StoreError>(&self.output.path, &mut identity, settle) {
             Ok(_) => Ok(None),
             Err(StoreError::OtherRun { differences, .. }) => Ok(Some(format!(
@@ -191,7 +207,11 @@ impl<'a, T: Real> Job<'a, T> {
             }
             None => "--force replaces it, another --output leaves it".to_owned(),
         };
-        Error::Taken { output: self.output.path.clone(), by: Taken { differs, ..by }.to_string(), ways }
+        Error::Taken {
+            output: self.output.path.clone(),
+            by: Taken { differs, ..by }.to_string(),
+            ways,
+        }
     }
 
     /// The size of blocks where it is known before the memory is divided: given, that of the data,
@@ -200,7 +220,10 @@ impl<'a, T: Real> Job<'a, T> {
     fn block(&self) -> Option<Block> {
         let given = self.args.block.and_then(BlockSize::given);
         let of_data = || self.arrays.all().find_map(|matrix| matrix.layout().block());
-        given.or_else(of_data).or_else(|| self.marked_block()).map(|b| b.clipped(self.arrays.field.shape()))
+        given
+            .or_else(of_data)
+            .or_else(|| self.marked_block())
+            .map(|b| b.clipped(self.arrays.field.shape()))
     }
 
     /// The blocks that the result which has the name was computed with, if it is gone on from and
@@ -233,7 +256,10 @@ impl<'a, T: Real> Job<'a, T> {
         if self.layout != Layout::RowMajor {
             target = target.describe(results::LAYOUT, self.layout);
         }
-        self.kernel.parameters.iter().fold(target, |target, (name, value)| target.describe(*name, value))
+        self.kernel
+            .parameters
+            .iter()
+            .fold(target, |target, (name, value)| target.describe(*name, value))
     }
 
     /// The sweep, without a memory bound.
@@ -273,8 +299,9 @@ impl Meter {
 
     /// The time, and the bytes read and written by the disk.
     fn stop(self) -> (Duration, Option<(u64, u64)>) {
-        let moved =
-            |(old, new): ((u64, u64), (u64, u64))| (new.0.saturating_sub(old.0), new.1.saturating_sub(old.1));
+        let moved = |(old, new): ((u64, u64), (u64, u64))| {
+            (new.0.saturating_sub(old.0), new.1.saturating_sub(old.1))
+        };
         (self.start.elapsed(), self.disk.zip(system::disk()).map(moved))
     }
 }

@@ -188,7 +188,12 @@ impl Summary {
     }
 
     /// Brings together what was asked, what was done and what was measured.
-    pub(crate) fn new(asked: &Asked<'_>, layout: Layout, report: &Report, measured: &Measured) -> Self {
+    pub(crate) fn new(
+        asked: &Asked<'_>,
+        layout: Layout,
+        report: &Report,
+        measured: &Measured,
+    ) -> Self {
         let args = asked.args;
         let points = asked.kernel.points(asked.shape);
         let updates = points as f64 * report.iterations.saturating_sub(report.resumed) as f64;

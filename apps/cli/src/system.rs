@@ -27,7 +27,9 @@ pub(crate) struct Resident {
 ///
 /// Walks all that is mapped: not for the middle of a run.
 pub(crate) fn resident() -> Option<Resident> {
-    if let Some(resident) = fs::read_to_string("/proc/self/smaps").ok().and_then(|text| by_mapping(&text)) {
+    if let Some(resident) =
+        fs::read_to_string("/proc/self/smaps").ok().and_then(|text| by_mapping(&text))
+    {
         return Some(resident);
     }
     let of = |name| kilobytes("/proc/self/status", name);
@@ -164,14 +166,20 @@ struct Limit {
     files: [&'static str; 2],
 }
 
-const MEMORY: Limit = Limit { controller: "memory", files: ["memory.max", "memory.limit_in_bytes"] };
+const MEMORY: Limit =
+    Limit { controller: "memory", files: ["memory.max", "memory.limit_in_bytes"] };
 const TASKS: Limit = Limit { controller: "pids", files: ["pids.max", "pids.max"] };
 const PROCESSORS: Limit = Limit { controller: "cpu", files: ["cpu.max", "cpu.cfs_quota_us"] };
 
 /// The least of our control group and those above it; `max` and files that are not there are none.
 fn least(limit: &Limit, value: impl Fn(&Path) -> Option<u64>) -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    groups.lines().filter_map(|line| limit_files(line, limit)).flatten().filter_map(|file| value(&file)).min()
+    groups
+        .lines()
+        .filter_map(|line| limit_files(line, limit))
+        .flatten()
+        .filter_map(|file| value(&file))
+        .min()
 }
 
 /// The files that may hold a limit for a line of `/proc/self/cgroup`: `NUMBER:CONTROLLERS:PATH`.
@@ -250,8 +258,11 @@ Anonymous:             0 kB
             let files = limit_files(line, &MEMORY)?;
             Some(files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>())
         };
-        let v2 =
-            ["/sys/fs/cgroup/a/b/memory.max", "/sys/fs/cgroup/a/memory.max", "/sys/fs/cgroup/memory.max"];
+        let v2 = [
+            "/sys/fs/cgroup/a/b/memory.max",
+            "/sys/fs/cgroup/a/memory.max",
+            "/sys/fs/cgroup/memory.max",
+        ];
         assert_eq!(files("0::/a/b").unwrap(), v2);
         let v1 = "/sys/fs/cgroup/memory/memory.limit_in_bytes";
         assert_eq!(files("4:memory:/").unwrap(), [v1]);

@@ -174,7 +174,9 @@ pub(crate) fn parse_block(text: &str) -> Result<Block, String> {
     let side = |side: &str| match side.trim().parse::<usize>() {
         Ok(0) => Err("a block has at least one row and one column".to_owned()),
         Ok(side) => Ok(side),
-        Err(_) => Err("a block is one number, as 512, or rows x columns, as 256x1024, or auto".to_owned()),
+        Err(_) => {
+            Err("a block is one number, as 512, or rows x columns, as 256x1024, or auto".to_owned())
+        }
     };
     match text.split_once(['x', 'X']) {
         Some((rows, cols)) => Ok(Block::new(side(rows)?, side(cols)?)),
@@ -229,7 +231,13 @@ mod tests {
             assert_eq!(Bytes(bytes).to_string(), text);
         }
         assert_eq!(Bytes(u64::MAX).to_string(), "16777216.0 TiB");
-        let rates = [(0.0, "0.0"), (999.0, "999.0"), (1_500.0, "1.5 k"), (2e9, "2.0 G"), (3e12, "3000.0 G")];
+        let rates = [
+            (0.0, "0.0"),
+            (999.0, "999.0"),
+            (1_500.0, "1.5 k"),
+            (2e9, "2.0 G"),
+            (3e12, "3000.0 G"),
+        ];
         for (rate, text) in rates {
             assert_eq!(Rate(rate).to_string(), text);
         }

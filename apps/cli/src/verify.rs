@@ -98,7 +98,12 @@ impl<T: Real> Verification<T> {
     ///
     /// # Errors
     /// [`Error::VerifyRoom`].
-    pub(crate) fn reserve(output: &Path, shape: Shape, args: &RunArgs, extent: Extent) -> Result<Self> {
+    pub(crate) fn reserve(
+        output: &Path,
+        shape: Shape,
+        args: &RunArgs,
+        extent: Extent,
+    ) -> Result<Self> {
         let mut name = OsString::from(output);
         name.push(".reference");
         let iterations = usize::try_from(args.iterations).unwrap_or(usize::MAX);
@@ -140,7 +145,8 @@ impl<T: Real> Verification<T> {
         let in_rows = arrays.all().all(|matrix| in_rows(matrix)) && in_rows(&result);
         let besides = if in_rows { 1 << 20 } else { COMPARISON };
         // A bound that held the sweep but not this is not worth an error now.
-        let memory = bound.for_buffers("", 0).unwrap_or(0).saturating_sub(besides).clamp(1 << 19, MOST);
+        let memory =
+            bound.for_buffers("", 0).unwrap_or(0).saturating_sub(besides).clamp(1 << 19, MOST);
         let shape = result.shape();
         let grid = match &report.plan {
             Plan::Blocked(plan) => plan.grid,
@@ -190,13 +196,18 @@ fn sample<T: Real>(
     let rows = result.shape().rows;
     let iterations = usize::try_from(loops.iterations).unwrap_or(usize::MAX);
     // No more than there is room for below them.
-    let fit = if work.shape().rows == rows { rows } else { work.shape().rows.saturating_sub(iterations) };
+    let fit =
+        if work.shape().rows == rows { rows } else { work.shape().rows.saturating_sub(iterations) };
     let top = LEAST.min(fit);
     let work = runs.reference(Loops { top: Some(top), ..loops }, arrays, work)?;
     let found = first_difference_above(result, &work, top)?;
     let took = start.elapsed();
-    let more =
-        affordable(top, rows, loops.iterations, time.saturating_sub(took).as_secs_f64() / took.as_secs_f64());
+    let more = affordable(
+        top,
+        rows,
+        loops.iterations,
+        time.saturating_sub(took).as_secs_f64() / took.as_secs_f64(),
+    );
     let more = more.min(most(iterations)).min(fit);
     if found.is_some() || more <= top {
         return Ok((found, Some(top)));
@@ -231,9 +242,12 @@ mod tests {
     fn a_wrong_value_is_found_in_the_sample() {
         let shape = Shape::new(60, 20);
         let values = || (0..shape.elements()).map(|n| ((n * 7919) % 1009) as f64).collect();
-        let arrays =
-            Arrays { field: Arc::new(Matrix::from_vec(shape, values()).unwrap()), coefficients: vec![] };
-        let runs: Arc<dyn Runs<f64>> = syncline_sweeps::sor(syncline_wave::Sor::gauss_seidel(), false);
+        let arrays = Arrays {
+            field: Arc::new(Matrix::from_vec(shape, values()).unwrap()),
+            coefficients: vec![],
+        };
+        let runs: Arc<dyn Runs<f64>> =
+            syncline_sweeps::sor(syncline_wave::Sor::gauss_seidel(), false);
         let grid = Grid::new(shape, Block::new(shape.rows, shape.cols));
         let loops = Loops { iterations: 7, order: Order::Wave, grid, memory: 1 << 20, top: None };
         let zeros = || Matrix::<f64>::zeros(shape, Layout::RowMajor).unwrap();

@@ -99,7 +99,8 @@ impl Signals {
     /// Prints what the bar would show, if nothing is drawn and it is time. The line is told from
     /// others by its first word.
     fn tell(&self, bar: &ProgressBar) {
-        let due = || self.lines.lock().unwrap_or_else(PoisonError::into_inner).are_due(Instant::now());
+        let due =
+            || self.lines.lock().unwrap_or_else(PoisonError::into_inner).are_due(Instant::now());
         if bar.is_hidden() && due() {
             eprintln!("progress: {}", in_words(bar));
         }
@@ -168,7 +169,8 @@ pub(crate) fn bar(template: &str) -> ProgressBar {
 
 /// What a bar shows, without the bar.
 fn in_words(bar: &ProgressBar) -> String {
-    let part = |len: u64| format!("{}, {} %", bar.message(), bar.position().saturating_mul(100) / len);
+    let part =
+        |len: u64| format!("{}, {} %", bar.message(), bar.position().saturating_mul(100) / len);
     bar.length().filter(|&len| len > 0).map_or_else(|| bar.message(), part)
 }
 
@@ -305,7 +307,8 @@ mod tests {
     fn results_come_back() {
         let signals = Signals::default();
         assert_eq!(watch(&signals, &hidden(), |_| (), || Ok(7)).unwrap(), 7);
-        let error = watch(&signals, &hidden(), |_| (), || Err::<(), _>(Error::Usage("no".to_owned())));
+        let error =
+            watch(&signals, &hidden(), |_| (), || Err::<(), _>(Error::Usage("no".to_owned())));
         assert!(matches!(error, Err(Error::Usage(_))));
     }
 
@@ -336,7 +339,9 @@ mod tests {
             caught.take().into_iter().for_each(|caught| caught.store(2, Ordering::Relaxed));
         };
         let cancel = move || drop(cancel);
-        let ended = attend(&signals, &hidden(), look, cancel, move || Ok(cancelled.recv().is_err())).unwrap();
+        let ended =
+            attend(&signals, &hidden(), look, cancel, move || Ok(cancelled.recv().is_err()))
+                .unwrap();
         assert!(matches!(ended, Attended { result: Some(Ok(true)), signal: Some(2) }));
     }
 
@@ -346,7 +351,8 @@ mod tests {
         let caught = Arc::clone(&signals.caught);
         let (keep, never) = mpsc::channel::<()>();
         let look = move |_: &ProgressBar| caught.store(15, Ordering::Relaxed);
-        let ended = attend(&signals, &hidden(), look, || (), move || Ok(never.recv().is_ok())).unwrap();
+        let ended =
+            attend(&signals, &hidden(), look, || (), move || Ok(never.recv().is_ok())).unwrap();
         assert!(matches!(ended, Attended { result: None, signal: Some(15) }));
         drop(keep);
     }

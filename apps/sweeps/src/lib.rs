@@ -9,9 +9,9 @@ use std::sync::Arc;
 use syncline_store::probe::Disk;
 use syncline_store::{Block, Grid, Identity, Matrix};
 use syncline_wave::{
-    Alignment, Described, Error as WaveError, Executor, GaussSeidel, Lanes, Lk23, Monitor, NinePoint, Order,
-    Pending, Plan, PointKernel, Real, Reference, Report, Result as WaveResult, Resumption, Runner, Sor,
-    Stencil, Sweep, Taken, Target,
+    Alignment, Described, Error as WaveError, Executor, GaussSeidel, Lanes, Lk23, Monitor,
+    NinePoint, Order, Pending, Plan, PointKernel, Real, Reference, Report, Result as WaveResult,
+    Resumption, Runner, Sor, Stencil, Sweep, Taken, Target,
 };
 
 /// The matrices of a sweep.
@@ -107,7 +107,11 @@ impl How {
     ///
     /// # Errors
     /// As there.
-    pub fn resumption<T: Real>(&self, arrays: &Arrays<T>, target: &Target) -> WaveResult<Resumption> {
+    pub fn resumption<T: Real>(
+        &self,
+        arrays: &Arrays<T>,
+        target: &Target,
+    ) -> WaveResult<Resumption> {
         self.sweep(()).resumption(&arrays.field, &arrays.coefficients, target)
     }
 }
@@ -142,19 +146,30 @@ pub trait Runs<T: Real>: Send + Sync {
     ///
     /// # Errors
     /// As there.
-    fn run(&self, how: &How, arrays: &Arrays<T>, result: Matrix<T>) -> WaveResult<(Matrix<T>, Report)>;
+    fn run(
+        &self,
+        how: &How,
+        arrays: &Arrays<T>,
+        result: Matrix<T>,
+    ) -> WaveResult<(Matrix<T>, Report)>;
 
     /// See [`Sweep::run_to`].
     ///
     /// # Errors
     /// As there.
-    fn run_to(&self, how: &How, arrays: &Arrays<T>, target: &Target) -> WaveResult<(Pending, Report)>;
+    fn run_to(
+        &self,
+        how: &How,
+        arrays: &Arrays<T>,
+        target: &Target,
+    ) -> WaveResult<(Pending, Report)>;
 
     /// The plain loop, whose result is `work`, or the first rows of it.
     ///
     /// # Errors
     /// See [`Reference::run`] and [`Reference::run_top`].
-    fn reference(&self, loops: Loops, arrays: &Arrays<T>, work: Matrix<T>) -> WaveResult<Matrix<T>>;
+    fn reference(&self, loops: Loops, arrays: &Arrays<T>, work: Matrix<T>)
+    -> WaveResult<Matrix<T>>;
 }
 
 /// A kernel for every type of elements.
@@ -223,15 +238,30 @@ impl<T: Real, K: PointKernel<N> + Copy, const N: usize> Runs<T> for Point<K, N> 
         how.sweep(self.0).plan(&arrays.field, &counted(arrays)?, result)
     }
 
-    fn run(&self, how: &How, arrays: &Arrays<T>, result: Matrix<T>) -> WaveResult<(Matrix<T>, Report)> {
+    fn run(
+        &self,
+        how: &How,
+        arrays: &Arrays<T>,
+        result: Matrix<T>,
+    ) -> WaveResult<(Matrix<T>, Report)> {
         how.sweep(self.0).run(&arrays.field, &counted(arrays)?, result)
     }
 
-    fn run_to(&self, how: &How, arrays: &Arrays<T>, target: &Target) -> WaveResult<(Pending, Report)> {
+    fn run_to(
+        &self,
+        how: &How,
+        arrays: &Arrays<T>,
+        target: &Target,
+    ) -> WaveResult<(Pending, Report)> {
         how.sweep(self.0).run_to(&arrays.field, &counted(arrays)?, target)
     }
 
-    fn reference(&self, loops: Loops, arrays: &Arrays<T>, work: Matrix<T>) -> WaveResult<Matrix<T>> {
+    fn reference(
+        &self,
+        loops: Loops,
+        arrays: &Arrays<T>,
+        work: Matrix<T>,
+    ) -> WaveResult<Matrix<T>> {
         let Loops { iterations, order, grid, memory, top } = loops;
         let (kernel, field, coefficients) = (&self.0, &*arrays.field, &arrays.coefficients[..]);
         let reference = Reference { kernel, field, coefficients, iterations, order, grid };
@@ -254,15 +284,30 @@ impl<T: Real> Runs<T> for Text {
         how.sweep(self.0.clone()).plan_dynamic(&arrays.field, &arrays.coefficients, result)
     }
 
-    fn run(&self, how: &How, arrays: &Arrays<T>, result: Matrix<T>) -> WaveResult<(Matrix<T>, Report)> {
+    fn run(
+        &self,
+        how: &How,
+        arrays: &Arrays<T>,
+        result: Matrix<T>,
+    ) -> WaveResult<(Matrix<T>, Report)> {
         how.sweep(self.0.clone()).run_dynamic(&arrays.field, &arrays.coefficients, result)
     }
 
-    fn run_to(&self, how: &How, arrays: &Arrays<T>, target: &Target) -> WaveResult<(Pending, Report)> {
+    fn run_to(
+        &self,
+        how: &How,
+        arrays: &Arrays<T>,
+        target: &Target,
+    ) -> WaveResult<(Pending, Report)> {
         how.sweep(self.0.clone()).run_dynamic_to(&arrays.field, &arrays.coefficients, target)
     }
 
-    fn reference(&self, loops: Loops, arrays: &Arrays<T>, work: Matrix<T>) -> WaveResult<Matrix<T>> {
+    fn reference(
+        &self,
+        loops: Loops,
+        arrays: &Arrays<T>,
+        work: Matrix<T>,
+    ) -> WaveResult<Matrix<T>> {
         let Loops { iterations, order, grid, memory, top } = loops;
         let (kernel, field, coefficients) = (&self.0, &*arrays.field, &arrays.coefficients[..]);
         let reference = Reference { kernel, field, coefficients, iterations, order, grid };

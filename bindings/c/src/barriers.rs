@@ -15,7 +15,8 @@ use std::time::Instant;
 use syncline_fabric::Collective;
 use syncline_sync::{
     Auto, AutoMember, Barrier as _, BarrierMember, Counter, CounterMember, Deaths, Dissemination,
-    DisseminationMember, Fault, Flags, MAX_MEMBERS, Space, SpaceError, Tournament, TournamentMember, cost,
+    DisseminationMember, Fault, Flags, MAX_MEMBERS, Space, SpaceError, Tournament,
+    TournamentMember, cost,
 };
 
 use crate::error::{Error, Status, borrow, call, claim, deadline, out, unused};
@@ -36,8 +37,12 @@ pub enum BarrierKind {
 
 impl BarrierKind {
     fn of(number: u32) -> Result<Self, Error> {
-        let all =
-            [BarrierKind::Counter, BarrierKind::Tournament, BarrierKind::Dissemination, BarrierKind::Auto];
+        let all = [
+            BarrierKind::Counter,
+            BarrierKind::Tournament,
+            BarrierKind::Dissemination,
+            BarrierKind::Auto,
+        ];
         let known = all.into_iter().find(|&kind| kind as u32 == number);
         known.ok_or_else(|| Error::invalid(format!("there is no syncline_barrier_kind {number}")))
     }
@@ -107,10 +112,17 @@ enum Any {
 }
 
 impl Any {
-    fn within(space: &mut Space, plan: Plan, members: usize, cores: usize) -> Result<Any, SpaceError> {
+    fn within(
+        space: &mut Space,
+        plan: Plan,
+        members: usize,
+        cores: usize,
+    ) -> Result<Any, SpaceError> {
         Ok(match plan.kind {
             BarrierKind::Counter => Any::Counter(Counter::within(space, members)?),
-            BarrierKind::Tournament => Any::Tournament(Tournament::within(space, members, Flags::Packed)?),
+            BarrierKind::Tournament => {
+                Any::Tournament(Tournament::within(space, members, Flags::Packed)?)
+            }
             BarrierKind::Dissemination => {
                 let best = || cost::best_radix(members.min(MAX_MEMBERS));
                 let radix = if plan.radix == 0 { best() } else { plan.radix };
@@ -166,11 +178,15 @@ impl Barrier {
 /// # Safety
 /// The barrier is `NULL`, or one that lives for `'a`.
 #[inline]
-unsafe fn seat<'a>(barrier: *const Barrier, rank: usize) -> Result<MutexGuard<'a, Option<Member>>, Error> {
+unsafe fn seat<'a>(
+    barrier: *const Barrier,
+    rank: usize,
+) -> Result<MutexGuard<'a, Option<Member>>, Error> {
     // SAFETY: as the caller vouches.
     let Barrier { seats, first, members, .. } = unsafe { borrow(barrier, "the barrier") }?;
-    let seat =
-        seats.get(rank.wrapping_sub(*first)).ok_or_else(|| Error::not_here(rank, *members, "barrier"))?;
+    let seat = seats
+        .get(rank.wrapping_sub(*first))
+        .ok_or_else(|| Error::not_here(rank, *members, "barrier"))?;
     claim(&seat.0, "this rank of the barrier")
 }
 
@@ -186,7 +202,8 @@ unsafe fn by<T>(
 ) -> Result<T, Error> {
     // SAFETY: as the caller vouches.
     let mut seat = unsafe { seat(barrier, rank) }?;
-    let member = seat.as_mut().ok_or_else(|| Error::misuse(format!("rank {rank} has left the barrier")))?;
+    let member =
+        seat.as_mut().ok_or_else(|| Error::misuse(format!("rank {rank} has left the barrier")))?;
     Ok(work(member)?)
 }
 
@@ -234,7 +251,9 @@ pub unsafe extern "C" fn syncline_barrier_free(barrier: *mut Barrier) -> Status 
         // SAFETY: as the caller vouches.
         let Barrier { seats, of_team, .. } = unsafe { &*barrier };
         if *of_team {
-            return Err(Error::misuse("the barrier is given back when the function of the member returns"));
+            return Err(Error::misuse(
+                "the barrier is given back when the function of the member returns",
+            ));
         }
         seats.iter().try_for_each(|seat| unused(&seat.0, "the barrier"))?;
         // SAFETY: as the caller vouches; no call uses it.
@@ -302,7 +321,8 @@ pub unsafe extern "C" fn syncline_barrier_done(
         // SAFETY: as the caller vouches.
         let done = unsafe { out(done, "done") }?;
         // SAFETY: as the caller vouches.
-        let complete = unsafe { by(barrier, rank, |member| each!(member, member => member.done())) }?;
+        let complete =
+            unsafe { by(barrier, rank, |member| each!(member, member => member.done())) }?;
         done.write(complete);
         Ok(())
     })

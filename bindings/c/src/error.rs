@@ -153,7 +153,8 @@ impl From<RunError> for Error {
     fn from(error: RunError) -> Self {
         let message = error.to_string();
         let (status, code, task) = match error {
-            RunError::Failed { task, iteration, source } => match source.downcast_ref::<Returned>() {
+            RunError::Failed { task, iteration, source } => match source.downcast_ref::<Returned>()
+            {
                 Some(&Returned(code)) => (Status::BodyFailed, code, Some((task, iteration))),
                 // It left a run that ends by a convergence test.
                 None => (Status::Misuse, 0, Some((task, iteration))),
@@ -198,7 +199,9 @@ impl From<SpaceError> for Error {
 fn of_space(error: &SpaceError) -> Status {
     match error {
         SpaceError::Forked { .. } | SpaceError::Mismatch(_) => Status::Misuse,
-        SpaceError::Full { .. } | SpaceError::Memory { .. } | SpaceError::Many { .. } => Status::NoRoom,
+        SpaceError::Full { .. } | SpaceError::Memory { .. } | SpaceError::Many { .. } => {
+            Status::NoRoom
+        }
         _ => Status::InvalidArgument,
     }
 }
@@ -208,7 +211,9 @@ fn of_memory(error: &MemoryError) -> Status {
     use std::io::ErrorKind::{OutOfMemory, StorageFull};
     match error {
         MemoryError::TooLong { .. } => Status::NoRoom,
-        MemoryError::Segment { source, .. } if matches!(source.kind(), OutOfMemory | StorageFull) => {
+        MemoryError::Segment { source, .. }
+            if matches!(source.kind(), OutOfMemory | StorageFull) =>
+        {
             Status::NoRoom
         }
         _ => Status::System,
@@ -233,10 +238,14 @@ impl From<TeamError> for Error {
             TeamError::Variable { .. } | TeamError::Descriptor { .. } => Status::InvalidArgument,
             TeamError::Members { .. } | TeamError::Disagree { .. } => Status::InvalidArgument,
             TeamError::Space(error) => of_space(error),
-            TeamError::Nested { .. } | TeamError::Taken { .. } | TeamError::Forked { .. } => Status::Misuse,
+            TeamError::Nested { .. } | TeamError::Taken { .. } | TeamError::Forked { .. } => {
+                Status::Misuse
+            }
             TeamError::Thread { .. } => Status::NoThread,
             TeamError::Memory(error) => of_memory(error),
-            TeamError::Process(_) | TeamError::Start { .. } | TeamError::System { .. } => Status::System,
+            TeamError::Process(_) | TeamError::Start { .. } | TeamError::System { .. } => {
+                Status::System
+            }
             TeamError::Sharing { .. } => Status::System,
             TeamError::Failed(_) | TeamError::Others => Status::MemberFailed,
             TeamError::Unshrunk { .. } => Status::Gone,
@@ -255,7 +264,9 @@ impl From<TeamError> for Error {
 fn of_mpi(error: &MpiError) -> Status {
     match error {
         MpiError::NoMpi | MpiError::NoShim { .. } | MpiError::Several { .. } => Status::NoMpi,
-        MpiError::OtherMpi { .. } | MpiError::Alone { .. } | MpiError::Process { .. } => Status::NoMpi,
+        MpiError::OtherMpi { .. } | MpiError::Alone { .. } | MpiError::Process { .. } => {
+            Status::NoMpi
+        }
         MpiError::Abi { .. } | MpiError::NotAShim { .. } => Status::NoMpi,
         MpiError::NoLibrary { .. } | MpiError::Load { .. } => Status::NoMpi,
         MpiError::Taken | MpiError::Finalized { .. } => Status::Misuse,
@@ -298,11 +309,17 @@ impl From<FarmError> for Error {
             FarmError::NotReserved { .. } | FarmError::Taken { .. } | FarmError::Manager { .. } => {
                 Status::Misuse
             }
-            FarmError::Worker | FarmError::Forked { .. } | FarmError::Itself { .. } => Status::Misuse,
-            FarmError::Full { .. } | FarmError::Room { .. } | FarmError::Memory { .. } => Status::NoRoom,
+            FarmError::Worker | FarmError::Forked { .. } | FarmError::Itself { .. } => {
+                Status::Misuse
+            }
+            FarmError::Full { .. } | FarmError::Room { .. } | FarmError::Memory { .. } => {
+                Status::NoRoom
+            }
             FarmError::Unsendable { why: WireError::Long { .. }, .. } => Status::NoRoom,
             FarmError::Garbled { .. } => Status::Garbled,
-            FarmError::Lifeline(_) | FarmError::Start { .. } | FarmError::System { .. } => Status::System,
+            FarmError::Lifeline(_) | FarmError::Start { .. } | FarmError::System { .. } => {
+                Status::System
+            }
             FarmError::Memories(error) => of_memory(error),
             FarmError::Space(error) => of_space(error),
             _ => Status::Internal, // all that is sent from C can be sent
@@ -346,7 +363,9 @@ pub(crate) fn call(inside: impl FnOnce() -> Result<(), Error>) -> Status {
     let error = match catch_unwind(AssertUnwindSafe(inside)) {
         Ok(Ok(())) => return Status::Ok,
         Ok(Err(error)) => error,
-        Err(panic) => Error::new(Status::Internal, format!("a fault of the library: {}", words(panic))),
+        Err(panic) => {
+            Error::new(Status::Internal, format!("a fault of the library: {}", words(panic)))
+        }
     };
     error.keep()
 }
@@ -382,7 +401,11 @@ pub(crate) unsafe fn borrow<'a, T>(pointer: *const T, what: &str) -> Result<&'a 
 ///
 /// # Safety
 /// The pointer is `NULL`, or points to `length` of `T` that live for `'a` and that nobody writes meanwhile.
-pub(crate) unsafe fn array<'a, T>(pointer: *const T, length: usize, what: &str) -> Result<&'a [T], Error> {
+pub(crate) unsafe fn array<'a, T>(
+    pointer: *const T,
+    length: usize,
+    what: &str,
+) -> Result<&'a [T], Error> {
     if length == 0 {
         return Ok(&[]);
     }
@@ -483,7 +506,9 @@ pub(crate) fn deadline(nanoseconds: u64) -> Option<Instant> {
 /// Takes an object for the length of a call; an error if another call has it, on whatever thread.
 pub(crate) fn claim<'a, T>(object: &'a Mutex<T>, what: &str) -> Result<MutexGuard<'a, T>, Error> {
     object.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => Error::misuse(format!("another call is using {what} at this moment")),
+        TryLockError::WouldBlock => {
+            Error::misuse(format!("another call is using {what} at this moment"))
+        }
         TryLockError::Poisoned(_) => {
             Error::new(Status::Internal, format!("a fault of the library has left {what} unusable"))
         }

@@ -26,7 +26,9 @@ use syncline_farm::{Bounds, Fate, Message, Program, Vpid};
 use syncline_process::{Ending, Generation};
 
 use crate::SYNCLINE_FOREVER;
-use crate::error::{Error, Status, Zero, at_home, borrow, call, claim, deadline, optional, out, unused};
+use crate::error::{
+    Error, Status, Zero, at_home, borrow, call, claim, deadline, optional, out, unused,
+};
 
 /// The number of the process that founded a farm.
 pub const SYNCLINE_FARM_MANAGER: u64 = 0;
@@ -193,7 +195,10 @@ fn shown(farm: syncline_farm::Farm) -> *mut Farm {
 /// # Safety
 /// `bounds` is `NULL` or can be read. `*farm` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_farm_new(bounds: *const FarmBounds, farm: *mut *mut Farm) -> Status {
+pub unsafe extern "C" fn syncline_farm_new(
+    bounds: *const FarmBounds,
+    farm: *mut *mut Farm,
+) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
         let farm = unsafe { out(farm, "farm") }?;
@@ -236,7 +241,11 @@ pub unsafe extern "C" fn syncline_farm_join(farm: *mut *mut Farm) -> Status {
 pub unsafe extern "C" fn syncline_farm_free(farm: *mut Farm) -> Status {
     // SAFETY: the caller guarantees it.
     unsafe {
-        give_back(farm, |vpid| vpid == Vpid::MANAGER, "syncline_farm_leave gives back a farm that was joined")
+        give_back(
+            farm,
+            |vpid| vpid == Vpid::MANAGER,
+            "syncline_farm_leave gives back a farm that was joined",
+        )
     }
 }
 
@@ -302,7 +311,8 @@ unsafe fn number(farm: *const Farm, which: impl FnOnce(&Farm) -> Option<Vpid>) -
     let mut number = SYNCLINE_FARM_NOBODY;
     call(|| {
         // SAFETY: as the caller vouches.
-        number = which(unsafe { borrow(farm, "the farm") }?).map_or(SYNCLINE_FARM_NOBODY, Vpid::to_raw);
+        number =
+            which(unsafe { borrow(farm, "the farm") }?).map_or(SYNCLINE_FARM_NOBODY, Vpid::to_raw);
         Ok(())
     });
     number
@@ -352,7 +362,8 @@ pub unsafe extern "C" fn syncline_farm_start(
 ) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
-        let (mut inside, program) = unsafe { (the_farm(farm)?, self::program(program, arguments)?) };
+        let (mut inside, program) =
+            unsafe { (the_farm(farm)?, self::program(program, arguments)?) };
         Ok(inside.farm.start(Vpid::from_raw(vpid), &program)?)
     })
 }
@@ -372,7 +383,8 @@ pub unsafe extern "C" fn syncline_farm_spawn(
         // SAFETY: as the caller vouches.
         let vpid = unsafe { out(vpid, "vpid") }?;
         // SAFETY: as the caller vouches.
-        let (mut inside, program) = unsafe { (the_farm(farm)?, self::program(program, arguments)?) };
+        let (mut inside, program) =
+            unsafe { (the_farm(farm)?, self::program(program, arguments)?) };
         let spawned = inside.farm.spawn(&program)?;
         vpid.write(spawned.to_raw());
         Ok(())
@@ -387,7 +399,11 @@ pub unsafe extern "C" fn syncline_farm_spawn(
 /// # Safety
 /// `farm` was not freed. `*fate` can be written, if it is not `NULL`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_farm_wait(farm: *mut Farm, vpid: u64, fate: *mut FarmFate) -> Status {
+pub unsafe extern "C" fn syncline_farm_wait(
+    farm: *mut Farm,
+    vpid: u64,
+    fate: *mut FarmFate,
+) -> Status {
     // SAFETY: the caller guarantees it.
     unsafe { syncline_farm_wait_for(farm, vpid, SYNCLINE_FOREVER, fate) }
 }

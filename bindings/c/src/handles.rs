@@ -139,7 +139,10 @@ unsafe fn new(
 /// # Safety
 /// `location` comes from `syncline_location_new` and was not freed. `*handle` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_reader_new(location: *const Location, handle: *mut *mut Handle) -> Status {
+pub unsafe extern "C" fn syncline_reader_new(
+    location: *const Location,
+    handle: *mut *mut Handle,
+) -> Status {
     // SAFETY: as the caller vouches.
     unsafe { new(location, handle, |location| Either::Reader(location.0.reader())) }
 }
@@ -149,7 +152,10 @@ pub unsafe extern "C" fn syncline_reader_new(location: *const Location, handle: 
 /// # Safety
 /// `location` comes from `syncline_location_new` and was not freed. `*handle` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_writer_new(location: *const Location, handle: *mut *mut Handle) -> Status {
+pub unsafe extern "C" fn syncline_writer_new(
+    location: *const Location,
+    handle: *mut *mut Handle,
+) -> Status {
     // SAFETY: as the caller vouches.
     unsafe { new(location, handle, |location| Either::Writer(location.0.writer())) }
 }
@@ -209,7 +215,8 @@ pub unsafe extern "C" fn syncline_post_all(handles: *const *mut Handle, count: u
             // SAFETY: as the caller vouches.
             unsafe { the_handle(handle) }.map_err(twice)
         };
-        let mut claimed: Vec<_> = handles.iter().enumerate().map(claim).collect::<Result<_, _>>()?;
+        let mut claimed: Vec<_> =
+            handles.iter().enumerate().map(claim).collect::<Result<_, _>>()?;
         claimed.iter().try_for_each(|handle| handle.free())?;
         post_all(&mut claimed.iter_mut().map(|handle| handle.as_post()).collect::<Vec<_>>());
         Ok(())

@@ -16,7 +16,10 @@ pub struct Location(pub(crate) Control<()>);
 /// # Safety
 /// `name` is a string in UTF-8 that ends in a zero byte; it is copied. `*location` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_location_new(name: *const c_char, location: *mut *mut Location) -> Status {
+pub unsafe extern "C" fn syncline_location_new(
+    name: *const c_char,
+    location: *mut *mut Location,
+) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
         let location = unsafe { out(location, "location") }?;

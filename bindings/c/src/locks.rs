@@ -35,7 +35,8 @@ pub enum LockKind {
 
 impl LockKind {
     pub(crate) fn of(number: u32) -> Result<Self, Error> {
-        let known = [LockKind::Ticket, LockKind::Mcs].into_iter().find(|&kind| kind as u32 == number);
+        let known =
+            [LockKind::Ticket, LockKind::Mcs].into_iter().find(|&kind| kind as u32 == number);
         known.ok_or_else(|| Error::invalid(format!("there is no syncline_lock_kind {number}")))
     }
 }
@@ -156,7 +157,9 @@ impl Lock {
 unsafe fn seat<'a>(lock: *const Lock, rank: usize) -> Result<MutexGuard<'a, Use>, Error> {
     // SAFETY: as the caller vouches.
     let Lock { seats, first, members, .. } = unsafe { borrow(lock, "the lock") }?;
-    let seat = seats.get(rank.wrapping_sub(*first)).ok_or_else(|| Error::not_here(rank, *members, "lock"))?;
+    let seat = seats
+        .get(rank.wrapping_sub(*first))
+        .ok_or_else(|| Error::not_here(rank, *members, "lock"))?;
     let seat = claim(&seat.0, "this rank of the lock")?;
     each!(&seat.member, member => member.at_home()?);
     if seat.state == State::Dead {
@@ -196,7 +199,11 @@ unsafe fn acquire(lock: *const Lock, rank: usize, until: Option<Instant>) -> Res
 /// # Safety
 /// `*lock` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_lock_new(kind: u32, members: usize, lock: *mut *mut Lock) -> Status {
+pub unsafe extern "C" fn syncline_lock_new(
+    kind: u32,
+    members: usize,
+    lock: *mut *mut Lock,
+) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
         let lock = unsafe { out(lock, "lock") }?;
@@ -220,7 +227,9 @@ pub unsafe extern "C" fn syncline_lock_free(lock: *mut Lock) -> Status {
         // SAFETY: as the caller vouches.
         let Lock { seats, deaths, .. } = unsafe { &*lock };
         if deaths.is_none() {
-            return Err(Error::misuse("the lock is given back when the function of the member returns"));
+            return Err(Error::misuse(
+                "the lock is given back when the function of the member returns",
+            ));
         }
         for (rank, seat) in seats.iter().enumerate() {
             unused(&seat.0, "the lock")?;
@@ -255,7 +264,11 @@ pub unsafe extern "C" fn syncline_lock_acquire(lock: *mut Lock, rank: usize) -> 
 /// # Safety
 /// `lock` was not freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_lock_acquire_for(lock: *mut Lock, rank: usize, nanoseconds: u64) -> Status {
+pub unsafe extern "C" fn syncline_lock_acquire_for(
+    lock: *mut Lock,
+    rank: usize,
+    nanoseconds: u64,
+) -> Status {
     // SAFETY: as the caller vouches.
     call(|| unsafe { acquire(lock, rank, deadline(nanoseconds)) })
 }
@@ -269,7 +282,8 @@ pub unsafe extern "C" fn syncline_lock_try_acquire(lock: *mut Lock, rank: usize)
     call(|| {
         // SAFETY: as the caller vouches.
         let mut seat = unsafe { idle(lock, rank) }?;
-        let free = each!(&mut seat.member, member => member.try_lock()?.map(std::mem::forget).is_some());
+        let free =
+            each!(&mut seat.member, member => member.try_lock()?.map(std::mem::forget).is_some());
         if !free {
             return Err(Error::new(Status::NotGranted, "the lock is not free"));
         }
@@ -308,7 +322,8 @@ pub unsafe extern "C" fn syncline_lock_declare_dead(lock: *mut Lock, rank: usize
         // SAFETY: as the caller vouches.
         let (mut seat, lock) = (unsafe { seat(lock, rank) }?, unsafe { borrow(lock, "the lock") }?);
         let deaths = lock.deaths.as_ref();
-        let (deaths, process) = deaths.ok_or_else(|| Error::misuse("a team declares its dead itself"))?;
+        let (deaths, process) =
+            deaths.ok_or_else(|| Error::misuse("a team declares its dead itself"))?;
         seat.state = State::Dead;
         // SAFETY: no call is under way with the member, which the lock holds, and none will begin, as its seat is marked.
         // It is dropped with all others only, by `syncline_lock_free`. What the lock guards belongs to the program, which
@@ -349,7 +364,11 @@ unsafe fn recover(
 /// # Safety
 /// `lock` was not freed. `*poisoned` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_lock_recover(lock: *mut Lock, rank: usize, poisoned: *mut bool) -> Status {
+pub unsafe extern "C" fn syncline_lock_recover(
+    lock: *mut Lock,
+    rank: usize,
+    poisoned: *mut bool,
+) -> Status {
     // SAFETY: as the caller vouches.
     call(|| unsafe { recover(lock, rank, poisoned, || None) })
 }

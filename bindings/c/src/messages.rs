@@ -195,7 +195,8 @@ pub unsafe extern "C" fn syncline_farm_send_for(
     call(|| {
         let (kind, size) = FarmKind::of(kind)?;
         let bytes = count.checked_mul(size);
-        let bytes = bytes.ok_or_else(|| Error::invalid(format!("there are no {count} {kind} in memory")))?;
+        let bytes = bytes
+            .ok_or_else(|| Error::invalid(format!("there are no {count} {kind} in memory")))?;
         // SAFETY: as the caller vouches.
         let (mut inside, bytes) =
             unsafe { (the_farm(farm)?, array(from.cast::<u8>(), bytes, "what is to be sent")?) };
@@ -289,7 +290,8 @@ pub unsafe extern "C" fn syncline_farm_recv_any_for(
         let mut inside = unsafe { the_farm(farm) }?;
         let next = inside.next(None, nanoseconds);
         let who = match &next {
-            Ok((vpid, _)) | Err(FarmError::Gone { vpid, .. } | FarmError::Garbled { from: vpid, .. }) => {
+            Ok((vpid, _))
+            | Err(FarmError::Gone { vpid, .. } | FarmError::Garbled { from: vpid, .. }) => {
                 vpid.to_raw()
             }
             Err(_) => SYNCLINE_FARM_NOBODY,

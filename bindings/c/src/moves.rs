@@ -77,7 +77,9 @@ pub unsafe extern "C" fn syncline_rma_accumulate(
     bytes: usize,
 ) -> Status {
     // SAFETY: as the caller vouches.
-    unsafe { run(There { rma, memory, rank }, Work::Add(number, factor), offset, from, bytes, When::Now) }
+    unsafe {
+        run(There { rma, memory, rank }, Work::Add(number, factor), offset, from, bytes, When::Now)
+    }
 }
 
 /// Starts `syncline_rma_put`: the program's memory may be used again at once. `handle` is waited for until what was
@@ -137,7 +139,14 @@ pub unsafe extern "C" fn syncline_rma_start_accumulate(
 ) -> Status {
     // SAFETY: as the caller vouches.
     unsafe {
-        run(There { rma, memory, rank }, Work::Add(number, factor), offset, from, bytes, When::Later(handle))
+        run(
+            There { rma, memory, rank },
+            Work::Add(number, factor),
+            offset,
+            from,
+            bytes,
+            When::Later(handle),
+        )
     }
 }
 
@@ -191,7 +200,14 @@ pub unsafe extern "C" fn syncline_rma_get_strided(
 ) -> Status {
     // SAFETY: as the caller vouches.
     unsafe {
-        strided(There { rma, memory, rank }, Work::Get, offset, to, (there, here, counts, levels), When::Now)
+        strided(
+            There { rma, memory, rank },
+            Work::Get,
+            offset,
+            to,
+            (there, here, counts, levels),
+            When::Now,
+        )
     }
 }
 
@@ -368,7 +384,9 @@ pub unsafe extern "C" fn syncline_rma_accumulate_list(
     length: usize,
 ) -> Status {
     // SAFETY: as the caller vouches.
-    unsafe { segments(There { rma, memory, rank }, Work::Add(number, factor), list, length, When::Now) }
+    unsafe {
+        segments(There { rma, memory, rank }, Work::Add(number, factor), list, length, When::Now)
+    }
 }
 
 /// Starts `syncline_rma_put_list`: the program's memory may be used again at once. `handle` is waited for until what was
@@ -425,6 +443,12 @@ pub unsafe extern "C" fn syncline_rma_start_accumulate_list(
 ) -> Status {
     // SAFETY: as the caller vouches.
     unsafe {
-        segments(There { rma, memory, rank }, Work::Add(number, factor), list, length, When::Later(handle))
+        segments(
+            There { rma, memory, rank },
+            Work::Add(number, factor),
+            list,
+            length,
+            When::Later(handle),
+        )
     }
 }

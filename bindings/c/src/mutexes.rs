@@ -136,7 +136,10 @@ pub unsafe extern "C" fn syncline_rma_unlock(
 /// # Safety
 /// As `syncline_rma_lock`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_rma_mutexes_free(rma: *mut Rma, mutexes: *mut RmaMutexes) -> Status {
+pub unsafe extern "C" fn syncline_rma_mutexes_free(
+    rma: *mut Rma,
+    mutexes: *mut RmaMutexes,
+) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
         unsafe { with(rma, mutexes, |_, _| Ok(())) }?;
@@ -144,7 +147,8 @@ pub unsafe extern "C" fn syncline_rma_mutexes_free(rma: *mut Rma, mutexes: *mut 
         let number = unsafe { borrow(mutexes.cast_const(), "the mutexes") }?.number;
         let free = |alive: &mut Alive, member: &mut syncline_fabric::Member| {
             let Alive { rma, mutexes, .. } = alive;
-            let set = mutexes[number].as_mut().ok_or_else(|| Error::misuse("the mutexes were freed"))?;
+            let set =
+                mutexes[number].as_mut().ok_or_else(|| Error::misuse("the mutexes were freed"))?;
             set.free(rma, member)?;
             mutexes[number] = None;
             Ok(())

@@ -108,7 +108,9 @@ unsafe fn operate(
             match (work, when) {
                 (Work::Put, _) => to.put_from(memory, rank, bytes, buffer)?,
                 (Work::Get, When::Now) => to.get_into(memory, rank, bytes, buffer)?,
-                (Work::Get, When::Later(_)) => pending = to.start_get_into(memory, rank, bytes, buffer)?,
+                (Work::Get, When::Later(_)) => {
+                    pending = to.start_get_into(memory, rank, bytes, buffer)?
+                }
                 (Work::Add(number, factor), _) => {
                     let (number, factor) = (RmaNumber::of(number)?, present(factor, "factor")?);
                     match number {

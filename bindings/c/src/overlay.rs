@@ -11,7 +11,8 @@ use std::sync::{Mutex, MutexGuard};
 use syncline_overlay::{Checked, Initial as First, Overlay as Tasks, Read, Task, Write};
 
 use crate::error::{
-    Error, Returned, Status, array, borrow, c_string, call, claim, name, optional, out, present, unused,
+    Error, Returned, Status, array, borrow, c_string, call, claim, name, optional, out, present,
+    unused,
 };
 use crate::locations::Location;
 
@@ -44,8 +45,9 @@ pub struct Step(*mut syncline_overlay::Step);
 /// the same time for one task; what tasks did before at its locations is visible to it. It must return:
 /// neither `longjmp` nor the end of its thread may take it away. An exception that leaves it ends the
 /// program. `step` is valid until it returns.
-pub type Body =
-    Option<unsafe extern "C-unwind" fn(user: *mut c_void, iteration: u64, step: *mut Step) -> c_int>;
+pub type Body = Option<
+    unsafe extern "C-unwind" fn(user: *mut c_void, iteration: u64, step: *mut Step) -> c_int,
+>;
 
 /// Who goes first where tasks conflict, for ever.
 #[repr(u32)]
@@ -119,7 +121,9 @@ impl Inside {
 ///
 /// # Safety
 /// The overlay is `NULL`, or one that lives for `'a`.
-pub(crate) unsafe fn the_overlay<'a>(overlay: *const Overlay) -> Result<MutexGuard<'a, Inside>, Error> {
+pub(crate) unsafe fn the_overlay<'a>(
+    overlay: *const Overlay,
+) -> Result<MutexGuard<'a, Inside>, Error> {
     // SAFETY: as the caller vouches.
     claim(unsafe { &borrow(overlay, "the overlay")?.0 }, "the overlay")
 }
@@ -135,7 +139,9 @@ unsafe fn locations<A>(
     // SAFETY: as the caller vouches.
     let list = unsafe { array(list, count, &format!("the array of {what}")) }?;
     // SAFETY: as the caller vouches.
-    list.iter().map(|&l| Ok(access(unsafe { borrow(l, &format!("a location in {what}")) }?))).collect()
+    list.iter()
+        .map(|&l| Ok(access(unsafe { borrow(l, &format!("a location in {what}")) }?)))
+        .collect()
 }
 
 /// Makes an overlay without tasks.
@@ -147,7 +153,8 @@ pub unsafe extern "C" fn syncline_overlay_new(overlay: *mut *mut Overlay) -> Sta
     call(|| {
         // SAFETY: as the caller vouches.
         let overlay = unsafe { out(overlay, "overlay") }?;
-        let inside = Inside { stage: Stage::Declared(Tasks::new()), tasks: Vec::new(), names: Vec::new() };
+        let inside =
+            Inside { stage: Stage::Declared(Tasks::new()), tasks: Vec::new(), names: Vec::new() };
         overlay.write(Box::into_raw(Box::new(Overlay(Mutex::new(inside)))));
         Ok(())
     })
@@ -202,13 +209,16 @@ pub unsafe extern "C" fn syncline_overlay_task(
         // SAFETY: as the caller vouches.
         let name = unsafe { self::name(name, "the name of the task") }?;
         // SAFETY: as the caller vouches.
-        let reads: Vec<Read<()>> = unsafe { locations(reads, read_count, "reads", |l| l.0.read()) }?;
+        let reads: Vec<Read<()>> =
+            unsafe { locations(reads, read_count, "reads", |l| l.0.read()) }?;
         // SAFETY: as the caller vouches.
-        let writes: Vec<Write<()>> = unsafe { locations(writes, write_count, "writes", |l| l.0.write()) }?;
+        let writes: Vec<Write<()>> =
+            unsafe { locations(writes, write_count, "writes", |l| l.0.write()) }?;
         let body = body.ok_or_else(|| Error::invalid("the body of the task is NULL"))?;
         let callback = Callback { body, user };
-        let made =
-            overlay.declared()?.task(name.clone(), (reads, writes), move |_, step| callback.call(step));
+        let made = overlay
+            .declared()?
+            .task(name.clone(), (reads, writes), move |_, step| callback.call(step));
         overlay.names.push(c_string(name));
         if let Some(task) = task {
             task.write(overlay.tasks.len() as u32);
@@ -237,7 +247,8 @@ pub unsafe extern "C" fn syncline_overlay_order(
         let location = unsafe { borrow(location, "the location") }?;
         // SAFETY: as the caller vouches.
         let numbers = unsafe { array(tasks, count, "the array of tasks") }?;
-        let tasks: Vec<Task> = numbers.iter().map(|&n| overlay.task(n)).collect::<Result<_, _>>()?;
+        let tasks: Vec<Task> =
+            numbers.iter().map(|&n| overlay.task(n)).collect::<Result<_, _>>()?;
         overlay.declared()?.order(&location.0, tasks);
         Ok(())
     })

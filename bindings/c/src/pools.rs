@@ -26,7 +26,8 @@ use syncline_process::Generation;
 
 use crate::SYNCLINE_FOREVER;
 use crate::error::{
-    Error, Status, Zero, array, at_home, borrow, c_string, call, claim, deadline, optional, out, unused,
+    Error, Status, Zero, array, at_home, borrow, c_string, call, claim, deadline, optional, out,
+    unused,
 };
 use crate::farms::program;
 
@@ -148,7 +149,8 @@ pub struct FarmProgress {
 }
 
 impl Zero for FarmProgress {
-    const ZERO: Self = FarmProgress { submitted: 0, ended: 0, failed: 0, retried: 0, started: 0, lost: 0 };
+    const ZERO: Self =
+        FarmProgress { submitted: 0, ended: 0, failed: 0, retried: 0, started: 0, lost: 0 };
 }
 
 /// What a task comes to: set by the function of a worker.
@@ -267,7 +269,8 @@ pub unsafe extern "C" fn syncline_farm_pool_submit(
             return Err(Error::invalid("the cost of the task is not a number"));
         }
         // SAFETY: as the caller vouches.
-        let (mut pool, bytes) = unsafe { (the_pool(pool)?, array(task.cast::<u8>(), length, "the task")?) };
+        let (mut pool, bytes) =
+            unsafe { (the_pool(pool)?, array(task.cast::<u8>(), length, "the task")?) };
         let bytes = Bytes(vec(bytes).ok_or_else(|| no_memory(length))?);
         let number = pool.pool()?.submit(Task::new(bytes).priority(priority).cost(cost)).number();
         if let Some(id) = id {
@@ -426,13 +429,18 @@ pub unsafe extern "C" fn syncline_farm_pool_free(pool: *mut FarmPool) -> Status 
 /// # Safety
 /// `function` may be called with `context`, on this thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_farm_serve(function: FarmFunction, context: *mut c_void) -> Status {
+pub unsafe extern "C" fn syncline_farm_serve(
+    function: FarmFunction,
+    context: *mut c_void,
+) -> Status {
     call(|| {
-        let function = function.ok_or_else(|| Error::invalid("the function of the worker is NULL"))?;
+        let function =
+            function.ok_or_else(|| Error::invalid("the function of the worker is NULL"))?;
         let serve = |Bytes(task): Bytes| {
             let mut result = FarmResult { bytes: Vec::new(), error: None };
             // SAFETY: as the caller vouches; the task and the result outlive the call.
-            let code = unsafe { function(task.as_ptr().cast(), task.len(), &raw mut result, context) };
+            let code =
+                unsafe { function(task.as_ptr().cast(), task.len(), &raw mut result, context) };
             result.end(code)
         };
         Ok(syncline_farm::serve(serve)?)
@@ -471,8 +479,9 @@ pub unsafe extern "C" fn syncline_farm_result_set(
 ) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
-        let (result, bytes) =
-            unsafe { (the_result(result)?, array(bytes.cast::<u8>(), length, "the array of bytes")?) };
+        let (result, bytes) = unsafe {
+            (the_result(result)?, array(bytes.cast::<u8>(), length, "the array of bytes")?)
+        };
         result.bytes = vec(bytes).ok_or_else(|| no_memory(length))?;
         Ok(())
     })
@@ -512,7 +521,10 @@ pub unsafe extern "C" fn syncline_farm_result_room(
 /// `result` is `NULL`, or its function has not returned. `words` is `NULL`, which is an error, or a string that ends in a
 /// zero byte.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_farm_result_fail(result: *mut FarmResult, words: *const c_char) -> Status {
+pub unsafe extern "C" fn syncline_farm_result_fail(
+    result: *mut FarmResult,
+    words: *const c_char,
+) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
         let (result, words) = unsafe { (the_result(result)?, borrow(words, "the text")?) };
@@ -547,7 +559,8 @@ mod tests {
 
     #[test]
     fn a_result_is_what_was_said_last() {
-        let result = |error: Option<&str>| FarmResult { bytes: vec![7], error: error.map(str::to_owned) };
+        let result =
+            |error: Option<&str>| FarmResult { bytes: vec![7], error: error.map(str::to_owned) };
         assert_eq!(result(None).end(0).unwrap().0, [7]);
         assert_eq!(result(None).end(5).err().as_deref(), Some("its function returned 5"));
         assert_eq!(result(Some("no")).end(0).err().as_deref(), Some("no"));

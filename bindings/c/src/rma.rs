@@ -171,7 +171,8 @@ impl Alive {
         if id != self.id {
             return Err(Error::misuse("the handle is of another rma, or was never made zero"));
         }
-        Pending::from_words(words).ok_or_else(|| Error::invalid("the handle is none that the library made"))
+        Pending::from_words(words)
+            .ok_or_else(|| Error::invalid("the handle is none that the library made"))
     }
 
     /// Waits for the gets that are under way, with or without a handle.
@@ -202,9 +203,9 @@ impl Alive {
 pub(crate) unsafe fn idle(handle: *const RmaHandle) -> Result<(), Error> {
     // SAFETY: as the caller vouches.
     match unsafe { handle.as_ref() } {
-        Some(handle) if handle.words[0] != 0 => {
-            Err(Error::misuse("the handle has an operation that was not waited for, or was never made zero"))
-        }
+        Some(handle) if handle.words[0] != 0 => Err(Error::misuse(
+            "the handle has an operation that was not waited for, or was never made zero",
+        )),
         _ => Ok(()),
     }
 }
@@ -271,7 +272,8 @@ pub(crate) fn retire(rma: Arc<Rma>, member: usize) -> Result<(), Error> {
     // Its mutexes are poisoned when they are dropped with it.
     let end = |state: &mut State| {
         let alive = state.alive.take();
-        let held = alive.as_ref().and_then(|alive| alive.mutexes.iter().flatten().find_map(Mutexes::held));
+        let held =
+            alive.as_ref().and_then(|alive| alive.mutexes.iter().flatten().find_map(Mutexes::held));
         match held {
             None => Ok(()),
             Some(RmaError::Held { rank, index }) => Err(Error::misuse(format!(
@@ -285,7 +287,9 @@ pub(crate) fn retire(rma: Arc<Rma>, member: usize) -> Result<(), Error> {
         Err(TryLockError::Poisoned(state)) => end(&mut state.into_inner()),
         Err(TryLockError::WouldBlock) => {
             in_use = true;
-            Err(Error::misuse(format!("rank {member} returned while another call is using its rma")))
+            Err(Error::misuse(format!(
+                "rank {member} returned while another call is using its rma"
+            )))
         }
     };
     let mut retired = RETIRED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -309,7 +313,10 @@ pub(crate) fn retire(rma: Arc<Rma>, member: usize) -> Result<(), Error> {
 /// `me` is `NULL`, or its function has not returned. `*rma` can be written. Of rmas of functions that have returned, no
 /// more than the last thousand are passed to this library.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_member_rma(me: *mut TeamMember<'_>, rma: *mut *mut Rma) -> Status {
+pub unsafe extern "C" fn syncline_member_rma(
+    me: *mut TeamMember<'_>,
+    rma: *mut *mut Rma,
+) -> Status {
     static IDS: AtomicU64 = AtomicU64::new(1);
     call(|| {
         // SAFETY: as the caller vouches.
@@ -332,7 +339,11 @@ pub unsafe extern "C" fn syncline_member_rma(me: *mut TeamMember<'_>, rma: *mut 
             timed_out: false,
         };
         let new = Arc::new(Rma {
-            state: Mutex::new(State { alive: Some(alive), memories: Vec::new(), mutexes: Vec::new() }),
+            state: Mutex::new(State {
+                alive: Some(alive),
+                memories: Vec::new(),
+                mutexes: Vec::new(),
+            }),
         });
         rma.write(Arc::as_ptr(&new).cast_mut());
         inside.rmas.push(new);
@@ -376,11 +387,14 @@ pub unsafe extern "C" fn syncline_rma_allocate_for(
         // SAFETY: as the caller vouches.
         let mut state = claim(unsafe { &borrow(rma.cast_const(), "the rma")?.state }, "the rma")?;
         let State { alive, memories, .. } = &mut *state;
-        let alive = alive.as_mut().ok_or_else(|| Error::misuse("the function of the member has returned"))?;
+        let alive = alive
+            .as_mut()
+            .ok_or_else(|| Error::misuse("the function of the member has returned"))?;
         alive.no_sync_started()?;
         // SAFETY: the function of the member has not returned: then the rma would not be alive.
         let mut inside = unsafe { the_member(alive.me) }?;
-        let part = alive.rma.allocate_deadline::<u8>(inside.member, bytes, deadline(nanoseconds))?;
+        let part =
+            alive.rma.allocate_deadline::<u8>(inside.member, bytes, deadline(nanoseconds))?;
         let new = Arc::new(RmaMemory { owner: rma, number: alive.parts.len() });
         alive.parts.push(Some(part));
         memory.write(Arc::as_ptr(&new).cast_mut());
@@ -420,7 +434,10 @@ pub unsafe extern "C" fn syncline_rma_deallocate(rma: *mut Rma, memory: *mut Rma
 /// `memory` is `NULL`, or comes from `syncline_rma_allocate`; of its rma, as at
 /// `syncline_member_rma`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_rma_address(memory: *const RmaMemory, rank: usize) -> *mut c_void {
+pub unsafe extern "C" fn syncline_rma_address(
+    memory: *const RmaMemory,
+    rank: usize,
+) -> *mut c_void {
     let mut address = ptr::null_mut();
     // SAFETY: as the caller vouches.
     call(|| unsafe { of(memory, rank, |part| address = part.as_ptr(rank).cast()) });
@@ -443,7 +460,11 @@ pub unsafe extern "C" fn syncline_rma_bytes(memory: *const RmaMemory, rank: usiz
 ///
 /// # Safety
 /// As `syncline_rma_address`.
-unsafe fn of(memory: *const RmaMemory, rank: usize, look: impl FnOnce(&Global<u8>)) -> Result<(), Error> {
+unsafe fn of(
+    memory: *const RmaMemory,
+    rank: usize,
+    look: impl FnOnce(&Global<u8>),
+) -> Result<(), Error> {
     // SAFETY: as the caller vouches.
     let owner = unsafe { borrow(memory, "the memory") }?.owner;
     let look = |alive: &mut Alive| {
@@ -498,13 +519,17 @@ pub unsafe extern "C" fn syncline_rma_allocate_local(
 /// # Safety
 /// That of `syncline_member_rma`. Nothing is on its way into the buffer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_rma_deallocate_local(rma: *mut Rma, buffer: *mut c_void) -> Status {
+pub unsafe extern "C" fn syncline_rma_deallocate_local(
+    rma: *mut Rma,
+    buffer: *mut c_void,
+) -> Status {
     let free = |alive: &mut Alive| {
         if buffer.is_null() {
             return Ok(());
         }
         let known = alive.buffers.remove(&buffer.addr());
-        let layout = known.ok_or_else(|| Error::misuse("the buffer was freed, or is none of this rma"))?;
+        let layout =
+            known.ok_or_else(|| Error::misuse("the buffer was freed, or is none of this rma"))?;
         // SAFETY: it was allocated with this layout, and not freed since.
         unsafe { dealloc(buffer.cast(), layout) };
         Ok(())

@@ -107,7 +107,9 @@ unsafe fn run(
         let who = match runner {
             n if n == Runner::Threads as u32 => Who::Threads,
             n if n == Runner::Pool as u32 => Who::Pool { workers, order: ReadyOrder::Fifo },
-            n if n == Runner::PoolDepthFirst as u32 => Who::Pool { workers, order: ReadyOrder::DepthFirst },
+            n if n == Runner::PoolDepthFirst as u32 => {
+                Who::Pool { workers, order: ReadyOrder::DepthFirst }
+            }
             n if n == Runner::Static as u32 => Who::Static { workers },
             n if n == Runner::Queues as u32 => Who::Queues { workers, order: ReadyOrder::Fifo },
             n => return Err(Error::invalid(format!("there is no syncline_runner {n}"))),

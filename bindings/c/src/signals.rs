@@ -18,7 +18,8 @@ pub const SYNCLINE_SIGNAL_MAX: u64 = 4611686018427387903;
 /// The most that can be added to a signal at once: 2^32.
 pub const SYNCLINE_SIGNAL_MAX_ADD: u64 = 4294967296;
 
-const _: () = assert!(SYNCLINE_SIGNAL_MAX == Number::MAX && SYNCLINE_SIGNAL_MAX_ADD == Number::MAX_ADD);
+const _: () =
+    assert!(SYNCLINE_SIGNAL_MAX == Number::MAX && SYNCLINE_SIGNAL_MAX_ADD == Number::MAX_ADD);
 
 /// A number that only grows, from 0 to `SYNCLINE_SIGNAL_MAX`; all bytes zero are a signal at 0. It
 /// may stand in any memory, also in memory that processes share, and must not be moved or copied
@@ -30,8 +31,9 @@ pub struct Signal {
     pub word: u64,
 }
 
-const _: () =
-    assert!(size_of::<Signal>() == size_of::<Number>() && align_of::<Signal>() == align_of::<Number>());
+const _: () = assert!(
+    size_of::<Signal>() == size_of::<Number>() && align_of::<Signal>() == align_of::<Number>()
+);
 
 /// The signal that stands there, or the error that names the argument.
 ///
@@ -48,14 +50,21 @@ pub(crate) unsafe fn the_signal<'a>(signal: *const Signal) -> Result<&'a Number,
 /// What a signal can hold, or an error.
 pub(crate) fn number(number: u64) -> Result<u64, Error> {
     if number > Number::MAX {
-        return Err(Error::invalid(format!("{number} is more than a signal can hold, {}", Number::MAX)));
+        return Err(Error::invalid(format!(
+            "{number} is more than a signal can hold, {}",
+            Number::MAX
+        )));
     }
     Ok(number)
 }
 
 /// # Safety
 /// As `syncline_signal_wait`.
-unsafe fn wait(signal: *const Signal, least: u64, until: impl FnOnce() -> Option<Instant>) -> Status {
+unsafe fn wait(
+    signal: *const Signal,
+    least: u64,
+    until: impl FnOnce() -> Option<Instant>,
+) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
         let (signal, least) = (unsafe { the_signal(signal) }?, number(least)?);

@@ -68,7 +68,11 @@ unsafe fn ask(
 /// # Safety
 /// As `syncline_rma_wait`. `*done` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_rma_test(rma: *mut Rma, handle: *mut RmaHandle, done: *mut bool) -> Status {
+pub unsafe extern "C" fn syncline_rma_test(
+    rma: *mut Rma,
+    handle: *mut RmaHandle,
+    done: *mut bool,
+) -> Status {
     let test = |alive: &mut Alive| {
         // SAFETY: as the caller vouches.
         let complete = if let Some(handle) = unsafe { handle.as_mut() } {

@@ -142,7 +142,8 @@ impl Work {
             return Err(forked.into());
         }
         // All of them end, whatever one says.
-        let retired = inside.rmas.drain(..).map(|rma| rma::retire(rma, rank)).fold(Ok(()), Result::and);
+        let retired =
+            inside.rmas.drain(..).map(|rma| rma::retire(rma, rank)).fold(Ok(()), Result::and);
         retired?;
         if inside.locks.iter().any(|lock| lock.in_use()) {
             return Err(Error::misuse(format!("rank {rank} returned while it held a lock")));
@@ -153,7 +154,11 @@ impl Work {
 
 /// # Safety
 /// As `syncline_team_run`.
-unsafe fn run(shape: *const Shape, function: TeamFunction, argument: *mut c_void) -> Result<(), Error> {
+unsafe fn run(
+    shape: *const Shape,
+    function: TeamFunction,
+    argument: *mut c_void,
+) -> Result<(), Error> {
     let function = function.ok_or_else(|| Error::invalid("the function of the team is NULL"))?;
     let work = Work { function, argument, ends: AtomicU64::new(0) };
     let work = |member: &mut Member| work.run(member);
@@ -230,7 +235,8 @@ pub unsafe extern "C" fn syncline_team_run_shrinking(
     argument: *mut c_void,
 ) -> Status {
     call(|| {
-        let function = function.ok_or_else(|| Error::invalid("the function of the team is NULL"))?;
+        let function =
+            function.ok_or_else(|| Error::invalid("the function of the team is NULL"))?;
         let work = Work { function, argument, ends: AtomicU64::new(0) };
         all_well(Team::run_shrinking(|member| work.run(member))?)
     })
@@ -426,7 +432,10 @@ pub unsafe extern "C" fn syncline_member_wait(me: *mut TeamMember<'_>) -> Status
 /// # Safety
 /// As `syncline_member_wait`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_member_wait_for(me: *mut TeamMember<'_>, nanoseconds: u64) -> Status {
+pub unsafe extern "C" fn syncline_member_wait_for(
+    me: *mut TeamMember<'_>,
+    nanoseconds: u64,
+) -> Status {
     // SAFETY: as the caller vouches.
     call(|| Ok(unsafe { the_member(me) }?.member.wait_deadline(deadline(nanoseconds))?))
 }

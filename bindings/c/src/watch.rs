@@ -94,7 +94,10 @@ pub unsafe extern "C" fn syncline_overlay_draw(
 /// # Safety
 /// `overlay` was not freed. `*watch` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncline_watch_new(overlay: *const Overlay, watch: *mut *mut Watch) -> Status {
+pub unsafe extern "C" fn syncline_watch_new(
+    overlay: *const Overlay,
+    watch: *mut *mut Watch,
+) -> Status {
     call(|| {
         // SAFETY: as the caller vouches.
         let watch = unsafe { out(watch, "watch") }?;

@@ -72,7 +72,11 @@ pub unsafe extern "C" fn syncline_rma_fetch_add_i32(
     before: *mut i32,
 ) -> Status {
     // SAFETY: as the caller vouches.
-    unsafe { step(rma, memory, before, |rma, memory| rma.fetch_add_at::<i32>(memory, rank, offset, value)) }
+    unsafe {
+        step(rma, memory, before, |rma, memory| {
+            rma.fetch_add_at::<i32>(memory, rank, offset, value)
+        })
+    }
 }
 
 /// As `syncline_rma_fetch_add_i32`, for words of 8 bytes.
@@ -89,7 +93,11 @@ pub unsafe extern "C" fn syncline_rma_fetch_add_i64(
     before: *mut i64,
 ) -> Status {
     // SAFETY: as the caller vouches.
-    unsafe { step(rma, memory, before, |rma, memory| rma.fetch_add_at::<i64>(memory, rank, offset, value)) }
+    unsafe {
+        step(rma, memory, before, |rma, memory| {
+            rma.fetch_add_at::<i64>(memory, rank, offset, value)
+        })
+    }
 }
 
 /// Replaces a word of the part of a member; `*before` is what was there.
@@ -106,7 +114,9 @@ pub unsafe extern "C" fn syncline_rma_swap_i32(
     before: *mut i32,
 ) -> Status {
     // SAFETY: as the caller vouches.
-    unsafe { step(rma, memory, before, |rma, memory| rma.swap_at::<i32>(memory, rank, offset, value)) }
+    unsafe {
+        step(rma, memory, before, |rma, memory| rma.swap_at::<i32>(memory, rank, offset, value))
+    }
 }
 
 /// As `syncline_rma_swap_i32`, for words of 8 bytes.
@@ -123,7 +133,9 @@ pub unsafe extern "C" fn syncline_rma_swap_i64(
     before: *mut i64,
 ) -> Status {
     // SAFETY: as the caller vouches.
-    unsafe { step(rma, memory, before, |rma, memory| rma.swap_at::<i64>(memory, rank, offset, value)) }
+    unsafe {
+        step(rma, memory, before, |rma, memory| rma.swap_at::<i64>(memory, rank, offset, value))
+    }
 }
 
 /// Replaces a pair of words of the part of a member; `*before` is what was there.
@@ -141,7 +153,9 @@ pub unsafe extern "C" fn syncline_rma_swap_pair(
 ) -> Status {
     // SAFETY: as the caller vouches.
     unsafe {
-        step(rma, memory, before, |rma, memory| rma.swap_at::<Pair>(memory, rank, offset, value.into()))
+        step(rma, memory, before, |rma, memory| {
+            rma.swap_at::<Pair>(memory, rank, offset, value.into())
+        })
     }
 }
 
@@ -161,7 +175,9 @@ pub unsafe extern "C" fn syncline_rma_compare_swap_i32(
 ) -> Status {
     // SAFETY: as the caller vouches.
     unsafe {
-        step(rma, memory, before, |rma, memory| rma.compare_swap_at::<i32>(memory, rank, offset, old, new))
+        step(rma, memory, before, |rma, memory| {
+            rma.compare_swap_at::<i32>(memory, rank, offset, old, new)
+        })
     }
 }
 
@@ -181,7 +197,9 @@ pub unsafe extern "C" fn syncline_rma_compare_swap_i64(
 ) -> Status {
     // SAFETY: as the caller vouches.
     unsafe {
-        step(rma, memory, before, |rma, memory| rma.compare_swap_at::<i64>(memory, rank, offset, old, new))
+        step(rma, memory, before, |rma, memory| {
+            rma.compare_swap_at::<i64>(memory, rank, offset, old, new)
+        })
     }
 }
 

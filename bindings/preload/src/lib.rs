@@ -25,7 +25,9 @@ use std::io::Write as _;
 use std::mem::transmute;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use libc::{EBUSY, EINVAL, PTHREAD_BARRIER_SERIAL_THREAD, pthread_barrier_t, pthread_barrierattr_t};
+use libc::{
+    EBUSY, EINVAL, PTHREAD_BARRIER_SERIAL_THREAD, pthread_barrier_t, pthread_barrierattr_t,
+};
 use syncline_sync::RawCounter;
 
 /// What stands in a `pthread_barrier_t` that `pthread_barrier_init` has made.
@@ -68,7 +70,9 @@ impl State {
     /// the functions of pthread only.
     unsafe fn of<'a>(barrier: *mut pthread_barrier_t) -> Whose<'a> {
         // SAFETY: as the caller vouches; large enough and aligned, see above; any bytes are a `State`.
-        let Some(state) = (unsafe { barrier.cast::<State>().as_ref() }) else { return Whose::Others };
+        let Some(state) = (unsafe { barrier.cast::<State>().as_ref() }) else {
+            return Whose::Others;
+        };
         // Acquire: pairs with the Release in `init`.
         match state.magic.load(Ordering::Acquire) {
             MAGIC => Whose::Ours(state),
@@ -178,7 +182,8 @@ impl Next {
             return EINVAL;
         }
         // SAFETY: both names stand for functions of this type.
-        let function: unsafe extern "C" fn(*mut pthread_barrier_t) -> c_int = unsafe { transmute(function) };
+        let function: unsafe extern "C" fn(*mut pthread_barrier_t) -> c_int =
+            unsafe { transmute(function) };
         // SAFETY: as the caller vouches.
         unsafe { function(barrier) }
     }

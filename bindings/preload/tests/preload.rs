@@ -15,7 +15,9 @@ fn said(episodes: usize) -> String {
     let each = format!("one serial thread in each of {episodes} episodes, nobody too early");
     let threads = [1, 2, 4, 8].map(|n| format!("{n} threads: {each}\n")).concat();
     let destroyed = [2, 5].map(|n| {
-        format!("{n} threads: 300 barriers destroyed by the serial thread, their memory used anew\n")
+        format!(
+            "{n} threads: 300 barriers destroyed by the serial thread, their memory used anew\n"
+        )
     });
     format!("{threads}{}2 processes: {each}\n", destroyed.concat())
 }
@@ -44,7 +46,8 @@ fn preloaded(command: &mut Command) -> (String, String) {
 
 fn run(command: &mut Command) -> (String, String) {
     let out = output(command);
-    let (stdout, stderr) = (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap());
+    let (stdout, stderr) =
+        (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap());
     assert!(out.status.success(), "{command:?}: {}\n{stdout}{stderr}", out.status);
     (stdout, stderr)
 }
@@ -53,7 +56,9 @@ fn run(command: &mut Command) -> (String, String) {
 fn a_program_does_the_same_with_and_without_it() {
     let dir = tempfile::tempdir().unwrap();
     for compiler in ["gcc", "clang"] {
-        let Some(program) = build(compiler, "../c/examples/pthread_barrier.c", dir.path()) else { continue };
+        let Some(program) = build(compiler, "../c/examples/pthread_barrier.c", dir.path()) else {
+            continue;
+        };
         let without = run(Command::new(&program).arg("2000"));
         assert_eq!(without.0, said(2000));
         assert!(!without.1.contains("syncline"), "{}", without.1);
@@ -72,7 +77,10 @@ fn a_program_does_the_same_with_and_without_it() {
 #[test]
 fn a_program_without_barriers_says_so() {
     let (stdout, stderr) = preloaded(Command::new("true").env("SYNCLINE_PRELOAD_VERBOSE", "1"));
-    assert_eq!((stdout.as_str(), stderr.as_str()), ("", "syncline: took over 0 barriers of pthread\n"));
+    assert_eq!(
+        (stdout.as_str(), stderr.as_str()),
+        ("", "syncline: took over 0 barriers of pthread\n")
+    );
 }
 
 #[test]

@@ -18,7 +18,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use syncline_fabric::Member;
-use syncline_sync::{Array, Auto, BarrierMember, Counter, Dissemination, Flags, SpaceError, Tournament};
+use syncline_sync::{
+    Array, Auto, BarrierMember, Counter, Dissemination, Flags, SpaceError, Tournament,
+};
 
 use super::scene::{Say, hash, linger, now};
 use super::{Suite, deadline, finding};
@@ -36,12 +38,14 @@ pub(super) const ALGORITHMS: [(&str, Make); 11] = [
     ("dissemination, radix 3", |me| dissemination(me, 3, Flags::Packed)),
     ("dissemination, radix 4", |me| dissemination(me, 4, Flags::Packed)),
     ("counter in dissemination", |me| {
-        let outer = |space: &mut _, members| Dissemination::within(space, members, 2, Flags::Packed);
+        let outer =
+            |space: &mut _, members| Dissemination::within(space, members, 2, Flags::Packed);
         Ok(Box::new(me.combine(Counter::within, outer)?))
     }),
     ("tournament in dissemination", |me| {
         let inner = |space: &mut _, members| Tournament::within(space, members, Flags::Packed);
-        let outer = |space: &mut _, members| Dissemination::within(space, members, 2, Flags::Packed);
+        let outer =
+            |space: &mut _, members| Dissemination::within(space, members, 2, Flags::Packed);
         Ok(Box::new(me.combine(inner, outer)?))
     }),
     ("auto", |me| Ok(Box::new(me.make(|space, members| Auto::within(space, members, 2))?))),
@@ -71,7 +75,8 @@ pub(super) fn session(me: &mut Member, suite: &Suite) -> Result<(), String> {
         let space = me.space();
         Ok(Scene { values: space.array(2)?, counts: space.array(n)?, times: space.array(2 * n)? })
     })();
-    let scene = arrays.map_err(|error: SpaceError| finding(me, "the session", 0, format_args!("{error}")))?;
+    let scene = arrays
+        .map_err(|error: SpaceError| finding(me, "the session", 0, format_args!("{error}")))?;
     let mut round = 0;
     for (name, make) in ALGORITHMS.iter().filter(|(name, _)| suite.includes(name)) {
         let mut barrier =
@@ -120,7 +125,9 @@ fn pass(
     let time = now();
     let seen = load(&scene.values[at]);
     if seen != value {
-        return Err(wrong(format_args!("reads {seen:#x} where {value:#x} was written before the barrier")));
+        return Err(wrong(format_args!(
+            "reads {seen:#x} where {value:#x} was written before the barrier"
+        )));
     }
     for other in 0..members {
         let count = load(&scene.counts[other]);

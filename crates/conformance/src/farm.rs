@@ -76,7 +76,11 @@ fn tasks(me: &mut Member, suite: &Suite) -> Result<(), String> {
 }
 
 /// The sum of a tree: of a node and the trees below it. `below` says what those are.
-fn node<E>(seed: u64, levels: u32, mut below: impl FnMut(u64, u32) -> Result<u64, E>) -> Result<u64, E> {
+fn node<E>(
+    seed: u64,
+    levels: u32,
+    mut below: impl FnMut(u64, u32) -> Result<u64, E>,
+) -> Result<u64, E> {
     let children = if levels == 0 { 0 } else { hash(seed, 3) % (CHILDREN + 1) };
     (0..children).try_fold(seed, |sum, child| {
         Ok(sum.wrapping_mul(31).wrapping_add(below(hash(seed, 4 + child), levels - 1)?))
@@ -116,7 +120,9 @@ fn forks(me: &mut Member, suite: &Suite) -> Result<(), String> {
                 let seed = outcome.id.number();
                 match outcome.result {
                     Ok(Ok(sum)) if sum == recursion(seed, LEVELS) => (),
-                    Ok(Ok(_)) => return Err((seed, "another sum than that of the recursion".to_owned())),
+                    Ok(Ok(_)) => {
+                        return Err((seed, "another sum than that of the recursion".to_owned()));
+                    }
                     Ok(Err(error)) => return Err((seed, error)),
                     Err(error) => return Err((seed, error.to_string())),
                 }

@@ -55,7 +55,10 @@ struct Scene {
 }
 
 pub(super) fn session(me: &mut Member, suite: &Suite) -> Result<(), String> {
-    ALGORITHMS.iter().filter(|(name, _)| suite.includes(name)).try_for_each(|(_, lock)| lock(me, suite))
+    ALGORITHMS
+        .iter()
+        .filter(|(name, _)| suite.includes(name))
+        .try_for_each(|(_, lock)| lock(me, suite))
 }
 
 fn lock<R: RawLock>(me: &mut Member, suite: &Suite) -> Result<(), String> {
@@ -76,9 +79,15 @@ fn lock<R: RawLock>(me: &mut Member, suite: &Suite) -> Result<(), String> {
     all_together(me, &name, suite.rounds)?;
     let total: u64 = scene.taken.iter().map(|taken| taken.load(Ordering::Relaxed)).sum();
     let numbers = lock.lock_deadline(deadline()).map(|held| *held);
-    let numbers = numbers.map_err(|error| finding(me, &name, 0, format_args!("{}", error.say())))?;
+    let numbers =
+        numbers.map_err(|error| finding(me, &name, 0, format_args!("{}", error.say())))?;
     if numbers != [total, total.wrapping_mul(total + 1) / 2] {
-        return Err(finding(me, &name, suite.rounds, format_args!("{total} sections have left {numbers:?}")));
+        return Err(finding(
+            me,
+            &name,
+            suite.rounds,
+            format_args!("{total} sections have left {numbers:?}"),
+        ));
     }
     lock.set_policy(&Policy { pauses: 0, yield_for: Duration::ZERO, death: None });
     all_together(me, &name, suite.rounds)?;

@@ -158,12 +158,17 @@ fn syncs(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
             rma.get(&early, target, from, &mut found).map_err(wrong)?;
             let next = if drawn(from, target) { round } else { 0 };
             if found[0] < next {
-                let what =
-                    format!("member {target} has {} from member {from}, not {next}: it is stale", found[0]);
+                let what = format!(
+                    "member {target} has {} from member {from}, not {next}: it is stale",
+                    found[0]
+                );
                 return Err(Wrong(round, what));
             }
             if found[0] > round + 1 {
-                return Err(Wrong(round, format!("member {target} has {} from the future", found[0])));
+                return Err(Wrong(
+                    round,
+                    format!("member {target} has {} from the future", found[0]),
+                ));
             }
         }
         if split {
@@ -218,7 +223,10 @@ fn fences(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
         let mut found = [0; 64];
         rma.get(&data, holder(left), 64 * left, &mut found).map_err(wrong)?;
         if found.iter().any(|&word| word < round) {
-            return Err(Wrong(round, format!("after the flag of member {left}, {found:?} is not all there")));
+            return Err(Wrong(
+                round,
+                format!("after the flag of member {left}, {found:?} is not all there"),
+            ));
         }
     }
     rma.sync()?;
@@ -366,11 +374,16 @@ fn flood(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     let memory = rma.allocate::<u64>(me, WORDS)?;
     let before = most_memory();
     if rank == last {
-        let timeout =
-            std::env::var("SYNCLINE_TIMEOUT").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000_u64);
+        let timeout = std::env::var("SYNCLINE_TIMEOUT")
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(10_000_u64);
         let pause = (timeout / 2).min(1000);
-        let stop =
-            format!("sleep 0.05; kill -STOP $1; sleep {}.{:03}; kill -CONT $1", pause / 1000, pause % 1000);
+        let stop = format!(
+            "sleep 0.05; kill -STOP $1; sleep {}.{:03}; kill -CONT $1",
+            pause / 1000,
+            pause % 1000
+        );
         let pid = std::process::id().to_string();
         let stopping = std::process::Command::new("sh").args(["-c", &stop, "sh", &pid]).spawn();
         let stopped = stopping.and_then(|mut stopping| stopping.wait());
@@ -384,7 +397,10 @@ fn flood(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<(), Wrong> {
     rma.sync()?;
     let more = most_memory().saturating_sub(before);
     if more > FLOODED {
-        return Err(Wrong(puts, format!("{puts} puts to a process that was stopped took {more} bytes")));
+        return Err(Wrong(
+            puts,
+            format!("{puts} puts to a process that was stopped took {more} bytes"),
+        ));
     }
     let mut found = [0; WORDS];
     rma.get(&memory, last, 0, &mut found)?;

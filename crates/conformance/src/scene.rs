@@ -12,7 +12,8 @@ pub(super) fn now() -> u64 {
 
 /// A number that looks random, the same for the same two (the finaliser of splitmix64).
 pub(super) fn hash(a: u64, b: u64) -> u64 {
-    let mut z = a.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(b.wrapping_mul(0xbf58_476d_1ce4_e5b9));
+    let mut z =
+        a.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(b.wrapping_mul(0xbf58_476d_1ce4_e5b9));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
@@ -36,7 +37,8 @@ pub(super) fn thread() -> u64 {
 /// Whether that thread sleeps.
 pub(super) fn sleeps(thread: u64) -> bool {
     let (process, thread) = (thread >> 32, thread & 0xffff_ffff);
-    let stat = std::fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).unwrap_or_default();
+    let stat =
+        std::fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).unwrap_or_default();
     // The name, in brackets, may hold anything.
     stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use syncline_signal::Policy;
 use syncline_sync::{
-    AutoMember, BarrierMember, Caller, Combined, CombinedMember, Counter, CounterMember, DisseminationMember,
-    Fault, MemoryFlags, Space, SpaceError,
+    AutoMember, BarrierMember, Caller, Combined, CombinedMember, Counter, CounterMember,
+    DisseminationMember, Fault, MemoryFlags, Space, SpaceError,
 };
 
 use crate::board::{self, Outer, TeamBoard};
@@ -38,13 +38,15 @@ pub(crate) fn levels(
     let count = node.hosts.count();
     let ranks: Arc<[Vec<usize>]> = (0..count).map(|host| node.ranks_on(host)).collect();
     let host = node.hosts.of(node.process);
-    let seat = ranks[host].iter().position(|&other| other == rank).expect("a member is on its host");
+    let seat =
+        ranks[host].iter().position(|&other| other == rank).expect("a member is on its host");
     let among = |ranks: &[usize]| caller.clone().map(|caller| caller.among(ranks));
     let deaths = node.control.deaths.called(among(&ranks[host]));
     let inner = Counter::within(space, ranks[host].len())?.watching(&deaths);
     let leaders = among(&ranks.iter().map(|ranks| ranks[0]).collect::<Vec<_>>());
     let deaths = node.control.deaths.called(leaders.clone());
-    let radix = if radix < 2 { syncline_sync::cost::best_radix(count) } else { radix.min(count.max(2)) };
+    let radix =
+        if radix < 2 { syncline_sync::cost::best_radix(count) } else { radix.min(count.max(2)) };
     let slots = DisseminationMember::<TeamBoard>::slots(count, radix);
     let board = match &node.endpoint {
         None => {

@@ -19,8 +19,8 @@ use std::time::Instant;
 use syncline_signal::primitive::{AtomicU64, Ordering};
 use syncline_signal::{Policy, Signal};
 use syncline_sync::{
-    Array, Awaited, Barrier, Blocking, Caller, DisseminationMember, Fault, MemoryBoard, SignalBoard, Space,
-    SpaceError,
+    Array, Awaited, Barrier, Blocking, Caller, DisseminationMember, Fault, MemoryBoard,
+    SignalBoard, Space, SpaceError,
 };
 
 use crate::endpoint::{Endpoint, Out, Service};
@@ -96,7 +96,14 @@ impl TeamBoard {
     ) -> TeamBoard {
         let flags = endpoint.attach(service, || flags);
         let endpoint = Arc::clone(endpoint);
-        TeamBoard(Kind::Hosts(Box::new(Across { endpoint, service, flags, member, episodes: 0, caller })))
+        TeamBoard(Kind::Hosts(Box::new(Across {
+            endpoint,
+            service,
+            flags,
+            member,
+            episodes: 0,
+            caller,
+        })))
     }
 }
 
@@ -227,7 +234,9 @@ impl SignalBoard for TeamBoard {
         let flag = board.flag(slot);
         let blocking = Blocking::new(board.caller.as_ref(), board.episodes + 1, deadline);
         let blocking = blocking.needing(awaited.into());
-        board.endpoint.wait_in(&blocking, deadline, || flag.get() >= epoch || board.left().is_some())?;
+        board
+            .endpoint
+            .wait_in(&blocking, deadline, || flag.get() >= epoch || board.left().is_some())?;
         if flag.get() >= epoch { Ok(()) } else { board.gone().map_or(Ok(()), Err) }
     }
 
@@ -293,7 +302,9 @@ impl Drop for Across {
         }
         // Release: pairs with the Acquire in `left_before`.
         self.flags.left[self.member].store(LEFT | self.episodes, Ordering::Release);
-        if self.endpoint.dead().is_some() || self.caller.as_ref().and_then(Caller::verdict).is_some() {
+        if self.endpoint.dead().is_some()
+            || self.caller.as_ref().and_then(Caller::verdict).is_some()
+        {
             // A member that waits is told of that, and not of the members that leave because of it.
             return;
         }

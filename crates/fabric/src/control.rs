@@ -61,7 +61,11 @@ pub(crate) struct Control {
 
 impl Control {
     /// The first things in a space.
-    pub(crate) fn within(space: &mut Space, processes: usize, members: usize) -> Result<Control, SpaceError> {
+    pub(crate) fn within(
+        space: &mut Space,
+        processes: usize,
+        members: usize,
+    ) -> Result<Control, SpaceError> {
         let (parts, died) = (space.array(processes)?, space.array(processes)?);
         let (things, ends) = (space.array(members)?, space.array(members + 1)?);
         let (deaths, calls) = (Deaths::within(space, members)?, Calls::within(space, members)?);
@@ -83,7 +87,9 @@ impl Control {
     pub(crate) fn begin(&self, process: usize) -> bool {
         let begun = u64::from(std::process::id()) << NUMBER | BEGUN;
         // Relaxed, here and below: the word stands for itself. The launcher acts on it when the process has exited.
-        self.parts[process].compare_exchange(NOT_BEGUN, begun, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        self.parts[process]
+            .compare_exchange(NOT_BEGUN, begun, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// All members of a process have ended.
@@ -252,7 +258,9 @@ mod tests {
             }
             (1..4).for_each(|process| control.finish(process));
             control.depart(2);
-            (0..3).for_each(|process| control.process_ended(process, child, process..process + 1, false));
+            (0..3).for_each(|process| {
+                control.process_ended(process, child, process..process + 1, false)
+            });
             let standings = [Standing::Died, Standing::Died, Standing::Done, Standing::Done];
             assert_eq!([0, 1, 2, 3].map(|process| control.standing(process)), standings);
             let first = if has_left { Fault::Left { rank: 0 } } else { Fault::Dead { rank: 0 } };

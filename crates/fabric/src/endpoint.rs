@@ -316,7 +316,11 @@ impl Endpoint {
     /// [`Fault::TimedOut`], or what was seen of the first member that is gone. What is so already
     /// wins over both. [`Fault::Forked`] in a child that `fork` has made of the process.
     #[inline]
-    pub fn wait(&self, deadline: Option<Instant>, until: impl FnMut() -> bool) -> Result<(), Fault> {
+    pub fn wait(
+        &self,
+        deadline: Option<Instant>,
+        until: impl FnMut() -> bool,
+    ) -> Result<(), Fault> {
         self.wait_in(&Blocking::new(None, 0, deadline), deadline, until)
     }
 

@@ -54,7 +54,8 @@ impl Shape {
     /// A team on the cores that this process may use.
     pub(crate) fn here(processes: usize, threads: usize) -> Result<Shape, TeamError> {
         let wrong = TeamError::Members { processes, threads };
-        let members = processes.checked_mul(threads).filter(|members| (1..=MAX_MEMBERS).contains(members));
+        let members =
+            processes.checked_mul(threads).filter(|members| (1..=MAX_MEMBERS).contains(members));
         members.ok_or(wrong).map(|_| Shape { processes, threads, cores: cores() })
     }
 
@@ -96,7 +97,9 @@ fn read<T>(
     let value = value.to_string_lossy().into_owned();
     match parse(value.trim()) {
         Some(said) => Ok(Some(said)),
-        None => Err(TeamError::Variable { variable, value, why: format!("expected {}", expected()) }),
+        None => {
+            Err(TeamError::Variable { variable, value, why: format!("expected {}", expected()) })
+        }
     }
 }
 
@@ -126,8 +129,11 @@ pub(crate) fn memory() -> Result<Option<usize>, TeamError> {
         MEMORY,
         || "bytes, as 500M or 4G".to_owned(),
         |text| {
-            let (digits, shift) = match text.strip_suffix(['K', 'M', 'G', 'T', 'k', 'm', 'g', 't']) {
-                Some(digits) => (digits, 10 * (1 + "KMGT".find(text.to_uppercase().chars().last()?)?)),
+            let (digits, shift) = match text.strip_suffix(['K', 'M', 'G', 'T', 'k', 'm', 'g', 't'])
+            {
+                Some(digits) => {
+                    (digits, 10 * (1 + "KMGT".find(text.to_uppercase().chars().last()?)?))
+                }
                 None => (text, 0),
             };
             digits.parse::<usize>().ok()?.checked_mul(1 << shift).filter(|&bytes| bytes > 0)
@@ -170,7 +176,8 @@ impl Place {
 
     /// What `SYNCLINE_TEAM` is set to.
     pub(crate) fn value(&self) -> String {
-        let Place { shape: Shape { processes, threads, cores }, process, segment, lifeline } = *self;
+        let Place { shape: Shape { processes, threads, cores }, process, segment, lifeline } =
+            *self;
         let descriptor = |fd: RawFd| u64::from(fd.unsigned_abs());
         let numbers = [process, processes, threads, cores].map(|number| number as u64);
         let [process, processes, threads, cores] = numbers;
@@ -226,7 +233,10 @@ mod tests {
         assert_eq!(Shape::here(64, 64).unwrap().members(), 4096);
         for (processes, threads) in [(0, 1), (1, 0), (64, 65), (usize::MAX, 2)] {
             let error = Shape::here(processes, threads).unwrap_err().to_string();
-            assert!(error.contains(&format!("not {processes} processes x {threads} threads")), "{error}");
+            assert!(
+                error.contains(&format!("not {processes} processes x {threads} threads")),
+                "{error}"
+            );
         }
     }
 }

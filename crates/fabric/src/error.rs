@@ -60,7 +60,9 @@ pub enum TeamError {
         rank: usize,
     },
     /// A launched process takes part once.
-    #[error("process {process} of the team has taken part already: a launched process runs its team once")]
+    #[error(
+        "process {process} of the team has taken part already: a launched process runs its team once"
+    )]
     Taken {
         /// The process.
         process: usize,
@@ -103,7 +105,9 @@ pub enum TeamError {
     #[error(transparent)]
     Mpi(#[from] syncline_mpi::MpiError),
     /// The processes of an MPI team do not agree.
-    #[error("process {process} and process 0 of the team do not agree on {what}: {theirs} and {ours}")]
+    #[error(
+        "process {process} and process 0 of the team do not agree on {what}: {theirs} and {ours}"
+    )]
     Disagree {
         /// A process.
         process: usize,
@@ -182,7 +186,9 @@ pub struct Advised<'a>(pub &'a SpaceError);
 impl fmt::Display for Advised<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            SpaceError::Full { .. } | SpaceError::Memory { .. } => write!(f, "{} ({MORE_MEMORY})", self.0),
+            SpaceError::Full { .. } | SpaceError::Memory { .. } => {
+                write!(f, "{} ({MORE_MEMORY})", self.0)
+            }
             error => error.fmt(f),
         }
     }
@@ -256,11 +262,18 @@ mod tests {
 
     #[test]
     fn a_failure_names_all_that_one_looks_for() {
-        let failure =
-            Failure { process: 2, pid: 77, ranks: 4..6, ending: Ending::Killed(9), part: Part::Begun };
-        let text = "process 2 (pid 77, ranks 4 to 5) was killed by signal 9 in the middle of the run";
+        let failure = Failure {
+            process: 2,
+            pid: 77,
+            ranks: 4..6,
+            ending: Ending::Killed(9),
+            part: Part::Begun,
+        };
+        let text =
+            "process 2 (pid 77, ranks 4 to 5) was killed by signal 9 in the middle of the run";
         assert_eq!((failure.to_string().as_str(), failure.exit_code()), (text, 137));
-        let early = Failure { ranks: 2..3, ending: Ending::Exited(0), part: Part::NotBegun, ..failure };
+        let early =
+            Failure { ranks: 2..3, ending: Ending::Exited(0), part: Part::NotBegun, ..failure };
         let text = "process 2 (pid 77, rank 2) exited with 0 before it took part";
         assert_eq!((early.to_string().as_str(), TeamError::Failed(early).exit_code()), (text, 1));
     }

@@ -40,7 +40,9 @@ impl Gathering {
 
     fn put(&self, turn: usize, rank: usize, value: u64) {
         let turn = turn % 2;
-        if let Some(word) = self.values.get(turn * self.members() + rank).filter(|_| rank < self.members()) {
+        if let Some(word) =
+            self.values.get(turn * self.members() + rank).filter(|_| rank < self.members())
+        {
             // Relaxed: ordered by the count, which is a release.
             word.store(value, Ordering::Relaxed);
             self.counts[turn].increment();
@@ -48,7 +50,13 @@ impl Gathering {
     }
 
     /// Gives the word of a member for the `time`-th time, counted from 0.
-    pub(crate) fn give(&self, endpoint: Option<(&Arc<Endpoint>, u32)>, rank: usize, time: u64, value: u64) {
+    pub(crate) fn give(
+        &self,
+        endpoint: Option<(&Arc<Endpoint>, u32)>,
+        rank: usize,
+        time: u64,
+        value: u64,
+    ) {
         let turn = (time % 2) as usize;
         self.put(turn, rank, value);
         let Some((endpoint, service)) = endpoint else { return };
@@ -80,8 +88,11 @@ impl Gathering {
         match endpoint {
             None => {
                 let waiting = Waiting { deaths, blocking };
-                let waited =
-                    self.counts[turn].wait_until(enough, &Policy::default().watching(&waiting), deadline);
+                let waited = self.counts[turn].wait_until(
+                    enough,
+                    &Policy::default().watching(&waiting),
+                    deadline,
+                );
                 waited.map_err(|error| match error {
                     WaitError::TimedOut => Fault::TimedOut,
                     _ => waiting.fault().unwrap_or(Fault::TimedOut),
@@ -124,8 +135,9 @@ impl Watch for Waiting<'_> {
 
 impl Service for Gathering {
     fn receive(&self, _from: usize, body: &[u8], _out: &mut Out<'_>) {
-        let mut words =
-            body.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
+        let mut words = body
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
         if let (Some(turn), Some(rank), Some(value)) = (words.next(), words.next(), words.next()) {
             self.put(turn as usize, rank as usize, value);
         }

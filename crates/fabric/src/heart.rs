@@ -178,11 +178,15 @@ impl Heart {
             WireError::Gone { process } => self.gone(*process, |rank| Fault::Reported { rank }),
             broken => {
                 let here = self.hosts.of(self.process);
-                let others = (0..self.shape.processes).filter(|&process| self.hosts.of(process) != here);
+                let others =
+                    (0..self.shape.processes).filter(|&process| self.hosts.of(process) != here);
                 let others = others.filter(|&process| !self.control.has_died(process));
                 let others = others.collect::<Vec<_>>();
                 if !others.is_empty() {
-                    crate::say(format_args!("process {} can reach no other host: {broken}", self.process));
+                    crate::say(format_args!(
+                        "process {} can reach no other host: {broken}",
+                        self.process
+                    ));
                 }
                 others.into_iter().for_each(|process| self.gone(process, dead));
             }
@@ -223,7 +227,8 @@ impl Heart {
             self.died_told[process] = true;
             for host in (0..self.hosts.count()).filter(|&host| host != here) {
                 // Also to a host whose members have all ended: it waits for this process.
-                let servers = self.hosts.servers_of(host).map(|server| self.hosts.servers()[server]);
+                let servers =
+                    self.hosts.servers_of(host).map(|server| self.hosts.servers()[server]);
                 let living = servers.into_iter().find(|&server| !self.control.has_died(server));
                 if let Some(server) = living {
                     self.send(wire, server, &[DIED, process as u64]);
@@ -249,7 +254,11 @@ impl Heart {
                 let mut servers = self.hosts.servers_of(host);
                 if let Some(server) = servers.find(|&server| self.lives(server)) {
                     let seen = self.control.deaths.fault_of(rank).unwrap_or(Fault::Dead { rank });
-                    self.send(wire, self.hosts.servers()[server], &[LOST, rank as u64, to_word(seen)]);
+                    self.send(
+                        wire,
+                        self.hosts.servers()[server],
+                        &[LOST, rank as u64, to_word(seen)],
+                    );
                 }
             }
         }
@@ -348,10 +357,14 @@ impl Heart {
         } else {
             (format!("host {host}"), self.hosts.processes(host).to_vec())
         };
-        let ranks = gone.iter().flat_map(|&process| self.shape.ranks(process)).map(|rank| rank.to_string());
+        let ranks =
+            gone.iter().flat_map(|&process| self.shape.ranks(process)).map(|rank| rank.to_string());
         let ranks = ranks.collect::<Vec<_>>();
-        let names =
-            if let [rank] = &*ranks { format!("rank {rank}") } else { format!("ranks {}", ranks.join(", ")) };
+        let names = if let [rank] = &*ranks {
+            format!("rank {rank}")
+        } else {
+            format!("ranks {}", ranks.join(", "))
+        };
         crate::say(format_args!(
             "{what} ({names}) has not been heard of for {} s and is taken for dead; SYNCLINE_TIMEOUT sets the limit",
             timeout.as_secs_f64()
@@ -373,8 +386,9 @@ impl Heart {
 
     /// A message of the endpoints has come.
     pub(crate) fn receive(&mut self, from: usize, body: &[u8]) {
-        let mut words =
-            body.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
+        let mut words = body
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
         match words.next() {
             Some(BEAT) => (),
             Some(LOST) => {

@@ -121,10 +121,16 @@ mod tests {
     fn members_are_shared_out_among_the_servers_of_their_host() {
         let hosts = Hosts::new(&["a", "b", "a", "a", "b", "a"]);
         assert_eq!(hosts.servers(), [0, 1]);
-        assert_eq!((0..6).map(|process| hosts.server_of(process)).collect::<Vec<_>>(), [0, 1, 0, 0, 1, 0]);
+        assert_eq!(
+            (0..6).map(|process| hosts.server_of(process)).collect::<Vec<_>>(),
+            [0, 1, 0, 0, 1, 0]
+        );
         let hosts = hosts.with_servers(3);
         assert_eq!(hosts.servers(), [0, 2, 3, 1, 4]);
-        assert_eq!((0..6).map(|process| hosts.server_of(process)).collect::<Vec<_>>(), [0, 3, 1, 2, 4, 0]);
+        assert_eq!(
+            (0..6).map(|process| hosts.server_of(process)).collect::<Vec<_>>(),
+            [0, 3, 1, 2, 4, 0]
+        );
         assert_eq!((hosts.serves(3), hosts.serves(5), hosts.server(1)), (Some(2), None, 1));
     }
 }

@@ -124,8 +124,12 @@ impl Launcher {
         let memory = memory.map_err(failed("hand down the team's memory"))?;
         // Dropped last, when all processes have been collected.
         let leftovers = Leftovers::new();
-        let heritage =
-            Heritage { mark: &leftovers.mark, shape, segment: memory.as_fd(), lifeline: end.as_fd() };
+        let heritage = Heritage {
+            mark: &leftovers.mark,
+            shape,
+            segment: memory.as_fd(),
+            lifeline: end.as_fd(),
+        };
         let children = Children::start(&self.program, &self.args, &heritage)?;
         if !self.quiet {
             shape.warn();
@@ -192,7 +196,8 @@ impl Watch<'_> {
     fn poll(&self) -> io::Result<()> {
         let tick = (!self.absent.is_empty()).then_some(TICK);
         let due = self.next.map(|(at, _)| at.saturating_duration_since(Instant::now()));
-        let timeout = tick.into_iter().chain(due).min().and_then(|left| Timespec::try_from(left).ok());
+        let timeout =
+            tick.into_iter().chain(due).min().and_then(|left| Timespec::try_from(left).ok());
         let pipes = self.signals.pipes();
         let mut fds: Vec<_> = self
             .children
@@ -239,7 +244,9 @@ impl Watch<'_> {
         if !self.asked {
             let grace = GRACE.as_secs();
             match (self.next, self.children.living()) {
-                (None, 1..) => crate::say(format_args!("{failure}; the others have {grace} s to end")),
+                (None, 1..) => {
+                    crate::say(format_args!("{failure}; the others have {grace} s to end"))
+                }
                 _ => crate::say(format_args!("{failure}")),
             }
         }
@@ -260,7 +267,8 @@ impl Watch<'_> {
         if living == 0 {
             return;
         }
-        let (processes, have) = if living == 1 { ("process", "has") } else { ("processes", "have") };
+        let (processes, have) =
+            if living == 1 { ("process", "has") } else { ("processes", "have") };
         let name = if signal == Signal::KILL { "SIGKILL" } else { "SIGTERM" };
         crate::say(format_args!("{living} {processes} {have} not ended in time: {name}"));
         self.children.send(signal);

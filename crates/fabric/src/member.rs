@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use syncline_mpi::Communicator;
 use syncline_process::Generation;
-use syncline_sync::{Auto, Barrier as _, BarrierMember, Call, Caller, Deaths, Fault, Space, SpaceError};
+use syncline_sync::{
+    Auto, Barrier as _, BarrierMember, Call, Caller, Deaths, Fault, Space, SpaceError,
+};
 
 use crate::barrier::{Kind, TeamBarrier, levels};
 use crate::ending::{AtEnd, Endings};
@@ -271,7 +273,11 @@ impl Member {
     ///
     /// # Errors
     /// [`Fault::TimedOut`] when the deadline passes first; as [`gather`](Self::gather).
-    pub fn gather_deadline(&mut self, value: u64, deadline: Option<Instant>) -> Result<Vec<u64>, Fault> {
+    pub fn gather_deadline(
+        &mut self,
+        value: u64,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<u64>, Fault> {
         self.at_home()?;
         let (time, service) = self.gathered;
         if !std::mem::replace(&mut self.gathers, true) {

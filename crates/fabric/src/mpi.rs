@@ -101,7 +101,10 @@ fn end<R>(mut mpi: Mpi, ended: Ended<R>, shrinks: bool) -> Result<Vec<R>, TeamEr
     } else if let Some(dead) = missing {
         // MPI_Finalize would wait for them.
         if !shrinks {
-            crate::say(format_args!("process {process} ends without MPI_Finalize: {}", Dead(&dead)));
+            crate::say(format_args!(
+                "process {process} ends without MPI_Finalize: {}",
+                Dead(&dead)
+            ));
         }
         std::mem::forget(mpi);
     } else {
@@ -243,7 +246,8 @@ impl Job<'_> {
         if let Some(watcher) = watcher {
             let _ = watcher.join();
         }
-        let dead = (0..shape.processes).filter(|&process| control.has_died(process)).collect::<Vec<_>>();
+        let dead =
+            (0..shape.processes).filter(|&process| control.has_died(process)).collect::<Vec<_>>();
         Ended { result, process, missing: (!dead.is_empty()).then_some(dead) }
     }
 
@@ -260,7 +264,8 @@ impl Job<'_> {
             // Of the team's, MPI has nothing to do until the end.
             Node { mpi, ..Node::alone(shape, process, control) }
         } else {
-            let wire = Box::new(MpiWire::new(world, format!("MPI ({})", named(self.mpi.library()))));
+            let wire =
+                Box::new(MpiWire::new(world, format!("MPI ({})", named(self.mpi.library()))));
             // Those who serve only while they wait may be silent for as long as they compute.
             let timeout = if served { self.said.timeout } else { Duration::from_secs(1 << 30) };
             let node = Node::connected(shape, hosts, wire, &mut space, control, timeout)?;
@@ -374,7 +379,8 @@ fn host_key() -> u64 {
 /// The host of each process, of which so many at most share memory.
 fn grouped(keys: &[u64], most: Option<usize>) -> Vec<(u64, usize)> {
     let most = most.unwrap_or(usize::MAX);
-    let before = |process: usize| keys[..process].iter().filter(|&&key| key == keys[process]).count();
+    let before =
+        |process: usize| keys[..process].iter().filter(|&&key| key == keys[process]).count();
     (0..keys.len()).map(|process| (keys[process], before(process) / most)).collect()
 }
 
@@ -445,7 +451,10 @@ mod tests {
         let keys = [7, 7, 9, 7, 9];
         assert_eq!(Hosts::new(&grouped(&keys, None)).count(), 2);
         let pairs = Hosts::new(&grouped(&keys, Some(2)));
-        assert_eq!((pairs.count(), pairs.processes(0), pairs.processes(2)), (3, &[0, 1][..], &[3][..]));
+        assert_eq!(
+            (pairs.count(), pairs.processes(0), pairs.processes(2)),
+            (3, &[0, 1][..], &[3][..])
+        );
         assert_eq!(Hosts::new(&grouped(&keys, Some(1))).count(), 5);
     }
 
@@ -453,6 +462,9 @@ mod tests {
     fn cards_are_read_as_they_were_written() {
         let cards = [Card([1, 2, 3, 4, 5, 6, 7, 8, 9]), Card([10, 11, 12, 13, 14, 15, 16, 17, 18])];
         let bytes = cards.iter().flat_map(|card| card.bytes()).collect::<Vec<_>>();
-        assert_eq!(Card::all(&bytes).iter().map(|card| card.0).collect::<Vec<_>>(), cards.map(|card| card.0));
+        assert_eq!(
+            Card::all(&bytes).iter().map(|card| card.0).collect::<Vec<_>>(),
+            cards.map(|card| card.0)
+        );
     }
 }

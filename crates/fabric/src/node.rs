@@ -103,7 +103,8 @@ impl Node {
             return results;
         }
         if let Some(endpoint) = endpoint {
-            endpoint.finish(&shape.ranks(process).map(|rank| control.things(rank)).collect::<Vec<_>>());
+            endpoint
+                .finish(&shape.ranks(process).map(|rank| control.things(rank)).collect::<Vec<_>>());
         }
         if let Some(server) = server {
             // It returns even if a service panics: the lock is not poisoned for it.
@@ -132,14 +133,13 @@ fn start(
         endpoint.set_threaded(node.threaded);
     }
     let serves = node.threaded && node.hosts.serves(process).is_some();
-    let server =
-        match endpoint.as_ref().filter(|_| serves) {
-            Some(endpoint) => Some(endpoint.serve().map_err(|source| TeamError::System {
-                what: "start the thread that serves a host",
-                source,
-            })?),
-            None => None,
-        };
+    let server = match endpoint.as_ref().filter(|_| serves) {
+        Some(endpoint) => Some(endpoint.serve().map_err(|source| TeamError::System {
+            what: "start the thread that serves a host",
+            source,
+        })?),
+        None => None,
+    };
     Ok((members, server))
 }
 

@@ -67,7 +67,13 @@ impl Parcels {
     }
 
     /// A frame for a process.
-    pub(crate) fn add(&mut self, wire: &mut dyn Wire, heart: &mut Heart, to: usize, mut frame: Vec<u8>) {
+    pub(crate) fn add(
+        &mut self,
+        wire: &mut dyn Wire,
+        heart: &mut Heart,
+        to: usize,
+        mut frame: Vec<u8>,
+    ) {
         seal(&mut frame);
         let full = self.boxes[to].len() + frame.len() > MOST;
         if full && !self.boxes[to].is_empty() {

@@ -135,7 +135,8 @@ impl Team {
                 Some(launched) => mpi::join(&launched, shrinks, f),
                 None => {
                     let threads = environment::threads()?;
-                    Team::threads(threads.unwrap_or_else(|| environment::cores().min(MAX_MEMBERS))).run(f)
+                    Team::threads(threads.unwrap_or_else(|| environment::cores().min(MAX_MEMBERS)))
+                        .run(f)
                 }
             },
         }
@@ -363,7 +364,8 @@ impl HostTeam {
             for process in host * processes..(host + 1) * processes {
                 let (mut space, control) = (space.clone(), control.clone());
                 let wire = Box::new(wires.wire(process));
-                let node = Node::connected(shape, named.clone(), wire, &mut space, control, timeout)?;
+                let node =
+                    Node::connected(shape, named.clone(), wire, &mut space, control, timeout)?;
                 nodes.push((node, space));
             }
         }
@@ -376,7 +378,9 @@ impl HostTeam {
             let started = nodes.into_iter().map(run).collect::<Vec<_>>();
             let ended = started.into_iter().map(|thread| match thread {
                 Ok(thread) => thread.join().expect("a member's panic is caught"),
-                Err(source) => Err(TeamError::System { what: "start a thread for a process", source }),
+                Err(source) => {
+                    Err(TeamError::System { what: "start a thread for a process", source })
+                }
             });
             ended.collect::<Vec<_>>()
         });
@@ -438,9 +442,11 @@ impl ProcessTeam {
             return join(&place, &f);
         }
         let program = std::env::current_exe();
-        let program = program.map_err(|source| TeamError::System { what: "find this program", source })?;
+        let program =
+            program.map_err(|source| TeamError::System { what: "find this program", source })?;
         let args = self.args.clone().unwrap_or_else(|| std::env::args_os().skip(1).collect());
-        let launcher = Launcher::new(program).args(args).processes(self.processes).threads(self.threads);
+        let launcher =
+            Launcher::new(program).args(args).processes(self.processes).threads(self.threads);
         let launcher = match self.memory {
             Some(memory) => launcher.memory(memory),
             None => launcher,
@@ -522,7 +528,10 @@ fn lifeline(descriptor: RawFd) -> Result<LifelineEnd, TeamError> {
 
 /// A member's run: the place of its end in the order of all, and its result. If it panics, it is
 /// dead to the others from then on.
-pub(crate) fn attend<R>(mut member: Member, f: impl Fn(&mut Member) -> R) -> (u64, Result<R, TeamError>) {
+pub(crate) fn attend<R>(
+    mut member: Member,
+    f: impl Fn(&mut Member) -> R,
+) -> (u64, Result<R, TeamError>) {
     let rank = member.rank();
     let outer = MEMBER.replace(Some(rank));
     // What the function leaves behind is the caller's, who is told by an error; the member itself is dropped.
@@ -536,7 +545,8 @@ pub(crate) fn attend<R>(mut member: Member, f: impl Fn(&mut Member) -> R) -> (u6
     let end = member.end(result.is_ok());
     let result = result.map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
-        let message = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(not a text)").to_owned();
+        let message =
+            text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(not a text)").to_owned();
         // Its own end might panic.
         std::mem::forget(panic);
         TeamError::Panicked { rank, message }

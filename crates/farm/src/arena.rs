@@ -52,8 +52,10 @@ struct Header {
 }
 
 /// The bytes of a board: see `pool::board`.
-pub(crate) const BOARD: usize =
-    size_of::<Head>() + HANDS * size_of::<Deck>() + CELLS * size_of::<Cell>() + CELLS * size_of::<Block>();
+pub(crate) const BOARD: usize = size_of::<Head>()
+    + HANDS * size_of::<Deck>()
+    + CELLS * size_of::<Cell>()
+    + CELLS * size_of::<Block>();
 
 /// What a farm has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +146,8 @@ impl Shape {
     }
 
     fn table(self) -> usize {
-        (self.rows() + self.processes * self.processes * size_of::<AtomicU64>()).next_multiple_of(4096)
+        (self.rows() + self.processes * self.processes * size_of::<AtomicU64>())
+            .next_multiple_of(4096)
     }
 
     fn memory(self) -> usize {
@@ -162,7 +165,11 @@ impl Arena {
     pub(crate) fn new(processes: usize, depth: usize, memory: usize) -> Result<Arena, FarmError> {
         let shape = Shape::new(processes, depth, memory);
         let len = shape.memory().checked_add(memory).ok_or(FarmError::Memory { asked: memory })?;
-        let arena = Arena { home: Home::Segment(Segment::shared(len)?), shape, born: Generation::current() };
+        let arena = Arena {
+            home: Home::Segment(Segment::shared(len)?),
+            shape,
+            born: Generation::current(),
+        };
         arena.sign();
         Ok(arena)
     }
@@ -176,7 +183,8 @@ impl Arena {
     ) -> Result<Arena, SpaceError> {
         let shape = Shape::new(processes, depth, memory);
         let pages = (shape.memory() + memory).div_ceil(size_of::<Page>());
-        let arena = Arena { home: Home::Team(space.array(pages)?), shape, born: Generation::current() };
+        let arena =
+            Arena { home: Home::Team(space.array(pages)?), shape, born: Generation::current() };
         arena.sign();
         Ok(arena)
     }
@@ -197,13 +205,15 @@ impl Arena {
             return Err(format!("{} bytes are too few", segment.len()));
         }
         let unknown = Shape { processes: 0, depth: 0, blocks: 0 };
-        let mut arena = Arena { home: Home::Segment(segment), shape: unknown, born: Generation::current() };
+        let mut arena =
+            Arena { home: Home::Segment(segment), shape: unknown, born: Generation::current() };
         let header = arena.header();
         // Acquire: pairs with the Release in `sign`.
         if header.mark.load(Ordering::Acquire) != MARK {
             return Err("it is that of another version, or no farm's".to_owned());
         }
-        let read = |word: &AtomicU64| usize::try_from(word.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        let read =
+            |word: &AtomicU64| usize::try_from(word.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         let shape = Shape {
             processes: read(&header.processes),
             depth: read(&header.depth),
@@ -262,7 +272,11 @@ impl Arena {
 
     /// How far a process has come; a number that is none has never been.
     pub(crate) fn life(&self, vpid: Vpid) -> Life {
-        if vpid.place() < self.shape.processes { self.record(vpid.place()).life(vpid) } else { Life::Free }
+        if vpid.place() < self.shape.processes {
+            self.record(vpid.place()).life(vpid)
+        } else {
+            Life::Free
+        }
     }
 
     /// Where the channel from one place to another is found.
@@ -477,7 +491,9 @@ impl Arena {
         // AcqRel: the second process has all that the first has done behind it, and so has the next
         // user of the memory.
         let before = ends.let_go.fetch_or(end as u64, Ordering::AcqRel);
-        if before | end as u64 == End::Writer as u64 | End::Reader as u64 && before & end as u64 == 0 {
+        if before | end as u64 == End::Writer as u64 | End::Reader as u64
+            && before & end as u64 == 0
+        {
             // SAFETY: both ends have let go of it.
             unsafe { self.blocks().give(block, CHANNEL) };
         }
@@ -546,7 +562,8 @@ unsafe impl Sync for Slots {}
 impl Slots {
     fn new(arena: &Arc<Arena>, block: u32) -> Slots {
         let after = arena.bytes(block).wrapping_add(size_of::<Ends>());
-        let first = after.wrapping_add(after.align_offset(align_of::<Slot>())).cast::<Slot>().cast_const();
+        let first =
+            after.wrapping_add(after.align_offset(align_of::<Slot>())).cast::<Slot>().cast_const();
         Slots { arena: Arc::clone(arena), first, block }
     }
 

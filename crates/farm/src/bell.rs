@@ -96,7 +96,8 @@ fn look_on<T, E>(
         return Ok(None);
     }
     let until = Instant::now().checked_add(policy.yield_for);
-    let until = deadline.map_or(until, |deadline| Some(until.map_or(deadline, |until| deadline.min(until))));
+    let until = deadline
+        .map_or(until, |deadline| Some(until.map_or(deadline, |until| deadline.min(until))));
     while until.is_none_or(|until| Instant::now() < until) {
         yield_now();
         if let Some(found) = look()? {

@@ -190,12 +190,14 @@ impl Blocks<'_> {
         }
         // Relaxed: which process gets which lines is all that is decided here.
         let enough = |top: u64| top.checked_add(lines).filter(|&top| top <= self.lines);
-        let place = self.supply.top.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enough).ok()?;
+        let place =
+            self.supply.top.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enough).ok()?;
         let more = |made: u32| (made < most).then_some(made + 1);
         // Release: pairs with the Acquire in `size` and `sweep`. These may see the number before
         // what is written below: then it is a block of class 0 that no process holds, and none asks
         // for it.
-        let number = self.supply.made.fetch_update(Ordering::Release, Ordering::Relaxed, more).ok()?;
+        let number =
+            self.supply.made.fetch_update(Ordering::Release, Ordering::Relaxed, more).ok()?;
         let block = &self.table[number as usize];
         block.place.store(place, Ordering::Relaxed);
         block.class.store(class as u32, Ordering::Relaxed);

@@ -21,7 +21,13 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Bounds { processes: 1024, memory: 1 << 30, worker_memory: None, depth: 1, forward_stops: true }
+        Bounds {
+            processes: 1024,
+            memory: 1 << 30,
+            worker_memory: None,
+            depth: 1,
+            forward_stops: true,
+        }
     }
 }
 

@@ -191,7 +191,11 @@ impl<R: Deref<Target = [Slot]>> Writer<R> {
 
     /// Waits until there is a free slot, or a process that the policy watches is gone.
     #[inline]
-    pub(crate) fn wait(&self, policy: &Policy<'_>, deadline: Option<Instant>) -> Result<(), WaitError> {
+    pub(crate) fn wait(
+        &self,
+        policy: &Policy<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<(), WaitError> {
         self.slot().tag.wait_until(self.turn.free, policy, deadline).map(|_| ())
     }
 

@@ -137,9 +137,10 @@ impl Crowd {
         let read = match self {
             Crowd::Farm(farm) => farm.try_recv_message(from)?.map(wire::read),
             // A wait that is over at once moves what is under way.
-            Crowd::Mail(mail) => {
-                mail.recv(Some(Instant::now())).map_err(dead)?.map(|(_, bytes)| wire::decode(&bytes))
-            }
+            Crowd::Mail(mail) => mail
+                .recv(Some(Instant::now()))
+                .map_err(dead)?
+                .map(|(_, bytes)| wire::decode(&bytes)),
         };
         read.transpose().map_err(|why| FarmError::Garbled { from, why })
     }

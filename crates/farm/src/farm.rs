@@ -135,7 +135,9 @@ impl Role {
     #[inline]
     fn life(&self, arena: &Arena, vpid: Vpid) -> Life {
         match self {
-            Role::Member { deaths } if deaths.includes(vpid.place()) || deaths.includes(LAUNCHER) => {
+            Role::Member { deaths }
+                if deaths.includes(vpid.place()) || deaths.includes(LAUNCHER) =>
+            {
                 Life::Ended
             }
             _ => arena.life(vpid),
@@ -221,16 +223,20 @@ impl Farm {
             };
         };
         let descriptor = |number: RawFd, what: &str| {
-            let copy = inherit::copy(number).and_then(|copy| inherit::close_on_exec(number).map(|()| copy));
-            copy.map_err(|error| place::wrong(place.value(), format!("{what} cannot be had: {error}")))
+            let copy = inherit::copy(number)
+                .and_then(|copy| inherit::close_on_exec(number).map(|()| copy));
+            copy.map_err(|error| {
+                place::wrong(place.value(), format!("{what} cannot be had: {error}"))
+            })
         };
         let memory = descriptor(place.memory, "the memory")?;
         if !is_sealed(&memory) {
             return Err(place::wrong(place.value(), "the memory is something else".to_owned()));
         }
         let arena = Arena::attach(Segment::from_fd(memory)?);
-        let arena =
-            arena.map_err(|why| place::wrong(place.value(), format!("the memory is of no use: {why}")))?;
+        let arena = arena.map_err(|why| {
+            place::wrong(place.value(), format!("the memory is of no use: {why}"))
+        })?;
         let manager = descriptor(place.manager, "the manager's event")?;
         let lifeline = LifelineEnd::from_fd(descriptor(place.lifeline, "the lifeline")?)?;
         let vpid = place.vpid;
@@ -479,9 +485,10 @@ impl Farm {
         unsafe { self.arena.blocks().give(block, self.me.to_raw() + 1) };
         answered?;
         match (record.life(vpid), record.fate(vpid)) {
-            (Life::Ended, Fate::NotStarted(why)) => {
-                Err(FarmError::Start { program: program.path.clone(), source: std::io::Error::other(why) })
-            }
+            (Life::Ended, Fate::NotStarted(why)) => Err(FarmError::Start {
+                program: program.path.clone(),
+                source: std::io::Error::other(why),
+            }),
             _ => Ok(()),
         }
     }

@@ -79,7 +79,8 @@ pub use error::FarmError;
 pub use farm::Farm;
 pub use message::{Kind, Message};
 pub use pool::{
-    Crew, Forked, Forks, Outcome, Pool, Progress, Results, Task, TaskError, TaskId, serve, serve_forks,
+    Crew, Forked, Forks, Outcome, Pool, Progress, Results, Task, TaskError, TaskId, serve,
+    serve_forks,
 };
 pub use program::Program;
 pub use record::Fate;

@@ -53,8 +53,9 @@ fn channel(depth: usize, messages: u8) {
         // SAFETY: this thread alone reads.
         let mut reader = unsafe { Reader::new(shared.clone()) };
         for number in 0..messages {
-            let body =
-                bell::wait(&shared.0.1, &ASLEEP, None, || Ok::<_, ()>(reader.take())).unwrap().unwrap();
+            let body = bell::wait(&shared.0.1, &ASLEEP, None, || Ok::<_, ()>(reader.take()))
+                .unwrap()
+                .unwrap();
             assert_eq!(
                 (body.head, body.bytes[0], body.bytes[1]),
                 (2, number, number + 10),
@@ -123,7 +124,8 @@ fn a_mark_that_the_dead_have_taken_is_found() {
 /// Two processes take and give blocks: neither has what the other has.
 fn blocks() {
     model(|| {
-        let memory = Arc::new((Supply::default(), (0..3).map(|_| Block::default()).collect::<Vec<_>>()));
+        let memory =
+            Arc::new((Supply::default(), (0..3).map(|_| Block::default()).collect::<Vec<_>>()));
         let used: Arc<[loom::cell::UnsafeCell<u32>; 3]> =
             Arc::new(std::array::from_fn(|_| loom::cell::UnsafeCell::new(0)));
         // Two are free at first: the one below is what a late exchange would bring back to light.
@@ -135,21 +137,22 @@ fn blocks() {
             view.give(two, 9);
         }
         // Two are taken, the first goes back first, and what is held longer is touched again.
-        let turn = |memory: &(Supply, Vec<Block>), used: &[loom::cell::UnsafeCell<u32>; 3], me: u64| {
-            let view = Blocks { supply: &memory.0, table: &memory.1, lines: 3 };
-            let take = || view.take(1, me).map(|(number, _)| number);
-            let touch = |number: &u32| {
-                // SAFETY: loom sees whether another thread is in the cell.
-                used[*number as usize].with_mut(|cell| unsafe { *cell += 1 });
+        let turn =
+            |memory: &(Supply, Vec<Block>), used: &[loom::cell::UnsafeCell<u32>; 3], me: u64| {
+                let view = Blocks { supply: &memory.0, table: &memory.1, lines: 3 };
+                let take = || view.take(1, me).map(|(number, _)| number);
+                let touch = |number: &u32| {
+                    // SAFETY: loom sees whether another thread is in the cell.
+                    used[*number as usize].with_mut(|cell| unsafe { *cell += 1 });
+                };
+                // SAFETY: this thread has taken it, and does not touch it again.
+                let give = |number| unsafe { view.give(number, me) };
+                let (first, second) = (take(), take());
+                first.iter().chain(&second).for_each(touch);
+                first.into_iter().for_each(give);
+                second.iter().for_each(touch);
+                second.into_iter().for_each(give);
             };
-            // SAFETY: this thread has taken it, and does not touch it again.
-            let give = |number| unsafe { view.give(number, me) };
-            let (first, second) = (take(), take());
-            first.iter().chain(&second).for_each(touch);
-            first.into_iter().for_each(give);
-            second.iter().for_each(touch);
-            second.into_iter().for_each(give);
-        };
         let other = {
             let (memory, used) = (Arc::clone(&memory), Arc::clone(&used));
             thread::spawn(move || turn(&memory, &used, 2))
@@ -198,7 +201,10 @@ impl Tables {
     }
 
     fn offer(&self, hand: usize, number: u64) -> Offer {
-        let offer = self.board().offer(hand, hand as u64, Body { head: number, ..Body::default() }).unwrap();
+        let offer = self
+            .board()
+            .offer(hand, hand as u64, Body { head: number, ..Body::default() })
+            .unwrap();
         if let Some(other) = self.board().wake() {
             self.bells[other].increment();
         }

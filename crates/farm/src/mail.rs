@@ -40,8 +40,9 @@ const HEAD: usize = 8;
 impl Service for Boxes {
     fn receive(&self, _from: usize, body: &[u8], _out: &mut Out<'_>) {
         let Some((head, bytes)) = body.split_at_checked(HEAD) else { return };
-        let number =
-            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize;
+        let number = |at: usize| {
+            u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize
+        };
         let (to, from) = (number(0), number(4));
         if let Some(of) = to.checked_sub(self.first).and_then(|at| self.boxes.get(at)) {
             of.lock().unwrap_or_else(PoisonError::into_inner).push_back((from, bytes.to_vec()));

@@ -99,7 +99,11 @@ impl Message {
     /// # Safety
     /// The body was taken from a channel of `to`, or is the result of a task that `to` has offered;
     /// no other message is made of it.
-    pub(crate) unsafe fn new(arena: &Arc<Arena>, to: Vpid, body: Body) -> Result<Message, WireError> {
+    pub(crate) unsafe fn new(
+        arena: &Arc<Arena>,
+        to: Vpid,
+        body: Body,
+    ) -> Result<Message, WireError> {
         Message::of(arena, to, body, |block, len| {
             let (arena, holder) = (Arc::clone(arena), to.to_raw() + 1);
             Some(Where::Block { arena, block, len, holder })
@@ -242,7 +246,9 @@ impl<'a> Draft<'a> {
         let at = if self.block.is_some() { self.at } else { self.small.as_mut_ptr() };
         // SAFETY: there is room for this many bytes behind the first `len`, in memory that is this
         // draft's alone.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.wrapping_add(self.len), bytes.len()) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.wrapping_add(self.len), bytes.len())
+        };
         self.len += bytes.len();
         Ok(())
     }
@@ -262,7 +268,12 @@ impl<'a> Draft<'a> {
     }
 
     /// Gives the message to a receiver: its head, and what stands in a slot.
-    pub(crate) fn hand_over<R>(mut self, to: Vpid, kind: Kind, put: impl FnOnce(u64, &[u8]) -> R) -> R {
+    pub(crate) fn hand_over<R>(
+        mut self,
+        to: Vpid,
+        kind: Kind,
+        put: impl FnOnce(u64, &[u8]) -> R,
+    ) -> R {
         let head = self.len as u64 | u64::from(kind.0) << KIND;
         match self.block.take() {
             None => put(head, &self.small[..self.len]),

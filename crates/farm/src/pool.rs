@@ -230,7 +230,8 @@ impl Crew {
             CrewKind::Warm | CrewKind::Forks => (),
         }
         if members < 2 {
-            let (what, most) = ("the number of members of a team with a pool", syncline_sync::MAX_MEMBERS);
+            let (what, most) =
+                ("the number of members of a team with a pool", syncline_sync::MAX_MEMBERS);
             return Err(FarmError::Range { what, said: members, least: 2, most });
         }
         let crowd = Crowd::within(member, self.memory.min(TEAM_MEMORY))?;
@@ -247,7 +248,11 @@ impl Crew {
         // Those that wait for children, those that have ended and whose places are not free yet.
         let processes = (8 * self.workers + 64).min(crate::MAX_PROCESSES);
         // The board beside what the tasks take.
-        let board = if self.kind == CrewKind::Stealing { crate::arena::BOARD.next_power_of_two() } else { 0 };
+        let board = if self.kind == CrewKind::Stealing {
+            crate::arena::BOARD.next_power_of_two()
+        } else {
+            0
+        };
         Bounds::default()
             .processes(processes)
             .memory(self.memory + board)
@@ -368,7 +373,8 @@ pub enum TaskError {
 
 impl fmt::Display for TaskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let times = |tries: &u32| if *tries == 1 { String::new() } else { format!(" ({tries} tries)") };
+        let times =
+            |tries: &u32| if *tries == 1 { String::new() } else { format!(" ({tries} tries)") };
         match self {
             TaskError::Worker { vpid, how, tries } => {
                 write!(f, "its worker, process {vpid}, {how}{}", times(tries))
@@ -447,7 +453,10 @@ where
     /// [`FarmError::TimedOut`]: the tasks go on, and what they come to is there later.
     /// [`FarmError::Forked`] in a child that `fork` has made, where for all other calls every task
     /// ends with [`TaskError::Forked`].
-    pub fn next_deadline(&mut self, deadline: Option<Instant>) -> Result<Option<Outcome<R>>, FarmError> {
+    pub fn next_deadline(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Outcome<R>>, FarmError> {
         self.manager.at_home()?;
         let next = self.manager.next_deadline(deadline);
         next.ok_or_else(|| FarmError::TimedOut { what: "a task to end".to_owned() })

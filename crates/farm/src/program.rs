@@ -81,7 +81,11 @@ impl From<&Program> for Request {
         Request {
             path: program.path.as_os_str().as_bytes().to_vec(),
             args: program.args.iter().map(bytes).collect(),
-            variables: program.variables.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
+            variables: program
+                .variables
+                .iter()
+                .map(|(name, value)| (bytes(name), bytes(value)))
+                .collect(),
         }
     }
 }
@@ -92,7 +96,11 @@ impl From<Request> for Program {
         Program {
             path: text(request.path).into(),
             args: request.args.into_iter().map(text).collect(),
-            variables: request.variables.into_iter().map(|(name, value)| (text(name), text(value))).collect(),
+            variables: request
+                .variables
+                .into_iter()
+                .map(|(name, value)| (text(name), text(value)))
+                .collect(),
         }
     }
 }

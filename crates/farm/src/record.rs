@@ -49,7 +49,8 @@ pub(crate) enum Life {
     Ended,
 }
 
-const LIVES: [Life; 6] = [Life::Free, Life::Reserved, Life::Asked, Life::Started, Life::Joined, Life::Ended];
+const LIVES: [Life; 6] =
+    [Life::Free, Life::Reserved, Life::Asked, Life::Started, Life::Joined, Life::Ended];
 
 /// A process in common memory. All zero: there is none.
 #[repr(C, align(128))]
@@ -209,10 +210,18 @@ impl Record {
         }
         let chosen = self.life(vpid) == Life::Reserved
             && reserver & CLAIMED == 0
-            && self.parent.compare_exchange(reserver, claimed, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            && self
+                .parent
+                .compare_exchange(reserver, claimed, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
         if chosen && self.life(vpid) != Life::Reserved {
             // The place was given away meanwhile, and has a new parent, or will have one.
-            let _ = self.parent.compare_exchange(claimed, reserver, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.parent.compare_exchange(
+                claimed,
+                reserver,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
             return false;
         }
         chosen
@@ -224,7 +233,12 @@ impl Record {
         let (reserver, claimed) = (dead.to_raw(), dead.to_raw() | CLAIMED);
         // Relaxed: as in `claim`.
         matches!(self.now().1, Life::Reserved | Life::Asked)
-            && match self.parent.compare_exchange(reserver, claimed, Ordering::Relaxed, Ordering::Relaxed) {
+            && match self.parent.compare_exchange(
+                reserver,
+                claimed,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => true,
                 Err(parent) => parent == claimed,
             }
@@ -334,6 +348,9 @@ mod tests {
         record.free(0);
         assert_eq!((record.life(vpid), record.fate(vpid)), (Life::Ended, Fate::Forgotten));
         assert_eq!(record.life(Vpid::new(7, 1)), Life::Free);
-        assert!(record.step(1, Life::Free, Life::Reserved) && !record.step(1, Life::Free, Life::Reserved));
+        assert!(
+            record.step(1, Life::Free, Life::Reserved)
+                && !record.step(1, Life::Free, Life::Reserved)
+        );
     }
 }

@@ -44,8 +44,8 @@ use rustix::event::{EventfdFlags, epoll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use syncline_process::{
-    Ending, FollowedGroup, Generation, GroupLeader, Lifeline, LifelineKeeper, Spawn, StopForwarding,
-    children_can_be_watched,
+    Ending, FollowedGroup, Generation, GroupLeader, Lifeline, LifelineKeeper, Spawn,
+    StopForwarding, children_can_be_watched,
 };
 
 use crate::arena::Arena;
@@ -126,16 +126,18 @@ impl Running {
 impl Steward {
     /// No process is started yet, and there is no thread before one is.
     pub(crate) fn new(arena: &Arc<Arena>, forwards_stops: bool) -> Result<Steward, FarmError> {
-        children_can_be_watched()
-            .map_err(|source| FarmError::System { what: "watch the processes of a farm", source })?;
+        children_can_be_watched().map_err(|source| FarmError::System {
+            what: "watch the processes of a farm",
+            source,
+        })?;
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| system("make an eventfd", errno))?;
-        let epoll =
-            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|errno| system("make an epoll", errno))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|errno| system("make an epoll", errno))?;
         epoll::add(&epoll, &event, epoll::EventData::new_u64(EVENT), epoll::EventFlags::IN)
             .map_err(|errno| system("watch an eventfd", errno))?;
-        let nothing =
-            File::open("/dev/null").map_err(|source| FarmError::System { what: "open /dev/null", source })?;
+        let nothing = File::open("/dev/null")
+            .map_err(|source| FarmError::System { what: "open /dev/null", source })?;
         let office = Office {
             arena: Arc::clone(arena),
             event,
@@ -147,7 +149,12 @@ impl Steward {
             nothing,
             forwards_stops,
         };
-        Ok(Steward { office: Arc::new(office), thread: None, born: Generation::current(), stops: None })
+        Ok(Steward {
+            office: Arc::new(office),
+            thread: None,
+            born: Generation::current(),
+            stops: None,
+        })
     }
 
     /// Starts the process of a number that was reserved, if no other process starts it.

@@ -72,7 +72,9 @@ impl std::fmt::Display for WireError {
             WireError::Long { bytes } => {
                 write!(f, "takes {}, which are not free in the farm's memory", Size(*bytes as u64))
             }
-            WireError::Undecodable { why } => write!(f, "is not of the type that was asked for: {why}"),
+            WireError::Undecodable { why } => {
+                write!(f, "is not of the type that was asked for: {why}")
+            }
             WireError::Trailing { bytes } => {
                 write!(f, "has {bytes} bytes too many for the type that was asked for")
             }
@@ -152,7 +154,9 @@ impl<T: Serialize + DeserializeOwned> Wire for T {
 pub(crate) fn read<T: DeserializeOwned>(message: Message) -> Result<T, WireError> {
     match message.kind() {
         Kind::VALUE => decode(&message),
-        other => Err(WireError::Kind { expected: "a value".to_owned(), found: name(other).to_owned() }),
+        other => {
+            Err(WireError::Kind { expected: "a value".to_owned(), found: name(other).to_owned() })
+        }
     }
 }
 

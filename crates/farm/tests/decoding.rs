@@ -105,7 +105,11 @@ fn try_with<T: serde::de::DeserializeOwned>(bytes: &[u8], of_an_element: usize, 
     drop(decoded);
     // Vectors double as they grow, and maps keep room; a few bytes say what is wrong.
     let most = 4 * of_an_element * (bytes.len() + 16) + 4096 + free;
-    assert!(allocated <= most, "{allocated} bytes for a message of {}, at most {most}", bytes.len());
+    assert!(
+        allocated <= most,
+        "{allocated} bytes for a message of {}, at most {most}",
+        bytes.len()
+    );
 }
 
 proptest! {

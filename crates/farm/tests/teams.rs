@@ -21,7 +21,10 @@ fn pools(me: &mut Member) -> Sums {
             for done in pool.map(0..500) {
                 match done.result {
                     Ok(result) => {
-                        assert_eq!(result, vec![done.id.number().pow(2); done.id.number() as usize % 50]);
+                        assert_eq!(
+                            result,
+                            vec![done.id.number().pow(2); done.id.number() as usize % 50]
+                        );
                         sum += result.iter().sum::<u64>();
                     }
                     Err(error) => {
@@ -83,9 +86,10 @@ fn cancelled(me: &mut Member) -> Result<Option<Vec<u64>>, FarmError> {
 
 #[test]
 fn what_workers_are_at_is_cancelled() {
-    for results in
-        [Team::threads(3).quiet().run(cancelled).unwrap(), Team::hosts(3).quiet().run(cancelled).unwrap()]
-    {
+    for results in [
+        Team::threads(3).quiet().run(cancelled).unwrap(),
+        Team::hosts(3).quiet().run(cancelled).unwrap(),
+    ] {
         assert_eq!(results[0].as_ref().unwrap(), &Some(vec![1, 2, 100]));
         assert!(results[1..].iter().all(|result| matches!(result, Ok(None))));
     }
@@ -131,7 +135,8 @@ fn role() {
 #[test]
 fn a_crew_that_a_team_cannot_be() {
     let on = |crew: Crew, members: usize| {
-        let ended = Team::threads(members).quiet().run(|me| crew.clone().on(me, |n: u64, _| n, |_| ()));
+        let ended =
+            Team::threads(members).quiet().run(|me| crew.clone().on(me, |n: u64, _| n, |_| ()));
         ended.unwrap().swap_remove(0).unwrap_err().to_string()
     };
     let why = "a team cannot be a crew that is cold: its members are there already, and stay";

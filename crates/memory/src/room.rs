@@ -54,8 +54,11 @@ impl Group {
 
     fn left(&self, swap: u64) -> Option<u64> {
         let limit = self.limit()?;
-        let (file, prefix) =
-            if self.version == 2 { ("memory.current", "") } else { ("memory.usage_in_bytes", "total_") };
+        let (file, prefix) = if self.version == 2 {
+            ("memory.current", "")
+        } else {
+            ("memory.usage_in_bytes", "total_")
+        };
         let stat = fs::read_to_string(self.folder.join("memory.stat")).unwrap_or_default();
         let cache = ["active_file ", "inactive_file "]
             .map(|name| field(&stat, &format!("{prefix}{name}")).unwrap_or(0));
@@ -86,12 +89,20 @@ fn groups() -> Vec<Group> {
         let (controllers, path) = (parts.next()?.to_owned(), parts.next()?.to_owned());
         let (root, version) = match &*controllers {
             "" => ("/sys/fs/cgroup", 2),
-            _ if controllers.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", 1),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                ("/sys/fs/cgroup/memory", 1)
+            }
             _ => return None,
         };
-        let above =
-            Path::new(path.trim_start_matches('/')).ancestors().map(Path::to_path_buf).collect::<Vec<_>>();
-        Some(above.into_iter().map(move |path| Group { folder: Path::new(root).join(path), version }))
+        let above = Path::new(path.trim_start_matches('/'))
+            .ancestors()
+            .map(Path::to_path_buf)
+            .collect::<Vec<_>>();
+        Some(
+            above
+                .into_iter()
+                .map(move |path| Group { folder: Path::new(root).join(path), version }),
+        )
     };
     text.lines().filter_map(of).flatten().collect()
 }
@@ -151,7 +162,11 @@ impl FromStr for Size {
             "M" | "MB" | "MIB" => 20,
             "G" | "GB" | "GIB" => 30,
             "T" | "TB" | "TIB" => 40,
-            _ => return Err("a size is a number and B, K, M, G or T, as in 512M or 1.5GiB".to_owned()),
+            _ => {
+                return Err(
+                    "a size is a number and B, K, M, G or T, as in 512M or 1.5GiB".to_owned()
+                );
+            }
         };
         let too_much = || format!("{text} is more than can be addressed");
         if let Ok(whole) = number.parse::<u64>() {
@@ -186,7 +201,9 @@ mod tests {
         for (text, bytes) in good {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
-        for text in ["", "G", "-1", "1X", "1.2.3G", "nan", "inf", "1e3", "99999999999T", "99999999.5T", "."] {
+        for text in
+            ["", "G", "-1", "1X", "1.2.3G", "nan", "inf", "1e3", "99999999999T", "99999999.5T", "."]
+        {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
     }
@@ -207,9 +224,12 @@ mod tests {
 
     #[test]
     fn cache_of_files_counts_as_left_and_shared_memory_does_not() {
-        let stat = "anon 5\nfile 700\nshmem 600\ninactive_anon 600\nactive_file 70\ninactive_file 30\n";
-        let (_folder, two) =
-            group(2, &[("memory.max", "1000\n"), ("memory.current", "900\n"), ("memory.stat", stat)]);
+        let stat =
+            "anon 5\nfile 700\nshmem 600\ninactive_anon 600\nactive_file 70\ninactive_file 30\n";
+        let (_folder, two) = group(
+            2,
+            &[("memory.max", "1000\n"), ("memory.current", "900\n"), ("memory.stat", stat)],
+        );
         assert_eq!((two.limit(), two.left(50)), (Some(1000), Some(200)));
         let swap = [
             ("memory.max", "1000"),
@@ -220,8 +240,11 @@ mod tests {
         assert_eq!(group(2, &swap).1.left(50), Some(120));
         assert_eq!(group(2, &[("memory.max", "max\n")]).1.left(0), None);
         let stat = "active_file 1\ntotal_active_file 70\ntotal_inactive_file 30\n";
-        let one =
-            [("memory.limit_in_bytes", "1000"), ("memory.usage_in_bytes", "900"), ("memory.stat", stat)];
+        let one = [
+            ("memory.limit_in_bytes", "1000"),
+            ("memory.usage_in_bytes", "900"),
+            ("memory.stat", stat),
+        ];
         assert_eq!(group(1, &one).1.left(50), Some(200));
         assert_eq!(group(1, &[("memory.limit_in_bytes", "9223372036854771712")]).1.limit(), None);
     }

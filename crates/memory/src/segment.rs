@@ -158,7 +158,12 @@ impl Segment {
             .ok_or(Error::TooLong { offset: 0, len: len as u64 })?;
         // SAFETY: the address is null, so the kernel picks fresh pages and no memory in use changes.
         let base = unsafe {
-            mm::mmap_anonymous(ptr::null_mut(), mapped, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+            mm::mmap_anonymous(
+                ptr::null_mut(),
+                mapped,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
         }
         .map_err(refused("map", 0, len))?
         .cast::<u8>();
@@ -171,7 +176,9 @@ impl Segment {
         if pages == Pages::Huge {
             // SAFETY: the range lies in the mapping just made, and the advice changes no byte.
             // A kernel without huge pages refuses, and then small ones it is.
-            let _ = unsafe { mm::madvise(segment.as_ptr().cast(), mapped - lead, mm::Advice::LinuxHugepage) };
+            let _ = unsafe {
+                mm::madvise(segment.as_ptr().cast(), mapped - lead, mm::Advice::LinuxHugepage)
+            };
         }
         Ok(segment)
     }
@@ -221,7 +228,8 @@ impl Segment {
             return Err(Error::WrongDescriptor { fd: fd.as_raw_fd(), expected });
         }
         let file_len = stat.st_size as u64;
-        let len = usize::try_from(file_len).map_err(|_| Error::TooLong { offset: 0, len: file_len })?;
+        let len =
+            usize::try_from(file_len).map_err(|_| Error::TooLong { offset: 0, len: file_len })?;
         Segment::map_shared(fd, len)
     }
 
@@ -454,7 +462,12 @@ fn seal(fd: &OwnedFd) -> rustix::io::Result<()> {
 }
 
 /// Maps `len` bytes of a file from `offset`, which is a multiple of the page, shared.
-fn map_fd(fd: BorrowedFd<'_>, offset: u64, len: usize, access: Access) -> rustix::io::Result<*mut u8> {
+fn map_fd(
+    fd: BorrowedFd<'_>,
+    offset: u64,
+    len: usize,
+    access: Access,
+) -> rustix::io::Result<*mut u8> {
     let protection = match access {
         Access::Read => ProtFlags::READ,
         Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,

@@ -212,7 +212,8 @@ fn shared_memory_reaches_another_process() {
     let segment = Segment::shared(10_000).unwrap();
     fill(&segment, 9_000, b"ping");
     let fd = segment.fd().unwrap().try_clone_to_owned().unwrap();
-    let output = again("child_of_shared_memory").env(CHILD, "1").stdin(Stdio::from(fd)).output().unwrap();
+    let output =
+        again("child_of_shared_memory").env(CHILD, "1").stdin(Stdio::from(fd)).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(bytes(&segment)[..4], *b"pong");
 }

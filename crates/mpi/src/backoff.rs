@@ -18,7 +18,9 @@ impl Backoff {
         self.looks = self.looks.saturating_add(1);
         match self.looks.checked_sub(YIELDS) {
             None => std::thread::yield_now(),
-            Some(sleeps) => std::thread::sleep(Duration::from_micros(1 << sleeps.min(8)).min(LONGEST)),
+            Some(sleeps) => {
+                std::thread::sleep(Duration::from_micros(1 << sleeps.min(8)).min(LONGEST))
+            }
         }
     }
 }

@@ -23,7 +23,8 @@ pub const SOURCES: [(&str, &str); 3] = [
 ];
 
 /// What is left out, from nothing to all that may be.
-const WITHOUT: [&[&str]; 3] = [&[], &["-DSYNCLINE_NO_ULFM"], &["-DSYNCLINE_NO_ULFM", "-DSYNCLINE_NO_MPROBE"]];
+const WITHOUT: [&[&str]; 3] =
+    [&[], &["-DSYNCLINE_NO_ULFM"], &["-DSYNCLINE_NO_ULFM", "-DSYNCLINE_NO_MPROBE"]];
 /// The names of compilers that are looked for.
 const NAMES: [&str; 3] = ["mpicc", "mpicc.openmpi", "mpicc.mpich"];
 
@@ -48,7 +49,10 @@ pub fn build(mpicc: &OsStr, into: &Path) -> Result<Built> {
     };
     fs::create_dir_all(into).map_err(io("make the folder", into))?;
     // In the same file system, so that the shim appears whole.
-    let work = tempfile::Builder::new().prefix(".build-").tempdir_in(into).map_err(io("write to", into))?;
+    let work = tempfile::Builder::new()
+        .prefix(".build-")
+        .tempdir_in(into)
+        .map_err(io("write to", into))?;
     for (name, text) in SOURCES {
         let path = work.path().join(name);
         fs::write(&path, text).map_err(io("write", &path))?;
@@ -88,7 +92,8 @@ fn compile(mpicc: &OsStr, sources: &Path, made: &Path, without: &[&str]) -> Resu
     }
     let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
     said.push_str(&String::from_utf8_lossy(&output.stdout));
-    let output = if said.trim().is_empty() { output.status.to_string() } else { said.trim_end().to_owned() };
+    let output =
+        if said.trim().is_empty() { output.status.to_string() } else { said.trim_end().to_owned() };
     Err(MpiError::Compiler { mpicc: name(mpicc), output })
 }
 
@@ -107,7 +112,8 @@ fn among(folders: &[PathBuf]) -> Vec<PathBuf> {
     let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
     for name in NAMES {
         let first = folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file());
-        let Some((path, real)) = first.and_then(|path| Some((path.clone(), path.canonicalize().ok()?)))
+        let Some((path, real)) =
+            first.and_then(|path| Some((path.clone(), path.canonicalize().ok()?)))
         else {
             continue;
         };
@@ -134,7 +140,10 @@ mod tests {
         fs::write(two.join("mpicc.mpich"), "").unwrap();
         fs::write(two.join("mpicc.openmpi"), "").unwrap();
         symlink("mpicc.openmpi", two.join("mpicc")).unwrap();
-        assert_eq!(among(&[one.clone(), two.clone()]), [two.join("mpicc"), two.join("mpicc.mpich")]);
+        assert_eq!(
+            among(&[one.clone(), two.clone()]),
+            [two.join("mpicc"), two.join("mpicc.mpich")]
+        );
         fs::write(one.join("mpicc"), "").unwrap();
         let all = [one.join("mpicc"), two.join("mpicc.openmpi"), two.join("mpicc.mpich")];
         assert_eq!(among(&[one, two]), all);

@@ -89,8 +89,9 @@ impl Communicator {
         let what = "broadcast";
         let (root, count) = (rank_among(what, root, self.size)?, length(what, bytes.len())?);
         // SAFETY: the bytes are ours until it returns.
-        self.inner
-            .call(what, |calls| unsafe { (calls.bcast)(self.handle, bytes.as_mut_ptr().cast(), count, root) })
+        self.inner.call(what, |calls| unsafe {
+            (calls.bcast)(self.handle, bytes.as_mut_ptr().cast(), count, root)
+        })
     }
 
     /// Gathers the bytes of all, in the order of ranks. All give as many.
@@ -101,12 +102,16 @@ impl Communicator {
         let what = "gather from all";
         let count = length(what, mine.len())?;
         let all = mine.len().checked_mul(self.size);
-        let all =
-            all.ok_or(MpiError::Argument { what, why: "all together have too many bytes".to_owned() })?;
+        let all = all.ok_or(MpiError::Argument {
+            what,
+            why: "all together have too many bytes".to_owned(),
+        })?;
         let mut all = vec![0_u8; all];
         self.inner.call(what, |calls| {
             // SAFETY: both are ours until it returns, and `all` has room for as many from everybody.
-            unsafe { (calls.allgather)(self.handle, mine.as_ptr().cast(), count, all.as_mut_ptr().cast()) }
+            unsafe {
+                (calls.allgather)(self.handle, mine.as_ptr().cast(), count, all.as_mut_ptr().cast())
+            }
         })?;
         Ok(all)
     }
@@ -131,8 +136,10 @@ impl Communicator {
     pub fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Communicator>> {
         let what = "split a communicator";
         let color = color.map_or(Ok(-1), c_int::try_from);
-        let color =
-            color.map_err(|_| MpiError::Argument { what, why: "the color is above 2^31 - 1".to_owned() })?;
+        let color = color.map_err(|_| MpiError::Argument {
+            what,
+            why: "the color is above 2^31 - 1".to_owned(),
+        })?;
         let mut handle = -1;
         self.inner.call(what, |calls| {
             // SAFETY: the handle has room.
@@ -170,7 +177,13 @@ impl Communicator {
     ///
     /// # Safety
     /// The bytes must stay, and nobody write them, until the transfer is done, dropped or not.
-    pub unsafe fn isend_from(&self, to: usize, tag: u16, bytes: *const u8, count: usize) -> Result<Transfer> {
+    pub unsafe fn isend_from(
+        &self,
+        to: usize,
+        tag: u16,
+        bytes: *const u8,
+        count: usize,
+    ) -> Result<Transfer> {
         // SAFETY: the caller's promise.
         unsafe { self.begin_send(to, tag, bytes, count) }.map(Transfer::new)
     }
@@ -182,7 +195,13 @@ impl Communicator {
     ///
     /// # Safety
     /// The memory must stay, and nobody use it, until the transfer is done, dropped or not.
-    pub unsafe fn irecv_into(&self, from: usize, tag: u16, into: *mut u8, room: usize) -> Result<Transfer> {
+    pub unsafe fn irecv_into(
+        &self,
+        from: usize,
+        tag: u16,
+        into: *mut u8,
+        room: usize,
+    ) -> Result<Transfer> {
         // SAFETY: the caller's promise.
         unsafe { self.begin_receive(from, tag, into, room) }.map(Transfer::new)
     }
@@ -201,15 +220,23 @@ impl Communicator {
             // SAFETY: the answers have room.
             unsafe { (calls.improbe)(self.handle, tag, out.0, out.1, out.2, out.3) }
         })?;
-        let new = || Message::new(Request::new(&self.inner, message), source as usize, bytes as usize);
+        let new =
+            || Message::new(Request::new(&self.inner, message), source as usize, bytes as usize);
         Ok((found != 0).then(new))
     }
 
     /// # Safety
     /// The bytes must stay as they are until the request is done.
-    unsafe fn begin_send(&self, to: usize, tag: u16, bytes: *const u8, count: usize) -> Result<Request> {
+    unsafe fn begin_send(
+        &self,
+        to: usize,
+        tag: u16,
+        bytes: *const u8,
+        count: usize,
+    ) -> Result<Request> {
         let what = "send a message";
-        let (to, tag, count) = (rank_among(what, to, self.size)?, tag_of(what, tag)?, length(what, count)?);
+        let (to, tag, count) =
+            (rank_among(what, to, self.size)?, tag_of(what, tag)?, length(what, count)?);
         let mut request = 0;
         self.inner.call(what, |calls| {
             // SAFETY: the caller's promise; the request has room.
@@ -220,9 +247,16 @@ impl Communicator {
 
     /// # Safety
     /// The room must stay, used by nobody, until the request is done.
-    unsafe fn begin_receive(&self, from: usize, tag: u16, into: *mut u8, room: usize) -> Result<Request> {
+    unsafe fn begin_receive(
+        &self,
+        from: usize,
+        tag: u16,
+        into: *mut u8,
+        room: usize,
+    ) -> Result<Request> {
         let what = "receive a message";
-        let (from, tag, room) = (rank_among(what, from, self.size)?, tag_of(what, tag)?, length(what, room)?);
+        let (from, tag, room) =
+            (rank_among(what, from, self.size)?, tag_of(what, tag)?, length(what, room)?);
         let mut request = 0;
         self.inner.call(what, |calls| {
             // SAFETY: the caller's promise; the request has room.

@@ -15,7 +15,8 @@ impl Communicator {
     /// [`Fault::NotSupported`](crate::Fault::NotSupported) where the MPI has no such call; those of any call.
     pub fn revoke(&self) -> Result<()> {
         // SAFETY: takes no memory.
-        self.inner.call("revoke a communicator", |calls| unsafe { (calls.comm_revoke)(self.handle) })
+        self.inner
+            .call("revoke a communicator", |calls| unsafe { (calls.comm_revoke)(self.handle) })
     }
 
     /// Those that live, in a communicator of their own. Collective over them.
@@ -37,7 +38,8 @@ impl Communicator {
     pub fn agree(&self, bits: u32) -> Result<u32> {
         let mut flags = bits as c_int;
         // SAFETY: the flags are ours until it returns.
-        self.inner.call("agree", |calls| unsafe { (calls.comm_agree)(self.handle, &raw mut flags) })?;
+        self.inner
+            .call("agree", |calls| unsafe { (calls.comm_agree)(self.handle, &raw mut flags) })?;
         Ok(flags as u32)
     }
 

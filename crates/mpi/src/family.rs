@@ -40,7 +40,8 @@ impl Family {
     }
 
     pub(crate) fn named(name: &str) -> Option<Family> {
-        let all = [Family::OpenMpi, Family::Mpich, Family::IntelMpi, Family::StandardAbi, Family::Other];
+        let all =
+            [Family::OpenMpi, Family::Mpich, Family::IntelMpi, Family::StandardAbi, Family::Other];
         all.into_iter().find(|family| family.name() == name)
     }
 
@@ -117,7 +118,8 @@ pub(crate) fn identify(text: &str) -> (Family, Option<Version>) {
 
 /// The first line of what a library says of itself, with single spaces.
 pub(crate) fn in_short(text: &str) -> String {
-    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("an MPI without a name");
+    let first =
+        text.lines().find(|line| !line.trim().is_empty()).unwrap_or("an MPI without a name");
     first.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -135,16 +137,30 @@ mod tests {
                 Some(4),
             ),
             ("Open MPI v5.0.11rc1, package", Family::OpenMpi, Some("5.0.11rc1"), Some(5)),
-            ("MPICH Version:\t4.0.2\nMPICH Release date:\tThu", Family::Mpich, Some("4.0.2"), Some(4)),
+            (
+                "MPICH Version:\t4.0.2\nMPICH Release date:\tThu",
+                Family::Mpich,
+                Some("4.0.2"),
+                Some(4),
+            ),
             ("MPICH Version:      5.0.2\n", Family::Mpich, Some("5.0.2"), Some(5)),
-            ("Intel(R) MPI Library 2021.10 for Linux* OS\n", Family::IntelMpi, Some("2021.10"), Some(2021)),
+            (
+                "Intel(R) MPI Library 2021.10 for Linux* OS\n",
+                Family::IntelMpi,
+                Some("2021.10"),
+                Some(2021),
+            ),
             ("MVAPICH2 Version      :\t2.3.7", Family::Other, None, None),
             ("MPICH Version:", Family::Mpich, None, None),
             ("", Family::Other, None, None),
         ];
         for (text, family, version, major) in cases {
             let found = identify(text);
-            assert_eq!((found.0, found.1.as_ref().map(|v| v.0.as_str())), (family, version), "{text}");
+            assert_eq!(
+                (found.0, found.1.as_ref().map(|v| v.0.as_str())),
+                (family, version),
+                "{text}"
+            );
             assert_eq!(found.1.and_then(|version| version.major()), major, "{text}");
         }
         assert_eq!(in_short("\nMPICH Version:\t4.0.2\nmore"), "MPICH Version: 4.0.2");

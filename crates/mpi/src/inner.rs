@@ -60,7 +60,11 @@ impl Inner {
 
     /// Calls functions of the shim: nobody else is in there, MPI is not finalised, and this thread may. `what` is for
     /// errors: "send a message".
-    pub(crate) fn call(&self, what: &'static str, call: impl FnOnce(&Calls) -> c_int) -> Result<()> {
+    pub(crate) fn call(
+        &self,
+        what: &'static str,
+        call: impl FnOnce(&Calls) -> c_int,
+    ) -> Result<()> {
         let mut state = self.enter(what)?;
         if !state.orphans.is_empty() {
             self.sweep(&mut state);
@@ -101,7 +105,12 @@ impl Inner {
             let (mut done, mut received, mut cancelled) = (0, 0, 0);
             // SAFETY: the request is one, as it is here until it is done; the results have room.
             let code = unsafe {
-                (self.calls.test)(orphan.request, &raw mut done, &raw mut received, &raw mut cancelled)
+                (self.calls.test)(
+                    orphan.request,
+                    &raw mut done,
+                    &raw mut received,
+                    &raw mut cancelled,
+                )
             };
             if code != OK {
                 // It does not say whether MPI still looks at it.

@@ -51,7 +51,8 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Launched> {
     let number = |name: &str| variable(name)?.trim().parse::<usize>().ok();
     let has = |name: &str| variable(name).is_some();
     if let Some(size) = number("OMPI_COMM_WORLD_SIZE") {
-        let said = variable("OMPI_VERSION").and_then(|version| Version::new(version.trim()).major());
+        let said =
+            variable("OMPI_VERSION").and_then(|version| Version::new(version.trim()).major());
         let old = has("OMPI_MCA_orte_launch") || has("OMPI_MCA_orte_ess_num_procs");
         return Some(Launched {
             launcher: Launcher::Mpirun,
@@ -75,7 +76,8 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Launched> {
     }
     let (rank, size) = (number("PMI_RANK"), number("PMI_SIZE"));
     if rank.is_some() && size.is_some() || pmi && has("MPI_LOCALNRANKS") {
-        let intel = has("I_MPI_MPIRUN") || has("I_MPI_HYDRA_TOPOLIB") || has("I_MPI_HYDRA_BOOTSTRAP");
+        let intel =
+            has("I_MPI_MPIRUN") || has("I_MPI_HYDRA_TOPOLIB") || has("I_MPI_HYDRA_BOOTSTRAP");
         // Others speak PMI, too; that which tells of local ranks is Hydra.
         let family = match (intel, has("MPI_LOCALNRANKS")) {
             (true, _) => Some(Family::IntelMpi),
@@ -97,7 +99,9 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Launched> {
 impl fmt::Display for Launched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.launcher, self.family, self.major) {
-            (Launcher::Mpirun, Some(family), Some(major)) => write!(f, "{family}'s mpirun (version {major})"),
+            (Launcher::Mpirun, Some(family), Some(major)) => {
+                write!(f, "{family}'s mpirun (version {major})")
+            }
             (Launcher::Mpirun, Some(family), None) => write!(f, "{family}'s mpirun"),
             (Launcher::Srun, ..) => f.write_str("Slurm's srun"),
             _ => f.write_str("a launcher of MPI programs"),
@@ -110,12 +114,15 @@ mod tests {
     use super::*;
 
     fn of(variables: &[(&str, &str)]) -> Option<Launched> {
-        read(|name| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned()))
+        read(|name| {
+            variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+        })
     }
 
     #[test]
     fn launchers_are_known_by_what_they_set() {
-        let open = [("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_RANK", "2"), ("PMIX_RANK", "2")];
+        let open =
+            [("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_RANK", "2"), ("PMIX_RANK", "2")];
         let five = of(&[&open[..], &[("OMPI_VERSION", "5.0.11")]].concat()).unwrap();
         assert_eq!(
             (five.family, five.major, five.rank, five.size),
@@ -126,7 +133,8 @@ mod tests {
         assert_eq!(four.major, Some(4));
         assert_eq!(of(&open).unwrap().to_string(), "Open MPI's mpirun");
 
-        let hydra = [("PMI_FD", "6"), ("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2")];
+        let hydra =
+            [("PMI_FD", "6"), ("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2")];
         let mpich = of(&hydra).unwrap();
         assert_eq!(
             (mpich.family, mpich.major, mpich.rank, mpich.size),

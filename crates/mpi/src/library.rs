@@ -60,12 +60,20 @@ impl Library {
             && !Wanted::by_program(&process).takes(&shim)
         {
             let Shim { path, family, version, .. } = shim;
-            return Err(MpiError::Process { shim: path, family, version, process: in_short(&process) });
+            return Err(MpiError::Process {
+                shim: path,
+                family,
+                version,
+                process: in_short(&process),
+            });
         }
         // Without a slash, the loader would search its own folders.
         let full = path.canonicalize();
-        let full =
-            full.map_err(|source| MpiError::Io { what: "find the shim", path: path.to_owned(), source })?;
+        let full = full.map_err(|source| MpiError::Io {
+            what: "find the shim",
+            path: path.to_owned(),
+            source,
+        })?;
         // SAFETY: the file says that it is a shim; loading it runs the initialisers of the site's MPI, as starting any
         // MPI program does. Global, because components that some MPIs load later look for the MPI's symbols.
         let system = unsafe { System::open(Some(&full), RTLD_NOW | RTLD_GLOBAL) };
@@ -131,7 +139,8 @@ impl Library {
     #[must_use]
     pub fn survives(&self) -> bool {
         let told = std::env::var("OMPI_MCA_mpi_ft_enable");
-        let told = told.is_ok_and(|told| ["1", "true", "yes", "on"].contains(&told.to_lowercase().as_str()));
+        let told = told
+            .is_ok_and(|told| ["1", "true", "yes", "on"].contains(&told.to_lowercase().as_str()));
         let major = self.version().and_then(|version| version.major());
         told && self.has_ulfm() && self.family() == Family::OpenMpi && major >= Some(5)
     }
@@ -141,7 +150,8 @@ impl Library {
     /// Whether it is the MPI that the launcher is of; some abort the process when it is not.
     pub(crate) fn check_launcher(&self, launched: &Launched) -> Result<()> {
         let mut shim = self.shim.clone();
-        if let (Family::StandardAbi, (family, Some(version))) = (shim.family, identify(&self.text)) {
+        if let (Family::StandardAbi, (family, Some(version))) = (shim.family, identify(&self.text))
+        {
             (shim.family, shim.version) = (family, version);
         }
         let wanted = Wanted::of(launched);

@@ -56,7 +56,9 @@ impl Request {
         });
         match tested {
             Ok(()) if done == 0 => return Ok(false),
-            Ok(()) => self.state = State::Done { received: received as usize, cancelled: cancelled != 0 },
+            Ok(()) => {
+                self.state = State::Done { received: received as usize, cancelled: cancelled != 0 }
+            }
             // MPI has given up the request; an error of ours, before MPI was asked, leaves it.
             Err(_) if asked => self.state = State::Failed,
             Err(_) => (),
@@ -304,7 +306,9 @@ impl Message {
         let taken = || MpiError::Argument { what, why: "it was received before".to_owned() };
         let request = self.request.take().ok_or_else(taken)?;
         // SAFETY: the slot is a message, as it was not received; the room is the caller's promise.
-        request.inner.call(what, |calls| unsafe { (calls.imrecv)(request.slot, into.cast(), room) })?;
+        request
+            .inner
+            .call(what, |calls| unsafe { (calls.imrecv)(request.slot, into.cast(), room) })?;
         Ok(request)
     }
 }

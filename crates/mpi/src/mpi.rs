@@ -120,7 +120,8 @@ impl Mpi {
     }
 
     fn check_size(&self, launched: Option<&Launched>) -> Result<()> {
-        let Some((launched, size)) = launched.and_then(|launched| Some((launched, launched.size?))) else {
+        let Some((launched, size)) = launched.and_then(|launched| Some((launched, launched.size?)))
+        else {
             return Ok(());
         };
         // A program that has initialised MPI itself knows in which world it is.

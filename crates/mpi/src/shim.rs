@@ -52,13 +52,16 @@ impl Shim {
             let start = format!("{name}=");
             text.split_ascii_whitespace().find_map(|word| word.strip_prefix(start.as_str()))
         };
-        let found = field("abi").and_then(|abi| abi.parse().ok()).ok_or_else(|| not("it is damaged"))?;
+        let found =
+            field("abi").and_then(|abi| abi.parse().ok()).ok_or_else(|| not("it is damaged"))?;
         if found != ABI {
             return Err(MpiError::Abi { shim: path.to_owned(), found, expected: ABI });
         }
         let whole = text.ends_with(" end");
-        let fields = field("family").and_then(Family::named).zip(field("version")).zip(field("mpi"));
-        let ((family, version), mpi) = fields.filter(|_| whole).ok_or_else(|| not("it is damaged"))?;
+        let fields =
+            field("family").and_then(Family::named).zip(field("version")).zip(field("mpi"));
+        let ((family, version), mpi) =
+            fields.filter(|_| whole).ok_or_else(|| not("it is damaged"))?;
         let (version, mpi) = (Version::new(version), mpi.to_owned());
         Ok(Shim { path: path.to_owned(), family, version, mpi, ulfm: field("ulfm") == Some("1") })
     }
@@ -83,8 +86,9 @@ pub fn home() -> Option<PathBuf> {
 /// The folders in which shims are looked for: the user's own, then that beside the program.
 #[must_use]
 pub fn folders() -> Vec<PathBuf> {
-    let beside =
-        env::current_exe().ok().and_then(|exe| Some(exe.parent()?.parent()?.join("lib/syncline/mpi")));
+    let beside = env::current_exe()
+        .ok()
+        .and_then(|exe| Some(exe.parent()?.parent()?.join("lib/syncline/mpi")));
     home().into_iter().chain(beside).collect()
 }
 
@@ -162,12 +166,12 @@ impl Wanted {
             (Some(shim.family) == self.family, shim.family != Family::Other, shim.version.numbers())
         };
         // Of equals the first: the user's own.
-        good.into_iter().reduce(|best, next| if rank(&next) > rank(&best) { next } else { best }).ok_or_else(
-            || {
+        good.into_iter()
+            .reduce(|best, next| if rank(&next) > rank(&best) { next } else { best })
+            .ok_or_else(|| {
                 let looked = folders.to_vec();
                 bad.unwrap_or(MpiError::NoShim { who: self.who.clone(), looked, found })
-            },
-        )
+            })
     }
 
     /// As [`Wanted::choose`], but what the environment names comes first, and must fit.
@@ -212,7 +216,10 @@ mod tests {
             (Family::OpenMpi, Some(4), "3.1", true)
         );
         assert_eq!(shim.file_name(), "openmpi-4.1.4.so");
-        assert_eq!(Shim { version: Version::new("5/../x"), ..shim }.file_name(), "openmpi-5_.._x.so");
+        assert_eq!(
+            Shim { version: Version::new("5/../x"), ..shim }.file_name(),
+            "openmpi-5_.._x.so"
+        );
         for (text, why) in [
             ("nothing", "does not say"),
             ("syncline-mpi-shim abi=x end", "damaged"),
@@ -225,7 +232,10 @@ mod tests {
         }
         fs::write(folder.path().join("c.so"), "text").unwrap();
         let error = Shim::read(&folder.path().join("c.so")).unwrap_err().to_string();
-        assert!(error.ends_with("c.so is not a shim of Syncline: it is no shared library"), "{error}");
+        assert!(
+            error.ends_with("c.so is not a shim of Syncline: it is no shared library"),
+            "{error}"
+        );
         let error = Shim::read(&folder.path().join("none.so")).unwrap_err().to_string();
         assert!(error.contains("none.so: No such file"), "{error}");
     }
@@ -234,7 +244,8 @@ mod tests {
     fn the_one_that_fits_is_taken() {
         let folder = tempfile::tempdir().unwrap();
         let folders = [folder.path().join("absent"), folder.path().to_owned()];
-        let choose = |family, major| wanted(family, major).choose(&folders).map(|shim| shim.file_name());
+        let choose =
+            |family, major| wanted(family, major).choose(&folders).map(|shim| shim.file_name());
         assert!(matches!(choose(None, None), Err(MpiError::NoShim { .. })));
         write(folder.path(), "1.so", &mark(ABI, "mpich", "4.0.2"));
         write(folder.path(), "README", "");
@@ -262,7 +273,8 @@ mod tests {
     fn an_old_shim_is_told_of_if_no_other_is_there() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "1.so", &mark(ABI + 6, "mpich", "4.0.2"));
-        let error = wanted(Some(Family::Mpich), None).choose(&[folder.path().to_owned()]).unwrap_err();
+        let error =
+            wanted(Some(Family::Mpich), None).choose(&[folder.path().to_owned()]).unwrap_err();
         assert!(matches!(error, MpiError::Abi { found, .. } if found == ABI + 6));
     }
 }

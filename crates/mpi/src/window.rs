@@ -37,8 +37,8 @@ impl Communicator {
         let all = self.allgather(&(bytes as u64).to_ne_bytes())?;
         let same = all.chunks_exact(8).all(|one| one == (bytes as u64).to_ne_bytes());
         let count = i64::try_from(bytes).ok().filter(|_| same);
-        let count =
-            count.ok_or(MpiError::Argument { what, why: "not all ask for as many bytes".to_owned() })?;
+        let count = count
+            .ok_or(MpiError::Argument { what, why: "not all ask for as many bytes".to_owned() })?;
         let (mut base, mut handle) = (std::ptr::null_mut(), -1);
         self.inner.call(what, |calls| {
             // SAFETY: the results have room.
@@ -96,10 +96,18 @@ impl Window {
     ///
     /// # Safety
     /// The values must stay, and nobody write them, until a flush has returned.
-    pub unsafe fn accumulate(&self, to: usize, at: usize, values: *const f64, count: usize) -> Result<()> {
+    pub unsafe fn accumulate(
+        &self,
+        to: usize,
+        at: usize,
+        values: *const f64,
+        count: usize,
+    ) -> Result<()> {
         let (to, at, count) = self.place("accumulate", to, at, count, 8)?;
         // SAFETY: the place is inside; the values are the caller's promise.
-        self.call("accumulate", |calls| unsafe { (calls.accumulate)(self.handle, to, at, values, count) })
+        self.call("accumulate", |calls| unsafe {
+            (calls.accumulate)(self.handle, to, at, values, count)
+        })
     }
 
     /// Adds to an integer in another's memory, and tells what it was. Done when it returns.

@@ -26,14 +26,18 @@ fn library(folder: &Path, name: &str, source: &str, options: &[&str]) -> Option<
 }
 
 fn marked(abi: u32, rest: &str) -> String {
-    format!("const char *about(void) {{ return \"{}\"; }}\n{rest}", MARK.replace("ABI", &abi.to_string()))
+    format!(
+        "const char *about(void) {{ return \"{}\"; }}\n{rest}",
+        MARK.replace("ABI", &abi.to_string())
+    )
 }
 
 #[test]
 fn a_shim_of_another_version_is_not_loaded() {
     let folder = TempDir::new().unwrap();
     // Loading it would end the process.
-    let source = marked(99, "#include <stdlib.h>\n__attribute__((constructor)) void no(void) { abort(); }");
+    let source =
+        marked(99, "#include <stdlib.h>\n__attribute__((constructor)) void no(void) { abort(); }");
     let Some(shim) = library(folder.path(), "old", &source, &[]) else { return };
     let error = Library::load(&shim).unwrap_err();
     assert!(matches!(error, MpiError::Abi { found: 99, .. }), "{error}");
@@ -46,7 +50,10 @@ fn a_library_that_is_no_shim_is_not_loaded() {
     let source = "#include <stdlib.h>\n__attribute__((constructor)) void no(void) { abort(); }";
     let Some(library) = library(folder.path(), "other", source, &[]) else { return };
     let error = Library::load(&library).unwrap_err().to_string();
-    assert!(error.ends_with("other.so is not a shim of Syncline: it does not say that it is one"), "{error}");
+    assert!(
+        error.ends_with("other.so is not a shim of Syncline: it does not say that it is one"),
+        "{error}"
+    );
     let error = Library::load(folder.path()).unwrap_err();
     assert!(matches!(error, MpiError::Io { .. }), "{error}");
 }
@@ -64,7 +71,9 @@ fn a_shim_without_its_functions_is_refused() {
 fn a_shim_whose_mpi_is_gone_names_what_it_needs() {
     let folder = TempDir::new().unwrap();
     let name = "libsynclinetestmpi";
-    let Some(gone) = library(folder.path(), name, "int answer(void) { return 42; }", &[]) else { return };
+    let Some(gone) = library(folder.path(), name, "int answer(void) { return 42; }", &[]) else {
+        return;
+    };
     let at = format!("-L{}", folder.path().display());
     let source = marked(1, "int answer(void);\nint syncline_mpi_abi(void) { return answer(); }");
     let shim = library(folder.path(), "shim", &source, &[&at, "-lsynclinetestmpi"]).unwrap();

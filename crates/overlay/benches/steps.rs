@@ -47,11 +47,14 @@ fn main() {
     for _ in 0..rounds {
         for (times, (_, runner)) in times.iter_mut().zip(&runners) {
             let start = Instant::now();
-            let report = overlay.run(*runner, Stop::after(ITERATIONS)).expect("empty tasks do not fail");
+            let report =
+                overlay.run(*runner, Stop::after(ITERATIONS)).expect("empty tasks do not fail");
             times.push(start.elapsed().as_nanos() as f64 / report.steps as f64);
         }
     }
-    println!("{SIDE} x {SIDE} tasks, {ITERATIONS} iterations, {rounds} alternating runs: ns per step");
+    println!(
+        "{SIDE} x {SIDE} tasks, {ITERATIONS} iterations, {rounds} alternating runs: ns per step"
+    );
     for (mut times, (name, _)) in times.into_iter().zip(runners) {
         times.sort_by(f64::total_cmp);
         println!("{name:24} median {:6.1}   best {:6.1}", times[times.len() / 2], times[0]);

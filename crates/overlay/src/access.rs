@@ -19,7 +19,10 @@ pub struct Request {
 
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request").field("location", &self.core.name).field("kind", &self.kind).finish()
+        f.debug_struct("Request")
+            .field("location", &self.core.name)
+            .field("kind", &self.kind)
+            .finish()
     }
 }
 

@@ -184,7 +184,10 @@ impl Plan {
             for reader in &part.readers {
                 let requests = self.requests.get(reader.0 as usize);
                 if !requests.is_some_and(|list| list.contains(&(part.of.0, Inclusive))) {
-                    return Err(CheckError::Part { part: part.name.clone(), task: self.name_of(*reader) });
+                    return Err(CheckError::Part {
+                        part: part.name.clone(),
+                        task: self.name_of(*reader),
+                    });
                 }
             }
         }
@@ -259,10 +262,12 @@ impl<'a> Pass<'a> {
             }
         }
         let made = Canonical { plan: Plan::new(), roles: vec![], contents: vec![], homes: vec![] };
-        let mut pass = Pass { original, parts, order, versions: vec![], pieces: HashMap::new(), made };
+        let mut pass =
+            Pass { original, parts, order, versions: vec![], pieces: HashMap::new(), made };
         for (of, writers) in original.locations().zip(writers) {
             let count = writers.len().max(1);
-            let mut versions = Versions { writers, places: vec![], copies: vec![Vec::new(); count] };
+            let mut versions =
+                Versions { writers, places: vec![], copies: vec![Vec::new(); count] };
             for version in 0..count {
                 let after = pass.writer(&versions, version);
                 let name = pass.name(original.location_name(of), &versions, after);
@@ -282,7 +287,8 @@ impl<'a> Pass<'a> {
             for &reader in &part.readers {
                 let of = part.of.0 as usize;
                 let version = self.versions[of].found(rank[reader.0 as usize]);
-                let known = self.versions[of].copies[version].last().filter(|copy| copy.0 == number);
+                let known =
+                    self.versions[of].copies[version].last().filter(|copy| copy.0 == number);
                 let copy = known.map(|copy| copy.1).unwrap_or_else(|| {
                     let after = self.writer(&self.versions[of], version);
                     let name = self.name(&part.name, &self.versions[of], after);
@@ -359,11 +365,19 @@ impl<'a> Pass<'a> {
         let copies = std::mem::take(&mut versions.copies[written]);
         if let Some(results) = results {
             let name = format!("{name}: export {}", self.original.location_name(location));
-            self.task(name, Role::Export { task, location }, [(version, Exclusive), (results, Inclusive)]);
+            self.task(
+                name,
+                Role::Export { task, location },
+                [(version, Exclusive), (results, Inclusive)],
+            );
         }
         for (part, copy) in copies {
             let name = format!("{name}: export {}", self.parts[part].name);
-            self.task(name, Role::ExportPart { task, part }, [(copy, Exclusive), (version, Inclusive)]);
+            self.task(
+                name,
+                Role::ExportPart { task, part },
+                [(copy, Exclusive), (version, Inclusive)],
+            );
         }
     }
 
@@ -387,7 +401,12 @@ impl<'a> Pass<'a> {
         self.made.plan.location(name)
     }
 
-    fn task(&mut self, name: String, role: Role, requests: impl IntoIterator<Item = (Place, Kind)>) {
+    fn task(
+        &mut self,
+        name: String,
+        role: Role,
+        requests: impl IntoIterator<Item = (Place, Kind)>,
+    ) {
         self.made.roles.push(role);
         self.made.plan.task(name, requests);
     }

@@ -67,7 +67,8 @@ pub(crate) fn cycle(queues: &[Vec<(u32, Kind)>], tasks: usize) -> Option<Vec<Ste
 pub(crate) fn edges(queues: &[Vec<(u32, Kind)>], tasks: usize) -> Vec<Vec<(u32, u32)>> {
     let mut edges = vec![Vec::new(); tasks];
     for (location, queue) in queues.iter().enumerate() {
-        let same_group = |a: &(u32, Kind), b: &(u32, Kind)| a.1 == Kind::Inclusive && b.1 == Kind::Inclusive;
+        let same_group =
+            |a: &(u32, Kind), b: &(u32, Kind)| a.1 == Kind::Inclusive && b.1 == Kind::Inclusive;
         let mut ahead: &[(u32, Kind)] = &[];
         for group in queue.chunk_by(same_group) {
             for &(task, _) in group {
@@ -100,7 +101,8 @@ mod tests {
 
     #[test]
     fn a_circle_through_a_group_of_readers_is_found_behind_a_live_part() {
-        let queues = [vec![(0, X), (1, I), (2, I), (3, X)], vec![(3, I), (4, X)], vec![(4, X), (2, X)]];
+        let queues =
+            [vec![(0, X), (1, I), (2, I), (3, X)], vec![(3, I), (4, X)], vec![(4, X), (2, X)]];
         assert_eq!(cycle(&queues, 5), Some(vec![(2, 2, 4), (4, 1, 3), (3, 0, 2)]));
     }
 }

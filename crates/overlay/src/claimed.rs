@@ -109,7 +109,12 @@ impl<'a> Claimed<'a> {
 
     /// Runs tasks until `halt`. `step` runs one round of a task and gives its new state, or `None` if it failed; then
     /// it stays claimed.
-    pub(crate) fn work(&self, me: usize, halt: &AtomicBool, mut step: impl FnMut(u32, u64) -> Option<u64>) {
+    pub(crate) fn work(
+        &self,
+        me: usize,
+        halt: &AtomicBool,
+        mut step: impl FnMut(u32, u64) -> Option<u64>,
+    ) {
         let alone = self.lists.len() == 1;
         let mut front = self.front(me);
         let mut looks = 0;
@@ -166,7 +171,8 @@ impl<'a> Claimed<'a> {
 
     /// Where a worker begins: after a pause some of its tasks may be rounds ahead of others.
     fn front(&self, me: usize) -> Front {
-        let going = self.lists[me].iter().map(|&t| self.state(t)).filter(|state| state & CLAIMED == 0);
+        let going =
+            self.lists[me].iter().map(|&t| self.state(t)).filter(|state| state & CLAIMED == 0);
         Front { place: 0, round: going.map(rounds).min().unwrap_or(0) }
     }
 
@@ -208,14 +214,19 @@ impl<'a> Claimed<'a> {
     #[cold]
     fn around(&self, me: usize, alone: bool) -> Option<(u32, u64)> {
         let n = self.lists.len();
-        let in_list = |list: &[u32]| list.iter().rev().find_map(|&t| self.claim(t, self.state(t), alone));
+        let in_list =
+            |list: &[u32]| list.iter().rev().find_map(|&t| self.claim(t, self.state(t), alone));
         (0..n).find_map(|k| in_list(&self.lists[(me + k) % n]))
     }
 
     /// Lets those who wait for a claimed task see its new state.
     #[inline]
     pub(crate) fn release(&self, task: u32, state: u64) {
-        let order = if plant::is("claimed: relaxed release") { Ordering::Relaxed } else { Ordering::Release };
+        let order = if plant::is("claimed: relaxed release") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Release
+        };
         // Release: pairs with the Acquire in `state`.
         self.states[task as usize].store(state, order);
     }
@@ -244,7 +255,8 @@ impl<'a> Claimed<'a> {
             word.store(state | CLAIMED, Ordering::Relaxed);
         } else {
             // Relaxed: the load that found the state was an acquire, and found the same round.
-            word.compare_exchange(state, state | CLAIMED, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+            word.compare_exchange(state, state | CLAIMED, Ordering::Relaxed, Ordering::Relaxed)
+                .ok()?;
         }
         Some((task, state))
     }
@@ -254,7 +266,11 @@ impl<'a> Claimed<'a> {
     fn may_run(&self, task: u32, state: u64) -> bool {
         let lag = |lag: u32| if plant::is("claimed: no lag") { 0 } else { u64::from(lag) };
         state & CLAIMED == 0
-            && self.program.waits(task).iter().all(|wait| self.state(wait.task) >= state + lag(wait.lag))
+            && self
+                .program
+                .waits(task)
+                .iter()
+                .all(|wait| self.state(wait.task) >= state + lag(wait.lag))
     }
 
     #[cold]
@@ -270,7 +286,9 @@ impl<'a> Claimed<'a> {
     fn sleep(&self, me: usize, halt: &AtomicBool) {
         let nothing = |list: &[u32]| !list.iter().any(|&t| self.may_run(t, self.state(t)));
         // Acquire: as in `work`.
-        self.beds.sleep(me, || !halt.load(Ordering::Acquire) && self.lists.iter().all(|list| nothing(list)));
+        self.beds.sleep(me, || {
+            !halt.load(Ordering::Acquire) && self.lists.iter().all(|list| nothing(list))
+        });
     }
 }
 

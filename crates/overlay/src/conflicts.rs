@@ -146,11 +146,13 @@ mod tests {
     /// For each task, those that it conflicts with.
     fn pairs(requests: &Requests) -> Vec<Vec<u32>> {
         let conflict = |a: &[(u32, Kind)], b: &[(u32, Kind)]| {
-            a.iter()
-                .any(|x| b.iter().any(|y| x.0 == y.0 && (x.1 == Kind::Exclusive || y.1 == Kind::Exclusive)))
+            a.iter().any(|x| {
+                b.iter().any(|y| x.0 == y.0 && (x.1 == Kind::Exclusive || y.1 == Kind::Exclusive))
+            })
         };
         let of = |t: usize| {
-            let others = (0..requests.len()).filter(|&u| u != t && conflict(&requests[t], &requests[u]));
+            let others =
+                (0..requests.len()).filter(|&u| u != t && conflict(&requests[t], &requests[u]));
             others.map(|u| u as u32).collect()
         };
         (0..requests.len()).map(of).collect()
@@ -190,13 +192,20 @@ mod tests {
             for t in 0..tasks {
                 let all = distances(&pairs, t);
                 let (far, lost) = conflicts.farthest(t as u32);
-                assert_eq!(lost, all.iter().position(Option::is_none).map(|t| t as u32), "seed {seed}");
+                assert_eq!(
+                    lost,
+                    all.iter().position(Option::is_none).map(|t| t as u32),
+                    "seed {seed}"
+                );
                 assert_eq!(Some(far), all.into_iter().flatten().max(), "seed {seed}");
             }
             let colour = colours(&requests, locations);
             for (t, others) in pairs.iter().enumerate() {
-                let before: Vec<u32> =
-                    others.iter().filter(|&&u| (u as usize) < t).map(|&u| colour[u as usize]).collect();
+                let before: Vec<u32> = others
+                    .iter()
+                    .filter(|&&u| (u as usize) < t)
+                    .map(|&u| colour[u as usize])
+                    .collect();
                 assert_eq!(Some(colour[t]), (0..).find(|c| !before.contains(c)), "seed {seed}");
             }
         }

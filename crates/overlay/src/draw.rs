@@ -152,7 +152,8 @@ impl<'s> Picture<'s> {
         let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let (tasks, locations) = (self.snapshot.tasks.len(), self.snapshot.locations.len());
         let all = [count(tasks, "task"), count(locations, "location"), count(requests, "request")];
-        let states = self.by_state().into_iter().map(|(state, tasks)| format!("{} {state}", tasks.len()));
+        let states =
+            self.by_state().into_iter().map(|(state, tasks)| format!("{} {state}", tasks.len()));
         match states.collect::<Vec<_>>().join(", ") {
             states if states.is_empty() => all.join(", "),
             states => format!("{}: {states}", all.join(", ")),
@@ -171,7 +172,12 @@ impl<'s> Picture<'s> {
 
     /// The circle in words, step by step.
     fn deadlock(&self) -> Vec<String> {
-        self.snapshot.cycle().unwrap_or_default().iter().map(|wait| printable(&wait.to_string())).collect()
+        self.snapshot
+            .cycle()
+            .unwrap_or_default()
+            .iter()
+            .map(|wait| printable(&wait.to_string()))
+            .collect()
     }
 
     /// A request in words.
@@ -183,7 +189,8 @@ impl<'s> Picture<'s> {
         let who = match task_of(request) {
             None => "a handle".to_owned(),
             Some(t) => {
-                let task = format!("{}, {}", printable(&self.snapshot.tasks[t].name), self.states[t]);
+                let task =
+                    format!("{}, {}", printable(&self.snapshot.tasks[t].name), self.states[t]);
                 if self.has_run { format!("{task}, {}", self.progress(t)) } else { task }
             }
         };
@@ -237,10 +244,12 @@ impl Labels {
         other: fn(usize) -> String,
     ) -> Self {
         let mut seen = HashSet::new();
-        let fits =
-            |name: &String| !name.is_empty() && name.chars().count() <= most && name.chars().all(plain);
+        let fits = |name: &String| {
+            !name.is_empty() && name.chars().count() <= most && name.chars().all(plain)
+        };
         let keyed = !names.clone().all(|name| fits(name) && seen.insert(name));
-        let short = if keyed { (0..names.count()).map(other).collect() } else { names.cloned().collect() };
+        let short =
+            if keyed { (0..names.count()).map(other).collect() } else { names.cloned().collect() };
         Labels { short, keyed }
     }
 }

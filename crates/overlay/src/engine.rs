@@ -227,7 +227,12 @@ impl Engine {
         let mut first = 0;
         let slots = counts(&requests, tasks).into_iter().map(|count| {
             first += count;
-            Slot { missing: AtomicU32::new(0), left: AtomicBool::new(false), first: first - count, count }
+            Slot {
+                missing: AtomicU32::new(0),
+                left: AtomicBool::new(false),
+                first: first - count,
+                count,
+            }
         });
         Engine {
             states: (0..tasks).map(|_| AtomicU64::new(0)).collect(),
@@ -342,7 +347,9 @@ impl Engine {
     /// Whether a request of a handle from outside is one that a compiled run cannot go on with: readers where all tasks
     /// read stand beside the run's own, or behind another handle that it minds.
     fn minds(&self, location: &Core, kind: Kind) -> bool {
-        let place = self.places.binary_search_by_key(&std::ptr::from_ref(location), |p| Arc::as_ptr(&p.core));
+        let place = self
+            .places
+            .binary_search_by_key(&std::ptr::from_ref(location), |p| Arc::as_ptr(&p.core));
         kind == Kind::Exclusive || place.is_ok_and(|p| !self.places[p].only_read)
     }
 
@@ -367,7 +374,8 @@ impl Engine {
     pub(crate) fn begin(&self) -> Phase {
         // Woken after the sections.
         let mut wakes = Wakes::default();
-        let mut sections: Vec<_> = self.places.iter().map(|place| place.core.raw.section()).collect();
+        let mut sections: Vec<_> =
+            self.places.iter().map(|place| place.core.raw.section()).collect();
         let minded = |place: &&Place| place.core.by_hand(place.only_read);
         self.outside.store(self.places.iter().map(|p| minded(&p)).sum(), Ordering::Relaxed);
         let outside = self.places.iter().find(|p| minded(p) > 0).map(|place| &*place.core);
@@ -391,7 +399,14 @@ impl Engine {
     }
 
     /// Changes what stands in the queue of a location.
-    fn change(&self, place: &Place, section: &mut Section<'_>, before: u32, now: u32, wakes: &mut Wakes) {
+    fn change(
+        &self,
+        place: &Place,
+        section: &mut Section<'_>,
+        before: u32,
+        now: u32,
+        wakes: &mut Wakes,
+    ) {
         let nodes = &place.core.nodes;
         if now == COMPILED {
             // Nobody from outside waits: whoever is granted is a task, and is told in another way.
@@ -401,11 +416,13 @@ impl Engine {
             return;
         }
         let done = |r: &&Queued| rounds(self.states[r.task as usize].load(Ordering::Relaxed));
-        let mut requests: Vec<&Queued> = place.requests.iter().filter(|r| self.goes_on(r.task)).collect();
+        let mut requests: Vec<&Queued> =
+            place.requests.iter().filter(|r| self.goes_on(r.task)).collect();
         requests.sort_by_key(done);
         let requests = requests.into_iter().map(|r| (r.node, r.kind));
         if before == COMPILED {
-            section.replace(nodes, place.hold, requests, &mut |n| tell_outside(&place.core, n, wakes));
+            section
+                .replace(nodes, place.hold, requests, &mut |n| tell_outside(&place.core, n, wakes));
         } else {
             requests.for_each(|(node, kind)| section.post(nodes, node, kind, &mut |_| {}));
         }
@@ -420,7 +437,8 @@ impl Engine {
             if !self.goes_on(t) {
                 continue;
             }
-            let held = self.requests_of(t).iter().filter(|(core, node)| core.nodes.node(*node).is_held());
+            let held =
+                self.requests_of(t).iter().filter(|(core, node)| core.nodes.node(*node).is_held());
             let missing = slot.count - held.count() as u32;
             // One for itself, taken off at once: whoever misses nothing is ready.
             slot.missing.store(missing + 1, Ordering::Relaxed);
@@ -438,7 +456,8 @@ impl Engine {
         let stop_at = self.stop_at.load(Ordering::Relaxed);
         // Over queues it has stopped when it has said so and given everything back. Compiled, a task that is claimed may
         // run as well: its rounds tell.
-        let gave_back = |t: u32| self.requests_of(t).iter().all(|(core, n)| core.nodes.node(*n).is_idle());
+        let gave_back =
+            |t: u32| self.requests_of(t).iter().all(|(core, n)| core.nodes.node(*n).is_idle());
         let stopped = |t: u32, state: u64| {
             let left = || self.slots[t as usize].left.load(Ordering::Relaxed);
             let all = if over_queues { gave_back(t) } else { left() || rounds(state) >= stop_at };
@@ -482,7 +501,9 @@ impl Engine {
         for place in &self.places {
             let core = &*place.core;
             for node in place.requests.iter().map(|r| r.node).chain([place.hold]) {
-                core.raw.section().abandon(&core.nodes, node, &mut |n| tell_outside(core, n, &mut wakes));
+                core.raw
+                    .section()
+                    .abandon(&core.nodes, node, &mut |n| tell_outside(core, n, &mut wakes));
                 core.nodes.put_back(node);
             }
         }

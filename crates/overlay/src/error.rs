@@ -161,7 +161,11 @@ pub enum RunError {
 }
 
 fn at(locations: &[String]) -> String {
-    if locations.is_empty() { String::new() } else { format!(" at location '{}'", locations.join("', '")) }
+    if locations.is_empty() {
+        String::new()
+    } else {
+        format!(" at location '{}'", locations.join("', '"))
+    }
 }
 
 /// A task left an overlay whose end is decided by a convergence test.

@@ -303,7 +303,8 @@ impl<T, M: Mode> Drop for Guard<'_, T, M> {
     fn drop(&mut self) {
         if !self.unwinding && std::thread::panicking() && M::KIND == Kind::Exclusive {
             let thread = std::thread::current();
-            let who = self.handle.owner.as_deref().or(thread.name()).unwrap_or("a thread without name");
+            let who =
+                self.handle.owner.as_deref().or(thread.name()).unwrap_or("a thread without name");
             self.handle.core().poison(who);
         }
         self.handle.pending = false;
@@ -346,7 +347,9 @@ impl<T, M: Mode> sealed::Queueing for Handle<T, M> {
             self.grants += 1;
             let core = &*self.location.core;
             // A post grants nobody but the poster, and its waker comes after the post: none is taken.
-            section.post(&core.nodes, self.node, M::KIND, &mut |n| core.tell(n, &mut Wakes::default()));
+            section.post(&core.nodes, self.node, M::KIND, &mut |n| {
+                core.tell(n, &mut Wakes::default())
+            });
             core.joined(section, M::KIND);
         }
     }

@@ -123,7 +123,10 @@ impl Core {
 
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("name", &self.name).field("raw", &self.raw).finish_non_exhaustive()
+        f.debug_struct("Core")
+            .field("name", &self.name)
+            .field("raw", &self.raw)
+            .finish_non_exhaustive()
     }
 }
 

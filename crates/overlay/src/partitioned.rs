@@ -108,7 +108,12 @@ impl<'a> Partitioned<'a> {
     }
 
     /// Runs the tasks of worker `me` until all have stopped, or `halt`. `step` as in `Claimed::work`.
-    pub(crate) fn work(&self, me: usize, halt: &AtomicBool, mut step: impl FnMut(u32, u64) -> Option<u64>) {
+    pub(crate) fn work(
+        &self,
+        me: usize,
+        halt: &AtomicBool,
+        mut step: impl FnMut(u32, u64) -> Option<u64>,
+    ) {
         let Home { turns, borders } = &self.homes[me];
         // Relaxed: nobody else writes these words.
         let state = |turn: &Turn| self.states[turn.task as usize].load(Ordering::Relaxed);
@@ -125,7 +130,8 @@ impl<'a> Partitioned<'a> {
                 let border = borders.get(turn.border as usize);
                 // Acquire: pairs with the Release of whoever halts; the worker then reads what it left.
                 if halt.load(Ordering::Acquire)
-                    || border.is_some_and(|b| !b.waits.iter().all(|&w| self.wait(me, w, round, halt)))
+                    || border
+                        .is_some_and(|b| !b.waits.iter().all(|&w| self.wait(me, w, round, halt)))
                 {
                     return;
                 }

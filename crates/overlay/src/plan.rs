@@ -66,7 +66,10 @@ impl Plan {
         requests: impl IntoIterator<Item = (Place, Kind)>,
     ) -> Task {
         let requests: Vec<_> = requests.into_iter().map(|(place, kind)| (place.0, kind)).collect();
-        assert!(requests.iter().all(|r| (r.0 as usize) < self.locations.len()), "a location of this plan");
+        assert!(
+            requests.iter().all(|r| (r.0 as usize) < self.locations.len()),
+            "a location of this plan"
+        );
         self.tasks.push(name.into());
         self.requests.push(requests);
         Task(self.tasks.len() as u32 - 1)
@@ -183,7 +186,12 @@ impl Plan {
         Ok(())
     }
 
-    fn reorder(&self, queue: &mut [(u32, Kind)], location: u32, tasks: &[Task]) -> Result<(), CheckError> {
+    fn reorder(
+        &self,
+        queue: &mut [(u32, Kind)],
+        location: u32,
+        tasks: &[Task],
+    ) -> Result<(), CheckError> {
         let users: HashSet<u32> = queue.iter().map(|q| q.0).collect();
         let mut place: HashMap<u32, usize> = HashMap::new();
         let wrong = |t: u32, fault| CheckError::Order {

@@ -101,7 +101,13 @@ impl Program {
                 let ahead = &groups[(i + groups.len() - 1) % groups.len()];
                 for &t in group {
                     let wait = |&u: &u32| {
-                        (t, Wait { task: u, lag: if rank[u as usize] < rank[t as usize] { 2 } else { 0 } })
+                        (
+                            t,
+                            Wait {
+                                task: u,
+                                lag: if rank[u as usize] < rank[t as usize] { 2 } else { 0 },
+                            },
+                        )
                     };
                     waits.extend(ahead.iter().map(wait));
                 }
@@ -273,7 +279,8 @@ mod tests {
                 let may_run = |t: u32| {
                     let need = 2 * rounds[t as usize];
                     program.waits(t).iter().all(|w| {
-                        infinite[w.task as usize] || 2 * rounds[w.task as usize] >= need + u64::from(w.lag)
+                        infinite[w.task as usize]
+                            || 2 * rounds[w.task as usize] >= need + u64::from(w.lag)
                     })
                 };
                 let all = (0..tasks as u32).filter(|&t| !gone[t as usize]);

@@ -45,7 +45,9 @@ impl Engine {
         let iteration = rounds(self.states[task as usize].load(Ordering::Relaxed));
         let requests = self.requests_of(task);
         // A handle from outside may have panicked.
-        if let Some((core, task)) = requests.iter().find_map(|(core, _)| Some((core, core.poisoned()?))) {
+        if let Some((core, task)) =
+            requests.iter().find_map(|(core, _)| Some((core, core.poisoned()?)))
+        {
             self.fail(Failure::Poisoned { location: core.name.clone(), task });
             return false;
         }
@@ -60,7 +62,9 @@ impl Engine {
         } else {
             let mut wakes = Wakes::default();
             for (core, node) in requests {
-                core.raw.section().release(&core.nodes, *node, &mut |n| self.tell(core, n, &mut wakes));
+                core.raw
+                    .section()
+                    .release(&core.nodes, *node, &mut |n| self.tell(core, n, &mut wakes));
             }
             self.one_less();
         }

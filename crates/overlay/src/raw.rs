@@ -251,7 +251,13 @@ impl Default for RawLocation {
 impl Section<'_> {
     /// Queues a request for the idle node `n`.
     #[inline]
-    pub fn post<N: Nodes + ?Sized>(&mut self, nodes: &N, n: u32, kind: Kind, granted: &mut impl FnMut(u32)) {
+    pub fn post<N: Nodes + ?Sized>(
+        &mut self,
+        nodes: &N,
+        n: u32,
+        kind: Kind,
+        granted: &mut impl FnMut(u32),
+    ) {
         let node = nodes.node(n);
         debug_assert!(node.is(IDLE), "one pending request per handle");
         let writer = kind == Kind::Exclusive;
@@ -317,7 +323,11 @@ impl Section<'_> {
     }
 
     /// Shows those that wait, first one first.
-    pub(crate) fn waiting<'n, N: Nodes + ?Sized>(&self, nodes: &'n N, mut show: impl FnMut(&'n Node, Kind)) {
+    pub(crate) fn waiting<'n, N: Nodes + ?Sized>(
+        &self,
+        nodes: &'n N,
+        mut show: impl FnMut(&'n Node, Kind),
+    ) {
         let mut at = self.raw.head.load(Relaxed);
         while at != NONE {
             let node = nodes.node(at);
@@ -383,7 +393,12 @@ impl Section<'_> {
     }
 
     #[inline]
-    fn one_holder_less<N: Nodes + ?Sized>(&mut self, nodes: &N, writer: bool, granted: &mut impl FnMut(u32)) {
+    fn one_holder_less<N: Nodes + ?Sized>(
+        &mut self,
+        nodes: &N,
+        writer: bool,
+        granted: &mut impl FnMut(u32),
+    ) {
         let left = if writer { 0 } else { self.raw.holders.load(Relaxed) - 1 };
         self.raw.holders.store(left, Relaxed);
         if left == 0 {

@@ -83,9 +83,9 @@ impl Runner {
     /// How many threads run the bodies of `tasks` tasks.
     fn workers(self, tasks: usize) -> usize {
         match self {
-            Runner::Pool { workers, .. } | Runner::Static { workers } | Runner::Queues { workers, .. } => {
-                workers.clamp(1, tasks)
-            }
+            Runner::Pool { workers, .. }
+            | Runner::Static { workers }
+            | Runner::Queues { workers, .. } => workers.clamp(1, tasks),
             Runner::Threads => tasks,
         }
     }
@@ -100,7 +100,9 @@ impl Runner {
     }
 
     fn is_deep(self) -> bool {
-        let (Runner::Pool { order, .. } | Runner::Queues { order, .. }) = self else { return false };
+        let (Runner::Pool { order, .. } | Runner::Queues { order, .. }) = self else {
+            return false;
+        };
         order == ReadyOrder::DepthFirst
     }
 }
@@ -162,7 +164,11 @@ impl<'env> Bodies<'_, 'env> {
 }
 
 /// See [`Checked::run`].
-pub(crate) fn run(overlay: &mut Checked<'_>, runner: Runner, stop: Stop) -> Result<Report, RunError> {
+pub(crate) fn run(
+    overlay: &mut Checked<'_>,
+    runner: Runner,
+    stop: Stop,
+) -> Result<Report, RunError> {
     for core in &overlay.cores {
         if let Some(task) = core.poisoned() {
             return Err(RunError::Poisoned { location: core.name.clone(), task });
@@ -189,7 +195,9 @@ pub(crate) fn run(overlay: &mut Checked<'_>, runner: Runner, stop: Stop) -> Resu
     overlay.live.end();
     let failure = engine.take_failure();
     for &t in &*engine.panicked.lock().unwrap_or_else(PoisonError::into_inner) {
-        for (l, _) in overlay.live.plan.requests[t as usize].iter().filter(|r| r.1 == Kind::Exclusive) {
+        for (l, _) in
+            overlay.live.plan.requests[t as usize].iter().filter(|r| r.1 == Kind::Exclusive)
+        {
             overlay.cores[*l as usize].poison(&overlay.live.plan.tasks[t as usize]);
         }
     }
@@ -225,7 +233,11 @@ fn new_engine(overlay: &Checked<'_>, runner: Runner, stop: (u64, Option<Test>)) 
 
 /// Runs phase by phase, until all have stopped or somebody failed. Why not all was compiled, if it was not, and how
 /// many steps were not.
-fn phases(engine: &Engine, overlay: &mut Checked<'_>, runner: Runner) -> (Option<Interpreted>, u64) {
+fn phases(
+    engine: &Engine,
+    overlay: &mut Checked<'_>,
+    runner: Runner,
+) -> (Option<Interpreted>, u64) {
     let tasks = overlay.live.plan.tasks.len();
     let (mut interpreted, mut steps) = (None, 0);
     while !engine.is_over() {
@@ -243,7 +255,9 @@ fn phases(engine: &Engine, overlay: &mut Checked<'_>, runner: Runner) -> (Option
                 let whole = (0..tasks as u32).all(|t| engine.goes_on(t));
                 let rest = || Program::new(&overlay.queues, tasks, |t| engine.goes_on(t));
                 match &overlay.program {
-                    Some(program) if whole => compiled(engine, program, runner, &mut overlay.bodies),
+                    Some(program) if whole => {
+                        compiled(engine, program, runner, &mut overlay.bodies)
+                    }
                     _ => compiled(engine, &rest(), runner, &mut overlay.bodies),
                 }
             }
@@ -294,7 +308,11 @@ fn compiled(engine: &Engine, program: &Program, runner: Runner, bodies: &mut [Bo
 }
 
 /// How worker `me` runs one round of a task of a compiled run: the new state of the task, or `None` if it failed.
-fn step(engine: &Engine, me: usize, bodies: &Bodies<'_, '_>) -> impl FnMut(u32, u64) -> Option<u64> {
+fn step(
+    engine: &Engine,
+    me: usize,
+    bodies: &Bodies<'_, '_>,
+) -> impl FnMut(u32, u64) -> Option<u64> {
     let seat = &engine.seats[me];
     move |task, round| {
         seat.take(task);
@@ -344,7 +362,9 @@ fn crew<'env>(
         for me in 1..workers {
             let name = format!("worker {me}");
             let worker = move || guarded(engine, &engine.seats[me], || work(me, bodies));
-            if let Err(source) = std::thread::Builder::new().name(name.clone()).spawn_scoped(scope, worker) {
+            if let Err(source) =
+                std::thread::Builder::new().name(name.clone()).spawn_scoped(scope, worker)
+            {
                 engine.fail(Failure::Thread { what: name, source });
             }
         }
@@ -394,7 +414,8 @@ fn describe(failure: Failure, engine: &Engine, overlay: &Checked<'_>) -> RunErro
             RunError::Failed { task: name(task), iteration: iteration(task), source }
         }
         Failure::Panic { task, payload } => {
-            let written = overlay.live.plan.requests[task as usize].iter().filter(|r| r.1 == Kind::Exclusive);
+            let written =
+                overlay.live.plan.requests[task as usize].iter().filter(|r| r.1 == Kind::Exclusive);
             let locations = written.map(|&(l, _)| overlay.cores[l as usize].name.clone()).collect();
             let message = payload
                 .downcast_ref::<&str>()

@@ -163,7 +163,11 @@ impl Snapshot {
             Who::Task(t) => self.tasks[t.0 as usize].name.clone(),
             Who::Handle => "a handle".to_owned(),
         };
-        Wait { task: name(who), location: self.locations[location].name.clone(), ahead: name(ahead) }
+        Wait {
+            task: name(who),
+            location: self.locations[location].name.clone(),
+            ahead: name(ahead),
+        }
     }
 
     /// A circle of tasks that wait for each other, if there is one: they will wait for ever.
@@ -259,7 +263,8 @@ impl fmt::Display for Snapshot {
                 lines.push(format!("  and {} more", all.len() - MANY));
             }
         };
-        let of = |t: usize| (&self.tasks[t].name, self.tasks[t].iteration, time(self.tasks[t].since));
+        let of =
+            |t: usize| (&self.tasks[t].name, self.tasks[t].iteration, time(self.tasks[t].since));
         list(&|t| self.tasks[t].running, &|t| {
             let (name, iteration, time) = of(t);
             format!("  '{name}' runs its iteration {iteration}{time}")

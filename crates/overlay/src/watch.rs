@@ -99,7 +99,10 @@ pub struct Watch {
 
 impl Clone for Watch {
     fn clone(&self) -> Self {
-        Watch { live: Arc::clone(&self.live), told: AtomicU64::new(self.told.load(Ordering::Relaxed)) }
+        Watch {
+            live: Arc::clone(&self.live),
+            told: AtomicU64::new(self.told.load(Ordering::Relaxed)),
+        }
     }
 }
 
@@ -135,7 +138,8 @@ impl Watch {
         let mut since = vec![Instant::now(); seen.len()];
         loop {
             let nap = (patience / 8).max(Duration::from_millis(1));
-            now = self.live.changed.wait_timeout(now, nap).unwrap_or_else(PoisonError::into_inner).0;
+            now =
+                self.live.changed.wait_timeout(now, nap).unwrap_or_else(PoisonError::into_inner).0;
             if now.over || now.engine.is_none() || now.runs != run {
                 told(run);
                 return None;
@@ -165,7 +169,9 @@ impl Watch {
     pub fn end(&self, report: Stuck) -> bool {
         // Held until it has failed, so that no other run begins meanwhile.
         let now = self.live.now();
-        let Some(engine) = now.engine.as_ref().filter(|_| now.runs == report.run) else { return false };
+        let Some(engine) = now.engine.as_ref().filter(|_| now.runs == report.run) else {
+            return false;
+        };
         engine.fail(Failure::Stuck(Box::new(report)));
         true
     }
@@ -173,7 +179,9 @@ impl Watch {
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("running", &self.live.now().engine.is_some()).finish_non_exhaustive()
+        f.debug_struct("Watch")
+            .field("running", &self.live.now().engine.is_some())
+            .finish_non_exhaustive()
     }
 }
 

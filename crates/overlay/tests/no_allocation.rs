@@ -111,7 +111,9 @@ fn between_turns_of_futures() -> u64 {
         if turn == 10 {
             before = ALLOCATIONS.load(Ordering::Relaxed);
         }
-        let Poll::Ready(Ok(guard)) = pin!(now.granted()).poll(&mut context) else { panic!("its turn") };
+        let Poll::Ready(Ok(guard)) = pin!(now.granted()).poll(&mut context) else {
+            panic!("its turn")
+        };
         let mut behind = pin!(then.granted());
         assert!(behind.as_mut().poll(&mut context).is_pending());
         guard.next();
@@ -132,7 +134,8 @@ fn nothing_is_allocated_in_steady_state() {
         assert_eq!(between_turns_of_futures(), 0, "futures");
         COUNTED.set(false);
         let depth_first = Runner::Pool { workers: 2, order: ReadyOrder::DepthFirst };
-        let runners = [(Runner::pool(1), 1), (Runner::pool(2), 2), (depth_first, 2), (Runner::Threads, 256)];
+        let runners =
+            [(Runner::pool(1), 1), (Runner::pool(2), 2), (depth_first, 2), (Runner::Threads, 256)];
         for (runner, workers) in runners {
             for stop in [Stop::after(510), Stop::converged(0.0, 510)] {
                 assert_eq!(between(runner, workers, stop), 0, "{runner:?}, {stop:?}");

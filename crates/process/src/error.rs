@@ -44,7 +44,9 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         match error {
             Error::Lifeline { source, .. } | Error::Process { source, .. } => source,
-            wrong @ Error::WrongDescriptor { .. } => io::Error::new(io::ErrorKind::InvalidInput, wrong),
+            wrong @ Error::WrongDescriptor { .. } => {
+                io::Error::new(io::ErrorKind::InvalidInput, wrong)
+            }
         }
     }
 }

@@ -25,7 +25,10 @@ pub(crate) fn kill_at_hang_up(pipe: BorrowedFd<'_>, group: Group) -> io::Result<
 pub(crate) fn kills_at_hang_up(pipe: BorrowedFd<'_>, group: Group) -> bool {
     // SAFETY: as above; these take nothing.
     let (flags, owner) = unsafe {
-        (libc::fcntl(pipe.as_raw_fd(), libc::F_GETFL), libc::fcntl(pipe.as_raw_fd(), libc::F_GETOWN))
+        (
+            libc::fcntl(pipe.as_raw_fd(), libc::F_GETFL),
+            libc::fcntl(pipe.as_raw_fd(), libc::F_GETOWN),
+        )
     };
     flags != -1 && flags & libc::O_ASYNC != 0 && owner == group.owner()
 }

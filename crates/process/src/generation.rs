@@ -97,7 +97,8 @@ struct Page {
 /// The largest page that the architecture has for such memory.
 const LARGEST_PAGE: usize = if cfg!(target_arch = "x86_64") { 4096 } else { 65536 };
 
-static PAGE: Page = Page { number: AtomicU64::new(CHILD), _rest: [0; LARGEST_PAGE - size_of::<AtomicU64>()] };
+static PAGE: Page =
+    Page { number: AtomicU64::new(CHILD), _rest: [0; LARGEST_PAGE - size_of::<AtomicU64>()] };
 
 /// Sees to it that the number is cleared in children.
 fn guard(page: &'static Page) {

@@ -139,7 +139,8 @@ fn send_to_group(leader: &ProcessWatch, signal: i32) {
         return;
     }
     // Before Linux 6.9 by number.
-    if [Some(libc::EINVAL), Some(libc::ENOSYS)].contains(&io::Error::last_os_error().raw_os_error()) {
+    if [Some(libc::EINVAL), Some(libc::ENOSYS)].contains(&io::Error::last_os_error().raw_os_error())
+    {
         let _ = kill_by_number(leader.pid(), signal);
     }
 }
@@ -148,7 +149,10 @@ fn send_to_group(leader: &ProcessWatch, signal: i32) {
 /// be another's then.
 fn kill_by_number(leader: u32, signal: i32) -> io::Result<()> {
     let pid = i32::try_from(leader).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
-    waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG)?;
+    waitid(
+        WaitId::Pid(pid),
+        WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG,
+    )?;
     // SAFETY: takes two numbers, and touches no memory of this process.
     match unsafe { libc::kill(-pid.as_raw_nonzero().get(), signal) } {
         0 => Ok(()),
@@ -202,7 +206,10 @@ mod tests {
         let pid = leader.id();
         assert_eq!(leader.collect().unwrap().signal(), Some(9));
         // From now on the number may be another's.
-        assert_eq!(kill_by_number(pid, libc::SIGKILL).unwrap_err().raw_os_error(), Some(libc::ECHILD));
+        assert_eq!(
+            kill_by_number(pid, libc::SIGKILL).unwrap_err().raw_os_error(),
+            Some(libc::ECHILD)
+        );
     }
 
     #[test]

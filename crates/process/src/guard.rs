@@ -79,13 +79,17 @@ impl Guard {
     ///
     /// # Errors
     /// What the system says.
-    pub fn start(variable: &'static str, program: impl FnOnce(&Mark) -> Spawn<'static>) -> io::Result<Guard> {
+    pub fn start(
+        variable: &'static str,
+        program: impl FnOnce(&Mark) -> Spawn<'static>,
+    ) -> io::Result<Guard> {
         let mark = Mark::new(variable);
         let nothing = File::options().write(true).open("/dev/null")?;
         let words = rustix::fs::memfd_create(c"syncline guard", MemfdFlags::CLOEXEC)?;
         let (end, line) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let mut program = program(&mark);
-        let program = program.stream(0, end.as_fd()).stream(1, nothing.as_fd()).stream(2, words.as_fd());
+        let program =
+            program.stream(0, end.as_fd()).stream(1, nothing.as_fd()).stream(2, words.as_fd());
         let process = program.start_group()?;
         Ok(Guard { process, line: Some(line), words, free: Vec::new(), used: 0, mark })
     }
@@ -163,11 +167,15 @@ impl Drop for Guard {
 pub fn serve(mark: &Mark) -> io::Result<()> {
     let (line, table) = (io::stdin(), io::stderr());
     // What cannot be read any more is over, too; a signal is not the end.
-    while rustix::io::retry_on_intr(|| rustix::io::read(&line, &mut [0; 64])).is_ok_and(|read| read > 0) {}
+    while rustix::io::retry_on_intr(|| rustix::io::read(&line, &mut [0; 64]))
+        .is_ok_and(|read| read > 0)
+    {}
     let mut words = vec![0; rustix::fs::fstat(&table)?.st_size as usize];
     let mut filled = 0;
     while filled < words.len() {
-        match rustix::io::retry_on_intr(|| rustix::io::pread(&table, &mut words[filled..], filled as u64))? {
+        match rustix::io::retry_on_intr(|| {
+            rustix::io::pread(&table, &mut words[filled..], filled as u64)
+        })? {
             0 => break,
             read => filled += read,
         }
@@ -187,8 +195,9 @@ fn left(words: &[u8]) -> (bool, Vec<Pid>) {
     let (words, _) = words.as_chunks();
     let words = || words.iter().map(|&word| u32::from_ne_bytes(word));
     // Group 1 is not one to kill, whatever was read.
-    let groups =
-        words().filter(|&word| word > BEGINS).filter_map(|word| Pid::from_raw(word.try_into().ok()?));
+    let groups = words()
+        .filter(|&word| word > BEGINS)
+        .filter_map(|word| Pid::from_raw(word.try_into().ok()?));
     (words().any(|word| word == BEGINS), groups.collect())
 }
 
@@ -222,7 +231,8 @@ mod tests {
 
     #[test]
     fn what_began_and_did_not_end_is_left() {
-        let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
+        let bytes =
+            |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
         let pid = |number| Pid::from_raw(number).unwrap();
         assert_eq!(left(&bytes(&[0, 100, 0, 200])), (false, vec![pid(100), pid(200)]));
         assert_eq!(left(&bytes(&[0, 1, u32::MAX])), (true, vec![]));

@@ -38,7 +38,8 @@ impl<const N: usize> Told<N> {
     /// What the variable is to be set to.
     #[must_use]
     pub fn write(&self, numbers: [u64; N]) -> String {
-        let fields = self.fields.iter().zip(numbers).map(|((name, _), number)| format!(" {name}={number}"));
+        let fields =
+            self.fields.iter().zip(numbers).map(|((name, _), number)| format!(" {name}={number}"));
         format!("version={}{}", self.version, fields.collect::<String>())
     }
 
@@ -55,14 +56,18 @@ impl<const N: usize> Told<N> {
         };
         let (version, own) = (field("version")?, self.version);
         if version != own.to_string() {
-            return Err(format!("the {} is of version {version}, this program of version {own}", self.by));
+            return Err(format!(
+                "the {} is of version {version}, this program of version {own}",
+                self.by
+            ));
         }
         let mut numbers = [0; N];
         for ((name, range), number) in self.fields.iter().zip(&mut numbers) {
             let text = field(name)?;
             let said = text.parse().ok().filter(|number| range.contains(number));
             let (least, most) = (range.start(), range.end());
-            *number = said.ok_or(format!("{name} is {text:?}, not a number from {least} to {most}"))?;
+            *number =
+                said.ok_or(format!("{name} is {text:?}, not a number from {least} to {most}"))?;
         }
         match words.next() {
             Some(rest) => Err(format!("nothing is expected where {rest:?} stands")),

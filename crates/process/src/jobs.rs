@@ -184,7 +184,8 @@ pub fn bear_the_terminal() {
 fn has_terminal() -> bool {
     // SAFETY: the path ends with a zero, and the descriptor is nothing else's.
     unsafe {
-        let terminal = libc::open(c"/dev/tty".as_ptr(), libc::O_RDONLY | libc::O_NOCTTY | libc::O_CLOEXEC);
+        let terminal =
+            libc::open(c"/dev/tty".as_ptr(), libc::O_RDONLY | libc::O_NOCTTY | libc::O_CLOEXEC);
         terminal != -1 && libc::close(terminal) == 0
     }
 }

@@ -17,7 +17,9 @@ pub use disposition::{Disposition, children_can_be_watched};
 pub use error::{Error, Result};
 pub use generation::Generation;
 pub use group::GroupLeader;
-pub use jobs::{FollowedGroup, StopForwarding, bear_the_terminal, continued_at, stop_as_by_default};
+pub use jobs::{
+    FollowedGroup, StopForwarding, bear_the_terminal, continued_at, stop_as_by_default,
+};
 pub use lifeline::{Lifeline, LifelineEnd, LifelineKeeper};
 pub use mark::{Mark, Process};
 pub use spawn::{Child, Spawn, find};

@@ -123,7 +123,8 @@ impl LifelineEnd {
             let pipe = kept.as_ref().unwrap_or(&self.pipe);
             fatal::kill_at_hang_up(pipe.as_fd(), own).map_err(refused)?;
         }
-        rustix::io::fcntl_setfd(&self.pipe, FdFlags::empty()).map_err(|errno| refused(errno.into()))?;
+        rustix::io::fcntl_setfd(&self.pipe, FdFlags::empty())
+            .map_err(|errno| refused(errno.into()))?;
         // By the first open file: one that was opened when the keeper was gone does not tell of it.
         let is_cut = self.is_cut();
         // They have to stay open for as long as the process lives.

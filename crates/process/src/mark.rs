@@ -60,7 +60,9 @@ impl Mark {
         let mut is_any_begun = false;
         let all = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = all.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-        for process in pids.filter_map(Process::of).filter(|process| !process.is_over && wanted(process)) {
+        for process in
+            pids.filter_map(Process::of).filter(|process| !process.is_over && wanted(process))
+        {
             match process.environment() {
                 Some(environment) if environment.is_empty() => is_any_begun = true,
                 Some(environment) if self.is_in(&environment) => each(process),
@@ -90,8 +92,9 @@ impl Mark {
 
     fn is_in(&self, environment: &[u8]) -> bool {
         environment.split(|&byte| byte == 0).any(|variable| {
-            let value =
-                variable.strip_prefix(self.variable.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+            let value = variable
+                .strip_prefix(self.variable.as_bytes())
+                .and_then(|rest| rest.strip_prefix(b"="));
             value == Some(self.value.as_bytes())
         })
     }

@@ -165,12 +165,14 @@ impl<'a> Spawn<'a> {
 
     fn start_in(&self, own_group: bool) -> io::Result<Child> {
         let changed = self.variables.iter().map(|(name, _)| name).chain(&self.removed);
-        let inherited = env::vars_os().filter(|(name, _)| changed.clone().all(|changed| changed != name));
+        let inherited =
+            env::vars_os().filter(|(name, _)| changed.clone().all(|changed| changed != name));
         let variables: Vec<_> = inherited.chain(self.variables.iter().cloned()).collect();
         let path = variables.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
         let environment: io::Result<Vec<_>> =
             variables.into_iter().map(|(name, value)| variable(name, &value)).collect();
-        let args: io::Result<Vec<_>> = self.args.iter().map(|arg| text(arg.as_bytes().to_vec())).collect();
+        let args: io::Result<Vec<_>> =
+            self.args.iter().map(|arg| text(arg.as_bytes().to_vec())).collect();
         // A source below 3 could be replaced by another action before it is read, and dup2 of a number to
         // itself may leave it close-on-exec.
         let mut copies = Vec::new();
@@ -180,7 +182,9 @@ impl<'a> Spawn<'a> {
         }
         let sources = self.descriptors.iter().zip(&copies);
         let descriptors: Vec<_> = sources
-            .map(|((fd, number), copy)| (copy.as_ref().map_or(fd.as_raw_fd(), AsRawFd::as_raw_fd), *number))
+            .map(|((fd, number), copy)| {
+                (copy.as_ref().map_or(fd.as_raw_fd(), AsRawFd::as_raw_fd), *number)
+            })
             .collect();
         let (args, environment) = (args?, environment?);
         text(self.program.as_bytes().to_vec())?;
@@ -323,7 +327,10 @@ mod tests {
         let mut said = String::new();
         reader.read_to_string(&mut said).unwrap();
         assert!(child.wait().unwrap().success());
-        assert!(child.try_wait().unwrap().is_some() && child.kill().is_ok(), "it has been collected");
+        assert!(
+            child.try_wait().unwrap().is_some() && child.kill().is_ok(),
+            "it has been collected"
+        );
         said
     }
 
@@ -362,7 +369,8 @@ mod tests {
             std::fs::create_dir(folder.path().join(name)).unwrap();
             let program = folder.path().join(name).join("program");
             std::fs::write(&program, format!("#!{interpreter}\nexit 7\n")).unwrap();
-            std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+                .unwrap();
         }
         let path = env::join_paths([folder.path().join("old"), folder.path().join("new")]).unwrap();
         let mut spawn = Spawn::new("program");
@@ -398,8 +406,10 @@ mod tests {
         let said = said(|sh| {
             sh.args(["-c", "grep -E 'SigBlk|SigIgn' /proc/self/status"]);
         });
-        let masks: Vec<_> = said.lines().map(|line| line.split_whitespace().next_back().unwrap()).collect();
-        let masks: Vec<_> = masks.iter().map(|mask| u64::from_str_radix(mask, 16).unwrap()).collect();
+        let masks: Vec<_> =
+            said.lines().map(|line| line.split_whitespace().next_back().unwrap()).collect();
+        let masks: Vec<_> =
+            masks.iter().map(|mask| u64::from_str_radix(mask, 16).unwrap()).collect();
         assert_eq!(masks[0], 0, "{said}");
         assert_eq!(masks[1] >> (libc::SIGPIPE - 1) & 1, 0, "{said}");
     }

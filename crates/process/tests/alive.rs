@@ -180,8 +180,12 @@ fn the_kernel_kills_children_whose_lifeline_is_cut() {
 
     let start = || {
         let (keeper, end) = Lifeline::pair().unwrap();
-        let mut child =
-            run_helper("busy").process_group(0).stdin(end.into_fd()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = run_helper("busy")
+            .process_group(0)
+            .stdin(end.into_fd())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         while !line.starts_with("busy") {

@@ -27,7 +27,8 @@ fn guard() -> Guard {
 }
 
 /// Sleeps in a group with a child, closes what it has inherited, and says so on its way.
-const STUBBORN: &str = "sleep 4000 & exec sh -c 'echo $$; exec 0<&- 1>&- 2>&- 3>&-; exec env -i sleep 4000'";
+const STUBBORN: &str =
+    "sleep 4000 & exec sh -c 'echo $$; exec 0<&- 1>&- 2>&- 3>&-; exec env -i sleep 4000'";
 
 #[test]
 #[ignore = "the processes of other tests: does nothing by itself"]
@@ -39,7 +40,8 @@ fn role() {
             let mut guard = guard();
             let output = std::io::stdout();
             let mut spawn = Spawn::new("sh");
-            let _group = guard.spawn(spawn.args(["-c", STUBBORN]).stream(1, output.as_fd())).unwrap();
+            let _group =
+                guard.spawn(spawn.args(["-c", STUBBORN]).stream(1, output.as_fd())).unwrap();
             std::thread::sleep(Duration::from_secs(300));
         }
     }
@@ -75,7 +77,9 @@ fn a_killed_keeper_leaves_nothing() {
 fn groups_that_ended_are_forgotten_and_the_rest_ends_with_the_guard() {
     let mut guard = guard();
     for code in [0, 3] {
-        let group = guard.spawn(Spawn::new("sh").args(["-c", &format!("sleep 4000 & exit {code}")])).unwrap();
+        let group = guard
+            .spawn(Spawn::new("sh").args(["-c", &format!("sleep 4000 & exit {code}")]))
+            .unwrap();
         assert_eq!(guard.finish(group).unwrap().code(), Some(code));
     }
     let error = guard.spawn(&mut Spawn::new("syncline-no-such-program")).unwrap_err();

@@ -52,7 +52,11 @@ impl Rma {
     ///
     /// # Panics
     /// If `me` is another member than this one.
-    pub fn allocate<T: Element>(&mut self, me: &mut Member, len: usize) -> Result<Global<T>, RmaError> {
+    pub fn allocate<T: Element>(
+        &mut self,
+        me: &mut Member,
+        len: usize,
+    ) -> Result<Global<T>, RmaError> {
         self.allocate_deadline(me, len, None)
     }
 
@@ -82,7 +86,8 @@ impl Rma {
         if self.begun.as_ref().is_some_and(|begun| begun.asked != asked) {
             return Err(RmaError::Unfinished);
         }
-        let mut begun = self.begun.take().unwrap_or_else(|| Box::new(Begun { asked, step: Step::Call }));
+        let mut begun =
+            self.begun.take().unwrap_or_else(|| Box::new(Begun { asked, step: Step::Call }));
         let _naming = me.naming(Call::Allocate);
         let done = self.go_on(me, &mut begun, deadline);
         if let Err(RmaError::Fault(Fault::TimedOut)) = done {
@@ -109,7 +114,8 @@ impl Rma {
                     let all = me.gather_deadline(bytes as u64, deadline)?;
                     let all = all.into_iter().map(|bytes| bytes as usize).collect::<Vec<_>>();
                     let needed = self.here.iter().try_fold(0_usize, |sum, &rank| {
-                        let part = all[rank].checked_next_multiple_of(4096).map(|_| room(all[rank]));
+                        let part =
+                            all[rank].checked_next_multiple_of(4096).map(|_| room(all[rank]));
                         part.and_then(|part| sum.checked_add(part))
                     });
                     let space = &mut *me.space().making(Thing::Allocation);

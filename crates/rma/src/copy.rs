@@ -26,7 +26,10 @@
 
 #[cfg_attr(all(target_arch = "x86_64", not(miri)), path = "copy/x86_64.rs")]
 #[cfg_attr(all(target_arch = "aarch64", not(miri)), path = "copy/aarch64.rs")]
-#[cfg_attr(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri), path = "copy/portable.rs")]
+#[cfg_attr(
+    any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri),
+    path = "copy/portable.rs"
+)]
 mod arch;
 
 /// What is copied as blocks, which is faster than by words from here on.
@@ -258,7 +261,9 @@ mod tests {
                     read(at.add(there), back.as_mut_ptr(), len);
                 }
                 assert_eq!(back, &private[here..here + len]);
-                assert!(shared[..there].iter().chain(&shared[there + len..]).all(|&byte| byte == 7));
+                assert!(
+                    shared[..there].iter().chain(&shared[there + len..]).all(|&byte| byte == 7)
+                );
                 // SAFETY: as above.
                 unsafe { clear(shared.as_mut_ptr().add(there), len) };
                 assert!(shared[there..there + len].iter().all(|&byte| byte == 0));

@@ -57,7 +57,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 6] = [Kind::I32, Kind::I64, Kind::F32, Kind::F64, Kind::C32, Kind::C64];
+    pub(crate) const ALL: [Kind; 6] =
+        [Kind::I32, Kind::I64, Kind::F32, Kind::F64, Kind::C32, Kind::C64];
 
     /// Adds the numbers of `bytes` to those from `at` on.
     ///

@@ -218,7 +218,12 @@ pub(crate) struct Request<'a> {
 }
 
 impl Engine {
-    pub(crate) fn new(endpoint: &Endpoint, members: usize, words: HostWords, radix: usize) -> Engine {
+    pub(crate) fn new(
+        endpoint: &Endpoint,
+        members: usize,
+        words: HostWords,
+        radix: usize,
+    ) -> Engine {
         let (hosts, process) = (endpoint.hosts().clone(), endpoint.process());
         let (count, here) = (hosts.count(), hosts.of(process));
         let processes: usize = (0..count).map(|host| hosts.processes(host).len()).sum();
@@ -334,8 +339,9 @@ impl Engine {
         size: usize,
         data: impl Fn(&mut Vec<u8>),
     ) -> Result<(), Fault> {
-        let cost =
-            (message::HEAD + 8 * Piece::WORDS * request.pieces.len() + size.max(request.answer)) as u64;
+        let cost = (message::HEAD
+            + 8 * Piece::WORDS * request.pieces.len()
+            + size.max(request.answer)) as u64;
         let send = |out: &mut Out<'_>| {
             // Another thread may have been faster.
             let room = self.room(server, cost);
@@ -348,7 +354,8 @@ impl Engine {
             endpoint.wait(None, || self.room(server, cost))?;
             // What is only written is waited for by nobody before somebody asks; and who asks waits.
             let written = matches!(request.kind, Kind::Put | Kind::Add | Kind::Fence);
-            let sent = if written { endpoint.post(service, send) } else { endpoint.enter(service, send) };
+            let sent =
+                if written { endpoint.post(service, send) } else { endpoint.enter(service, send) };
             if sent {
                 return Ok(());
             }
@@ -364,10 +371,12 @@ impl Engine {
         data: impl Fn(&mut Vec<u8>),
     ) {
         let Request { kind, detail, parity, allocation, rank, ticket, pieces, .. } = *request;
-        let (pieces_sent, rank, to) = (pieces.len() as u32, rank as u32, self.hosts.servers()[server]);
+        let (pieces_sent, rank, to) =
+            (pieces.len() as u32, rank as u32, self.hosts.servers()[server]);
         // Under the lock of the endpoint: so that numbers do not fall from one message to the next.
         let epoch = self.epoch();
-        let head = Head { kind, detail, parity, pieces: pieces_sent, epoch, allocation, rank, ticket };
+        let head =
+            Head { kind, detail, parity, pieces: pieces_sent, epoch, allocation, rank, ticket };
         let mut message = out.message();
         head.write(&mut message);
         pieces.iter().for_each(|&piece| message::push_piece(&mut message, piece));

@@ -45,7 +45,9 @@ pub enum RmaError {
         size: usize,
     },
     /// Elements that are not in the allocation.
-    #[error("elements {from} to {to} are not all among the {len} that rank {rank} has in this allocation")]
+    #[error(
+        "elements {from} to {to} are not all among the {len} that rank {rank} has in this allocation"
+    )]
     Bounds {
         /// The member.
         rank: usize,

@@ -39,7 +39,12 @@ pub fn steps(hosts: usize, radix: usize, stride: usize) -> impl Iterator<Item = 
 }
 
 /// Of the counts by how far they have to go, those that go `step` ahead in the round of that stride.
-pub fn entries(hosts: usize, radix: usize, stride: usize, step: usize) -> impl Iterator<Item = usize> {
+pub fn entries(
+    hosts: usize,
+    radix: usize,
+    stride: usize,
+    step: usize,
+) -> impl Iterator<Item = usize> {
     let next = stride.saturating_mul(radix.max(2));
     (step..hosts).step_by(next)
 }
@@ -58,8 +63,9 @@ fn rounds(hosts: usize, radix: usize) -> impl Iterator<Item = (usize, usize)> {
 /// What an exchange costs a host: rounds, messages, words in all of them.
 #[must_use]
 pub fn cost(hosts: usize, radix: usize) -> (usize, usize, usize) {
-    let add =
-        |cost: (usize, usize, usize), round: (usize, usize)| (cost.0 + 1, cost.1 + round.0, cost.2 + round.1);
+    let add = |cost: (usize, usize, usize), round: (usize, usize)| {
+        (cost.0 + 1, cost.1 + round.0, cost.2 + round.1)
+    };
     rounds(hosts, radix).fold((0, 0, 0), add)
 }
 
@@ -139,7 +145,8 @@ const NETWORKS: [Network; 8] = [
 pub fn best_radix(hosts: usize) -> usize {
     let best = NETWORKS.map(|network| time(hosts, best_radix_for(hosts, network), network));
     let loss = |&radix: &usize| {
-        let losses = NETWORKS.iter().zip(best).map(|(&network, best)| time(hosts, radix, network) / best);
+        let losses =
+            NETWORKS.iter().zip(best).map(|(&network, best)| time(hosts, radix, network) / best);
         losses.fold(1.0, f64::max)
     };
     radices(hosts).min_by(|a, b| loss(a).total_cmp(&loss(b))).unwrap_or(2)
@@ -196,8 +203,9 @@ impl Exchange {
     fn enter(&mut self, stride: usize, send: &mut impl FnMut(Told)) {
         self.round = Some(stride);
         for step in steps(self.hosts, self.radix, stride) {
-            let counts =
-                entries(self.hosts, self.radix, stride, step).map(|ahead| self.counts[ahead]).collect();
+            let counts = entries(self.hosts, self.radix, stride, step)
+                .map(|ahead| self.counts[ahead])
+                .collect();
             let (to, epoch, known) = ((self.here + step) % self.hosts, self.epoch, self.known);
             send(Told { to, epoch, stride, step, counts, known });
         }
@@ -209,7 +217,14 @@ impl Exchange {
     }
 
     /// A message has come. The same one does not come twice.
-    pub(crate) fn receive(&mut self, epoch: u64, stride: usize, step: usize, counts: Vec<u64>, known: bool) {
+    pub(crate) fn receive(
+        &mut self,
+        epoch: u64,
+        stride: usize,
+        step: usize,
+        counts: Vec<u64>,
+        known: bool,
+    ) {
         self.early.insert((epoch, stride, step), (counts, known));
     }
 
@@ -226,7 +241,8 @@ impl Exchange {
                 return None;
             }
             for step in steps {
-                let (counts, known) = self.early.remove(&(self.epoch, stride, step)).unwrap_or_default();
+                let (counts, known) =
+                    self.early.remove(&(self.epoch, stride, step)).unwrap_or_default();
                 for (ahead, count) in entries(self.hosts, self.radix, stride, step).zip(counts) {
                     self.counts[ahead - step] += count;
                 }
@@ -245,11 +261,13 @@ mod tests {
     #[test]
     fn hosts_that_are_late_or_early_get_their_sums() {
         for (hosts, radix) in [(1, 2), (2, 2), (3, 2), (5, 2), (5, 5), (7, 3), (9, 4)] {
-            let mut all = (0..hosts).map(|here| Exchange::new(hosts, here, radix)).collect::<Vec<_>>();
+            let mut all =
+                (0..hosts).map(|here| Exchange::new(hosts, here, radix)).collect::<Vec<_>>();
             let mut random = 7_u64;
             let mut next = |n: usize| {
-                random =
-                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (random >> 33) as usize % n
             };
             let mut way: Vec<Told> = Vec::new();
@@ -259,19 +277,30 @@ mod tests {
                 let host = next(hosts);
                 if next(2) == 0 && !way.is_empty() {
                     let told = way.swap_remove(next(way.len()));
-                    all[told.to].receive(told.epoch, told.stride, told.step, told.counts, told.known);
+                    all[told.to].receive(
+                        told.epoch,
+                        told.stride,
+                        told.step,
+                        told.counts,
+                        told.known,
+                    );
                 }
                 if all[host].round.is_none() && epochs[host] < 6 {
                     // Nobody is two epochs ahead.
                     let epoch = epochs[host] + 1;
                     let counts = |ahead| count(epoch, host, (host + ahead) % hosts);
-                    all[host].start(epoch, counts, epoch % 2 == 0 || host > 0, &mut |told| way.push(told));
+                    all[host].start(epoch, counts, epoch % 2 == 0 || host > 0, &mut |told| {
+                        way.push(told)
+                    });
                 }
                 for host in 0..hosts {
                     if let Some((sum, known)) = all[host].advance(&mut |told| way.push(told)) {
                         epochs[host] += 1;
                         let epoch = epochs[host];
-                        assert_eq!(sum, (0..hosts).map(|from| count(epoch, from, host)).sum::<u64>());
+                        assert_eq!(
+                            sum,
+                            (0..hosts).map(|from| count(epoch, from, host)).sum::<u64>()
+                        );
                         assert_eq!(known, epoch % 2 == 0);
                     }
                 }
@@ -286,8 +315,9 @@ mod tests {
 
     /// An exchange, message by message: which counts each host has in the end, and of which hosts it has heard.
     fn exchanged(hosts: usize, radix: usize) -> (Vec<Vec<Count>>, Vec<Vec<bool>>) {
-        let own =
-            |host: usize| (0..hosts).map(|ahead| vec![(host, (host + ahead) % hosts)]).collect::<Vec<_>>();
+        let own = |host: usize| {
+            (0..hosts).map(|ahead| vec![(host, (host + ahead) % hosts)]).collect::<Vec<_>>()
+        };
         let mut counts = (0..hosts).map(own).collect::<Vec<_>>();
         let itself = |host: usize| (0..hosts).map(|other| other == host).collect::<Vec<_>>();
         let mut heard = (0..hosts).map(itself).collect::<Vec<_>>();
@@ -297,7 +327,10 @@ mod tests {
             for (host, counts) in counts.iter_mut().enumerate() {
                 for step in steps(hosts, radix, stride) {
                     let to = (host + step) % hosts;
-                    heard[to].iter_mut().zip(&before[host]).for_each(|(heard, &before)| *heard |= before);
+                    heard[to]
+                        .iter_mut()
+                        .zip(&before[host])
+                        .for_each(|(heard, &before)| *heard |= before);
                     for ahead in entries(hosts, radix, stride, step) {
                         sent.push((to, ahead - step, std::mem::take(&mut counts[ahead])));
                     }
@@ -338,6 +371,9 @@ mod tests {
         // More words on the wire, and more work for the processor, ask for other radices.
         let best = |hosts, overhead, gap| best_radix_for(hosts, Network { overhead, gap });
         assert_eq!((best(64, 0.0, 0.0), best(64, 0.01, 0.0), best(64, 0.1, 0.0)), (64, 64, 8));
-        assert_eq!((best(4096, 0.0, 0.0), best(4096, 0.01, 0.0), best(4096, 0.01, 0.004)), (4096, 64, 16));
+        assert_eq!(
+            (best(4096, 0.0, 0.0), best(4096, 0.01, 0.0), best(4096, 0.01, 0.004)),
+            (4096, 64, 16)
+        );
     }
 }

@@ -41,7 +41,12 @@ pub(crate) struct Far {
 }
 
 impl Far {
-    pub(crate) fn new(endpoint: Arc<Endpoint>, service: u32, engine: Arc<Engine>, board: TeamBoard) -> Far {
+    pub(crate) fn new(
+        endpoint: Arc<Endpoint>,
+        service: u32,
+        engine: Arc<Engine>,
+        board: TeamBoard,
+    ) -> Far {
         let marks = vec![0; endpoint.hosts().servers().len()];
         let (touched, covered) = (Vec::new(), Vec::new());
         Far { endpoint, service, engine, board, begun: 0, marks, touched, covered }
@@ -139,7 +144,14 @@ impl Far {
             return Ok(());
         }
         // Its answer is nobody's; that it acknowledges is what matters.
-        self.engine.request(&self.endpoint, self.service, Request::new(Kind::Fence), server, 0, |_| ())
+        self.engine.request(
+            &self.endpoint,
+            self.service,
+            Request::new(Kind::Fence),
+            server,
+            0,
+            |_| (),
+        )
     }
 
     /// Waits until so many requests to a server are acknowledged.
@@ -162,8 +174,9 @@ impl Far {
     pub(crate) fn fence_all(&mut self) -> Result<(), RmaError> {
         let (engine, marks) = (&self.engine, &self.marks);
         self.touched.iter().try_for_each(|&server| self.prompt(server, marks[server]))?;
-        self.endpoint
-            .wait(None, || self.touched.iter().all(|&server| engine.acked(server, marks[server])))?;
+        self.endpoint.wait(None, || {
+            self.touched.iter().all(|&server| engine.acked(server, marks[server]))
+        })?;
         for server in self.touched.drain(..) {
             self.marks[server] = 0;
         }
@@ -176,7 +189,9 @@ impl Far {
             // Each member begins somewhere else, and goes on in an order of its own.
             let mut state = (rank + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.begun;
             for last in (1..servers.len()).rev() {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 servers.swap(last, (state >> 33) as usize % (last + 1));
             }
         }
@@ -213,8 +228,9 @@ impl Far {
     ) -> Result<u64, RmaError> {
         let ticket = self.engine.ask(VecDeque::from([Vec::new()]));
         let request = Request { allocation, rank, ticket, ..Request::new(kind) };
-        let sent = self
-            .request(server, request, 16, |message| words.into_iter().for_each(|word| push(message, word)));
+        let sent = self.request(server, request, 16, |message| {
+            words.into_iter().for_each(|word| push(message, word))
+        });
         if let Err(fault) = sent {
             self.engine.give_up(ticket);
             return Err(fault.into());
@@ -232,7 +248,9 @@ impl Far {
         words: [u64; 2],
     ) -> Result<(), RmaError> {
         let request = Request { allocation, rank, ..Request::new(kind) };
-        self.request(server, request, 16, |message| words.into_iter().for_each(|word| push(message, word)))?;
+        self.request(server, request, 16, |message| {
+            words.into_iter().for_each(|word| push(message, word))
+        })?;
         Ok(())
     }
 
@@ -262,9 +280,9 @@ impl Far {
         }
         let (completed, begun) = (self.engine.words.completed(), self.begun);
         let blocking = Blocking::new(self.board.caller(), begun, deadline);
-        let waited = self
-            .endpoint
-            .wait_in(&blocking, deadline, || completed.get() >= begun || self.board.missing().is_some());
+        let waited = self.endpoint.wait_in(&blocking, deadline, || {
+            completed.get() >= begun || self.board.missing().is_some()
+        });
         drop(blocking);
         if completed.get() < begun {
             waited?;
@@ -295,7 +313,16 @@ impl Drop for Far {
 
 impl Request<'_> {
     pub(crate) fn new(kind: Kind) -> Self {
-        Request { kind, detail: 0, parity: 0, allocation: 0, rank: 0, ticket: 0, pieces: &[], answer: 0 }
+        Request {
+            kind,
+            detail: 0,
+            parity: 0,
+            allocation: 0,
+            rank: 0,
+            ticket: 0,
+            pieces: &[],
+            answer: 0,
+        }
     }
 }
 

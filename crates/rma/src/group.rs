@@ -126,7 +126,9 @@ mod tests {
 
     #[test]
     fn groups_go_on_by_themselves() {
-        let done = |ended: Vec<Result<(), RmaError>>| ended.into_iter().collect::<Result<(), _>>().unwrap();
+        let done = |ended: Vec<Result<(), RmaError>>| {
+            ended.into_iter().collect::<Result<(), _>>().unwrap()
+        };
         done(Team::threads(4).quiet().run(rounds).unwrap());
         done(Team::hosts(3).quiet().run(rounds).unwrap());
         done(Team::hosts(2).processes(2).threads(2).quiet().run(rounds).unwrap());

@@ -115,7 +115,8 @@ impl Rma {
         let to = buffer.as_mut_ptr().cast();
         let engine = Some(Arc::clone(&self.far().engine));
         // The handle has the buffer from now on, and gives the request up before the buffer goes.
-        let mut handle = Handle { state: State::Done, result: Some(buffer), engine, finish: |_, _| () };
+        let mut handle =
+            Handle { state: State::Done, result: Some(buffer), engine, finish: |_, _| () };
         // SAFETY: the buffer stays where it is while the handle has it; a handle that is leaked keeps it for ever.
         let ticket = unsafe { self.ask_far(&memory.table, rank, &[run], to) }?;
         handle.state = State::Asked(ticket);
@@ -271,7 +272,8 @@ impl<'env> Batch<'_, 'env> {
         let run = Run { there: at, here: 0, len: size_of_val(values) };
         // SAFETY: `values` is borrowed for 'env, which outlives `Rma::batch`; before that returns, all has come or the
         // ticket is given up, by the drop of this batch at the latest.
-        let ticket = unsafe { self.rma.ask_far(&memory.table, rank, &[run], values.as_mut_ptr().cast()) }?;
+        let ticket =
+            unsafe { self.rma.ask_far(&memory.table, rank, &[run], values.as_mut_ptr().cast()) }?;
         self.tickets.push(ticket);
         Ok(())
     }
@@ -328,7 +330,8 @@ mod tests {
             let memory = first.allocate::<u64>(me, 1000).unwrap();
             let other = 1 - me.rank();
             let reading = first.start_get(&memory, other, 0, vec![1; 1000]).unwrap();
-            let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| second.wait(reading)));
+            let asked =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| second.wait(reading)));
             first.sync().unwrap();
             asked.is_err()
         });

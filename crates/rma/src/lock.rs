@@ -210,7 +210,9 @@ impl Mutexes {
         index: usize,
         deadline: Option<Instant>,
     ) -> Result<(), RmaError> {
-        let Some(at) = self.place(rma, rank, index) else { return Err(self.no_place(rma, rank, index)) };
+        let Some(at) = self.place(rma, rank, index) else {
+            return Err(self.no_place(rma, rank, index));
+        };
         let mutex = Named::new(rma.rank, rank, index);
         if self.holds(mutex) {
             return Err(RmaError::Held { rank, index });

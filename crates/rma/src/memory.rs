@@ -57,7 +57,8 @@ impl Arena {
     /// So many bytes, in lines of their own. All members of a host call it alike.
     pub(crate) fn take(&mut self, space: &mut Space, bytes: usize) -> Result<Lines, SpaceError> {
         let lines = bytes.div_ceil(LINE).max(1);
-        let fits = self.free.iter().find(|&(_, &free)| free >= lines).map(|(&at, &free)| (at, free));
+        let fits =
+            self.free.iter().find(|&(_, &free)| free >= lines).map(|(&at, &free)| (at, free));
         let (at, free) = match fits {
             Some(found) => found,
             None => {
@@ -154,8 +155,10 @@ unsafe impl Sync for Part {}
 impl Table {
     /// The parts of all, of which those of `here` stand one after the other in `lines`.
     pub(crate) fn new(of: u64, id: u32, bytes: &[usize], here: &[usize], lines: Lines) -> Table {
-        let mut parts =
-            bytes.iter().map(|&bytes| Part { address: std::ptr::null_mut(), bytes }).collect::<Box<_>>();
+        let mut parts = bytes
+            .iter()
+            .map(|&bytes| Part { address: std::ptr::null_mut(), bytes })
+            .collect::<Box<_>>();
         let mut address = lines.address();
         for &rank in here {
             parts[rank].address = address;
@@ -251,7 +254,10 @@ impl<T: Element> Global<T> {
 impl<T> fmt::Debug for Global<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = std::any::type_name::<T>();
-        f.debug_struct("Global").field("id", &self.table.id).field("of", &of).finish_non_exhaustive()
+        f.debug_struct("Global")
+            .field("id", &self.table.id)
+            .field("of", &of)
+            .finish_non_exhaustive()
     }
 }
 

@@ -89,7 +89,10 @@ impl Head {
 
     pub(crate) fn write(self, message: &mut Vec<u8>) {
         let Head { kind, detail, parity, pieces, epoch, allocation, rank, ticket } = self;
-        let what = kind as u64 | u64::from(detail) << 8 | u64::from(parity) << 16 | u64::from(pieces) << 32;
+        let what = kind as u64
+            | u64::from(detail) << 8
+            | u64::from(parity) << 16
+            | u64::from(pieces) << 32;
         let place = u64::from(allocation) | u64::from(rank) << 32;
         [what, epoch, place, ticket].into_iter().for_each(|word| push(message, word));
     }
@@ -101,7 +104,8 @@ impl Head {
         let mut word = || words.next().unwrap_or_default();
         let (what, epoch, place, ticket) = (word(), word(), word(), word());
         let kind = *Kind::ALL.get(usize::from(what as u8))?;
-        let (detail, parity, pieces) = ((what >> 8) as u8, (what >> 16) as u8 & 1, (what >> 32) as u32);
+        let (detail, parity, pieces) =
+            ((what >> 8) as u8, (what >> 16) as u8 & 1, (what >> 32) as u32);
         let (allocation, rank) = (place as u32, (place >> 32) as u32);
         Some((Head { kind, detail, parity, pieces, epoch, allocation, rank, ticket }, rest))
     }
@@ -121,7 +125,10 @@ pub(crate) fn push_piece(message: &mut Vec<u8>, piece: Piece) {
 }
 
 /// The pieces behind a head, and what is behind them; `None` if they are not all there.
-pub(crate) fn pieces(head: Head, body: &[u8]) -> Option<(impl Iterator<Item = Piece> + Clone + '_, &[u8])> {
+pub(crate) fn pieces(
+    head: Head,
+    body: &[u8],
+) -> Option<(impl Iterator<Item = Piece> + Clone + '_, &[u8])> {
     let len = (head.pieces as usize).checked_mul(8 * Piece::WORDS)?;
     let (pieces, data) = body.split_at_checked(len)?;
     let piece = |piece: &[u8]| {

@@ -44,7 +44,9 @@ pub(crate) fn shaped(
     there.runs(here.strides, |there, here, len| {
         let (there, here, len) = ((offset + there) * size, (first + here) * size, len * size);
         match runs.last_mut() {
-            Some(last) if last.there + last.len == there && last.here + last.len == here => last.len += len,
+            Some(last) if last.there + last.len == there && last.here + last.len == here => {
+                last.len += len
+            }
             _ => runs.push(Run { there, here, len }),
         }
     });
@@ -187,7 +189,10 @@ impl Rma {
     /// })?.into_iter().collect::<Result<(), _>>()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[expect(clippy::too_many_arguments, reason = "two places, and the shape that they have in common")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "two places, and the shape that they have in common"
+    )]
     pub fn put_strided<T: Element>(
         &mut self,
         memory: &Global<T>,
@@ -445,7 +450,8 @@ impl Rma {
         let (server, allocation) = (self.server_of(rank), table.id);
         for (pieces, runs) in batches(runs) {
             let detail = T::KIND as u8;
-            let request = Request { detail, allocation, rank, pieces: &pieces, ..Request::new(Kind::Add) };
+            let request =
+                Request { detail, allocation, rank, pieces: &pieces, ..Request::new(Kind::Add) };
             let size = runs.iter().map(|run| run.len).sum();
             self.far().request(server, request, size, |message| {
                 for value in runs.iter().flat_map(products) {
@@ -472,8 +478,14 @@ impl Rma {
         let ticket = self.far().engine.ask(places(&batches, to));
         for (pieces, runs) in batches {
             let answer = runs.iter().map(|run| run.len).sum();
-            let request =
-                Request { allocation, rank, ticket, pieces: &pieces, answer, ..Request::new(Kind::Get) };
+            let request = Request {
+                allocation,
+                rank,
+                ticket,
+                pieces: &pieces,
+                answer,
+                ..Request::new(Kind::Get)
+            };
             if let Err(fault) = self.far().request(server, request, 0, |_| ()) {
                 self.far().engine.give_up(ticket);
                 return Err(fault.into());

@@ -182,7 +182,9 @@ impl Rma {
         }
         let server = self.server_of(rank);
         match &self.sync {
-            Syncs::Hosts(far) if far.marks[server] > 0 => Ok(Pending(State::Sent(server, far.marks[server]))),
+            Syncs::Hosts(far) if far.marks[server] > 0 => {
+                Ok(Pending(State::Sent(server, far.marks[server])))
+            }
             _ => Ok(Pending::DONE),
         }
     }
@@ -356,7 +358,11 @@ mod tests {
         let memory = rma.allocate::<u8>(me, 100)?;
         let (rank, right) = (me.rank(), (me.rank() + 1) % me.size());
         let (mut first, mut second) = ([rank as u8; 4], [rank as u8 + 10; 8]);
-        let list = [(3, first.as_mut_ptr(), 4), (0, std::ptr::null_mut(), 0), (40, second.as_mut_ptr(), 8)];
+        let list = [
+            (3, first.as_mut_ptr(), 4),
+            (0, std::ptr::null_mut(), 0),
+            (40, second.as_mut_ptr(), 8),
+        ];
         let column = Strided { counts: &[1, 4], strides: &[16] };
         let shape = Bytes::Strided { offset: 15, there: column, strides: &[2] };
         // SAFETY: arrays of these lengths, that nobody else has.
@@ -375,8 +381,12 @@ mod tests {
         let (mut all, mut tail) = ([0_u8; 100], [0_u8; 8]);
         // SAFETY: as above, until both are done.
         let (one, two) = unsafe {
-            let one =
-                rma.start_get_into(&memory, right, Bytes::Run { offset: 0, len: 100 }, all.as_mut_ptr())?;
+            let one = rma.start_get_into(
+                &memory,
+                right,
+                Bytes::Run { offset: 0, len: 100 },
+                all.as_mut_ptr(),
+            )?;
             let list = [(76, tail.as_mut_ptr().wrapping_add(4), 4), (84, tail.as_mut_ptr(), 4)];
             (one, rma.start_get_into(&memory, right, Bytes::List(&list), std::ptr::null_mut())?)
         };

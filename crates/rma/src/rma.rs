@@ -98,12 +98,14 @@ impl Rma {
             None => {
                 let cores = me.cores();
                 Syncs::Host(
-                    me.calling(Call::Sync).make(|space, members| Auto::within(space, members, cores))?,
+                    me.calling(Call::Sync)
+                        .make(|space, members| Auto::within(space, members, cores))?,
                 )
             }
             Some(endpoint) => {
                 let board = me.calling(Call::Sync).board(0)?;
-                let words = HostWords::within(&mut me.space().making(Thing::OneSided), hosts.count())?;
+                let words =
+                    HostWords::within(&mut me.space().making(Thing::OneSided), hosts.count())?;
                 let make = || Engine::new(&endpoint, here.len(), words, radix);
                 let attached = me.attach(make);
                 let (service, engine) = attached.expect("a team with an endpoint");
@@ -192,7 +194,8 @@ impl Rma {
         let first = self.here.first() == Some(&self.rank);
         // What is small is not worth a look; what is not may get a process killed if the host has
         // not got it.
-        let left = if first && lines.is_ok() && needed >= LOOK { syncline_memory::left() } else { None };
+        let left =
+            if first && lines.is_ok() && needed >= LOOK { syncline_memory::left() } else { None };
         match left.filter(|&left| left < needed as u64) {
             Some(left) => left + 1,
             None => left_after(lines.as_ref().err()),
@@ -204,9 +207,11 @@ impl Rma {
     pub(crate) fn no_room(&self, asked: &[usize], said: &[u64]) -> Option<RmaError> {
         let host = self.host_of(said.iter().position(|&said| said != 0)?);
         let of = |&rank: &usize| self.host_of(rank) == host;
-        let left = (0..self.size).filter(of).map(|rank| said[rank]).filter(|&said| said != 0).max()? - 1;
-        let together =
-            (0..self.size).filter(of).fold(0_u64, |sum, rank| sum.saturating_add(asked[rank] as u64));
+        let left =
+            (0..self.size).filter(of).map(|rank| said[rank]).filter(|&said| said != 0).max()? - 1;
+        let together = (0..self.size)
+            .filter(of)
+            .fold(0_u64, |sum, rank| sum.saturating_add(asked[rank] as u64));
         // The first of those that asked for the most.
         let rank = (0..self.size).filter(of).rev().max_by_key(|&rank| asked[rank])?;
         Some(RmaError::Room { rank, asked: asked[rank] as u64, together, host, left })

@@ -45,7 +45,10 @@ pub(crate) fn batches(runs: &[Run]) -> Vec<(Vec<Piece>, Vec<Run>)> {
             let part = len.min(room);
             let (pieces, cut) = batches.last_mut().expect("there is one with room");
             let (offset, bytes) = (there as u64, part as u32);
-            match pieces.last_mut().and_then(|last| last.and(offset, bytes).map(|more| (last, more))) {
+            match pieces
+                .last_mut()
+                .and_then(|last| last.and(offset, bytes).map(|more| (last, more)))
+            {
                 Some((last, more)) => *last = more,
                 None => pieces.push(Piece { offset, len: bytes, count: 1, stride: 0 }),
             }

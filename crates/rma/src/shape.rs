@@ -42,12 +42,15 @@ impl Strided<'_> {
             return Ok(0);
         }
         let mut extent = *first;
-        let mut levels = self.strides.iter().copied().zip(counts.iter().copied()).collect::<Vec<_>>();
+        let mut levels =
+            self.strides.iter().copied().zip(counts.iter().copied()).collect::<Vec<_>>();
         // In the order of their distances, each level must be beside what is below it.
         levels.sort_unstable();
         for (stride, count) in levels.into_iter().filter(|&(_, count)| count > 1) {
             if written && stride < extent {
-                return wrong(format!("runs overlap: a stride of {stride} elements, over {extent}"));
+                return wrong(format!(
+                    "runs overlap: a stride of {stride} elements, over {extent}"
+                ));
             }
             let more = stride.checked_mul(count - 1).and_then(|more| more.checked_add(extent));
             match more {

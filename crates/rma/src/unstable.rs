@@ -29,7 +29,12 @@ pub fn with_radix(me: &mut Member, radix: usize) -> Result<Rma, RmaError> {
 ///
 /// # Errors
 /// As [`Rma::mutexes`].
-pub fn mutexes(rma: &mut Rma, me: &mut Member, kind: LockKind, count: usize) -> Result<Mutexes, RmaError> {
+pub fn mutexes(
+    rma: &mut Rma,
+    me: &mut Member,
+    kind: LockKind,
+    count: usize,
+) -> Result<Mutexes, RmaError> {
     rma.mutexes_of(me, kind, count)
 }
 

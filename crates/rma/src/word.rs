@@ -214,8 +214,14 @@ impl Rma {
         let handle = Handle { state: State::Asked(ticket), result: None, engine, finish };
         let (detail, operands) = rmw.words();
         let piece = Piece { offset: at as u64, len: rmw.size() as u32, count: 1, stride: 0 };
-        let request =
-            Request { detail, allocation, rank, ticket, pieces: &[piece], ..Request::new(Kind::Rmw) };
+        let request = Request {
+            detail,
+            allocation,
+            rank,
+            ticket,
+            pieces: &[piece],
+            ..Request::new(Kind::Rmw)
+        };
         far.request(server, request, 32, |message| {
             operands.iter().for_each(|&word| message::push(message, word));
         })?;

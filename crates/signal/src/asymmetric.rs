@@ -42,7 +42,8 @@ mod real {
             REGISTERED.store(ABSENT, Ordering::Relaxed);
             return ABSENT;
         }
-        let needed = [MembarrierCommand::GlobalExpedited, MembarrierCommand::RegisterGlobalExpedited];
+        let needed =
+            [MembarrierCommand::GlobalExpedited, MembarrierCommand::RegisterGlobalExpedited];
         let known = membarrier_query();
         let there = needed.iter().all(|&command| known.contains_command(command))
             && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok();

@@ -40,7 +40,8 @@ impl DeathWord {
     pub fn declare(&self, who: u32) {
         // Release: what the declarer wrote before (a message, say) is seen by whoever reads the word.
         // Pairs with the Acquire in `who`.
-        let _ = self.0.compare_exchange(0, u64::from(who) + 1, Ordering::Release, Ordering::Relaxed);
+        let _ =
+            self.0.compare_exchange(0, u64::from(who) + 1, Ordering::Release, Ordering::Relaxed);
     }
 
     /// Who is dead, if anybody is.

@@ -59,8 +59,10 @@ const SLEEPER: u64 = 1;
 /// Bit 63: the number is past [`Signal::MAX`].
 const CLOSED: u64 = 1 << 63;
 
-const _: () = assert!(CLOSED == (Signal::MAX + 1) << 1, "the guard band begins behind the largest number");
-const _: () = assert!(Signal::MAX_ADD << 30 == Signal::MAX + 1, "the guard band has room for 2^30 additions");
+const _: () =
+    assert!(CLOSED == (Signal::MAX + 1) << 1, "the guard band begins behind the largest number");
+const _: () =
+    assert!(Signal::MAX_ADD << 30 == Signal::MAX + 1, "the guard band has room for 2^30 additions");
 
 /// A number that only grows, from 0 to [`Signal::MAX`], and that threads and processes wait on.
 ///
@@ -207,7 +209,8 @@ impl Signal {
     #[inline]
     pub fn raise_to(&self, number: u64) -> u64 {
         let number = bounded(number);
-        let order = if plant::is("signal: relaxed raise") { Ordering::Relaxed } else { Ordering::Release };
+        let order =
+            if plant::is("signal: relaxed raise") { Ordering::Relaxed } else { Ordering::Release };
         // Release: pairs with the Acquire in `get` and `wait_until`. The maximum clears bit 0 if and
         // only if it raises the number: then whoever set it is woken below. If it raises nothing the
         // bit stays for the raise that will.
@@ -231,7 +234,11 @@ impl Signal {
     /// Whoever polls it by [`get`](Signal::get) or [`look_until`](Signal::look_until) is served; whoever sleeps is not.
     #[inline]
     pub fn publish(&self, number: u64) {
-        let order = if plant::is("signal: relaxed publish") { Ordering::Relaxed } else { Ordering::Release };
+        let order = if plant::is("signal: relaxed publish") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Release
+        };
         // Release: pairs with the Acquire in `get`.
         self.word.bits.store(bounded(number) << 1, order);
     }
@@ -404,7 +411,12 @@ impl Signal {
     /// Looks, with the pauses and yields of `policy` in between, until the number is at least
     /// `number`; `None` when these are over, the deadline has passed, or `policy` names a member
     /// that is gone; at once if `number` is more than [`Signal::MAX`]. It never sleeps.
-    pub fn look_until(&self, number: u64, policy: &Policy<'_>, deadline: Option<Instant>) -> Option<u64> {
+    pub fn look_until(
+        &self,
+        number: u64,
+        policy: &Policy<'_>,
+        deadline: Option<Instant>,
+    ) -> Option<u64> {
         // A model would explore every number of looks.
         if cfg!(loom) || number > Self::MAX {
             return None;

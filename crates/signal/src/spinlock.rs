@@ -93,7 +93,11 @@ impl Default for SpinLock {
 impl Drop for SpinGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        let order = if plant::is("spinlock: relaxed unlock") { Ordering::Relaxed } else { Ordering::Release };
+        let order = if plant::is("spinlock: relaxed unlock") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Release
+        };
         // Release: pairs with the Acquire in `lock`.
         self.0.0.store(0, order);
     }

@@ -87,7 +87,9 @@ mod tests {
 
     #[test]
     fn buffers_are_zero_and_aligned() {
-        for (len, aligned) in [(0, 4096), (1, 4096), (HUGE - 1, 4096), (HUGE, HUGE), (3 * HUGE + 5, HUGE)] {
+        for (len, aligned) in
+            [(0, 4096), (1, 4096), (HUGE - 1, 4096), (HUGE, HUGE), (3 * HUGE + 5, HUGE)]
+        {
             let mut buffer = IoBuffer::new(len).unwrap();
             assert_eq!((buffer.len(), buffer.is_empty()), (len, len == 0));
             assert_eq!(buffer.as_ptr().addr() % aligned, 0);

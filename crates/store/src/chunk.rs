@@ -52,7 +52,8 @@ fn kernel() -> (u32, u32) {
     static VERSION: OnceLock<(u32, u32)> = OnceLock::new();
     *VERSION.get_or_init(|| {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+        let mut numbers =
+            release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
         (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
     })
 }
@@ -110,9 +111,14 @@ impl Chunk {
     /// # Errors
     /// [`Error::Memory`].
     pub fn heap(bytes: usize, pages: Pages) -> Result<Self> {
-        let segment =
-            Segment::heap(bytes, pages).map_err(|error| Error::Memory { bytes, source: reason(error) })?;
-        Ok(Self::new(Backing::Memory(segment), "heap memory".to_owned(), bytes as u64, Access::ReadWrite))
+        let segment = Segment::heap(bytes, pages)
+            .map_err(|error| Error::Memory { bytes, source: reason(error) })?;
+        Ok(Self::new(
+            Backing::Memory(segment),
+            "heap memory".to_owned(),
+            bytes as u64,
+            Access::ReadWrite,
+        ))
     }
 
     /// `bytes` zero bytes of memory that processes forked later share.
@@ -120,9 +126,14 @@ impl Chunk {
     /// # Errors
     /// [`Error::Memory`].
     pub fn shared(bytes: usize) -> Result<Self> {
-        let segment =
-            Segment::shared(bytes).map_err(|error| Error::Memory { bytes, source: reason(error) })?;
-        Ok(Self::new(Backing::Memory(segment), "shared memory".to_owned(), bytes as u64, Access::ReadWrite))
+        let segment = Segment::shared(bytes)
+            .map_err(|error| Error::Memory { bytes, source: reason(error) })?;
+        Ok(Self::new(
+            Backing::Memory(segment),
+            "shared memory".to_owned(),
+            bytes as u64,
+            Access::ReadWrite,
+        ))
     }
 
     /// The bytes of a file, for reading.
@@ -141,8 +152,9 @@ impl Chunk {
     /// [`Error::File`].
     pub fn from_file(file: File, path: &Path, access: Access) -> Result<Self> {
         let metadata = file.metadata();
-        let len =
-            metadata.map_err(|source| Error::File { action: "open", path: path.to_owned(), source })?.len();
+        let len = metadata
+            .map_err(|source| Error::File { action: "open", path: path.to_owned(), source })?
+            .len();
         Ok(Self::new(Backing::File(file), path.display().to_string(), len, access))
     }
 
@@ -199,8 +211,11 @@ impl Chunk {
     pub fn version(&self) -> Result<Option<(u64, i128)>> {
         let Some(file) = self.file() else { return Ok(None) };
         let found = file.metadata();
-        let found =
-            found.map_err(|source| Error::File { action: "look at", path: self.name().into(), source })?;
+        let found = found.map_err(|source| Error::File {
+            action: "look at",
+            path: self.name().into(),
+            source,
+        })?;
         Ok(Some((found.len(), modified(&found))))
     }
 
@@ -272,7 +287,12 @@ impl Chunk {
     }
 
     /// [`map`](Self::map) that counts `bytes`, for ranges of which only a part will be touched.
-    pub(crate) fn map_counting(&self, range: Range<u64>, touch: Touch, bytes: u64) -> Result<Mapped<'_>> {
+    pub(crate) fn map_counting(
+        &self,
+        range: Range<u64>,
+        touch: Touch,
+        bytes: u64,
+    ) -> Result<Mapped<'_>> {
         if range.start > range.end || range.end > self.len {
             return Err(self.out_of_range(range.end));
         }
@@ -323,7 +343,13 @@ impl Chunk {
     }
 
     /// Faults in a range of a segment that was mapped at `offset` of the file.
-    fn populate(&self, segment: &Segment, offset: u64, range: Range<usize>, write: bool) -> Result<()> {
+    fn populate(
+        &self,
+        segment: &Segment,
+        offset: u64,
+        range: Range<usize>,
+        write: bool,
+    ) -> Result<()> {
         let (action, advice) = match write {
             true => ("write", Advice::PopulateWrite),
             false => ("read", Advice::PopulateRead),
@@ -334,7 +360,10 @@ impl Chunk {
 
     /// The bytes asked for so far.
     pub fn traffic(&self) -> Traffic {
-        Traffic { read: self.read.load(Ordering::Relaxed), written: self.written.load(Ordering::Relaxed) }
+        Traffic {
+            read: self.read.load(Ordering::Relaxed),
+            written: self.written.load(Ordering::Relaxed),
+        }
     }
 
     /// Asks for `range` to be read into the page cache in the background. A hint: it never fails.
@@ -367,7 +396,8 @@ impl Chunk {
                 }
             }
             (None, Backing::File(file)) => {
-                file.read_exact_at(bytes, offset).map_err(|source| self.part("read", offset..end, source))?;
+                file.read_exact_at(bytes, offset)
+                    .map_err(|source| self.part("read", offset..end, source))?;
                 self.count(Touch::Read, bytes.len() as u64);
             }
         }
@@ -396,7 +426,8 @@ impl Chunk {
                 }
             }
             (None, Backing::File(file)) => {
-                file.write_all_at(bytes, offset).map_err(|source| self.part("write", offset..end, source))?;
+                file.write_all_at(bytes, offset)
+                    .map_err(|source| self.part("write", offset..end, source))?;
                 self.count(Touch::Write, bytes.len() as u64);
             }
         }
@@ -487,7 +518,9 @@ impl Mapped<'_> {
     /// fails.
     pub fn populate(&self, range: Range<usize>, write: bool) -> Result<()> {
         match &self.fresh {
-            Some(segment) if !range.is_empty() => self.chunk.populate(segment, self.offset, range, write),
+            Some(segment) if !range.is_empty() => {
+                self.chunk.populate(segment, self.offset, range, write)
+            }
             _ => Ok(()),
         }
     }

@@ -55,7 +55,12 @@ pub fn convert<T: Element>(src: &Matrix<T>, dst: &mut Matrix<T>, memory: u64) ->
     let mut values = vec![T::default(); rows * cols];
     for row in (0..shape.rows).step_by(rows) {
         for col in (0..shape.cols).step_by(cols) {
-            let rect = Rect { row, col, rows: rows.min(shape.rows - row), cols: cols.min(shape.cols - col) };
+            let rect = Rect {
+                row,
+                col,
+                rows: rows.min(shape.rows - row),
+                cols: cols.min(shape.cols - col),
+            };
             let values = &mut values[..rect.elements()];
             src.read_staged(rect, values, stage)?;
             dst.write_staged(rect, values, stage)?;

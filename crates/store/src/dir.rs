@@ -72,7 +72,12 @@ impl Array {
             Layout::Blocked(_) => (Kind::Blocked, None),
             Layout::Framed { thickness, .. } => (Kind::Framed, Some(thickness)),
         };
-        Self { layout: kind, block, thickness, dtype: dtype.map(|element| element.descr().to_owned()) }
+        Self {
+            layout: kind,
+            block,
+            thickness,
+            dtype: dtype.map(|element| element.descr().to_owned()),
+        }
     }
 
     /// The layout, or which member is missing or too much.
@@ -210,8 +215,9 @@ impl DataDir {
             return Err(Error::NoMatrix { path, name, names });
         }
         let raw = self.raw.as_ref();
-        Ok(raw
-            .and_then(|(shape, arrays)| arrays.get(name).map(|&(layout, element)| (*shape, layout, element))))
+        Ok(raw.and_then(|(shape, arrays)| {
+            arrays.get(name).map(|&(layout, element)| (*shape, layout, element))
+        }))
     }
 }
 
@@ -261,7 +267,8 @@ pub fn write_layout_json(
 
 /// A name of a plain file in the directory, and a layout that the shape can have.
 fn check(path: &Path, name: &str, shape: Shape, layout: Layout) -> Result<()> {
-    let odd = name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) || name == FILE;
+    let odd =
+        name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) || name == FILE;
     if odd {
         let why = format!("{name:?} is no name for a matrix");
         return Err(Error::Directory { path: path.to_owned(), why });
@@ -274,10 +281,13 @@ type Arrays = BTreeMap<String, (Layout, ElementType)>;
 fn read_description(path: &Path) -> Result<Option<(Shape, Arrays)>> {
     let wrong = |why: String| Error::Directory { path: path.to_owned(), why };
     let text = match read_text(path, LONGEST) {
-        Err(Error::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(Error::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
         text => text?,
     };
-    let description: Description = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let description: Description =
+        serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     if description.version != VERSION {
         return Err(wrong(format!("version {} is unknown, not {VERSION}", description.version)));
     }

@@ -95,11 +95,14 @@ impl DirectFile {
     /// it is not a regular file, not open for reading, or open for appending.
     pub fn of(file: &File, name: &Path, write: bool) -> Result<Self> {
         let failed = |source| Error::File { action: "use", path: name.to_owned(), source };
-        regular(rustix::fs::fstat(file).map_err(|error| failed(error.into()))?.st_mode).map_err(failed)?;
+        regular(rustix::fs::fstat(file).map_err(|error| failed(error.into()))?.st_mode)
+            .map_err(failed)?;
         let flags = rustix::fs::fcntl_getfl(file).map_err(|error| failed(error.into()))?;
         match flags & OFlags::ACCMODE {
             OFlags::RDWR => {}
-            OFlags::RDONLY if write => return Err(Error::ReadOnly { name: name.display().to_string() }),
+            OFlags::RDONLY if write => {
+                return Err(Error::ReadOnly { name: name.display().to_string() });
+            }
             OFlags::RDONLY => {}
             _ => return Err(failed(io::Error::other("it is not open for reading"))),
         }
@@ -156,7 +159,9 @@ impl DirectFile {
     pub fn len(&self) -> Result<u64> {
         match self.cached.metadata() {
             Ok(metadata) => Ok(metadata.len()),
-            Err(source) => Err(Error::File { action: "get the length of", path: self.name.clone(), source }),
+            Err(source) => {
+                Err(Error::File { action: "get the length of", path: self.name.clone(), source })
+            }
         }
     }
 
@@ -176,8 +181,9 @@ impl DirectFile {
 
     /// The descriptor for a request, and whether it is the direct one.
     pub(crate) fn descriptor(&self, offset: u64, address: usize, len: usize) -> (&File, bool) {
-        let aligned =
-            self.lead(offset) == 0 && len.is_multiple_of(self.alignment) && self.is_aligned(address);
+        let aligned = self.lead(offset) == 0
+            && len.is_multiple_of(self.alignment)
+            && self.is_aligned(address);
         match &self.direct {
             Some(direct) if aligned && self.is_direct() => (direct, true),
             _ => (&self.cached, false),

@@ -163,7 +163,10 @@ impl FromStr for ElementType {
 
     fn from_str(text: &str) -> Result<Self> {
         let named = |element: &Self| [element.name(), element.descr()].contains(&text);
-        Self::ALL.into_iter().find(named).ok_or_else(|| Error::UnknownElement { text: text.to_owned() })
+        Self::ALL
+            .into_iter()
+            .find(named)
+            .ok_or_else(|| Error::UnknownElement { text: text.to_owned() })
     }
 }
 
@@ -188,7 +191,10 @@ mod tests {
         constants_agree::<f64>();
         constants_agree::<f32>();
         for text in ["", "f8", ">f8", "Float64", "int32"] {
-            assert!(matches!(text.parse::<ElementType>(), Err(Error::UnknownElement { .. })), "{text}");
+            assert!(
+                matches!(text.parse::<ElementType>(), Err(Error::UnknownElement { .. })),
+                "{text}"
+            );
         }
     }
 

@@ -209,7 +209,9 @@ pub enum Error {
         name: String,
     },
     /// The regions handed back are not all those of one matrix.
-    #[error("{given} region(s) of {name} were handed back, but it has {expected}, each needed once")]
+    #[error(
+        "{given} region(s) of {name} were handed back, but it has {expected}, each needed once"
+    )]
     Regions {
         /// The matrix of the first of them.
         name: String,

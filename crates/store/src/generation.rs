@@ -179,7 +179,9 @@ impl Generations {
             Ok(Found::Underway(manifest)) => Leftover::Resumable(manifest.progress),
             Ok(Found::Complete(manifest)) => Leftover::Complete(manifest.progress),
             Err(Error::Busy { path }) => Leftover::Busy(path),
-            Err(error @ (Error::Manifest { .. } | Error::Generation { .. })) => Leftover::Damaged(error),
+            Err(error @ (Error::Manifest { .. } | Error::Generation { .. })) => {
+                Leftover::Damaged(error)
+            }
             Err(error) => return Err(error),
         })
     }
@@ -200,10 +202,13 @@ impl Generations {
             return Err(Error::File { action: "replace", path: output.to_owned(), source });
         }
         if header.len() as u64 > bytes {
-            let (path, what, expected) = (output.to_owned(), "its header".into(), header.len() as u64);
+            let (path, what, expected) =
+                (output.to_owned(), "its header".into(), header.len() as u64);
             return Err(Error::Length { path, what, expected, actual: bytes });
         }
-        let Some(_lock) = place.enter(true)? else { return Err(Error::Busy { path: place.lock() }) };
+        let Some(_lock) = place.enter(true)? else {
+            return Err(Error::Busy { path: place.lock() });
+        };
         if place.contents()?.is_some_and(|found| found.manifest || found.others) {
             return Err(Error::Leftover { path: place.folder });
         }
@@ -259,7 +264,14 @@ impl Generations {
         // The manifest may have been renamed and its folder not synced: a power failure could still bring
         // back the one before, whose generation the next pass overwrites.
         disk::sync_folder(&place.folder)?;
-        Ok(Resumed::Underway(Self { place, manifest, writing: None, kept: true, failed: false, _lock }))
+        Ok(Resumed::Underway(Self {
+            place,
+            manifest,
+            writing: None,
+            kept: true,
+            failed: false,
+            _lock,
+        }))
     }
 
     /// Removes what earlier runs have left, if anything; OUTPUT stays as it is.
@@ -350,7 +362,8 @@ impl Generations {
             Some(&sum) if sum == found => Ok(()),
             Some(_) => {
                 let first = panel_rows.saturating_mul(panel as u64);
-                let why = format!("panel {panel}, from row {first} on, is damaged: its checksum differs");
+                let why =
+                    format!("panel {panel}, from row {first} on, is damaged: its checksum differs");
                 Err(Error::Generation { generation, path, why })
             }
             None => {
@@ -372,7 +385,9 @@ impl Generations {
         self.check_usable()?;
         let generation = progress.generation;
         let next = Some(generation) == self.committed().checked_add(1);
-        let Some(slot) = self.writing.take_if(|_| next) else { return Err(self.not_at_hand(generation)) };
+        let Some(slot) = self.writing.take_if(|_| next) else {
+            return Err(self.not_at_hand(generation));
+        };
         let path = self.place.slot(generation);
         // After a failed sync the kernel forgets what was not written: a second try would succeed wrongly.
         disk::sync(&slot, &path)?;
@@ -395,7 +410,11 @@ impl Generations {
         let generation = self.committed();
         let path = self.place.slot(generation);
         if generation == 0 {
-            return Err(Error::Generation { generation: 1, path, why: "it was never committed".into() });
+            return Err(Error::Generation {
+                generation: 1,
+                path,
+                why: "it was never committed".into(),
+            });
         }
         self.replace_manifest(Manifest { finishing: true, ..self.manifest.clone() })?;
         disk::rename(&path, &self.place.output)?;
@@ -414,7 +433,11 @@ impl Generations {
     }
 
     fn check_usable(&self) -> Result<()> {
-        if self.failed { Err(Error::CommitFailed { path: self.place.folder.clone() }) } else { Ok(()) }
+        if self.failed {
+            Err(Error::CommitFailed { path: self.place.folder.clone() })
+        } else {
+            Ok(())
+        }
     }
 
     fn not_at_hand(&self, asked: u64) -> Error {

@@ -192,9 +192,11 @@ impl FromStr for Block {
 
     /// From its display: "256 x 1024".
     fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
-        let sides =
-            text.split_once(" x ").and_then(|(rows, cols)| Some((rows.parse().ok()?, cols.parse().ok()?)));
-        let (rows, cols) = sides.ok_or_else(|| LayoutTextError { text: text.to_owned(), what: "block" })?;
+        let sides = text
+            .split_once(" x ")
+            .and_then(|(rows, cols)| Some((rows.parse().ok()?, cols.parse().ok()?)));
+        let (rows, cols) =
+            sides.ok_or_else(|| LayoutTextError { text: text.to_owned(), what: "block" })?;
         Ok(Self { rows, cols })
     }
 }
@@ -213,9 +215,14 @@ impl FromStr for Layout {
         let parsed = match text.split_once(' ') {
             None if text == "row-major" => Some(Self::RowMajor),
             Some(("blocked", block)) => block.parse().ok().map(Self::Blocked),
-            Some(("framed", rest)) => rest.split_once(" thickness ").and_then(|(block, thickness)| {
-                Some(Self::Framed { block: block.parse().ok()?, thickness: thickness.parse().ok()? })
-            }),
+            Some(("framed", rest)) => {
+                rest.split_once(" thickness ").and_then(|(block, thickness)| {
+                    Some(Self::Framed {
+                        block: block.parse().ok()?,
+                        thickness: thickness.parse().ok()?,
+                    })
+                })
+            }
             _ => None,
         };
         parsed.ok_or_else(|| LayoutTextError { text: text.to_owned(), what: "layout" })

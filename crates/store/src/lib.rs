@@ -69,7 +69,9 @@ pub use dir::{DataDir, write_layout_json};
 pub use direct::DirectFile;
 pub use element::{Element, ElementType};
 pub use error::{Error, Result};
-pub use generation::{Existing, Generations, Identity, InputId, Leftover, Made, Mark, Progress, Resumed};
+pub use generation::{
+    Existing, Generations, Identity, InputId, Leftover, Made, Mark, Progress, Resumed,
+};
 pub use layout::{Block, Grid, Layout, LayoutTextError, Rect, Shape, Side};
 pub use matrix::Matrix;
 pub use model::{IoModel, io_model};

@@ -17,8 +17,8 @@ use crate::region::Region;
 use crate::rows::{self, STAGE};
 use crate::tile::{Part, Tile};
 use crate::{
-    Block, Chunk, Element, Error, Grid, Layout, NewFile, Placement, Rect, Result, Shape, Touch, bytes, chunk,
-    npy,
+    Block, Chunk, Element, Error, Grid, Layout, NewFile, Placement, Rect, Result, Shape, Touch,
+    bytes, chunk, npy,
 };
 
 /// What Linux may map around a touched page: folios of the page cache, of up to a huge page, below and above.
@@ -97,7 +97,10 @@ impl<T: Element> Matrix<T> {
         let file = chunk::open(path)?;
         let (shape, start) = npy::open::<T>(&file, path)?;
         let chunk = Chunk::from_file(file, path, Access::Read)?;
-        Ok(Self { opened: Some(path.to_owned()), ..Self::new(chunk, start, shape, Layout::RowMajor)? })
+        Ok(Self {
+            opened: Some(path.to_owned()),
+            ..Self::new(chunk, start, shape, Layout::RowMajor)?
+        })
     }
 
     /// The matrix in a file of nothing but little-endian elements, for reading.
@@ -134,7 +137,8 @@ impl<T: Element> Matrix<T> {
     /// ```
     pub fn create(new: &NewFile, npy: bool, shape: Shape, layout: Layout) -> Result<Self> {
         use std::os::unix::fs::FileExt;
-        let failed = |source| Error::File { action: "write", path: new.target().to_owned(), source };
+        let failed =
+            |source| Error::File { action: "write", path: new.target().to_owned(), source };
         let expected = Self::file_bytes(npy, shape, layout)?;
         let file = new.file().try_clone().map_err(failed)?;
         let chunk = Chunk::from_file(file, new.target(), Access::ReadWrite)?;
@@ -157,7 +161,9 @@ impl<T: Element> Matrix<T> {
         let data = (layout.stored(shape)? * T::BYTES) as u64;
         match npy {
             false => Ok(data),
-            true if layout == Layout::RowMajor => Ok(npy::header(T::TYPE, shape).len() as u64 + data),
+            true if layout == Layout::RowMajor => {
+                Ok(npy::header(T::TYPE, shape).len() as u64 + data)
+            }
             true => Err(Error::NotRowMajor { layout }),
         }
     }
@@ -301,7 +307,11 @@ impl<T: Element> Matrix<T> {
         let range = |what, count: usize, from: usize, n: usize| {
             let (count, asked) = (count as u64, from.saturating_add(n) as u64);
             let within = asked <= count;
-            if within { Ok(()) } else { Err(Error::Range { name: self.name.clone(), what, count, asked }) }
+            if within {
+                Ok(())
+            } else {
+                Err(Error::Range { name: self.name.clone(), what, count, asked })
+            }
         };
         range("rows", rows, rect.row, rect.rows)?;
         range("columns", cols, rect.col, rect.cols)?;

@@ -47,13 +47,19 @@ pub struct IoModel {
 /// assert_eq!(model.worst_block, 320 << 20);
 /// # Ok::<(), syncline_store::Error>(())
 /// ```
-pub fn io_model(layout: Layout, grid: Grid, coefficients: usize, element: ElementType) -> Result<IoModel> {
+pub fn io_model(
+    layout: Layout,
+    grid: Grid,
+    coefficients: usize,
+    element: ElementType,
+) -> Result<IoModel> {
     let field = Placement::new(layout, grid)?;
     let coefficient = Placement::new(layout.without_frame(), grid)?;
     let bytes = |values: usize| (values * element.bytes()) as u64;
     let mut model = IoModel { read: 0, written: 0, worst_block: 0, best_block: 0 };
     for index in 0..grid.len() {
-        let own = bytes(field.values(index)) + coefficients as u64 * bytes(coefficient.values(index));
+        let own =
+            bytes(field.values(index)) + coefficients as u64 * bytes(coefficient.values(index));
         let around: u64 = Side::ALL
             .into_iter()
             .filter_map(|side| Some((grid.neighbour(index, side)?, side.facing())))
@@ -113,8 +119,11 @@ mod tests {
     fn floats_are_half_of_doubles() -> Result<()> {
         let block = Block::new(7, 9);
         let grid = Grid::new(Shape::new(50, 40), block);
-        for layout in [Layout::RowMajor, Layout::Blocked(block), Layout::Framed { block, thickness: 2 }] {
-            let [double, single] = ElementType::ALL.map(|element| io_model(layout, grid, 3, element));
+        for layout in
+            [Layout::RowMajor, Layout::Blocked(block), Layout::Framed { block, thickness: 2 }]
+        {
+            let [double, single] =
+                ElementType::ALL.map(|element| io_model(layout, grid, 3, element));
             let (double, single) = (double?, single?);
             let twice = |bytes| 2 * bytes;
             assert_eq!(

@@ -58,7 +58,8 @@ impl NewFile {
     /// [`Error::NoSpace`] when the file system has less free than `bytes`; [`Error::File`] when the folder is
     /// missing or not writable, or `target` is a folder.
     pub fn create(target: &Path, bytes: u64) -> Result<Self> {
-        let failed = |action, source: io::Error| Error::File { action, path: target.to_owned(), source };
+        let failed =
+            |action, source: io::Error| Error::File { action, path: target.to_owned(), source };
         let folder = folder(target);
         if target.file_name().is_none() || target.is_dir() {
             return Err(failed("create", Errno::ISDIR.into()));
@@ -160,7 +161,9 @@ impl NewFile {
         if let Some(part) = &self.part {
             match rustix::fs::renameat_with(CWD, part, CWD, &target, flags) {
                 // As NFS, which knows no flags.
-                Err(Errno::INVAL) if flags == RenameFlags::NOREPLACE => rename_by_link(part, &target),
+                Err(Errno::INVAL) if flags == RenameFlags::NOREPLACE => {
+                    rename_by_link(part, &target)
+                }
                 done => done.map_err(io::Error::from),
             }
             .map_err(failed("rename to"))?;
@@ -261,7 +264,9 @@ fn rename_by_link(part: &Path, target: &Path) -> io::Result<()> {
 /// to read and write: the file is opened again for direct I/O, and when a run is resumed.
 pub(crate) fn keep_mode(file: &File, target: &Path) -> io::Result<()> {
     match target.metadata() {
-        Ok(old) if old.is_file() => file.set_permissions(Permissions::from_mode(old.mode() & 0o777 | 0o600)),
+        Ok(old) if old.is_file() => {
+            file.set_permissions(Permissions::from_mode(old.mode() & 0o777 | 0o600))
+        }
         _ => Ok(()),
     }
 }
@@ -355,7 +360,8 @@ mod tests {
 
     #[test]
     fn the_target_is_replaced_only_at_commit() {
-        for create in [|target: &Path, bytes| NewFile::create(target, bytes).unwrap(), create_named] {
+        for create in [|target: &Path, bytes| NewFile::create(target, bytes).unwrap(), create_named]
+        {
             let folder = tempfile::tempdir().unwrap();
             let target = folder.path().join("out");
             std::fs::write(&target, b"old").unwrap();
@@ -376,7 +382,10 @@ mod tests {
         rename_by_link(&part, &target).unwrap();
         assert!(!part.exists() && std::fs::read(&target).unwrap() == b"new");
         std::fs::write(&part, b"newer").unwrap();
-        assert_eq!(rename_by_link(&part, &target).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(
+            rename_by_link(&part, &target).unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
         assert!(part.exists() && std::fs::read(&target).unwrap() == b"new");
     }
 
@@ -398,7 +407,8 @@ mod tests {
     fn a_new_file_does_not_replace() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("out");
-        let (first, second) = (NewFile::create(&target, 1).unwrap(), NewFile::create(&target, 2).unwrap());
+        let (first, second) =
+            (NewFile::create(&target, 1).unwrap(), NewFile::create(&target, 2).unwrap());
         first.commit_new().unwrap();
         assert!(second.commit_new().is_err());
         assert_eq!(std::fs::metadata(&target).unwrap().len(), 1);
@@ -418,7 +428,12 @@ mod tests {
         assert_eq!(std::fs::read(&target).unwrap(), b"by another");
         let something = Standing::of(&target).unwrap();
         std::fs::write(&target, b"by a third").unwrap();
-        File::options().write(true).open(&target).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        File::options()
+            .write(true)
+            .open(&target)
+            .unwrap()
+            .set_modified(std::time::UNIX_EPOCH)
+            .unwrap();
         assert!(matches!(commit(&something), Err(Error::Appeared { .. })));
         assert_eq!(std::fs::read(&target).unwrap(), b"by a third");
         let something = Standing::of(&target).unwrap();
@@ -437,7 +452,8 @@ mod tests {
 
     #[test]
     fn a_drop_leaves_nothing() {
-        for create in [|target: &Path, bytes| NewFile::create(target, bytes).unwrap(), create_named] {
+        for create in [|target: &Path, bytes| NewFile::create(target, bytes).unwrap(), create_named]
+        {
             let folder = tempfile::tempdir().unwrap();
             let new = create(&folder.path().join("out"), 1 << 20);
             assert_eq!(new.file().metadata().unwrap().len(), 1 << 20);
@@ -468,7 +484,8 @@ mod tests {
     #[test]
     fn bad_targets_are_errors() {
         let folder = tempfile::tempdir().unwrap();
-        for target in [folder.path().join("none/out"), folder.path().to_owned(), PathBuf::from("/")] {
+        for target in [folder.path().join("none/out"), folder.path().to_owned(), PathBuf::from("/")]
+        {
             assert!(matches!(NewFile::create(&target, 1), Err(Error::File { .. })));
         }
     }

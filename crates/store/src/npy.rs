@@ -33,7 +33,8 @@ struct Dictionary {
 pub(crate) fn header(element: ElementType, shape: Shape) -> Vec<u8> {
     let Shape { rows, cols } = shape;
     let descr = element.descr();
-    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({rows}, {cols}), }}");
+    let text =
+        format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({rows}, {cols}), }}");
     let total = (MAGIC.len() + 4 + text.len() + 1).next_multiple_of(64);
     // The text has at most 101 bytes, so the length fits with room.
     let length = (total - MAGIC.len() - 4) as u16;
@@ -81,8 +82,10 @@ pub(crate) fn open<T: Element>(file: &File, path: &Path) -> Result<(Shape, u64)>
     if fortran {
         return Err(Error::FortranOrder { path: path.to_owned() });
     }
-    let shape =
-        Shape::new(usize::try_from(rows).unwrap_or(usize::MAX), usize::try_from(cols).unwrap_or(usize::MAX));
+    let shape = Shape::new(
+        usize::try_from(rows).unwrap_or(usize::MAX),
+        usize::try_from(cols).unwrap_or(usize::MAX),
+    );
     let start = start as u64;
     let impossible = |source| Error::Shape { path: path.to_owned(), source: Box::new(source) };
     let expected = start + (Layout::RowMajor.stored(shape).map_err(impossible)? * T::BYTES) as u64;
@@ -251,7 +254,8 @@ mod tests {
         for version in 1..=3 {
             for header in accepted {
                 let bytes = text(version, header);
-                let wanted = Dictionary { descr: "<f8".to_owned(), fortran: false, dims: vec![3, 4] };
+                let wanted =
+                    Dictionary { descr: "<f8".to_owned(), fortran: false, dims: vec![3, 4] };
                 assert_eq!(parse(&bytes), Ok((wanted, bytes.len())), "{header}");
             }
         }
@@ -275,14 +279,19 @@ mod tests {
             assert!(parse(&text(1, header)).is_err(), "{header}");
         }
         assert!(parse(&text(4, "{}")).is_err_and(|why| why.contains("version 4.0")));
-        assert!(parse(b"\x93NUMPY\x02\x00\xff\xff\xff\xff").is_err_and(|why| why.contains("4294967295")));
+        assert!(
+            parse(b"\x93NUMPY\x02\x00\xff\xff\xff\xff")
+                .is_err_and(|why| why.contains("4294967295"))
+        );
         assert!(parse(b"\x93NUMPY\x01").is_err_and(|why| why.contains("ends within")));
     }
 
     #[test]
     fn structured_types_are_named() {
-        let structured =
-            text(1, "{'descr': [('x', '<f4', (2,)), ('y', '<i2')], 'fortran_order': True, 'shape': ()}");
+        let structured = text(
+            1,
+            "{'descr': [('x', '<f4', (2,)), ('y', '<i2')], 'fortran_order': True, 'shape': ()}",
+        );
         let found = parse(&structured).map(|(dictionary, _)| dictionary.descr);
         assert_eq!(found.as_deref(), Ok("[('x', '<f4', (2,)), ('y', '<i2')]"));
     }

@@ -30,7 +30,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::transfer::PIECE;
-use crate::{Block, DirectFile, Element, IoBuffer, IoQueue, Layout, Matrix, Method, Read, Result, Strided};
+use crate::{
+    Block, DirectFile, Element, IoBuffer, IoQueue, Layout, Matrix, Method, Read, Result, Strided,
+};
 
 mod scratch;
 pub use scratch::Scratch;
@@ -136,8 +138,9 @@ pub struct Disk {
 impl Disk {
     /// What lets samples of long and of short pieces take the time that they did.
     pub fn explaining(long: Sample, short: Sample, write: f64) -> Self {
-        let piece =
-            |read: f64| (short.seconds() - short.bytes as f64 / read).max(0.0) / short.pieces.max(1) as f64;
+        let piece = |read: f64| {
+            (short.seconds() - short.bytes as f64 / read).max(0.0) / short.pieces.max(1) as f64
+        };
         // What the long pieces spent beside moving bytes is little: one correction is enough.
         let beside = long.pieces as f64 * piece(long.rate());
         let read = long.bytes as f64 / (long.seconds() - beside).max(long.seconds() / 2.0);
@@ -151,8 +154,12 @@ impl Disk {
     pub fn below(folder: &Path) -> Result<Self> {
         let mut scratch = Scratch::create(folder, SHORT)?;
         let mut medians = [Sample::default(); 3];
-        for (median, pattern) in medians.iter_mut().zip([Pattern::Read, Pattern::Rows, Pattern::Write]) {
-            let all = (0..ROUNDS).map(|_| scratch.measure(pattern, Way::Mapped)).collect::<Result<_>>()?;
+        for (median, pattern) in
+            medians.iter_mut().zip([Pattern::Read, Pattern::Rows, Pattern::Write])
+        {
+            let all = (0..ROUNDS)
+                .map(|_| scratch.measure(pattern, Way::Mapped))
+                .collect::<Result<_>>()?;
             *median = Sample::median(all).unwrap_or_default();
         }
         let [long, short, write] = medians;
@@ -170,7 +177,9 @@ impl Disk {
         const SHORT: Block = Block { rows: 256, cols: (16 << 10) / size_of::<f64>() };
         let (shape, row) = (matrix.shape(), matrix.shape().cols * T::BYTES);
         let file = match matrix.chunk().file() {
-            Some(file) if matrix.layout() == Layout::RowMajor && !matrix.chunk().is_resident() => file,
+            Some(file) if matrix.layout() == Layout::RowMajor && !matrix.chunk().is_resident() => {
+                file
+            }
             _ => return Ok(None),
         };
         if shape.elements() * T::BYTES < 1 << 20 {
@@ -183,7 +192,9 @@ impl Disk {
                 forget(file);
                 let tile = matrix.tile(&grid, round * grid.len() / ROUNDS);
                 let pieces = if tile.cols() == shape.cols { 1 } else { tile.rows() };
-                mapped((tile.rect().elements() * T::BYTES) as u64, pieces as u64, || tile.view().map(drop))
+                mapped((tile.rect().elements() * T::BYTES) as u64, pieces as u64, || {
+                    tile.view().map(drop)
+                })
             });
             Ok(Sample::median(rounds.collect::<Result<_>>()?))
         };
@@ -217,7 +228,9 @@ pub fn read(file: &DirectFile, ranges: Strided) -> Result<Sample> {
     let slot = (part + 2 * file.alignment()).next_multiple_of(rustix::param::page_size());
     let parts: Vec<_> = ranges
         .runs()
-        .flat_map(|run| run.clone().step_by(part).map(move |start| (start, part.min(run.end - start))))
+        .flat_map(|run| {
+            run.clone().step_by(part).map(move |start| (start, part.min(run.end - start)))
+        })
         .collect();
     let together = (BAND / slot).clamp(1, parts.len().max(1));
     let mut buffer = IoBuffer::new(slot * together)?;
@@ -233,7 +246,11 @@ pub fn read(file: &DirectFile, ranges: Strided) -> Result<Sample> {
         queue.read(&mut reads)?;
     }
     let pieces = ranges.count * ranges.len.div_ceil(PIECE);
-    Ok(Sample { bytes: (ranges.count * ranges.len) as u64, pieces: pieces as u64, time: start.elapsed() })
+    Ok(Sample {
+        bytes: (ranges.count * ranges.len) as u64,
+        pieces: pieces as u64,
+        time: start.elapsed(),
+    })
 }
 
 fn mapped(bytes: u64, pieces: u64, work: impl FnOnce() -> Result<()>) -> Result<Sample> {
@@ -254,7 +271,8 @@ mod tests {
 
     #[test]
     fn two_samples_give_two_numbers() {
-        let sample = |bytes, pieces, millis| Sample { bytes, pieces, time: Duration::from_millis(millis) };
+        let sample =
+            |bytes, pieces, millis| Sample { bytes, pieces, time: Duration::from_millis(millis) };
         // 64 MiB/s and 8 ms a piece.
         let (long, short) = (sample(256 << 20, 1, 4008), sample(1 << 20, 64, 512 + 16));
         let disk = Disk::explaining(long, short, 1.0);

@@ -73,7 +73,11 @@ impl Read<'_> {
         self.file.check_range(self.offset, self.len)?;
         let (needed, given) = (self.file.room(self.offset, self.len), self.into.len());
         if given < needed {
-            return Err(Error::Room { name: self.file.name().display().to_string(), needed, given });
+            return Err(Error::Room {
+                name: self.file.name().display().to_string(),
+                needed,
+                given,
+            });
         }
         Ok(())
     }
@@ -126,7 +130,11 @@ impl<'a> Write<'a> {
     }
 }
 
-fn pieces<'a>(file: &'a DirectFile, offset: u64, bytes: &'a [u8]) -> impl Iterator<Item = Piece<'a>> {
+fn pieces<'a>(
+    file: &'a DirectFile,
+    offset: u64,
+    bytes: &'a [u8],
+) -> impl Iterator<Item = Piece<'a>> {
     let parts = bytes.chunks(PIECE).enumerate();
     parts.map(move |(nth, part)| Piece::write(file, offset + (nth * PIECE) as u64, part))
 }
@@ -238,16 +246,20 @@ mod tests {
         for method in [Method::Uring, Method::Plain] {
             let plain = tempfile::tempfile().unwrap();
             plain.write_all_at(&[3; 3 * PIECE], 0).unwrap();
-            let file = DirectFile::of(&plain, Path::new("name"), true).unwrap().claiming_no_alignment();
+            let file =
+                DirectFile::of(&plain, Path::new("name"), true).unwrap().claiming_no_alignment();
             let mut queue = IoQueue::new(method);
             let mut buffer = IoBuffer::new(2 * PIECE + 77).unwrap();
             let into = &mut buffer.as_mut_slice()[1..];
             let len = into.len();
             queue.read(&mut [Read { file: &file, offset: 13, len, into }]).unwrap();
             assert!(buffer.as_slice()[1..].iter().all(|&byte| byte == 3));
-            let file = DirectFile::of(&plain, Path::new("name"), true).unwrap().claiming_no_alignment();
+            let file =
+                DirectFile::of(&plain, Path::new("name"), true).unwrap().claiming_no_alignment();
             buffer.as_mut_slice().fill(4);
-            queue.write(&[Write { file: &file, offset: 13, from: &buffer.as_slice()[1..] }]).unwrap();
+            queue
+                .write(&[Write { file: &file, offset: 13, from: &buffer.as_slice()[1..] }])
+                .unwrap();
             let mut found = vec![0; 3 * PIECE];
             plain.read_exact_at(&mut found, 0).unwrap();
             let wanted = |nth| if (13..13 + len).contains(&nth) { 4 } else { 3 };

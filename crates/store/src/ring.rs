@@ -76,7 +76,8 @@ impl Ring {
     /// Transfers the pieces; on return, also with an error, the kernel uses none of their memory.
     pub(crate) fn run<'a>(&mut self, pieces: impl Iterator<Item = Piece<'a>>) -> Result<()> {
         let mut pieces = pieces.fuse();
-        let mut flight = Flight { ring: self, slots: [const { None }; DEPTH], under_way: 0, failure: None };
+        let mut flight =
+            Flight { ring: self, slots: [const { None }; DEPTH], under_way: 0, failure: None };
         loop {
             for nth in 0..DEPTH {
                 while flight.goes_on() && flight.slots[nth].is_none() {
@@ -175,7 +176,8 @@ impl Flight<'_, '_> {
     fn landed(&mut self) -> Option<(usize, Result<usize, Errno>)> {
         let entry = self.ring.uring.completion().next()?;
         self.under_way -= 1;
-        let answer = usize::try_from(entry.result()).map_err(|_| Errno::from_raw_os_error(-entry.result()));
+        let answer =
+            usize::try_from(entry.result()).map_err(|_| Errno::from_raw_os_error(-entry.result()));
         Some((entry.user_data() as usize, answer))
     }
 
@@ -267,7 +269,8 @@ mod tests {
         let mut buffer = IoBuffer::new(8192).unwrap();
         buffer.as_mut_slice().fill(2);
         // The last is a short one: its rest is not aligned any more.
-        for (answer, left) in [(Err(Errno::AGAIN), 0), (Err(Errno::OPNOTSUPP), 0), (Ok(4097), 4097)] {
+        for (answer, left) in [(Err(Errno::AGAIN), 0), (Err(Errno::OPNOTSUPP), 0), (Ok(4097), 4097)]
+        {
             let (plain, file) = file(&[1; 8192]);
             let direct = file.is_direct();
             let mut flight = flight(&mut ring);
@@ -278,7 +281,10 @@ mod tests {
             assert!(flight.slots[3].is_none() && flight.under_way == 0 && flight.failure.is_none());
             let found = contents(&plain);
             assert!(found[..left].iter().all(|&byte| byte == 1), "{answer:?}");
-            assert!(found.len() == 8192 && found[left..].iter().all(|&byte| byte == 2), "{answer:?}");
+            assert!(
+                found.len() == 8192 && found[left..].iter().all(|&byte| byte == 2),
+                "{answer:?}"
+            );
             // A flag was refused, if anything; not to be direct.
             assert_eq!(file.is_direct(), direct);
             assert_eq!(file.is_unwaiting(), answer != Err(Errno::OPNOTSUPP));
@@ -323,8 +329,9 @@ mod tests {
                 *byte = (nth / 4096 + nth + round) as u8;
             }
             let parts = buffer.as_slice().chunks(4096).enumerate();
-            let pieces = parts
-                .map(|(nth, part)| Piece::write(&files[usize::from(nth < OTHERS)], 4096 * nth as u64, part));
+            let pieces = parts.map(|(nth, part)| {
+                Piece::write(&files[usize::from(nth < OTHERS)], 4096 * nth as u64, part)
+            });
             ring.run(pieces).unwrap();
             assert!(!ring.is_broken());
             let (head, tail) = buffer.as_slice().split_at(OTHERS * 4096);
@@ -341,7 +348,8 @@ mod tests {
         let worker = format!("iou-wrk-{}", rustix::thread::gettid().as_raw_nonzero());
         for task in std::fs::read_dir("/proc/self/task").unwrap() {
             // A task may have ended.
-            let name = std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default();
+            let name =
+                std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default();
             assert_ne!(name.trim(), worker);
         }
     }
@@ -395,7 +403,8 @@ mod tests {
                 break_it(&ring);
             }
             let pieces = buffer.as_mut_slice().chunks_mut(4096).enumerate();
-            let pieces = pieces.map(|(nth, part)| Piece::read(&file, 4096 * nth as u64, part, 4096));
+            let pieces =
+                pieces.map(|(nth, part)| Piece::read(&file, 4096 * nth as u64, part, 4096));
             ring.run(pieces).unwrap();
             assert!(buffer.as_slice() == &bytes[..buffer.len()]);
             assert_eq!(ring.is_broken(), broken);

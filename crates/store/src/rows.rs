@@ -69,7 +69,9 @@ impl Adjacent {
             {
                 last.len += run.len;
             }
-            Some(_) if end - self.start > self.limit || run.at - self.end > self.gap => return false,
+            Some(_) if end - self.start > self.limit || run.at - self.end > self.gap => {
+                return false;
+            }
             _ => self.runs.push(run),
         }
         self.end = end;
@@ -101,9 +103,13 @@ fn runs(
             };
             for section in place.sections(grid.index(i, j), copies) {
                 let section = section.within(wanted);
-                let first = (own.row + section.rect.row - rect.row) * rect.cols + own.col + section.rect.col
+                let first = (own.row + section.rect.row - rect.row) * rect.cols
+                    + own.col
+                    + section.rect.col
                     - rect.col;
-                for (row, run) in section.rows().runs().enumerate().filter(|(_, run)| !run.is_empty()) {
+                for (row, run) in
+                    section.rows().runs().enumerate().filter(|(_, run)| !run.is_empty())
+                {
                     visit(Run { at: run.start, to: first + row * rect.cols, len: run.len() })?;
                 }
             }

@@ -99,7 +99,11 @@ impl DirectWriter {
         let (lead, given) = (self.lead(), buffer.len());
         let needed = lead.saturating_add(len);
         let Some(filled) = buffer.get_mut(..needed) else {
-            return Err(Error::Room { name: self.file.name().display().to_string(), needed, given });
+            return Err(Error::Room {
+                name: self.file.name().display().to_string(),
+                needed,
+                given,
+            });
         };
         self.file.check_range(self.next, len)?;
         let block = self.block.as_mut_slice();

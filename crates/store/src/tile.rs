@@ -112,7 +112,10 @@ impl<T: Element> Part<T> {
     /// Maps the block where it is and reads its rows in.
     pub(crate) fn map_in_place(&self, touch: Touch) -> Result<(Mapped<'_>, Strided)> {
         if !self.in_place() {
-            return Err(Error::NotInPlace { name: self.name().to_owned(), layout: self.matrix.layout() });
+            return Err(Error::NotInPlace {
+                name: self.name().to_owned(),
+                layout: self.matrix.layout(),
+            });
         }
         self.map_block(touch)
     }
@@ -425,7 +428,10 @@ mod tests {
         let page = rustix::param::page_size();
         let runs = |len, pitch| Strided { start: 0, len, pitch, count: 3 };
         assert_eq!(joined(runs(8, page), 0), std::slice::from_ref(&(0..2 * page + 8)));
-        assert_eq!(joined(runs(8, 2 * page), 0), [0..8, 2 * page..2 * page + 8, 4 * page..4 * page + 8]);
+        assert_eq!(
+            joined(runs(8, 2 * page), 0),
+            [0..8, 2 * page..2 * page + 8, 4 * page..4 * page + 8]
+        );
         // The first run reaches into a second page.
         assert_eq!(joined(runs(8, 2 * page), page - 4).len(), 1);
         assert_eq!(joined(runs(0, page), 0), []);

@@ -59,7 +59,12 @@ pub(crate) struct Request {
 
 impl<'a> Piece<'a> {
     /// Reads `into`, of which the first `need` bytes must be in the file.
-    pub(crate) const fn read(file: &'a DirectFile, offset: u64, into: &'a mut [u8], need: usize) -> Self {
+    pub(crate) const fn read(
+        file: &'a DirectFile,
+        offset: u64,
+        into: &'a mut [u8],
+        need: usize,
+    ) -> Self {
         Self { file, memory: Memory::Into(into), offset, need, done: 0, direct: false }
     }
 
@@ -72,15 +77,26 @@ impl<'a> Piece<'a> {
     /// reading only if it is a request to write.
     pub(crate) fn request(&mut self) -> Request {
         let (write, pointer, len) = match &mut self.memory {
-            Memory::Into(bytes) => (false, bytes[self.done..].as_mut_ptr(), bytes.len() - self.done),
-            Memory::From(bytes) => (true, bytes[self.done..].as_ptr().cast_mut(), bytes.len() - self.done),
+            Memory::Into(bytes) => {
+                (false, bytes[self.done..].as_mut_ptr(), bytes.len() - self.done)
+            }
+            Memory::From(bytes) => {
+                (true, bytes[self.done..].as_ptr().cast_mut(), bytes.len() - self.done)
+            }
         };
         let offset = self.offset + self.done as u64;
         let (file, direct) = self.file.descriptor(offset, pointer.addr(), len);
         self.direct = direct;
         let plainly = !(direct && self.file.is_unwaiting());
         // A piece is short enough: the kernel itself takes at most 2 GiB less a page.
-        Request { write, plainly, fd: file.as_raw_fd(), pointer, len: len.min(1 << 30) as u32, offset }
+        Request {
+            write,
+            plainly,
+            fd: file.as_raw_fd(),
+            pointer,
+            len: len.min(1 << 30) as u32,
+            offset,
+        }
     }
 
     /// Takes the answer to the last request: how many bytes were transferred.
@@ -112,13 +128,15 @@ impl<'a> Piece<'a> {
             let answer = match &mut self.memory {
                 Memory::Into(bytes) => {
                     let bytes = &mut bytes[done..];
-                    let (file, direct) = self.file.descriptor(next, bytes.as_ptr().addr(), bytes.len());
+                    let (file, direct) =
+                        self.file.descriptor(next, bytes.as_ptr().addr(), bytes.len());
                     self.direct = direct;
                     rustix::io::pread(file, bytes, next)
                 }
                 Memory::From(bytes) => {
                     let bytes = &bytes[done..];
-                    let (file, direct) = self.file.descriptor(next, bytes.as_ptr().addr(), bytes.len());
+                    let (file, direct) =
+                        self.file.descriptor(next, bytes.as_ptr().addr(), bytes.len());
                     self.direct = direct;
                     rustix::io::pwrite(file, bytes, next)
                 }
@@ -191,7 +209,10 @@ mod tests {
         let error = piece.answer(Ok(0)).unwrap_err().to_string();
         assert_eq!(error, "cannot read bytes 5000 to 6000 of name: the file ends at byte 5000");
         let error = piece.answer(Err(Errno::IO)).unwrap_err().to_string();
-        assert!(error.starts_with("cannot read bytes 5000 to 6000 of name: Input/output error"), "{error}");
+        assert!(
+            error.starts_with("cannot read bytes 5000 to 6000 of name: Input/output error"),
+            "{error}"
+        );
         let mut piece = Piece::write(&file, 10, &[0; 20]);
         assert_eq!(piece.answer(Ok(5)).unwrap(), Step::Again);
         let error = piece.answer(Err(Errno::NOSPC)).unwrap_err().to_string();

@@ -61,7 +61,8 @@ impl<T: Element> Matrix<T> {
         let Some(file) = self.chunk().file().filter(|_| self.layout() == Layout::RowMajor) else {
             return Ok(None);
         };
-        let file = DirectFile::of(file, Path::new(self.chunk().name()), self.chunk().is_writable())?;
+        let file =
+            DirectFile::of(file, Path::new(self.chunk().name()), self.chunk().is_writable())?;
         Ok(Some((file, self.bytes_of(0..0).start)))
     }
 

@@ -212,7 +212,10 @@ impl SignalBoard for MemoryBoard {
         self.vigil.at_home()?;
         // The only raiser, so an addition is a maximum, and cheaper.
         let now = self.cell(to, slot).increment();
-        debug_assert_eq!(now, epoch, "slot {slot} of member {to} is raised in order, by one raiser");
+        debug_assert_eq!(
+            now, epoch,
+            "slot {slot} of member {to} is raised in order, by one raiser"
+        );
         Ok(())
     }
 

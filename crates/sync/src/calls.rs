@@ -193,7 +193,14 @@ impl Calls {
     #[must_use]
     pub fn caller(&self, rank: usize, object: usize, call: Call) -> Option<Caller> {
         let known = rank < self.rows.len() && object < OBJECTS;
-        known.then(|| Caller { calls: self.clone(), rank, object, call, ranks: None, compared: true })
+        known.then(|| Caller {
+            calls: self.clone(),
+            rank,
+            object,
+            call,
+            ranks: None,
+            compared: true,
+        })
     }
 
     /// Until the result is dropped, what the member waits for is part of that call.
@@ -264,7 +271,8 @@ impl Calls {
             return;
         }
         // Relaxed: ordered by the Release of `decide`.
-        let claimed = self.verdict[1].compare_exchange(0, first.word(), Ordering::Relaxed, Ordering::Relaxed);
+        let claimed =
+            self.verdict[1].compare_exchange(0, first.word(), Ordering::Relaxed, Ordering::Relaxed);
         if claimed.is_ok() || claimed == Err(first.word()) {
             self.verdict[2].store(second.word(), Ordering::Relaxed);
             self.decide(DIFFERS);
@@ -288,10 +296,14 @@ impl Calls {
     /// What a member of another host has noted. There is one thread at a time that tells of a
     /// member.
     pub fn note(&self, rank: usize, words: &[u64]) {
-        let (Some(row), Some((&blocked, progress))) = (self.rows.get(rank), words.split_first()) else {
+        let (Some(row), Some((&blocked, progress))) = (self.rows.get(rank), words.split_first())
+        else {
             return;
         };
-        row.progress.iter().zip(progress).for_each(|(word, &made)| word.store(made, Ordering::Relaxed));
+        row.progress
+            .iter()
+            .zip(progress)
+            .for_each(|(word, &made)| word.store(made, Ordering::Relaxed));
         // Release: pairs with the Acquire in `find`.
         row.blocked.store(blocked, Ordering::Release);
     }

@@ -59,8 +59,10 @@ pub fn transfers(algorithm: Algorithm, members: usize) -> Transfers {
         }
         Algorithm::Dissemination { radix } => {
             let distances = std::iter::successors(Some(1_usize), |d| d.checked_mul(radix));
-            let partners = distances.take_while(|&d| d < members).map(|d| (radix - 1).min((members - 1) / d));
-            let (raises, chain) = partners.fold((0, 0), |(raises, chain), n| (raises + n, chain + n + 1));
+            let partners =
+                distances.take_while(|&d| d < members).map(|d| (radix - 1).min((members - 1) / d));
+            let (raises, chain) =
+                partners.fold((0, 0), |(raises, chain), n| (raises + n, chain + n + 1));
             Transfers { all: 2 * members * raises, chain }
         }
     }

@@ -77,7 +77,8 @@ impl Asked {
     /// on is not kept.
     #[must_use]
     pub fn new(thing: Thing, rank: Option<usize>, bytes: Option<usize>) -> Asked {
-        let bytes = bytes.map(|bytes| (bytes as u64).saturating_add(1)).filter(|&bytes| bytes <= BYTES);
+        let bytes =
+            bytes.map(|bytes| (bytes as u64).saturating_add(1)).filter(|&bytes| bytes <= BYTES);
         let rank = rank.map_or(0, |rank| rank as u64 + 1) << RANK;
         Asked((thing as u64) << THING | rank | bytes.unwrap_or(0))
     }
@@ -162,12 +163,19 @@ mod tests {
             for rank in [None, Some(0), Some(crate::vigil::MAX_MEMBERS - 1)] {
                 for bytes in [None, Some(0), Some(100), Some((1 << 40) - 2)] {
                     let asked = Asked::of_word(Asked::new(thing, rank, bytes).word());
-                    assert_eq!((asked.thing(), asked.rank(), asked.bytes()), (Some(thing), rank, bytes));
+                    assert_eq!(
+                        (asked.thing(), asked.rank(), asked.bytes()),
+                        (Some(thing), rank, bytes)
+                    );
                 }
             }
         }
-        let large = [(1 << 40) - 1, usize::MAX].map(|bytes| Asked::new(Thing::Lock, Some(7), Some(bytes)));
-        assert!(large.iter().all(|asked| (asked.rank(), asked.bytes()) == (Some(7), None)), "{large:?}");
+        let large =
+            [(1 << 40) - 1, usize::MAX].map(|bytes| Asked::new(Thing::Lock, Some(7), Some(bytes)));
+        assert!(
+            large.iter().all(|asked| (asked.rank(), asked.bytes()) == (Some(7), None)),
+            "{large:?}"
+        );
         let nothing = Asked::of_word(0);
         assert_eq!((nothing.thing(), nothing.rank(), nothing.bytes()), (None, None, None));
     }

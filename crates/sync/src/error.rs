@@ -151,7 +151,9 @@ impl Fault {
         match *self {
             Fault::Dead { rank } | Fault::Left { rank } | Fault::Reported { rank } => Some(rank),
             Fault::Silent(silence) => Some(silence.rank()),
-            Fault::TimedOut | Fault::Mismatch { .. } | Fault::Differs(_) | Fault::Forked { .. } => None,
+            Fault::TimedOut | Fault::Mismatch { .. } | Fault::Differs(_) | Fault::Forked { .. } => {
+                None
+            }
         }
     }
 }
@@ -252,7 +254,11 @@ struct Child(usize);
 
 impl fmt::Display for Child {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "this process is a child made by fork() of rank {}'s process: it is no member", self.0)
+        write!(
+            f,
+            "this process is a child made by fork() of rank {}'s process: it is no member",
+            self.0
+        )
     }
 }
 

@@ -43,8 +43,8 @@ struct Readme;
 
 pub use barrier::{
     Auto, AutoMember, Barrier, BarrierMember, Combined, CombinedMember, Counter, CounterMember,
-    Dissemination, DisseminationMember, LedMember, Phased, RawCounter, Role, Tournament, TournamentMember,
-    roles,
+    Dissemination, DisseminationMember, LedMember, Phased, RawCounter, Role, Tournament,
+    TournamentMember, roles,
 };
 pub use board::{Awaited, Flags, MemoryBoard, MemoryFlags, SignalBoard};
 pub use calls::{ARRIVED, Blocking, Call, Caller, Calls, LAST, Naming, Needs, Peers};

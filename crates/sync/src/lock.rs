@@ -178,7 +178,8 @@ impl<R: RawLock, T: Send> Lock<R, T> {
     /// # Errors
     /// [`SpaceError::Rank`] if there is no such rank; [`SpaceError::Taken`] if somebody has its handle.
     pub fn member(&self, rank: usize) -> Result<LockMember<R, T>, SpaceError> {
-        let desk = self.desks.get(rank).ok_or(SpaceError::Rank { rank, members: self.desks.len() })?;
+        let desk =
+            self.desks.get(rank).ok_or(SpaceError::Rank { rank, members: self.desks.len() })?;
         // Acquire: pairs with the Release in the drop of the handle before: its desk is as that left it.
         let process = u64::from(std::process::id());
         let free = desk.taken.compare_exchange(0, process, Ordering::Acquire, Ordering::Relaxed);
@@ -335,7 +336,10 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     /// # Errors
     /// [`LockError::TimedOut`] when the deadline passes first; others as [`lock`](Self::lock).
     #[inline(always)]
-    pub fn lock_deadline(&mut self, deadline: Option<Instant>) -> Result<Guard<'_, R, T>, LockError> {
+    pub fn lock_deadline(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<Guard<'_, R, T>, LockError> {
         self.acquire(deadline)?;
         self.entered()
     }
@@ -448,7 +452,11 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         self.end_leaked();
         self.desk(QUEUEING);
         asymmetric::light();
-        if self.lock.marks().repair.get().is_multiple_of(2) { Ok(()) } else { self.enter_slowly(deadline) }
+        if self.lock.marks().repair.get().is_multiple_of(2) {
+            Ok(())
+        } else {
+            self.enter_slowly(deadline)
+        }
     }
 
     /// If the last guard was leaked, its section ends here. Nothing that was borrowed from it is left, as it had borrowed
@@ -476,7 +484,8 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
                 return Ok(());
             }
             self.desk(IDLE);
-            let ended = self.lock.marks().repair.wait_until(now + 1, &self.patience.policy(), deadline);
+            let ended =
+                self.lock.marks().repair.wait_until(now + 1, &self.patience.policy(), deadline);
             ended.map_err(|error| self.told(error))?;
             self.desk(QUEUEING);
             asymmetric::light();
@@ -492,7 +501,12 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
         if poison != 0 {
             return Err(self.poisoned(poison));
         }
-        Ok(Guard { member: self, poisoned_by: None, unwinding: std::thread::panicking(), _data: PhantomData })
+        Ok(Guard {
+            member: self,
+            poisoned_by: None,
+            unwinding: std::thread::panicking(),
+            _data: PhantomData,
+        })
     }
 
     #[cold]

@@ -20,7 +20,8 @@ use crate::{
 /// All interleavings with at most so many preemptions. Two are known to show nearly every bug (Musuvathi and Qadeer 2007).
 fn model(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = model.preemption_bound.map(|bound| bound.min(preemptions)).or(Some(preemptions));
+    model.preemption_bound =
+        model.preemption_bound.map(|bound| bound.min(preemptions)).or(Some(preemptions));
     model.check(f);
 }
 
@@ -35,14 +36,20 @@ fn pass<M: BarrierMember>(mut member: M, cells: &[AtomicU64]) -> M {
         }
         member.wait().unwrap();
         for cell in cells {
-            assert!(cell.load(Ordering::Relaxed) >= episode, "a member went on before all had arrived");
+            assert!(
+                cell.load(Ordering::Relaxed) >= episode,
+                "a member went on before all had arrived"
+            );
         }
     }
     member
 }
 
-fn barrier<B, M>(members: usize, make: impl Fn() -> B + Send + Sync + 'static, member: fn(&B, usize) -> M)
-where
+fn barrier<B, M>(
+    members: usize,
+    make: impl Fn() -> B + Send + Sync + 'static,
+    member: fn(&B, usize) -> M,
+) where
     B: Send + Sync + 'static,
     M: BarrierMember + 'static,
 {
@@ -50,7 +57,8 @@ where
     let preemptions = if members == 2 { 3 } else { 1 };
     model(preemptions, move || {
         let barrier = make();
-        let cells: Arc<Vec<AtomicU64>> = Arc::new((0..members).map(|_| AtomicU64::new(0)).collect());
+        let cells: Arc<Vec<AtomicU64>> =
+            Arc::new((0..members).map(|_| AtomicU64::new(0)).collect());
         let others: Vec<_> = (1..members)
             .map(|rank| {
                 let (member, cells) = (member(&barrier, rank), Arc::clone(&cells));
@@ -77,7 +85,8 @@ fn tournament(members: usize) {
 }
 
 fn dissemination(members: usize, radix: usize) {
-    let make = move || Dissemination::within(&mut Space::heap(), members, radix, Flags::Packed).unwrap();
+    let make =
+        move || Dissemination::within(&mut Space::heap(), members, radix, Flags::Packed).unwrap();
     barrier(members, make, seat);
 }
 
@@ -309,7 +318,11 @@ fn sections<R: RawLock>(members: usize, each: u64) {
         for other in others {
             other.join().unwrap();
         }
-        assert_eq!(shared.1.load(Ordering::Relaxed), members as u64 * each, "two sections overlapped");
+        assert_eq!(
+            shared.1.load(Ordering::Relaxed),
+            members as u64 * each,
+            "two sections overlapped"
+        );
     });
 }
 

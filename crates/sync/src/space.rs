@@ -268,8 +268,10 @@ impl Region {
             }
             self.unlooked = 0;
         }
-        let start = bytes.start.max(usize::try_from(committed).unwrap_or(usize::MAX).min(bytes.end));
-        let end = bytes.end.checked_next_multiple_of(STEP).unwrap_or(bytes.end).min(self.segment.len());
+        let start =
+            bytes.start.max(usize::try_from(committed).unwrap_or(usize::MAX).min(bytes.end));
+        let end =
+            bytes.end.checked_next_multiple_of(STEP).unwrap_or(bytes.end).min(self.segment.len());
         self.segment.commit(start..end).map_err(|_| no_memory(asked))?;
         self.word(COMMITTED).fetch_max(end as u64, Ordering::Release);
         Ok(())
@@ -352,7 +354,8 @@ impl Region {
 }
 
 fn no_memory(asked: usize) -> SpaceError {
-    let left = syncline_memory::left().map_or(0, |left| usize::try_from(left).unwrap_or(usize::MAX));
+    let left =
+        syncline_memory::left().map_or(0, |left| usize::try_from(left).unwrap_or(usize::MAX));
     SpaceError::Memory { asked, left }
 }
 
@@ -442,7 +445,9 @@ impl<T> Array<T> {
         let bytes = self.place(values);
         match &self.home {
             Home::Heap(_) => Ok(()),
-            Home::Segment(segment) => segment.commit(bytes.clone()).map_err(|_| no_memory(bytes.len())),
+            Home::Segment(segment) => {
+                segment.commit(bytes.clone()).map_err(|_| no_memory(bytes.len()))
+            }
         }
     }
 
@@ -464,7 +469,11 @@ impl<T> Array<T> {
 
     /// Where some values stand in the segment.
     fn place(&self, values: Range<usize>) -> Range<usize> {
-        assert!(values.start <= values.end && values.end <= self.len, "values {values:?} of {}", self.len);
+        assert!(
+            values.start <= values.end && values.end <= self.len,
+            "values {values:?} of {}",
+            self.len
+        );
         let from = match &self.home {
             Home::Heap(_) => 0,
             Home::Segment(segment) => self.first.addr() - segment.as_ptr().addr(),

@@ -209,7 +209,10 @@ impl Deaths {
 
     fn entries(&self) -> impl Iterator<Item = u64> {
         // Acquire: pairs with the Release in `enter`.
-        self.entries.iter().map(|Entry(word)| word.load(Ordering::Acquire)).take_while(|&word| word != 0)
+        self.entries
+            .iter()
+            .map(|Entry(word)| word.load(Ordering::Acquire))
+            .take_while(|&word| word != 0)
     }
 
     /// How many entries there are: a member that was given up and died later has two, and a process that has ended one.
@@ -239,8 +242,14 @@ impl Deaths {
 
     /// Like [`after`](Self::after), but also maps processes that have ended to their ranks, as
     /// `part` tells of it.
-    pub(crate) fn missing(&self, known: usize, part: impl Fn(u32) -> Option<usize>) -> Option<usize> {
-        self.entries().skip(known).find_map(|word| rank_in(word).or_else(|| part((word >> PROCESS) as u32)))
+    pub(crate) fn missing(
+        &self,
+        known: usize,
+        part: impl Fn(u32) -> Option<usize>,
+    ) -> Option<usize> {
+        self.entries()
+            .skip(known)
+            .find_map(|word| rank_in(word).or_else(|| part((word >> PROCESS) as u32)))
     }
 
     /// Whether a process has ended.
@@ -316,7 +325,8 @@ impl Seats {
     }
 
     fn take(&self, rank: usize) -> Result<(), SpaceError> {
-        let word = self.words.get(rank).ok_or(SpaceError::Rank { rank, members: self.words.len() })?;
+        let word =
+            self.words.get(rank).ok_or(SpaceError::Rank { rank, members: self.words.len() })?;
         // Relaxed, here and in `taken_by`: a seat stands for itself; what members tell one another goes by other words.
         let process = u64::from(std::process::id());
         word.compare_exchange(FREE, process, Ordering::Relaxed, Ordering::Relaxed)
@@ -367,14 +377,29 @@ pub(crate) struct Vigil {
 const LOOKS: u32 = 256;
 
 impl Vigil {
-    pub(crate) fn new(seats: &Seats, deaths: Option<&Deaths>, rank: usize) -> Result<Vigil, SpaceError> {
+    pub(crate) fn new(
+        seats: &Seats,
+        deaths: Option<&Deaths>,
+        rank: usize,
+    ) -> Result<Vigil, SpaceError> {
         seats.take(rank)?;
         let Policy { pauses, yield_for, .. } = usual(seats.members());
         let (seats, deaths) = (seats.clone(), deaths.cloned());
         let caller = deaths.as_ref().and_then(|deaths| deaths.caller.clone());
         let caller = caller.map(|caller| caller.seated(rank, seats.members()));
         let born = Generation::current();
-        Ok(Vigil { seats, deaths, caller, rank, born, episodes: 0, parts: 0, pauses, yield_for, misses: 0 })
+        Ok(Vigil {
+            seats,
+            deaths,
+            caller,
+            rank,
+            born,
+            episodes: 0,
+            parts: 0,
+            pauses,
+            yield_for,
+            misses: 0,
+        })
     }
 
     /// An error in a child that `fork` has made of the member's process.
@@ -497,7 +522,8 @@ mod tests {
     fn a_death_is_told_before_those_who_left_for_it() {
         for turn in 0..if cfg!(miri) { 5 } else { 4000 } {
             let space = &mut Space::heap();
-            let (seats, deaths) = (Seats::within(space, 3).unwrap(), Deaths::within(space, 3).unwrap());
+            let (seats, deaths) =
+                (Seats::within(space, 3).unwrap(), Deaths::within(space, 3).unwrap());
             let waits = Vigil::new(&seats, Some(&deaths), 0).unwrap();
             let leaves = Vigil::new(&seats, Some(&deaths), 1).unwrap();
             let fault = std::thread::scope(|scope| {
@@ -559,7 +585,8 @@ mod tests {
         unsafe { deaths.ended(u32::MAX - 1, 1..3) };
         assert_eq!((deaths.count(), deaths.after(1), deaths.after(2)), (3, Some(1), Some(2)));
         for rank in 0..4 {
-            let gone = [u32::MAX, u32::MAX - 1, u32::MAX - 2, 0].map(|process| deaths.gone(rank, process));
+            let gone =
+                [u32::MAX, u32::MAX - 1, u32::MAX - 2, 0].map(|process| deaths.gone(rank, process));
             assert_eq!(gone, [true, true, false, false], "{rank}");
         }
         // SAFETY: as above.
@@ -585,10 +612,19 @@ mod tests {
             deaths.tell(fault);
             // The first word stands, whatever else is told.
             fault.rank().into_iter().for_each(|rank| deaths.give_up(rank));
-            fault.rank().into_iter().for_each(|rank| deaths.tell(Fault::Silent(Silence::new(rank, 7))));
+            fault
+                .rank()
+                .into_iter()
+                .for_each(|rank| deaths.tell(Fault::Silent(Silence::new(rank, 7))));
         }
-        assert_eq!(std::array::from_fn(|known| deaths.fault(known)), [0, 1, 2, 3].map(|n| Some(faults[n])));
-        assert_eq!((deaths.count(), deaths.fault_of(2), deaths.fault_of(5)), (4, Some(faults[2]), None));
+        assert_eq!(
+            std::array::from_fn(|known| deaths.fault(known)),
+            [0, 1, 2, 3].map(|n| Some(faults[n]))
+        );
+        assert_eq!(
+            (deaths.count(), deaths.fault_of(2), deaths.fault_of(5)),
+            (4, Some(faults[2]), None)
+        );
         assert!(!deaths.gone(1, 86_400_000), "no number of a process");
         // SAFETY: no handle was taken in a process of this number.
         unsafe { deaths.exited(u32::MAX, 4..5) };

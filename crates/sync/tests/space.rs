@@ -35,6 +35,7 @@ fn views_have_the_same_words() {
     // SAFETY: the same views as before: the segment is used by nothing else.
     let mut view = unsafe { Space::segment(segment) }.unwrap();
     let sums = [3, 7, 1].map(|len| view.array::<Word>(len).unwrap());
-    let sums = sums.iter().flat_map(|array| array.iter()).map(|word| word.0.load(Ordering::Relaxed));
+    let sums =
+        sums.iter().flat_map(|array| array.iter()).map(|word| word.0.load(Ordering::Relaxed));
     assert_eq!(sums.collect::<Vec<_>>(), (1..=11).map(|number| 3 * number).collect::<Vec<u64>>());
 }

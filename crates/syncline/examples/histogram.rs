@@ -44,7 +44,8 @@ fn main() -> Result<()> {
 fn drawn(rank: usize, values: usize) -> impl Iterator<Item = usize> {
     let mut state = rank as u64 + 1;
     let mut side = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % (BINS / 2)
     };
     (0..values).map(move |_| side() + side())

@@ -59,15 +59,20 @@ pub(crate) fn transpose(me: &mut Member, n: usize) -> Result<(usize, f64)> {
     let mut turned = vec![0.0; n.div_ceil(size) * mine.len()];
     let mut fastest = f64::INFINITY;
     for time in 0..5 {
-        let matrix: Vec<f64> =
-            mine.clone().flat_map(|row| (0..n).map(move |column| number(row, column, time))).collect();
+        let matrix: Vec<f64> = mine
+            .clone()
+            .flat_map(|row| (0..n).map(move |column| number(row, column, time)))
+            .collect();
         rma.sync()?;
         let start = Instant::now();
         // Each begins with the next one, so that not all write to the same member.
         for to in (1..=size).map(|ahead| (rank + ahead) % size) {
             let columns = rows(n, to, size);
             for (block, column) in turned.chunks_mut(mine.len().max(1)).zip(columns.clone()) {
-                block.iter_mut().zip(matrix[column..].iter().step_by(n)).for_each(|(to, &from)| *to = from);
+                block
+                    .iter_mut()
+                    .zip(matrix[column..].iter().step_by(n))
+                    .for_each(|(to, &from)| *to = from);
             }
             let there = Strided { counts: &[mine.len(), columns.len()], strides: &[n] };
             rma.put_strided(&result, to, mine.start, there, &turned, 0, &[mine.len()])?;

@@ -153,7 +153,10 @@ pub fn snapshot() -> Vec<Event> {
     let mut events: Vec<Event> = lanes
         .iter()
         .flat_map(|lane| {
-            lane.ring.read(lane.from).into_iter().filter_map(|words| Event::decode(lane.thread, words))
+            lane.ring
+                .read(lane.from)
+                .into_iter()
+                .filter_map(|words| Event::decode(lane.thread, words))
         })
         .collect();
     // Stable: events of one thread at the same nanosecond keep their order.

@@ -101,8 +101,9 @@ impl Ring {
         // newer ones over them, are seen below.
         let end = self.head.load(Acquire);
         let first = from.max(end.saturating_sub(self.keep as u64)).min(end);
-        let mut entries: Vec<Words> =
-            (first..end).map(|entry| self.slot(entry).each_ref().map(|word| word.load(Relaxed))).collect();
+        let mut entries: Vec<Words> = (first..end)
+            .map(|entry| self.slot(entry).each_ref().map(|word| word.load(Relaxed)))
+            .collect();
         if !plant::is("no fence in read") {
             // Pairs with the fence in `push`: if any word above came from entry `n`, the load below
             // returns `n` or more.
@@ -159,7 +160,8 @@ mod loom_tests {
         loom::model(move || {
             let mut writer = Writer::new(keep);
             let ring = writer.ring().clone();
-            let writer = thread::spawn(move || (0..pushes).for_each(|number| writer.push(entry(number))));
+            let writer =
+                thread::spawn(move || (0..pushes).for_each(|number| writer.push(entry(number))));
             let seen = ring.read(0);
             assert!(seen.len() <= keep);
             if let Some(&[first, ..]) = seen.first() {

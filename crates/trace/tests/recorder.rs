@@ -40,8 +40,8 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let record =
-        (0..KINDS.len(), any::<u32>(), any::<u64>()).prop_map(|(k, s, v)| Step::Record(KINDS[k], s, v));
+    let record = (0..KINDS.len(), any::<u32>(), any::<u64>())
+        .prop_map(|(k, s, v)| Step::Record(KINDS[k], s, v));
     prop_oneof![
         1 => (0usize..6).prop_map(Step::Enable),
         1 => Just(Step::Disable),
@@ -122,7 +122,11 @@ proptest! {
 /// An event in which every part follows from the value.
 fn record_nth(writer: u64, count: u64) {
     let value = writer << 32 | count;
-    record(KINDS[(count % 9) as usize], (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32, value);
+    record(
+        KINDS[(count % 9) as usize],
+        (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32,
+        value,
+    );
 }
 
 /// Checks that no event is torn and that each thread's are consecutive; returns the last counts and
@@ -159,7 +163,9 @@ fn readers_see_whole_events_in_order_while_threads_write() {
             }
         });
         let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| scope.spawn(move || (0..EVENTS).for_each(|count| record_nth(writer, count))))
+            .map(|writer| {
+                scope.spawn(move || (0..EVENTS).for_each(|count| record_nth(writer, count)))
+            })
             .collect();
         let outcome: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         done.store(true, Relaxed);

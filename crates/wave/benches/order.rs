@@ -23,7 +23,8 @@ const WARM: &str = ", warm";
 fn numbers(seed: u64, scale: f64) -> Vec<f64> {
     let mut state = seed;
     let next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 11) as f64 * scale / (1_u64 << 53) as f64
     };
     std::iter::repeat_with(next).take(SIDE * SIDE).collect()
@@ -36,11 +37,14 @@ fn ways() -> Vec<(String, Sweep<Lk23>)> {
     let deep = Runner::Pool { workers: 2, order: ReadyOrder::DepthFirst };
     let streamed = |workers| sweep().executor(Executor::Streamed).runner(pool(workers));
     let blocked = |runner| sweep().block(Block::new(512, 512)).runner(runner);
-    let mut ways = [("1 thread", 1, ""), ("1 thread", 1, WARM), ("2 threads", 2, ""), ("2 threads", 2, WARM)]
-        .map(|(threads, n, warm)| (format!("streamed, {threads}{warm}"), streamed(n)))
-        .to_vec();
+    let mut ways =
+        [("1 thread", 1, ""), ("1 thread", 1, WARM), ("2 threads", 2, ""), ("2 threads", 2, WARM)]
+            .map(|(threads, n, warm)| (format!("streamed, {threads}{warm}"), streamed(n)))
+            .to_vec();
     let others = Lanes::available().filter(|&lanes| lanes != Lanes::best());
-    ways.extend(others.map(|lanes| (format!("streamed, 1 thread, {lanes}"), streamed(1).lanes(lanes))));
+    ways.extend(
+        others.map(|lanes| (format!("streamed, 1 thread, {lanes}"), streamed(1).lanes(lanes))),
+    );
     let in_blocks = [
         ("blocks, 1 worker", blocked(pool(1))),
         ("blocks, 2 workers", blocked(pool(2))),
@@ -85,7 +89,8 @@ fn main() {
                 result = sweep.run(&field, &coefficients, result).expect("a sweep in memory").0;
             }
             let begin = Instant::now();
-            let (done, report) = sweep.run(&field, &coefficients, result).expect("a sweep in memory");
+            let (done, report) =
+                sweep.run(&field, &coefficients, result).expect("a sweep in memory");
             times.push(begin.elapsed().as_nanos() as f64 / elements);
             if let Some(spent) = report.times {
                 parts.0.push(spent.pack.as_nanos() as f64 / elements);
@@ -104,7 +109,9 @@ fn main() {
         (times[times.len() / 2], times[0])
     };
     let (base, least) = summary(&mut plain);
-    println!("LK23 {SIDE} x {SIDE}, {ITERATIONS} iterations, {rounds} alternating runs: ns per element");
+    println!(
+        "LK23 {SIDE} x {SIDE}, {ITERATIONS} iterations, {rounds} alternating runs: ns per element"
+    );
     println!("{:34} median {base:6.3}  least {least:6.3}", "plain loop");
     for ((times, (pack, update)), (name, _)) in times.iter_mut().zip(&mut parts).zip(&ways) {
         let (time, least) = summary(times);

@@ -79,7 +79,10 @@ impl<E> Block<'_, E> {
         let bottom = rect.rows.min((all.row + all.rows).saturating_sub(rect.row));
         let right = rect.cols.min((all.col + all.cols).saturating_sub(rect.col));
         (top < bottom && left < right).then(|| Small {
-            shape: Shape::new(bottom - top + halo.north + halo.south, right - left + halo.west + halo.east),
+            shape: Shape::new(
+                bottom - top + halo.north + halo.south,
+                right - left + halo.west + halo.east,
+            ),
             origin: (top, left),
             halo,
         })
@@ -147,7 +150,11 @@ pub(crate) struct Points<'k, E> {
 impl<'k, E: Real> Points<'k, E> {
     /// With these vectors, if the machine has them.
     pub(crate) fn new(kernel: &'k dyn Kernel<E>, lanes: Lanes) -> Result<Self> {
-        if lanes.is_available() { Ok(Points { kernel, lanes }) } else { Err(Error::Lanes { lanes }) }
+        if lanes.is_available() {
+            Ok(Points { kernel, lanes })
+        } else {
+            Err(Error::Lanes { lanes })
+        }
     }
 }
 
@@ -185,7 +192,14 @@ impl<E: Real> Blockwise<E> for Points<'_, E> {
 
     fn workspace_bytes(&self, rows: usize, cols: usize) -> u64 {
         let arrays = 1 + self.kernel.coefficients();
-        workspace_bytes(rows, cols, arrays, self.lanes.width(E::BYTES), self.kernel.corners(), E::BYTES)
+        workspace_bytes(
+            rows,
+            cols,
+            arrays,
+            self.lanes.width(E::BYTES),
+            self.kernel.corners(),
+            E::BYTES,
+        )
     }
 
     unsafe fn update(
@@ -199,7 +213,8 @@ impl<E: Real> Blockwise<E> for Points<'_, E> {
             return Ok(0.0);
         };
         let width = self.lanes.width(E::BYTES);
-        let geometry = geometry(small.shape, 1 + block.coefficients.len(), width, self.kernel.corners());
+        let geometry =
+            geometry(small.shape, 1 + block.coefficients.len(), width, self.kernel.corners());
         let (ring, scratch) = match &mut workspace.0 {
             Some(used) => {
                 used.0.fit(geometry)?;
@@ -227,7 +242,9 @@ impl<E: Real> Blockwise<E> for Points<'_, E> {
             // block's own values, where the results go, are the caller's, and so are the
             // coefficients. The bands run one after the other, each from left to right; the ring
             // has the slots for one band at a time.
-            unsafe { tile::run(self.lanes, self.kernel, &job, scratch, norm.then_some(&mut norms)) };
+            unsafe {
+                tile::run(self.lanes, self.kernel, &job, scratch, norm.then_some(&mut norms))
+            };
         }
         Ok(norms[0])
     }
@@ -241,14 +258,15 @@ pub(crate) fn parts<E: Real>(block: &Block<'_, E>, small: &Small) -> Vec<(usize,
     // the halo.
     let (first, begin) = (halo.north - top, halo.west - left);
     // Values of which the first stands at this row and column.
-    let part = |start: *const E, pitch: usize, row: usize, col: usize, rows: usize, cols: usize| Rows {
-        start: start.cast_mut().wrapping_sub(col),
-        first: row,
-        end: (row + rows).min(shape.rows),
-        left: col,
-        right: (col + cols).min(shape.cols),
-        pitch,
-    };
+    let part =
+        |start: *const E, pitch: usize, row: usize, col: usize, rows: usize, cols: usize| Rows {
+            start: start.cast_mut().wrapping_sub(col),
+            first: row,
+            end: (row + rows).min(shape.rows),
+            left: col,
+            right: (col + cols).min(shape.cols),
+            pitch,
+        };
     let mut parts = vec![(0, part(block.values.0, block.values.1, first, begin, rows, cols))];
     for (n, (start, pitch)) in block.coefficients.iter().enumerate() {
         parts.push((n + 1, part(*start, *pitch, first, begin, rows, cols)));

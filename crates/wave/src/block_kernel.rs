@@ -229,7 +229,8 @@ unsafe fn copy_out<T: Real>(field: &[T], small: &Small, block: &Rows<T>, norm: b
         // SAFETY: the points to update of a row of the block.
         let old = unsafe { slice::from_raw_parts_mut(first, new.len()) };
         if norm {
-            greatest = new.iter().zip(&*old).fold(greatest, |norm, (n, o)| norm.greater((*n - *o).abs()));
+            greatest =
+                new.iter().zip(&*old).fold(greatest, |norm, (n, o)| norm.greater((*n - *o).abs()));
         }
         old.copy_from_slice(new);
     }

@@ -83,7 +83,9 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
     arrays: &Arrays<'_, E>,
     result: Matrix<E>,
 ) -> Result<(Matrix<E>, Report)> {
-    if (kernel.stencil().corners() || kernel.stencil().diagonal()) && settings.order == Order::MaxParallel {
+    if (kernel.stencil().corners() || kernel.stencil().diagonal())
+        && settings.order == Order::MaxParallel
+    {
         return Err(Error::Corners);
     }
     let Arrays { field, coefficients } = *arrays;
@@ -141,12 +143,17 @@ pub(crate) fn run<E: Real, K: Blockwise<E>>(
                 None => Stop::after(settings.iterations),
             };
             let report = overlay.run(runner, stop)?;
-            Done { iterations: report.iterations, residuals: report.residuals, converged: report.converged }
+            Done {
+                iterations: report.iterations,
+                residuals: report.residuals,
+                converged: report.converged,
+            }
         }
     };
     drop(overlay);
     // The overlay and its references are gone, so every location gives its block back.
-    let regions = blocks.into_iter().filter_map(|b| b.into_inner().ok()).map(|b| b.region).collect();
+    let regions =
+        blocks.into_iter().filter_map(|b| b.into_inner().ok()).map(|b| b.region).collect();
     let result = Matrix::from_regions(regions)?;
     let after = traffic();
     let report = Report {
@@ -175,7 +182,8 @@ struct Done {
 fn barriers(overlay: &mut Checked<'_>, runner: Runner, settings: &Settings) -> Result<Done> {
     let mut done = Done { iterations: 0, residuals: Vec::new(), converged: None };
     while done.iterations < settings.iterations && done.converged.is_none() {
-        let stop = settings.tolerance.map_or(Stop::after(1), |tolerance| Stop::converged(tolerance, 1));
+        let stop =
+            settings.tolerance.map_or(Stop::after(1), |tolerance| Stop::converged(tolerance, 1));
         let report = overlay.run(runner, stop)?;
         done.residuals.extend(report.residuals);
         done.converged = report.converged.map(|_| done.iterations);
@@ -201,9 +209,11 @@ impl<E: Real, K: Blockwise<E>> Shared<'_, E, K> {
                 shared: self,
             };
             let reads = around.map(|n| n.map(|n| blocks[n].read()));
-            overlay.task(name(&self.grid, b), (block.write(), reads), move |(own, around), step| {
-                task.step(own, around, step)
-            });
+            overlay.task(
+                name(&self.grid, b),
+                (block.write(), reads),
+                move |(own, around), step| task.step(own, around, step),
+            );
         }
         overlay
     }
@@ -242,7 +252,12 @@ struct Task<'s, E: Real, K: Blockwise<E>> {
 }
 
 impl<E: Real, K: Blockwise<E>> Task<'_, E, K> {
-    fn step(&self, own: &mut Block<E>, around: [Option<&Block<E>>; 8], step: &mut Step) -> Result<()> {
+    fn step(
+        &self,
+        own: &mut Block<E>,
+        around: [Option<&Block<E>>; 8],
+        step: &mut Step,
+    ) -> Result<()> {
         if self.shared.monitor.is_cancelled() {
             return Err(Error::Cancelled { iteration: own.rounds });
         }
@@ -282,7 +297,8 @@ impl<E: Real, K: Blockwise<E>> Task<'_, E, K> {
             // corner.
             buffers.line.resize(across.rect().line(vertical), E::default());
             read(4 + c, vertical.facing(), &mut buffers.line)?;
-            let near = if horizontal == Side::West { buffers.line.last() } else { buffers.line.first() };
+            let near =
+                if horizontal == Side::West { buffers.line.last() } else { buffers.line.first() };
             buffers.frontiers.corners[c] = near.copied().unwrap_or_default();
         }
         Ok(())
@@ -291,7 +307,8 @@ impl<E: Real, K: Blockwise<E>> Task<'_, E, K> {
     fn update(&self, own: &mut Block<E>, buffers: &mut Buffers<E, K::Workspace>) -> Result<f64> {
         let first = own.rounds == 0;
         if own.region.in_place() {
-            let mut view = own.region.view_mut(if first { Contents::Discard } else { Contents::Keep })?;
+            let mut view =
+                own.region.view_mut(if first { Contents::Discard } else { Contents::Keep })?;
             if first && self.input.in_place() {
                 let old = self.input.view()?;
                 (0..old.rows()).for_each(|i| view.row_mut(i).copy_from_slice(old.row(i)));
@@ -338,7 +355,12 @@ impl<E: Real, K: Blockwise<E>> Task<'_, E, K> {
         let coefficients: Vec<_> = views.iter().map(|view| (view.as_ptr(), view.pitch())).collect();
         let Shared { kernel, shape, norm, .. } = *self.shared;
         let _processor = self.shared.processors.take();
-        let block = block::Block { rect: self.input.rect(), values, coefficients: &coefficients, frontiers };
+        let block = block::Block {
+            rect: self.input.rect(),
+            values,
+            coefficients: &coefficients,
+            frontiers,
+        };
         // SAFETY: the values are those of a view or a buffer that the caller holds alone, the
         // coefficients those of the views, as many as were found to be the kernel's.
         unsafe { kernel.update(&block, shape, workspace, norm) }

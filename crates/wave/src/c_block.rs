@@ -102,6 +102,8 @@ impl<T: Real> BlockKernel<T> for CBlockKernel<T> {
         let coefficients: Vec<*const T> = coefficients.iter().map(|c| c.as_ptr()).collect();
         // SAFETY: what `CBlockKernel::new` asks for allows this call: the arrays are of these
         // sizes, and the field is lent to no other code.
-        unsafe { (self.function)(field.as_mut_ptr(), coefficients.as_ptr(), rows, cols, self.context) };
+        unsafe {
+            (self.function)(field.as_mut_ptr(), coefficients.as_ptr(), rows, cols, self.context)
+        };
     }
 }

@@ -189,7 +189,8 @@ unsafe fn values_of<L: Vector, const R: usize>(
         for neighbour in others.neighbours() {
             let values = std::ptr::from_mut(at.get_mut(neighbour)).cast::<L::Element>();
             // SAFETY: a vector is `WIDTH` values, one after the other.
-            (0..L::WIDTH).for_each(|i| unsafe { values.add(i).write(L::Element::from_f64(f64::NAN)) });
+            (0..L::WIDTH)
+                .for_each(|i| unsafe { values.add(i).write(L::Element::from_f64(f64::NAN)) });
         }
         for i in 0..L::WIDTH {
             let value = |vector: &L| {
@@ -203,9 +204,12 @@ unsafe fn values_of<L: Vector, const R: usize>(
             }
             let point = CPoint::of(&at, value);
             // SAFETY: what `CKernel::new` asks for allows this call.
-            let updated = unsafe { (kernel.function)(&raw const point, own.as_ptr(), kernel.context) };
+            let updated =
+                unsafe { (kernel.function)(&raw const point, own.as_ptr(), kernel.context) };
             // SAFETY: value `i` of a vector.
-            unsafe { (&raw mut new[r]).cast::<L::Element>().add(i).write(L::Element::from_f64(updated)) };
+            unsafe {
+                (&raw mut new[r]).cast::<L::Element>().add(i).write(L::Element::from_f64(updated))
+            };
         }
     }
 }

@@ -146,7 +146,8 @@ impl Described {
     /// [`parse`](Self::parse).
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, DescribedError> {
         let path = path.as_ref();
-        let text = read_text(path, Self::LONGEST).map_err(|why| DescribedError::Read(Box::new(why)))?;
+        let text =
+            read_text(path, Self::LONGEST).map_err(|why| DescribedError::Read(Box::new(why)))?;
         Self::understand(&text).map_err(|fault| fault.in_text(&text, Some(path)))
     }
 
@@ -214,27 +215,35 @@ impl File {
     /// All that has a name before the update.
     fn names(&self, graph: &mut Graph) -> Result<Names, Fault> {
         let mut names = Names::new();
-        let mut give =
-            |name: &str, node: Node, kind: &'static str, range: Range<usize>| -> Result<(), Fault> {
-                if !lex::is_name(name) {
-                    let message =
-                        format!("{name:?} is no name: letters, digits and `_`, not beginning with a digit");
-                    return Err(Fault::new(range, message));
+        let mut give = |name: &str,
+                        node: Node,
+                        kind: &'static str,
+                        range: Range<usize>|
+         -> Result<(), Fault> {
+            if !lex::is_name(name) {
+                let message = format!(
+                    "{name:?} is no name: letters, digits and `_`, not beginning with a digit"
+                );
+                return Err(Fault::new(range, message));
+            }
+            if parse::FUNCTIONS.contains(&name) {
+                return Err(Fault::new(
+                    range,
+                    format!("`{name}` is a function and cannot be {kind}"),
+                ));
+            }
+            let id: Id =
+                graph.add(node).map_err(|full| Fault::new(range.clone(), full.to_string()))?;
+            match names.insert(name.to_owned(), (id, kind)) {
+                None => Ok(()),
+                Some((_, before)) if before == kind => {
+                    Err(Fault::new(range, format!("`{name}` is {kind} already")))
                 }
-                if parse::FUNCTIONS.contains(&name) {
-                    return Err(Fault::new(range, format!("`{name}` is a function and cannot be {kind}")));
+                Some((_, before)) => {
+                    Err(Fault::new(range, format!("`{name}` is {kind}, but also {before}")))
                 }
-                let id: Id = graph.add(node).map_err(|full| Fault::new(range.clone(), full.to_string()))?;
-                match names.insert(name.to_owned(), (id, kind)) {
-                    None => Ok(()),
-                    Some((_, before)) if before == kind => {
-                        Err(Fault::new(range, format!("`{name}` is {kind} already")))
-                    }
-                    Some((_, before)) => {
-                        Err(Fault::new(range, format!("`{name}` is {kind}, but also {before}")))
-                    }
-                }
-            };
+            }
+        };
         match &self.neighbours {
             Some(neighbours) => {
                 for (name, offset) in neighbours {
@@ -244,7 +253,12 @@ impl File {
             }
             None => {
                 for ((name, _, _), slot) in NEIGHBOURS.into_iter().zip(1..) {
-                    give(name, Node::Neighbour(slot), "a neighbour (without a table of them)", 0..0)?;
+                    give(
+                        name,
+                        Node::Neighbour(slot),
+                        "a neighbour (without a table of them)",
+                        0..0,
+                    )?;
                 }
             }
         }
@@ -275,9 +289,10 @@ impl File {
                     Fault::new(start + fault.range.start..start + fault.range.end, fault.message)
                 }
                 // With escapes, the bytes of the file are not those of the string.
-                None => {
-                    Fault::new(span, format!("in the update, byte {}: {}", fault.range.start, fault.message))
-                }
+                None => Fault::new(
+                    span,
+                    format!("in the update, byte {}: {}", fault.range.start, fault.message),
+                ),
             }
         })
     }
@@ -286,7 +301,8 @@ impl File {
 /// The node of a neighbour.
 fn neighbour(offset: &Spanned<Vec<i64>>) -> Result<Node, Fault> {
     let &[row, col] = offset.get_ref().as_slice() else {
-        let message = format!("invalid length {}, expected an array of length 2", offset.get_ref().len());
+        let message =
+            format!("invalid length {}, expected an array of length 2", offset.get_ref().len());
         return Err(Fault::new(offset.span(), message));
     };
     if [row, col] == [0, 0] {
@@ -295,8 +311,9 @@ fn neighbour(offset: &Spanned<Vec<i64>>) -> Result<Node, Fault> {
     match NEIGHBOURS.iter().zip(1..).find(|((_, r, c), _)| [*r, *c] == [row, col]) {
         Some((_, slot)) => Ok(Node::Neighbour(slot)),
         None => {
-            let message =
-                format!("[{row}, {col}] is too far: only neighbours that touch the point (thickness 1)");
+            let message = format!(
+                "[{row}, {col}] is too far: only neighbours that touch the point (thickness 1)"
+            );
             Err(Fault::new(offset.span(), message))
         }
     }
@@ -306,7 +323,8 @@ fn neighbour(offset: &Spanned<Vec<i64>>) -> Result<Node, Fault> {
 fn contents(raw: &str) -> Range<usize> {
     for quotes in ["\"\"\"", "'''"] {
         if let Some(inner) = raw.strip_prefix(quotes).and_then(|raw| raw.strip_suffix(quotes)) {
-            let line_break = ["\r\n", "\n"].into_iter().find(|b| inner.starts_with(b)).map_or(0, str::len);
+            let line_break =
+                ["\r\n", "\n"].into_iter().find(|b| inner.starts_with(b)).map_or(0, str::len);
             return 3 + line_break..raw.len() - 3;
         }
     }

@@ -78,7 +78,9 @@ pub enum Error {
     )]
     ExactStop,
     /// A kernel reads neighbours that its stencil does not name.
-    #[error("the kernel reads {reads}, but its stencil has {stencil}: name in it what the kernel reads")]
+    #[error(
+        "the kernel reads {reads}, but its stencil has {stencil}: name in it what the kernel reads"
+    )]
     Undeclared {
         /// What it reads beside its stencil.
         reads: crate::Stencil,
@@ -86,7 +88,9 @@ pub enum Error {
         stencil: crate::Stencil,
     },
     /// A kernel whose stencil has neighbours across, in the order max-parallel.
-    #[error("the order max-parallel is for kernels whose stencil has only the four nearest neighbours")]
+    #[error(
+        "the order max-parallel is for kernels whose stencil has only the four nearest neighbours"
+    )]
     Corners,
     /// Blocks side by side whose points, with a kernel that uses north-east or south-west, depend
     /// on each other in a circle.

@@ -213,7 +213,10 @@ pub trait Lane:
 ///
 /// All methods compile to one or a few instructions when inlined into a function with the
 /// instructions' features, which is the only place where they may be used.
-#[expect(clippy::wrong_self_convention, reason = "values come in from above or below, not the vector")]
+#[expect(
+    clippy::wrong_self_convention,
+    reason = "values come in from above or below, not the vector"
+)]
 pub trait Vector: Lane {
     /// The type of a value.
     type Element: Element;
@@ -260,13 +263,23 @@ pub trait Vector: Lane {
     /// # Safety
     /// The rows are valid for reading `WIDTH` values each, the vectors for writing, aligned to
     /// their size.
-    unsafe fn transpose_in(from: *const Self::Element, pitch: isize, to: *mut Self::Element, stride: usize);
+    unsafe fn transpose_in(
+        from: *const Self::Element,
+        pitch: isize,
+        to: *mut Self::Element,
+        stride: usize,
+    );
 
     /// The way back: value `i` of the vector at `from + j * stride` becomes value `j` of row `i`.
     ///
     /// # Safety
     /// The vectors are valid for reading, aligned to their size, and the rows for writing.
-    unsafe fn transpose_out(from: *const Self::Element, stride: usize, to: *mut Self::Element, pitch: isize);
+    unsafe fn transpose_out(
+        from: *const Self::Element,
+        stride: usize,
+        to: *mut Self::Element,
+        pitch: isize,
+    );
 }
 
 /// Asks for the cache line of an address, which need not be valid: for soon, or for later into the
@@ -277,7 +290,11 @@ pub(crate) fn prefetch<const LATER: bool, E>(at: *const E) {
     // SAFETY: every x86-64 processor has the instruction, and it accepts any address.
     unsafe {
         use core::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
-        if LATER { _mm_prefetch::<_MM_HINT_T1>(at.cast()) } else { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        if LATER {
+            _mm_prefetch::<_MM_HINT_T1>(at.cast())
+        } else {
+            _mm_prefetch::<_MM_HINT_T0>(at.cast())
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;

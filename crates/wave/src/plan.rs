@@ -69,12 +69,16 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
             // Blocked and framed matrices know their blocks; they must all be the same.
             matrix.grid(grid.block_size())?;
         }
-        let (files, window) = if held { (self.files(), self.buffer(&grid)) } else { (0, self.window(&grid)) };
+        let (files, window) =
+            if held { (self.files(), self.buffer(&grid)) } else { (0, self.window(&grid)) };
         if self.kernel.stencil().corners()
             && grid.block_size().rows > 1
             && grid.block_size().cols < self.field.shape().cols
         {
-            return Err(Error::CornerBlocks { block: grid.block_size(), shape: self.field.shape() });
+            return Err(Error::CornerBlocks {
+                block: grid.block_size(),
+                shape: self.field.shape(),
+            });
         }
         let windows = (self.memory - files).checked_div(window).unwrap_or(u64::MAX);
         if windows == 0 {
@@ -157,12 +161,14 @@ impl<E: Real, K: Blockwise<E>> Question<'_, E, K> {
             disk,
         };
         let mut best: Option<(Grid, f64)> = None;
-        for block in
-            model.candidates().filter(|block| !self.kernel.stencil().corners() || block.cols == shape.cols)
+        for block in model
+            .candidates()
+            .filter(|block| !self.kernel.stencil().corners() || block.cols == shape.cols)
         {
             let grid = Layout::Blocked(block).grid(shape)?;
             // The model's window is about right; this one is exact.
-            let Some(time) = model.time(block)?.filter(|_| self.window(&grid) <= self.memory) else {
+            let Some(time) = model.time(block)?.filter(|_| self.window(&grid) <= self.memory)
+            else {
                 continue;
             };
             if best.is_none_or(|(_, least)| time.seconds < least) {

@@ -94,7 +94,12 @@ impl<T: Real, K> Reference<'_, T, K> {
         self.run_update(&*self.kernel.kernel(), work, memory)
     }
 
-    fn run_update(&self, kernel: &dyn Kernel<T>, mut work: Matrix<T>, memory: u64) -> Result<Matrix<T>> {
+    fn run_update(
+        &self,
+        kernel: &dyn Kernel<T>,
+        mut work: Matrix<T>,
+        memory: u64,
+    ) -> Result<Matrix<T>> {
         let (expected, given) = (kernel.coefficients(), self.coefficients.len());
         if expected != given {
             return Err(Error::Coefficients { expected, given });
@@ -153,7 +158,8 @@ impl<T: Real> Bands<T> {
         }
         let cols = right - left;
         let row_bytes = ((cols + 2) * T::BYTES * (coefficients.len() + 1)) as u64;
-        let height = usize::try_from(memory / 2 / row_bytes).unwrap_or(usize::MAX).clamp(3, 4096) - 2;
+        let height =
+            usize::try_from(memory / 2 / row_bytes).unwrap_or(usize::MAX).clamp(3, 4096) - 2;
         self.coefficients.resize(coefficients.len(), Vec::new());
         let mut row = top;
         while row < bottom {
@@ -170,7 +176,10 @@ impl<T: Real> Bands<T> {
             let points = PlainPoints { first, pitch: halo.cols, rows, cols };
             kernel.plain(&mut self.field, &self.coefficients, points);
             let inner = Rect { row, rows, ..halo };
-            work.write_rect(inner, &self.field[(row - halo.row) * halo.cols..][..rows * halo.cols])?;
+            work.write_rect(
+                inner,
+                &self.field[(row - halo.row) * halo.cols..][..rows * halo.cols],
+            )?;
             row += rows;
         }
         Ok(())
@@ -226,7 +235,10 @@ impl<T: Real> std::fmt::Display for Difference<T> {
 ///
 /// # Errors
 /// When a matrix cannot be read, or the shapes differ.
-pub fn first_difference<T: Real>(left: &Matrix<T>, right: &Matrix<T>) -> Result<Option<Difference<T>>> {
+pub fn first_difference<T: Real>(
+    left: &Matrix<T>,
+    right: &Matrix<T>,
+) -> Result<Option<Difference<T>>> {
     if left.shape() != right.shape() {
         return Err(crate::Error::Shape {
             name: right.name().to_owned(),

@@ -258,7 +258,8 @@ mod tests {
             let stencil = Stencil(bits);
             assert_eq!(stencil.neighbours().collect::<Stencil>(), stencil);
             for (rows, cols) in [(1, 1), (1, 4), (2, 2), (3, 1), (3, 3), (4, 6)] {
-                let Rect { row, col, rows: high, cols: wide } = stencil.updated(Shape::new(rows, cols));
+                let Rect { row, col, rows: high, cols: wide } =
+                    stencil.updated(Shape::new(rows, cols));
                 for (j, k) in (0..rows).flat_map(|j| (0..cols).map(move |k| (j, k))) {
                     let exists = |neighbour: Neighbour| {
                         let (down, right) = neighbour.offset();

@@ -179,9 +179,9 @@ impl Settings {
     /// How many threads are to compute at once.
     pub(crate) fn processors(&self) -> u64 {
         match self.runner {
-            Runner::Pool { workers, .. } | Runner::Queues { workers, .. } | Runner::Static { workers } => {
-                workers.max(1) as u64
-            }
+            Runner::Pool { workers, .. }
+            | Runner::Queues { workers, .. }
+            | Runner::Static { workers } => workers.max(1) as u64,
             _ => std::thread::available_parallelism().map_or(1, usize::from) as u64,
         }
     }
@@ -313,8 +313,12 @@ impl Settings {
         kernel.check()?;
         arrays.check_shapes(None)?;
         if !streamed::streamable(self, arrays, None) {
-            let why = "only a streamed sweep can go on after a crash; give this one a result, by `run`";
-            return Err(Error::NotStreamed { name: "a sweep in blocks".to_owned(), why: why.to_owned() });
+            let why =
+                "only a streamed sweep can go on after a crash; give this one a result, by `run`";
+            return Err(Error::NotStreamed {
+                name: "a sweep in blocks".to_owned(),
+                why: why.to_owned(),
+            });
         }
         streamed::into_target(self, kernel, arrays, target)
     }

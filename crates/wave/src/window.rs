@@ -40,7 +40,8 @@ impl Windows {
         // before.
         let place = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
         // Without death word or deadline the wait cannot fail.
-        let _ = self.returned.wait_until(place.saturating_sub(self.allowed), &Policy::default(), None);
+        let _ =
+            self.returned.wait_until(place.saturating_sub(self.allowed), &Policy::default(), None);
         Window(self)
     }
 }

@@ -17,7 +17,8 @@ mod advice;
 
 use syncline_lab::baselines::CounterBarrier;
 use syncline_sync::{
-    Auto, Barrier, BarrierMember, Combined, Counter, Dissemination, Flags, Space, SpaceError, Tournament,
+    Auto, Barrier, BarrierMember, Combined, Counter, Dissemination, Flags, Space, SpaceError,
+    Tournament,
 };
 
 use crate::contest::{
@@ -76,8 +77,18 @@ static INSIDE: [(&str, Side, Fits, Inside); 10] = [
     ("dissemination, packed", Side::Ours, ANY, |bout| disseminate(bout, 2, Flags::Packed)),
     ("dissemination, padded", Side::Ours, ANY, |bout| disseminate(bout, 2, Flags::Padded)),
     // With two members it is the same as with radix 2.
-    ("dissemination, radix 4", Side::Ours, |members| members > 2, |bout| disseminate(bout, 4, Flags::Packed)),
-    ("combined, 2 groups", Side::Ours, |members| members >= 4 && members.is_multiple_of(2), combined),
+    (
+        "dissemination, radix 4",
+        Side::Ours,
+        |members| members > 2,
+        |bout| disseminate(bout, 4, Flags::Packed),
+    ),
+    (
+        "combined, 2 groups",
+        Side::Ours,
+        |members| members >= 4 && members.is_multiple_of(2),
+        combined,
+    ),
     ("auto", Side::Ours, ANY, |bout| {
         let processors = bout.processors();
         ours(bout, |space, members| Auto::within(space, members, processors))
@@ -167,7 +178,11 @@ static SOURCES: [Source; 8] = [
     openmp("OpenMP, libomp (clang), active", "clang", ACTIVE),
     openmp("OpenMP, libomp (clang), passive", "clang", PASSIVE),
     Source { flags: &["-pthread"], file: PTHREAD, ..openmp("pthread_barrier", "gcc", &[]) },
-    Source { flags: &["-std=c++20", "-pthread"], file: STD, ..openmp("std::barrier (g++)", "g++", &[]) },
+    Source {
+        flags: &["-std=c++20", "-pthread"],
+        file: STD,
+        ..openmp("std::barrier (g++)", "g++", &[])
+    },
 ];
 
 /// OpenMP's, by the policy of waiting that it has if nothing is said.
@@ -189,8 +204,16 @@ fn ratios(race: &Contest) -> Vec<Ratio> {
         ),
         Ratio::of("dissemination, best flags / H, 2 members back to back", dissemination, hop),
         Ratio::of("tournament, best flags / H, 2 members back to back", tournament, hop),
-        Ratio::of("auto / std::barrier (g++), 8 members", auto, race.median("std::barrier (g++)", 8)),
-        Ratio::of("auto / std::sync::Barrier, 8 members", auto, race.median("std::sync::Barrier", 8)),
+        Ratio::of(
+            "auto / std::barrier (g++), 8 members",
+            auto,
+            race.median("std::barrier (g++)", 8),
+        ),
+        Ratio::of(
+            "auto / std::sync::Barrier, 8 members",
+            auto,
+            race.median("std::sync::Barrier", 8),
+        ),
         Ratio::of("auto / best OpenMP by default, 8 members", auto, race.best(&OPENMP_DEFAULT, 8)),
     ];
     let processes = race.processes_by_threads(&[

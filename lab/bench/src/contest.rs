@@ -35,8 +35,8 @@ use crate::error::{Result, failed};
 use crate::peers::{Server, Workshop};
 use crate::places::Places;
 use crate::race::{
-    Entry, Group, Hops, Lines, Machine, Options, Pace, Results, Side, Skipped, Spread, Table, figure, hold,
-    race, ratio,
+    Entry, Group, Hops, Lines, Machine, Options, Pace, Results, Side, Skipped, Spread, Table,
+    figure, hold, race, ratio,
 };
 use crate::stop::Signals;
 
@@ -183,7 +183,11 @@ pub(crate) struct Contest {
 }
 
 /// Runs the race; returns what to print.
-pub(crate) fn contest(args: &ContestArgs, subject: &'static Subject, signals: &Signals) -> Result<String> {
+pub(crate) fn contest(
+    args: &ContestArgs,
+    subject: &'static Subject,
+    signals: &Signals,
+) -> Result<String> {
     let args = args.clone();
     let work = move |folder: &Path, signals: &Signals| {
         let start = Instant::now();
@@ -230,7 +234,8 @@ impl Bout<'_> {
     /// Has a process run.
     fn ask(&self, server: &Server) -> Result<Measured> {
         let Bout { members, work_ns, time, .. } = self;
-        let answer = server.ask(&format!("RUN {members} {} {work_ns}", time.as_secs_f64() * 1e3))?;
+        let answer =
+            server.ask(&format!("RUN {members} {} {work_ns}", time.as_secs_f64() * 1e3))?;
         let parse = || {
             let mut words = answer.split_whitespace();
             let ns = words.next()?.parse().ok()?;
@@ -252,9 +257,9 @@ impl Contest {
         }
         members.sort_unstable();
         members.dedup();
-        let cells = members
-            .into_iter()
-            .flat_map(|members| subject.works.iter().map(move |&work_ns| Cell { members, work_ns }));
+        let cells = members.into_iter().flat_map(|members| {
+            subject.works.iter().map(move |&work_ns| Cell { members, work_ns })
+        });
         Self {
             subject,
             machine: Machine::here(processors),
@@ -393,22 +398,28 @@ impl Contest {
     fn text(&self) -> String {
         let hop = match self.stage.best() {
             Some(Spread { median, best, .. }) => {
-                format!("H, a hop of a cache line between two of them: median {median:.1} ns, best {best:.1}")
+                format!(
+                    "H, a hop of a cache line between two of them: median {median:.1} ns, best {best:.1}"
+                )
             }
             None => "no two of them, so no hop of a cache line between them".to_owned(),
         };
         let Self { subject, milliseconds, results, .. } = self;
         let mut lines = vec![
             format!("{}; {hop}", self.machine.line()),
-            format!("{}; {} alternating rounds of {milliseconds} ms each", subject.what, results.rounds),
+            format!(
+                "{}; {} alternating rounds of {milliseconds} ms each",
+                subject.what, results.rounds
+            ),
         ];
         lines.extend(self.skipped.iter().map(ToString::to_string));
         lines.extend(self.stage.unpinned.iter().map(|way| format!("not pinned: {way}")));
         let hop = self.hop();
         for &cell in &self.cells {
             let peer = self.best_peer(cell);
-            let by =
-                |by: Option<f64>| move |cell: &crate::race::Cell<Cell>| ratio(Some(cell.spread.median), by);
+            let by = |by: Option<f64>| {
+                move |cell: &crate::race::Cell<Cell>| ratio(Some(cell.spread.median), by)
+            };
             let (by_hop, by_peer) = (by(hop), by(peer));
             let fairness = |of: &crate::race::Cell<Cell>| self.fairness(of.key, &of.way);
             let columns: [crate::race::Column<'_, Cell>; 3] =
@@ -416,14 +427,20 @@ impl Contest {
             let fair = results.cells.iter().any(|of| of.key == cell && of.metric == FAIRNESS);
             let columns = &columns[..if fair { 3 } else { 2 }];
             let standings = self.results.main().filter(|standing| standing.key == cell);
-            let mut table = Table::of(self.title(cell), standings, 1.0, |cell| cell.way.clone(), columns);
+            let mut table =
+                Table::of(self.title(cell), standings, 1.0, |cell| cell.way.clone(), columns);
             for out in results.left_out.iter().filter(|out| out.key == cell) {
-                table.row(format!("  {}: left out: it takes too long, {:.0} ns", out.way, out.value), []);
+                table.row(
+                    format!("  {}: left out: it takes too long, {:.0} ns", out.way, out.value),
+                    [],
+                );
             }
             lines.push(table.to_string());
         }
         let mut ratios = Table::new("of the medians", ["value"]);
-        (subject.ratios)(self).iter().for_each(|Ratio { what, value }| ratios.row(what, [figure(*value)]));
+        (subject.ratios)(self)
+            .iter()
+            .for_each(|Ratio { what, value }| ratios.row(what, [figure(*value)]));
         lines.push(ratios.to_string());
         lines.extend((subject.more)().map(|more| format!("\n{more}")));
         lines.join("\n")
@@ -438,8 +455,7 @@ impl Contest {
         lines.all("unpinned", stage.unpinned.iter().map(|way| json!({ "way": way })))?;
         for crate::race::LeftOut { key, way, side, value } in &results.left_out {
             let Cell { members, work_ns } = key;
-            let out =
-                json!({ "way": way, "side": side, "members": members, "work_ns": work_ns, "ns": value });
+            let out = json!({ "way": way, "side": side, "members": members, "work_ns": work_ns, "ns": value });
             lines.push("left_out", &out)?;
         }
         for (round, Spread { best, median, .. }) in stage.hops.iter().enumerate() {
@@ -537,7 +553,10 @@ mod tests {
             ("first", 4, 8.0, 1.0),
             ("second", 4, 4.0, 0.5),
         ];
-        assert_eq!(standings, expected.map(|(way, members, ns, to)| (way.to_owned(), members, ns, to)));
+        assert_eq!(
+            standings,
+            expected.map(|(way, members, ns, to)| (way.to_owned(), members, ns, to))
+        );
         let text = contest.text();
         let told = [
             "skipped: absent: no reason",
@@ -553,13 +572,15 @@ mod tests {
     #[test]
     fn answers_are_understood_and_others_told() {
         let places = Places::none();
-        let bout = Bout { places: &places, members: 3, work_ns: 500.0, time: Duration::from_micros(2500) };
+        let bout =
+            Bout { places: &places, members: 3, work_ns: 500.0, time: Duration::from_micros(2500) };
         let said = |script: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", script]);
             bout.ask(&Server::start(command).unwrap()).map_err(|error| error.to_string())
         };
-        let measured = said("read line; [ \"$line\" = 'RUN 3 2.5 500' ] && echo 7.5 1 30 20 40").unwrap();
+        let measured =
+            said("read line; [ \"$line\" = 'RUN 3 2.5 500' ] && echo 7.5 1 30 20 40").unwrap();
         assert_eq!((measured.ns, measured.pinned, measured.fairness), (7.5, true, Some(0.5)));
         let measured = said("read line; echo 7.5 0; read line").unwrap();
         assert_eq!((measured.ns, measured.pinned, measured.fairness), (7.5, false, None));

@@ -95,7 +95,11 @@ pub(crate) fn floor(paths: &[PathBuf], output: &Path, shape: Shape, rows: usize)
         let mut writer = DirectWriter::new(DirectFile::of(new.file(), output, true)?, 0)?;
         let mut buffer = IoBuffer::new(rows * row_bytes + 2 * writer.file().alignment())?;
         for row in (0..shape.rows).step_by(rows) {
-            writer.write(&mut queue, buffer.as_mut_slice(), rows.min(shape.rows - row) * row_bytes)?;
+            writer.write(
+                &mut queue,
+                buffer.as_mut_slice(),
+                rows.min(shape.rows - row) * row_bytes,
+            )?;
         }
         writer.finish()?;
         new.file().sync_data().map_err(|error| failed("sync the output", error))

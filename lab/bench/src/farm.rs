@@ -36,7 +36,8 @@ use crate::error::Result;
 use crate::peers::Server;
 use crate::places::Places;
 use crate::race::{
-    Entry, Group, Hops, Lines, Machine, Options, Pace, Results, Samples, Side, Table, Target, hold, race,
+    Entry, Group, Hops, Lines, Machine, Options, Pace, Results, Samples, Side, Table, Target, hold,
+    race,
 };
 use crate::stop::Signals;
 
@@ -151,7 +152,13 @@ impl Heat {
 
     /// A peer that a process measures when it is asked this line, each of whose samples is that of
     /// `operations`; or why there is no such process.
-    fn ask(&mut self, server: &Result<Server>, way: impl Into<String>, line: &str, operations: usize) {
+    fn ask(
+        &mut self,
+        server: &Result<Server>,
+        way: impl Into<String>,
+        line: &str,
+        operations: usize,
+    ) {
         let asked = server.as_ref().map(|server| server.asks(line, operations));
         self.add(Side::Peer, way, asked.map_err(|why| why.to_string().into()));
     }
@@ -191,11 +198,14 @@ pub(crate) fn farm(args: &BenchFarmArgs, signals: &Signals) -> Result<String> {
             }
             eprintln!("measuring: {name}");
             let Heat { name, unit, notes, group } = make(&kit)?;
-            let most = Duration::from_secs_f64(share * if args.options.quick { QUICK } else { LONG });
+            let most =
+                Duration::from_secs_f64(share * if args.options.quick { QUICK } else { LONG });
             let [least, enough] = ROUNDS;
             let pace = match args.options.rounds {
                 Some(rounds) => Pace::exactly(rounds).warm_up(rounds > 1),
-                None => Pace { least, most: enough, until: Some(Instant::now() + most), warm_up: true },
+                None => {
+                    Pace { least, most: enough, until: Some(Instant::now() + most), warm_up: true }
+                }
             };
             report.results.extend(race(&mut report.stage, signals, &mut [group], pace)?);
             report.heads.push((name, unit, notes));
@@ -214,13 +224,15 @@ impl Report {
     fn text(&self) -> String {
         let Results { cells, skipped, .. } = &self.results;
         let hop = self.stage.median();
-        let hop = hop.map_or(String::new(), |hop| format!("; H, a hop of a cache line: {hop:.1} ns"));
+        let hop =
+            hop.map_or(String::new(), |hop| format!("; H, a hop of a cache line: {hop:.1} ns"));
         let mut lines = vec![self.machine.line() + &hop];
         lines.extend(skipped.iter().map(ToString::to_string));
         for (group, (unit, by), notes) in &self.heads {
             let of_it = cells.iter().filter(|cell| cell.key.group == *group);
             lines.push(
-                Table::of(format!("{group}, {unit}"), of_it, *by, |cell| cell.way.clone(), &[]).to_string(),
+                Table::of(format!("{group}, {unit}"), of_it, *by, |cell| cell.way.clone(), &[])
+                    .to_string(),
             );
             lines.extend(notes.iter().map(|note| format!("  {note}")));
         }

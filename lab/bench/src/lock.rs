@@ -15,7 +15,9 @@
 
 use std::sync::Mutex;
 
-use syncline_lab::baselines::{ArrayLock, Guarded, Lock as Textbook, TestAndSet, TestAndTestAndSet};
+use syncline_lab::baselines::{
+    ArrayLock, Guarded, Lock as Textbook, TestAndSet, TestAndTestAndSet,
+};
 use syncline_overlay::Location;
 use syncline_sync::{Lock, Mcs, RawLock, Ticket};
 
@@ -81,11 +83,16 @@ static INSIDE: [(&str, Side, Fits, Inside); 9] = [
         shares.with(location.into_inner().map_err(|_| "a handle was left")?)
     }),
     ("test-and-set", Side::Baseline, ANY, |bout| baseline(bout, TestAndSet::new())),
-    ("test-and-test-and-set, backoff", Side::Baseline, ANY, |bout| baseline(bout, TestAndTestAndSet::new())),
-    ("array lock (Anderson)", Side::Baseline, ANY, |bout| baseline(bout, ArrayLock::new(bout.members))),
+    ("test-and-test-and-set, backoff", Side::Baseline, ANY, |bout| {
+        baseline(bout, TestAndTestAndSet::new())
+    }),
+    ("array lock (Anderson)", Side::Baseline, ANY, |bout| {
+        baseline(bout, ArrayLock::new(bout.members))
+    }),
     ("std::sync::Mutex", Side::Peer, ANY, |bout| {
         let counter = Mutex::new(0);
-        let shares = bout.contend(|_| || *counter.lock().unwrap_or_else(|error| error.into_inner()) += 1)?;
+        let shares =
+            bout.contend(|_| || *counter.lock().unwrap_or_else(|error| error.into_inner()) += 1)?;
         shares.with(counter.into_inner().unwrap_or_else(|error| error.into_inner()))
     }),
     ("parking_lot Mutex", Side::Peer, ANY, |bout| {
@@ -101,7 +108,8 @@ static INSIDE: [(&str, Side, Fits, Inside); 9] = [
 ];
 
 /// Ours, in processes.
-static PROCESSES: [(&str, Way); 2] = [("ticket, processes", Way::Ticket), ("mcs, processes", Way::Mcs)];
+static PROCESSES: [(&str, Way); 2] =
+    [("ticket, processes", Way::Ticket), ("mcs, processes", Way::Mcs)];
 
 fn ours<R: RawLock>(bout: &Bout<'_>) -> Result<Measured> {
     let lock = Lock::<R, u64>::new(bout.members, 0)?;
@@ -127,12 +135,14 @@ const fn pthread(name: &'static str, form: &'static [&'static str]) -> Source {
 }
 
 /// Those that are compiled.
-static SOURCES: [Source; 2] = [pthread("pthread_mutex", &["mutex"]), pthread("pthread_spin", &["spin"])];
+static SOURCES: [Source; 2] =
+    [pthread("pthread_mutex", &["mutex"]), pthread("pthread_spin", &["spin"])];
 
 fn ratios(race: &Contest) -> Vec<Ratio> {
     let (hop, processors) = (race.hop(), race.processors());
     let alone = race.median("std::sync::Mutex", 1);
-    let mut ratios = vec![Ratio::of("ticket / std::sync::Mutex, 1 thread", race.median("ticket", 1), alone)];
+    let mut ratios =
+        vec![Ratio::of("ticket / std::sync::Mutex, 1 thread", race.median("ticket", 1), alone)];
     for way in ["ticket", "mcs"] {
         ratios.push(Ratio::of(format!("{way} / H, 2 threads"), race.median(way, 2), hop));
         ratios.push(Ratio::just(

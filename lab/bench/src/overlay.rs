@@ -56,7 +56,9 @@ use self::work::Body;
 use crate::error::{Result, failed};
 use crate::kernel::{CALIBRATION, calibrate};
 use crate::places::Places;
-use crate::race::{self, Entry, Group, Lines, Machine, Options, Pace, Results, Skipped, Stage, race};
+use crate::race::{
+    self, Entry, Group, Lines, Machine, Options, Pace, Results, Skipped, Stage, race,
+};
 use crate::stop::Signals;
 
 /// Races overlays against other ways of running tasks in order.
@@ -193,7 +195,8 @@ pub(crate) fn overlay(args: &BenchOverlayArgs, signals: &Signals) -> Result<Stri
             None => Pace::exactly(7),
         };
         let mut clock = Clock { race: until, ..Clock::default() };
-        let results = race(&mut clock, signals, &mut overlays.groups(signals)?, pace.warm_up(false))?;
+        let results =
+            race(&mut clock, signals, &mut overlays.groups(signals)?, pace.warm_up(false))?;
         if options.json { overlays.json(&results) } else { Ok(table::text(&overlays, &results)) }
     };
     race::hold(signals, None, || (), work)
@@ -264,7 +267,10 @@ impl Race {
                             "the checksum is {:016x}, that of the plain loop {checksum}",
                             run.checksum
                         );
-                        return Err(failed(&format!("go on: {name}, {way}, {workers} workers"), why));
+                        return Err(failed(
+                            &format!("go on: {name}, {way}, {workers} workers"),
+                            why,
+                        ));
                     }
                     if !run.pinned && !self.unpinned.contains(&way) {
                         eprintln!("not pinned: {way}");
@@ -288,21 +294,24 @@ impl Race {
         };
         let mut groups = Vec::new();
         for workers in self.crews() {
-            let cells = self.ways.iter().map(|way| Ok(self.entry(probe(grid, way, workers, Body::Empty)?)));
+            let cells =
+                self.ways.iter().map(|way| Ok(self.entry(probe(grid, way, workers, Body::Empty)?)));
             groups.push(Group::new(cells.collect::<Result<Vec<_>>>()?));
         }
         // The plain loop on one thread is what the others are judged by.
         let plain = self.ways.iter().filter(|way| !way.keeps_order(2)).map(|way| (way, 1));
         let others = self.ways.iter().filter(|way| self.workers > 1 || way.keeps_order(2));
         let irregular = plain.chain(others.map(|way| (way, self.workers)));
-        let cells = irregular.map(|(way, workers)| Ok(self.entry(probe(grid, way, workers, mean)?)));
+        let cells =
+            irregular.map(|(way, workers)| Ok(self.entry(probe(grid, way, workers, mean)?)));
         groups.push(Group::new(cells.collect::<Result<Vec<_>>>()?));
         for (p, program) in self.programs.iter().enumerate() {
             let cells = self.ordered().map(|way| probe(program, way, self.workers, Body::Empty));
             let cells = cells.collect::<Result<Vec<_>>>()?;
             for (n, &iterations) in self.grains.iter().enumerate() {
-                let spinning =
-                    cells.iter().map(|&cell| self.entry(Cell { body: Body::Spin(iterations), ..cell }));
+                let spinning = cells
+                    .iter()
+                    .map(|&cell| self.entry(Cell { body: Body::Spin(iterations), ..cell }));
                 let programs = self.programs.len() - p;
                 // For all ways or none.
                 let gate = move |clock: &mut Clock| {
@@ -318,7 +327,13 @@ impl Race {
     }
 
     /// Finds out about how long a step takes without its body.
-    fn probe<'a>(&self, program: &'a Program, way: &'a Way, workers: usize, body: Body) -> Result<Cell<'a>> {
+    fn probe<'a>(
+        &self,
+        program: &'a Program,
+        way: &'a Way,
+        workers: usize,
+        body: Body,
+    ) -> Result<Cell<'a>> {
         let mut rounds = 32;
         loop {
             let run = way.run(&self.site, program, Body::Empty, workers, [rounds; 2])?;
@@ -350,8 +365,11 @@ impl Race {
         let grain = self.grain(body);
         let tasks = program.tasks.len() as f64;
         let each = tasks * (cost + grain / workers as f64);
-        let ns =
-            if matches!(body, Body::Irregular(_)) { self.ns_per_run.max(IRREGULAR) } else { self.ns_per_run };
+        let ns = if matches!(body, Body::Irregular(_)) {
+            self.ns_per_run.max(IRREGULAR)
+        } else {
+            self.ns_per_run
+        };
         let rounds = (ns / each).clamp(4.0, MOST_ROUNDS);
         let warm = (WARM_UP / each).clamp(rounds / 16.0, MOST_ROUNDS).ceil();
         let job = self.job(program.name, workers, body);
@@ -392,8 +410,10 @@ impl Race {
     /// An object a line.
     fn json(&self, results: &Results<Job>) -> Result<String> {
         let mut lines = Lines::new("kind");
-        lines
-            .all("kernel", self.kernels.iter().map(|(by, ns)| json!({ "by": by, "ns_per_iteration": ns })))?;
+        lines.all(
+            "kernel",
+            self.kernels.iter().map(|(by, ns)| json!({ "by": by, "ns_per_iteration": ns })),
+        )?;
         lines.all("skipped", &self.skipped)?;
         lines.all("unpinned", self.unpinned.iter().map(|way| json!({ "way": way })))?;
         lines.all("verified", &self.verified)?;

@@ -55,7 +55,8 @@ fn not_started(command: &Command, error: &std::io::Error) -> Failure {
 /// # Errors
 /// When it cannot be started, or fails: the line of its errors that tells most.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
-    let Output { status, stdout, stderr } = command.output().map_err(|error| not_started(command, &error))?;
+    let Output { status, stdout, stderr } =
+        command.output().map_err(|error| not_started(command, &error))?;
     if status.success() {
         return Ok(String::from_utf8_lossy(&stdout).into_owned());
     }
@@ -95,22 +96,31 @@ impl<'f> Workshop<'f> {
     ) -> Result<Result<PathBuf, String>> {
         let name = compiler.file_name().unwrap_or_default().display();
         let program = self.folder.join(format!("{}.{name}", source.0));
-        let known = self.made.iter().find(|(path, _)| *path == program).map(|(_, done)| done.clone());
+        let known =
+            self.made.iter().find(|(path, _)| *path == program).map(|(_, done)| done.clone());
         let done = match known {
             Some(done) => done,
             None => {
                 self.write(source)?;
                 let mut command = Command::new(compiler);
-                command.current_dir(self.folder).args(["-O3", "-o"]).arg(&program).arg(source.0).args(flags);
+                command
+                    .current_dir(self.folder)
+                    .args(["-O3", "-o"])
+                    .arg(&program)
+                    .arg(source.0)
+                    .args(flags);
                 let line = match flags.contains(&"-ltbb") {
                     true => Some("apt-get install g++ libtbb-dev"),
                     false => install(&name.to_string()),
                 };
-                let done = output(&mut command).map(drop).map_err(|why| match (why.to_string(), line) {
-                    (why, Some(line)) if why.starts_with("no ") => missing(format!("no {name}"), line),
-                    (why, Some(line)) => missing(why, line),
-                    (why, None) => why,
-                });
+                let done =
+                    output(&mut command).map(drop).map_err(|why| match (why.to_string(), line) {
+                        (why, Some(line)) if why.starts_with("no ") => {
+                            missing(format!("no {name}"), line)
+                        }
+                        (why, Some(line)) => missing(why, line),
+                        (why, None) => why,
+                    });
                 self.made.push((program.clone(), done.clone()));
                 done
             }
@@ -121,21 +131,24 @@ impl<'f> Workshop<'f> {
 
 /// A Python that has numpy and numba; if there is none, what installs it.
 pub(crate) fn numba(dir: &Path) -> Result<PathBuf> {
-    let has = |python: &PathBuf| output(Command::new(python).args(["-c", "import numba, numpy"])).is_ok();
+    let has =
+        |python: &PathBuf| output(Command::new(python).args(["-c", "import numba, numpy"])).is_ok();
     let folder = dir.join(".syncline-bench-venv");
     let found = [folder.join("bin/python"), PathBuf::from("python3")].into_iter().find(has);
     found.ok_or_else(|| {
         let folder = folder.display();
         let python = output(Command::new("python3").args(["-c", "import ensurepip"]));
         let first = if python.is_ok() { "" } else { "apt-get install python3-venv && " };
-        let line = format!("{first}python3 -m venv {folder} && {folder}/bin/pip install numpy numba");
+        let line =
+            format!("{first}python3 -m venv {folder} && {folder}/bin/pip install numpy numba");
         missing("no numpy and numba", line).into()
     })
 }
 
 /// Seconds per iteration of numpy.memmap and numba.
 pub(crate) fn numba_seconds(python: &Path, folder: &Path, iterations: u64) -> Result<f64> {
-    let said = output(Command::new(python).args(["-c", NUMBA]).arg(folder).arg(iterations.to_string()))?;
+    let said =
+        output(Command::new(python).args(["-c", NUMBA]).arg(folder).arg(iterations.to_string()))?;
     let number = said.split_whitespace().next().and_then(|text| text.parse().ok());
     number.ok_or_else(|| "numba printed no time".into())
 }
@@ -163,8 +176,12 @@ impl Yardstick {
         let data = folder.join("yardstick-data");
         std::fs::create_dir_all(&data)
             .map_err(|error| failed("make a directory for the yardstick", error))?;
-        let numbers =
-            [((shape.rows - 2) / 8).max(1) as u64, shape.cols as u64, iterations, iterations.min(20)];
+        let numbers = [
+            ((shape.rows - 2) / 8).max(1) as u64,
+            shape.cols as u64,
+            iterations,
+            iterations.min(20),
+        ];
         let [strips, cols, iterations, depth] = numbers.map(|n| n.to_string());
         let arguments = [data.to_string_lossy().into_owned(), strips, cols, iterations, depth];
         let yardstick = Self { program, arguments };

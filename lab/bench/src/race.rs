@@ -344,7 +344,8 @@ pub(crate) fn race<S: Stage, K: Clone>(
     let mut results = Results::default();
     let mut samples: Vec<Vec<(usize, Vec<Samples>)>> =
         groups.iter().map(|group| vec![(0, Vec::new()); group.entries.len()]).collect();
-    let mut racing: Vec<Vec<usize>> = groups.iter().map(|group| (0..group.entries.len()).collect()).collect();
+    let mut racing: Vec<Vec<usize>> =
+        groups.iter().map(|group| (0..group.entries.len()).collect()).collect();
     let (mut start, mut rounds) = (Instant::now(), 0);
     let mut warming = pace.warm_up;
     loop {
@@ -355,7 +356,8 @@ pub(crate) fn race<S: Stage, K: Clone>(
             if !warming && group.gate.as_mut().is_some_and(|gate| !gate(stage)) {
                 continue;
             }
-            let turn: Vec<_> = order(racing[g].len(), rounds).into_iter().map(|n| racing[g][n]).collect();
+            let turn: Vec<_> =
+                order(racing[g].len(), rounds).into_iter().map(|n| racing[g][n]).collect();
             for n in turn {
                 let entry = &mut group.entries[n];
                 let (times, all) = &mut samples[g][n];
@@ -406,10 +408,13 @@ pub(crate) fn race<S: Stage, K: Clone>(
     results.rounds = rounds;
     for (group, samples) in groups.iter_mut().zip(samples) {
         results.skipped.append(&mut group.skipped);
-        for (Entry { key, way, side, metrics, .. }, (rounds, samples)) in group.entries.iter().zip(samples) {
+        for (Entry { key, way, side, metrics, .. }, (rounds, samples)) in
+            group.entries.iter().zip(samples)
+        {
             for (&metric, samples) in metrics.iter().zip(samples) {
                 let way = if metric.is_empty() { way.clone() } else { format!("{way}: {metric}") };
-                let samples: Vec<_> = samples.into_iter().filter(|sample| sample.is_finite()).collect();
+                let samples: Vec<_> =
+                    samples.into_iter().filter(|sample| sample.is_finite()).collect();
                 let (key, side, count) = (key.clone(), *side, samples.len());
                 let Some(spread) = Spread::of(samples) else { continue };
                 results.cells.push(Cell { key, way, metric, side, spread, samples: count, rounds });
@@ -434,8 +439,8 @@ pub(crate) fn hold<T: Send + 'static>(
     folder.prefix("syncline-bench.");
     let place = parent.map_or_else(std::env::temp_dir, Path::to_owned);
     let folder = folder.tempdir_in(&place);
-    let folder =
-        folder.map_err(|error| failed(&format!("make a directory in {}", place.display()), error))?;
+    let folder = folder
+        .map_err(|error| failed(&format!("make a directory in {}", place.display()), error))?;
     let (path, asked) = (folder.path().to_owned(), signals.clone());
     signals.cancel(cancel, move || work(&path, &asked))
 }
@@ -470,16 +475,23 @@ mod tests {
     #[test]
     fn entries_alternate_and_each_follows_each_other_one() {
         let log = RefCell::new(String::new());
-        let entries = ["a", "b", "c"].map(|way| entry(Side::Ours, way, &log, || Ok(vec![1.0, 3.0])));
+        let entries =
+            ["a", "b", "c"].map(|way| entry(Side::Ours, way, &log, || Ok(vec![1.0, 3.0])));
         let mut rounds = Vec::new();
         let once = entry(Side::Peer, "x", &log, || Ok(vec![7.0])).at_most(1);
-        let mut groups =
-            [Group::new(entries), Group::new([once]).only_if(|rounds: &mut Vec<usize>| rounds.len() > 1)];
-        let results = race(&mut rounds, &Signals::default(), &mut groups, Pace::exactly(4)).unwrap();
+        let mut groups = [
+            Group::new(entries),
+            Group::new([once]).only_if(|rounds: &mut Vec<usize>| rounds.len() > 1),
+        ];
+        let results =
+            race(&mut rounds, &Signals::default(), &mut groups, Pace::exactly(4)).unwrap();
         assert_eq!(*log.borrow(), "abcabccbaxbcaacb");
         assert_eq!((rounds, results.rounds), (vec![0, 1, 2, 3], 4));
         let cell = results.cell(&(), "b").unwrap();
-        assert_eq!((cell.spread.median, cell.spread.best, cell.samples, cell.rounds), (2.0, 1.0, 8, 4));
+        assert_eq!(
+            (cell.spread.median, cell.spread.best, cell.samples, cell.rounds),
+            (2.0, 1.0, 8, 4)
+        );
         assert_eq!(results.best(&(), &["x", "a", "y"]), Some(2.0));
         assert_eq!(results.runs.len(), 13);
         let pairs: Vec<_> = (0..4).flat_map(|round| order(2, round)).collect();
@@ -496,12 +508,13 @@ mod tests {
         let groups = |side| {
             let fails = entry(side, "fails", &log, || Err("no reason".into()));
             let entries = [entry(Side::Ours, "works", &log, || Ok(vec![1.0])), fails];
-            let patient =
-                Group::new([entry(Side::Peer, "slow", &log, slow)]).patience(Duration::from_millis(20));
+            let patient = Group::new([entry(Side::Peer, "slow", &log, slow)])
+                .patience(Duration::from_millis(20));
             [Group::new(entries), patient]
         };
-        let run =
-            |side, signals: &Signals| race(&mut Vec::new(), signals, &mut groups(side), Pace::exactly(2));
+        let run = |side, signals: &Signals| {
+            race(&mut Vec::new(), signals, &mut groups(side), Pace::exactly(2))
+        };
         let results = run(Side::Peer, &Signals::default()).unwrap();
         assert_eq!((&*results.skipped[0].way, &*results.skipped[0].why), ("fails", "no reason"));
         assert_eq!((&*results.left_out[0].way, results.left_out[0].value), ("slow", 30.0));

@@ -142,7 +142,9 @@ impl Job {
         match self.scheme {
             Scheme::Blocks { chained } => {
                 let order = if chained { Order::Wave } else { Order::Barrier };
-                self.sweep(arrays, result, |s| s.executor(Executor::Blocked).block(self.block).order(order))
+                self.sweep(arrays, result, |s| {
+                    s.executor(Executor::Blocked).block(self.block).order(order)
+                })
             }
             Scheme::Streamed => self.sweep(arrays, result, |s| s.executor(Executor::Streamed)),
             Scheme::Sequential => {

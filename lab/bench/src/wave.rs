@@ -25,14 +25,17 @@ use std::time::Instant;
 use serde_json::json;
 use syncline_memory::Size;
 use syncline_store::{Layout, Matrix, Shape};
-use syncline_wave::{Executor, Leftovers, Lk23, Monitor, Plan, Report, Runner, Sweep, Target, plain_sweep};
+use syncline_wave::{
+    Executor, Leftovers, Lk23, Monitor, Plan, Report, Runner, Sweep, Target, plain_sweep,
+};
 
 use crate::at_least;
 use crate::disk;
 use crate::error::Result;
 use crate::peers;
 use crate::race::{
-    self, Column, Entry, Group, Lines, Options, Pace, Results, Side, Skipped, Table, Told, race, ratio,
+    self, Column, Entry, Group, Lines, Options, Pace, Results, Side, Skipped, Table, Told, race,
+    ratio,
 };
 use crate::stop::Signals;
 
@@ -127,7 +130,8 @@ pub(crate) fn wave(args: &BenchWaveArgs, signals: &Signals) -> Result<String> {
         }
         let mut lines = Lines::new("");
         for race::Run { way, round, values, .. } in &results.runs {
-            let run = json!({ "way": way, "round": round, "seconds": values[0], "part": values[1] });
+            let run =
+                json!({ "way": way, "round": round, "seconds": values[0], "part": values[1] });
             lines.push("", &run)?;
         }
         Ok(lines.text())
@@ -142,7 +146,8 @@ impl Race {
             disk::make(&self.folder.join(format!("{name}.npy")), n, self.shape)?;
         }
         let iterations = self.args.iterations;
-        let yardstick = |file: &PathBuf| peers::Yardstick::new(file, &self.folder, self.shape, iterations);
+        let yardstick =
+            |file: &PathBuf| peers::Yardstick::new(file, &self.folder, self.shape, iterations);
         let yardstick = self.args.yardstick.as_ref().map(yardstick).transpose()?;
         // Not counted: the disk is still busy with what was made.
         let plan = &self.plan()?;
@@ -172,7 +177,10 @@ impl Race {
             None => {}
             Some(Ok(python)) => scaled.push(entry(Side::Peer, "numba", move || {
                 disk::drop_caches(&self.folder)?;
-                Ok((peers::numba_seconds(&python, &self.folder, few)? * iterations as f64, 1.0 / scale))
+                Ok((
+                    peers::numba_seconds(&python, &self.folder, few)? * iterations as f64,
+                    1.0 / scale,
+                ))
             })),
             Some(Err(why)) => scaled.skip((), "numba", why),
         }
@@ -258,7 +266,11 @@ impl Race {
         let result = Matrix::create(&new, true, self.shape, Layout::RowMajor)?;
         let (field, coefficients) = (self.matrix("za")?, self.coefficients()?);
         let start = Instant::now();
-        self.sweep().iterations(iterations).executor(Executor::Blocked).run(&field, &coefficients, result)?;
+        self.sweep().iterations(iterations).executor(Executor::Blocked).run(
+            &field,
+            &coefficients,
+            result,
+        )?;
         Ok(start.elapsed().as_secs_f64())
     }
 
@@ -278,10 +290,16 @@ impl Race {
         let few = FEW.min(self.args.iterations);
         let start = Instant::now();
         for _ in 0..few {
-            plain_sweep(&Lk23, &mut field, coefficients.each_ref().map(|c| &c[..]), rows, self.shape.cols);
+            plain_sweep(
+                &Lk23,
+                &mut field,
+                coefficients.each_ref().map(|c| &c[..]),
+                rows,
+                self.shape.cols,
+            );
         }
-        let part =
-            (rows - 2) as f64 / (self.shape.rows - 2) as f64 * few as f64 / self.args.iterations as f64;
+        let part = (rows - 2) as f64 / (self.shape.rows - 2) as f64 * few as f64
+            / self.args.iterations as f64;
         Ok((start.elapsed().as_secs_f64(), part))
     }
 
@@ -290,7 +308,8 @@ impl Race {
         let median = |way: &str| results.median(&(), way);
         let floor = ["disk floor", "compute floor"].into_iter().filter_map(median).reduce(f64::max);
         let streamed = median("streamed");
-        let updates = ((self.shape.rows - 2) * (self.shape.cols - 2)) as f64 * self.args.iterations as f64;
+        let updates =
+            ((self.shape.rows - 2) * (self.shape.cols - 2)) as f64 * self.args.iterations as f64;
         let head = format!(
             "Livermore kernel 23, {}, {} iterations, {} of data, {} of memory, {} threads; {} alternating rounds",
             self.shape,

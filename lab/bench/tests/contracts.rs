@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use syncline_lab::baselines::{ArrayLock, CounterBarrier, Guarded, Lock, TestAndSet, TestAndTestAndSet};
+use syncline_lab::baselines::{
+    ArrayLock, CounterBarrier, Guarded, Lock, TestAndSet, TestAndTestAndSet,
+};
 
 const EPISODES: u64 = 2_000;
 const STEPS: u64 = 3_000;

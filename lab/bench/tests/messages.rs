@@ -205,7 +205,8 @@ fn a_program_that_is_not_there_is_told_by_the_shell() {
     let mut child = cold("./no such program".as_ref(), &[]).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(127));
     let mut child =
-        cold("sh".as_ref(), &["-c".as_ref(), "exit \"$1\"".as_ref(), "a b".as_ref(), "3".as_ref()]).unwrap();
+        cold("sh".as_ref(), &["-c".as_ref(), "exit \"$1\"".as_ref(), "a b".as_ref(), "3".as_ref()])
+            .unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(3));
 }
 
@@ -221,13 +222,19 @@ fn two_processes_hand_a_word_to_each_other() {
         return futex_ping_pong::answer().unwrap();
     }
     let start = Instant::now();
-    let mut game = PingPong::start(this_program("two_processes_hand_a_word_to_each_other")).unwrap();
+    let mut game =
+        PingPong::start(this_program("two_processes_hand_a_word_to_each_other")).unwrap();
     let seconds = game.round_trips(100).unwrap();
     assert!(seconds > 0.0 && seconds < start.elapsed().as_secs_f64());
 }
 
 #[test]
 fn who_plays_with_nobody_is_told() {
-    assert!(PingPong::start(Command::new("true")).unwrap_err().to_string().contains("exit status: 0"));
-    assert_eq!(PingPong::start(Command::new("./no such program")).unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(
+        PingPong::start(Command::new("true")).unwrap_err().to_string().contains("exit status: 0")
+    );
+    assert_eq!(
+        PingPong::start(Command::new("./no such program")).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
 }

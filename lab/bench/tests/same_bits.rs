@@ -16,7 +16,8 @@ type Any<T> = Result<T, Box<dyn std::error::Error>>;
 fn numbers(seed: u64, scale: f64, count: usize) -> Vec<f64> {
     let mut state = seed;
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 11) as f64 * f64::powi(2.0, -53) * scale
     };
     (0..count).map(|_| next()).collect()
@@ -83,12 +84,20 @@ impl Case {
         Ok(values)
     }
 
-    fn check(&self, schemes: &[Job], layout: Layout, folder: Option<&Path>) -> Result<(), TestCaseError> {
-        let inputs = self.inputs(layout, folder).map_err(|error| TestCaseError::fail(error.to_string()))?;
+    fn check(
+        &self,
+        schemes: &[Job],
+        layout: Layout,
+        folder: Option<&Path>,
+    ) -> Result<(), TestCaseError> {
+        let inputs =
+            self.inputs(layout, folder).map_err(|error| TestCaseError::fail(error.to_string()))?;
         for job in schemes {
             let found = self.run(*job, &inputs, folder);
-            let found = found.map_err(|error| TestCaseError::fail(format!("{job:?}, {layout}: {error}")))?;
-            let differs = found.iter().zip(&self.expected).position(|(a, b)| a.to_bits() != b.to_bits());
+            let found = found
+                .map_err(|error| TestCaseError::fail(format!("{job:?}, {layout}: {error}")))?;
+            let differs =
+                found.iter().zip(&self.expected).position(|(a, b)| a.to_bits() != b.to_bits());
             prop_assert_eq!(differs, None, "{:?}, {}", job, layout);
         }
         Ok(())
@@ -142,7 +151,8 @@ fn the_sequential_scheme_goes_from_band_to_band() -> Any<()> {
     // A band is a megabyte: four of them, the last one of a few rows.
     let case = Case::new(Shape::new(330, 1300), 3, 7);
     let folder = tempfile::tempdir()?;
-    let job = Job { scheme: Scheme::Sequential, block: Block::new(1, 1), iterations: 3, memory: 1 << 30 };
+    let job =
+        Job { scheme: Scheme::Sequential, block: Block::new(1, 1), iterations: 3, memory: 1 << 30 };
     for folder in [None, Some(folder.path())] {
         let found = case.run(job, &case.inputs(Layout::RowMajor, folder)?, folder)?;
         assert!(found == case.expected, "other bits");
@@ -158,7 +168,8 @@ fn wrong(change: impl FnOnce(&mut Job, &mut Layout, &mut Layout)) -> Any<String>
     let (mut field, mut coefficient) = (Layout::RowMajor, Layout::RowMajor);
     change(&mut job, &mut field, &mut coefficient);
     let field = case.matrix(0, field, None)?;
-    let coefficients = std::array::from_fn(|_| case.matrix(1, coefficient, None).expect("it is in memory"));
+    let coefficients =
+        std::array::from_fn(|_| case.matrix(1, coefficient, None).expect("it is in memory"));
     let arrays = Arrays { field: &field, coefficients: &coefficients };
     match job.run(&arrays, case.result(Layout::RowMajor, None)?) {
         Ok(_) => Err("it should have failed".into()),
@@ -181,9 +192,10 @@ fn what_does_not_fit_together_is_an_error_that_says_so() -> Any<()> {
         *coefficient = framed.without_frame();
     })?;
     assert!(message.contains("row-major"), "{message}");
-    for scheme in
-        [Scheme::ThreeBuffer { processors: 2 }, Scheme::Ring { processors: 2, exchange: Exchange::Late }]
-    {
+    for scheme in [
+        Scheme::ThreeBuffer { processors: 2 },
+        Scheme::Ring { processors: 2, exchange: Exchange::Late },
+    ] {
         let message = wrong(|job, _, _| {
             job.scheme = scheme;
             job.memory = 100;
@@ -226,7 +238,8 @@ fn a_file_that_is_cut_meanwhile_is_an_error() -> Any<()> {
         let cut = std::fs::OpenOptions::new().write(true).open(coefficients[0].name())?;
         cut.set_len(200 * 300 * f64::BYTES as u64)?;
         let job = Job { scheme, block: Block::new(50, 50), iterations: 2, memory: 1 << 30 };
-        let Err(error) = job.run(&arrays, case.result(Layout::RowMajor, Some(folder.path()))?) else {
+        let Err(error) = job.run(&arrays, case.result(Layout::RowMajor, Some(folder.path()))?)
+        else {
             return Err(format!("{scheme:?} read what is not there").into());
         };
         assert!(error.to_string().contains("truncated"), "{scheme:?}: {error}");

@@ -2,5 +2,8 @@
 
 fn main() {
     let json = std::env::args().any(|argument| argument == "--json");
-    print!("{}", if json { syncline_logp::growth::curves() } else { syncline_logp::growth::tables() });
+    print!(
+        "{}",
+        if json { syncline_logp::growth::curves() } else { syncline_logp::growth::tables() }
+    );
 }

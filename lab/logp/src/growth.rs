@@ -19,7 +19,11 @@ const MACHINES: [(f64, f64); 4] = [(0.01, 0.0), (0.1, 0.0), (0.01, 0.004), (0.1,
 ///
 /// Radices are left out that cannot be better: messages take a processor as long as they do.
 #[must_use]
-pub fn optimum<S: Scheme>(machine: Machine, load: &Load, scheme: impl Fn(usize) -> S) -> (usize, Outcome) {
+pub fn optimum<S: Scheme>(
+    machine: Machine,
+    load: &Load,
+    scheme: impl Fn(usize) -> S,
+) -> (usize, Outcome) {
     let mut best = None;
     for radix in 2..=load.members.max(2) {
         let tried = scheme(radix);
@@ -82,7 +86,10 @@ const COLUMNS: [Column; 11] = [
         head: "fences at once + barrier",
         cell: |machine, n| cell(&Asking { window: usize::MAX }, machine, &Load::puts(n), None),
     },
-    Column { head: "the thesis", cell: |machine, n| cell(&Pairwise, machine, &Load::puts(n), None) },
+    Column {
+        head: "the thesis",
+        cell: |machine, n| cell(&Pairwise, machine, &Load::puts(n), None),
+    },
     Column {
         head: "two exchanges, best",
         cell: |machine, n| best(machine, &Load::puts(n), |radix| Twice { radix }),
@@ -103,8 +110,14 @@ const COLUMNS: [Column; 11] = [
         },
     },
     Column { head: "`sync`, `best_radix`", cell: |machine, n| sync(machine, n, best_radix(n)) },
-    Column { head: "`sync`, `best_radix_for`", cell: |machine, n| sync(machine, n, known(machine, n)) },
-    Column { head: "`sync`, best", cell: |machine, n| best(machine, &Load::puts(n), |radix| Sync { radix }) },
+    Column {
+        head: "`sync`, `best_radix_for`",
+        cell: |machine, n| sync(machine, n, known(machine, n)),
+    },
+    Column {
+        head: "`sync`, best",
+        cell: |machine, n| best(machine, &Load::puts(n), |radix| Sync { radix }),
+    },
 ];
 
 fn row(text: &mut String, cells: impl IntoIterator<Item = String>) {
@@ -121,7 +134,8 @@ fn head(text: &mut String, heads: &[&str]) {
 #[must_use]
 pub fn tables() -> String {
     let mut text = String::new();
-    let heads = ["N"].into_iter().chain(COLUMNS.iter().map(|column| column.head)).collect::<Vec<_>>();
+    let heads =
+        ["N"].into_iter().chain(COLUMNS.iter().map(|column| column.head)).collect::<Vec<_>>();
     for (overhead, gap) in MACHINES {
         let machine = Machine::new(overhead, gap);
         writeln!(text, "## o = {overhead} L, G = {gap} L").expect("a string takes it");
@@ -129,7 +143,8 @@ pub fn tables() -> String {
         head(&mut times, &heads);
         head(&mut messages, &heads);
         for members in MEMBERS {
-            let cells = COLUMNS.iter().map(|column| (column.cell)(machine, members)).collect::<Vec<_>>();
+            let cells =
+                COLUMNS.iter().map(|column| (column.cell)(machine, members)).collect::<Vec<_>>();
             let time = |cell: &Cell| {
                 let radix = cell.radix.map_or(String::new(), |radix| format!(", r {radix}"));
                 format!("{:.2}{radix}", cell.outcome.time)
@@ -142,7 +157,8 @@ pub fn tables() -> String {
             row(&mut messages, [members.to_string()].into_iter().chain(cells.iter().map(sent)));
         }
         writeln!(text, "\nTime in L, and radix:\n\n{times}").expect("a string takes it");
-        writeln!(text, "Messages of a member, in rounds:\n\n{messages}").expect("a string takes it");
+        writeln!(text, "Messages of a member, in rounds:\n\n{messages}")
+            .expect("a string takes it");
     }
     text + &losses()
 }
@@ -153,7 +169,8 @@ fn losses() -> String {
         "## The time of `sync` by `best_radix` / by `best_radix_for`, as multiples of the best\n\n"
             .to_owned();
     let machines = [0.01, 0.02, 0.05, 0.1].map(|overhead| (overhead, 0.0));
-    let heads = machines.map(|(overhead, _)| [format!("o = {overhead}"), format!("o = {overhead}, quiet")]);
+    let heads =
+        machines.map(|(overhead, _)| [format!("o = {overhead}"), format!("o = {overhead}, quiet")]);
     let heads = heads.iter().flatten().map(String::as_str);
     head(&mut text, &["N", "r"].into_iter().chain(heads).collect::<Vec<_>>());
     for members in [2, 8, 12, 16, 24, 32, 48, 64, 100, 256, 512, 1024, 4096] {

@@ -32,11 +32,20 @@ use crate::scheme::Step;
 
 /// The product's exchange, seen from a member: one step for each of its rounds. `counts`: the words are sent, not only the
 /// heads.
-fn exchanged(members: usize, radix: usize, member: usize, counts: bool) -> impl Iterator<Item = Step> {
+fn exchanged(
+    members: usize,
+    radix: usize,
+    member: usize,
+    counts: bool,
+) -> impl Iterator<Item = Step> {
     exchange::strides(members, radix).map(move |stride| {
         let to = exchange::steps(members, radix, stride)
             .map(|step| {
-                let words = if counts { exchange::entries(members, radix, stride, step).count() } else { 0 };
+                let words = if counts {
+                    exchange::entries(members, radix, stride, step).count()
+                } else {
+                    0
+                };
                 ((member + step) % members, words)
             })
             .collect::<Vec<_>>();

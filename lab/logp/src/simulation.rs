@@ -137,11 +137,17 @@ fn run(scheme: &dyn Scheme, machine: Machine, load: &Load, one: bool) -> Outcome
     simulation.go();
     let all = if one { load.members } else { 1 };
     let left = simulation.hosts.iter().map(|host| {
-        let left = host.left.unwrap_or_else(|| panic!("{} members, {}: stuck", load.members, scheme.name()));
+        let left = host
+            .left
+            .unwrap_or_else(|| panic!("{} members, {}: stuck", load.members, scheme.name()));
         in_latencies(left - zero)
     });
     let left = left.collect::<Vec<_>>();
-    Outcome { time: left.iter().copied().fold(0.0, f64::max), left, messages: all * simulation.messages }
+    Outcome {
+        time: left.iter().copied().fold(0.0, f64::max),
+        left,
+        messages: all * simulation.messages,
+    }
 }
 
 impl Simulation<'_> {
@@ -252,8 +258,9 @@ impl Simulation<'_> {
                 match step.clone() {
                     Step::Ask(to) => {
                         host.answers = 0;
-                        now =
-                            to.into_iter().fold(now, |time, to| self.send(time, member, to, What::Asked, 0));
+                        now = to
+                            .into_iter()
+                            .fold(now, |time, to| self.send(time, member, to, What::Asked, 0));
                     }
                     Step::Tell { to, .. } => {
                         now = to.into_iter().fold(now, |time, (to, words)| {

@@ -36,7 +36,10 @@ fn the_picture_is_that_of_the_simulation() {
         Ok(done) => {
             assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
             let svg = |path: &Path| std::fs::read_to_string(path).unwrap();
-            assert!(svg(&drawn) == svg(&root().join("docs/growth.svg")), "docs/growth.svg is another");
+            assert!(
+                svg(&drawn) == svg(&root().join("docs/growth.svg")),
+                "docs/growth.svg is another"
+            );
         }
     }
     std::fs::remove_dir_all(&folder).unwrap();

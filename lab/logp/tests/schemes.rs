@@ -26,7 +26,8 @@ fn formulas_are_what_is_simulated() {
         for &radix in radices {
             for scheme in schemes(radix) {
                 for load in [Load::puts(members), Load::quiet(members)] {
-                    let name = format!("{}, {members} members, radix {radix}, {load:?}", scheme.name());
+                    let name =
+                        format!("{}, {members} members, radix {radix}, {load:?}", scheme.name());
                     let found = simulate_all(&*scheme, Machine::new(0.0, 0.0), &load);
                     assert_eq!(found.messages, scheme.messages(&load), "{name}");
                     assert_eq!(found.time, scheme.rounds(&load) as f64, "{name}");
@@ -48,9 +49,12 @@ fn one_stands_for_all() {
                 for load in [Load::puts(members), Load::quiet(members)] {
                     for (overhead, gap) in machines {
                         let machine = Machine::new(overhead, gap);
-                        let (one, all) =
-                            (simulate(&*scheme, machine, &load), simulate_all(&*scheme, machine, &load));
-                        let name = format!("{}, {members}, radix {radix}, {machine:?}", scheme.name());
+                        let (one, all) = (
+                            simulate(&*scheme, machine, &load),
+                            simulate_all(&*scheme, machine, &load),
+                        );
+                        let name =
+                            format!("{}, {members}, radix {radix}, {machine:?}", scheme.name());
                         assert_eq!(one.messages, all.messages, "{name}");
                         assert_eq!(one.time, all.time, "{name}");
                     }

@@ -111,7 +111,9 @@ impl Absent {
                 (member.absent, member.phase) = (false, Phase::Holding);
             }
             Phase::Away => member.phase = Phase::Out,
-            Phase::Holding if member.next == 0 && state.tail != at as u8 + 1 => member.phase = Phase::Linked,
+            Phase::Holding if member.next == 0 && state.tail != at as u8 + 1 => {
+                member.phase = Phase::Linked
+            }
             Phase::Holding | Phase::Linked => {
                 member.taken += 1;
                 member.phase = Phase::Out;
@@ -192,20 +194,28 @@ impl Model for Absent {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("there is one holder", |_: &Self, state: &State| {
-                let holds = |member: &&Member| matches!(member.phase, Phase::Holding | Phase::Linked);
+                let holds =
+                    |member: &&Member| matches!(member.phase, Phase::Holding | Phase::Linked);
                 state.members.iter().filter(holds).count() <= 1
             }),
             Property::always("every run ends", |model: &Self, state: &State| {
                 let mut actions = Vec::new();
                 model.actions(state, &mut actions);
-                let over = |member: &Member| member.phase == Phase::Out && member.taken == model.times;
+                let over =
+                    |member: &Member| member.phase == Phase::Out && member.taken == model.times;
                 !actions.is_empty() || state.members[..model.members].iter().all(over)
             }),
             Property::sometimes("the mutex stays at a place", |_: &Self, state: &State| {
-                state.members.iter().any(|member| member.granted && member.absent && member.next == 0)
+                state
+                    .members
+                    .iter()
+                    .any(|member| member.granted && member.absent && member.next == 0)
             }),
             Property::sometimes("the mutex goes past a place", |_: &Self, state: &State| {
-                state.members.iter().any(|member| member.granted && member.absent && member.next != 0)
+                state
+                    .members
+                    .iter()
+                    .any(|member| member.granted && member.absent && member.next != 0)
             }),
         ]
     }

@@ -170,7 +170,14 @@ impl Credits {
     /// The right one.
     pub fn new(window: u8, programs: Vec<(usize, Vec<Op>)>) -> Self {
         assert!(programs.len() <= MEMBERS && programs.iter().all(|(origin, _)| *origin < ORIGINS));
-        Credits { window, acks: Acks::Applied, asks: Asks::Since, halves: true, clock: false, programs }
+        Credits {
+            window,
+            acks: Acks::Applied,
+            asks: Asks::Since,
+            halves: true,
+            clock: false,
+            programs,
+        }
     }
 
     fn op(&self, state: &State, member: usize) -> Option<Op> {
@@ -251,8 +258,9 @@ impl Credits {
     }
 
     fn over(&self, state: &State) -> bool {
-        let idle =
-            |origin: &Origin| origin.requests.is_empty() && origin.queue.is_empty() && origin.acks.is_empty();
+        let idle = |origin: &Origin| {
+            origin.requests.is_empty() && origin.queue.is_empty() && origin.acks.is_empty()
+        };
         (0..self.programs.len()).all(|member| self.op(state, member).is_none())
             && state.origins.iter().all(idle)
     }
@@ -267,7 +275,9 @@ impl Model for Credits {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        actions.extend((0..self.programs.len()).filter(|&at| self.can_step(state, at)).map(Action::Step));
+        actions.extend(
+            (0..self.programs.len()).filter(|&at| self.can_step(state, at)).map(Action::Step),
+        );
         for (at, origin) in state.origins.iter().enumerate() {
             if !origin.requests.is_empty() {
                 actions.push(Action::Receive(at));
@@ -332,13 +342,13 @@ impl Model for Credits {
             }),
             Property::sometimes("a run ends", |model: &Self, state: &State| model.over(state)),
             Property::sometimes("the window is full", |model: &Self, state: &State| {
-                state
-                    .origins
-                    .iter()
-                    .any(|origin| origin.sent - origin.acknowledged.min(origin.sent) == model.window)
+                state.origins.iter().any(|origin| {
+                    origin.sent - origin.acknowledged.min(origin.sent) == model.window
+                })
             }),
             Property::sometimes("a request is held back", |_: &Self, state: &State| {
-                (0..ORIGINS).any(|at| !state.origins[at].queue.is_empty() && !Self::ready(state, at))
+                (0..ORIGINS)
+                    .any(|at| !state.origins[at].queue.is_empty() && !Self::ready(state, at))
             }),
         ]
     }

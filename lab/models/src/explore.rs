@@ -61,11 +61,17 @@ where
 {
     let checker = model.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     let broken = |property: &Property<M>| {
-        let path =
-            checker.discovery(property.name).filter(|_| property.expectation == Expectation::Always)?;
+        let path = checker
+            .discovery(property.name)
+            .filter(|_| property.expectation == Expectation::Always)?;
         Some(format!("`{}` is broken by {:?}", property.name, path.into_actions()))
     };
-    checker.model().properties().iter().find_map(broken).map_or(Ok(checker.unique_state_count()), Err)
+    checker
+        .model()
+        .properties()
+        .iter()
+        .find_map(broken)
+        .map_or(Ok(checker.unique_state_count()), Err)
 }
 
 fn run<M>(name: &str, model: M, bug: Option<&'static str>) -> Explored
@@ -74,7 +80,8 @@ where
     M::State: Clone + std::fmt::Debug + std::hash::Hash + PartialEq + Send + Sync,
     M::Action: Clone + std::fmt::Debug + PartialEq + Send + Sync,
 {
-    let properties: Vec<_> = model.properties().iter().map(|p| (p.name, p.expectation.clone())).collect();
+    let properties: Vec<_> =
+        model.properties().iter().map(|p| (p.name, p.expectation.clone())).collect();
     if let Some(bug) = bug {
         assert!(properties.contains(&(bug, Expectation::Always)), "there is no property `{bug}`");
     }
@@ -88,7 +95,9 @@ where
         way: Vec::new(),
     };
     if let Some(bug) = bug {
-        let path = checker.discovery(bug).unwrap_or_else(|| panic!("{name}: `{bug}` holds, and should not"));
+        let path = checker
+            .discovery(bug)
+            .unwrap_or_else(|| panic!("{name}: `{bug}` holds, and should not"));
         explored.way = path.into_actions().iter().map(|action| format!("{action:?}")).collect();
     } else {
         for (property, expectation) in properties {
@@ -109,7 +118,8 @@ where
     if std::env::var_os("SYNCLINE_WAYS").is_some() {
         way.iter().for_each(|step| println!("    {step}"));
     }
-    let found = bug.map_or(String::new(), |bug| format!("; broken after {} steps: {bug}", way.len()));
+    let found =
+        bug.map_or(String::new(), |bug| format!("; broken after {} steps: {bug}", way.len()));
     println!("{name}: {states} states, depth {depth}, {seconds:.2} s{found}");
     explored
 }

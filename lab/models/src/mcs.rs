@@ -393,7 +393,8 @@ impl Model for Lock {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         actions.extend((0..self.members).filter(|&at| self.can_step(state, at)).map(Action::Step));
-        let pairs = (0..self.members).flat_map(|origin| (0..self.hosts).map(move |target| (origin, target)));
+        let pairs = (0..self.members)
+            .flat_map(|origin| (0..self.hosts).map(move |target| (origin, target)));
         let busy = pairs.filter(|&(origin, target)| !state.requests[origin][target].is_empty());
         actions.extend(busy.map(|(origin, target)| Action::Apply { origin, target }));
     }
@@ -416,14 +417,19 @@ impl Model for Lock {
                 let holds = |member: &&Member| {
                     matches!(
                         member.phase,
-                        Phase::Holding | Phase::Reading | Phase::Read | Phase::Fence | Phase::Leaving
+                        Phase::Holding
+                            | Phase::Reading
+                            | Phase::Read
+                            | Phase::Fence
+                            | Phase::Leaving
                     )
                 };
                 state.members.iter().filter(holds).count() <= 1
             }),
-            Property::always("a holder reads what the one before has written", |_: &Self, state: &State| {
-                !state.stale
-            }),
+            Property::always(
+                "a holder reads what the one before has written",
+                |_: &Self, state: &State| !state.stale,
+            ),
             Property::always("first come, first served", |_: &Self, state: &State| !state.unfair),
             Property::always("every run ends", |model: &Self, state: &State| {
                 let mut actions = Vec::new();

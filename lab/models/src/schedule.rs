@@ -91,9 +91,14 @@ mod tests {
     }
 
     /// The exchange among some hosts that start, in an order of events that `pick` chooses.
-    fn exchange(schedule: Schedule, starts: &[usize], mut pick: impl FnMut(usize) -> usize) -> Vec<Host> {
+    fn exchange(
+        schedule: Schedule,
+        starts: &[usize],
+        mut pick: impl FnMut(usize) -> usize,
+    ) -> Vec<Host> {
         let n = schedule.hosts;
-        let blank = Host { got: vec![false; n], entries: vec![Entries::new(); n], ..Host::default() };
+        let blank =
+            Host { got: vec![false; n], entries: vec![Entries::new(); n], ..Host::default() };
         let mut hosts = vec![blank; n];
         let mut wire: Vec<Message> = Vec::new();
         let mut starts = starts.to_vec();
@@ -135,7 +140,8 @@ mod tests {
     fn send(schedule: Schedule, host: &mut Host, at: usize, wire: &mut Vec<Message>) {
         for distance in schedule.distances(host.round) {
             let offsets = schedule.offsets(host.round, distance);
-            let entries: Vec<_> = offsets.map(|k| (k, std::mem::take(&mut host.entries[k]))).collect();
+            let entries: Vec<_> =
+                offsets.map(|k| (k, std::mem::take(&mut host.entries[k]))).collect();
             assert!(!entries.is_empty());
             wire.push(Message { from: at, distance, entries, heard: host.heard });
         }
@@ -145,15 +151,23 @@ mod tests {
         let schedule = Schedule::new(hosts, radix);
         let all: Vec<usize> = (0..hosts).collect();
         for (at, host) in exchange(schedule, &all, &mut pick).iter_mut().enumerate() {
-            assert_eq!(host.round, schedule.rounds(), "{hosts} hosts, radix {radix}: host {at} hangs");
+            assert_eq!(
+                host.round,
+                schedule.rounds(),
+                "{hosts} hosts, radix {radix}: host {at} hangs"
+            );
             assert_eq!(
                 host.heard,
                 (1 << hosts) - 1,
                 "{hosts} hosts, radix {radix}: host {at} leaves too early"
             );
             host.entries[0].sort_unstable();
-            let due: Entries = (0..hosts).filter(|&origin| origin != at).map(|origin| (origin, at)).collect();
-            assert_eq!(host.entries[0], due, "{hosts} hosts, radix {radix}: the counts for host {at}");
+            let due: Entries =
+                (0..hosts).filter(|&origin| origin != at).map(|origin| (origin, at)).collect();
+            assert_eq!(
+                host.entries[0], due,
+                "{hosts} hosts, radix {radix}: the counts for host {at}"
+            );
             assert!(host.entries[1..].iter().all(Vec::is_empty), "counts have stayed at host {at}");
         }
     }
@@ -190,7 +204,10 @@ mod tests {
     #[test]
     fn rounds_are_as_many_as_digits() {
         let rounds = |hosts, radix| Schedule::new(hosts, radix).rounds();
-        assert_eq!([rounds(1, 2), rounds(2, 2), rounds(5, 2), rounds(9, 3), rounds(10, 3)], [0, 1, 3, 2, 3]);
+        assert_eq!(
+            [rounds(1, 2), rounds(2, 2), rounds(5, 2), rounds(9, 3), rounds(10, 3)],
+            [0, 1, 3, 2, 3]
+        );
         assert_eq!((2..=40).map(|hosts| rounds(hosts, hosts)).max(), Some(1));
     }
 

@@ -158,9 +158,14 @@ impl Sync {
         let count = |program: &[Op], op: Op| program.iter().filter(|&&other| other == op).count();
         let syncs = count(&programs[0], Op::Start);
         assert!((1..=SERVERS).contains(&config.servers));
-        assert!(config.hosts <= MOST && programs.len() <= MOST && config.homes.len() == programs.len());
-        assert!(programs.iter().all(|p| count(p, Op::Start) == syncs && count(p, Op::Finish) == syncs));
-        let mut bits: Vec<Vec<u16>> = programs.iter().map(|program| vec![0; program.len()]).collect();
+        assert!(
+            config.hosts <= MOST && programs.len() <= MOST && config.homes.len() == programs.len()
+        );
+        assert!(
+            programs.iter().all(|p| count(p, Op::Start) == syncs && count(p, Op::Finish) == syncs)
+        );
+        let mut bits: Vec<Vec<u16>> =
+            programs.iter().map(|program| vec![0; program.len()]).collect();
         let mut covered = vec![vec![0; config.hosts]; syncs + 1];
         // By number of syncs and host: what is put after so many.
         let mut later = covered.clone();
@@ -190,8 +195,9 @@ impl Sync {
                 let same = |&put: &usize| {
                     put % config.servers == at % config.servers || host == config.homes[member]
                 };
-                let own =
-                    |put: &usize| program[*put] == Op::Put(host) && !matches!(op, Op::Peek(_)) && same(put);
+                let own = |put: &usize| {
+                    program[*put] == Op::Put(host) && !matches!(op, Op::Peek(_)) && same(put)
+                };
                 let own = (0..at).filter(own).map(|put| bits[member][put]);
                 // Who has heard from a member expects to see what that one may.
                 let heard = program[..at]
@@ -221,12 +227,14 @@ impl Sync {
             None => false,
             Some(_) if state.members[member].waiting => false,
             Some(Op::Put(host) | Op::Get(host) | Op::Ask(host)) => {
-                host == home || state.requests[home][host][self.server(at)].len() < self.config.window
+                host == home
+                    || state.requests[home][host][self.server(at)].len() < self.config.window
             }
             Some(Op::Start | Op::Peek(_) | Op::Tell) => true,
             Some(Op::Hear(from)) => state.told[from] > 0,
             Some(Op::Finish) => {
-                let finished = self.programs[member][..at].iter().filter(|&&op| op == Op::Finish).count();
+                let finished =
+                    self.programs[member][..at].iter().filter(|&&op| op == Op::Finish).count();
                 usize::from(state.hosts[home].completed) > finished
             }
         }
@@ -242,15 +250,19 @@ impl Sync {
         let request = Request { member: member as u8, op: at as u8, left, parity };
         match op {
             Op::Put(target) if target == home => host.memory |= self.bits[member][at],
-            Op::Get(target) | Op::Ask(target) if target == home => self.read(state, home, member, at),
+            Op::Get(target) | Op::Ask(target) if target == home => {
+                self.read(state, home, member, at)
+            }
             Op::Peek(target) => self.read(state, target, member, at),
             Op::Put(target) | Op::Get(target) | Op::Ask(target) => {
                 if self.config.issue != Issue::ParityFirst && self.is_counted(op) {
                     host.sent[usize::from(parity)][target] += 1;
                 }
                 let program = self.programs[member][..at].iter().rev();
-                let split = { program }.find(|op| matches!(op, Op::Start | Op::Finish)) == Some(&Op::Start);
-                if self.config.issue != Issue::OneStep && !(split && self.config.split_in_one_step) {
+                let split =
+                    { program }.find(|op| matches!(op, Op::Start | Op::Finish)) == Some(&Op::Start);
+                if self.config.issue != Issue::OneStep && !(split && self.config.split_in_one_step)
+                {
                     state.members[member].issuing = Some(request);
                     return;
                 }
@@ -356,7 +368,8 @@ impl Sync {
         host.exchange += 1;
         host.round = 0;
         if self.counts(host) {
-            let parity = if self.config.counters == Counters::Parities { (host.started - 1) % 2 } else { 0 };
+            let parity =
+                if self.config.counters == Counters::Parities { (host.started - 1) % 2 } else { 0 };
             let sent = host.sent[usize::from(parity)];
             let inbox = &mut host.inboxes[usize::from(host.exchange) % self.config.inboxes];
             for offset in 1..n {
@@ -370,7 +383,8 @@ impl Sync {
     fn send(&self, state: &mut State, at: usize, round: usize) {
         for distance in self.schedule.distances(round) {
             let host = &mut state.hosts[at];
-            let mut control = Control { exchange: host.exchange, round: round as u8, counts: [0; MOST] };
+            let mut control =
+                Control { exchange: host.exchange, round: round as u8, counts: [0; MOST] };
             let inbox = &mut host.inboxes[usize::from(host.exchange) % self.config.inboxes];
             for offset in self.schedule.offsets(round, distance) {
                 control.counts[offset] = std::mem::take(&mut inbox.entries[offset]);
@@ -382,7 +396,8 @@ impl Sync {
     fn deliver(&self, state: &mut State, from: usize, to: usize) {
         let control = state.controls[from][to].pop().expect("a message");
         let distance = (to + self.config.hosts - from) % self.config.hosts;
-        let inbox = &mut state.hosts[to].inboxes[usize::from(control.exchange) % self.config.inboxes];
+        let inbox =
+            &mut state.hosts[to].inboxes[usize::from(control.exchange) % self.config.inboxes];
         inbox.got |= 1 << distance;
         for offset in self.schedule.offsets(usize::from(control.round), distance) {
             inbox.entries[offset - distance] += control.counts[offset];
@@ -397,8 +412,11 @@ impl Sync {
     fn settle(&self, state: &mut State, at: usize) {
         loop {
             let host = &mut state.hosts[at];
-            let closed =
-                if self.config.exchanges == Exchanges::Two { 2 * host.completed } else { host.completed };
+            let closed = if self.config.exchanges == Exchanges::Two {
+                2 * host.completed
+            } else {
+                host.completed
+            };
             if host.exchange == closed {
                 return;
             }
@@ -415,8 +433,12 @@ impl Sync {
                 continue;
             }
             let met = match self.config.counters {
-                Counters::Parities => host.applied[usize::from(host.started - 1) % 2][0] == inbox.entries[0],
-                Counters::Origins => (0..self.config.hosts).all(|o| host.applied[0][o] >= inbox.origins[o]),
+                Counters::Parities => {
+                    host.applied[usize::from(host.started - 1) % 2][0] == inbox.entries[0]
+                }
+                Counters::Origins => {
+                    (0..self.config.hosts).all(|o| host.applied[0][o] >= inbox.origins[o])
+                }
                 Counters::One | Counters::Zeroed => host.applied[0][0] == inbox.entries[0],
             };
             let counts = self.counts(host);
@@ -482,7 +504,9 @@ impl Model for Sync {
         match action {
             Action::Step(member, op) => self.step(&mut state, member, op),
             Action::Issue(member) => self.issue(&mut state, member),
-            Action::Apply { origin, target, server } => self.apply(&mut state, origin, target, server),
+            Action::Apply { origin, target, server } => {
+                self.apply(&mut state, origin, target, server)
+            }
             Action::Deliver { from, to } => self.deliver(&mut state, from, to),
         }
         Some(state)
@@ -491,13 +515,18 @@ impl Model for Sync {
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
             Property::always("gets are never stale", |_: &Self, state: &State| !state.stale),
-            Property::always("gets see nothing of later epochs", |_: &Self, state: &State| !state.ahead),
-            Property::always("an epoch that is complete has all its puts", |model: &Self, state: &State| {
-                let hosts = model.hosts(state).iter().enumerate();
-                hosts
-                    .into_iter()
-                    .all(|(at, host)| model.covered[usize::from(host.completed)][at] & !host.memory == 0)
+            Property::always("gets see nothing of later epochs", |_: &Self, state: &State| {
+                !state.ahead
             }),
+            Property::always(
+                "an epoch that is complete has all its puts",
+                |model: &Self, state: &State| {
+                    let hosts = model.hosts(state).iter().enumerate();
+                    hosts.into_iter().all(|(at, host)| {
+                        model.covered[usize::from(host.completed)][at] & !host.memory == 0
+                    })
+                },
+            ),
             Property::always(
                 "no epoch completes before all have started it",
                 |model: &Self, state: &State| {
@@ -519,13 +548,16 @@ impl Model for Sync {
             Property::sometimes("a run ends", |model: &Self, state: &State| model.over(state)),
         ];
         if self.config.gate == Gate::Held {
-            properties.push(Property::sometimes("a request is held back", |model: &Self, state: &State| {
-                let mut pairs = model.pairs();
-                pairs.any(|(a, b)| {
-                    let mut heads = state.requests[a][b].iter().filter_map(Fifo::head);
-                    heads.any(|request| !model.passes(state, b, request))
-                })
-            }));
+            properties.push(Property::sometimes(
+                "a request is held back",
+                |model: &Self, state: &State| {
+                    let mut pairs = model.pairs();
+                    pairs.any(|(a, b)| {
+                        let mut heads = state.requests[a][b].iter().filter_map(Fifo::head);
+                        heads.any(|request| !model.passes(state, b, request))
+                    })
+                },
+            ));
         }
         properties
     }

@@ -68,16 +68,23 @@ impl Mpi {
     pub fn shim(&self, build: impl FnOnce(&OsStr, &Path)) -> PathBuf {
         let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/mpi");
         let sources = ["shim/shim.c", "shim/window.h", "shim/failures.h", "src/build.rs"];
-        let sources = sources.map(|name| fs::read(package.join(name)).expect("a source of the shim"));
+        let sources =
+            sources.map(|name| fs::read(package.join(name)).expect("a source of the shim"));
         let key = sources.into_iter().chain([Tool(self.c).version().into_bytes()]);
-        let folder = kept(&format!("shim for {}", self.name), key, |into| build(self.c.as_ref(), into));
+        let folder =
+            kept(&format!("shim for {}", self.name), key, |into| build(self.c.as_ref(), into));
         let mut made = fs::read_dir(folder).expect("a folder that is there");
         made.next().expect("a shim").expect("a name").path()
     }
 
     /// `program` in `processes` processes, started by the launcher, with variables that it sets for them
     /// only. Arguments of the program may follow.
-    pub fn run(&self, program: impl AsRef<OsStr>, processes: &str, variables: &[(&str, &str)]) -> Command {
+    pub fn run(
+        &self,
+        program: impl AsRef<OsStr>,
+        processes: &str,
+        variables: &[(&str, &str)],
+    ) -> Command {
         let mut command = Command::new(self.launcher);
         command.args(self.options).args(["-n", processes]);
         for (name, value) in variables {

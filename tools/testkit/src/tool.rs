@@ -90,12 +90,16 @@ pub fn output(command: &mut Command) -> Output {
     };
     if status.is_none() {
         // The shell's own: there may be no program of that name.
-        Command::new("sh").args(["-c", "kill -KILL -- -$0", &child.id().to_string()]).status().unwrap();
+        Command::new("sh")
+            .args(["-c", "kill -KILL -- -$0", &child.id().to_string()])
+            .status()
+            .unwrap();
         child.wait().unwrap();
     }
     let (stdout, stderr) = (stdout.join().unwrap(), stderr.join().unwrap());
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let status = status.unwrap_or_else(|| panic!("{command:?} hangs\n{}{}", text(&stdout), text(&stderr)));
+    let status =
+        status.unwrap_or_else(|| panic!("{command:?} hangs\n{}{}", text(&stdout), text(&stderr)));
     Output { status, stdout, stderr }
 }
 

@@ -123,10 +123,12 @@ const MOST: usize = 1 << 20;
 
 /// Reads `4x6`, rows and columns, and `4`, a square.
 fn parse_grid(text: &str) -> Result<(usize, usize), String> {
-    let side = |side: &str| match side.trim().parse::<usize>() {
-        Ok(side @ 1..) => Ok(side),
-        _ => Err("a grid is rows x columns of blocks, as 4x6, and has at least one of each".to_owned()),
-    };
+    let side =
+        |side: &str| match side.trim().parse::<usize>() {
+            Ok(side @ 1..) => Ok(side),
+            _ => Err("a grid is rows x columns of blocks, as 4x6, and has at least one of each"
+                .to_owned()),
+        };
     let (rows, cols) = match text.split_once(['x', 'X']) {
         Some((rows, cols)) => (side(rows)?, side(cols)?),
         None => (side(text)?, side(text)?),
@@ -146,7 +148,9 @@ mod tests {
         assert_eq!(parse_grid("4x6"), Ok((4, 6)));
         assert_eq!(parse_grid("1 X 3"), Ok((1, 3)));
         assert_eq!(parse_grid("8"), Ok((8, 8)));
-        for bad in ["", "x", "0x3", "3x0", "-1x2", "4x6x2", "four", "2000000", "99999999999x99999999999"] {
+        for bad in
+            ["", "x", "0x3", "3x0", "-1x2", "4x6x2", "four", "2000000", "99999999999x99999999999"]
+        {
             assert!(parse_grid(bad).is_err(), "{bad}");
         }
     }

@@ -114,7 +114,11 @@ fn parse_counts(text: &str) -> Result<Counts, String> {
             None => counts.push(number(part)?),
         }
     }
-    if counts.is_empty() { Err(format!("'{text}' holds no number of members")) } else { Ok(Counts(counts)) }
+    if counts.is_empty() {
+        Err(format!("'{text}' holds no number of members"))
+    } else {
+        Ok(Counts(counts))
+    }
 }
 
 #[cfg(test)]

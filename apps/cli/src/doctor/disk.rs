@@ -22,8 +22,10 @@ const SCRATCH: u64 = 32 << 20;
 const MARK: [u8; 160] = [b'-'; 160];
 
 pub(super) fn checks(dir: &Path) -> Result<Vec<Check>, Error> {
-    let failed =
-        |source: std::io::Error| Error::Io { what: format!("look at the folder {}", dir.display()), source };
+    let failed = |source: std::io::Error| Error::Io {
+        what: format!("look at the folder {}", dir.display()),
+        source,
+    };
     let path = &fs::canonicalize(dir).map_err(failed)?;
     let (dir, holds) = match path.parent() {
         Some(parent) if !path.is_dir() => (parent, format!(" (the folder of {})", name_of(path))),
@@ -45,8 +47,11 @@ pub(super) fn checks(dir: &Path) -> Result<Vec<Check>, Error> {
     }
     // Some file systems in memory have no end that they tell.
     if all == 0 {
-        let mut checks =
-            vec![Check::fine(PART, "folder", format!("{folder}, which does not tell how much is free"))];
+        let mut checks = vec![Check::fine(
+            PART,
+            "folder",
+            format!("{folder}, which does not tell how much is free"),
+        )];
         checks.extend(looked_at(dir));
         return Ok(checks);
     }
@@ -66,10 +71,10 @@ pub(super) fn checks(dir: &Path) -> Result<Vec<Check>, Error> {
 fn looked_at(dir: &Path) -> Vec<Check> {
     let mut checks = match Scratch::create(dir, SCRATCH) {
         Ok(scratch) => measured(scratch).into(),
-        Err(why) => vec![
-            Check::fine(PART, "speed", format!("not measured: {why}"))
-                .advise(true, "no result can be written here: `syncline doctor DIR` looks at another folder"),
-        ],
+        Err(why) => vec![Check::fine(PART, "speed", format!("not measured: {why}")).advise(
+            true,
+            "no result can be written here: `syncline doctor DIR` looks at another folder",
+        )],
     };
     checks.push(attributes(dir));
     checks
@@ -90,8 +95,9 @@ fn reason(why: &std::io::Error) -> String {
 fn measured(mut scratch: Scratch) -> [Check; 2] {
     let lacks = scratch.lacks(Way::Direct);
     let way = if lacks.is_none() { Way::Direct } else { Way::Mapped };
-    let mut rate =
-        |pattern| Some(Bytes(scratch.measure(pattern, way).as_ref().map(Sample::rate).ok()? as u64));
+    let mut rate = |pattern| {
+        Some(Bytes(scratch.measure(pattern, way).as_ref().map(Sample::rate).ok()? as u64))
+    };
     let speed = match (rate(Pattern::Read), rate(Pattern::Write)) {
         (Some(read), Some(write)) => {
             let size = Bytes(SCRATCH);

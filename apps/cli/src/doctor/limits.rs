@@ -22,7 +22,12 @@ pub(super) fn checks() -> Vec<Check> {
         address_space(),
     ];
     checks.extend(system::tasks_limit().map(|limit| {
-        number("tasks", Some(limit), 1024, "threads and processes of this control group; raise its pids.max")
+        number(
+            "tasks",
+            Some(limit),
+            1024,
+            "threads and processes of this control group; raise its pids.max",
+        )
     }));
     checks.push(tracing());
     checks
@@ -33,13 +38,16 @@ fn or_unlimited(limit: Option<u64>) -> String {
 }
 
 fn number(name: &'static str, limit: Option<u64>, least: u64, what: &str) -> Check {
-    Check::fine(PART, name, or_unlimited(limit))
-        .advise(limit.is_some_and(|limit| limit < least), format!("teams of hundreds do not start: {what}"))
+    Check::fine(PART, name, or_unlimited(limit)).advise(
+        limit.is_some_and(|limit| limit < least),
+        format!("teams of hundreds do not start: {what}"),
+    )
 }
 
 fn files() -> Check {
     let limits = getrlimit(Resource::Nofile);
-    let text = format!("{}, at most {}", or_unlimited(limits.current), or_unlimited(limits.maximum));
+    let text =
+        format!("{}, at most {}", or_unlimited(limits.current), or_unlimited(limits.maximum));
     Check::fine(PART, "open files", text).advise(
         limits.current.is_some_and(|limit| limit < 1024),
         "a launcher has a descriptor for each process: ulimit -n 1024",
@@ -48,7 +56,8 @@ fn files() -> Check {
 
 fn locked() -> Check {
     let limit = getrlimit(Resource::Memlock).current;
-    let cards = std::fs::read_dir("/sys/class/infiniband").is_ok_and(|mut cards| cards.next().is_some());
+    let cards =
+        std::fs::read_dir("/sys/class/infiniband").is_ok_and(|mut cards| cards.next().is_some());
     let text = limit.map_or("unlimited".to_owned(), |limit| Bytes(limit).to_string());
     Check::fine(PART, "locked memory", text).advise(
         cards && limit.is_some(),

@@ -37,7 +37,8 @@ fn kernel() -> Check {
 
 fn cores() -> Check {
     let usable = std::thread::available_parallelism().map_or(1, usize::from);
-    let online = read("/sys/devices/system/cpu/online").as_deref().and_then(count).unwrap_or(usable);
+    let online =
+        read("/sys/devices/system/cpu/online").as_deref().and_then(count).unwrap_or(usable);
     let siblings = read("/sys/devices/system/cpu/smt/active");
     let threads = match siblings.as_deref() {
         Some("1") => ", two threads or more to a core (SMT)",
@@ -45,9 +46,11 @@ fn cores() -> Check {
         None => "",
     };
     let quota = system::processors();
-    let of_quota = quota
-        .map_or(String::new(), |quota| format!(", of which the control group grants the time of {quota:.1}"));
-    let check = Check::fine(PART, "cores", format!("{usable} of {online} online{threads}{of_quota}"));
+    let of_quota = quota.map_or(String::new(), |quota| {
+        format!(", of which the control group grants the time of {quota:.1}")
+    });
+    let check =
+        Check::fine(PART, "cores", format!("{usable} of {online} online{threads}{of_quota}"));
     let tight = quota.filter(|quota| *quota < usable as f64);
     let members = tight.map_or(1, |quota| quota.max(1.0) as usize);
     check.advise(
@@ -62,7 +65,9 @@ fn cores() -> Check {
 /// How many numbers a list as `0-3,8` has.
 fn count(list: &str) -> Option<usize> {
     let one = |range: &str| match range.split_once('-') {
-        Some((first, last)) => last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1),
+        Some((first, last)) => {
+            last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)
+        }
         None => range.parse::<usize>().ok().map(|_| 1),
     };
     list.split(',').map(one).sum()
@@ -72,7 +77,9 @@ fn memory() -> Check {
     let (total, available) = (system::total(), system::available());
     let limit = system::memory_limit();
     let mut text = match (total, available) {
-        (Some(total), Some(available)) => format!("{} of {} available", Bytes(available), Bytes(total)),
+        (Some(total), Some(available)) => {
+            format!("{} of {} available", Bytes(available), Bytes(total))
+        }
         _ => "not told".to_owned(),
     };
     let tight = limit.filter(|limit| total.is_none_or(|total| *limit < total));

@@ -30,7 +30,12 @@ pub(super) fn checks() -> Vec<Check> {
         checks.push(Check::fine(PART, "started by", launched.to_string()));
     }
     checks.push(
-        Check::fine(PART, "compilers", list(&compilers, "none on the path: teams stay on this host")).advise(
+        Check::fine(
+            PART,
+            "compilers",
+            list(&compilers, "none on the path: teams stay on this host"),
+        )
+        .advise(
             !compilers.is_empty() && good.len() < compilers.len(),
             format!(
                 "{} for {}: `syncline mpi build` lets programs run under all of these",
@@ -70,14 +75,16 @@ fn shim_check(name: &'static str, path: &Path, shim: &Result<Shim, MpiError>) ->
 fn launchers() -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders: Vec<_> = env::split_paths(&path).collect();
-    let first = |name: &&str| folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file());
+    let first =
+        |name: &&str| folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file());
     LAUNCHERS.iter().filter_map(first).collect()
 }
 
 /// What MPI's messages would go by.
 fn carriers(open_mpi: bool) -> Check {
     let ucx = has_library("libucp.so");
-    let cards = std::fs::read_dir("/sys/class/infiniband").map_or(0, |cards| cards.flatten().count());
+    let cards =
+        std::fs::read_dir("/sys/class/infiniband").map_or(0, |cards| cards.flatten().count());
     let mut parts = vec![
         if ucx { "UCX is installed".to_owned() } else { "no UCX".to_owned() },
         if cards == 0 { "no RDMA card: TCP".to_owned() } else { several(cards, "RDMA card") },
@@ -88,8 +95,9 @@ fn carriers(open_mpi: bool) -> Check {
             .filter_map(|name| Some((name, env::var(name).ok()?)))
             .collect();
     parts.extend(told.iter().map(|(name, value)| format!("{name}={value}")));
-    let wants =
-        told.iter().any(|(name, value)| *name == "OMPI_MCA_pml" && value.split(',').any(|pml| pml == "ucx"));
+    let wants = told
+        .iter()
+        .any(|(name, value)| *name == "OMPI_MCA_pml" && value.split(',').any(|pml| pml == "ucx"));
     Check::fine(PART, "network", parts.join("; "))
         .advise(wants && !ucx, "OMPI_MCA_pml asks for ucx, which is not found: unset it, or install UCX")
         .advise(

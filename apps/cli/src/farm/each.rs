@@ -102,7 +102,9 @@ impl Runners for Each {
             let (.., running) = &mut self.running[at];
             match part {
                 Part::Exit => exited.push(at),
-                Part::Out => hub.output.printer().print(running.read_out().unwrap_or_default().into()),
+                Part::Out => {
+                    hub.output.printer().print(running.read_out().unwrap_or_default().into())
+                }
                 Part::Err => hub.errors.print(running.read_err().unwrap_or_default().into()),
             }
         }

@@ -126,7 +126,8 @@ impl Group {
     /// is sent to it after that.
     pub(super) fn finish(&mut self, guard: &mut Guard) -> Result<ExitStatus> {
         let gone = || io::Error::from(io::ErrorKind::NotFound);
-        let finished = self.guarded.take().ok_or_else(gone).and_then(|guarded| guard.finish(guarded));
+        let finished =
+            self.guarded.take().ok_or_else(gone).and_then(|guarded| guard.finish(guarded));
         finished.map_err(|source| Error::Io { what: "learn how a task ended".to_owned(), source })
     }
 }
@@ -136,14 +137,19 @@ impl Group {
 /// A bound is set by this very program, which then becomes the other. Set from outside it would
 /// come too late: a shell starts its first child before we are told that it runs.
 fn bounded(command: &[OsString], memory: Option<u64>) -> io::Result<Spawn<'static>> {
-    let Some((program, args)) = command.split_first() else { return Err(io::ErrorKind::NotFound.into()) };
+    let Some((program, args)) = command.split_first() else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
     let mut spawn = match memory {
         None => Spawn::new(program),
         Some(memory) => {
             // Else it would be the failure of every task.
             is_there(program)?;
             let mut spawn = Spawn::new("/proc/self/exe");
-            spawn.arg0("syncline").args(["farm", "bound", &memory.to_string(), "--"]).args([program]);
+            spawn
+                .arg0("syncline")
+                .args(["farm", "bound", &memory.to_string(), "--"])
+                .args([program]);
             spawn
         }
     };
@@ -165,8 +171,10 @@ pub(crate) fn bound(args: &FarmBoundArgs) -> Result<()> {
     let most = getrlimit(Resource::Data).maximum.map_or(args.memory, |most| most.min(args.memory));
     let limit = Rlimit { current: Some(most), maximum: Some(most) };
     let limited = setrlimit(Resource::Data, limit);
-    limited
-        .map_err(|errno| Error::Io { what: "bound the memory of a task".to_owned(), source: errno.into() })?;
+    limited.map_err(|errno| Error::Io {
+        what: "bound the memory of a task".to_owned(),
+        source: errno.into(),
+    })?;
     let source = Command::new(program).args(rest).exec();
     Err(Error::Io { what: format!("start {}", program.display()), source })
 }

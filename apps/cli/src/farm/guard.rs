@@ -43,7 +43,10 @@ impl Guard {
     }
 
     /// Starts a process group.
-    pub(super) fn spawn(&mut self, spawn: &mut Spawn<'_>) -> Result<Guarded, super::group::Unstarted> {
+    pub(super) fn spawn(
+        &mut self,
+        spawn: &mut Spawn<'_>,
+    ) -> Result<Guarded, super::group::Unstarted> {
         self.guard.spawn(spawn).map_err(|why| match why {
             Unstarted::Process(error) => super::group::Unstarted::Process(error),
             Unstarted::Guard(source) => {
@@ -72,6 +75,7 @@ pub(crate) fn guard(args: &FarmGuardArgs) -> Result<()> {
         let what = what.to_owned();
         move |source| Error::Io { what, source }
     };
-    signal_hook::flag::register(SIGHUP, std::sync::Arc::default()).map_err(failed("catch signals"))?;
+    signal_hook::flag::register(SIGHUP, std::sync::Arc::default())
+        .map_err(failed("catch signals"))?;
     guard::serve(&Mark::of(MARK, args.mark.clone())).map_err(failed("read which tasks run"))
 }

@@ -135,7 +135,9 @@ mod tests {
     #[test]
     fn percentages_are_of_all_jobs() {
         let half = parse("now,fail=50%").unwrap();
-        assert!(!half.is_met(9, 1, Some(3)) && half.is_met(0, 2, Some(3)) && !half.is_met(0, 2, None));
+        assert!(
+            !half.is_met(9, 1, Some(3)) && half.is_met(0, 2, Some(3)) && !half.is_met(0, 2, None)
+        );
         let three = parse("soon,done=3").unwrap();
         assert!(!three.is_met(1, 1, None) && three.is_met(2, 1, None));
         let any = parse("now,success=1%").unwrap();

@@ -149,8 +149,11 @@ impl Hub {
     pub(super) fn stop(&mut self, why: Why) {
         match (&mut self.ending, why) {
             (None, why) => {
-                let next =
-                    if matches!(why, Why::Halt(Halt { now: false, .. })) { Step::Await } else { Step::Term };
+                let next = if matches!(why, Why::Halt(Halt { now: false, .. })) {
+                    Step::Await
+                } else {
+                    Step::Term
+                };
                 self.ending = Some(Ending { why, since: Instant::now(), next, hastened: false });
             }
             // What it waits for may come at last.
@@ -168,7 +171,9 @@ impl Hub {
                     *at = Instant::now();
                 }
             }
-            (Some(ending), why @ Why::Signal(_)) => (ending.why, ending.since) = (why, Instant::now()),
+            (Some(ending), why @ Why::Signal(_)) => {
+                (ending.why, ending.since) = (why, Instant::now())
+            }
             (Some(_), Why::Error(error)) => self.say(&error.to_string()),
             (Some(_), Why::Halt(_) | Why::Closed) => (),
         }
@@ -227,7 +232,10 @@ impl Hub {
     }
 
     /// Stops with all groups, and continues with them; for how long it was.
-    pub(super) fn stop_with<'a>(&mut self, groups: impl Iterator<Item = &'a Group> + Clone) -> Duration {
+    pub(super) fn stop_with<'a>(
+        &mut self,
+        groups: impl Iterator<Item = &'a Group> + Clone,
+    ) -> Duration {
         let since = Instant::now();
         self.to_stop = false;
         groups.clone().for_each(Group::pause);
@@ -284,7 +292,10 @@ impl Hub {
                 self.stop(Why::Closed);
             }
             Some(Broken::Output(source)) => {
-                self.stop(Why::Error(Error::Io { what: "write to standard output".to_owned(), source }));
+                self.stop(Why::Error(Error::Io {
+                    what: "write to standard output".to_owned(),
+                    source,
+                }));
             }
             Some(Broken::Log(error)) => self.stop(Why::Error(error)),
             None => (),
@@ -330,7 +341,10 @@ impl Hub {
         match rustix::event::poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => (),
             Err(errno) => {
-                return Err(Error::Io { what: "wait for the tasks".to_owned(), source: errno.into() });
+                return Err(Error::Io {
+                    what: "wait for the tasks".to_owned(),
+                    source: errno.into(),
+                });
             }
         }
         let ready = whats.into_iter().zip(fds.iter().map(PollFd::revents));
@@ -375,7 +389,9 @@ impl Hub {
             _ if self.silent => None,
             None | Some(Why::Halt(_)) => Some(summary),
             Some(Why::Closed) => None,
-            Some(Why::Signal(signal)) => Some(format!("interrupted by {}; {summary}", signal_name(*signal))),
+            Some(Why::Signal(signal)) => {
+                Some(format!("interrupted by {}; {summary}", signal_name(*signal)))
+            }
             Some(Why::Error(_)) => self.report.any_over().then_some(summary),
         };
         if let Some(summary) = summary {

@@ -85,8 +85,11 @@ impl Input {
         if command.is_empty() {
             return Err(Error::Usage("no command stands before the input sources".to_owned()));
         }
-        let mut named: Vec<_> =
-            args.tasks.iter().map(|path| Named { linked: false, from: file(path.as_os_str()) }).collect();
+        let mut named: Vec<_> = args
+            .tasks
+            .iter()
+            .map(|path| Named { linked: false, from: file(path.as_os_str()) })
+            .collect();
         named.extend(sources(behind)?);
         if named.is_empty() {
             named.push(Named { linked: false, from: From::File(None) });
@@ -119,11 +122,14 @@ impl Input {
             let Some(record) = self.records.next() else { break };
             self.records_begun += 1;
             match &self.columns {
-                Some(columns) => self.begun.extend(record.iter().flat_map(|value| columns.of(value))),
+                Some(columns) => {
+                    self.begun.extend(record.iter().flat_map(|value| columns.of(value)))
+                }
                 None => self.begun.extend(record),
             }
         }
-        let is_whole = self.records_begun == self.most || self.records_begun > 0 && self.records.is_over();
+        let is_whole =
+            self.records_begun == self.most || self.records_begun > 0 && self.records.is_over();
         is_whole.then(|| {
             (self.records_begun, self.given) = (0, self.given + 1);
             std::mem::take(&mut self.begun)
@@ -213,7 +219,8 @@ impl Lists {
     /// The groups of lists that go together, with how many records each has.
     fn groups(&self) -> Vec<(&[List], u64)> {
         let groups = self.lists.chunk_by(|_, next| next.linked);
-        let shortest = |group: &[List]| group.iter().map(|list| list.values.len() as u64).min().unwrap_or(0);
+        let shortest =
+            |group: &[List]| group.iter().map(|list| list.values.len() as u64).min().unwrap_or(0);
         groups.map(|group| (group, shortest(group))).collect()
     }
 
@@ -221,8 +228,10 @@ impl Lists {
         if !self.unread.is_empty() {
             return Ok(());
         }
-        let total = self.groups().iter().try_fold(1_u64, |total, (_, records)| total.checked_mul(*records));
-        let many = || Error::Usage("the sources make more combinations than can be counted".to_owned());
+        let total =
+            self.groups().iter().try_fold(1_u64, |total, (_, records)| total.checked_mul(*records));
+        let many =
+            || Error::Usage("the sources make more combinations than can be counted".to_owned());
         self.total = total.ok_or_else(many)?;
         Ok(())
     }
@@ -279,7 +288,9 @@ fn sources(words: &[OsString]) -> Result<Vec<Named>> {
             Some((true, _)) if rest.is_empty() => {
                 return Err(Error::Usage(format!("no file behind {}", first.display())));
             }
-            Some((true, linked)) => all.extend(rest.iter().map(|path| Named { linked, from: file(path) })),
+            Some((true, linked)) => {
+                all.extend(rest.iter().map(|path| Named { linked, from: file(path) }))
+            }
             Some((false, linked)) => {
                 let values = rest.iter().map(|word| word.as_bytes().to_vec()).collect();
                 all.push(Named { linked, from: From::Values(values) });
@@ -301,9 +312,9 @@ struct Columns(Regex);
 impl Columns {
     fn new(pattern: &str) -> Result<Self> {
         let regex = Regex::new(&latin(pattern.as_bytes()));
-        regex
-            .map(Self)
-            .map_err(|why| Error::Usage(format!("--colsep {pattern:?} is no regular expression: {why}")))
+        regex.map(Self).map_err(|why| {
+            Error::Usage(format!("--colsep {pattern:?} is no regular expression: {why}"))
+        })
     }
 
     /// The columns of a value.
@@ -392,9 +403,14 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        assert_eq!(refused("-- x :::+ a"), "a source that is linked (:::+, ::::+) needs another before it");
+        assert_eq!(
+            refused("-- x :::+ a"),
+            "a source that is linked (:::+, ::::+) needs another before it"
+        );
         assert_eq!(refused("-a - -- x :::: -"), "standard input can be one source only");
         assert_eq!(refused("-- x ::: a ::::"), "no file behind ::::");
-        assert!(refused("--colsep ( -- x").starts_with("--colsep \"(\" is no regular expression: "));
+        assert!(
+            refused("--colsep ( -- x").starts_with("--colsep \"(\" is no regular expression: ")
+        );
     }
 }

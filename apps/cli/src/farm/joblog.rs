@@ -132,11 +132,13 @@ impl JobLog {
 
     /// The line of a job that has ended.
     pub(super) fn row(self: &Arc<Self>, job: &Ended<'_>) -> Row {
-        let began = job.began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let began =
+            job.began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let (exit, signal) = job.failure.map_or((0, 0), Failure::numbers);
         let (number, host, took, wrote) = (job.number, job.host, job.took.as_secs_f64(), job.wrote);
         let mut text =
-            format!("{number}\t{host}\t{began:.3}\t{took:10.3}\t0\t{wrote}\t{exit}\t{signal}\t").into_bytes();
+            format!("{number}\t{host}\t{began:.3}\t{took:10.3}\t0\t{wrote}\t{exit}\t{signal}\t")
+                .into_bytes();
         text.extend(on_one_line(job.command.to_vec()));
         text.push(b'\n');
         Row { log: Arc::clone(self), text }
@@ -151,7 +153,10 @@ impl JobLog {
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => (),
                 Err(source) => {
                     self.take_back(line.len() - left.len());
-                    return Err(Error::Io { what: format!("write {}", self.path.display()), source });
+                    return Err(Error::Io {
+                        what: format!("write {}", self.path.display()),
+                        source,
+                    });
                 }
             }
         }
@@ -175,14 +180,18 @@ fn refused(path: &Path, why: &str) -> Error {
 
 fn read_row(row: &[u8], line: usize) -> Option<(u64, Logged)> {
     let columns: Vec<_> = row.splitn(9, |&byte| byte == b'\t').collect();
-    let &[sequence, _host, _began, _took, _sent, _received, exit, signal, command] = columns.as_slice()
+    let &[sequence, _host, _began, _took, _sent, _received, exit, signal, command] =
+        columns.as_slice()
     else {
         return None;
     };
     let number = |column| std::str::from_utf8(column).ok()?.trim().parse::<i64>().ok();
     let sequence = u64::try_from(number(sequence)?).ok().filter(|&sequence| sequence > 0)?;
     let (exit, signal) = (number(exit)?, number(signal)?);
-    Some((sequence, Logged { line, succeeded: exit == 0 && signal == 0, command: command.to_vec() }))
+    Some((
+        sequence,
+        Logged { line, succeeded: exit == 0 && signal == 0, command: command.to_vec() },
+    ))
 }
 
 impl Past {
@@ -200,7 +209,8 @@ impl Past {
     /// What the text of a log has, and how much of it is whole lines.
     fn of(path: &Path, text: &[u8], resume: Resume) -> Result<(Self, usize)> {
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
-        let mut past = Self { path: path.to_owned(), again: resume == Resume::Succeeded, ..Self::default() };
+        let mut past =
+            Self { path: path.to_owned(), again: resume == Resume::Succeeded, ..Self::default() };
         let Some(rows) = text[..whole].strip_prefix(HEADS.as_bytes()) else {
             let is_begun = whole == 0 && HEADS.as_bytes().starts_with(text);
             return if is_begun { Ok((past, 0)) } else { Err(refused(path, "it is no job log")) };
@@ -230,9 +240,9 @@ impl Past {
         if !is_line_of(&job.command, template, args, number) {
             let (line, told) = (job.line, shown(&job.command));
             let now = shown(&on_one_line(quoted(&template.fill(args, number, 1))));
-            return Err(
-                self.other(&format!("its line {line} has {told} as job {number}, which is {now} here"))
-            );
+            return Err(self.other(&format!(
+                "its line {line} has {told} as job {number}, which is {now} here"
+            )));
         }
         Ok(!self.again || job.succeeded)
     }
@@ -245,7 +255,8 @@ impl Past {
         if self.last <= number {
             return Ok(());
         }
-        Err(self.other(&format!("it has job {}, and the input here has {number} in all", self.last)))
+        Err(self
+            .other(&format!("it has job {}, and the input here has {number} in all", self.last)))
     }
 
     fn other(&self, why: &str) -> Error {
@@ -267,7 +278,15 @@ mod tests {
 
     fn ended<'a>(number: u64, failure: Option<&'a Failure>, command: &'a [u8]) -> Ended<'a> {
         let began = SystemTime::UNIX_EPOCH + Duration::from_millis(1500);
-        Ended { number, host: ":", began, took: Duration::from_millis(32), wrote: 2, failure, command }
+        Ended {
+            number,
+            host: ":",
+            began,
+            took: Duration::from_millis(32),
+            wrote: 2,
+            failure,
+            command,
+        }
     }
 
     #[test]
@@ -278,10 +297,15 @@ mod tests {
         let log = Arc::new(log);
         assert_eq!(past.last(), 0);
         log.row(&ended(1, None, b"echo 'a\nb'")).write().unwrap();
-        log.row(&ended(2, Some(&Failure::Late(Duration::from_secs(1))), b"sleep 2")).write().unwrap();
+        log.row(&ended(2, Some(&Failure::Late(Duration::from_secs(1))), b"sleep 2"))
+            .write()
+            .unwrap();
         let text = fs::read_to_string(&path).unwrap();
         let row = |rest| format!("\t:\t1.500\t     0.032\t0\t2\t{rest}\n");
-        assert_eq!(text, format!("{HEADS}1{}2{}", row("0\t0\techo 'a\0b'"), row("-1\t15\tsleep 2")));
+        assert_eq!(
+            text,
+            format!("{HEADS}1{}2{}", row("0\t0\techo 'a\0b'"), row("-1\t15\tsleep 2"))
+        );
         let error = JobLog::open(&path, Resume::No).unwrap_err().to_string();
         assert!(error.contains("it has jobs of an earlier run"), "{error}");
         let (_, past) = JobLog::open(&path, Resume::Ended).unwrap();
@@ -319,12 +343,15 @@ mod tests {
 
     #[test]
     fn what_has_succeeded_or_ended_is_not_run_again() {
-        let read = |text: &str, resume| Past::of(Path::new("log"), text.as_bytes(), resume).unwrap().0;
+        let read =
+            |text: &str, resume| Past::of(Path::new("log"), text.as_bytes(), resume).unwrap().0;
         let good = ROW.replace("\t9\t", "\t0\t");
         let args = [b"3".to_vec()];
-        for (rows, succeeded) in
-            [(ROW.to_owned(), false), (format!("{ROW}{good}"), true), (format!("{good}{ROW}"), false)]
-        {
+        for (rows, succeeded) in [
+            (ROW.to_owned(), false),
+            (format!("{ROW}{good}"), true),
+            (format!("{good}{ROW}"), false),
+        ] {
             for (resume, expected) in [(Resume::Ended, true), (Resume::Succeeded, succeeded)] {
                 let past = read(&format!("{HEADS}{rows}"), resume);
                 assert_eq!(past.has(&template(), &args, 3).unwrap(), expected, "{rows}");
@@ -347,7 +374,11 @@ mod tests {
         for length in 0..whole.len() {
             fs::write(&path, &whole[..length]).unwrap();
             let (_, past) = JobLog::open(&path, Resume::Ended).unwrap();
-            assert_eq!((past.last(), fs::read_to_string(&path).unwrap().as_str()), (0, HEADS), "{length}");
+            assert_eq!(
+                (past.last(), fs::read_to_string(&path).unwrap().as_str()),
+                (0, HEADS),
+                "{length}"
+            );
         }
         fs::write(&path, format!("{whole}4\t:\t17")).unwrap();
         assert_eq!(Past::read(&path, Resume::Ended).unwrap().last(), 3);

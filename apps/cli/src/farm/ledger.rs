@@ -198,8 +198,12 @@ impl<'a> Ledger<'a> {
 
     /// Whether the input is to be read.
     pub(super) fn wants_input(&self, running: usize) -> bool {
-        let has_some = !self.again.is_empty() || !self.read.is_empty() && self.numbers >= self.past.last();
-        !has_some && self.may_start(running) && self.hub.output.has_room() && !self.hub.source.is_over()
+        let has_some =
+            !self.again.is_empty() || !self.read.is_empty() && self.numbers >= self.past.last();
+        !has_some
+            && self.may_start(running)
+            && self.hub.output.has_room()
+            && !self.hub.source.is_over()
     }
 
     /// When something is to start that waits for its time only.
@@ -235,7 +239,15 @@ impl<'a> Ledger<'a> {
         if let Some(log) = &self.log {
             let command = quoted(&self.template.fill(&task.args, task.number, slot));
             let (number, host, failure) = (task.number, host.as_str(), ended.as_ref().err());
-            output.log(log.row(&Ended { number, host, began, took, wrote, failure, command: &command }));
+            output.log(log.row(&Ended {
+                number,
+                host,
+                began,
+                took,
+                wrote,
+                failure,
+                command: &command,
+            }));
         }
         self.hub.output.print(task.number, output);
         self.hub.settled();

@@ -160,7 +160,8 @@ impl<'a> Lines<'a> {
             return;
         }
         self.silence.told();
-        let command: Vec<_> = self.args.program().iter().map(|part| part.to_string_lossy()).collect();
+        let command: Vec<_> =
+            self.args.program().iter().map(|part| part.to_string_lossy()).collect();
         let unended = self.workers.iter().map(|worker| (worker.number, worker.said.len()));
         let unended = unended.filter(|(_, bytes)| *bytes > 0).min();
         self.hub.say(&silence::notice(&shown(command.join(" ").as_bytes()), unended));
@@ -254,22 +255,26 @@ impl<'a> Lines<'a> {
         let waits = !self.hub.is_ending() && (self.queue.len() > 0 || !self.hub.source.is_over());
         if !waits && !self.has_job() && !self.closing && !self.hub.is_killing() {
             self.closing = true;
-            self.workers.iter_mut().filter(|worker| worker.failure.is_none()).for_each(Worker::close);
+            self.workers
+                .iter_mut()
+                .filter(|worker| worker.failure.is_none())
+                .for_each(Worker::close);
         }
     }
 
     /// Sleeps until something has happened, and reads what is there.
     fn poll(&mut self) {
         let free = self.workers.iter().any(Worker::is_free);
-        let input = free && self.wants_input() && self.hub.output.has_room() && !self.hub.source.is_over();
+        let input =
+            free && self.wants_input() && self.hub.output.has_room() && !self.hub.source.is_over();
         // What has no reader is left where it is.
         let heard = self.hub.errors.has_room();
         let silence = self.silence_due();
-        let deadline = self.workers.iter().filter_map(|worker| Some(worker.next?.0)).chain(silence).min();
-        let fds =
-            self.workers.iter().enumerate().flat_map(|(at, worker)| {
-                worker.fds(heard).map(move |(part, fd, flags)| ((at, part), fd, flags))
-            });
+        let deadline =
+            self.workers.iter().filter_map(|worker| Some(worker.next?.0)).chain(silence).min();
+        let fds = self.workers.iter().enumerate().flat_map(|(at, worker)| {
+            worker.fds(heard).map(move |(part, fd, flags)| ((at, part), fd, flags))
+        });
         let mut exited = Vec::new();
         for ((at, part), _) in self.hub.poll(input, fds, deadline) {
             let worker = &mut self.workers[at];
@@ -329,13 +334,17 @@ impl<'a> Lines<'a> {
                 return worker.condemn(format!("said {} while it had no task", shown(&line)));
             };
             match said {
-                Ok(Said::New { task, priority }) if self.retries.allow(1) => job.new.push((task, priority)),
+                Ok(Said::New { task, priority }) if self.retries.allow(1) => {
+                    job.new.push((task, priority))
+                }
                 Ok(Said::New { task, priority }) => {
                     job.joined = true;
                     self.add(task, priority);
                 }
                 Ok(Said::Answer { id, answer }) if id == job.task.id => self.answered(at, answer),
-                Ok(Said::Answer { id, .. }) => worker.condemn(format!("answered task {id} instead")),
+                Ok(Said::Answer { id, .. }) => {
+                    worker.condemn(format!("answered task {id} instead"))
+                }
                 Err(why) => worker.condemn(format!("said {}: {why}", shown(&line))),
             }
         }
@@ -386,7 +395,9 @@ impl<'a> Lines<'a> {
         let (words, lines, errors) = (&mut worker.words, &mut worker.lines, &self.hub.errors);
         worker.err.rest(|piece| errors.print(lines.take(words.hear(piece)).into()));
         errors.print(lines.end().into());
-        let Some(exit) = self.hub.attempt(finished).map(|status| Exit::of(status, self.args.memory)) else {
+        let Some(exit) =
+            self.hub.attempt(finished).map(|status| Exit::of(status, self.args.memory))
+        else {
             return;
         };
         let unended = Unended(worker.said.len());
@@ -435,9 +446,9 @@ impl<'a> Lines<'a> {
         // One that has answered has brought the farm on.
         self.idle_deaths += usize::from(!worker.has_answered_any());
         if self.idle_deaths >= IDLE_DEATHS {
-            let why =
-                format!("{IDLE_DEATHS} workers in a row have ended while they had no task; the last {how}")
-                    + &worker.last_words(self.args);
+            let why = format!(
+                "{IDLE_DEATHS} workers in a row have ended while they had no task; the last {how}"
+            ) + &worker.last_words(self.args);
             self.hub.stop(Why::Error(Error::Refuted(why)));
         } else if !exit.is_success() {
             self.hub.say(&format!("worker {number} {how}{when}"));
@@ -452,7 +463,9 @@ impl<'a> Lines<'a> {
             Ok(result) => {
                 let done = self.hub.report.done(told(&task, &text_of(&task), took));
                 self.hub.attempt(done);
-                self.hub.output.print(task.id, protocol::tell(task.id, &task.task, Ok(&result)).into());
+                self.hub
+                    .output
+                    .print(task.id, protocol::tell(task.id, &task.task, Ok(&result)).into());
                 self.hub.settled();
             }
             // Whether it would have failed without us is not known.
@@ -474,7 +487,9 @@ impl<'a> Lines<'a> {
         if let Some(line) = self.hub.attempt(line) {
             self.hub.say(&line);
         }
-        self.hub.output.print(task.id, protocol::tell(task.id, &task.task, Err(&failure.text())).into());
+        self.hub
+            .output
+            .print(task.id, protocol::tell(task.id, &task.task, Err(&failure.text())).into());
         self.hub.settled();
     }
 }

@@ -83,7 +83,9 @@ impl Spool {
         if let Some(mut file) = file {
             file.rewind().ok()?;
             // One more tells that it is longer.
-            file.take((most + 1).saturating_sub(memory.len()) as u64).read_to_end(&mut memory).ok()?;
+            file.take((most + 1).saturating_sub(memory.len()) as u64)
+                .read_to_end(&mut memory)
+                .ok()?;
         }
         Some(memory).filter(|memory| memory.len() <= most)
     }
@@ -237,7 +239,11 @@ impl Printer {
 
     /// What it could not do; told once.
     pub(super) fn broken(&self) -> Option<Broken> {
-        self.shared.broke.load(Ordering::Acquire).then(|| self.shared.broken.lock().take()).flatten()
+        self.shared
+            .broke
+            .load(Ordering::Acquire)
+            .then(|| self.shared.broken.lock().take())
+            .flatten()
     }
 
     /// Forgets that it was woken.
@@ -255,7 +261,13 @@ impl AsFd for Printer {
 
 impl Shared {
     /// Prints and logs a piece, if this prints still; whether it does afterwards.
-    fn print(&self, mut piece: Spool, to: BorrowedFd<'_>, bar: Option<&ProgressBar>, prints: bool) -> bool {
+    fn print(
+        &self,
+        mut piece: Spool,
+        to: BorrowedFd<'_>,
+        bar: Option<&ProgressBar>,
+        prints: bool,
+    ) -> bool {
         let size = piece.size();
         let mut done = Ok(());
         if prints {
@@ -413,7 +425,9 @@ mod tests {
             thread::yield_now();
         }
         let broken = printer.broken();
-        assert!(matches!(broken, Some(Broken::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe));
+        assert!(
+            matches!(broken, Some(Broken::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe)
+        );
         assert!(printer.broken().is_none() && printer.has_room());
     }
 

@@ -72,7 +72,9 @@ impl fmt::Display for Exit {
         }
         match self.bound {
             None => Ok(()),
-            Some(bytes @ ..1024) => write!(f, "; its memory bound is {bytes} byte{}", plural(bytes)),
+            Some(bytes @ ..1024) => {
+                write!(f, "; its memory bound is {bytes} byte{}", plural(bytes))
+            }
             Some(bytes) => write!(f, "; its memory bound is {}", Bytes(bytes)),
         }
     }
@@ -264,7 +266,8 @@ impl Report {
 
     fn row(&mut self, task: Of<'_>, how: &str) -> Result<()> {
         let Some((path, table)) = &mut self.table else { return Ok(()) };
-        let mut row = format!("{}\t{how}\t{:.3}\t{}\t", task.number, task.took.as_secs_f64(), task.attempts);
+        let mut row =
+            format!("{}\t{how}\t{:.3}\t{}\t", task.number, task.took.as_secs_f64(), task.attempts);
         row.reserve(task.text.len() + 1);
         let mut row = row.into_bytes();
         for &byte in task.text {
@@ -282,7 +285,8 @@ impl Report {
     /// All in one line; `rest` is what of the input was not begun, if that is to be told.
     pub(super) fn summary(&self, rest: Option<&str>) -> String {
         let Progress { submitted, failed, retried, .. } = self.counts;
-        let mut line = format!("{submitted} task{}: {} done", plural(submitted), self.done_so_far());
+        let mut line =
+            format!("{submitted} task{}: {} done", plural(submitted), self.done_so_far());
         // A string takes all that is written.
         if let Some((number, failure)) = &self.first {
             let _ = write!(line, ", {failed} failed (first: task {number} {failure})");
@@ -323,8 +327,9 @@ impl Report {
     }
 
     fn stands(&self, running: u64, total: Option<u64>) -> String {
-        let of =
-            total.map_or_else(String::new, |total| format!(" of {}", total.saturating_sub(self.skipped)));
+        let of = total.map_or_else(String::new, |total| {
+            format!(" of {}", total.saturating_sub(self.skipped))
+        });
         let mut line = format!("{}{of} done", self.done_so_far());
         let Progress { failed, retried, .. } = self.counts;
         for (many, what) in [(failed, "failed"), (retried, "retried"), (running, "running")] {
@@ -346,7 +351,10 @@ impl Report {
 /// Makes the table of a directory, with its heads; or opens it, to go on with it.
 fn table(logs: &Path, goes_on: bool) -> Result<(PathBuf, File)> {
     let made = fs::create_dir_all(logs);
-    made.map_err(|source| Error::Io { what: format!("make the directory {}", logs.display()), source })?;
+    made.map_err(|source| Error::Io {
+        what: format!("make the directory {}", logs.display()),
+        source,
+    })?;
     let path = logs.join("summary.tsv");
     let mut options = File::options();
     let opened = options.append(true).create(goes_on).create_new(!goes_on).open(&path);
@@ -430,7 +438,11 @@ mod tests {
         }
         report.again(1);
         report.again(2);
-        assert!(report.summary(None).starts_with("4 tasks: 2 done, 1 retried, "), "{}", report.summary(None));
+        assert!(
+            report.summary(None).starts_with("4 tasks: 2 done, 1 retried, "),
+            "{}",
+            report.summary(None)
+        );
         report.failed(task(3, 3), &Failure::Exit(exited(3))).unwrap();
         report.ended(task(4, 1)).unwrap();
         let line = report.summary(Some("the rest was not read"));
@@ -443,7 +455,10 @@ mod tests {
     fn what_is_left_is_estimated_where_the_total_is_known() {
         let mut report = Report::new(None, false).unwrap();
         let took = Duration::from_secs(10);
-        assert_eq!((report.left(took, 20), report.stands(2, None).as_str()), (None, "0 done, 2 running"));
+        assert_eq!(
+            (report.left(took, 20), report.stands(2, None).as_str()),
+            (None, "0 done, 2 running")
+        );
         report.skips();
         for number in 2..=5 {
             report.begins();
@@ -461,7 +476,10 @@ mod tests {
     fn long_texts_are_cut() {
         assert_eq!(shown(b"x"), "\"x\"");
         assert_eq!(shown("\u{e4}".repeat(60).as_bytes()), format!("{:?}", "\u{e4}".repeat(60)));
-        assert_eq!(shown("\u{1f600}".repeat(61).as_bytes()), format!("{:?}...", "\u{1f600}".repeat(60)));
+        assert_eq!(
+            shown("\u{1f600}".repeat(61).as_bytes()),
+            format!("{:?}...", "\u{1f600}".repeat(60))
+        );
         assert_eq!(shown(&[b'x'; 100_000]).len(), SHOWN + 5);
         assert_eq!(shown(b"\xff"), "\"\u{fffd}\"");
     }

@@ -82,7 +82,8 @@ impl Running {
             None if args.ungroup => [Stream::Ours, Stream::Ours],
             None => [Stream::Pipe, Stream::Pipe],
         };
-        let mut group = Group::start(command, args.memory, [Stream::Nothing, output, errors], guard)?;
+        let mut group =
+            Group::start(command, args.memory, [Stream::Nothing, output, errors], guard)?;
         let [_, out, err] = group.pipes();
         Ok(Self {
             group,
@@ -152,7 +153,8 @@ impl Running {
         let status = self.group.finish(guard)?;
         let (mut spool, mut unkept, mut rest) = (self.spool, self.unkept, [Vec::new(), Vec::new()]);
         let (wrote, lines) = (&mut self.wrote, &mut self.out_lines);
-        self.out.rest(|piece| rest[0].append(&mut keep(piece, &mut spool, &mut unkept, wrote, lines)));
+        self.out
+            .rest(|piece| rest[0].append(&mut keep(piece, &mut spool, &mut unkept, wrote, lines)));
         rest[0].append(&mut lines.as_mut().map(Prefixed::end_as_it_is).unwrap_or_default());
         if let Some(log) = self.log {
             match Spool::of(log) {
@@ -175,7 +177,10 @@ impl Running {
 
 /// The error of a task whose output cannot be kept.
 fn unkept(number: u64, source: io::Error) -> Error {
-    Error::Io { what: format!("keep what task {number} wrote in {}", env::temp_dir().display()), source }
+    Error::Io {
+        what: format!("keep what task {number} wrote in {}", env::temp_dir().display()),
+        source,
+    }
 }
 
 /// Adds to what a task wrote, or says what of it is to be printed. After an error no more is added,

@@ -50,7 +50,11 @@ impl Source {
             // Of a pipe with a name, whose other end is not open yet, only the poll waits.
             Some(path) => {
                 let nonblocking = OFlags::NONBLOCK.bits() as i32;
-                OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map(OwnedFd::from)
+                OpenOptions::new()
+                    .read(true)
+                    .custom_flags(nonblocking)
+                    .open(path)
+                    .map(OwnedFd::from)
             }
             None => io::stdin().as_fd().try_clone_to_owned(),
         };
@@ -135,7 +139,9 @@ impl Source {
     /// Whether a read would find something, or the end.
     pub(super) fn is_ready(&self) -> bool {
         let mut fds = [PollFd::from_borrowed_fd(self.as_fd(), PollFlags::IN)];
-        !self.at_end && rustix::event::poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        !self.at_end
+            && rustix::event::poll(&mut fds, Some(&Timespec::default()))
+                .is_ok_and(|ready| ready > 0)
     }
 
     /// Reads once.
@@ -150,7 +156,10 @@ impl Source {
             Ok(read) => self.parts.push(&piece[..read]),
             Err(Errno::AGAIN | Errno::INTR) => (),
             Err(errno) => {
-                return Err(Error::Io { what: format!("read {}", self.name), source: errno.into() });
+                return Err(Error::Io {
+                    what: format!("read {}", self.name),
+                    source: errno.into(),
+                });
             }
         }
         Ok(())
@@ -238,7 +247,10 @@ mod tests {
         assert_eq!((source.left(), source.next()), (None, Some(b"a".to_vec())));
         drop(to);
         source.read().unwrap();
-        assert_eq!((source.left(), source.next(), source.left()), (Some(2), Some(Vec::new()), Some(1)));
+        assert_eq!(
+            (source.left(), source.next(), source.left()),
+            (Some(2), Some(Vec::new()), Some(1))
+        );
     }
 
     #[test]
@@ -246,7 +258,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let error = Source::open(Some(&folder.path().join("x")), false).unwrap_err().to_string();
         assert!(error.contains("/x: No such file"), "{error}");
-        let error = Source::open(Some(folder.path()), false).unwrap().read().unwrap_err().to_string();
+        let error =
+            Source::open(Some(folder.path()), false).unwrap().read().unwrap_err().to_string();
         assert!(error.contains("Is a directory"), "{error}");
     }
 

@@ -129,7 +129,13 @@ fn in_member(me: &mut Member, args: &FarmRunArgs, signals: &Signals) -> Result<(
         if args.dry_run {
             ledger.run(Dry)
         } else {
-            ledger.run(Remote { pool, away: HashMap::new(), workers: members - 1, gone: 0, lost: Vec::new() })
+            ledger.run(Remote {
+                pool,
+                away: HashMap::new(),
+                workers: members - 1,
+                gone: 0,
+                lost: Vec::new(),
+            })
         }
     };
     // One at a time: what is under way when a farm ends has begun.
@@ -163,7 +169,9 @@ fn attend(
     while !look(&mut running) {
         let now = Instant::now();
         done.signal = done.signal.or_else(|| signals.take());
-        if kill.is_none() && (done.signal.is_some() || running.unkept().is_some() || forks.is_cancelled()) {
+        if kill.is_none()
+            && (done.signal.is_some() || running.unkept().is_some() || forks.is_cancelled())
+        {
             running.group.signal(Signal::TERM);
             kill = now.checked_add(PATIENCE);
         }
@@ -200,15 +208,19 @@ fn attend(
 
 /// Waits for a moment, and attends to what a job writes; whether it has exited.
 fn look(running: &mut Running) -> bool {
-    let (parts, mut fds): (Vec<_>, Vec<_>) =
-        running.fds(true, true).map(|(part, fd)| (part, PollFd::from_borrowed_fd(fd, PollFlags::IN))).unzip();
+    let (parts, mut fds): (Vec<_>, Vec<_>) = running
+        .fds(true, true)
+        .map(|(part, fd)| (part, PollFd::from_borrowed_fd(fd, PollFlags::IN)))
+        .unzip();
     let left = running.deadline().map(|at| at.saturating_duration_since(Instant::now()));
     let timeout = Timespec::try_from(left.unwrap_or(LOOK).min(LOOK)).ok();
     if rustix::event::poll(&mut fds, timeout.as_ref()).is_err() {
         return false;
     }
-    let ready =
-        parts.into_iter().zip(fds.iter().map(|fd| !fd.revents().is_empty())).filter(|(_, ready)| *ready);
+    let ready = parts
+        .into_iter()
+        .zip(fds.iter().map(|fd| !fd.revents().is_empty()))
+        .filter(|(_, ready)| *ready);
     let mut exited = false;
     for part in ready.map(|(part, _)| part).collect::<Vec<_>>() {
         match part {
@@ -270,10 +282,13 @@ impl Remote<'_> {
                         return ledger.cut(&attempt.task, attempt.took);
                     }
                     Ended::Unstarted(number, why) => {
-                        let error =
-                            number.map_or_else(|| io::Error::other(why), io::Error::from_raw_os_error);
-                        let command =
-                            ledger.template.fill(&attempt.task.args, attempt.task.number, attempt.slot);
+                        let error = number
+                            .map_or_else(|| io::Error::other(why), io::Error::from_raw_os_error);
+                        let command = ledger.template.fill(
+                            &attempt.task.args,
+                            attempt.task.number,
+                            attempt.slot,
+                        );
                         if ledger.is_for_all(&error, &command[0]) {
                             return;
                         }
@@ -314,7 +329,8 @@ impl Runners for Remote<'_> {
     }
 
     fn poll(&mut self, ledger: &mut Ledger<'_>) {
-        let (input, delayed) = (ledger.wants_input(self.running()), ledger.deadline(self.running()));
+        let (input, delayed) =
+            (ledger.wants_input(self.running()), ledger.deadline(self.running()));
         // While members are at something, what they say is waited for.
         let held = self.lost.iter().map(|(until, _)| *until).chain(delayed).min();
         let until = if self.away.is_empty() { held } else { Some(Instant::now()) };

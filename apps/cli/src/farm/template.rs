@@ -112,7 +112,9 @@ impl Piece {
                     Which::Last(number) => args.len().checked_sub(*number),
                     Which::All => None,
                 };
-                to.extend_from_slice(at.and_then(|at| args.get(at)).map_or(&[], |arg| form.of(arg)));
+                to.extend_from_slice(
+                    at.and_then(|at| args.get(at)).map_or(&[], |arg| form.of(arg)),
+                );
             }
         }
     }
@@ -145,7 +147,8 @@ fn stem(name: &[u8]) -> &[u8] {
 
 /// As dirname(1): `.` where there is no directory.
 fn dir(path: &[u8]) -> &[u8] {
-    let trimmed = |path: &[u8]| path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
+    let trimmed =
+        |path: &[u8]| path.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1);
     let named = &path[..trimmed(path)];
     if named.is_empty() {
         return if path.is_empty() { b"." } else { b"/" };
@@ -184,7 +187,8 @@ fn pieces(mut part: &[u8]) -> Vec<Piece> {
 fn string(rest: &[u8]) -> Option<(Piece, &[u8])> {
     let end = rest.iter().position(|&byte| byte == b'}')?;
     let (inner, after) = (std::str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]);
-    let digits = inner.find(|byte: char| byte != '-' && !byte.is_ascii_digit()).unwrap_or(inner.len());
+    let digits =
+        inner.find(|byte: char| byte != '-' && !byte.is_ascii_digit()).unwrap_or(inner.len());
     let (number, form) = inner.split_at(digits);
     let form = match form {
         "" => Form::Whole,
@@ -239,10 +243,13 @@ pub(super) fn is_line_of(line: &[u8], template: &Template, args: &[Vec<u8>], num
     let with = |slot| on_one_line(quoted(&template.fill(args, number, slot)));
     let (zero, one) = (with(0), with(1));
     // They differ where the slot stands, and nowhere else.
-    let Some(at) = zero.iter().zip(&one).position(|(zero, one)| zero != one) else { return line == zero };
+    let Some(at) = zero.iter().zip(&one).position(|(zero, one)| zero != one) else {
+        return line == zero;
+    };
     let digits = line.iter().skip(at).take_while(|byte| byte.is_ascii_digit()).count();
     (1..=digits.min(MOST_DIGITS)).any(|digits| {
-        let slot = std::str::from_utf8(&line[at..at + digits]).ok().and_then(|slot| slot.parse().ok());
+        let slot =
+            std::str::from_utf8(&line[at..at + digits]).ok().and_then(|slot| slot.parse().ok());
         slot.is_some_and(|slot| with(slot) == line)
     })
 }
@@ -266,7 +273,10 @@ mod tests {
         assert_eq!(filled(&["echo", "{#}:{%}"], &["a b"], 3), ["echo", "3:2", "a b"]);
         assert_eq!(filled(&["{}"], &["a"], 1), ["a"]);
         assert_eq!(filled(&["x", "{{}}{#}{#", "{"], &["{}{#}"], 12), ["x", "{{}{#}}12{#", "{"]);
-        assert_eq!(filled(&["{0}{1#}{a}{--1}{..}", "{1}"], &["x"], 1), ["{0}{1#}{a}{--1}{..}", "x"]);
+        assert_eq!(
+            filled(&["{0}{1#}{a}{--1}{..}", "{1}"], &["x"], 1),
+            ["{0}{1#}{a}{--1}{..}", "x"]
+        );
         assert!(!Template::new(&["./{#}".into()]).one_program());
         assert!(Template::new(&["a".into(), "{}".into()]).one_program());
     }
@@ -310,9 +320,12 @@ mod tests {
     #[test]
     fn a_line_is_known_whatever_its_slot_was() {
         let template = Template::new(&["run{%}".into(), "{} 7{%}".into(), "{#}".into()]);
-        let is = |line: &str, number| is_line_of(line.as_bytes(), &template, &[b"4".to_vec()], number);
+        let is =
+            |line: &str, number| is_line_of(line.as_bytes(), &template, &[b"4".to_vec()], number);
         assert!(is("run3 '4 73' 5", 5) && is("run12 '4 712' 5", 5));
-        for line in ["run3 '4 73' 6", "run3 '4 73' 5 ", "run '4 7' 5", "run3 '5 73' 5", "run3 '4 73", ""] {
+        for line in
+            ["run3 '4 73' 6", "run3 '4 73' 5 ", "run '4 7' 5", "run3 '5 73' 5", "run3 '4 73", ""]
+        {
             assert!(!is(line, 5), "{line}");
         }
         let template = Template::new(&["{%}5".into()]);

@@ -90,11 +90,14 @@ impl Described {
         for (name, requests) in &tasks {
             let mut list: Vec<(Place, Kind)> = Vec::new();
             let writes = requests.writes.iter().map(|location| (location, Kind::Exclusive));
-            for (location, kind) in writes.chain(requests.reads.iter().map(|l| (l, Kind::Inclusive))) {
+            for (location, kind) in
+                writes.chain(requests.reads.iter().map(|l| (l, Kind::Inclusive)))
+            {
                 let place = places.find(&mut plan, location)?;
                 if list.iter().any(|(other, _)| *other == place) {
                     let (task, location_name) = (name.get_ref(), location.get_ref());
-                    let message = format!("task `{task}` asks for location `{location_name}` twice");
+                    let message =
+                        format!("task `{task}` asks for location `{location_name}` twice");
                     return Err(Fault(location.span(), message));
                 }
                 list.push((place, kind));
@@ -107,7 +110,10 @@ impl Described {
         for (location, order) in &file.order {
             let Some(place) = places.known.get(location.get_ref()).copied() else {
                 let known = places.known.keys().map(String::as_str);
-                return Err(Fault(location.span(), unknown_name("location", location.get_ref(), known)));
+                return Err(Fault(
+                    location.span(),
+                    unknown_name("location", location.get_ref(), known),
+                ));
             };
             let users = users.get(&place).map_or(&[][..], Vec::as_slice);
             let order = check_order(&plan, location, order, &numbers, users)?;
@@ -130,7 +136,10 @@ impl Places {
         for name in declared.unwrap_or_default() {
             let place = plan.location(name.get_ref().as_str());
             if known.insert(name.get_ref().clone(), place).is_some() {
-                return Err(Fault(name.span(), format!("location `{}` is declared twice", name.get_ref())));
+                return Err(Fault(
+                    name.span(),
+                    format!("location `{}` is declared twice", name.get_ref()),
+                ));
             }
         }
         Ok(Places { known, declared: declared.is_some() })
@@ -199,9 +208,10 @@ fn initial(file: &File, tasks: &[(&Name, &Requests)]) -> Result<Initial, Fault> 
     match (&file.init, priorities.len()) {
         (None, 0) => Ok(Initial::Program),
         (Some(init), 0) => Ok(init.get_ref().initial()),
-        (Some(init), _) => {
-            Err(Fault(init.span(), "tasks have a priority, so there can be no `init` beside it".to_owned()))
-        }
+        (Some(init), _) => Err(Fault(
+            init.span(),
+            "tasks have a priority, so there can be no `init` beside it".to_owned(),
+        )),
         (None, given) if given == tasks.len() => Ok(Initial::Priority(priorities)),
         (None, given) => {
             let (span, name) = tasks

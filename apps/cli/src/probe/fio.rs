@@ -13,7 +13,11 @@ use syncline_store::probe::{Pattern, Scratch};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Seconds that fio takes for a piece of this pattern, direct. Or why it was not run.
-pub(super) fn per_piece(scratch: &Scratch, pattern: Pattern, time: Duration) -> Result<f64, String> {
+pub(super) fn per_piece(
+    scratch: &Scratch,
+    pattern: Pattern,
+    time: Duration,
+) -> Result<f64, String> {
     let side = scratch.block().rows * 8;
     // The scratch matrix has four blocks in a row.
     let pitch = 4 * side;
@@ -22,14 +26,22 @@ pub(super) fn per_piece(scratch: &Scratch, pattern: Pattern, time: Duration) -> 
         Pattern::Block => ("randread".to_owned(), 8 << 20, 4),
         Pattern::Rows => (format!("read:{}", pitch - side), side, 16),
         Pattern::Row | Pattern::Frame => ("randread".to_owned(), side, 1),
-        Pattern::Column => (format!("read:{}", pitch - scratch.alignment()), scratch.alignment(), 16),
+        Pattern::Column => {
+            (format!("read:{}", pitch - scratch.alignment()), scratch.alignment(), 16)
+        }
         Pattern::Write => ("write".to_owned(), 8 << 20, 4),
     };
     // The file has no name but this.
     let file = format!("/proc/{}/fd/{}", std::process::id(), scratch.file().as_raw_fd());
     let mut command = Command::new("fio");
     command
-        .args(["--name=probe", "--direct=1", "--ioengine=io_uring", "--output-format=json", "--invalidate=1"])
+        .args([
+            "--name=probe",
+            "--direct=1",
+            "--ioengine=io_uring",
+            "--output-format=json",
+            "--invalidate=1",
+        ])
         .args(["--allow_file_create=0", "--norandommap"])
         .arg(format!("--filename={file}"))
         .arg(format!("--size={}", scratch.bytes()))
@@ -37,10 +49,12 @@ pub(super) fn per_piece(scratch: &Scratch, pattern: Pattern, time: Duration) -> 
         .arg(format!("--bs={block}"))
         .arg(format!("--iodepth={under_way}"));
     match pattern {
-        Pattern::Write => {
-            command.args(["--overwrite=1", "--end_fsync=1"]).arg(format!("--io_size={}", scratch.bytes() / 4))
-        }
-        _ => command.args(["--readonly", "--time_based"]).arg(format!("--runtime={}ms", time.as_millis())),
+        Pattern::Write => command
+            .args(["--overwrite=1", "--end_fsync=1"])
+            .arg(format!("--io_size={}", scratch.bytes() / 4)),
+        _ => command
+            .args(["--readonly", "--time_based"])
+            .arg(format!("--runtime={}ms", time.as_millis())),
     };
     let text = run(&mut command, time + PATIENCE)?;
     let side = if pattern == Pattern::Write { "write" } else { "read" };
@@ -58,7 +72,8 @@ fn seconds(text: &str, side: &str) -> Option<f64> {
 }
 
 fn run(command: &mut Command, most: Duration) -> Result<String, String> {
-    let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let spawned =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = spawned.map_err(|error| match error.kind() {
         ErrorKind::NotFound => "not installed".to_owned(),
         _ => error.to_string(),

@@ -24,7 +24,8 @@ impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { dir, bytes, side, rounds, .. } = self;
         let plural = if *rounds == 1 { "" } else { "s" };
-        let cold = if self.cold { "cold" } else { "NOT cold: the file system keeps files in memory" };
+        let cold =
+            if self.cold { "cold" } else { "NOT cold: the file system keeps files in memory" };
         writeln!(
             f,
             "disk below {}: a file of {}, blocks of {side} x {side}, medians of {rounds} round{plural}, {cold}\n",

@@ -57,7 +57,8 @@ impl Line {
         // A terminal may break a line that fills it.
         let columns = columns.saturating_sub(1);
         let bars = [true, false].map(|rates| self.bar(columns, rates));
-        let plain = self.stages.iter().flat_map(|stage| [true, false].map(|left| self.after(stage, left)));
+        let plain =
+            self.stages.iter().flat_map(|stage| [true, false].map(|left| self.after(stage, left)));
         let part = self
             .part
             .into_iter()
@@ -70,7 +71,8 @@ impl Line {
     fn bar(&self, columns: usize, rates: bool) -> Option<String> {
         let part = self.part?;
         let rates = if rates { format!("  {}", self.rates.as_ref()?) } else { String::new() };
-        let left = self.left.map_or(String::new(), |left| format!("  {:#} left", HumanDuration(left)));
+        let left =
+            self.left.map_or(String::new(), |left| format!("  {:#} left", HumanDuration(left)));
         let end = format!("] {:>3.0} %{rates}{left}", part * 100.0);
         let room = columns.checked_sub(self.stage().chars().count() + 2 + end.chars().count())?;
         let done = ((room as f64 * part) as usize).min(room);
@@ -85,7 +87,8 @@ mod tests {
     use super::*;
 
     fn line() -> Line {
-        let stages = ["pass 2 of 11, 60 of 600 iterations safe", "pass 2/11, 60/600 safe", "pass 2/11"];
+        let stages =
+            ["pass 2 of 11, 60 of 600 iterations safe", "pass 2/11, 60/600 safe", "pass 2/11"];
         Line {
             stages: stages.map(str::to_owned).into(),
             part: Some(0.35),

@@ -26,23 +26,27 @@ impl<T: Real> Job<'_, T> {
         let asked = executor::for_streamed(self.args);
         let without = executor::list(&asked);
         // An interrupted streamed run only goes on streamed.
-        if self.args.resume && matches!(Generations::leftover(&self.output.path)?, Leftover::Resumable(_)) {
+        if self.args.resume
+            && matches!(Generations::leftover(&self.output.path)?, Leftover::Resumable(_))
+        {
             let anew = match (self.fits_in_blocks(), asked.is_empty()) {
                 (false, _) => String::new(),
                 (true, true) => " (--force in place of --resume begins anew in blocks)".to_owned(),
                 (true, false) => {
-                    format!(" (--force in place of --resume, without {without}, begins anew in blocks)")
+                    format!(
+                        " (--force in place of --resume, without {without}, begins anew in blocks)"
+                    )
                 }
             };
             let output = self.output.path.display();
-            let unless = format!("as the run left in {output}.syncline goes on streamed only{anew}, ");
+            let unless =
+                format!("as the run left in {output}.syncline goes on streamed only{anew}, ");
             return Err(streamed.with_piece_after(&unless));
         }
         match (asked.is_empty(), self.fits_in_blocks()) {
             (true, _) => self.run_in_blocks_instead(streamed, signals),
-            (false, true) => {
-                Err(streamed.with_piece_after(&format!("unless it goes in blocks (without {without}), ")))
-            }
+            (false, true) => Err(streamed
+                .with_piece_after(&format!("unless it goes in blocks (without {without}), "))),
             (false, false) => Err(streamed),
         }
     }
@@ -92,7 +96,8 @@ impl<T: Real> Job<'_, T> {
         if auto {
             how.disk = Disk::of(&self.arrays.field)?;
         }
-        let (how, plan) = self.bound.for_blocks(&*self.runs, &how, threads, &self.arrays, &result)?;
+        let (how, plan) =
+            self.bound.for_blocks(&*self.runs, &how, threads, &self.arrays, &result)?;
         if threads {
             check_threads(plan.grid.len())?;
         }
@@ -112,7 +117,8 @@ impl<T: Real> Job<'_, T> {
                 let arrays = Arrays { field, ..self.arrays.clone() };
                 let iterations = self.args.iterations - begun.done();
                 let rest = How { iterations, block: Some(plan.grid.block_size()), ..how };
-                let (how, plan) = self.bound.for_blocks(&*self.runs, &rest, threads, &arrays, &result)?;
+                let (how, plan) =
+                    self.bound.for_blocks(&*self.runs, &rest, threads, &arrays, &result)?;
                 (how, plan, arrays)
             }
         };
@@ -149,10 +155,24 @@ impl<T: Real> Job<'_, T> {
         if self.args.force { new.commit() } else { new.commit_over(&begun.standing) }?;
         let sync_time = sync.elapsed();
         let unmarked = self.output.unmarked()?;
-        let measured =
-            Measured { time, sync_time, peak, disk, bound: self.bound, verified, chosen, instead, unmarked };
-        let asked =
-            Asked { args: self.args, kernel: self.kernel, element: T::TYPE, shape, output: &self.output };
+        let measured = Measured {
+            time,
+            sync_time,
+            peak,
+            disk,
+            bound: self.bound,
+            verified,
+            chosen,
+            instead,
+            unmarked,
+        };
+        let asked = Asked {
+            args: self.args,
+            kernel: self.kernel,
+            element: T::TYPE,
+            shape,
+            output: &self.output,
+        };
         Ok(Summary::new(&asked, self.layout, &report, &measured))
     }
 }
@@ -182,8 +202,15 @@ impl<T: Real> Job<'_, T> {
             Some(room) => {
                 let result = self.output.open(shape, self.layout)?;
                 let arrays = self.arrays.clone();
-                let compared =
-                    room.compare(self.runs, arrays, result, &report, Duration::ZERO, self.bound, signals);
+                let compared = room.compare(
+                    self.runs,
+                    arrays,
+                    result,
+                    &report,
+                    Duration::ZERO,
+                    self.bound,
+                    signals,
+                );
                 Some(compared.map_err(|error| match error {
                     Error::Differs { with, at } => {
                         Error::CompleteDiffers { output: self.output.path.clone(), with, at }
@@ -192,8 +219,13 @@ impl<T: Real> Job<'_, T> {
                 })?)
             }
         };
-        let asked =
-            Asked { args: self.args, kernel: self.kernel, element: T::TYPE, shape, output: &self.output };
+        let asked = Asked {
+            args: self.args,
+            kernel: self.kernel,
+            element: T::TYPE,
+            shape,
+            output: &self.output,
+        };
         Ok(Summary::complete(&asked, self.layout, &report, verified))
     }
 }
@@ -204,11 +236,13 @@ const MOST_THREADS: usize = 4096;
 
 /// Refuses a thread for each of too many blocks, before any is started.
 fn check_threads(blocks: usize) -> Result<()> {
-    let limit = system::tasks_limit().map_or(MOST_THREADS, |limit| MOST_THREADS.min(limit as usize));
+    let limit =
+        system::tasks_limit().map_or(MOST_THREADS, |limit| MOST_THREADS.min(limit as usize));
     if blocks <= limit {
         return Ok(());
     }
-    let whose = if limit < MOST_THREADS { " (the limit of this control group, pids.max)" } else { "" };
+    let whose =
+        if limit < MOST_THREADS { " (the limit of this control group, pids.max)" } else { "" };
     Err(Error::Usage(format!(
         "--runner threads would start a thread for each of {blocks} blocks, and at most {limit}{whose} are: \
          take larger blocks (--block), or --runner pool"
@@ -222,7 +256,9 @@ fn chosen(how: &How, plan: &BlockPlan, layout: Layout) -> String {
         (Some(disk), Some(expected)) => {
             crate::convert::why(&disk, plan.grid.block_size(), expected.as_secs_f64())
         }
-        _ if plan.held => "blocks for the processors' caches, as all matrices fit the memory".to_owned(),
+        _ if plan.held => {
+            "blocks for the processors' caches, as all matrices fit the memory".to_owned()
+        }
         _ => "blocks that suit the memory, as the disk could not be measured".to_owned(),
     }
 }

@@ -18,8 +18,13 @@ impl<T: Real> Job<'_, T> {
     pub(super) fn run_streamed(self, signals: &Signals) -> Result<Summary> {
         self.start(Executor::Streamed)?;
         let shape = self.arrays.field.shape();
-        let asked =
-            Asked { args: self.args, kernel: self.kernel, element: T::TYPE, shape, output: &self.output };
+        let asked = Asked {
+            args: self.args,
+            kernel: self.kernel,
+            element: T::TYPE,
+            shape,
+            output: &self.output,
+        };
         let how = self.how(Executor::Streamed);
         let how = match self.bound.for_streamed(&*self.runs, &how, &self.arrays) {
             Ok(how) => how,
@@ -31,21 +36,28 @@ impl<T: Real> Job<'_, T> {
 
         let bar = signals.bar(LINE);
         let points = self.kernel.points(shape) as f64;
-        let mut progress = Progress::new(self.monitor.clone(), points, self.args.iterations, None, signals)
-            .under(self.bound);
+        let mut progress =
+            Progress::new(self.monitor.clone(), points, self.args.iterations, None, signals)
+                .under(self.bound);
         let (runs, arrays, target) = (self.runs.clone(), self.arrays.clone(), self.target(None));
         let meter = Meter::start();
         let sweep = move || Ok(runs.run_to(&how, &arrays, &target)?);
-        let ended = watch::attend(signals, &bar, |bar| progress.show(bar), || self.monitor.cancel(), sweep)?;
+        let ended = watch::attend(
+            signals,
+            &bar,
+            |bar| progress.show(bar),
+            || self.monitor.cancel(),
+            sweep,
+        )?;
         let (time, disk) = meter.stop();
         let (pending, report) = self.swept(ended)?;
         let complete = pending.is_complete();
         let peak = Peak::take();
         let (pending, verified) = match room {
             None => (pending, None),
-            Some(room) => {
-                self.verify(room, pending, &report, time, signals).map(|(p, with)| (p, Some(with)))?
-            }
+            Some(room) => self
+                .verify(room, pending, &report, time, signals)
+                .map(|(p, with)| (p, Some(with)))?,
         };
         if complete {
             return Ok(Summary::complete(&asked, self.layout, &report, verified));
@@ -133,7 +145,8 @@ impl<T: Real> Job<'_, T> {
         match Generations::leftover(&self.output.path) {
             // It did not end in time: its folder stays.
             Ok(Leftover::Busy(_)) => {
-                let left = "--resume goes on from its last complete pass, if there is one".to_owned();
+                let left =
+                    "--resume goes on from its last complete pass, if there is one".to_owned();
                 Error::Interrupted { signal, left }
             }
             _ => Error::interrupted(signal),
@@ -168,7 +181,9 @@ impl<T: Real> Job<'_, T> {
                 why @ (StoreError::Manifest { .. } | StoreError::Generation { .. }),
             )) => Error::Useless { output, why: why.into() },
             // The room for the comparison was taken first, and the result has too little for that.
-            Error::Wave(WaveError::Store(why @ StoreError::NoSpace { .. })) if self.args.verify.is_some() => {
+            Error::Wave(WaveError::Store(why @ StoreError::NoSpace { .. }))
+                if self.args.verify.is_some() =>
+            {
                 Error::VerifyRoom(why)
             }
             Error::Wave(WaveError::Taken { by, .. }) => self.taken(*by),

@@ -35,7 +35,11 @@ impl fmt::Display for Summary {
                 match passes {
                     0 => writeln!(f, ", streamed: no pass, there was nothing to compute")?,
                     _ => {
-                        write!(f, ", streamed: {passes} pass{}", if passes == 1 { "" } else { "es" })?;
+                        write!(
+                            f,
+                            ", streamed: {passes} pass{}",
+                            if passes == 1 { "" } else { "es" }
+                        )?;
                         writeln!(f, " of up to {depth} iteration{}, {lanes}", plural(depth))?;
                     }
                 }

@@ -49,14 +49,16 @@ impl Run {
         } else if way == "give --until" {
             then.options.push("--until 1e-3".to_owned());
         } else if way.starts_with("sweep row-major data, which `syncline convert ") {
-            let convert = way.split('`').nth(1).and_then(|line| line.strip_prefix("syncline ")).unwrap();
+            let convert =
+                way.split('`').nth(1).and_then(|line| line.strip_prefix("syncline ")).unwrap();
             assert!(convert.contains(&format!(" {} ", self.dir)), "{self:?}: {convert}");
             then.dir = "new".to_owned();
             if !path.join("new").exists() {
                 ok(path, &convert.replace(" NEW ", " new "));
             }
             if way.ends_with("makes (and give --output a name that ends in .npy)") {
-                let output = then.options.iter_mut().find(|option| option.starts_with("--output")).unwrap();
+                let output =
+                    then.options.iter_mut().find(|option| option.starts_with("--output")).unwrap();
                 output.push_str(".npy");
             } else {
                 assert!(way.ends_with(" makes"), "{way}");
@@ -80,11 +82,13 @@ fn what_the_refusal_of_an_executor_advises_runs() {
         for executor in ["", "--executor streamed", "--executor blocked"] {
             for order in ["", "--order barrier", "--order max-parallel"] {
                 for until in ["", "--until 1e-3", "--until 1e-3 --exact-stop", "--exact-stop"] {
-                    for more in ["", "--depth 2", "--block 8", "--depth 2 --block 8 --runner pool"] {
+                    for more in ["", "--depth 2", "--block 8", "--depth 2 --block 8 --runner pool"]
+                    {
                         let _ = fs::remove_dir_all(path.join("new"));
                         let output = if dir == "data" { "--output o.npy" } else { "--output o" };
                         let given = format!("{executor} {order} {until} {more} --force {output}");
-                        let run = Run { kernel: "lk23", dir: dir.to_owned(), options: options(&given) };
+                        let run =
+                            Run { kernel: "lk23", dir: dir.to_owned(), options: options(&given) };
                         let mut faults = if until == "--exact-stop" { 2 } else { 1 };
                         match follow(path, &run, &mut faults) {
                             true => refused += 1,
@@ -156,8 +160,9 @@ fn an_exact_stop_holds_in_blocks() {
     let path = folder.path();
     ok(path, "gen poisson data --rows 30 --cols 30");
     ok(path, "convert data framed --layout framed --block 8");
-    let line =
-        |dir: &str| format!("run gauss-seidel {dir} --iterations 5000 --until 1e-3 --output o.npy --force");
+    let line = |dir: &str| {
+        format!("run gauss-seidel {dir} --iterations 5000 --until 1e-3 --output o.npy --force")
+    };
     let barrier = json(path, &format!("{} --order barrier", line("data")));
     let expected = fs::read(path.join("o.npy")).unwrap();
     let cases = [

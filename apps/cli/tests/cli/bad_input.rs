@@ -8,7 +8,8 @@ use std::process::Command;
 use syncline_store::Shape;
 
 use crate::common::{
-    as_ordinary_user, command, contents, fails, fails_with, lk23, names, ok, refused, said, write_npy,
+    as_ordinary_user, command, contents, fails, fails_with, lk23, names, ok, refused, said,
+    write_npy,
 };
 
 const RUN: &str = "run lk23 data --iterations 1";
@@ -77,7 +78,8 @@ fn npy_files_of_other_types_orders_and_shapes() {
     ];
     for (descr, fortran, shape, data, parts) in cases {
         odd_npy(&zb, descr, fortran, shape, data);
-        let parts: Vec<&str> = parts.iter().copied().filter(|part| !["280", "288"].contains(part)).collect();
+        let parts: Vec<&str> =
+            parts.iter().copied().filter(|part| !["280", "288"].contains(part)).collect();
         refused(path, RUN, &parts);
     }
     // 128 bytes of header: in numbers what is there and what should be.
@@ -111,7 +113,11 @@ fn options_without_sense() {
     let path = folder.path();
     ok(path, "gen poisson data --rows 6 --cols 6");
     for omega in ["0", "2", "-1", "nan", "inf"] {
-        refused(path, &format!("run sor data --iterations 1 --omega {omega}"), &["omega", "between 0 and 2"]);
+        refused(
+            path,
+            &format!("run sor data --iterations 1 --omega {omega}"),
+            &["omega", "between 0 and 2"],
+        );
     }
     for tolerance in ["nan", "-1"] {
         refused(path, &format!("{RUN} --until {tolerance}"), &["tolerance", "at least 0"]);
@@ -191,7 +197,11 @@ fn outputs_that_are_refused() {
     }
     let text = "name = 'x'\nfield = 'za'\nupdate = 'za = n'";
     fs::write(path.join("k.toml"), text).unwrap();
-    refused(path, "run k.toml raw --iterations 1 --output k.toml", &["k.toml", "never overwritten"]);
+    refused(
+        path,
+        "run k.toml raw --iterations 1 --output k.toml",
+        &["k.toml", "never overwritten"],
+    );
 }
 
 #[test]

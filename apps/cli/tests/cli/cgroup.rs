@@ -37,8 +37,12 @@ const FIRST: Files = Files {
     events: "memory.oom_control",
     together: true,
 };
-const SECOND: Files =
-    Files { limit: "memory.max", swap: "memory.swap.max", events: "memory.events", together: false };
+const SECOND: Files = Files {
+    limit: "memory.max",
+    swap: "memory.swap.max",
+    events: "memory.events",
+    together: false,
+};
 
 impl Group {
     /// A group with a limit in bytes, and without swap.
@@ -119,7 +123,9 @@ fn parents() -> Vec<(PathBuf, &'static Files)> {
         let (controllers, path) = (parts.next()?, parts.next()?);
         let (root, files) = match controllers {
             "" => ("/sys/fs/cgroup", &SECOND),
-            _ if controllers.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", &FIRST),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                ("/sys/fs/cgroup/memory", &FIRST)
+            }
             _ => return None,
         };
         let above = Path::new(path.trim_start_matches('/')).ancestors();
@@ -140,6 +146,9 @@ pub(crate) fn unfit(folder: &Path) -> Option<String> {
     const RAMFS: i64 = 0x8584_58f6;
     let kind = rustix::fs::statfs(folder).ok()?.f_type as i64;
     [TMPFS, RAMFS].contains(&kind).then(|| {
-        format!("files of {} are in memory, and count in the group that writes them", folder.display())
+        format!(
+            "files of {} are in memory, and count in the group that writes them",
+            folder.display()
+        )
     })
 }

@@ -22,7 +22,9 @@ pub(crate) fn command(folder: &Path, line: &str) -> Command {
     let mut command = loud(folder, line);
     // A machine may be so slow that lines of progress are due, where a test looks at all that is
     // said.
-    if ["run ", "gen ", "convert "].iter().any(|name| line.starts_with(name)) && !line.contains("--help") {
+    if ["run ", "gen ", "convert "].iter().any(|name| line.starts_with(name))
+        && !line.contains("--help")
+    {
         command.arg("--quiet");
     }
     command
@@ -56,7 +58,10 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
     let ignored = u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1;
     if ignored {
-        println!("skipped: signal {} is ignored here, as it is in a job in the background", signal.as_raw());
+        println!(
+            "skipped: signal {} is ignored here, as it is in a job in the background",
+            signal.as_raw()
+        );
     }
     ignored
 }
@@ -222,7 +227,8 @@ pub(crate) fn bits(values: &[f64]) -> Vec<u64> {
 /// command brings every file to disk, and the tests make hundreds.
 pub(crate) fn lk23(rows: usize, cols: usize) -> TempDir {
     // A container's may be too small for all tests at once.
-    let roomy = rustix::fs::statvfs("/dev/shm").is_ok_and(|there| there.f_bavail * there.f_frsize > 1 << 29);
+    let roomy = rustix::fs::statvfs("/dev/shm")
+        .is_ok_and(|there| there.f_bavail * there.f_frsize > 1 << 29);
     let folder = if roomy {
         tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
     } else {

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{
-    command, contents, fails_with, has_marks, lk23, matrix, names, npy, npy_of, ok, refused, said, write_npy,
+    command, contents, fails_with, has_marks, lk23, matrix, names, npy, npy_of, ok, refused, said,
+    write_npy,
 };
 use syncline_store::{DataDir, ElementType, Shape};
 
@@ -16,7 +17,10 @@ fn data_depend_on_nothing_but_seed_shape_and_name() {
         let text = ok(path, &format!("gen lk23 {dir} --rows 30 --cols 70 --seed {seed}"));
         assert!(text.starts_with("wrote 6 matrices of 30 x 70"), "{text}");
     }
-    assert_eq!(names(&path.join("a")), ["za.npy", "zb.npy", "zr.npy", "zu.npy", "zv.npy", "zz.npy"]);
+    assert_eq!(
+        names(&path.join("a")),
+        ["za.npy", "zb.npy", "zr.npy", "zu.npy", "zv.npy", "zz.npy"]
+    );
     for name in names(&path.join("a")) {
         let [a, b, c] = ["a", "b", "c"].map(|dir| fs::read(path.join(dir).join(&name)).unwrap());
         assert!(a == b && a != c, "{name}");
@@ -36,7 +40,10 @@ fn singles_are_the_doubles_rounded_down() {
     let path = folder.path();
     for problem in ["lk23", "poisson"] {
         for dtype in ["float64", "float32"] {
-            ok(path, &format!("gen {problem} {dtype} --rows 37 --cols 53 --seed 3 --dtype {dtype}"));
+            ok(
+                path,
+                &format!("gen {problem} {dtype} --rows 37 --cols 53 --seed 3 --dtype {dtype}"),
+            );
         }
     }
     let all = names(&path.join("float32"));
@@ -81,7 +88,10 @@ fn poisson_has_an_edge_and_a_load() {
     for (i, &value) in u.iter().enumerate() {
         let (row, col) = (i / 12, i % 12);
         let edge = row % 8 == 0 || col % 11 == 0;
-        assert!(if edge { value > 0.0 && value < 1.0 } else { value == 0.0 }, "{row}, {col}: {value}");
+        assert!(
+            if edge { value > 0.0 && value < 1.0 } else { value == 0.0 },
+            "{row}, {col}: {value}"
+        );
     }
     assert!(f.iter().all(|&value| value > 0.0 && value < 8.0 / 121.0));
 }
@@ -102,11 +112,19 @@ fn gen_never_overwrites() {
 fn gen_checks_all_room_first_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let line = "gen lk23 deep/data --rows 4000000 --cols 4000000";
-    refused(folder.path(), &line.replace("deep/", ""), &["data/za.npy", "128000000000128 bytes", "are free"]);
+    refused(
+        folder.path(),
+        &line.replace("deep/", ""),
+        &["data/za.npy", "128000000000128 bytes", "are free"],
+    );
     let error = fails_with(1, folder.path(), line);
     assert!(error.contains("bytes") && !folder.path().join("deep/data").exists(), "{error}");
     refused(folder.path(), "gen poisson p --rows 0 --cols 5", &["0 x 5"]);
-    refused(folder.path(), "gen lk23 p --rows 9999999999 --cols 9999999999", &["9999999999", "too large"]);
+    refused(
+        folder.path(),
+        "gen lk23 p --rows 9999999999 --cols 9999999999",
+        &["9999999999", "too large"],
+    );
     fs::write(folder.path().join("file"), b"").unwrap();
     refused(folder.path(), "gen lk23 file/data --rows 3 --cols 3", &["file/data"]);
 }
@@ -132,7 +150,11 @@ fn comes_back(rows: usize, cols: usize, block: &str) {
         ok(path, "convert blocks back --layout row-major");
         for (file, bytes) in &data {
             let back = path.join("back").join(file.file_name().unwrap());
-            assert!(&fs::read(back).unwrap() == bytes, "{rows} x {cols}, {layout}, {}", file.display());
+            assert!(
+                &fs::read(back).unwrap() == bytes,
+                "{rows} x {cols}, {layout}, {}",
+                file.display()
+            );
         }
         for dir in ["raw", "blocks", "back"] {
             fs::remove_dir_all(path.join(dir)).unwrap();
@@ -147,7 +169,8 @@ fn every_matrix_keeps_its_type() {
     let path = folder.path();
     ok(path, "gen lk23 single --rows 37 --cols 53 --dtype float32");
     for name in ["za", "zv"] {
-        fs::copy(path.join(format!("single/{name}.npy")), path.join(format!("data/{name}.npy"))).unwrap();
+        fs::copy(path.join(format!("single/{name}.npy")), path.join(format!("data/{name}.npy")))
+            .unwrap();
     }
     let data = contents(&path.join("data"));
     ok(path, "convert data framed --layout framed --block 10x7 --thickness 2");
@@ -187,7 +210,10 @@ fn every_matrix_keeps_its_type() {
 fn only_fields_are_framed() {
     let folder = lk23(20, 20);
     ok(folder.path(), "run lk23 data --iterations 1");
-    ok(folder.path(), "convert data raw --layout framed --block 8 --thickness 2 --only za,za.lk23.out,zr,zz");
+    ok(
+        folder.path(),
+        "convert data raw --layout framed --block 8 --thickness 2 --only za,za.lk23.out,zr,zz",
+    );
     assert_eq!(names(&folder.path().join("raw")), ["layout.json", "za", "za.lk23.out", "zr", "zz"]);
     let text = fs::read_to_string(folder.path().join("raw/layout.json")).unwrap();
     let layout: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -235,8 +261,16 @@ fn what_convert_does_not_take_is_named_and_left() {
         assert!(&fs::read(path.join("back").join(file.file_name().unwrap())).unwrap() == bytes);
     }
     // What is named must be right, and of one shape; a result may be named.
-    refused(path, "convert data out --layout blocked --only za,notes", &["notes.npy", "not a .npy file"]);
-    refused(path, "convert data out --layout blocked --only za,mask", &["12 x 9", "mask.npy", "100 x 100"]);
+    refused(
+        path,
+        "convert data out --layout blocked --only za,notes",
+        &["notes.npy", "not a .npy file"],
+    );
+    refused(
+        path,
+        "convert data out --layout blocked --only za,mask",
+        &["12 x 9", "mask.npy", "100 x 100"],
+    );
     refused(path, "convert data out --layout blocked --only za,none", &["data has no matrix none"]);
     ok(path, "convert data out --layout blocked --only mask");
     ok(path, "convert data some --layout blocked --only za,za.lk23.out,za");
@@ -256,7 +290,11 @@ fn convert_refuses_what_it_cannot_do() {
     let path = folder.path();
     refused(path, "convert data data/../data --layout blocked", &["data/../data", "is also read"]);
     refused(path, "convert nowhere out --layout blocked", &["nowhere"]);
-    refused(path, "convert data out --layout blocked --memory 1M", &["1.0 MiB", "1048576", "allow at least"]);
+    refused(
+        path,
+        "convert data out --layout blocked --memory 1M",
+        &["1.0 MiB", "1048576", "allow at least"],
+    );
     ok(path, "convert data out --layout blocked --block 3");
     refused(path, "convert data out --layout framed", &["out/za", "exists"]);
     refused(path, "convert data out --layout row-major", &["out/layout.json", "exists"]);
@@ -266,7 +304,9 @@ fn convert_refuses_what_it_cannot_do() {
     let line = "convert data both --layout blocked --block 3";
     refused(path, line, &["the output both has za.npy", "another za: take another directory"]);
     fs::rename(path.join("both/za.npy"), path.join("out/za.npy")).unwrap();
-    for line in ["run lk23 out --iterations 1 --output o.npy", "convert out back --layout row-major"] {
+    for line in
+        ["run lk23 out --iterations 1 --output o.npy", "convert out back --layout row-major"]
+    {
         refused(path, line, &["out: the matrix za is there twice", "layout.json", "za.npy"]);
     }
     fs::remove_file(path.join("out/za.npy")).unwrap();

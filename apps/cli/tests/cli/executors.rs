@@ -7,7 +7,9 @@ use serde_json::Value;
 use syncline_store::{DataDir, Matrix, Shape};
 use syncline_wave::{Lanes, Lk23, Real, plain_sweep};
 
-use crate::common::{command, contents, fails_with, json, lk23, names, npy_of, ok, refused, said, values};
+use crate::common::{
+    command, contents, fails_with, json, lk23, names, npy_of, ok, refused, said, values,
+};
 
 /// The bits of what the plain double loop makes of a directory.
 fn plain<T: Real>(dir: &Path, iterations: u64) -> Vec<u64> {
@@ -31,11 +33,15 @@ fn both_executors<T: Real>(path: &Path, dir: &str) {
     let shape = DataDir::open(&path.join(dir)).unwrap().matrix::<T>("za").unwrap().shape();
     let inside = shape.rows > 2 && shape.cols > 2;
     let run = |options: &str, executor: &str| {
-        let line =
-            format!("run lk23 {dir} --iterations {iterations} --output o.npy --verify --force {options}");
+        let line = format!(
+            "run lk23 {dir} --iterations {iterations} --output o.npy --verify --force {options}"
+        );
         let report = json(path, &line);
         assert_eq!(report["executor"], executor, "{line}");
-        assert_eq!((&report["verified"], &report["dtype"]), (&Value::Bool(true), &Value::from(T::NAME)));
+        assert_eq!(
+            (&report["verified"], &report["dtype"]),
+            (&Value::Bool(true), &Value::from(T::NAME))
+        );
         assert!(bits::<T>(&path.join("o.npy")) == expected, "{line}");
         report
     };
@@ -80,10 +86,12 @@ fn the_layout_decides_too() {
         let bytes = fs::read(path.join(format!("data/{name}.npy"))).unwrap();
         fs::write(path.join("raw").join(name), &bytes[128..]).unwrap();
     }
-    let arrays =
-        ["za", "zr", "zb", "zu", "zv", "zz"].map(|name| format!("\"{name}\": {{\"layout\": \"row-major\"}}"));
-    let layout =
-        format!("{{\"version\": 1, \"rows\": 30, \"cols\": 34, \"arrays\": {{{}}}}}", arrays.join(", "));
+    let arrays = ["za", "zr", "zb", "zu", "zv", "zz"]
+        .map(|name| format!("\"{name}\": {{\"layout\": \"row-major\"}}"));
+    let layout = format!(
+        "{{\"version\": 1, \"rows\": 30, \"cols\": 34, \"arrays\": {{{}}}}}",
+        arrays.join(", ")
+    );
     fs::write(path.join("raw/layout.json"), layout).unwrap();
     for (dir, executor) in [("framed", "blocked"), ("blocked", "blocked"), ("raw", "streamed")] {
         let line = format!("run lk23 {dir} --iterations 4 --verify --force");
@@ -98,8 +106,10 @@ fn the_layout_decides_too() {
     );
     let raw: Vec<_> = values(&raw.unwrap()).into_iter().map(f64::to_bits).collect();
     assert!(raw == expected);
-    for (option, name) in [("--executor streamed", "--executor streamed"), ("--depth 2", "--depth")] {
-        let parts = ["framed/za cannot be streamed", "not row-major", &format!("leave out {name}, or ")];
+    for (option, name) in [("--executor streamed", "--executor streamed"), ("--depth 2", "--depth")]
+    {
+        let parts =
+            ["framed/za cannot be streamed", "not row-major", &format!("leave out {name}, or ")];
         refused(path, &format!("run lk23 framed --iterations 4 {option}"), &parts);
     }
 }
@@ -138,8 +148,12 @@ fn options_that_contradict() {
 #[test]
 fn lanes_that_the_machine_has_not() {
     let folder = lk23(9, 9);
-    let kinds =
-        [("scalar", Lanes::Scalar), ("avx2", Lanes::Avx2), ("avx512", Lanes::Avx512), ("neon", Lanes::Neon)];
+    let kinds = [
+        ("scalar", Lanes::Scalar),
+        ("avx2", Lanes::Avx2),
+        ("avx512", Lanes::Avx512),
+        ("neon", Lanes::Neon),
+    ];
     for (name, lanes) in kinds {
         let line = format!("run lk23 data --iterations 1 --force --lanes {name}");
         match lanes.is_available() {
@@ -151,7 +165,11 @@ fn lanes_that_the_machine_has_not() {
                     .exists()
                     .then(|| fs::remove_file(folder.path().join("data/za.lk23.out.npy")));
                 refused(folder.path(), &line, &[&format!("no {name} instructions")]);
-                refused(folder.path(), &format!("{line} --block 3"), &[&format!("no {name} instructions")]);
+                refused(
+                    folder.path(),
+                    &format!("{line} --block 3"),
+                    &[&format!("no {name} instructions")],
+                );
             }
         }
     }
@@ -175,7 +193,11 @@ fn an_exact_stop_is_that_of_the_barrier() {
         for depth in [1, 7, 16, 1000] {
             let line = format!("{line} --depth {depth}");
             let exact = json(path, &format!("{line} --exact-stop"));
-            assert_eq!((&exact["iterations"], &exact["converged_at"]), (&at.into(), &at.into()), "{exact}");
+            assert_eq!(
+                (&exact["iterations"], &exact["converged_at"]),
+                (&at.into(), &at.into()),
+                "{exact}"
+            );
             assert_eq!(residuals(&exact), residuals(&barrier), "{dtype}, depth {depth}");
             assert!(fs::read(path.join("o.npy")).unwrap() == expected, "{dtype}, depth {depth}");
             let report = json(path, &line);
@@ -197,7 +219,8 @@ fn arrays_may_be_in_several_directories() {
     let expected = plain::<f64>(&path.join("data"), 3);
     for (dir, name) in [("b", "zr"), ("b", "zz"), ("c", "zu")] {
         fs::create_dir_all(path.join(dir)).unwrap();
-        fs::rename(path.join(format!("data/{name}.npy")), path.join(format!("{dir}/{name}.npy"))).unwrap();
+        fs::rename(path.join(format!("data/{name}.npy")), path.join(format!("{dir}/{name}.npy")))
+            .unwrap();
     }
     refused(path, "run lk23 data --iterations 3", &["data has no matrix zr; it has za, zb, zv"]);
     refused(
@@ -207,13 +230,16 @@ fn arrays_may_be_in_several_directories() {
     );
     refused(path, "run lk23 data --also b --also none --iterations 3", &["none"]);
     for options in ["", "--executor blocked"] {
-        let line = format!("run lk23 data --also b --also c --iterations 3 --verify --force {options}");
+        let line =
+            format!("run lk23 data --also b --also c --iterations 3 --verify --force {options}");
         json(path, &line);
         assert!(bits::<f64>(&path.join("data/za.lk23.out.npy")) == expected, "{options}");
         // The field's directory need not be the first.
         json(
             path,
-            &format!("run lk23 c --also b --also data --iterations 3 {options} --output c/o.npy --force"),
+            &format!(
+                "run lk23 c --also b --also data --iterations 3 {options} --output c/o.npy --force"
+            ),
         );
         assert!(bits::<f64>(&path.join("c/o.npy")) == expected, "{options}");
     }
@@ -237,7 +263,8 @@ fn arrays_may_be_in_several_directories() {
 fn the_summary_tells_where_the_time_went() {
     let folder = lk23(60, 60);
     let path = folder.path();
-    let text = ok(path, "run lk23 data --iterations 6 --depth 2 --threads 2 --lanes scalar --memory 1G");
+    let text =
+        ok(path, "run lk23 data --iterations 6 --depth 2 --threads 2 --lanes scalar --memory 1G");
     for part in [
         "lk23         60 x 60 float64, streamed: 3 passes of up to 2 iterations, scalar",
         "iterations   6\n",
@@ -253,7 +280,10 @@ fn the_summary_tells_where_the_time_went() {
     }
     let report = json(path, "run lk23 data --iterations 6 --depth 2 --threads 2 --force");
     for name in ["update", "pack", "wait", "read", "write", "checksums"] {
-        assert!(report["times"][name].as_f64().is_some_and(|seconds| seconds >= 0.0), "{name}: {report}");
+        assert!(
+            report["times"][name].as_f64().is_some_and(|seconds| seconds >= 0.0),
+            "{name}: {report}"
+        );
     }
     assert!(report["window"].as_u64().unwrap() > 0 && report["panels"].as_u64().unwrap() >= 2);
     for name in ["block", "blocks", "runner", "held"] {
@@ -285,20 +315,27 @@ fn auto_takes_blocks_where_a_streamed_pass_does_not_fit() {
     let text = String::from_utf8(told.stdout).unwrap();
     assert!(text.contains(&format!("\nexecutor     {instead}\n")), "{text}");
     // An exact stop holds in blocks, too.
-    let exact =
-        command(path, &format!("{line} --memory 12M --until 1e-9 --exact-stop --json")).output().unwrap();
+    let exact = command(path, &format!("{line} --memory 12M --until 1e-9 --exact-stop --json"))
+        .output()
+        .unwrap();
     let report: Value = serde_json::from_slice(&exact.stdout).unwrap();
-    assert_eq!((&report["executor"], &report["order"]), (&"blocked".into(), &"barrier".into()), "{report}");
+    assert_eq!(
+        (&report["executor"], &report["order"]),
+        (&"blocked".into(), &"barrier".into()),
+        "{report}"
+    );
     // What only streamed sweeps have is not given up; without it blocks do.
     for option in ["--executor streamed", "--depth 1", "--executor streamed --depth 1"] {
-        let line =
-            |option: &str| format!("run lk23 data --iterations 2 --output new.npy {option} --memory 12M");
+        let line = |option: &str| {
+            format!("run lk23 data --iterations 2 --output new.npy {option} --memory 12M")
+        };
         let without = match option.split_once(" --") {
             Some(_) => "(without --executor streamed and --depth)",
             None if option.contains("depth") => "(without --depth)",
             None => "(without --executor streamed)",
         };
-        let parts = ["unless it goes in blocks", without, "a pass of 1 iteration", "allow at least"];
+        let parts =
+            ["unless it goes in blocks", without, "a pass of 1 iteration", "allow at least"];
         refused(path, &line(option), &parts);
         // Where blocks do not fit either, they are not named.
         let error = fails_with(1, path, &line(option).replace("12M", "1M"));
@@ -321,7 +358,9 @@ fn a_thread_for_each_of_too_many_blocks_is_refused() {
     let before = contents(folder.path());
     let error = fails_with(2, folder.path(), line);
     assert!(
-        error.contains("5625 blocks") && error.contains("at most ") && error.contains("--runner pool"),
+        error.contains("5625 blocks")
+            && error.contains("at most ")
+            && error.contains("--runner pool"),
         "{error}"
     );
     assert!(contents(folder.path()) == before);

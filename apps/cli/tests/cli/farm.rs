@@ -45,7 +45,8 @@ impl Came {
         // On a slow machine it comes where no worker is silent. Its own test reads standard error
         // by itself.
         let errors = text(output.stderr);
-        let errors = errors.lines().filter(|line| !line.starts_with(SILENCE)).map(String::from).collect();
+        let errors =
+            errors.lines().filter(|line| !line.starts_with(SILENCE)).map(String::from).collect();
         Self { code: output.status.code(), out: text(output.stdout), errors }
     }
 
@@ -79,7 +80,8 @@ fn numbers(to: usize) -> String {
 fn processes(nap: &str) -> usize {
     let expected = format!("sleep\0{nap}\0").into_bytes();
     let all = fs::read_dir("/proc").unwrap().flatten();
-    all.filter(|entry| fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == expected)).count()
+    all.filter(|entry| fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == expected))
+        .count()
 }
 
 /// Waits until none does: a process that was killed is there for a moment.

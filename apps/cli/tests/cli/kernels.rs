@@ -13,9 +13,10 @@ use crate::common::{fails_with, json, npy, ok, refused, write_npy};
 fn fill<T: Element>(dir: &Path, shape: Shape) {
     fs::create_dir(dir).unwrap();
     let mut random = Pcg64Mcg::seed_from_u64(shape.rows as u64);
-    for name in
-        ["za", "zr", "zb", "zu", "zv", "zz", "u", "f", "an", "aw", "ae", "as", "mask", "score", "match"]
-    {
+    for name in [
+        "za", "zr", "zb", "zu", "zv", "zz", "u", "f", "an", "aw", "ae", "as", "mask", "score",
+        "match",
+    ] {
         let mut value = || {
             let bits = random.next_u64() >> 11;
             match name {
@@ -43,22 +44,34 @@ fn all_kernels(path: &Path) {
     for kernel in KERNELS {
         let (name, options) = kernel.split_once(' ').unwrap_or((kernel, ""));
         let mut results = Vec::new();
-        for how in ["--depth 3", "--memory 1G", "--executor blocked", "--block 16x90", "--order barrier"] {
+        for how in
+            ["--depth 3", "--memory 1G", "--executor blocked", "--block 16x90", "--order barrier"]
+        {
             let line = format!(
                 "run {name} data {options} {how} --iterations 5 --threads 3 --output o.npy --verify --force"
             );
             let report = json(path, &line);
-            assert_eq!((&report["verified"], &report["kernel"]), (&true.into(), &name.into()), "{line}");
+            assert_eq!(
+                (&report["verified"], &report["kernel"]),
+                (&true.into(), &name.into()),
+                "{line}"
+            );
             results.push(fs::read(path.join("o.npy")).unwrap());
         }
         results.dedup();
         assert_eq!(results.len(), 1, "{kernel}");
-        assert!(results[0] != fs::read(path.join("data/u.npy")).unwrap(), "{kernel} changed nothing");
+        assert!(
+            results[0] != fs::read(path.join("data/u.npy")).unwrap(),
+            "{kernel} changed nothing"
+        );
     }
     // Those without the right-hand side.
     fs::remove_file(path.join("data/f.npy")).unwrap();
     for kernel in ["gauss-seidel", "sor", "nine-point"] {
-        let report = json(path, &format!("run {kernel} data --iterations 5 --output o.npy --verify --force"));
+        let report = json(
+            path,
+            &format!("run {kernel} data --iterations 5 --output o.npy --verify --force"),
+        );
         assert_eq!(report["verified"], true, "{kernel}");
     }
     refused(path, "run gauss-seidel-variable data --iterations 1", &["data has no matrix f"]);
@@ -117,8 +130,10 @@ fn the_last_point_of_an_alignment_is_its_score() {
     .unwrap();
     for kernel in ["alignment data --local --gap 2", "alignment.toml data"] {
         for how in ["", "--executor blocked", "--block 2x3"] {
-            let report =
-                json(path, &format!("run {kernel} {how} --iterations 1 --output o.npy --force --verify"));
+            let report = json(
+                path,
+                &format!("run {kernel} {how} --iterations 1 --output o.npy --force --verify"),
+            );
             assert_eq!(report["verified"], true, "{kernel} {how}");
             let found = npy(&path.join("o.npy"));
             assert_eq!(found[15], 6.0, "{kernel} {how}: {found:?}");
@@ -168,9 +183,15 @@ fn described<T: Element>() {
     for (kernel, name) in [("heat", "heat"), ("own", "my own")] {
         let mut results = Vec::new();
         for how in ["", "--depth 2", "--executor blocked", "--lanes scalar"] {
-            let line = format!("run {kernel}.toml data {how} --iterations 5 --output o.npy --verify --force");
+            let line = format!(
+                "run {kernel}.toml data {how} --iterations 5 --output o.npy --verify --force"
+            );
             let report = json(path, &line);
-            assert_eq!((&report["verified"], &report["kernel"]), (&true.into(), &name.into()), "{line}");
+            assert_eq!(
+                (&report["verified"], &report["kernel"]),
+                (&true.into(), &name.into()),
+                "{line}"
+            );
             results.push(fs::read(path.join("o.npy")).unwrap());
         }
         results.dedup();

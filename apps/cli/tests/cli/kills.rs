@@ -67,7 +67,10 @@ fn killed_runs_are_resumed_to_the_same_bits() {
             match fs::read(path.join("o.npy")) {
                 Ok(found) => {
                     outputs += 1;
-                    assert!(found == expected, "round {round}: a part of a result has the output's name");
+                    assert!(
+                        found == expected,
+                        "round {round}: a part of a result has the output's name"
+                    );
                     if !marks {
                         // It is a file like any other.
                         fs::remove_file(path.join("o.npy")).unwrap();
@@ -120,7 +123,10 @@ fn killed_runs_from_a_result_leave_that_or_the_new_one() {
             }
             kills += 1;
             let found = fs::read(path.join("o.npy")).unwrap();
-            assert!(found == old || found == new, "round {round}: neither the old result nor the new one");
+            assert!(
+                found == old || found == new,
+                "round {round}: neither the old result nor the new one"
+            );
             olds += u64::from(found == old);
             if random.next_u64().is_multiple_of(3) {
                 ok(path, &line);
@@ -173,7 +179,8 @@ fn flipped_bytes_are_told_each_time() {
     let kept = path.join("o.npy.syncline");
     let manifest = kept.join("manifest");
     let generation = number(&fs::read_to_string(&manifest).unwrap(), "generation");
-    let slot = kept.join(if generation.is_multiple_of(2) { "generation.0" } else { "generation.1" });
+    let slot =
+        kept.join(if generation.is_multiple_of(2) { "generation.0" } else { "generation.1" });
     let mut random = Pcg64Mcg::seed_from_u64(7);
     for (file, name, rounds) in [(&manifest, "manifest", 40), (&slot, "generation", 40)] {
         let length = fs::metadata(file).unwrap().len();
@@ -189,7 +196,10 @@ fn flipped_bytes_are_told_each_time() {
             flip(file, at, bits);
             let before = contents(path);
             let error = fails_with(1, path, &format!("{RUN} --resume --depth {}", 1 + round % 60));
-            assert!(error.contains(name) && error.contains("--force discards"), "{name}, byte {at}: {error}");
+            assert!(
+                error.contains(name) && error.contains("--force discards"),
+                "{name}, byte {at}: {error}"
+            );
             flip(file, at, bits);
             assert!(!path.join("o.npy").exists());
             // The other slot is of no account, and may have been begun.
@@ -204,7 +214,10 @@ fn flipped_bytes_are_told_each_time() {
     leave(path);
     flip(&manifest, 5, 1);
     let error = fails_with(1, path, RUN);
-    assert!(error.contains("manifest") && error.contains("--force discards o.npy.syncline"), "{error}");
+    assert!(
+        error.contains("manifest") && error.contains("--force discards o.npy.syncline"),
+        "{error}"
+    );
     ok(path, &format!("{RUN} --force --verify"));
     assert!(fs::read(path.join("o.npy")).unwrap() == expected);
 }

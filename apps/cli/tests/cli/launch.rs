@@ -25,7 +25,8 @@ fn launch(options: &str, program: &[&str]) -> Command {
 fn run(command: &mut Command) -> (Option<i32>, Vec<String>, Vec<String>) {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let lines = |bytes| {
-        let mut lines: Vec<_> = String::from_utf8(bytes).unwrap().lines().map(String::from).collect();
+        let mut lines: Vec<_> =
+            String::from_utf8(bytes).unwrap().lines().map(String::from).collect();
         lines.sort();
         lines
     };
@@ -37,7 +38,8 @@ fn run(command: &mut Command) -> (Option<i32>, Vec<String>, Vec<String>) {
 fn member() {
     let Ok(role) = std::env::var("SYNCLINE_CLI_TEST_ROLE") else { return };
     if role == "returns 3" {
-        let ended = Team::run(|me| if me.rank() == 1 { 3 } else { i32::from(me.wait().is_err()) }).unwrap();
+        let ended =
+            Team::run(|me| if me.rank() == 1 { 3 } else { i32::from(me.wait().is_err()) }).unwrap();
         // Those that were told are the first to end.
         std::thread::sleep(Duration::from_millis(if ended == [3] { 300 } else { 0 }));
         std::process::exit(ended[0]);
@@ -57,7 +59,8 @@ fn member() {
 
 fn team(options: &str, role: &str) -> Command {
     let program = std::env::current_exe().unwrap();
-    let program = [program.to_str().unwrap(), "--exact", "launch::member", "--ignored", "--nocapture"];
+    let program =
+        [program.to_str().unwrap(), "--exact", "launch::member", "--ignored", "--nocapture"];
     let mut command = launch(options, &program);
     command.env("SYNCLINE_CLI_TEST_ROLE", role);
     command
@@ -67,7 +70,8 @@ fn team(options: &str, role: &str) -> Command {
 fn members_meet() {
     for (options, size) in [("-n 1", 1), ("-n 3", 3), ("-n 2 --threads 2 --memory 1M", 4)] {
         let (code, _, said) = run(&mut team(options, "meet"));
-        let expected: Vec<_> = (0..size).map(|rank| format!("rank {rank} of {size}: Ok(())")).collect();
+        let expected: Vec<_> =
+            (0..size).map(|rank| format!("rank {rank} of {size}: Ok(())")).collect();
         assert_eq!((code, said), (Some(0), expected));
     }
 }
@@ -104,7 +108,8 @@ fn the_first_cause_is_how_the_command_ends() {
 
 #[test]
 fn any_program_runs() {
-    let (code, lines, errors) = run(&mut launch("-n 3", &["sh", "-c", "echo \"$1\"", "_", "two words"]));
+    let (code, lines, errors) =
+        run(&mut launch("-n 3", &["sh", "-c", "echo \"$1\"", "_", "two words"]));
     assert_eq!((code, lines, errors), (Some(0), vec!["two words".to_owned(); 3], Vec::new()));
 }
 
@@ -114,7 +119,10 @@ fn the_exit_code_is_that_of_the_first_that_fails() {
     // The others end when they are asked to, after a while.
     let (code, _, errors) = run(&mut launch("-n 2", &["sh", "-c", first]));
     assert_eq!(code, Some(7));
-    assert!(errors[0].starts_with("syncline: 1 process has not ended in time: SIGTERM"), "{errors:?}");
+    assert!(
+        errors[0].starts_with("syncline: 1 process has not ended in time: SIGTERM"),
+        "{errors:?}"
+    );
     assert!(errors[1].contains("exited with 7"), "{errors:?}");
     let (code, _, errors) = run(&mut launch("-n 1", &["sh", "-c", "kill -9 $$"]));
     assert_eq!((code, errors.len()), (Some(137), 1), "{errors:?}");
@@ -132,7 +140,11 @@ fn signals_are_passed_on() {
         assert_eq!(lines.map(Result::unwrap).collect::<Vec<_>>(), ["ready"; 2]);
         kill_process(Pid::from_child(&child), signal).unwrap();
         let output = child.wait_with_output().unwrap();
-        assert_eq!((output.status.code(), &output.stderr[..]), (Some(code), &b""[..]), "{output:?}");
+        assert_eq!(
+            (output.status.code(), &output.stderr[..]),
+            (Some(code), &b""[..]),
+            "{output:?}"
+        );
     }
 }
 
@@ -158,9 +170,13 @@ fn what_cannot_be_launched_is_one_line() {
         hint.contains("write `--` before the program: syncline launch -n 4 -- ./prog --size 7"),
         "{hint}"
     );
-    for line in
-        ["launch -- true", "launch -n 0 -- true", "launch -n 4097 -- true", "launch -n 2", "launch -n 2 true"]
-    {
+    for line in [
+        "launch -- true",
+        "launch -n 0 -- true",
+        "launch -n 4097 -- true",
+        "launch -n 2",
+        "launch -n 2 true",
+    ] {
         assert_eq!(command(folder.path(), line).output().unwrap().status.code(), Some(2), "{line}");
     }
 }

@@ -45,7 +45,10 @@ fn inside(path: &Path, line: &str) -> Value {
             }
         };
         let ended = group.run(&command(path, &format!("{line} --json"))).unwrap();
-        assert!(ended.status.success() && group.kills() == 0, "{line} within {limit} bytes: {ended:?}");
+        assert!(
+            ended.status.success() && group.kills() == 0,
+            "{line} within {limit} bytes: {ended:?}"
+        );
     }
     report
 }
@@ -61,7 +64,8 @@ fn check_traffic(path: &Path, dir: &str, block: &str, size: Block) {
     let report = json(path, &line);
     assert_eq!(report["held"], false, "{report}");
     let field = DataDir::open(&path.join(dir)).unwrap().matrix::<f64>("za").unwrap();
-    let model = io_model(field.layout(), Grid::new(field.shape(), size), 5, ElementType::Float64).unwrap();
+    let model =
+        io_model(field.layout(), Grid::new(field.shape(), size), 5, ElementType::Float64).unwrap();
     for (name, expected) in [("bytes_read", model.read), ("bytes_written", model.written)] {
         let ratio = report[name].as_u64().unwrap() as f64 / (iterations * expected) as f64;
         assert!((0.98..=1.02).contains(&ratio), "{dir} {name}: {ratio} of the model, {report}");
@@ -81,8 +85,10 @@ fn runs_larger_than_the_bound_stay_inside_it() {
             "--executor blocked --memory 8M",
             "--memory 20M --runner threads --order barrier",
         ] {
-            let report =
-                inside(path, &format!("run lk23 {dir} --iterations 2 {options} --output o.npy --force"));
+            let report = inside(
+                path,
+                &format!("run lk23 {dir} --iterations 2 {options} --output o.npy --force"),
+            );
             assert_eq!(report["held"], false);
             let result = std::fs::read(path.join("o.npy")).unwrap();
             assert!(*first.get_or_insert_with(|| result.clone()) == result, "{dir} {options}");
@@ -92,7 +98,8 @@ fn runs_larger_than_the_bound_stay_inside_it() {
     let line = "run lk23 data --iterations 2 --block 256x1024 --output o.npy --force";
     with_the_least(path, line, "1M", &["one block of 256 x 1024 of 6 matrices"]);
     // 56 MiB of files fit, and are held.
-    let report = inside(path, "run lk23 data --iterations 2 --executor blocked --memory 80M --force");
+    let report =
+        inside(path, "run lk23 data --iterations 2 --executor blocked --memory 80M --force");
     assert!(report["held"] == true && peak_and_bound(&report).0 > 56 << 20, "{report}");
 
     check_traffic(path, "data", "256x512", Block::new(256, 512));
@@ -130,7 +137,8 @@ fn the_parts_of_a_bound_that_is_too_small_add_up() {
     let folder = lk23_on_disk(300, 300);
     let mut lines = Vec::new();
     for memory in ["0", "1K", "77K", "512K", "1M", "1500K", "2M"] {
-        for options in ["", "--executor blocked --block 100", "--executor streamed --threads 40", "--block 4"]
+        for options in
+            ["", "--executor blocked --block 100", "--executor streamed --threads 40", "--block 4"]
         {
             lines.push(format!("run lk23 data --iterations 3 --memory {memory} {options}"));
         }
@@ -138,8 +146,10 @@ fn the_parts_of_a_bound_that_is_too_small_add_up() {
     }
     for line in lines {
         let error = crate::common::fails_with(1, folder.path(), &line);
-        let (parts, all) = error.split_once("; allow at least ").unwrap_or_else(|| panic!("{line}: {error}"));
-        let (own, needed) = parts.split_once("own data take ").unwrap().1.split_once(", and ").unwrap();
+        let (parts, all) =
+            error.split_once("; allow at least ").unwrap_or_else(|| panic!("{line}: {error}"));
+        let (own, needed) =
+            parts.split_once("own data take ").unwrap().1.split_once(", and ").unwrap();
         let own = own.split_once(" (").map_or(own, |(own, _)| own);
         assert_eq!(tenths(own) + tenths(needed), tenths(all), "{line}: {error}");
     }
@@ -152,15 +162,19 @@ fn what_is_said_to_be_the_least_suffices() {
     ok(path, "convert data framed --layout framed --block 128");
     for line in ["data --executor blocked", "framed"] {
         let line = format!("run lk23 {line} --iterations 1 --output o.npy --force");
-        let block = ["1.0 MiB (1048576 bytes)", "one block of ", " of 6 matrices", "allow at least"];
+        let block =
+            ["1.0 MiB (1048576 bytes)", "one block of ", " of 6 matrices", "allow at least"];
         with_the_least(path, &line, "1M", &block);
         with_the_least(path, &line, "1500K", &["one block of "]);
     }
-    let window =
-        ["1.0 MiB (1048576 bytes)", "a pass of 1 iteration, with rows of 512 from 6 matrices, takes"];
+    let window = [
+        "1.0 MiB (1048576 bytes)",
+        "a pass of 1 iteration, with rows of 512 from 6 matrices, takes",
+    ];
     for threads in [1, 2, 8] {
-        let line =
-            format!("run lk23 data --iterations 3 --force --executor streamed --verify --threads {threads}");
+        let line = format!(
+            "run lk23 data --iterations 3 --force --executor streamed --verify --threads {threads}"
+        );
         let report = with_the_least(path, &line, "1M", &window);
         assert_eq!(report["executor"], "streamed");
         let line = format!("{line} --depth 3 --lanes scalar");
@@ -185,11 +199,16 @@ fn streamed_runs_larger_than_the_bound_stay_inside_it() {
     let path = folder.path();
     ok(path, "gen lk23 single --rows 1500 --cols 1100 --dtype float32");
     for dir in ["data", "single"] {
-        for options in
-            ["--memory 10M --verify", "--memory 12M --depth 2", "--memory 24M --threads 5", "--memory 40M"]
-        {
-            let report =
-                inside(path, &format!("run lk23 {dir} --iterations 8 {options} --output o.npy --force"));
+        for options in [
+            "--memory 10M --verify",
+            "--memory 12M --depth 2",
+            "--memory 24M --threads 5",
+            "--memory 40M",
+        ] {
+            let report = inside(
+                path,
+                &format!("run lk23 {dir} --iterations 8 {options} --output o.npy --force"),
+            );
             let field = report["rows"].as_u64().unwrap() * report["cols"].as_u64().unwrap();
             let bytes = field * if dir == "data" { 8 } else { 4 };
             let passes = report["passes"].as_u64().unwrap();

@@ -46,7 +46,8 @@ fn shims_are_built_for_all_compilers_and_listed() {
     assert!(error.starts_with("no compiler of MPI is on the path"), "{error}");
     let list = succeeds(alone(path, "mpi list"), "mpi list");
     assert!(
-        list.starts_with("no shims in the folder") && list.contains("`syncline mpi build` makes them"),
+        list.starts_with("no shims in the folder")
+            && list.contains("`syncline mpi build` makes them"),
         "{list}"
     );
 
@@ -59,11 +60,15 @@ fn shims_are_built_for_all_compilers_and_listed() {
     let shims = path.join("data/syncline/mpi");
     assert_eq!(names(&shims), ["mpich-4.0.2.so", "mpich-4.2.1.so"]);
 
-    fs::write(shims.join("old.so"), "\x7fELF syncline-mpi-shim abi=77 family=mpich version=4 mpi=4 end\0")
-        .unwrap();
+    fs::write(
+        shims.join("old.so"),
+        "\x7fELF syncline-mpi-shim abi=77 family=mpich version=4 mpi=4 end\0",
+    )
+    .unwrap();
     let list = succeeds(alone(path, "mpi list --json"), "mpi list --json");
     let list: Value = serde_json::from_str(&list).unwrap();
-    let versions: Vec<_> = list["shims"].as_array().unwrap().iter().map(|shim| &shim["version"]).collect();
+    let versions: Vec<_> =
+        list["shims"].as_array().unwrap().iter().map(|shim| &shim["version"]).collect();
     assert_eq!(versions, [&Value::from("4.0.2"), &Value::from("4.2.1"), &Value::Null]);
     assert!(list["shims"][2]["error"].as_str().unwrap().contains("another version of Syncline"));
     let text = succeeds(alone(path, "mpi list"), "mpi list");
@@ -86,10 +91,14 @@ fn a_compiler_that_fails_is_told_of_and_the_others_are_used() {
     let error = fails(1, alone(path, line), line);
     assert!(error.starts_with("cannot run /no/mpicc: No such file"), "{error}");
 
-    let output = alone(path, "mpi build --mpicc /no/mpicc --mpicc bin/good --into here").output().unwrap();
+    let output =
+        alone(path, "mpi build --mpicc /no/mpicc --mpicc bin/good --into here").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("bin/good: MPICH 4.0.2"));
-    assert!(String::from_utf8_lossy(&output.stderr).starts_with("error: 1 of 2 compilers built no shim"));
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .starts_with("error: 1 of 2 compilers built no shim")
+    );
     assert_eq!(names(&path.join("here")), ["mpich-4.0.2.so"]);
 
     let bad = path.join("bin/bad");
@@ -97,7 +106,8 @@ fn a_compiler_that_fails_is_told_of_and_the_others_are_used() {
     fs::set_permissions(&bad, fs::Permissions::from_mode(0o755)).unwrap();
     let output = alone(path, "mpi build --mpicc bin/bad --into here").output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    let expected = "it is not my day\nerror: bin/bad cannot compile the shim; what it says stands above\n";
+    let expected =
+        "it is not my day\nerror: bin/bad cannot compile the shim; what it says stands above\n";
     assert_eq!((stderr.as_str(), output.stdout.as_slice()), (expected, &b""[..]));
     assert_eq!(names(&path.join("here")), ["mpich-4.0.2.so"], "nothing is left of it");
 }
@@ -112,9 +122,17 @@ fn the_doctor_looks_at_all_and_says_what_to_do() {
         serde_json::from_str(&succeeds(alone(path, "doctor --json"), "doctor --json")).unwrap()
     };
     let first = report();
-    for name in
-        ["kernel", "cores", "memory", "memfd", "pidfd", "membarrier", "open files", "processes", "network"]
-    {
+    for name in [
+        "kernel",
+        "cores",
+        "memory",
+        "memfd",
+        "pidfd",
+        "membarrier",
+        "open files",
+        "processes",
+        "network",
+    ] {
         assert_eq!(found(&first, name).len(), 1, "{name}: {first}");
     }
     let compilers = found(&first, "compilers")[0];
@@ -125,8 +143,12 @@ fn the_doctor_looks_at_all_and_says_what_to_do() {
     assert_eq!(found(&second, "compilers")[0]["ok"], true);
     assert_eq!(found(&second, "shim").len(), 1);
     // What a sweep needs comes first: the disk of this folder, then memory.
-    let order: Vec<_> =
-        first["checks"].as_array().unwrap().iter().map(|check| check["name"].as_str().unwrap()).collect();
+    let order: Vec<_> = first["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|check| check["name"].as_str().unwrap())
+        .collect();
     assert_eq!(order[..5], ["folder", "speed", "direct I/O", "attributes", "memory"], "{first}");
     assert!(
         found(&first, "folder")[0]["found"]
@@ -147,10 +169,14 @@ fn the_doctor_looks_at_all_and_says_what_to_do() {
     let nothing = succeeds(alone(path, "doctor /proc"), "doctor /proc");
     let disk: Vec<&str> = nothing.lines().take_while(|line| *line != "machine").collect();
     assert!(
-        disk.len() == 3 && disk[1].starts_with("! folder        /proc: proc; no file can be made here: "),
+        disk.len() == 3
+            && disk[1].starts_with("! folder        /proc: proc; no file can be made here: "),
         "{disk:?}"
     );
-    assert!(disk[2].contains("-> no result can be written here") && !nothing.contains("0 B"), "{nothing}");
+    assert!(
+        disk[2].contains("-> no result can be written here") && !nothing.contains("0 B"),
+        "{nothing}"
+    );
     let error = fails(1, alone(path, "doctor nowhere"), "doctor nowhere");
     assert!(error.contains("nowhere"), "{error}");
     // What else there is to warn of may change from one moment to the next.
@@ -162,7 +188,10 @@ fn the_doctor_looks_at_all_and_says_what_to_do() {
     }
 
     let mut launched = alone(path, "doctor");
-    launched.env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", "0").env("OMPI_VERSION", "5.0.1");
+    launched
+        .env("OMPI_COMM_WORLD_SIZE", "4")
+        .env("OMPI_COMM_WORLD_RANK", "0")
+        .env("OMPI_VERSION", "5.0.1");
     launched.env("SYNCLINE_MPI", "/nowhere.so");
     let text = succeeds(launched, "doctor");
     assert!(text.contains("  started by    Open MPI's mpirun (version 5)"), "{text}");

@@ -42,7 +42,10 @@ fn a_grid_is_drawn_and_summed_up() {
         assert!(text.contains(line), "{line} in {text}");
     }
     let checked = ok(folder.path(), "overlay grid 8x8 --init max-parallel --check");
-    assert!(checked.contains("start        32 active") && checked.contains("depth        2,"), "{checked}");
+    assert!(
+        checked.contains("start        32 active") && checked.contains("depth        2,"),
+        "{checked}"
+    );
     assert!(!checked.contains('■'), "{checked}");
     for init in ["program", "wave"] {
         let checked = ok(folder.path(), &format!("overlay grid 8x8 --check --init {init}"));
@@ -64,7 +67,9 @@ fn a_grid_is_drawn_and_summed_up() {
 fn the_ending_of_the_file_says_how_it_is_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    for (file, start) in [("g.svg", "<svg xmlns="), ("g.dot", "digraph overlay {"), ("g.txt", "16 tasks, ")] {
+    for (file, start) in
+        [("g.svg", "<svg xmlns="), ("g.dot", "digraph overlay {"), ("g.txt", "16 tasks, ")]
+    {
         let text = ok(path, &format!("overlay grid 4x4 --draw {file}"));
         assert!(text.ends_with(&format!("drawing      {file}\n")) && !text.contains('■'), "{text}");
         let drawing = fs::read_to_string(path.join(file)).unwrap();
@@ -74,7 +79,9 @@ fn the_ending_of_the_file_says_how_it_is_drawn() {
         assert_eq!(fs::read_to_string(path.join(file)).unwrap(), drawing);
     }
     assert_eq!(names(path), ["g.dot", "g.svg", "g.txt"]);
-    for line in ["overlay grid 4x4 --draw g.png", "overlay grid 0x4", "overlay grid 9999999x9999999"] {
+    for line in
+        ["overlay grid 4x4 --draw g.png", "overlay grid 0x4", "overlay grid 9999999x9999999"]
+    {
         assert_eq!(command(path, line).output().unwrap().status.code(), Some(2), "{line}");
     }
     assert!(fails_with(1, path, "overlay grid 4x4 --draw nowhere/g.svg").contains("nowhere"));
@@ -85,8 +92,7 @@ fn a_deadlock_is_refused_by_name_and_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     fs::copy(example("deadlock.toml"), path.join("o.toml")).unwrap();
-    let circle =
-        "o.toml: the overlay deadlocks: 'left' waits at 'a' for 'right', 'right' waits at 'b' for 'left'";
+    let circle = "o.toml: the overlay deadlocks: 'left' waits at 'a' for 'right', 'right' waits at 'b' for 'left'";
     let error = fails_with(1, path, "overlay check o.toml --draw o.svg");
     assert_eq!(error, format!("{circle}; drawn in o.svg"));
     let drawing = fs::read_to_string(path.join("o.svg")).unwrap();
@@ -113,7 +119,10 @@ fn a_pipeline_is_live_and_priorities_decide() {
     let path = folder.path();
     fs::copy(example("pipeline.toml"), path.join("o.toml")).unwrap();
     let text = ok(path, "overlay check o.toml");
-    assert!(text.contains("4 on 3 locations, 7 requests") && text.contains("order program"), "{text}");
+    assert!(
+        text.contains("4 on 3 locations, 7 requests") && text.contains("order program"),
+        "{text}"
+    );
     assert!(ok(path, "overlay check o.toml --init max-parallel").contains("order max-parallel"));
     fs::write(
         path.join("o.toml"),
@@ -122,7 +131,9 @@ fn a_pipeline_is_live_and_priorities_decide() {
     .unwrap();
     let text = ok(path, "overlay check o.toml");
     assert!(
-        text.contains("2 │ □a") && text.contains("1 │ ●b*") && text.contains("the given priorities"),
+        text.contains("2 │ □a")
+            && text.contains("1 │ ●b*")
+            && text.contains("the given priorities"),
         "{text}"
     );
     assert!(text.contains("never written y"), "{text}");
@@ -149,12 +160,19 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
         &["line 2, column 6", "unknown field `read`", "in: a = {read=['x']}"],
     );
     wrong(path, "init = 'wav'\n[tasks]", &["line 1", "unknown variant `wav`", "max-parallel"]);
-    let tasks =
-        "[tasks]\nleft = {writes=['a'], reads=['b']}\nright = {writes=['b']}\nthird = {reads=['c']}\n";
+    let tasks = "[tasks]\nleft = {writes=['a'], reads=['b']}\nright = {writes=['b']}\nthird = {reads=['c']}\n";
     let order = |order: &str| format!("{tasks}[order]\n{order}\n");
-    wrong(path, &order("b = ['lfet', 'right']"), &["line 6, column 6", "no task `lfet`; is `left` meant?"]);
+    wrong(
+        path,
+        &order("b = ['lfet', 'right']"),
+        &["line 6, column 6", "no task `lfet`; is `left` meant?"],
+    );
     wrong(path, &order("bb = []"), &["line 6, column 1", "no location `bb`; is `b` meant?"]);
-    wrong(path, &order("other = []"), &["line 6, column 1", "no location `other`; there are a, b, c"]);
+    wrong(
+        path,
+        &order("other = []"),
+        &["line 6, column 1", "no location `other`; there are a, b, c"],
+    );
     wrong(path, &order("b = ['left']"), &["line 6", "does not say where task `right` is"]);
     wrong(path, &order("b = ['left', 'right', 'left']"), &["column 23", "`left` stands twice"]);
     wrong(path, &order("b = ['left', 'third', 'right']"), &["`third` does not use location `b`"]);
@@ -183,7 +201,9 @@ fn a_drawing_never_replaces_its_input() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     fs::write(path.join("o.txt"), "tasks.a = {}").unwrap();
-    assert!(fails_with(2, path, "overlay check o.txt --draw ./o.txt").contains("never overwritten"));
+    assert!(
+        fails_with(2, path, "overlay check o.txt --draw ./o.txt").contains("never overwritten")
+    );
     assert_eq!(fs::read_to_string(path.join("o.txt")).unwrap(), "tasks.a = {}");
     // A drawing that cannot be written is not a deadlock, even of one; which is told.
     fs::copy(example("deadlock.toml"), path.join("d.toml")).unwrap();
@@ -197,12 +217,16 @@ fn the_middle_of_a_long_circle_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let mut text = "[tasks]\n".to_owned();
-    (0..300).for_each(|t| text += &format!("t{t} = {{ writes = ['l{t}', 'l{}'] }}\n", (t + 1) % 300));
+    (0..300)
+        .for_each(|t| text += &format!("t{t} = {{ writes = ['l{t}', 'l{}'] }}\n", (t + 1) % 300));
     text += "[order]\n";
     (0..300).for_each(|t| text += &format!("l{t} = ['t{t}', 't{}']\n", (t + 299) % 300));
     fs::write(path.join("o.toml"), text).unwrap();
     let error = fails_with(1, path, "overlay check o.toml --draw o.txt");
-    assert!(error.contains(", ... 292 more ..., ") && error.ends_with("; drawn in o.txt"), "{error}");
+    assert!(
+        error.contains(", ... 292 more ..., ") && error.ends_with("; drawn in o.txt"),
+        "{error}"
+    );
     assert_eq!(error.matches(" waits at ").count(), 8, "{error}");
 }
 
@@ -212,12 +236,17 @@ fn the_middle_of_a_long_circle_is_counted() {
 fn a_verdict_that_cannot_be_printed_is_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    for (file, code, verdict) in [("pipeline.toml", 2, ""), ("deadlock.toml", 1, "the overlay deadlocks: ")] {
+    for (file, code, verdict) in
+        [("pipeline.toml", 2, ""), ("deadlock.toml", 1, "the overlay deadlocks: ")]
+    {
         fs::copy(example(file), path.join("o.toml")).unwrap();
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let mut check = command(path, "overlay check o.toml");
         check.stdout(full);
         let error = fails(code, check, file);
-        assert!(error.contains(verdict) && error.contains("cannot write to standard output"), "{error}");
+        assert!(
+            error.contains(verdict) && error.contains("cannot write to standard output"),
+            "{error}"
+        );
     }
 }

@@ -26,7 +26,10 @@ fn a_disk_is_measured_and_nothing_stays() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let found = probe(path, "probe disk . --size 9M --quick");
-    assert_eq!((&found["bytes"], &found["block"]), (&(8 << 20).into(), &serde_json::json!([512, 512])));
+    assert_eq!(
+        (&found["bytes"], &found["block"]),
+        (&(8 << 20).into(), &serde_json::json!([512, 512]))
+    );
     for way in ["direct", "mapped"] {
         let of = samples(&found, way);
         if way == "direct" && !found["direct_lacks"].is_null() {
@@ -44,8 +47,14 @@ fn a_disk_is_measured_and_nothing_stays() {
     let fio = samples(&found, "fio").len();
     assert!(fio == PATTERNS.len() || !found["fio_lacks"].is_null(), "{found}");
     let table = ok(path, "probe disk . --size 9M --quick");
-    for part in PATTERNS.iter().chain(&["direct", "mapped", "MiB/s", "a piece", "--block auto", "512 x 512"])
-    {
+    for part in PATTERNS.iter().chain(&[
+        "direct",
+        "mapped",
+        "MiB/s",
+        "a piece",
+        "--block auto",
+        "512 x 512",
+    ]) {
         assert!(table.contains(part), "{part}: {table}");
     }
     assert_eq!(names(path), Vec::<String>::new());
@@ -64,7 +73,8 @@ fn memory_is_no_disk() {
 #[test]
 fn without_fio_that_is_said() {
     let folder = tempfile::tempdir().unwrap();
-    let output = command(folder.path(), "probe disk . --size 8M --quick").env("PATH", "").output().unwrap();
+    let output =
+        command(folder.path(), "probe disk . --size 8M --quick").env("PATH", "").output().unwrap();
     let table = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && table.contains("fio: skipped: "), "{table}");
 }
@@ -121,28 +131,40 @@ fn blocks_of_a_run_are_chosen_by_the_disk() {
     let folder = lk23_on_disk(600, 700);
     let path = folder.path();
     ok(path, "run lk23 data --iterations 3 --output plain.npy");
-    let report =
-        json(path, "run lk23 data --iterations 3 --block auto --memory 16M --verify --output auto.npy");
+    let report = json(
+        path,
+        "run lk23 data --iterations 3 --block auto --memory 16M --verify --output auto.npy",
+    );
     assert_eq!((&report["executor"], &report["held"]), (&"blocked".into(), &false.into()));
     let chosen = report["chosen"].as_str().unwrap();
     let block = format!("blocks of {} x {}", report["block"][0], report["block"][1]);
     assert!(chosen.contains(&block) && chosen.contains("a piece"), "{chosen}");
     assert!(npy(&path.join("plain.npy")) == npy(&path.join("auto.npy")));
 
-    let text = ok(path, "run lk23 data --iterations 3 --block auto --memory 1G --output auto.npy --force");
+    let text =
+        ok(path, "run lk23 data --iterations 3 --block auto --memory 1G --output auto.npy --force");
     assert!(text.contains("\nchosen ") && text.contains("fit the memory"), "{text}");
     assert!(
-        json(path, "run lk23 data --iterations 1 --block 64 --output auto.npy --force")["chosen"].is_null()
+        json(path, "run lk23 data --iterations 1 --block 64 --output auto.npy --force")["chosen"]
+            .is_null()
     );
 
     let said = ok(path, "convert data framed --layout framed --block auto --memory 12M");
-    assert!(said.contains("\nchosen: blocks of ") && said.contains("an iteration expected"), "{said}");
-    let report =
-        json(path, "run lk23 framed --iterations 3 --block auto --memory 16M --output auto.npy --force");
+    assert!(
+        said.contains("\nchosen: blocks of ") && said.contains("an iteration expected"),
+        "{said}"
+    );
+    let report = json(
+        path,
+        "run lk23 framed --iterations 3 --block auto --memory 16M --output auto.npy --force",
+    );
     assert_eq!(report["chosen"], "the blocks that the data have");
     assert!(npy(&path.join("plain.npy")) == npy(&path.join("auto.npy")));
     let said = ok(path, "convert data blocked --layout blocked --block auto --memory 1G");
-    assert!(said.contains("an eighth of the longer side within 64 to 2048, as all matrices fit"), "{said}");
+    assert!(
+        said.contains("an eighth of the longer side within 64 to 2048, as all matrices fit"),
+        "{said}"
+    );
 }
 
 /// Nine-point kernels need bands; too little memory is refused as without auto.
@@ -151,7 +173,8 @@ fn chosen_blocks_are_those_that_the_kernel_can_have() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     ok(path, "gen poisson data --rows 500 --cols 900");
-    let report = json(path, "run nine-point data --iterations 2 --block auto --memory 14M --verify");
+    let report =
+        json(path, "run nine-point data --iterations 2 --block auto --memory 14M --verify");
     assert_eq!((&report["block"][1], &report["verified"]), (&900.into(), &true.into()));
     let said = fails_with(1, path, "run sor data --iterations 2 --block auto --memory 1M");
     assert!(said.contains("allow at least"), "{said}");

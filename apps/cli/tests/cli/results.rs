@@ -8,8 +8,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::{
-    command, contents, fails_with, has_marks, json, lk23, matrix, names, npy, ok, refused, said, unconverged,
-    until,
+    command, contents, fails_with, has_marks, json, lk23, matrix, names, npy, ok, refused, said,
+    unconverged, until,
 };
 
 /// A folder with the Poisson equation in `p`, if results are marked there.
@@ -23,7 +23,8 @@ fn poisson() -> Option<tempfile::TempDir> {
 fn report(path: &Path, line: &str) -> (Option<i32>, Value) {
     let output = command(path, &format!("{line} --json")).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
-    let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{line}: {error}"));
+    let report =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{line}: {error}"));
     (output.status.code(), report)
 }
 
@@ -51,7 +52,10 @@ fn a_result_is_gone_on_from_with_another_tolerance() {
         assert!(contents(path) == before);
         // Tighter: it goes on, and ends where one run does.
         let tight = json(path, &format!("{} --resume --verify {executor}", line("--until 1e-5")));
-        assert_eq!((&tight["resumed"], &tight["converged_at"]), (&at.into(), &whole["converged_at"]));
+        assert_eq!(
+            (&tight["resumed"], &tight["converged_at"]),
+            (&at.into(), &whole["converged_at"])
+        );
         assert_eq!(
             tight["residuals"].as_array().map(Vec::len),
             tight["iterations"].as_u64().map(|n| n as usize)
@@ -62,7 +66,8 @@ fn a_result_is_gone_on_from_with_another_tolerance() {
     }
     // Without a tolerance they are as many as are asked for, after a result that had come to its
     // own.
-    let at = json(path, &format!("{} --force", line("--until 1e-3")))["iterations"].as_u64().unwrap();
+    let at =
+        json(path, &format!("{} --force", line("--until 1e-3")))["iterations"].as_u64().unwrap();
     let all = |k: u64| format!("run gauss-seidel p --iterations {k} --output o.npy --resume");
     assert_eq!(json(path, &all(at))["complete_already"], true);
     let more = json(path, &format!("{} --verify", all(at + 7)));
@@ -71,7 +76,10 @@ fn a_result_is_gone_on_from_with_another_tolerance() {
     // Then what the last changed is not known, and a tolerance takes one more at least.
     let same = format!("{} --until 1e-3", all(at + 7));
     let text = unconverged(path, &same);
-    assert!(text.contains("NOT KNOWN to have come to --until 1e-3") && text.contains("one more"), "{text}");
+    assert!(
+        text.contains("NOT KNOWN to have come to --until 1e-3") && text.contains("one more"),
+        "{text}"
+    );
     let (code, report) = report(path, &format!("{} --until 1e-3", all(at + 50)));
     assert_eq!((code, &report["converged_at"]), (Some(0), &(at + 8).into()), "{report}");
 }
@@ -83,12 +91,17 @@ fn an_exact_stop_goes_on_from_a_result() {
     let Some(folder) = poisson() else { return };
     let path = folder.path();
     let line = |until: &str, output: &str| {
-        format!("run gauss-seidel p --iterations 5000 --exact-stop --until {until} --output {output}")
+        format!(
+            "run gauss-seidel p --iterations 5000 --exact-stop --until {until} --output {output}"
+        )
     };
     let whole = json(path, &line("1e-5", "whole.npy"));
     let loose = json(path, &line("1e-3", "o.npy"));
     let at = loose["iterations"].as_u64().unwrap();
-    assert_eq!(json(path, &format!("{} --resume", line("1e-3", "o.npy")))["complete_already"], true);
+    assert_eq!(
+        json(path, &format!("{} --resume", line("1e-3", "o.npy")))["complete_already"],
+        true
+    );
     let tight = json(path, &format!("{} --resume", line("1e-5", "o.npy")));
     for name in ["iterations", "converged_at", "residual"] {
         assert_eq!(tight[name], whole[name], "{name}");
@@ -136,7 +149,11 @@ fn a_run_in_blocks_goes_on_from_a_result() {
         let (complete, resumed) = (Value::Bool(true), Value::from(4));
         let before = contents(path);
         let same = json(path, &run(4, "--resume --verify"));
-        assert_eq!((&same["complete_already"], &same["verified"]), (&complete, &complete), "{options}");
+        assert_eq!(
+            (&same["complete_already"], &same["verified"]),
+            (&complete, &complete),
+            "{options}"
+        );
         assert!(contents(path) == before, "{options}: files changed");
         let more = json(path, &run(9, "--resume --verify"));
         assert_eq!((&more["resumed"], &more["iterations"]), (&resumed, &9.into()), "{options}");
@@ -168,14 +185,19 @@ fn what_a_refusal_names_can_be_done() {
     }
     ok(path, "convert data framed --layout framed --block 16");
     ok(path, "run lk23 data --iterations 1 --output small.npy");
-    let error =
-        fails_with(1, path, "run lk23 data --iterations 3 --output new.npy --executor streamed --memory 1M");
+    let error = fails_with(
+        1,
+        path,
+        "run lk23 data --iterations 3 --output new.npy --executor streamed --memory 1M",
+    );
     let little = error.rsplit_once("allow at least ").unwrap().1.replace(' ', "");
     let small = (1..64).rev().map(|n| format!("--memory {}K", 256 * n)).find(|small| {
-        let probe = format!("run lk23 data --iterations 1 --depth 1 --output probe.npy --force {small}");
+        let probe =
+            format!("run lk23 data --iterations 1 --depth 1 --output probe.npy --force {small}");
         !command(path, &probe).output().unwrap().status.success()
     });
-    let small = small.unwrap_or_else(|| panic!("a streamed pass fits any memory; at least {little}"));
+    let small =
+        small.unwrap_or_else(|| panic!("a streamed pass fits any memory; at least {little}"));
     let bases = [
         "data --executor blocked".to_owned(),
         "data --order max-parallel".to_owned(),
@@ -187,7 +209,9 @@ fn what_a_refusal_names_can_be_done() {
     ];
     for base in bases {
         let output = if base == "framed" { "o" } else { "o.npy" };
-        let run = |k: u64, more: &str| format!("run lk23 {base} --iterations {k} --output {output} {more}");
+        let run = |k: u64, more: &str| {
+            format!("run lk23 {base} --iterations {k} --output {output} {more}")
+        };
         let done = |line: &str| {
             let ended = command(path, line).output().unwrap();
             let error = String::from_utf8_lossy(&ended.stderr);
@@ -204,7 +228,10 @@ fn what_a_refusal_names_can_be_done() {
             assert!(error.contains("iterations were 6, are 3; --force replaces it"), "{error}");
             let (_, field) = error.split_once("--field ").unwrap();
             let field = field.split(' ').next().unwrap();
-            assert!(error.contains(&format!("--output OTHER{}", if base == "framed" { "" } else { ".npy" })));
+            assert!(error.contains(&format!(
+                "--output OTHER{}",
+                if base == "framed" { "" } else { ".npy" }
+            )));
             done(
                 &run(3, &format!("--field {field}"))
                     .replace(&format!("--output {output}"), &format!("--output n{output}")),
@@ -237,8 +264,9 @@ fn a_raw_result_is_known_without_an_entry() {
     let known = if marked { "moved" } else { "framed/za.moved.out" };
     for field in [known, "framed/za.copied.out"] {
         for dir in ["data", "framed"] {
-            let line =
-                format!("run lk23 {dir} --iterations 3 --field {field} --output n.npy --force --verify");
+            let line = format!(
+                "run lk23 {dir} --iterations 3 --field {field} --output n.npy --force --verify"
+            );
             ok(path, &line);
             assert!(npy(&path.join("n.npy")) == more, "{dir}, {field}");
         }
@@ -248,7 +276,10 @@ fn a_raw_result_is_known_without_an_entry() {
         let text = ok(path, &format!("convert framed back --layout row-major --only {name}"));
         assert!(text.ends_with(&format!("\ntaken: {name}\n")), "{text}");
         assert!(matrix(&path.join("back"), name) == plain);
-        ok(path, &format!("run lk23 data --iterations 3 --field back/{name}.npy --output n.npy --force"));
+        ok(
+            path,
+            &format!("run lk23 data --iterations 3 --field back/{name}.npy --output n.npy --force"),
+        );
         assert!(npy(&path.join("n.npy")) == more);
         ok(path, &format!("convert framed again --layout framed --block 9 --only za,{name}"));
         fs::remove_dir_all(path.join("back")).unwrap();
@@ -274,7 +305,11 @@ fn a_raw_result_is_known_without_an_entry() {
         "run lk23 data --iterations 1 --field lost.out --output x.npy",
         &["lost.out", "it has no mark", "lost"],
     );
-    refused(path, "run lk23 data --iterations 1 --field framed/za.short.out --output x.npy", &missing);
+    refused(
+        path,
+        "run lk23 data --iterations 1 --field framed/za.short.out --output x.npy",
+        &missing,
+    );
     refused(path, "convert framed back --layout row-major --only za.short.out", &missing);
     refused(path, "convert framed back --layout row-major --only none", &["has no matrix none"]);
     let line = "run lk23 data --iterations 1 --field framed/none --output x.npy";
@@ -283,7 +318,10 @@ fn a_raw_result_is_known_without_an_entry() {
     let output = command(path, "convert framed back --layout row-major").output().unwrap();
     let stderr = said(output.stderr);
     for name in ["za.lk23.out", "za.copied.out", "za.short.out"] {
-        assert!(stderr.contains(&format!("left: framed/{name} is a result; --only takes it\n")), "{stderr}");
+        assert!(
+            stderr.contains(&format!("left: framed/{name} is a result; --only takes it\n")),
+            "{stderr}"
+        );
     }
     assert_eq!(names(&path.join("back")).len(), 6);
 }
@@ -307,7 +345,11 @@ fn a_built_in_kernel_and_a_description_of_its_name_are_told_apart() {
             format!("it was computed by {built_in}, this run uses the description own.toml"),
         ),
         ("own.toml", "lk23", format!("it was computed by {own}, this run uses {built_in}")),
-        ("own.toml", "other.toml", format!("it was computed by {own} with another text than other.toml has")),
+        (
+            "own.toml",
+            "other.toml",
+            format!("it was computed by {own} with another text than other.toml has"),
+        ),
     ];
     for (first, second, told) in cases {
         ok(path, &format!("run {first} data --iterations 2 --force"));
@@ -341,7 +383,8 @@ fn convert_leaves_copies_of_results_and_names_what_it_takes() {
         (String::from_utf8(output.stdout).unwrap(), said(output.stderr))
     };
     let (text, left) = convert("data", "");
-    let told = "left: data/backup.npy is a copy of the result data/za.lk23.out.npy; --only takes it\n";
+    let told =
+        "left: data/backup.npy is a copy of the result data/za.lk23.out.npy; --only takes it\n";
     assert!(left.contains(told), "{left}");
     assert!(text.ends_with("\ntaken: za zb zr zu zv zz\n"), "{text}");
     // Where nothing is left to compare it with, it is a matrix like any other, and is named.
@@ -366,7 +409,8 @@ fn the_examples_of_the_help_run() {
     }
     let help = String::from_utf8(command(path, "run --help").output().unwrap().stdout).unwrap();
     let (_, examples) = help.split_once("The Poisson equation, until").unwrap();
-    let lines: Vec<_> = examples.lines().filter_map(|line| line.trim().strip_prefix("syncline ")).collect();
+    let lines: Vec<_> =
+        examples.lines().filter_map(|line| line.trim().strip_prefix("syncline ")).collect();
     assert!(lines.len() == 3 && lines[0].starts_with("gen poisson "), "{examples}");
     let said: Vec<_> = lines.iter().map(|line| ok(path, line)).collect();
     assert!(said[1].contains("no point changed by more than 1e-6"), "{said:?}");
@@ -380,8 +424,9 @@ fn the_examples_of_the_help_run() {
 fn a_result_keeps_its_residuals() {
     let Some(folder) = poisson() else { return };
     let path = folder.path();
-    let run =
-        |options: &str| report(path, &format!("run gauss-seidel p --until 1e-2 --exact-stop {options}")).1;
+    let run = |options: &str| {
+        report(path, &format!("run gauss-seidel p --until 1e-2 --exact-stop {options}")).1
+    };
     let whole = run("--iterations 400 --output whole.npy");
     let at = whole["converged_at"].as_u64().unwrap();
     assert!(at > 12, "{whole}");

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{command, contents, fails_with, has_marks, json, lk23, names, ok, refused, said, until};
+use crate::common::{
+    command, contents, fails_with, has_marks, json, lk23, names, ok, refused, said, until,
+};
 
 /// It does not end by itself while a test looks at it.
 const LINE: &str = "run lk23 data --iterations 100000000 --depth 2 --output o.npy";
@@ -22,7 +24,8 @@ fn killed(path: &Path, line: &str) {
 
 /// A run of many passes that has committed one at least.
 fn started(path: &Path, line: &str) -> Child {
-    let mut child = command(path, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        command(path, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("a pass", || {
         assert_eq!(child.try_wait().unwrap(), None, "{line} ended");
         path.join("o.npy.syncline/manifest").exists()
@@ -33,7 +36,8 @@ fn started(path: &Path, line: &str) -> Child {
 /// The iterations that are kept, from the error that tells.
 fn kept(path: &Path, line: &str) -> u64 {
     let error = fails_with(1, path, line);
-    let rest = error.split_once("a streamed run that ended after ").unwrap_or_else(|| panic!("{error}")).1;
+    let rest =
+        error.split_once("a streamed run that ended after ").unwrap_or_else(|| panic!("{error}")).1;
     rest.split_once(' ').unwrap().0.parse().unwrap()
 }
 
@@ -42,12 +46,16 @@ fn leftovers_stop_a_run_that_says_nothing_about_them() {
     let folder = lk23(40, 40);
     let path = folder.path();
     killed(path, LINE);
-    let both = ["o.npy.syncline is left of a streamed run that ended after ", "--resume", "--force"];
+    let both =
+        ["o.npy.syncline is left of a streamed run that ended after ", "--resume", "--force"];
     refused(path, LINE, &both);
     refused(path, &format!("{LINE} --verify --json"), &both);
     // In blocks, and in one pass, too: it is not known whether the other is still wanted.
-    let others =
-        ["--iterations 2 --executor blocked", "--iterations 2 --order max-parallel", "--iterations 2"];
+    let others = [
+        "--iterations 2 --executor blocked",
+        "--iterations 2 --order max-parallel",
+        "--iterations 2",
+    ];
     for other in others {
         let line = format!("run lk23 data {other} --output o.npy");
         refused(
@@ -57,7 +65,11 @@ fn leftovers_stop_a_run_that_says_nothing_about_them() {
         );
         // Only where it would help: of more iterations nothing is made.
         let told = fails_with(1, path, &line);
-        assert_eq!(told.contains("--resume"), !other.contains("max") && kept(path, LINE) <= 2, "{told}");
+        assert_eq!(
+            told.contains("--resume"),
+            !other.contains("max") && kept(path, LINE) <= 2,
+            "{told}"
+        );
         let report = json(path, &format!("{line} --force --verify"));
         assert_eq!((&report["verified"], &report["resumed"]), (&Value::Bool(true), &Value::Null));
         assert!(!path.join("o.npy.syncline").exists(), "{other}");
@@ -102,7 +114,10 @@ fn a_resumed_run_says_from_where_and_has_the_same_bits() {
     killed(path, &format!("{line} --depth 1"));
     let before = kept(path, &line);
     let text = ok(path, &format!("{line} --resume"));
-    assert!(text.contains(&format!("iterations   {iterations}, resumed after {before}\n")), "{text}");
+    assert!(
+        text.contains(&format!("iterations   {iterations}, resumed after {before}\n")),
+        "{text}"
+    );
 }
 
 #[test]
@@ -115,7 +130,10 @@ fn a_result_that_cannot_get_its_name_is_kept() {
     let output = child.wait_with_output().unwrap();
     let error = said(output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("o.npy") && error.contains("1000 of 1000 iterations are kept"), "{error}");
+    assert!(
+        error.contains("o.npy") && error.contains("1000 of 1000 iterations are kept"),
+        "{error}"
+    );
     fs::remove_dir(path.join("o.npy")).unwrap();
     let text = ok(path, &format!("{line} --resume"));
     assert!(text.contains("no pass, there was nothing to compute"), "{text}");
@@ -134,7 +152,10 @@ fn nothing_to_resume_is_begun_and_what_is_complete_stays() {
     }
     let line = "run lk23 data --iterations 6 --depth 2 --output o.npy --resume";
     let text = ok(path, line);
-    assert!(text.contains("iterations   6; there was nothing to resume, so begun afresh"), "{text}");
+    assert!(
+        text.contains("iterations   6; there was nothing to resume, so begun afresh"),
+        "{text}"
+    );
     let before = contents(path);
     let text = ok(path, line);
     assert!(text.contains("o.npy, complete already: nothing was done"), "{text}");
@@ -151,7 +172,9 @@ fn nothing_to_resume_is_begun_and_what_is_complete_stays() {
     assert!(contents(path) == before, "files changed");
     // The empty folder of a run that was killed at its very beginning or end goes, whatever is
     // done.
-    for options in ["--resume", "--resume --depth 2", "--depth 6", "--executor blocked", "--force", ""] {
+    for options in
+        ["--resume", "--resume --depth 2", "--depth 6", "--executor blocked", "--force", ""]
+    {
         fs::create_dir(path.join("o.npy.syncline")).unwrap();
         if options.ends_with('2') {
             fs::write(path.join("o.npy.syncline/lock"), b"").unwrap();
@@ -198,7 +221,10 @@ fn a_resumed_run_knows_when_it_converged() {
         assert_eq!((told(&again), &again["complete_already"]), (told(&whole), &Value::Bool(true)));
         let text = ok(path, &format!("{line} --resume"));
         let at = &whole["converged_at"];
-        assert!(text.contains(&format!("no point changed by more than 1e-12 in iteration {at}\n")), "{text}");
+        assert!(
+            text.contains(&format!("no point changed by more than 1e-12 in iteration {at}\n")),
+            "{text}"
+        );
     }
     fs::remove_file(path.join("o.npy")).unwrap();
     killed(path, line);
@@ -219,8 +245,11 @@ fn another_computation_is_not_gone_on_with() {
         ("run lk23 data --iterations 40000", "kernel was sor, is lk23"),
     ];
     for (line, difference) in cases {
-        let parts =
-            ["o.npy.syncline is of another computation", difference, "--force discards o.npy.syncline"];
+        let parts = [
+            "o.npy.syncline is of another computation",
+            difference,
+            "--force discards o.npy.syncline",
+        ];
         refused(path, &format!("{line} --output o.npy --resume"), &parts);
     }
     // An input that has other values now.
@@ -246,7 +275,8 @@ fn an_interrupted_run_is_gone_on_with_streamed_only() {
     let path = folder.path();
     killed(path, LINE);
     let more = kept(path, LINE) + 3;
-    let line = |options: &str| format!("run lk23 data --iterations {more} --output o.npy {options}");
+    let line =
+        |options: &str| format!("run lk23 data --iterations {more} --output o.npy {options}");
     let cases = [
         ("--executor blocked", "--executor blocked"),
         ("--order barrier", "--order barrier"),
@@ -268,9 +298,13 @@ fn an_interrupted_run_is_gone_on_with_streamed_only() {
     assert!(error.contains(streamed) && !error.contains("blocks"), "{error}");
     let (of_a_pass, least_of) = (least(&error), least);
     // Where blocks fit, a run in blocks may begin anew; the bound is between what the two need.
-    let of_blocks =
-        fails_with(1, path, "run lk23 data --iterations 3 --memory 1M --executor blocked --output p.npy");
-    let tenths = |size: &str| size.strip_suffix("MiB").unwrap().replace('.', "").parse::<u64>().unwrap();
+    let of_blocks = fails_with(
+        1,
+        path,
+        "run lk23 data --iterations 3 --memory 1M --executor blocked --output p.npy",
+    );
+    let tenths =
+        |size: &str| size.strip_suffix("MiB").unwrap().replace('.', "").parse::<u64>().unwrap();
     let between = (tenths(&of_a_pass) + tenths(&least_of(&of_blocks))) / 2;
     let little = format!("--memory {}.{}M", between / 10, between % 10);
     for (options, anew, then) in [
@@ -278,7 +312,11 @@ fn an_interrupted_run_is_gone_on_with_streamed_only() {
         ("--depth 1", "(--force in place of --resume, without --depth, begins anew in blocks)", ""),
         ("--depth 1", "--force in place of --resume, without --depth,", "--threads 1"),
     ] {
-        refused(path, &line(&format!("{little} {options} {then} --resume")), &[anew, "allow at least"]);
+        refused(
+            path,
+            &line(&format!("{little} {options} {then} --resume")),
+            &[anew, "allow at least"],
+        );
     }
     let least = of_a_pass;
     let report = json(path, &line(&format!("--memory {least} --resume --verify")));
@@ -308,7 +346,11 @@ fn an_interrupted_run_is_gone_on_with_streamed_only() {
         ),
     ] {
         let line = format!("{line} --resume");
-        refused(path, &line, &[why, "; give --force in place of --resume to discard it, or go on with"]);
+        refused(
+            path,
+            &line,
+            &[why, "; give --force in place of --resume to discard it, or go on with"],
+        );
     }
 }
 
@@ -319,7 +361,8 @@ fn an_interrupted_run_may_be_given_more_iterations() {
     let path = folder.path();
     killed(path, LINE);
     let done = kept(path, LINE);
-    let line = |iterations| format!("run lk23 data --iterations {iterations} --output o.npy --resume");
+    let line =
+        |iterations| format!("run lk23 data --iterations {iterations} --output o.npy --resume");
     if done > 1 {
         let told = format!("has {done} iterations behind it, more than the {} asked for", done - 1);
         refused(path, &line(done - 1), &["o.npy.syncline", &told, "--force discards it"]);
@@ -381,7 +424,8 @@ fn what_no_run_has_made_is_never_removed() {
 fn a_result_that_differs_gets_no_name_and_is_discarded() {
     let folder = lk23(300, 300);
     let path = folder.path();
-    let [zz, zr] = ["zz", "zr"].map(|name| fs::read(path.join(format!("data/{name}.npy"))).unwrap());
+    let [zz, zr] =
+        ["zz", "zr"].map(|name| fs::read(path.join(format!("data/{name}.npy"))).unwrap());
     // In place: a file that is cut off while it is mapped would end the run by a signal.
     let write = |bytes| {
         let file = fs::File::options().write(true).open(path.join("data/zz.npy")).unwrap();
@@ -449,18 +493,26 @@ fn a_result_is_not_replaced_unasked() {
         &line("--iterations 40"),
         &[result, "; --resume leaves it as it is, --force computes it again"],
     );
-    refused(path, &line("--iterations 41"), &[result, "; --resume goes on from it, --force replaces it"]);
+    refused(
+        path,
+        &line("--iterations 41"),
+        &[result, "; --resume goes on from it, --force replaces it"],
+    );
     let in_blocks = line("--iterations 41 --executor blocked");
     refused(path, &in_blocks, &[result, "; --resume goes on from it, --force replaces it"]);
     // A file that is no result, and one that was a result before it was written to.
     let mut file = fs::OpenOptions::new().append(true).open(path.join("o.npy")).unwrap();
     std::io::Write::write_all(&mut file, b"x").unwrap();
     fs::write(path.join("p.npy"), "a file of the user's own").unwrap();
-    for (output, why) in [("o.npy", "it was written to after it was marked"), ("p.npy", "it has no mark")] {
+    for (output, why) in
+        [("o.npy", "it was written to after it was marked"), ("p.npy", "it has no mark")]
+    {
         for options in ["", "--resume", "--executor blocked", "--depth 1", "--depth 1 --resume"] {
             let line = format!("run lk23 data --iterations 50 --output {output} {options}");
-            let parts =
-                [&format!("the output {output} is not known as a result ({why}"), "--force replaces it"];
+            let parts = [
+                &format!("the output {output} is not known as a result ({why}"),
+                "--force replaces it",
+            ];
             refused(path, &line, &parts);
         }
     }
@@ -480,16 +532,22 @@ fn a_result_is_gone_on_from() {
     }
     ok(path, "run lk23 data --iterations 100 --output whole.npy --executor blocked");
     let whole = fs::read(path.join("whole.npy")).unwrap();
-    for (n, first) in
-        ["--depth 7", "", "--executor blocked", "--executor blocked --order barrier"].iter().enumerate()
+    for (n, first) in ["--depth 7", "", "--executor blocked", "--executor blocked --order barrier"]
+        .iter()
+        .enumerate()
     {
         for second in ["", "--depth 11", "--verify"] {
             let run = format!("run lk23 data --output o{n}.npy");
             ok(path, &format!("{run} --iterations 40 {first} --force"));
             let text = ok(path, &format!("{run} --iterations 100 --resume {second}"));
             assert!(text.contains("iterations   100, resumed after 40\n"), "{text}");
-            assert!(fs::read(path.join(format!("o{n}.npy"))).unwrap() == whole, "{first}, {second}");
-            assert!(ok(path, &format!("{run} --iterations 100 --resume")).contains("complete already"));
+            assert!(
+                fs::read(path.join(format!("o{n}.npy"))).unwrap() == whole,
+                "{first}, {second}"
+            );
+            assert!(
+                ok(path, &format!("{run} --iterations 100 --resume")).contains("complete already")
+            );
         }
     }
     // Other numbers are another computation.
@@ -516,14 +574,27 @@ fn inputs_that_were_moved_or_touched_are_the_same() {
         // Copied, and so of other times, too.
         fs::create_dir(path.join("copy")).unwrap();
         for name in names(&path.join("data")) {
-            fs::write(path.join("copy").join(&name), fs::read(path.join("data").join(&name)).unwrap())
-                .unwrap();
+            fs::write(
+                path.join("copy").join(&name),
+                fs::read(path.join("data").join(&name)).unwrap(),
+            )
+            .unwrap();
         }
         if options.contains("blocked") {
-            refused(path, &run("copy", "--iterations 30 --resume"), &["za.npy was ", "--force replaces it"]);
+            refused(
+                path,
+                &run("copy", "--iterations 30 --resume"),
+                &["za.npy was ", "--force replaces it"],
+            );
         } else {
-            assert_eq!(json(path, &run("copy", "--iterations 20 --resume"))["complete_already"], true);
-            assert_eq!(json(path, &run("copy", "--iterations 30 --resume --verify"))["resumed"], 20);
+            assert_eq!(
+                json(path, &run("copy", "--iterations 20 --resume"))["complete_already"],
+                true
+            );
+            assert_eq!(
+                json(path, &run("copy", "--iterations 30 --resume --verify"))["resumed"],
+                20
+            );
             // One of other values is not.
             let zz = fs::read(path.join("copy/zr.npy")).unwrap();
             fs::write(path.join("copy/zz.npy"), zz).unwrap();
@@ -547,10 +618,15 @@ fn without_extended_attributes_a_result_is_a_file_like_any_other() {
     for options in ["", "--depth 2", "--executor blocked"] {
         let line = format!("run lk23 data --iterations 4 --output ram/o.npy {options}");
         let text = ok(path, &line);
-        assert!(text.contains("\nnot marked   its file system has no extended attributes"), "{text}");
+        assert!(
+            text.contains("\nnot marked   its file system has no extended attributes"),
+            "{text}"
+        );
         assert_eq!(json(path, &format!("{line} --force"))["marked"], false);
-        let parts =
-            ["ram/o.npy is not known as a result (its file system has no extended attributes", "--force"];
+        let parts = [
+            "ram/o.npy is not known as a result (its file system has no extended attributes",
+            "--force",
+        ];
         refused(path, &line, &parts);
         if !options.contains("blocked") {
             refused(path, &format!("{line} --resume"), &parts);

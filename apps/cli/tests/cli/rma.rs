@@ -76,19 +76,26 @@ pub(crate) fn ends(mut command: Command, what: &str) -> Output {
 fn operations_hold_under_mpi() {
     for mpi in &MPIS {
         let shapes = [(2, 9), (2, 1), (4, 9), (4, 2), (4, 1)];
-        let subjects = ["rma", "farm"].into_iter().flat_map(|subject| shapes.map(|shape| (subject, shape)));
+        let subjects =
+            ["rma", "farm"].into_iter().flat_map(|subject| shapes.map(|shape| (subject, shape)));
         for (subject, (processes, per_host)) in subjects {
             let line = format!("verify {subject} --rounds 40");
             let Some(mut command) = under(mpi, processes, &line) else { break };
             command.env("SYNCLINE_PER_HOST", per_host.to_string()).env("SYNCLINE_TIMEOUT", late());
-            let what = format!("{}, {subject}, {processes} processes, {per_host} on a host", mpi.name);
+            let what =
+                format!("{}, {subject}, {processes} processes, {per_host} on a host", mpi.name);
             let Output { status, stdout, stderr } = ends(command, &what);
-            let (said, wrong) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+            let (said, wrong) =
+                (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
             assert!(status.success(), "{what}: {wrong}");
             let hosts = processes.div_ceil(per_host);
             let members = format!("40 rounds ok, {processes} members on {hosts} hosts");
             assert!(said.contains(&members), "{what}: {said}");
-            assert_eq!(said.contains(&format!("by MPI ({}", mpi.name)), hosts > 1, "{what}: {said}");
+            assert_eq!(
+                said.contains(&format!("by MPI ({}", mpi.name)),
+                hosts > 1,
+                "{what}: {said}"
+            );
         }
     }
 }
@@ -97,7 +104,10 @@ fn operations_hold_under_mpi() {
 fn threads_in_processes_on_hosts_meet_under_mpi() {
     for mpi in &MPIS {
         let Some(mut command) = under(mpi, 4, "verify rma --rounds 20") else { continue };
-        command.env("SYNCLINE_PER_HOST", "2").env("SYNCLINE_THREADS", "2").env("SYNCLINE_TIMEOUT", late());
+        command
+            .env("SYNCLINE_PER_HOST", "2")
+            .env("SYNCLINE_THREADS", "2")
+            .env("SYNCLINE_TIMEOUT", late());
         command.env("SYNCLINE_SERVERS", "2");
         let Output { status, stdout, stderr } = ends(command, mpi.name);
         assert!(status.success(), "{}: {}", mpi.name, String::from_utf8_lossy(&stderr));
@@ -145,11 +155,19 @@ fn kills() -> (u64, Random) {
 
 /// Kills one of the members that do not launch others, at a random moment; how long it took until
 /// all had ended, and what they said.
-fn kill_one(mut command: Command, rounds: u64, expected: usize, random: &mut Random) -> (Duration, String) {
+fn kill_one(
+    mut command: Command,
+    rounds: u64,
+    expected: usize,
+    random: &mut Random,
+) -> (Duration, String) {
     let said = tempfile::NamedTempFile::new().unwrap();
-    let child: Child = command.stdout(said.reopen().unwrap()).stderr(Stdio::piped()).spawn().unwrap();
+    let child: Child =
+        command.stdout(said.reopen().unwrap()).stderr(Stdio::piped()).spawn().unwrap();
     until("the start of all processes", || members(rounds).len() >= expected);
-    until("the start of the run", || fs::read_to_string(said.path()).unwrap().starts_with("verifying"));
+    until("the start of the run", || {
+        fs::read_to_string(said.path()).unwrap().starts_with("verifying")
+    });
     let all = members(rounds);
     // From the first steps together to the middle of the run.
     sleep(Duration::from_millis(random.below(400)));
@@ -158,7 +176,8 @@ fn kill_one(mut command: Command, rounds: u64, expected: usize, random: &mut Ran
     let victims = all.iter().map(pid).filter(|&pid| pid != launcher).collect::<Vec<_>>();
     let victim = victims[random.below(victims.len() as u64) as usize];
     let begun = Instant::now();
-    kill_process(Pid::from_raw(victim as i32).unwrap(), Signal::KILL).expect("the victim had ended already");
+    kill_process(Pid::from_raw(victim as i32).unwrap(), Signal::KILL)
+        .expect("the victim had ended already");
     let waiting = std::thread::spawn(move || child.wait_with_output().unwrap());
     let late = Instant::now() + HANG;
     while !waiting.is_finished() || !members(rounds).is_empty() {
@@ -194,8 +213,10 @@ fn a_death_is_named_on_one_host() {
         let (took, said) = kill_one(command, rounds, processes + 1, &mut random);
         longest = longest.max(took);
         assert!(said.contains("killed by signal 9"), "{said}");
-        let told =
-            said.lines().filter(|line| line.starts_with("error: ") && line.contains("is dead")).count();
+        let told = said
+            .lines()
+            .filter(|line| line.starts_with("error: ") && line.contains("is dead"))
+            .count();
         assert_eq!(told, processes - 1, "{said}");
     }
     println!("{times} kills of processes, all had ended after {longest:?} at most");
@@ -215,7 +236,11 @@ fn a_death_ends_a_job_of_mpi() {
             let (took, _) = kill_one(command, rounds, processes, &mut random);
             longest = longest.max(took);
         }
-        println!("{}: {} kills, all had ended after {longest:?} at most", mpi.name, times.div_ceil(2));
+        println!(
+            "{}: {} kills, all had ended after {longest:?} at most",
+            mpi.name,
+            times.div_ceil(2)
+        );
     }
 }
 
@@ -281,7 +306,8 @@ impl Job {
                     continue;
                 }
                 let victim = all.swap_remove(random.below(all.len() as u64) as usize);
-                let pid = Pid::from_raw(victim.file_name().unwrap().to_str().unwrap().parse().unwrap());
+                let pid =
+                    Pid::from_raw(victim.file_name().unwrap().to_str().unwrap().parse().unwrap());
                 if kill_process(pid.unwrap(), Signal::KILL).is_ok() {
                     killed.push(victim);
                 }
@@ -296,7 +322,10 @@ impl Job {
             return None;
         }
         assert!(
-            said.contains(&format!("{} of {processes} processes dead, {left} go on", processes - left)),
+            said.contains(&format!(
+                "{} of {processes} processes dead, {left} go on",
+                processes - left
+            )),
             "{said}"
         );
         assert!(said.contains(&format!("{rounds} rounds ok, {left} members")), "{said}");

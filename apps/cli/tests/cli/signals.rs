@@ -22,7 +22,8 @@ fn endless(folder: &Path, options: &str) -> Child {
 
 /// A run, as soon as its workers are at work.
 fn start(folder: &Path, line: &str) -> Child {
-    let mut child = command(folder, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        command(folder, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // The main thread, the one that it watches, which works too, and another worker.
     let tasks = format!("/proc/{}/task", child.id());
     while fs::read_dir(&tasks).unwrap().count() < 3 {
@@ -76,7 +77,8 @@ fn signals_end_a_streamed_run_at_its_last_pass() {
     let before = contents(path);
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         // One pass of this many iterations takes long.
-        let line = "run lk23 data --iterations 200000 --depth 200000 --output old.npy --force --json";
+        let line =
+            "run lk23 data --iterations 200000 --depth 200000 --output old.npy --force --json";
         let output = end(start(path, line), signal);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         let stderr = said(output.stderr);
@@ -105,7 +107,12 @@ fn signals_of_the_kernel_are_errors() {
         let folder = lk23_on_disk(256, 256);
         let path = folder.path();
         let child = endless(path, "--executor blocked");
-        fs::File::options().write(true).open(path.join("data/zr.npy")).unwrap().set_len(4096).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(path.join("data/zr.npy"))
+            .unwrap()
+            .set_len(4096)
+            .unwrap();
         let output = child.wait_with_output().unwrap();
         let stderr = said(output.stderr);
         assert_eq!(output.status.code(), Some(1), "{:?} {stderr}", output.status);
@@ -121,7 +128,10 @@ fn signals_of_the_kernel_are_errors() {
         let output = limited.arg(run.get_program()).args(run.get_args()).output().unwrap();
         let stderr = said(output.stderr);
         assert_eq!(output.status.code(), Some(1), "{options}: {stderr}");
-        assert!(stderr.contains("za.lk23.out.npy") && stderr.contains("too large"), "{options}: {stderr}");
+        assert!(
+            stderr.contains("za.lk23.out.npy") && stderr.contains("too large"),
+            "{options}: {stderr}"
+        );
     }
 }
 
@@ -133,8 +143,10 @@ fn an_input_that_is_written_to_under_a_run_in_blocks_is_an_error() {
     // It is seen at the end of the run, so that the run has to have one: behind the write, if it is
     // long enough for this machine.
     for iterations in [3_000, 30_000, 300_000] {
-        let child =
-            start(path, &format!("run lk23 data --iterations {iterations} --threads 2 --executor blocked"));
+        let child = start(
+            path,
+            &format!("run lk23 data --iterations {iterations} --threads 2 --executor blocked"),
+        );
         fs::File::options().write(true).open(&input).unwrap().write_all(b"\x93NUMPY").unwrap();
         let output = child.wait_with_output().unwrap();
         let stderr = said(output.stderr);
@@ -173,12 +185,16 @@ fn an_interrupted_gen_leaves_no_directory() {
 fn an_overlay_is_interrupted_wherever_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    let task =
-        |t: usize| format!("task_of_a_long_name_{t} = {{ writes = ['location_of_a_long_name_{t}'] }}\n");
-    fs::write(path.join("o.toml"), format!("[tasks]\n{}", (0..1500).map(task).collect::<String>())).unwrap();
+    let task = |t: usize| {
+        format!("task_of_a_long_name_{t} = {{ writes = ['location_of_a_long_name_{t}'] }}\n")
+    };
+    fs::write(path.join("o.toml"), format!("[tasks]\n{}", (0..1500).map(task).collect::<String>()))
+        .unwrap();
     let before = contents(path);
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        for line in ["overlay grid 1024x1024 --draw s.svg", "overlay grid 40x40", "overlay check o.toml"] {
+        for line in
+            ["overlay grid 1024x1024 --draw s.svg", "overlay grid 40x40", "overlay check o.toml"]
+        {
             let mut child =
                 command(path, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             let tasks = format!("/proc/{}/task", child.id());
@@ -306,7 +322,8 @@ fn what_is_drawn_fits_the_columns_of_the_terminal() {
         let (mut ours, theirs) = terminal(columns);
         let line = "run lk23 data --iterations 100000000000 --threads 2 --depth 100000 --force";
         let mut run = loud(folder.path(), line);
-        let mut child = run.env("TERM", "xterm").stdout(Stdio::null()).stderr(theirs).spawn().unwrap();
+        let mut child =
+            run.env("TERM", "xterm").stdout(Stdio::null()).stderr(theirs).spawn().unwrap();
         drop(run);
         let (mut text, mut bytes) = (String::new(), [0; 4096]);
         while drawn(&text).iter().filter(|line| line.contains(" %")).count() < 3 {
@@ -324,7 +341,9 @@ fn what_is_drawn_fits_the_columns_of_the_terminal() {
         let last = lines.last().unwrap();
         let form = match columns {
             12 => last.ends_with(" %") && last.len() <= 5,
-            44 => last.starts_with("pass 1/1000000, ") && last.contains(" %") && !last.contains('['),
+            44 => {
+                last.starts_with("pass 1/1000000, ") && last.contains(" %") && !last.contains('[')
+            }
             70 => last.starts_with("pass 1") && last.contains(" %") && !last.contains('['),
             _ => {
                 last.starts_with("pass 1 of 1000000, 0 of 100000000000 iterations safe [")
@@ -340,11 +359,15 @@ fn what_is_drawn_fits_the_columns_of_the_terminal() {
 fn a_run_off_a_terminal_says_how_far_it_is() {
     let folder = lk23_on_disk(256, 256);
     let line = "run lk23 data --iterations 100000000000 --threads 2 --depth 100000";
-    let mut child = loud(folder.path(), line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        loud(folder.path(), line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let said = next(&lines(child.stderr.take().unwrap()));
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(said.starts_with("progress: pass 1 of 1000000, 0 of 100000000000 iterations safe"), "{said}");
+    assert!(
+        said.starts_with("progress: pass 1 of 1000000, 0 of 100000000000 iterations safe"),
+        "{said}"
+    );
 }
 
 /// A line without what moves the cursor or colours it.

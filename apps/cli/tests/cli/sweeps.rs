@@ -9,8 +9,8 @@ use syncline_store::{DataDir, Matrix, Shape};
 use syncline_wave::{Lk23, Sor, plain_sweep};
 
 use crate::common::{
-    as_ordinary_user, bits, contents, fails_with, has_marks, json, lk23, matrix, names, npy, ok, refused,
-    succeeds, unconverged, write_npy,
+    as_ordinary_user, bits, contents, fails_with, has_marks, json, lk23, matrix, names, npy, ok,
+    refused, succeeds, unconverged, write_npy,
 };
 
 /// What the plain double loop makes of a directory.
@@ -26,8 +26,14 @@ fn plain_lk23(dir: &Path, iterations: u64) -> Vec<f64> {
 
 #[test]
 fn layouts_orders_and_runners_give_the_same_bits() {
-    let shapes =
-        [(3, 3, "2"), (1, 11, "1x4"), (11, 1, "4x1"), (29, 31, "7x10"), (17, 13, "1x5"), (24, 24, "8")];
+    let shapes = [
+        (3, 3, "2"),
+        (1, 11, "1x4"),
+        (11, 1, "4x1"),
+        (29, 31, "7x10"),
+        (17, 13, "1x5"),
+        (24, 24, "8"),
+    ];
     for (rows, cols, block) in shapes {
         all_give_the_same_bits(rows, cols, block);
     }
@@ -74,14 +80,18 @@ fn the_result_goes_beside_the_input_in_its_layout() {
     }
     assert_eq!(bits(&npy(&path.join("data/za.lk23.out.npy"))), expected);
     let layout = DataDir::open(&path.join("framed")).unwrap().matrix::<f64>("za").unwrap().layout();
-    let result = Matrix::open_raw(&path.join("framed/za.lk23.out"), Shape::new(21, 18), layout).unwrap();
+    let result =
+        Matrix::open_raw(&path.join("framed/za.lk23.out"), Shape::new(21, 18), layout).unwrap();
     assert_eq!(bits(&crate::common::values(&result)), expected);
     let after = contents(path);
     assert!(before.iter().all(|(file, bytes)| &after[file] == bytes), "an input was changed");
     assert_eq!(after.len(), before.len() + 2);
     // Raw under another name, and a link: the file behind it is replaced.
     ok(path, "run lk23 framed --iterations 3 --output other");
-    assert_eq!(fs::read(path.join("other")).unwrap(), fs::read(path.join("framed/za.lk23.out")).unwrap());
+    assert_eq!(
+        fs::read(path.join("other")).unwrap(),
+        fs::read(path.join("framed/za.lk23.out")).unwrap()
+    );
     std::os::unix::fs::symlink("other.npy", path.join("link.npy")).unwrap();
     fs::write(path.join("other.npy"), b"old").unwrap();
     ok(path, "run lk23 framed --iterations 3 --output link.npy --force");
@@ -106,14 +116,22 @@ fn no_iterations_copy_the_input() {
     for (dir, order) in [("data", "wave"), ("framed", "barrier"), ("data", "max-parallel")] {
         let report = json(
             path,
-            &format!("run lk23 {dir} --iterations 0 --order {order} --output o.npy --verify --force"),
+            &format!(
+                "run lk23 {dir} --iterations 0 --order {order} --output o.npy --verify --force"
+            ),
         );
         assert_eq!(report["iterations"], 0);
         assert_eq!(report["ns_per_element"], Value::Null);
-        assert_eq!(fs::read(path.join("o.npy")).unwrap(), fs::read(path.join("data/za.npy")).unwrap());
+        assert_eq!(
+            fs::read(path.join("o.npy")).unwrap(),
+            fs::read(path.join("data/za.npy")).unwrap()
+        );
     }
     ok(path, "run lk23 framed --iterations 0");
-    assert_eq!(fs::read(path.join("framed/za.lk23.out")).unwrap(), fs::read(path.join("framed/za")).unwrap());
+    assert_eq!(
+        fs::read(path.join("framed/za.lk23.out")).unwrap(),
+        fs::read(path.join("framed/za")).unwrap()
+    );
 }
 
 #[test]
@@ -124,11 +142,15 @@ fn what_is_not_a_number_is_data_too() {
     (za[40], za[77], za[100]) = (f64::NAN, f64::INFINITY, f64::from_bits(0xfff8_0000_0000_1234));
     write_npy(&path, Shape::new(12, 12), &za);
     for order in ["wave", "max-parallel"] {
-        let line =
-            format!("run lk23 data --iterations 3 --block 5 --order {order} --until 1e-3 --verify --force");
+        let line = format!(
+            "run lk23 data --iterations 3 --block 5 --order {order} --until 1e-3 --verify --force"
+        );
         let text = unconverged(folder.path(), &format!("{line} --json"));
         let report: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!((&report["verified"], &report["converged_at"]), (&Value::Bool(true), &Value::Null));
+        assert_eq!(
+            (&report["verified"], &report["converged_at"]),
+            (&Value::Bool(true), &Value::Null)
+        );
     }
 }
 
@@ -136,7 +158,10 @@ fn what_is_not_a_number_is_data_too() {
 fn a_block_may_be_larger_than_the_matrix() {
     let folder = lk23(9, 14);
     let report = json(folder.path(), "run lk23 data --iterations 5 --block 4096 --verify");
-    assert_eq!((&report["block"], &report["blocks"]), (&serde_json::json!([9, 14]), &Value::from(1)));
+    assert_eq!(
+        (&report["block"], &report["blocks"]),
+        (&serde_json::json!([9, 14]), &Value::from(1))
+    );
 }
 
 #[test]
@@ -193,15 +218,19 @@ fn a_run_starts_from_any_field() {
     fs::rename(path.join("p/u.npy"), path.join("elsewhere.npy")).unwrap();
     ok(path, "run gauss-seidel p --iterations 5 --field elsewhere.npy --output o.npy");
     assert!(
-        fs::read(path.join("o.npy")).unwrap() == fs::read(path.join("p/u.gauss-seidel.out.npy")).unwrap()
+        fs::read(path.join("o.npy")).unwrap()
+            == fs::read(path.join("p/u.gauss-seidel.out.npy")).unwrap()
     );
     if has_marks(path) {
-        let line = "run gauss-seidel p --iterations 9 --field p/u.sor.out.npy --output o.npy --resume";
+        let line =
+            "run gauss-seidel p --iterations 9 --field p/u.sor.out.npy --output o.npy --resume";
         refused(path, line, &["elsewhere.npy was ", "u.sor.out.npy", "--force"]);
-        let line = "run gauss-seidel p --iterations 9 --field elsewhere.npy --output o.npy --resume";
+        let line =
+            "run gauss-seidel p --iterations 9 --field elsewhere.npy --output o.npy --resume";
         assert_eq!(json(path, line)["resumed"], 5);
     }
-    let line = |field: &str| format!("run gauss-seidel p --iterations 1 --field {field} --output n.npy");
+    let line =
+        |field: &str| format!("run gauss-seidel p --iterations 1 --field {field} --output n.npy");
     refused(path, &line("none.npy"), &["none.npy"]);
     refused(path, &line("p"), &["p is no .npy file, and no layout.json tells of what shape"]);
     write_npy(&path.join("s.npy"), Shape::new(20, 31), &[0.0; 620]);
@@ -218,9 +247,17 @@ fn a_run_starts_from_any_field() {
     ok(path, "convert p raw --layout framed --block 6 --only u,f");
     ok(path, "run sor raw --iterations 5 --verify");
     for field in ["raw/u", "raw/u.sor.out"] {
-        ok(path, &format!("run gauss-seidel raw --iterations 3 --field {field} --output x --verify --force"));
+        ok(
+            path,
+            &format!(
+                "run gauss-seidel raw --iterations 3 --field {field} --output x --verify --force"
+            ),
+        );
     }
-    ok(path, "run gauss-seidel p --iterations 3 --field raw/u --output y.npy --executor blocked --verify");
+    ok(
+        path,
+        "run gauss-seidel p --iterations 3 --field raw/u --output y.npy --executor blocked --verify",
+    );
 }
 
 #[test]
@@ -252,12 +289,15 @@ fn what_has_not_converged_says_so() {
     let path = folder.path();
     ok(path, "gen poisson p --rows 30 --cols 30");
     for options in ["", "--executor blocked", "--depth 2", "--depth 2 --exact-stop"] {
-        let line = format!("run sor p --iterations 3 --until 1e-6 --output o.npy --force --verify {options}");
+        let line = format!(
+            "run sor p --iterations 3 --until 1e-6 --output o.npy --force --verify {options}"
+        );
         let text = unconverged(path, &line);
         assert!(text.contains("; NOT CONVERGED: in the last a point changed by "), "{text}");
         assert!(text.contains(", more than --until 1e-6\n") && text.contains("o.npy"), "{text}");
         assert_eq!(npy(&path.join("o.npy")).len(), 900);
-        let report: Value = serde_json::from_str(&unconverged(path, &format!("{line} --json"))).unwrap();
+        let report: Value =
+            serde_json::from_str(&unconverged(path, &format!("{line} --json"))).unwrap();
         assert_eq!((&report["converged_at"], &report["iterations"]), (&Value::Null, &3.into()));
     }
     if has_marks(path) {
@@ -302,7 +342,8 @@ fn the_json_object_is_the_last_line_and_complete() {
         "threads": 2, "memory": 1 << 30, "held": true, "verified": null, "output": "data/za.lk23.out.npy",
     });
     for (name, value) in expected.as_object().unwrap() {
-        let output = name == "output" && report[name].as_str().unwrap().ends_with("data/za.lk23.out.npy");
+        let output =
+            name == "output" && report[name].as_str().unwrap().ends_with("data/za.lk23.out.npy");
         assert!(output || &report[name] == value, "{name}: {report}");
     }
 }
@@ -314,7 +355,10 @@ fn an_earlier_result_is_replaced_when_that_is_said() {
     for iterations in [1, 2] {
         let report = json(path, &format!("run lk23 data --iterations {iterations} --force"));
         assert_eq!(report["output"], "data/za.lk23.out.npy");
-        assert_eq!(npy(&path.join("data/za.lk23.out.npy")), plain_lk23(&path.join("data"), iterations));
+        assert_eq!(
+            npy(&path.join("data/za.lk23.out.npy")),
+            plain_lk23(&path.join("data"), iterations)
+        );
     }
     assert_eq!(names(&path.join("data")).len(), 7);
 }
@@ -363,30 +407,44 @@ fn a_sample_of_the_result_is_compared() {
     let folder = lk23(3000, 12);
     let path = folder.path();
     for options in ["", "--executor blocked"] {
-        let line = format!("run lk23 data --iterations 2 --verify=sample --output o.npy --force {options}");
+        let line = format!(
+            "run lk23 data --iterations 2 --verify=sample --output o.npy --force {options}"
+        );
         let report = json(path, &line);
         let rows = report["sampled_rows"].as_u64().unwrap();
         assert!((4..=1024).contains(&rows), "{report}");
         assert_eq!(report["verified"], Value::Null);
         let text = ok(path, &line);
-        assert!(text.contains(" of 36000 values, the first ") && text.contains("not the others"), "{text}");
+        assert!(
+            text.contains(" of 36000 values, the first ") && text.contains("not the others"),
+            "{text}"
+        );
         assert!(text.contains("\nsampled ") && !text.contains("verified"), "{text}");
     }
     // What is said without a word is all.
     for verify in ["--verify", "--verify=full"] {
-        let report = json(path, &format!("run lk23 data --iterations 2 --output o.npy --force {verify}"));
+        let report =
+            json(path, &format!("run lk23 data --iterations 2 --output o.npy --force {verify}"));
         assert_eq!((&report["verified"], &report["sampled_rows"]), (&true.into(), &Value::Null));
     }
-    let error = fails_with(2, path, "run lk23 data --iterations 1600 --output o.npy --force --verify=sample");
+    let error = fails_with(
+        2,
+        path,
+        "run lk23 data --iterations 1600 --output o.npy --force --verify=sample",
+    );
     assert!(error.contains("1600 more, of 3000 in all") && error.contains("--verify"), "{error}");
-    let error = fails_with(2, path, "run lk23 data --iterations 1 --order max-parallel --verify=sample");
+    let error =
+        fails_with(2, path, "run lk23 data --iterations 1 --order max-parallel --verify=sample");
     assert!(error.contains("max-parallel"), "{error}");
     assert_eq!(names(path), ["data", "o.npy"]);
     // With a tolerance it is only known at the end that a sample would be dear.
     ok(path, "gen lk23 small --rows 20 --cols 20");
-    let line =
-        "run lk23 small --iterations 50 --depth 50 --until 1e300 --output s.npy --force --verify=sample";
+    let line = "run lk23 small --iterations 50 --depth 50 --until 1e300 --output s.npy --force --verify=sample";
     let report = json(path, line);
-    assert_eq!((&report["sampled_rows"], &report["verified"]), (&0.into(), &Value::Null), "{report}");
+    assert_eq!(
+        (&report["sampled_rows"], &report["verified"]),
+        (&0.into(), &Value::Null),
+        "{report}"
+    );
     assert!(ok(path, line).contains("\nsampled      nothing: "));
 }

@@ -13,9 +13,13 @@ fn verify(line: &str) -> String {
 fn barriers_hold_everywhere() {
     let text = verify("barrier --quick");
     assert!(text.starts_with("barrier "), "{text}");
-    for name in
-        ["counter", "tournament, padded", "dissemination, radix 4", "counter in dissemination", "auto"]
-    {
+    for name in [
+        "counter",
+        "tournament, padded",
+        "dissemination, radix 4",
+        "counter in dissemination",
+        "auto",
+    ] {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
         assert_eq!(line.matches(" 4400 ok").count(), 3, "{text}");
     }

@@ -68,19 +68,25 @@ fn the_module_for_fortran_says_what_the_header_says() {
     let module = module.split("&\n").map(str::trim_start).collect::<String>();
     let (mut functions, mut numbers) = (0, 0);
     for line in module.lines().map(str::trim).filter(|line| !line.starts_with('!')) {
-        if let Some(constant) = line.split_once("parameter, public :: ").map(|(_, constant)| constant) {
-            let defined =
-                constant.replace(" = ", " ").replace(" -1", " UINT64_MAX").replace("_c_int64_t", "");
+        if let Some(constant) =
+            line.split_once("parameter, public :: ").map(|(_, constant)| constant)
+        {
+            let defined = constant
+                .replace(" = ", " ")
+                .replace(" -1", " UINT64_MAX")
+                .replace("_c_int64_t", "");
             let there = [format!(" {constant},"), format!("#define {defined} ")];
             assert!(there.iter().any(|there| header.contains(there)), "{constant}");
             numbers += 1;
         }
         let subroutine = line.starts_with("subroutine ") && line.ends_with(" bind(C)");
         if line.contains("bind(C) result(") || subroutine {
-            let name = between(line, if subroutine { "subroutine " } else { "function " }, '(').unwrap();
+            let name =
+                between(line, if subroutine { "subroutine " } else { "function " }, '(').unwrap();
             let here: Vec<_> =
                 between(line, "(", ')').unwrap().split(", ").filter(|a| !a.is_empty()).collect();
-            let there = between(&header, &format!("{name}("), ')').unwrap_or_else(|| panic!("{name}"));
+            let there =
+                between(&header, &format!("{name}("), ')').unwrap_or_else(|| panic!("{name}"));
             let last = |argument: &str| argument.rsplit([' ', '*']).next().unwrap().to_owned();
             let there: Vec<_> = there
                 .split(", ")
@@ -92,7 +98,8 @@ fn the_module_for_fortran_says_what_the_header_says() {
         }
     }
     let all = header.split(';').filter(|text| {
-        text.split_once("syncline_").is_some_and(|(_, text)| text.contains('(') && text.ends_with(')'))
+        text.split_once("syncline_")
+            .is_some_and(|(_, text)| text.contains('(') && text.ends_with(')'))
             && !text.contains("typedef")
     });
     assert_eq!(functions, all.count(), "the module has every function of the header");

@@ -63,7 +63,12 @@ fn what_a_program_does_wrong_has_a_status_of_its_own() {
     // No MPI at all.
     // SAFETY: the function is not called, and nothing is written.
     let status = unsafe {
-        syncline_c::teams::syncline_team_run_mpi(0, std::ptr::null(), Some(never), std::ptr::null_mut())
+        syncline_c::teams::syncline_team_run_mpi(
+            0,
+            std::ptr::null(),
+            Some(never),
+            std::ptr::null_mut(),
+        )
     };
     assert_eq!(status, syncline_c::status::Status::NoMpi);
     for site in sites() {
@@ -90,7 +95,8 @@ unsafe extern "C-unwind" fn never(
 fn those_who_are_left_go_on() {
     let Some(site) = Site::find(&SURVIVOR) else { return };
     let program = site.compile("examples/survivors.c", true, &STRICT);
-    for (processes, per_host, left) in [("3", "9", 2), ("4", "1", 3), ("5", "2", 4), ("2", "1", 1)] {
+    for (processes, per_host, left) in [("3", "9", 2), ("4", "1", 3), ("5", "2", 4), ("2", "1", 1)]
+    {
         let said = succeed(&mut site.run(&program, processes, per_host, None));
         assert_eq!(
             said,
@@ -117,9 +123,12 @@ fn barriers_of_a_program_as_it_is_are_taken_over() {
         ] {
             let mut command = site.run(&foreign, processes, per_host, Some(&preload));
             let Output { status, stdout, stderr } = output(command.arg(level));
-            let (said, wrong) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-            let what =
-                format!("{}, {processes}, {per_host} on a host, level {level}\n{wrong}", site.mpi.launcher);
+            let (said, wrong) =
+                (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+            let what = format!(
+                "{}, {processes}, {per_host} on a host, level {level}\n{wrong}",
+                site.mpi.launcher
+            );
             assert!(status.success(), "{what}");
             assert_eq!(said, "0 of 200 barriers were left too early\n", "{what}");
             let taken = wrong.contains("200 calls of MPI_Barrier were taken over");
@@ -130,7 +139,8 @@ fn barriers_of_a_program_as_it_is_are_taken_over() {
         }
         let Some(compiler) = Tool::find(site.mpi.fortran) else { continue };
         let foreign = compiled(compiler, "tests/mpi/foreign.f90", &[], &[]);
-        let Output { status, stderr, .. } = output(&mut site.run(&foreign, "3", "9", Some(&preload)));
+        let Output { status, stderr, .. } =
+            output(&mut site.run(&foreign, "3", "9", Some(&preload)));
         let wrong = String::from_utf8_lossy(&stderr);
         assert!(
             status.success() && wrong.contains("50 calls of MPI_Barrier"),

@@ -79,8 +79,12 @@ fn everything_goes_to_its_place_and_away_again() {
     let (built, package) = (built(dir.path()), dir.path().join("package"));
     make("install-files", &built, Path::new("/opt/syncline"), &package);
     assert_eq!(files(&package.join("opt/syncline")), INSTALLED.map(PathBuf::from));
-    let described = std::fs::read_to_string(package.join("opt/syncline/lib/pkgconfig/syncline.pc")).unwrap();
-    assert!(described.starts_with("prefix=/opt/syncline\n") && !described.contains('@'), "{described}");
+    let described =
+        std::fs::read_to_string(package.join("opt/syncline/lib/pkgconfig/syncline.pc")).unwrap();
+    assert!(
+        described.starts_with("prefix=/opt/syncline\n") && !described.contains('@'),
+        "{described}"
+    );
     make("uninstall", &built, Path::new("/opt/syncline"), &package);
     assert_eq!(files(&package), [] as [PathBuf; 0]);
 }
@@ -106,7 +110,9 @@ endforeach()
 
 #[test]
 fn programs_are_built_by_cmake() {
-    let (Some(_), Some(_), Some(cmake)) = (Tool::find("make"), Tool::find("gcc"), Tool::find("cmake")) else {
+    let (Some(_), Some(_), Some(cmake)) =
+        (Tool::find("make"), Tool::find("gcc"), Tool::find("cmake"))
+    else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
@@ -190,7 +196,9 @@ fn programs_are_built_by_pkg_config() {
 /// otherwise.
 #[test]
 fn what_is_installed_is_stripped() {
-    let (Some(_), Some(_), Some(gcc)) = (Tool::find("make"), Tool::find("strip"), Tool::find("gcc")) else {
+    let (Some(_), Some(_), Some(gcc)) =
+        (Tool::find("make"), Tool::find("strip"), Tool::find("gcc"))
+    else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
@@ -198,11 +206,17 @@ fn what_is_installed_is_stripped() {
     let [stripped, whole] = ["stripped", "whole"].map(|name| dir.path().join(name));
     make("install-files", &built, &stripped, Path::new(""));
     make_with("install-files", &built, &whole, Path::new(""), &["STRIP="]);
-    let all = ["bin/syncline", "lib/libsyncline_c.so", "lib/libsyncline_preload.so", "lib/libsyncline_c.a"];
+    let all = [
+        "bin/syncline",
+        "lib/libsyncline_c.so",
+        "lib/libsyncline_preload.so",
+        "lib/libsyncline_c.a",
+    ];
     for name in all {
         let [small, large] =
             [&stripped, &whole].map(|prefix| std::fs::metadata(prefix.join(name)).unwrap().len());
-        let before = std::fs::metadata(built.join(Path::new(name).file_name().unwrap())).unwrap().len();
+        let before =
+            std::fs::metadata(built.join(Path::new(name).file_name().unwrap())).unwrap().len();
         assert_eq!(large, before, "{name}");
         assert!(small < large, "{name}: {small} of {large} bytes");
     }

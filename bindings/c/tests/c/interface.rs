@@ -45,7 +45,8 @@ fn functions() -> Vec<Function> {
         if !name.starts_with("syncline_") {
             return None;
         }
-        let arguments = arguments.strip_suffix(')')?.split(',').map(str::trim).filter(|a| *a != "void");
+        let arguments =
+            arguments.strip_suffix(')')?.split(',').map(str::trim).filter(|a| *a != "void");
         let argument = |text: &str| {
             let at = text.rfind([' ', '*']).unwrap() + 1;
             Argument { kind: text[..at].trim().to_owned(), name: text[at..].to_owned() }
@@ -115,7 +116,10 @@ fn what_one_function_makes_one_function_gives_back() {
                 "syncline_handle" => &["syncline_reader_new", "syncline_writer_new"],
                 _ => &[&format!("{object}_new")[..]],
             };
-            assert!(made.iter().all(|new| find(&all, new).is_some()), "{name} undoes none of {made:?}");
+            assert!(
+                made.iter().all(|new| find(&all, new).is_some()),
+                "{name} undoes none of {made:?}"
+            );
             pairs += 1;
         }
         if let Some(object) = name.strip_suffix("_new") {
@@ -135,7 +139,9 @@ fn what_one_function_makes_one_function_gives_back() {
         }
     }
     assert!(pairs >= 9, "{pairs}");
-    assert!(find(&all, "syncline_farm_join").is_some() && find(&all, "syncline_farm_leave").is_some());
+    assert!(
+        find(&all, "syncline_farm_join").is_some() && find(&all, "syncline_farm_leave").is_some()
+    );
 }
 
 /// Whether a function writes its result through an argument: a pointer to a single value of the
@@ -176,7 +182,8 @@ fn wrong(function: &Function, argument: &Argument, output: Option<&str>) -> Stri
         "syncline_rma_pair" => "pair".into(),
         pointer => {
             let pointer = pointer.ends_with('*')
-                || ["syncline_body", "syncline_team_function", "syncline_farm_function"].contains(&pointer);
+                || ["syncline_body", "syncline_team_function", "syncline_farm_function"]
+                    .contains(&pointer);
             assert!(pointer, "{} has an argument {kind}", function.name);
             "NULL".into()
         }
@@ -188,8 +195,12 @@ fn outputs_are_zero_after_a_failure() {
     let mut calls = String::new();
     let (mut outputs, mut tried) = (0, 0);
     for function in functions() {
-        let all: Vec<_> =
-            function.arguments.iter().filter(|argument| is_output(&function, argument)).cloned().collect();
+        let all: Vec<_> = function
+            .arguments
+            .iter()
+            .filter(|argument| is_output(&function, argument))
+            .cloned()
+            .collect();
         outputs += all.len();
         // It has nothing that could be wrong but its output.
         if function.name == "syncline_overlay_new" {
@@ -214,7 +225,8 @@ fn outputs_are_zero_after_a_failure() {
             };
             let arguments: Vec<_> = function.arguments.iter().map(pass).collect();
             let name = &function.name;
-            writeln!(calls, "        failed(\"{name}\", {name}({}));", arguments.join(", ")).unwrap();
+            writeln!(calls, "        failed(\"{name}\", {name}({}));", arguments.join(", "))
+                .unwrap();
             for Argument { name: output, .. } in &wanted {
                 // The output is the number of the sender, and 0 is the number of a process.
                 let nobody = name.starts_with("syncline_farm_recv_any") && output == "from";
@@ -278,7 +290,9 @@ int main(void) {{
 fn every_status_has_words_of_its_own() {
     let text = |status| {
         // SAFETY: the text stays for ever.
-        unsafe { CStr::from_ptr(syncline_c::status::syncline_status_text(status)) }.to_str().unwrap()
+        unsafe { CStr::from_ptr(syncline_c::status::syncline_status_text(status)) }
+            .to_str()
+            .unwrap()
     };
     let code = code();
     let statuses = code.split("SYNCLINE_STATUS_").skip(1).filter_map(|entry| {
@@ -306,7 +320,13 @@ fn sources() -> Vec<(PathBuf, String)> {
                 && !path.file_stem().is_some_and(|name| name.to_string_lossy().ends_with("tests"))
             {
                 let text = std::fs::read_to_string(&path).unwrap();
-                let own = text.split("#[cfg(all(test").next().unwrap().split("#[cfg(test").next().unwrap();
+                let own = text
+                    .split("#[cfg(all(test")
+                    .next()
+                    .unwrap()
+                    .split("#[cfg(test")
+                    .next()
+                    .unwrap();
                 let lines = own.lines().filter(|line| !line.trim_start().starts_with("//"));
                 into.push((path.clone(), lines.collect::<Vec<_>>().join("\n")));
             }
@@ -368,8 +388,8 @@ fn rust_in(text: &str) -> Option<&str> {
         return None;
     }
     let types = [
-        "Bounds", "Checked", "Crew", "Err", "Global", "Mutexes", "None", "Ok", "Option", "Policy", "Pool",
-        "Result", "Some", "String", "Vec", "Vpid",
+        "Bounds", "Checked", "Crew", "Err", "Global", "Mutexes", "None", "Ok", "Option", "Policy",
+        "Pool", "Result", "Some", "String", "Vec", "Vpid",
     ];
     let marks = ["::", "()", "panick", "unwrap"];
     marks
@@ -378,7 +398,9 @@ fn rust_in(text: &str) -> Option<&str> {
         .or_else(|| {
             let quoted = text.split('`').skip(1).step_by(2);
             let commands = ["syncline ", "memory"];
-            quoted.into_iter().find(|quoted| !commands.iter().any(|command| quoted.starts_with(command)))
+            quoted
+                .into_iter()
+                .find(|quoted| !commands.iter().any(|command| quoted.starts_with(command)))
         })
         .or_else(|| {
             let mut words = text.split(|c: char| !(c.is_alphanumeric() || "_{}:?".contains(c)));
@@ -420,9 +442,9 @@ fn the_header_names_every_environment_variable() {
     let mut variables = 0;
     for (path, source) in sources() {
         for text in texts(&source) {
-            let name = text
-                .strip_prefix("SYNCLINE_")
-                .is_some_and(|rest| rest.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_'));
+            let name = text.strip_prefix("SYNCLINE_").is_some_and(|rest| {
+                rest.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_')
+            });
             if name {
                 assert!(environment.contains(&text), "{}: {text}", path.display());
                 variables += 1;

@@ -97,12 +97,19 @@ const FORTRAN: [Program; 5] = [
 /// Compiles and links a program with the library; where it is.
 fn build(tool: Tool, flags: &[&str], library: &[&str], program: &Program) -> PathBuf {
     let flags =
-        [&["-Wall", "-Wextra", "-pedantic", "-Werror", "-g", "-O1", "-ffp-contract=off"], flags].concat();
+        [&["-Wall", "-Wextra", "-pedantic", "-Werror", "-g", "-O1", "-ffp-contract=off"], flags]
+            .concat();
     compiled(tool, program.source, &flags, library)
 }
 
 /// Builds programs and runs each after the words of `before`.
-fn all(compiler: &'static str, flags: &[&str], library: &[&str], programs: &[Program], before: &[&str]) {
+fn all(
+    compiler: &'static str,
+    flags: &[&str],
+    library: &[&str],
+    programs: &[Program],
+    before: &[&str],
+) {
     let Some(tool) = Tool::find(compiler) else { return };
     for program in programs {
         let executable = build(tool, flags, library, program);
@@ -164,9 +171,11 @@ fn the_sanitizers_find_nothing() {
 fn valgrind_finds_nothing() {
     if Tool::find("valgrind").is_some() {
         // Rust keeps a pointer into the middle of what it knows of the main thread: possibly lost, it says.
-        let leaks = ["--leak-check=full", "--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"];
+        let leaks =
+            ["--leak-check=full", "--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"];
         let valgrind =
-            [&["valgrind", "--quiet", "--error-exitcode=9", "--fair-sched=try"], &leaks[..]].concat();
+            [&["valgrind", "--quiet", "--error-exitcode=9", "--fair-sched=try"], &leaks[..]]
+                .concat();
         all("gcc", &["-std=c11"], &SHARED, &C, &valgrind);
     }
 }
@@ -179,7 +188,8 @@ fn has_openmp(dir: &Path, tool: Tool, source: &str) -> bool {
         if source.ends_with(".c") { "int main(void) { return 0; }\n" } else { "end\n" },
     );
     there.unwrap();
-    let there = tool.works(["-fopenmp".as_ref(), empty.as_os_str(), "-o".as_ref(), executable.as_os_str()]);
+    let there =
+        tool.works(["-fopenmp".as_ref(), empty.as_os_str(), "-o".as_ref(), executable.as_os_str()]);
     if !there {
         println!("skipped: {tool:?} has no OpenMP here, so nothing was run in a parallel region");
     }
@@ -191,7 +201,9 @@ fn barriers_run_in_a_parallel_region_of_openmp() {
     let program = Program { source: "examples/openmp_barrier.c", output: "went on too early: 0\n" };
     for compiler in ["gcc", "clang"] {
         let dir = tempfile::tempdir().unwrap();
-        let Some(tool) = Tool::find(compiler).filter(|&tool| has_openmp(dir.path(), tool, "empty.c")) else {
+        let Some(tool) =
+            Tool::find(compiler).filter(|&tool| has_openmp(dir.path(), tool, "empty.c"))
+        else {
             continue;
         };
         let executable = build(tool, &["-std=c11", "-fopenmp"], &SHARED, &program);
@@ -297,10 +309,12 @@ fn a_program_starts_the_processes_of_its_team() {
 
 #[test]
 fn a_forked_child_is_no_member() {
-    let program = Program { source: "tests/programs/forks.c", output: "the children were no members\n" };
+    let program =
+        Program { source: "tests/programs/forks.c", output: "the children were no members\n" };
     team_of_processes(&program, &[], "");
     team_of_processes(&program, &["hosts"], "");
-    let processes = Program { output: "the children were no members\n".repeat(4).leak(), ..program };
+    let processes =
+        Program { output: "the children were no members\n".repeat(4).leak(), ..program };
     team_of_processes(&processes, &["processes"], "");
 }
 
@@ -325,7 +339,8 @@ fn one_sided_memory_of_processes() {
 
 #[test]
 fn a_process_that_is_killed_is_told_to_the_others() {
-    let program = Program { source: "tests/programs/teams.c", output: "the killed one was named\n" };
+    let program =
+        Program { source: "tests/programs/teams.c", output: "the killed one was named\n" };
     team_of_processes(&program, &["killed"], "was killed by signal 9 in the middle of the run");
 }
 
@@ -340,8 +355,12 @@ fn a_launcher_starts_the_processes_of_a_program() {
     {
         let said = dir.path().join(format!("said{threads}"));
         let script = "exec \"$0\" >>\"$1\" 2>>\"$1\"".as_ref();
-        let launcher =
-            Launcher::new("sh").args(["-c".as_ref(), script, executable.as_os_str(), said.as_os_str()]);
+        let launcher = Launcher::new("sh").args([
+            "-c".as_ref(),
+            script,
+            executable.as_os_str(),
+            said.as_os_str(),
+        ]);
         launcher.processes(processes).threads(threads).run().unwrap();
         let said = std::fs::read_to_string(said).unwrap();
         assert_eq!(said, format!("{who}{}", TEAM.output));

@@ -33,7 +33,8 @@ impl Stage {
         let notes = self.site.dir.path().join("text.notes");
         let _ = fs::remove_file(&notes);
         fs::write(&path, text).unwrap();
-        let mut command = self.site.run(&self.program, &processes.to_string(), &per_host.to_string(), None);
+        let mut command =
+            self.site.run(&self.program, &processes.to_string(), &per_host.to_string(), None);
         command.arg(path);
         (command, notes)
     }
@@ -65,7 +66,10 @@ fn a_job_whose_processes_all_live_ends_in_order() {
                     let (is_well, said) = stage.play(&text, 3, per_host);
                     let what = format!("{}, {per_host} on a host: {said}", stage.site.mpi.launcher);
                     assert_eq!(is_well, code == 0, "{what}");
-                    assert!(!said.contains("MPI_Finalize") && !said.contains("exiting improperly"), "{what}");
+                    assert!(
+                        !said.contains("MPI_Finalize") && !said.contains("exiting improperly"),
+                        "{what}"
+                    );
                     assert!(said.contains(fails), "{what}");
                 }
             }
@@ -107,7 +111,8 @@ fn a_process_that_dies_after_its_member_has_left_is_found() {
             let said = String::from_utf8_lossy(&output(&mut command).stderr).into_owned();
             // MPICH kills the other process, if that is not faster.
             if stage.site.mpi.launcher != MPIS[1].launcher {
-                let told = "process 0 ends without MPI_Finalize: process 1 has died or cannot be reached";
+                let told =
+                    "process 0 ends without MPI_Finalize: process 1 has died or cannot be reached";
                 assert!(said.contains(told), "{}: {said}", stage.site.mpi.launcher);
             }
         }

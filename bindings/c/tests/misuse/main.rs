@@ -46,7 +46,10 @@ fn kinds() -> Vec<Kind> {
         Err(_) => Kind::ALL.to_vec(),
         Ok(names) => {
             let named = |name: &str| Kind::ALL.into_iter().find(|kind| format!("{kind:?}") == name);
-            names.split(',').map(|name| named(name).unwrap_or_else(|| panic!("no kind {name}"))).collect()
+            names
+                .split(',')
+                .map(|name| named(name).unwrap_or_else(|| panic!("no kind {name}")))
+                .collect()
         }
     }
 }
@@ -76,7 +79,8 @@ fn marked(mark: &str) -> Vec<u32> {
 fn kill(pids: &[u32]) {
     for pid in pids {
         // By the shell: there may be no program of that name.
-        let _ = Command::new("sh").args(["-c", "kill -KILL $0 2>/dev/null", &pid.to_string()]).status();
+        let _ =
+            Command::new("sh").args(["-c", "kill -KILL $0 2>/dev/null", &pid.to_string()]).status();
     }
 }
 
@@ -118,7 +122,8 @@ impl Theatre {
         let members = plan.members.to_string();
         let mut command = match (self.place, &self.site) {
             (Place::OpenMpi | Place::Mpich, Some(site)) => {
-                let mut command = site.run(&self.program, &members, &plan.per_host.to_string(), None);
+                let mut command =
+                    site.run(&self.program, &members, &plan.per_host.to_string(), None);
                 command.env_remove("SYNCLINE_TIMEOUT");
                 command
             }
@@ -145,7 +150,8 @@ impl Theatre {
     /// Whether a process of the program itself is among those.
     fn plays(&self, pids: &[u32]) -> bool {
         let program = fs::canonicalize(&self.program).unwrap();
-        pids.iter().any(|pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program))
+        pids.iter()
+            .any(|pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program))
     }
 
     /// Plays the program of a seed: what became of its launcher, or what is wrong.
@@ -182,7 +188,10 @@ impl Theatre {
             }
             thread::sleep(Duration::from_millis(5));
         };
-        if launch == Launch::Ended && self.site.is_some() && status.and_then(|s| s.signal()).is_some() {
+        if launch == Launch::Ended
+            && self.site.is_some()
+            && status.and_then(|s| s.signal()).is_some()
+        {
             launch = Launch::Crashed;
         }
         let hangs = if self.plays(&marked(&mark)) { "it hangs" } else { "its launcher hangs" };
@@ -194,7 +203,8 @@ impl Theatre {
         let left = marked(&mark);
         kill(&left);
         let _ = child.wait();
-        let [_, said] = files.map(|path| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned());
+        let [_, said] =
+            files.map(|path| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned());
         let tells = |why: &str| {
             let (place, misuses) = (self.place, &plan.misuses);
             let (members, per_host) = (plan.members, plan.per_host);

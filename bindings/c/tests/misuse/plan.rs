@@ -216,7 +216,11 @@ impl Plan {
                 Some(set) => {
                     let index = random.below(made.mutexes[set].unwrap());
                     let inside = format!("put {slot} {rank} {at} 8");
-                    vec![format!("lock {set} {rank} {index}"), inside, format!("unlock {set} {rank} {index}")]
+                    vec![
+                        format!("lock {set} {rank} {index}"),
+                        inside,
+                        format!("unlock {set} {rank} {index}"),
+                    ]
                 }
                 None => vec![format!("sleep {}", random.below(4))],
             },
@@ -243,7 +247,8 @@ impl Plan {
 
     fn misuse(&mut self, kind: Kind, random: &mut Random, shares: bool) {
         let rank = random.below(self.members);
-        let (other, beyond) = (random.below(self.members), self.members + random.below(3) * 1_000_000);
+        let (other, beyond) =
+            (random.below(self.members), self.members + random.below(3) * 1_000_000);
         match kind {
             Kind::Arguments => {
                 let wrong = [
@@ -312,19 +317,26 @@ impl Plan {
                     self.all("mutexes_new 1 1");
                     self.ranks[rank].extend([format!("lock 1 {other} 0"), "return 0".to_owned()]);
                     let (sleep, lock) = (random.below(30), format!("1 {other} 0"));
-                    let wait = [format!("sleep {sleep}"), format!("lock {lock}"), format!("unlock {lock}")];
+                    let wait = [
+                        format!("sleep {sleep}"),
+                        format!("lock {lock}"),
+                        format!("unlock {lock}"),
+                    ];
                     others.iter().for_each(|&one| self.ranks[one].extend_from_slice(&wait));
                 }
             }
             Kind::Exit => {
-                let step = random.one_of(&["exit 0", "exit 5", "_exit 0", "_exit 5", "exec"]).to_owned();
+                let step =
+                    random.one_of(&["exit 0", "exit 5", "_exit 0", "_exit 5", "exec"]).to_owned();
                 self.end(rank, &[step], random);
             }
             Kind::Kill => {
                 let step = random.one_of(&["kill 9", "kill 15", "kill 11", "abort"]).to_owned();
                 self.end(rank, &[step], random);
             }
-            Kind::Threads => self.insert(rank, &[format!("threads {}", 1 + random.below(3))], random),
+            Kind::Threads => {
+                self.insert(rank, &[format!("threads {}", 1 + random.below(3))], random)
+            }
             Kind::Nested => self.insert(rank, &[format!("nested {}", random.below(2))], random),
             Kind::After => {
                 let steps = [
@@ -339,8 +351,12 @@ impl Plan {
                 let step = random.one_of(&steps).to_owned();
                 self.after.push(step);
             }
-            Kind::Fork => self.insert(rank, &[random.one_of(&["fork 0", "fork 3"]).to_owned()], random),
-            Kind::ForkCalls => self.insert(rank, &[random.one_of(&["fork 1", "fork 2"]).to_owned()], random),
+            Kind::Fork => {
+                self.insert(rank, &[random.one_of(&["fork 0", "fork 3"]).to_owned()], random)
+            }
+            Kind::ForkCalls => {
+                self.insert(rank, &[random.one_of(&["fork 1", "fork 2"]).to_owned()], random)
+            }
             Kind::Timed => {
                 for step in self.ranks[rank].iter_mut().skip(4) {
                     let words: Vec<_> = step.split(' ').collect();

@@ -28,7 +28,11 @@ pub(crate) fn compiled(tool: Tool, source: &str, flags: &[&str], library: &[&str
     let (include, source) = (root().join("include"), root().join(source));
     let of = ["include/syncline.h", "tests/programs/expect.h", "fortran/syncline.f90"];
     let mut key = of.map(|name| fs::read(root().join(name)).unwrap()).to_vec();
-    key.extend([fs::read(&source).unwrap(), text(&named).into_bytes(), tool.version().into_bytes()]);
+    key.extend([
+        fs::read(&source).unwrap(),
+        text(&named).into_bytes(),
+        tool.version().into_bytes(),
+    ]);
     if library == STATIC {
         let metadata = fs::metadata(folder.join("libsyncline_c.a")).unwrap();
         key.push(format!("{} {:?}", metadata.len(), metadata.modified().unwrap()).into_bytes());
@@ -38,13 +42,19 @@ pub(crate) fn compiled(tool: Tool, source: &str, flags: &[&str], library: &[&str
     let made = kept(&name, key, |into| {
         let mut arguments: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
         if source.extension().is_some_and(|extension| extension == "f90") && !library.is_empty() {
-            arguments.extend(["-J".to_owned(), text(into), text(&root().join("fortran/syncline.f90"))]);
+            arguments.extend([
+                "-J".to_owned(),
+                text(into),
+                text(&root().join("fortran/syncline.f90")),
+            ]);
         }
         arguments.push(text(&source));
         if !library.is_empty() {
             arguments.extend([format!("-I{}", text(&include)), format!("-L{}", text(&folder))]);
             arguments.push(format!("-Wl,-rpath,{}", text(&named)));
-            arguments.extend(library.iter().chain(&["-pthread", "-ldl", "-lm"]).map(|&word| word.to_owned()));
+            arguments.extend(
+                library.iter().chain(&["-pthread", "-ldl", "-lm"]).map(|&word| word.to_owned()),
+            );
         }
         arguments.extend(["-o".to_owned(), text(&into.join(stem))]);
         tool.run(arguments);

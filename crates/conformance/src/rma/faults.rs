@@ -72,7 +72,9 @@ pub(super) fn mismatch(me: &mut Member, rma: &mut Rma, rounds: u64) -> Result<()
         {
             Ok(())
         }
-        Err(error) => Err(Wrong(0, format!("{error}, and not: rank {odd} is in {}", Call::Allocate))),
+        Err(error) => {
+            Err(Wrong(0, format!("{error}, and not: rank {odd} is in {}", Call::Allocate)))
+        }
         Ok(()) => Err(Wrong(0, format!("no error, though rank {odd} is in {}", Call::Allocate))),
     }
 }

@@ -83,7 +83,11 @@ fn steps(round: u64, rank: usize, size: usize) -> Vec<Step> {
         for _ in 0..levels {
             let count = 1 + random.below(5);
             let strides = extents.map(|extent| extent + random.below(4));
-            if strides.iter().zip(extents).any(|(stride, extent)| stride * (count - 1) + extent > SECTION) {
+            if strides
+                .iter()
+                .zip(extents)
+                .any(|(stride, extent)| stride * (count - 1) + extent > SECTION)
+            {
                 break;
             }
             extents = [0, 1].map(|side| strides[side] * (count - 1) + extents[side]);
@@ -157,13 +161,16 @@ impl Step {
             (false, 0) => rma.put_list(memory, target, &self.list(), &values),
             (true, 0) => rma.accumulate_list(memory, target, &self.list(), factor, &values),
             (false, 1) if self.is_plain() => rma.put(memory, target, self.offset, plain()),
-            (true, 1) if self.is_plain() => rma.accumulate(memory, target, self.offset, factor, plain()),
+            (true, 1) if self.is_plain() => {
+                rma.accumulate(memory, target, self.offset, factor, plain())
+            }
             (false, 2) if self.is_plain() => {
                 let handle = rma.start_put(memory, target, self.offset, plain())?;
                 rma.wait(handle)
             }
             (true, 2) if self.is_plain() => {
-                let mut handle = rma.start_accumulate(memory, target, self.offset, factor, plain())?;
+                let mut handle =
+                    rma.start_accumulate(memory, target, self.offset, factor, plain())?;
                 let late = Instant::now() + PATIENCE;
                 while !rma.test(&mut handle)? && Instant::now() < late {
                     std::thread::yield_now();
@@ -175,7 +182,9 @@ impl Step {
             }
             (true, _) => {
                 let (offset, first) = (self.offset, self.first);
-                rma.accumulate_strided(memory, target, offset, shape, factor, &values, first, &self.here)
+                rma.accumulate_strided(
+                    memory, target, offset, shape, factor, &values, first, &self.here,
+                )
             }
         }
     }
@@ -184,7 +193,8 @@ impl Step {
     fn simulate<T: Value>(&self, part: &mut [T], sum: impl Fn(T, T) -> T) {
         let (values, factor) = (self.values::<T>(), self.factor::<T>());
         self.each(|there, here| {
-            part[there] = if self.adds { sum(part[there], values[here] * factor) } else { values[here] };
+            part[there] =
+                if self.adds { sum(part[there], values[here] * factor) } else { values[here] };
         });
     }
 
@@ -198,7 +208,8 @@ impl Step {
             0 => rma.get_list(memory, target, &self.list(), &mut values)?,
             1 if self.is_plain() => rma.get(memory, target, offset, &mut values[plain])?,
             2 if self.is_plain() => {
-                let handle = rma.start_get(memory, target, offset, vec![T::new(0); self.counts[0]])?;
+                let handle =
+                    rma.start_get(memory, target, offset, vec![T::new(0); self.counts[0]])?;
                 values[plain].copy_from_slice(&rma.wait(handle)?);
             }
             3 if self.is_plain() => {
@@ -248,7 +259,10 @@ fn typed<T: Value + std::ops::Add<Output = T>>(
                 }
             });
             if let Some((at, found, expected)) = different {
-                let what = format!("element {at} of member {} is {found:?}, not {expected:?}", step.target);
+                let what = format!(
+                    "element {at} of member {} is {found:?}, not {expected:?}",
+                    step.target
+                );
                 return Err(Wrong(round, what));
             }
         }

@@ -263,7 +263,9 @@ fn nothing_is_sent_to_a_process_that_has_gone() {
         let (mut now, mut gone) = (Instant::now(), Vec::new());
         for step in 0..60 {
             pass(&mut hearts, &mut now, 1, &gone);
-            for process in (0..hearts.len()).filter(|process| !gone.contains(process)).collect::<Vec<_>>() {
+            for process in
+                (0..hearts.len()).filter(|process| !gone.contains(process)).collect::<Vec<_>>()
+            {
                 let (heart, wire) = &mut hearts[process];
                 if !heart.over[process] {
                     if step >= 5 * process {
@@ -300,7 +302,10 @@ fn a_process_whose_members_have_left_is_waited_for_and_watched() {
         pass(&mut hearts, &mut now, 100, &[]);
         for process in [0, 2, 3] {
             let heart = &hearts[process].0;
-            assert!(!heart.all_over() && !heart.any_died(), "process {process} waits for process 1");
+            assert!(
+                !heart.all_over() && !heart.any_died(),
+                "process {process} waits for process 1"
+            );
         }
         if is_killed {
             network.cut(1);
@@ -311,7 +316,11 @@ fn a_process_whose_members_have_left_is_waited_for_and_watched() {
         pass(&mut hearts, &mut now, 100, &[]);
         for process in [0, 2, 3] {
             let heart = &hearts[process].0;
-            assert_eq!((heart.all_over(), heart.any_died()), (true, is_killed), "process {process}");
+            assert_eq!(
+                (heart.all_over(), heart.any_died()),
+                (true, is_killed),
+                "process {process}"
+            );
             assert_eq!(heart.control.deaths.fault_of(2), Some(Fault::Left { rank: 2 }));
         }
     }

@@ -33,12 +33,18 @@ pub(crate) struct Children {
 
 /// Whether all can be watched. Asked before the first is started: what has run cannot be undone.
 fn enough_descriptors(processes: usize) -> Result<(), TeamError> {
-    let (needed, most) = (processes as u64 + OTHERS, getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX));
+    let (needed, most) =
+        (processes as u64 + OTHERS, getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX));
     if needed <= most {
         return Ok(());
     }
-    let why = format!("{processes} processes need {needed} open files, and the limit is {most} (ulimit -Hn)");
-    Err(TeamError::System { what: "watch the processes of the team", source: io::Error::other(why) })
+    let why = format!(
+        "{processes} processes need {needed} open files, and the limit is {most} (ulimit -Hn)"
+    );
+    Err(TeamError::System {
+        what: "watch the processes of the team",
+        source: io::Error::other(why),
+    })
 }
 
 #[derive(Debug)]
@@ -58,11 +64,8 @@ impl Children {
         enough_descriptors(heritage.shape.processes)?;
         let mut children = Children { running: Vec::new(), limit: None };
         for process in 0..heritage.shape.processes {
-            let child = spawn(program, args, heritage, process).map_err(|source| TeamError::Start {
-                program: program.into(),
-                process,
-                source,
-            })?;
+            let child = spawn(program, args, heritage, process)
+                .map_err(|source| TeamError::Start { program: program.into(), process, source })?;
             children.running.push(Running { process, child, watch: None });
         }
         // Now, as the children would inherit a higher limit.
@@ -80,7 +83,8 @@ impl Children {
         let maximum = limit.maximum.unwrap_or(u64::MAX);
         if limit.current.is_some_and(|current| current < needed && current < maximum) {
             // If it is refused, so will be a descriptor, which is an error that says so.
-            let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(needed.min(maximum)), ..limit });
+            let _ =
+                setrlimit(Resource::Nofile, Rlimit { current: Some(needed.min(maximum)), ..limit });
             self.limit = Some(limit);
         }
     }
@@ -111,7 +115,8 @@ impl Children {
                 ended.push((running.process, running.child.id(), status));
             }
         }
-        self.running.retain(|running| ended.iter().all(|(process, ..)| *process != running.process));
+        self.running
+            .retain(|running| ended.iter().all(|(process, ..)| *process != running.process));
         Ok(ended)
     }
 }
@@ -137,7 +142,12 @@ impl Drop for Children {
 }
 
 /// Starts a process, which has the descriptors under the numbers that its environment names.
-fn spawn(program: &OsStr, args: &[OsString], heritage: &Heritage<'_>, process: usize) -> io::Result<Child> {
+fn spawn(
+    program: &OsStr,
+    args: &[OsString],
+    heritage: &Heritage<'_>,
+    process: usize,
+) -> io::Result<Child> {
     let mut spawn = Spawn::new(program);
     let (segment, lifeline) = (spawn.hand(heritage.segment)?, spawn.hand(heritage.lifeline)?);
     let place = Place { shape: heritage.shape, process, segment, lifeline };

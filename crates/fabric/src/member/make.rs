@@ -2,8 +2,8 @@
 
 use syncline_sync::{
     Auto, Barrier, Call, Caller, Combined, CombinedMember, Counter, Deaths, Dissemination,
-    DisseminationMember, Lock, LockMember, MemoryFlags, Naming, Phased, RawLock, Space, SpaceError, Thing,
-    Tournament, TournamentMember,
+    DisseminationMember, Lock, LockMember, MemoryFlags, Naming, Phased, RawLock, Space, SpaceError,
+    Thing, Tournament, TournamentMember,
 };
 
 use super::Member;
@@ -134,7 +134,8 @@ impl Member {
         let process = self.process();
         let caller = self.object();
         let mut space = self.space.making(Thing::Barrier);
-        let inners = (0..processes).map(|_| inner(&mut space, threads)).collect::<Result<Vec<_>, _>>();
+        let inners =
+            (0..processes).map(|_| inner(&mut space, threads)).collect::<Result<Vec<_>, _>>();
         let inner = inners?.swap_remove(process);
         let among = |ranks: Vec<usize>| {
             let caller = caller.clone().map(|caller| caller.among(&ranks));
@@ -185,7 +186,10 @@ impl Member {
     /// })?;
     /// # Ok::<(), syncline_fabric::TeamError>(())
     /// ```
-    pub fn dissemination(&mut self, radix: usize) -> Result<DisseminationMember<TeamBoard>, SpaceError> {
+    pub fn dissemination(
+        &mut self,
+        radix: usize,
+    ) -> Result<DisseminationMember<TeamBoard>, SpaceError> {
         if radix < 2 {
             return Err(SpaceError::Radix { radix });
         }
@@ -238,7 +242,11 @@ impl Member {
     /// # Errors
     /// As [`make`](Self::make); [`SpaceError::Rank`], [`SpaceError::Taken`] if a rank is none, or
     /// is there twice.
-    pub fn board_of(&mut self, ranks: &[usize], slots: usize) -> Result<Option<TeamBoard>, SpaceError> {
+    pub fn board_of(
+        &mut self,
+        ranks: &[usize],
+        slots: usize,
+    ) -> Result<Option<TeamBoard>, SpaceError> {
         self.board_for(ranks, slots, Thing::Board)
     }
 
@@ -269,8 +277,12 @@ impl Member {
         let mut space = self.space.making(thing);
         let board = match endpoint {
             None => {
-                let flags =
-                    MemoryFlags::within(&mut space, ranks.len(), slots, syncline_sync::Flags::Packed)?;
+                let flags = MemoryFlags::within(
+                    &mut space,
+                    ranks.len(),
+                    slots,
+                    syncline_sync::Flags::Packed,
+                )?;
                 let flags = flags.watching(&self.node.control.deaths.called(caller));
                 mine.map(|place| flags.board(place).map(TeamBoard::memory)).transpose()?
             }

@@ -96,7 +96,10 @@ fn bounded(job: &Job<'_>, all: Communicator) -> Result<Communicator, TeamError> 
         // Nobody listens any more if it took too long.
         let _ = tell.send(living(all));
     });
-    started.map_err(|source| TeamError::System { what: "start a thread that shrinks the team", source })?;
+    started.map_err(|source| TeamError::System {
+        what: "start a thread that shrinks the team",
+        source,
+    })?;
     let patience = PATIENCE.max(job.said.timeout);
     match told.recv_timeout(patience) {
         Ok(left) => Ok(left?),

@@ -79,7 +79,8 @@ impl Network {
             process,
             last: vec![None; processes],
             number: 0,
-            random: self.shared.conditions.seed ^ (process as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+            random: self.shared.conditions.seed
+                ^ (process as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
             spare: Vec::new(),
             told: vec![false; processes],
         }
@@ -186,7 +187,10 @@ impl Wire for Channel {
         self.last[to] = Some(due);
         self.number += 1;
         let letter = Letter { due, number: self.number, from: self.process, message };
-        self.shared.inboxes[to].lock().unwrap_or_else(PoisonError::into_inner).push(Reverse(letter));
+        self.shared.inboxes[to]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Reverse(letter));
         Ok(())
     }
 
@@ -199,11 +203,13 @@ impl Wire for Channel {
             return Ok(None);
         }
         for (process, reported) in self.shared.reported.iter().enumerate() {
-            if reported.load(Ordering::Relaxed) && !std::mem::replace(&mut self.told[process], true) {
+            if reported.load(Ordering::Relaxed) && !std::mem::replace(&mut self.told[process], true)
+            {
                 return Err(WireError::Gone { process });
             }
         }
-        let mut inbox = self.shared.inboxes[self.process].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inbox =
+            self.shared.inboxes[self.process].lock().unwrap_or_else(PoisonError::into_inner);
         match inbox.peek() {
             Some(Reverse(letter)) if letter.due <= Instant::now() => {
                 Ok(inbox.pop().map(|Reverse(letter)| (letter.from, letter.message)))
@@ -223,8 +229,11 @@ mod tests {
 
     #[test]
     fn the_order_of_a_pair_is_kept_and_nothing_is_lost() {
-        let conditions =
-            Conditions { latency: Duration::from_micros(5), jitter: Duration::from_micros(50), seed: 3 };
+        let conditions = Conditions {
+            latency: Duration::from_micros(5),
+            jitter: Duration::from_micros(50),
+            seed: 3,
+        };
         let network = Network::new(3, conditions);
         let (mut a, mut b, mut c) = (network.wire(0), network.wire(1), network.wire(2));
         for n in 0..200_u8 {

@@ -94,8 +94,9 @@ impl MpiWire {
                 Ok(false) => (),
                 Ok(true) => {
                     let received = self.receiving.remove(at).map(|(_, receiving)| receiving.wait());
-                    let bytes =
-                        received.transpose().map_err(|error| self.error("receive a message", &error))?;
+                    let bytes = received
+                        .transpose()
+                        .map_err(|error| self.error("receive a message", &error))?;
                     return Ok(bytes.map(|bytes| (from, bytes)));
                 }
                 Err(error) => {
@@ -149,7 +150,8 @@ impl Wire for MpiWire {
         self.sent()?;
         while self.receiving.len() < RECEIVING {
             let probed = self.world.probe(TAG);
-            let Some(message) = probed.map_err(|error| self.error("look for a message", &error))? else {
+            let Some(message) = probed.map_err(|error| self.error("look for a message", &error))?
+            else {
                 break;
             };
             let (from, buffer) = (message.source(), self.spare.pop().unwrap_or_default());

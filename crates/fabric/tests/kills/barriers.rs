@@ -56,7 +56,11 @@ fn pass(barrier: &mut dyn BarrierMember, stage: &Stage<'_>) {
 }
 
 /// An episode, in one way or the other.
-fn once(barrier: &mut dyn BarrierMember, random: &mut Random, stage: &Stage<'_>) -> Result<(), Fault> {
+fn once(
+    barrier: &mut dyn BarrierMember,
+    random: &mut Random,
+    stage: &Stage<'_>,
+) -> Result<(), Fault> {
     let last = Some(Instant::now() + HANG);
     match random.below(6) {
         0 => {

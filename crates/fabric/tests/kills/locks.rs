@@ -48,12 +48,18 @@ fn work<R: RawLock>(me: &mut Member, stage: &Stage<'_>) {
     if random.one_in(3) {
         lock.set_policy(&Policy { pauses: 0, yield_for: Duration::ZERO, death: None });
     }
-    let mut me = Worker { lock, shared: Shared { stage, deaths: me.deaths().clone(), done }, random };
+    let mut me =
+        Worker { lock, shared: Shared { stage, deaths: me.deaths().clone(), done }, random };
     // Victims come no further than this. Who knows of all deaths goes on, so that the others have to wait, and are told.
     let survives = stage.plan.survivors().any(|rank| rank == stage.rank);
     let begun = Instant::now();
     while !(survives && stage.knows_all() && stage.all_at(1)) {
-        assert!(begun.elapsed() < HANG, "rank {}: it knows of all deaths: {}", stage.rank, stage.knows_all());
+        assert!(
+            begun.elapsed() < HANG,
+            "rank {}: it knows of all deaths: {}",
+            stage.rank,
+            stage.knows_all()
+        );
         me.section(true);
         if stage.knows_all() {
             stage.step(1);
@@ -79,7 +85,8 @@ impl<R: RawLock> Worker<'_, R> {
             assert!(begun.elapsed() < HANG, "rank {} waits for ever", self.lock.rank());
             let linger = self.random.one_in(20).then(|| self.random.microseconds(400));
             let shared = self.shared.clone();
-            let touch = |held: Guard<'_, R, _>| shared.touch(held, linger.filter(|_| change), change);
+            let touch =
+                |held: Guard<'_, R, _>| shared.touch(held, linger.filter(|_| change), change);
             let short = Instant::now() + self.random.microseconds(150);
             let asked = match self.random.below(4) {
                 0 => self.lock.try_lock().map(|held| held.map(touch).is_some()),
@@ -107,7 +114,8 @@ impl<R: RawLock> Worker<'_, R> {
     /// Repairs the lock, and the numbers if need be; whether it had the lock.
     fn recover(&mut self, change: bool) -> bool {
         let hasty = self.random.one_in(3);
-        let until = if hasty { Some(Instant::now() + self.random.microseconds(800)) } else { late() };
+        let until =
+            if hasty { Some(Instant::now() + self.random.microseconds(800)) } else { late() };
         let shared = self.shared.clone();
         let recovered = self.lock.recover(until);
         // It may go on in spite of all these, whether it had the lock in time or not, and not be told of them any more.
@@ -140,7 +148,12 @@ impl Shared<'_> {
     }
 
     /// A section: the numbers are whole, and nobody else is in one.
-    fn touch<R: RawLock>(&self, mut held: Guard<'_, R, [u64; 2]>, linger: Option<Duration>, change: bool) {
+    fn touch<R: RawLock>(
+        &self,
+        mut held: Guard<'_, R, [u64; 2]>,
+        linger: Option<Duration>,
+        change: bool,
+    ) {
         let sum = self.sum();
         assert_eq!(*held, [sum, partner(sum)], "rank {}", self.stage.rank);
         self.stage.at(1);

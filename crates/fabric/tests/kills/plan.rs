@@ -145,7 +145,8 @@ impl<'a> Stage<'a> {
         }
         me.wait().unwrap();
         let begun = Instant::now();
-        let stage = Stage { plan, rank: me.rank(), begun, pids, killed, steps, told, visits: 0.into() };
+        let stage =
+            Stage { plan, rank: me.rank(), begun, pids, killed, steps, told, visits: 0.into() };
         for (number, victim) in plan.victims.iter().enumerate() {
             let Killer::Beside { after } = victim.killer else { continue };
             if victim.process == me.process() && me.thread() == 0 {

@@ -49,7 +49,8 @@ pub(crate) fn kills(role: &str) {
 fn run(role: &str, seed: u64) -> (u64, Vec<u64>) {
     let plan = Plan::new(role, seed);
     let text = play(role, seed);
-    let wrong = |why: &str| -> ! { panic!("{role}, SYNCLINE_SEED={seed}: {why}\n{plan:?}\n{text}") };
+    let wrong =
+        |why: &str| -> ! { panic!("{role}, SYNCLINE_SEED={seed}: {why}\n{plan:?}\n{text}") };
     let lines = |prefix: &str| {
         let rest = text.lines().filter_map(|line| line.strip_prefix(prefix));
         rest.map(String::from).collect::<Vec<_>>()
@@ -63,7 +64,9 @@ fn run(role: &str, seed: u64) -> (u64, Vec<u64>) {
     news.sort_by_key(|line| line.contains("the others have 10 s to end"));
     for victim in &plan.victims {
         let died = format!("process {} (pid ", victim.process);
-        let at = news.iter().position(|line| line.starts_with(&died) && line.contains("killed by signal 9"));
+        let at = news
+            .iter()
+            .position(|line| line.starts_with(&died) && line.contains("killed by signal 9"));
         match at {
             Some(at) => drop(news.remove(at)),
             None => wrong("a victim was not killed"),
@@ -75,7 +78,9 @@ fn run(role: &str, seed: u64) -> (u64, Vec<u64>) {
     let mut times = Vec::new();
     let mut told: HashMap<(usize, usize), usize> = HashMap::new();
     for line in lines("told: ") {
-        let [rank, process, time] = line.split(' ').collect::<Vec<_>>()[..] else { wrong("garbled") };
+        let [rank, process, time] = line.split(' ').collect::<Vec<_>>()[..] else {
+            wrong("garbled")
+        };
         *told.entry((rank.parse().unwrap(), process.parse().unwrap())).or_default() += 1;
         times.push(time.parse().unwrap());
     }
@@ -88,7 +93,8 @@ fn run(role: &str, seed: u64) -> (u64, Vec<u64>) {
         }
     }
     let pids = lines("pid: ");
-    if pids.len() != plan.processes || pids.iter().any(|pid| Path::new("/proc").join(pid).exists()) {
+    if pids.len() != plan.processes || pids.iter().any(|pid| Path::new("/proc").join(pid).exists())
+    {
         wrong("a process is left");
     }
     if !lines("named: ").is_empty() {
@@ -101,9 +107,13 @@ fn run(role: &str, seed: u64) -> (u64, Vec<u64>) {
 fn play(role: &str, seed: u64) -> String {
     let mut command = again("role");
     command.env(ROLE, role).env(SEED, seed.to_string());
-    for variable in
-        ["SYNCLINE_TEAM", "SYNCLINE_THREADS", "SYNCLINE_MEMORY", "SYNCLINE_PER_HOST", "SYNCLINE_QUIET"]
-    {
+    for variable in [
+        "SYNCLINE_TEAM",
+        "SYNCLINE_THREADS",
+        "SYNCLINE_MEMORY",
+        "SYNCLINE_PER_HOST",
+        "SYNCLINE_QUIET",
+    ] {
         command.env_remove(variable);
     }
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

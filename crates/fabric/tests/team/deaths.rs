@@ -59,7 +59,10 @@ fn what_a_process_leaves_behind_that_has_ended_well_is_told() {
         assert!(line.starts_with(&start) && line.ends_with(", true"), "{played:?}");
     }
     let gone = "rank 1 has left, and the lock may never be free again";
-    assert!(played.said.len() == 2 && played.said.iter().any(|line| line.contains(gone)), "{played:?}");
+    assert!(
+        played.said.len() == 2 && played.said.iter().any(|line| line.contains(gone)),
+        "{played:?}"
+    );
 }
 
 #[test]
@@ -67,8 +70,14 @@ fn survivors_are_told_of_one_that_panics() {
     let played = play(&mut program("panics"));
     assert_eq!(played.code, Some(1), "{played:?}");
     let survivors: Vec<_> = played.said.iter().filter(|line| line.starts_with("rank")).collect();
-    assert_eq!(survivors, [0, 1, 3].map(|rank| format!("rank {rank}: Err(Dead {{ rank: 2 }})")).each_ref());
-    assert!(played.said.iter().any(|line| line.starts_with("error: rank 2 panicked: ")), "{played:?}");
+    assert_eq!(
+        survivors,
+        [0, 1, 3].map(|rank| format!("rank {rank}: Err(Dead {{ rank: 2 }})")).each_ref()
+    );
+    assert!(
+        played.said.iter().any(|line| line.starts_with("error: rank 2 panicked: ")),
+        "{played:?}"
+    );
     assert!(only_news(&played).starts_with("process 1 (ranks 2 to 3) exited with 1"), "{played:?}");
 }
 

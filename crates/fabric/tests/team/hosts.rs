@@ -32,12 +32,14 @@ fn check(barrier: &mut impl BarrierMember, arrived: &AtomicUsize, rounds: usize)
 
 #[test]
 fn every_barrier_holds_on_any_number_of_hosts() {
-    let conditions = Conditions { jitter: Duration::from_micros(30), seed: 5, ..Conditions::default() };
+    let conditions =
+        Conditions { jitter: Duration::from_micros(30), seed: 5, ..Conditions::default() };
     for (hosts, processes, threads) in
         [(1, 1, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1), (2, 1, 2), (3, 2, 2), (5, 1, 1)]
     {
         let counts = [(); 6].map(|()| AtomicUsize::new(0));
-        let team = Team::hosts(hosts).processes(processes).threads(threads).quiet().conditions(conditions);
+        let team =
+            Team::hosts(hosts).processes(processes).threads(threads).quiet().conditions(conditions);
         let ranks = team.run(|me| {
             assert_eq!((me.hosts().count(), me.host()), (hosts, me.rank() / (processes * threads)));
             assert_eq!(me.ranks_on(me.host()).len(), processes * threads);
@@ -66,13 +68,16 @@ fn threads_take_the_same_barriers() {
 
 #[test]
 fn words_are_gathered_from_all_hosts() {
-    let conditions = Conditions { jitter: Duration::from_micros(30), seed: 9, ..Conditions::default() };
+    let conditions =
+        Conditions { jitter: Duration::from_micros(30), seed: 9, ..Conditions::default() };
     for (hosts, processes, threads) in [(1, 1, 2), (2, 1, 1), (3, 1, 2), (2, 2, 1)] {
-        let team = Team::hosts(hosts).processes(processes).threads(threads).quiet().conditions(conditions);
+        let team =
+            Team::hosts(hosts).processes(processes).threads(threads).quiet().conditions(conditions);
         let all = team.run(|me| {
             for time in 0..50 {
                 let words = me.gather(100 * time + me.rank() as u64).unwrap();
-                let expected = (0..me.size() as u64).map(|rank| 100 * time + rank).collect::<Vec<_>>();
+                let expected =
+                    (0..me.size() as u64).map(|rank| 100 * time + rank).collect::<Vec<_>>();
                 assert_eq!(words, expected);
             }
         });
@@ -132,7 +137,8 @@ fn silence_of_the_usual_length() {
     if std::env::var_os(SILENT).is_none() {
         return;
     }
-    let usual = |fault: &Fault| (0..3).any(|rank| *fault == Fault::Silent(Silence::new(rank, 10_000)));
+    let usual =
+        |fault: &Fault| (0..3).any(|rank| *fault == Fault::Silent(Silence::new(rank, 10_000)));
     let found = cut_off(None);
     assert!(found.iter().all(|found| found.as_ref().is_err_and(usual)), "{found:?}");
 }
@@ -144,7 +150,8 @@ fn silence_counts_after_ten_seconds_unless_said_otherwise_and_is_told() {
     let ended = team.env(SILENT, "1").env_remove("SYNCLINE_TIMEOUT").output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success(), "{said}");
-    let line = " has not been heard of for 10 s and is taken for dead; SYNCLINE_TIMEOUT sets the limit";
+    let line =
+        " has not been heard of for 10 s and is taken for dead; SYNCLINE_TIMEOUT sets the limit";
     assert!(said.contains(line), "{said}");
 }
 
@@ -178,7 +185,10 @@ fn a_panic_and_an_early_end_are_told_on_other_hosts() {
     });
     assert!(matches!(error, Err(TeamError::Panicked { rank: 2, .. })), "{error:?}");
     for fault in faults.into_inner().unwrap() {
-        assert!(matches!(fault, Err(Fault::Dead { rank: 2 } | Fault::Left { rank: 2 })), "{fault:?}");
+        assert!(
+            matches!(fault, Err(Fault::Dead { rank: 2 } | Fault::Left { rank: 2 })),
+            "{fault:?}"
+        );
     }
     let faults = Team::hosts(2).quiet().run(|me| {
         if me.rank() == 1 {

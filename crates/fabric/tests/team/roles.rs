@@ -72,7 +72,9 @@ pub(crate) fn play() {
             if std::env::var("SYNCLINE_TEAM").is_ok_and(|team| team.contains("process=1 ")) {
                 exit(0);
             }
-            end(three.run(|me| say(format!("rank {}: {:?}", me.rank(), me.barrier().wait_deadline(late())))))
+            end(three.run(|me| {
+                say(format!("rank {}: {:?}", me.rank(), me.barrier().wait_deadline(late())))
+            }))
         }
         "stays away" => exit(0),
         "nested" => end(Team::processes(2).run(|me| {
@@ -85,7 +87,9 @@ pub(crate) fn play() {
             Team::processes(1).run(|_| ()).unwrap();
             end(Team::processes(1).run(|_| ()))
         }
-        "many" => end(Team::threads(1 + std::thread::available_parallelism().unwrap().get()).run(meet)),
+        "many" => {
+            end(Team::threads(1 + std::thread::available_parallelism().unwrap().get()).run(meet))
+        }
         other => panic!("no role {other:?}"),
     }
 }
@@ -103,7 +107,8 @@ fn end<R>(result: Result<Vec<R>, TeamError>) -> ! {
 pub(crate) fn meet(me: &mut Member) {
     let all = |me: &mut Member| -> Result<(), Box<dyn std::error::Error>> {
         let mut counter = me.make(Counter::within)?;
-        let mut flags = me.make(|space, members| Tournament::within(space, members, Flags::Packed))?;
+        let mut flags =
+            me.make(|space, members| Tournament::within(space, members, Flags::Packed))?;
         let mut levels = me.combine(Counter::within, |space, groups| {
             Dissemination::within(space, groups, 2, Flags::Padded)
         })?;
@@ -144,11 +149,16 @@ fn leave_behind(me: &mut Member) {
     me.wait().unwrap();
     let fault = barrier.wait_deadline(late()).unwrap_err();
     // Who comes second finds it repaired.
-    let locked = held.lock_deadline(late()).map_or_else(|error| error.to_string(), |_| "free".to_owned());
+    let locked =
+        held.lock_deadline(late()).map_or_else(|error| error.to_string(), |_| "free".to_owned());
     let poisoned_by = held.recover(late()).unwrap().poisoned_by();
     *free.lock_deadline(late()).unwrap() += 1;
     assert_eq!(me.deaths().after(0), None, "nobody was missed");
-    say(format!("rank {}: {fault}, {locked}, {}", me.rank(), poisoned_by.is_none_or(|rank| rank == 1)));
+    say(format!(
+        "rank {}: {fault}, {locked}, {}",
+        me.rank(),
+        poisoned_by.is_none_or(|rank| rank == 1)
+    ));
 }
 
 /// Ranks 0 and 1 allocate different memory, and wait for rank 2. That joins when the difference is
@@ -180,7 +190,8 @@ fn other_order(me: &mut Member) {
         say(format!("rank {rank}: {fault}"));
     } else {
         me.wait().unwrap();
-        let made = me.make(|space, members| Dissemination::within(space, members, 2, Flags::Packed));
+        let made =
+            me.make(|space, members| Dissemination::within(space, members, 2, Flags::Packed));
         say(format!("rank {rank}: {}", made.unwrap_err()));
     }
 }

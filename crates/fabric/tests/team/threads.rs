@@ -12,7 +12,8 @@ use crate::roles::meet;
 
 #[test]
 fn every_rank_is_there_once() {
-    let places = Team::threads(4).run(|me| (me.rank(), me.size(), me.process(), me.thread())).unwrap();
+    let places =
+        Team::threads(4).run(|me| (me.rank(), me.size(), me.process(), me.thread())).unwrap();
     assert_eq!(places, [(0, 4, 0, 0), (1, 4, 0, 1), (2, 4, 0, 2), (3, 4, 0, 3)]);
 }
 
@@ -75,7 +76,8 @@ fn a_lock_that_a_panicked_member_has_passed_on_stays_held() {
         .run(|me| {
             let mut lock = me.make(Lock::<Mcs, u64>::within).unwrap();
             if me.rank() == 1 {
-                let (receiver, (held, is_held)) = (receiver.lock().unwrap().take().unwrap(), mpsc::channel());
+                let (receiver, (held, is_held)) =
+                    (receiver.lock().unwrap().take().unwrap(), mpsc::channel());
                 std::thread::spawn(move || {
                     let mut number = lock.lock().unwrap();
                     held.send(()).unwrap();
@@ -102,8 +104,8 @@ fn a_lock_that_a_panicked_member_has_passed_on_stays_held() {
 
 #[test]
 fn one_that_leaves_early_is_named() {
-    let results =
-        Team::threads(2).run(|me| if me.rank() == 0 { me.barrier().wait_deadline(late()) } else { Ok(()) });
+    let results = Team::threads(2)
+        .run(|me| if me.rank() == 0 { me.barrier().wait_deadline(late()) } else { Ok(()) });
     assert_eq!(results.unwrap(), [Err(Fault::Left { rank: 1 }), Ok(())]);
 }
 
@@ -147,12 +149,14 @@ fn what_makes_no_sense_is_refused() {
 #[test]
 fn the_environment_says_how_many() {
     let played = play(program("meet, from the environment").env("SYNCLINE_THREADS", "3"));
-    let expected: Vec<_> = (0..3).map(|rank| format!("rank {rank} of 3: (0, {rank}, 1, 3) Ok(())")).collect();
+    let expected: Vec<_> =
+        (0..3).map(|rank| format!("rank {rank} of 3: (0, {rank}, 1, 3) Ok(())")).collect();
     assert_eq!((played.code, &played.said), (Some(0), &expected));
     for wrong in ["0", "many", "4097"] {
         let played = play(program("meet, from the environment").env("SYNCLINE_THREADS", wrong));
         let why = "expected a number of threads from 1 to 4096";
-        let expected = format!("error: the environment variable SYNCLINE_THREADS is {wrong:?}: {why}");
+        let expected =
+            format!("error: the environment variable SYNCLINE_THREADS is {wrong:?}: {why}");
         assert_eq!((played.code, played.said), (Some(1), vec![expected]));
     }
 }

@@ -7,7 +7,8 @@ use crate::common::{TOLD, is_warning, play, program};
 #[test]
 fn processes_meet() {
     let played = play(&mut program("meet"));
-    let expected: Vec<_> = (0..3).map(|rank| format!("rank {rank} of 3: ({rank}, 0, 3, 1) Ok(())")).collect();
+    let expected: Vec<_> =
+        (0..3).map(|rank| format!("rank {rank} of 3: ({rank}, 0, 3, 1) Ok(())")).collect();
     assert_eq!((played.code, &played.said), (Some(0), &expected), "{played:?}");
     assert_eq!(played.news(), [""; 0]);
     assert!(played.told.iter().filter(|line| is_warning(line)).count() <= 1);
@@ -46,8 +47,8 @@ fn a_process_that_joins_after_a_difference_is_told_what_the_others_are() {
     std::fs::remove_file(&told).unwrap();
     assert_eq!(played.code, Some(0), "{played:?}");
     // Either of the two may have been the first to ask.
-    let asked =
-        [(0, 800), (1, 1600)].map(|(rank, bytes)| format!("rank {rank} allocates {bytes} bytes of memory"));
+    let asked = [(0, 800), (1, 1600)]
+        .map(|(rank, bytes)| format!("rank {rank} allocates {bytes} bytes of memory"));
     let [one, other] = &asked;
     let must = "all members must make the same things in the same order";
     let expected = |what: String| [0, 1, 2].map(|rank| format!("rank {rank}: {what}: {must}"));
@@ -60,8 +61,9 @@ fn inside_a_team_there_are_only_threads() {
     let played = play(&mut program("nested"));
     assert_eq!((played.code, played.said.len()), (Some(0), 2), "{played:?}");
     for (rank, line) in played.said.iter().enumerate() {
-        let error =
-            format!("rank {rank} is in a team already: inside it, only a team of threads can be made");
+        let error = format!(
+            "rank {rank} is in a team already: inside it, only a team of threads can be made"
+        );
         assert_eq!(*line, format!("rank {rank}: [2, 2], {error}, {error}"));
     }
 }
@@ -80,7 +82,9 @@ fn sleepers(nap: &str) -> Vec<i32> {
     let line = format!("sleep\0{nap}\0").into_bytes();
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    numbers.filter(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|of| of == line)).collect()
+    numbers
+        .filter(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|of| of == line))
+        .collect()
 }
 
 /// What processes leave behind ends with the launcher's run, however they ended; what has left its
@@ -90,7 +94,8 @@ fn what_processes_leave_behind_ends_with_the_team() {
     let nap = |which: u32| format!("{}.{which}", 2_000_000 + std::process::id());
     for (which, end) in [(1, "exit 0"), (2, "exit 3"), (3, "kill -9 $$")] {
         let script = format!("sleep {} & (setsid sleep {} &); {end}", nap(which), nap(which + 10));
-        let ended = syncline_fabric::Launcher::new("sh").args(["-c", &script]).processes(2).quiet().run();
+        let ended =
+            syncline_fabric::Launcher::new("sh").args(["-c", &script]).processes(2).quiet().run();
         assert_eq!(ended.is_ok(), which == 1, "{ended:?}");
         assert_eq!(sleepers(&nap(which)), [], "{end}");
     }
@@ -123,7 +128,10 @@ fn a_program_that_is_not_there_is_named() {
 #[test]
 fn a_launcher_that_would_not_be_told_of_deaths_refuses() {
     let there = program("meet");
-    if !Command::new("env").args(["--ignore-signal=CHLD", "true"]).output().is_ok_and(|o| o.status.success())
+    if !Command::new("env")
+        .args(["--ignore-signal=CHLD", "true"])
+        .output()
+        .is_ok_and(|o| o.status.success())
     {
         return println!(
             "skipped: env has no --ignore-signal here, so no program that ignores SIGCHLD was started"

@@ -42,7 +42,11 @@ impl Farm {
     /// # Errors
     /// [`FarmError::TimedOut`]: what comes later can be received later.
     #[inline]
-    pub fn recv_deadline<T: Wire>(&mut self, from: Vpid, deadline: Option<Instant>) -> Result<T, FarmError> {
+    pub fn recv_deadline<T: Wire>(
+        &mut self,
+        from: Vpid,
+        deadline: Option<Instant>,
+    ) -> Result<T, FarmError> {
         self.recv_with(from, deadline, |farm| farm.take_value(from))
     }
 
@@ -85,8 +89,10 @@ impl Farm {
             self.is_another(from, "wait for a message from itself")?;
         }
         let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
-        let policy =
-            Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy_for(from) };
+        let policy = Policy {
+            death: deaths.as_ref().map(|deaths| deaths as &dyn Watch),
+            ..self.policy_for(from)
+        };
         let bell = &arena.record(self.me.place()).bell;
         let came = bell::wait(bell, &policy, deadline, || match take(self)? {
             Some(taken) => Ok(Some(taken)),
@@ -110,8 +116,10 @@ impl Farm {
 
     /// How to wait for any process: as for the one that is there least.
     fn policy_for_any(&self) -> Policy<'static> {
-        let unborn =
-            self.children.iter().find(|&&child| !matches!(self.life(child), Life::Joined | Life::Ended));
+        let unborn = self
+            .children
+            .iter()
+            .find(|&&child| !matches!(self.life(child), Life::Joined | Life::Ended));
         unborn.map_or(self.policy, |&child| self.policy_for(child))
     }
 
@@ -148,7 +156,9 @@ impl Farm {
     /// The channel from a process, if it has opened one.
     #[inline]
     fn reader_of(&mut self, from: Vpid) -> Option<&mut Reader<Slots>> {
-        let known = |inbound: &Option<Inbound>| inbound.as_ref().is_some_and(|inbound| inbound.from == from);
+        let known = |inbound: &Option<Inbound>| {
+            inbound.as_ref().is_some_and(|inbound| inbound.from == from)
+        };
         if !self.inbound.get(from.place()).is_some_and(known) {
             self.look_for_channels();
         }
@@ -170,9 +180,14 @@ impl Farm {
     ///
     /// # Errors
     /// [`FarmError::TimedOut`].
-    pub fn recv_any_deadline<T: Wire>(&mut self, deadline: Option<Instant>) -> Result<(Vpid, T), FarmError> {
+    pub fn recv_any_deadline<T: Wire>(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<(Vpid, T), FarmError> {
         let (from, message) = self.recv_any_message_deadline(deadline)?;
-        T::decode(message).map(|value| (from, value)).map_err(|why| FarmError::Garbled { from, why })
+        T::decode(message)
+            .map(|value| (from, value))
+            .map_err(|why| FarmError::Garbled { from, why })
     }
 
     /// Receives the next message from any process that has sent one, whatever it is, until a
@@ -186,8 +201,10 @@ impl Farm {
     ) -> Result<(Vpid, Message), FarmError> {
         self.at_home()?;
         let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
-        let policy =
-            Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy_for_any() };
+        let policy = Policy {
+            death: deaths.as_ref().map(|deaths| deaths as &dyn Watch),
+            ..self.policy_for_any()
+        };
         let bell = &arena.record(self.me.place()).bell;
         let came = bell::wait(bell, &policy, deadline, || self.take_any())?;
         came.ok_or_else(|| FarmError::TimedOut { what: "a message from any process".to_owned() })
@@ -203,8 +220,10 @@ impl Farm {
     ) -> Result<Option<(Vpid, Message)>, FarmError> {
         self.at_home()?;
         let (arena, deaths) = (Arc::clone(&self.arena), self.role.deaths());
-        let policy =
-            Policy { death: deaths.as_ref().map(|deaths| deaths as &dyn Watch), ..self.policy_for_any() };
+        let policy = Policy {
+            death: deaths.as_ref().map(|deaths| deaths as &dyn Watch),
+            ..self.policy_for_any()
+        };
         let bell = &arena.record(self.me.place()).bell;
         let came = bell::wait(bell, &policy, deadline, || {
             let record = arena.record(self.me.place());
@@ -252,7 +271,9 @@ impl Farm {
                 let from = inbound.from;
                 // SAFETY: taken from a channel of this process just now, and used once.
                 let message = unsafe { Message::new(&self.arena, self.me, body) };
-                return message.map(|m| Some((from, m))).map_err(|why| FarmError::Garbled { from, why });
+                return message
+                    .map(|m| Some((from, m)))
+                    .map_err(|why| FarmError::Garbled { from, why });
             }
         }
         if ends != self.ends {
@@ -297,8 +318,9 @@ impl Farm {
         }
         let well = Some(Fate::Ended(Ending::Exited(0)));
         let children = self.children.iter().copied();
-        for child in
-            children.filter(|&child| self.fate(child).is_ok_and(|fate| fate == well)).collect::<Vec<_>>()
+        for child in children
+            .filter(|&child| self.fate(child).is_ok_and(|fate| fate == well))
+            .collect::<Vec<_>>()
         {
             self.note(child);
         }
@@ -341,7 +363,8 @@ impl Farm {
             if self.inbound.len() <= place {
                 self.inbound.resize_with(place + 1, || None);
             }
-            let known = self.inbound[place].as_ref().is_some_and(|inbound| inbound.block == slots.block());
+            let known =
+                self.inbound[place].as_ref().is_some_and(|inbound| inbound.block == slots.block());
             if !known {
                 if self.inbound[place].is_none() {
                     self.senders.push(place);

@@ -78,7 +78,11 @@ impl Farm {
     }
 
     /// Sends what serde writes, as a value.
-    pub(crate) fn send_serialized(&mut self, to: Vpid, value: &impl Serialize) -> Result<(), FarmError> {
+    pub(crate) fn send_serialized(
+        &mut self,
+        to: Vpid,
+        value: &impl Serialize,
+    ) -> Result<(), FarmError> {
         self.send_written(to, None, |draft| wire::write(draft, value).map(|()| Kind::VALUE))
     }
 
@@ -129,7 +133,8 @@ impl Farm {
             // Its place was that of another, which has ended.
             self.close(to);
             let slots = self.arena.open(self.me, to);
-            let slots = slots.ok_or(FarmError::Room { asked: 4096, memory: self.arena.memory() })?;
+            let slots =
+                slots.ok_or(FarmError::Room { asked: 4096, memory: self.arena.memory() })?;
             let block = slots.block();
             // SAFETY: this process has just opened the channel, and makes no other writer of it.
             let writer = unsafe { Writer::new(slots) };
@@ -147,9 +152,9 @@ impl Farm {
         };
         match waited {
             Ok(()) => Ok(()),
-            Err(WaitError::TimedOut) => {
-                Err(FarmError::TimedOut { what: format!("process {to} to receive what it was sent before") })
-            }
+            Err(WaitError::TimedOut) => Err(FarmError::TimedOut {
+                what: format!("process {to} to receive what it was sent before"),
+            }),
             Err(_) => {
                 self.close(to);
                 Err(self.gone(to))

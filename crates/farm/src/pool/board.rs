@@ -276,7 +276,8 @@ impl<'a> Board<'a> {
         // SAFETY: this thread has taken the cell from the free ones, so there is no token of it.
         cell.task.write(|at| unsafe { at.write(task) });
         let ticket = Ticket(generation << GENERATION | u64::from(number));
-        let order = if plant::is("board: relaxed offer") { Ordering::Relaxed } else { Ordering::Release };
+        let order =
+            if plant::is("board: relaxed offer") { Ordering::Relaxed } else { Ordering::Release };
         // Release: pairs with the Acquire in `claim`: the hand that claims it sees the task.
         cell.state.store(word(generation, 0, State::Offered), order);
         self.add(hand, ticket);
@@ -297,14 +298,16 @@ impl<'a> Board<'a> {
     fn claim(self, ticket: Ticket, hand: usize) -> Option<Claim> {
         let claim = || Claim { token: self.token(ticket), hand };
         let generation = ticket.0 >> GENERATION;
-        let (from, to) = (word(generation, 0, State::Offered), word(generation, hand, State::Begun));
+        let (from, to) =
+            (word(generation, 0, State::Offered), word(generation, hand, State::Begun));
         if plant::is("board: claimed by a look") {
             let there = self.at(ticket).state.load(Ordering::Acquire) == from;
             self.at(ticket).state.store(to, Ordering::Release);
             return there.then(claim);
         }
         // Acquire: pairs with the Release in `offer` and `again`.
-        let claimed = self.at(ticket).state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed);
+        let claimed =
+            self.at(ticket).state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed);
         claimed.is_ok().then(claim)
     }
 
@@ -352,7 +355,8 @@ impl<'a> Board<'a> {
             let claimed = self.claim(ticket, hand);
             if claimed.is_some() || place.load(Ordering::Relaxed) == ticket.0 {
                 // Another worker has claimed the task.
-                let _ = deck.top.compare_exchange(top, top + 1, Ordering::Relaxed, Ordering::Relaxed);
+                let _ =
+                    deck.top.compare_exchange(top, top + 1, Ordering::Relaxed, Ordering::Relaxed);
             }
             if claimed.is_some() {
                 return claimed;
@@ -378,7 +382,8 @@ impl<'a> Board<'a> {
         let cell = self.cell(&claim);
         // SAFETY: the holder of the claim alone writes there; others read when it has ended.
         cell.result.write(|at| unsafe { at.write(result) });
-        let order = if plant::is("board: relaxed end") { Ordering::Relaxed } else { Ordering::Release };
+        let order =
+            if plant::is("board: relaxed end") { Ordering::Relaxed } else { Ordering::Release };
         // Release: pairs with the Acquire in `state`: the owner sees the result.
         self.pass_on(claim, State::Ended, order)
     }

@@ -98,8 +98,9 @@ where
     pub(crate) fn collect(&mut self) {
         let Some(Dealer { seat, offered }) = &mut self.dealer else { return };
         let there = |(offer, _): &mut (Offer, Id)| seat.board().state(offer) == State::Ended;
-        let taken =
-            offered.extract_if(.., there).filter_map(|(offer, id)| Some((id, seat.result(offer).ok()?)));
+        let taken = offered
+            .extract_if(.., there)
+            .filter_map(|(offer, id)| Some((id, seat.result(offer).ok()?)));
         let ended = taken.collect::<Vec<_>>();
         for (id, result) in ended {
             self.stillborn = 0;

@@ -146,7 +146,12 @@ where
     pub(crate) fn new(crew: Crew) -> Result<Self, FarmError> {
         let (most, said) = (crate::MAX_PROCESSES / 16, crew.workers);
         if !(1..=most).contains(&said) {
-            return Err(FarmError::Range { what: "the number of workers of a pool", said, least: 1, most });
+            return Err(FarmError::Range {
+                what: "the number of workers of a pool",
+                said,
+                least: 1,
+                most,
+            });
         }
         let mut farm = Farm::with(crew.bounds())?;
         farm.tell_of_every_end();
@@ -227,11 +232,16 @@ where
     }
 
     /// As `next`; `None` when the deadline passes first.
-    pub(crate) fn next_deadline(&mut self, deadline: Option<Instant>) -> Option<Option<Outcome<R>>> {
+    pub(crate) fn next_deadline(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Option<Option<Outcome<R>>> {
         // A step takes what is there even when the deadline has passed.
         while self.outcomes.is_empty() && self.progress.ended < self.progress.submitted {
             self.step(deadline);
-            if self.outcomes.is_empty() && deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            if self.outcomes.is_empty()
+                && deadline.is_some_and(|deadline| deadline <= Instant::now())
+            {
                 return None;
             }
         }
@@ -385,7 +395,9 @@ where
     /// A task has ended.
     pub(crate) fn end(&mut self, id: Id, result: Result<R, TaskError>) {
         if id & CHILD != 0 {
-            let Some(Job { child: Some((parent, number)), .. }) = self.children.remove(&id) else { return };
+            let Some(Job { child: Some((parent, number)), .. }) = self.children.remove(&id) else {
+                return;
+            };
             let waits = self.hand(parent).is_some_and(|hand| hand.waiting == Some(number));
             if waits {
                 self.answer(parent, number, result);
@@ -394,7 +406,8 @@ where
             }
             return;
         }
-        let at = id.checked_sub(self.first).and_then(|at| self.roots.get_mut(usize::try_from(at).ok()?));
+        let at =
+            id.checked_sub(self.first).and_then(|at| self.roots.get_mut(usize::try_from(at).ok()?));
         if at.and_then(Option::take).is_none() {
             return;
         }
@@ -418,7 +431,9 @@ where
         self.progress.lost += 1;
         // Read after its end was told, which was behind all that it did.
         let begun = self.crowd.begun(vpid, hand.told);
-        let at = usize::try_from(begun.saturating_sub(hand.told)).unwrap_or(usize::MAX).min(hand.tasks.len());
+        let at = usize::try_from(begun.saturating_sub(hand.told))
+            .unwrap_or(usize::MAX)
+            .min(hand.tasks.len());
         self.stillborn = if begun == 0 { self.stillborn + 1 } else { 0 };
         let how = fate.to_string();
         self.settle(&hand, &how);

@@ -88,7 +88,9 @@ mod tests {
     fn what_is_written_is_what_is_read() {
         type Nothing = std::vec::IntoIter<u8>;
         let run = encode(&OrderRef::<'_, _, u8>::Run([1_u32, 2, 300].iter())).unwrap();
-        assert!(matches!(decode(&run).unwrap(), Order::<u32, u8>::Run(tasks) if tasks == [1, 2, 300]));
+        assert!(
+            matches!(decode(&run).unwrap(), Order::<u32, u8>::Run(tasks) if tasks == [1, 2, 300])
+        );
         let answer = encode(&OrderRef::<'_, Nothing, u8>::Answer(&Ok(7))).unwrap();
         assert!(matches!(decode(&answer).unwrap(), Order::<u8, u8>::Answer(Ok(7))));
         for (order, end) in [(OrderRef::<'_, Nothing, u8>::Yours, false), (OrderRef::End, true)] {

@@ -77,7 +77,11 @@ impl Seat {
     }
 
     /// A value as it stands in a cell, of which `holder` has what stands elsewhere.
-    pub(crate) fn write(&self, holder: Vpid, value: &impl Serialize) -> Result<Body, wire::WireError> {
+    pub(crate) fn write(
+        &self,
+        holder: Vpid,
+        value: &impl Serialize,
+    ) -> Result<Body, wire::WireError> {
         let mut draft = Draft::new(&self.arena, self.vpid);
         wire::write(&mut draft, value)?;
         Ok(draft.into_body(holder, Kind::VALUE))
@@ -100,7 +104,8 @@ impl Seat {
     /// # Safety
     /// No process uses these bytes any more.
     unsafe fn give(&self, body: &Body, vpid: u64) {
-        if let Some(block) = body.block().filter(|&block| self.arena.blocks().size(block).is_some()) {
+        if let Some(block) = body.block().filter(|&block| self.arena.blocks().size(block).is_some())
+        {
             // SAFETY: the caller promises it.
             unsafe { self.arena.blocks().give(block, vpid + 1) };
         }
@@ -115,7 +120,10 @@ impl Seat {
     }
 
     /// The owner takes the result of a task; the offer, if it has not ended.
-    pub(crate) fn result<R: DeserializeOwned>(&self, offer: Offer) -> Result<Result<R, TaskError>, Offer> {
+    pub(crate) fn result<R: DeserializeOwned>(
+        &self,
+        offer: Offer,
+    ) -> Result<Result<R, TaskError>, Offer> {
         self.board().ended(offer).map(|last| self.last_result(last))
     }
 
@@ -132,7 +140,9 @@ impl Seat {
     pub(crate) fn abandon(&self, offer: Offer) {
         match self.board().abandon(offer, self.hand) {
             // Whatever it is.
-            Some(last) if self.board().state(&last) == State::Ended => drop(self.last_result::<()>(last)),
+            Some(last) if self.board().state(&last) == State::Ended => {
+                drop(self.last_result::<()>(last))
+            }
             Some(last) => self.free(last),
             None => (),
         }
@@ -143,8 +153,7 @@ impl Seat {
         let owner = self.board().owner(&claim);
         let holder = Vpid::from_raw(owner);
         let memory = self.arena.memory();
-        let may_come =
-            |why: &wire::WireError| matches!(why, wire::WireError::Long { bytes } if 4 * bytes <= memory);
+        let may_come = |why: &wire::WireError| matches!(why, wire::WireError::Long { bytes } if 4 * bytes <= memory);
         let body = patiently(|| self.write(holder, result), may_come).or_else(|why| {
             let why = format!("its result {why}");
             self.write(holder, &Err::<(), _>(TaskError::Unsendable { why }))
@@ -166,7 +175,10 @@ impl Seat {
 
 impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T, R> {
     /// Steals and runs tasks until there are no more.
-    pub(crate) fn steal(&mut self, f: &dyn Fn(T, &mut Forks<'_, T, R>) -> R) -> Result<(), FarmError> {
+    pub(crate) fn steal(
+        &mut self,
+        f: &dyn Fn(T, &mut Forks<'_, T, R>) -> R,
+    ) -> Result<(), FarmError> {
         loop {
             match self.next(None)? {
                 Next::Stolen(claim) => self.run_stolen(claim, f),

@@ -95,7 +95,10 @@ where
 }
 
 /// Does what the manager says, until it says that there is no more.
-pub(crate) fn work<T, R>(crowd: Crowd, f: impl Fn(T, &mut Forks<'_, T, R>) -> R) -> Result<(), FarmError>
+pub(crate) fn work<T, R>(
+    crowd: Crowd,
+    f: impl Fn(T, &mut Forks<'_, T, R>) -> R,
+) -> Result<(), FarmError>
 where
     T: Serialize + DeserializeOwned,
     R: Serialize + DeserializeOwned,
@@ -234,13 +237,18 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         }
         let late = self.forked.keys().copied().filter(|&number| number > first).collect::<Vec<_>>();
         for number in late {
-            if let (Some((Some(offer), _)), Some(seat)) = (self.forked.remove(&number), &self.seat) {
+            if let (Some((Some(offer), _)), Some(seat)) = (self.forked.remove(&number), &self.seat)
+            {
                 seat.abandon(offer);
             }
         }
     }
 
-    fn run(&mut self, tasks: Vec<T>, f: &mut impl FnMut(T, &mut Self) -> R) -> Result<(), FarmError> {
+    fn run(
+        &mut self,
+        tasks: Vec<T>,
+        f: &mut impl FnMut(T, &mut Self) -> R,
+    ) -> Result<(), FarmError> {
         // Of tasks that take less than a microsecond the clock is asked once for several: it takes
         // a good part of one.
         let (mut begin, mut unread, mut stride) = (monotonic(), 0, 1);
@@ -280,7 +288,9 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
         let report = ReportRef::Done { results: &results, nanos };
         match patiently(|| self.say(&report), may_come) {
             // What cannot be sent is an error of the task, if it is one.
-            Err(FarmError::Unsendable { .. } | FarmError::Room { .. }) => self.one_by_one(results, nanos),
+            Err(FarmError::Unsendable { .. } | FarmError::Room { .. }) => {
+                self.one_by_one(results, nanos)
+            }
             said => said,
         }
     }
@@ -367,9 +377,10 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
             });
         }
         if !self.tells {
-            return Ok(
-                forked.map_or_else(|| Child::Ended(Err(not_there(number))), |(_, task)| Child::Here(task))
-            );
+            return Ok(forked.map_or_else(
+                || Child::Ended(Err(not_there(number))),
+                |(_, task)| Child::Here(task),
+            ));
         }
         self.say(&ReportRef::Join { number })?;
         let mut answer = self.hear()?;
@@ -387,7 +398,9 @@ impl<T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Worker<T,
 }
 
 fn not_there(number: u64) -> TaskError {
-    TaskError::Garbled { why: format!("there is no child {number}: it was forked by a task that has ended") }
+    TaskError::Garbled {
+        why: format!("there is no child {number}: it was forked by a task that has ended"),
+    }
 }
 
 /// What has become of a child that is joined.
@@ -430,7 +443,8 @@ pub(crate) fn patiently<X, E>(
 /// What a panic said.
 pub(crate) fn said(panic: Box<dyn std::any::Any + Send>) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    let message = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(not a text)").to_owned();
+    let message =
+        text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(not a text)").to_owned();
     // Its own end might panic.
     std::mem::forget(panic);
     message
@@ -451,7 +465,10 @@ pub struct Forked<R> {
 }
 
 impl<'w, T: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> Forks<'w, T, R> {
-    pub(crate) fn new(worker: &'w mut Worker<T, R>, f: &'w dyn Fn(T, &mut Forks<'_, T, R>) -> R) -> Self {
+    pub(crate) fn new(
+        worker: &'w mut Worker<T, R>,
+        f: &'w dyn Fn(T, &mut Forks<'_, T, R>) -> R,
+    ) -> Self {
         Forks { worker, f }
     }
 

@@ -14,7 +14,8 @@ use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess,
+    VariantAccess, Visitor,
 };
 
 use crate::wire::{MAX_NESTING, WireError};
@@ -74,10 +75,11 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> 
         exceeded: Cell::new(None),
     };
     let mut deserializer = postcard::Deserializer::from_bytes(bytes);
-    let value = T::deserialize(Guarded { inner: &mut deserializer, limits: &limits }).map_err(|error| {
-        let why = limits.exceeded.get().map_or_else(|| reason(&error), str::to_owned);
-        WireError::Undecodable { why }
-    })?;
+    let value =
+        T::deserialize(Guarded { inner: &mut deserializer, limits: &limits }).map_err(|error| {
+            let why = limits.exceeded.get().map_or_else(|| reason(&error), str::to_owned);
+            WireError::Undecodable { why }
+        })?;
     match deserializer.finalize().map(<[u8]>::len) {
         Ok(0) => Ok(value),
         Ok(bytes) => Err(WireError::Trailing { bytes }),
@@ -170,7 +172,11 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Guarded<'_, D> {
     }
 
     #[inline]
-    fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, D::Error> {
+    fn deserialize_tuple<V: Visitor<'de>>(
+        self,
+        len: usize,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
         let visit = self.visit(visitor, false);
         self.limits.within(|| self.inner.deserialize_tuple(len, visit))
     }
@@ -278,7 +284,10 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Visit<'_, A> {
     type Error = A::Error;
 
     #[inline]
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, A::Error> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, A::Error> {
         let next = self.inner.next_element_seed(Guarded { inner: seed, limits: self.limits })?;
         if next.is_some() {
             self.count()?;
@@ -295,7 +304,10 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Visit<'_, A> {
     type Error = A::Error;
 
     #[inline]
-    fn next_key_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, A::Error> {
+    fn next_key_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, A::Error> {
         let next = self.inner.next_key_seed(Guarded { inner: seed, limits: self.limits })?;
         if next.is_some() {
             self.count()?;
@@ -327,7 +339,10 @@ impl<'de, 'l, A: EnumAccess<'de>> EnumAccess<'de> for Guarded<'l, A> {
     type Variant = Guarded<'l, A::Variant>;
 
     #[inline]
-    fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, Self::Variant), A::Error> {
+    fn variant_seed<T: DeserializeSeed<'de>>(
+        self,
+        seed: T,
+    ) -> Result<(T::Value, Self::Variant), A::Error> {
         let (value, inner) = self.inner.variant_seed(seed)?;
         Ok((value, Guarded { inner, limits: self.limits }))
     }

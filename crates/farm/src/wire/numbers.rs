@@ -118,7 +118,8 @@ impl<T: Number> Wire for Numbers<'_, T> {
     #[inline]
     fn decode(message: Message) -> Result<Self, WireError> {
         if message.kind() != Kind(T::MARK) {
-            let (expected, found) = (format!("numbers {}", T::NAME), name(message.kind()).to_owned());
+            let (expected, found) =
+                (format!("numbers {}", T::NAME), name(message.kind()).to_owned());
             return Err(WireError::Kind { expected, found });
         }
         if bytemuck::try_cast_slice::<u8, T>(&message).is_err() {

@@ -16,8 +16,9 @@ fn inherited() -> BTreeSet<String> {
     let lines = String::from_utf8(output.stdout).unwrap();
     let links = lines.lines().filter_map(|line| line.split_once(" -> "));
     let number = |name: &str| name.rsplit(' ').next().and_then(|number| number.parse().ok());
-    let beside =
-        links.filter(|(name, to)| number(name).is_some_and(|number: u32| number > 2) && !to.ends_with("/fd"));
+    let beside = links.filter(|(name, to)| {
+        number(name).is_some_and(|number: u32| number > 2) && !to.ends_with("/fd")
+    });
     beside.map(|(_, to)| to.to_owned()).collect()
 }
 

@@ -158,7 +158,10 @@ fn a_start_that_fails_keeps_no_place() {
     let asks = worker_at_last(&mut farm, Role::Missing { times: 20 });
     for _ in 0..20 {
         let told: String = farm.recv_deadline(asks, late()).unwrap();
-        assert_eq!(told, "cannot start /nowhere/to/be/found: No such file or directory (os error 2)");
+        assert_eq!(
+            told,
+            "cannot start /nowhere/to/be/found: No such file or directory (os error 2)"
+        );
     }
     let living: Vec<_> = (0..2).map(|_| worker_at_last(&mut farm, Role::Hang)).collect();
     for vpid in living {
@@ -214,7 +217,8 @@ fn thousands_pass_through_few_places() {
     let mut farm = Farm::with(Bounds::default().processes(8).memory(1 << 20)).unwrap();
     let mut seen = std::collections::HashSet::new();
     for _ in 0..40 {
-        let mut batch: Vec<Vpid> = (0..3).map(|_| worker_at_last(&mut farm, Role::Exit(0))).collect();
+        let mut batch: Vec<Vpid> =
+            (0..3).map(|_| worker_at_last(&mut farm, Role::Exit(0))).collect();
         assert!(batch.iter().all(|&vpid| seen.insert(vpid)), "a number was used twice");
         while !batch.is_empty() {
             let (from, seven) = farm.recv_any_deadline::<u64>(late()).unwrap();
@@ -230,7 +234,8 @@ fn thousands_pass_through_few_places() {
 #[test]
 fn memory_of_workers_is_bounded() {
     let mut farm = Farm::with(Bounds::default().worker_memory(256 << 20)).unwrap();
-    let (modest, greedy) = (worker(&mut farm, Role::Eat(16 << 20)), worker(&mut farm, Role::Eat(1 << 30)));
+    let (modest, greedy) =
+        (worker(&mut farm, Role::Eat(16 << 20)), worker(&mut farm, Role::Eat(1 << 30)));
     assert_eq!(farm.recv_deadline::<u64>(modest, late()).unwrap(), 16 << 20);
     let error = farm.recv_deadline::<u64>(greedy, late()).unwrap_err().to_string();
     assert!(error.contains("was killed by signal 6") || error.contains("exited with"), "{error}");
@@ -264,7 +269,8 @@ fn a_manager_that_dies_takes_its_workers_along() {
         .spawn()
         .unwrap();
     let mut lines = std::io::BufReader::new(manager.stdout.take().unwrap()).lines();
-    let pids = lines.find_map(|line| line.unwrap().strip_prefix("pids ").map(str::to_owned)).unwrap();
+    let pids =
+        lines.find_map(|line| line.unwrap().strip_prefix("pids ").map(str::to_owned)).unwrap();
     let watches: Vec<_> = pids
         .split_whitespace()
         .map(|pid| syncline_process::ProcessWatch::new(pid.parse().unwrap()).unwrap())
@@ -287,7 +293,10 @@ fn a_manager_that_could_not_know_how_workers_end_is_refused() {
         );
         return;
     }
-    if !Command::new("env").args(["--ignore-signal=CHLD", "true"]).output().is_ok_and(|o| o.status.success())
+    if !Command::new("env")
+        .args(["--ignore-signal=CHLD", "true"])
+        .output()
+        .is_ok_and(|o| o.status.success())
     {
         return println!(
             "skipped: env has no --ignore-signal here, so no manager that ignores SIGCHLD was started"
@@ -320,7 +329,8 @@ fn descriptors_may_be_used_up() {
         };
         farm.kill(workers[0]).unwrap();
         farm.wait(workers[0], late()).unwrap();
-        let again = farm.spawn(&Program::new("true")).and_then(|vpid| farm.wait(vpid, late())).unwrap();
+        let again =
+            farm.spawn(&Program::new("true")).and_then(|vpid| farm.wait(vpid, late())).unwrap();
         println!("\nsays {} started, {why}; then one {again}", workers.len());
         return;
     }
@@ -335,7 +345,10 @@ fn descriptors_may_be_used_up() {
         .unwrap();
     let said = String::from_utf8(said.stdout).unwrap();
     let line = said.lines().find_map(|line| line.strip_prefix("says ")).unwrap();
-    assert!(line.contains("Too many open files") && line.ends_with("then one exited with 0"), "{line}");
+    assert!(
+        line.contains("Too many open files") && line.ends_with("then one exited with 0"),
+        "{line}"
+    );
 }
 
 #[test]
@@ -343,7 +356,8 @@ fn a_farm_that_is_dropped_leaves_nobody() {
     let mut farm = Farm::new().unwrap();
     let workers = [worker(&mut farm, Role::Spin), worker(&mut farm, Role::Hang)];
     let sleeper = farm.spawn(&Program::new("sleep").arg("60")).unwrap();
-    let watch = |vpid: &Vpid| syncline_process::ProcessWatch::new(farm.pid(*vpid).unwrap()).unwrap();
+    let watch =
+        |vpid: &Vpid| syncline_process::ProcessWatch::new(farm.pid(*vpid).unwrap()).unwrap();
     let watches: Vec<_> = workers.iter().chain([&sleeper]).map(watch).collect();
     assert_eq!(farm.living(), 3);
     drop(farm);

@@ -170,7 +170,8 @@ fn a_child_that_a_task_forks_ends_no_task_and_begins_none() {
         let tasks = [503, 13, 203, 3];
         let square = |n: u64| n * n;
         for n in tasks {
-            let sum: u64 = square(n % 100) + (0..n / 100).map(|child| square(n % 100 + child)).sum::<u64>();
+            let sum: u64 =
+                square(n % 100) + (0..n / 100).map(|child| square(n % 100 + child)).sum::<u64>();
             assert_eq!(pool.run(n), Ok(sum), "{n}");
         }
         assert_eq!(pool.progress().lost, 0);

@@ -49,7 +49,11 @@ fn sleepers(mark: &str) -> usize {
 fn until(what: &str, mark: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what} has not come: {:?}", marked(mark));
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{what} has not come: {:?}",
+            marked(mark)
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -75,7 +79,8 @@ enum Act {
 
 #[allow(clippy::zombie_processes, reason = "children that are left behind are what is tested")]
 fn act(act: Act) -> String {
-    let sleeping = || Command::new("sh").args(["-c", "sleep 4001 & exec sleep 4002"]).spawn().unwrap();
+    let sleeping =
+        || Command::new("sh").args(["-c", "sleep 4001 & exec sleep 4002"]).spawn().unwrap();
     match act {
         Act::Wait => sleeping().wait().unwrap().to_string(),
         Act::Leave => sleeping().id().to_string(),
@@ -208,7 +213,8 @@ fn all_of(manager: Child, mark: &str) {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(manager.wait_with_output().map(|_| ())));
     let read = receiver.recv_timeout(Duration::from_secs(60));
-    read.unwrap_or_else(|_| panic!("something holds the manager's pipes: {:?}", marked(mark))).unwrap();
+    read.unwrap_or_else(|_| panic!("something holds the manager's pipes: {:?}", marked(mark)))
+        .unwrap();
 }
 
 #[test]
@@ -279,11 +285,14 @@ fn a_terminal_stops_continues_and_ends_all() {
     }
     let mark = mark();
     let shell = ["-qfec", "bash --norc --noprofile -i", "/dev/null"];
-    let terminal = Command::new("script").args(shell).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let terminal =
+        Command::new("script").args(shell).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut terminal = match terminal {
         Ok(terminal) => terminal,
         Err(error) => {
-            return println!("skipped: script(1), which makes terminals, cannot be started: {error}");
+            return println!(
+                "skipped: script(1), which makes terminals, cannot be started: {error}"
+            );
         }
     };
     let (mut keys, mut screen) = (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());

@@ -128,7 +128,8 @@ fn manager() {
         };
         if forks {
             let crew = if scheduler.contains("stealing") { crew.stealing() } else { crew.forks() };
-            let mut pool = crew.program(program_of("kills::forks")).start::<u64, Option<u64>>().unwrap();
+            let mut pool =
+                crew.program(program_of("kills::forks")).start::<u64, Option<u64>>().unwrap();
             while killed.load(Ordering::Relaxed) < kills {
                 for outcome in pool.map((0..8).map(Task::new)) {
                     tasks += 1;
@@ -136,7 +137,8 @@ fn manager() {
                     // `None`: a child was lost, and its parent says so.
                     let lost = outcome.result == Ok(None);
                     assert!(!lost || retries == 0);
-                    let result = outcome.result.map(|sum| sum.is_none_or(|sum| sum == fibonacci(n)));
+                    let result =
+                        outcome.result.map(|sum| sum.is_none_or(|sum| sum == fibonacci(n)));
                     failed += check(result) | u64::from(lost);
                 }
             }
@@ -159,7 +161,10 @@ fn manager() {
             }
         }
     });
-    assert!(failed <= killed.load(Ordering::Relaxed) as u64 * 8, "{failed} of {tasks} tasks have failed");
+    assert!(
+        failed <= killed.load(Ordering::Relaxed) as u64 * 8,
+        "{failed} of {tasks} tasks have failed"
+    );
     assert!(
         retries == 0 || failed == 0 || scheduler.contains("cold"),
         "{failed} of {tasks} were not tried again"

@@ -13,7 +13,8 @@ fn values_of_every_size_come_back() {
         let mut farm = Farm::with(Bounds::default().depth(depth)).unwrap();
         let echo = worker(&mut farm, Role::Echo);
         for len in [1, 2, 10, 100, 1000, 3, 100_000, 5, 100_001] {
-            let value: Vec<u64> = (0..len).map(|n: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
+            let value: Vec<u64> =
+                (0..len).map(|n: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
             farm.send(echo, &value).unwrap();
             assert_eq!(farm.recv_deadline::<Vec<u64>>(echo, late()).unwrap(), value);
         }
@@ -52,7 +53,10 @@ fn bytes_of_a_kind_are_what_numbers_are() {
     // Seven bytes are no number, and nothing is sent.
     let error = farm.send_bytes(me, Kind::numbers::<u32>(), &bytes[..7], late()).unwrap_err();
     assert!(matches!(error, FarmError::Unsendable { .. }), "{error}");
-    assert!(matches!(farm.recv_message_deadline(me, Some(Instant::now())), Err(FarmError::TimedOut { .. })));
+    assert!(matches!(
+        farm.recv_message_deadline(me, Some(Instant::now())),
+        Err(FarmError::TimedOut { .. })
+    ));
 }
 
 #[test]
@@ -97,7 +101,10 @@ fn a_deadline_ends_a_wait() {
     // One message has room, the next has not.
     farm.send(echo, &1_u64).unwrap();
     let error = farm.send_deadline(echo, &2_u64, soon()).unwrap_err().to_string();
-    assert_eq!(error, "the deadline passed while waiting for process 1 to receive what it was sent before");
+    assert_eq!(
+        error,
+        "the deadline passed while waiting for process 1 to receive what it was sent before"
+    );
 }
 
 #[test]
@@ -109,10 +116,16 @@ fn what_is_not_what_was_asked_for_is_told() {
     assert_eq!(error, "a message from process 0 is numbers f64, not numbers u32");
     farm.send(me, &300_u64).unwrap();
     let error = farm.recv::<bool>(me).unwrap_err().to_string();
-    assert!(error.starts_with("a message from process 0 is not of the type that was asked for"), "{error}");
+    assert!(
+        error.starts_with("a message from process 0 is not of the type that was asked for"),
+        "{error}"
+    );
     farm.send(me, &(1_u8, 2_u8)).unwrap();
     let error = farm.recv::<u8>(me).unwrap_err().to_string();
-    assert_eq!(error, "a message from process 0 has 1 bytes too many for the type that was asked for");
+    assert_eq!(
+        error,
+        "a message from process 0 has 1 bytes too many for the type that was asked for"
+    );
 }
 
 #[test]
@@ -123,7 +136,9 @@ fn a_farm_has_bounds() {
         "the number of processes of a farm must be from 2 to 16384, not 1"
     );
     assert!(wrong(Bounds::default().depth(0)).starts_with("the depth of channels must be from 1"));
-    assert!(wrong(Bounds::default().memory(1)).starts_with("the memory of a farm must be from 65536"));
+    assert!(
+        wrong(Bounds::default().memory(1)).starts_with("the memory of a farm must be from 65536")
+    );
     let mut farm = Farm::with(Bounds::default().processes(3).memory(1 << 20)).unwrap();
     let (one, two) = (farm.reserve().unwrap(), farm.reserve().unwrap());
     assert!(matches!(farm.reserve(), Err(FarmError::Full { processes: 3 })));

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
-use syncline_farm::{Crew, FarmError, Forks, Outcome, Pool, Program, Task, TaskError, serve, serve_forks};
+use syncline_farm::{
+    Crew, FarmError, Forks, Outcome, Pool, Program, Task, TaskError, serve, serve_forks,
+};
 
 use crate::{late, program_of};
 
@@ -75,7 +77,10 @@ fn crew(workers: usize) -> Crew {
     Crew::of(workers).program(program_of("pool::works"))
 }
 
-fn all(pool: &mut Pool<Work, Vec<u64>>, work: Vec<Work>) -> HashMap<u64, Result<Vec<u64>, TaskError>> {
+fn all(
+    pool: &mut Pool<Work, Vec<u64>>,
+    work: Vec<Work>,
+) -> HashMap<u64, Result<Vec<u64>, TaskError>> {
     let mut ended = HashMap::new();
     for Outcome { id, result } in pool.map(work) {
         assert!(ended.insert(id.number(), result).is_none(), "a task has ended twice");
@@ -137,7 +142,9 @@ fn results_wait_for_room() {
         let mut pool = crew.memory(16 << 20).start().unwrap();
         let ended = all(&mut pool, (0..24).map(|n| Work::Grow(400_000 + n)).collect());
         assert!(
-            ended.iter().all(|(&n, result)| result.as_ref().is_ok_and(|r| r.len() as u64 == 400_000 + n))
+            ended
+                .iter()
+                .all(|(&n, result)| result.as_ref().is_ok_and(|r| r.len() as u64 == 400_000 + n))
         );
     }
 }
@@ -153,7 +160,8 @@ fn no_more_are_at_work_than_the_crew_has() {
     for crew in [crew(3), crew(3).cold(), crew(3).batch(4)] {
         let mut pool = crew.start().unwrap();
         let ended = all(&mut pool, (0..60).map(|_| Work::When(500)).collect());
-        let times: Vec<_> = ended.into_values().map(|times| times.unwrap()).map(|t| (t[0], t[1])).collect();
+        let times: Vec<_> =
+            ended.into_values().map(|times| times.unwrap()).map(|t| (t[0], t[1])).collect();
         assert!((1..=3).contains(&most_at_once(&times)), "{} at once", most_at_once(&times));
     }
 }
@@ -213,7 +221,8 @@ fn what_a_worker_does_is_its_tasks_error() {
 #[test]
 fn what_has_failed_is_tried_again_as_often_as_was_said() {
     let mut pool = crew(2).retries(2).start().unwrap();
-    let ended = all(&mut pool, vec![Work::Exit(1), Work::Square(2), Work::Panic("once".to_owned())]);
+    let ended =
+        all(&mut pool, vec![Work::Exit(1), Work::Square(2), Work::Panic("once".to_owned())]);
     assert!(ended[&0].clone().unwrap_err().to_string().ends_with("exited with 1 (3 tries)"));
     assert_eq!(ended[&2], Err(TaskError::Panicked { message: "once".to_owned() }));
     assert_eq!((pool.progress().retried, pool.progress().lost), (2, 3));
@@ -232,7 +241,10 @@ fn a_program_that_is_no_worker_is_an_error_of_every_task() {
             let mut pool = crew.start().unwrap();
             let ended = all(&mut pool, vec![Work::Pid, Work::Pid, Work::Pid]);
             assert_eq!(ended.len(), 3);
-            assert!(ended.values().all(|r| r.clone().unwrap_err().to_string().contains(why)), "{ended:?}");
+            assert!(
+                ended.values().all(|r| r.clone().unwrap_err().to_string().contains(why)),
+                "{ended:?}"
+            );
         }
     }
 }
@@ -264,8 +276,11 @@ fn a_pool_is_used_again_and_again() {
     assert_eq!(pool.next().unwrap(), Outcome { id: early, result: Ok(vec![9]) });
     assert!(pool.next().is_none());
     assert!(pool.pids().contains(&(one[0] as u32)));
-    let watches: Vec<_> =
-        pool.pids().into_iter().map(|pid| syncline_process::ProcessWatch::new(pid).unwrap()).collect();
+    let watches: Vec<_> = pool
+        .pids()
+        .into_iter()
+        .map(|pid| syncline_process::ProcessWatch::new(pid).unwrap())
+        .collect();
     pool.finish();
     assert!(watches.iter().all(|watch| watch.has_exited().unwrap()));
 }
@@ -289,10 +304,9 @@ impl Tree {
         }
         let children: Vec<_> = self.children.into_iter().map(|child| forks.fork(child)).collect();
         // From the last, which was forked last and is likely to be here still.
-        children
-            .into_iter()
-            .rev()
-            .fold(self.number, |sum, child| sum.wrapping_mul(31).wrapping_add(forks.join(child).unwrap()))
+        children.into_iter().rev().fold(self.number, |sum, child| {
+            sum.wrapping_mul(31).wrapping_add(forks.join(child).unwrap())
+        })
     }
 
     fn sequential(&self) -> u64 {
@@ -314,7 +328,10 @@ impl Tree {
         }
         fn make(at: usize, children: &[Vec<usize>]) -> Tree {
             let number = (at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            Tree { number, children: children[at].iter().map(|&child| make(child, children)).collect() }
+            Tree {
+                number,
+                children: children[at].iter().map(|&child| make(child, children)).collect(),
+            }
         }
         make(0, &children)
     }
@@ -395,7 +412,8 @@ fn a_worker_that_takes_no_part_founds_no_farm() {
 /// these tasks.
 #[test]
 fn what_is_not_joined_takes_no_room() {
-    let leaf = Tree { number: u64::MAX, children: vec![Tree { number: 1, children: Vec::new() }; 20_000] };
+    let leaf =
+        Tree { number: u64::MAX, children: vec![Tree { number: 1, children: Vec::new() }; 20_000] };
     for crew in [forking(2), forking(3).stealing()] {
         let mut pool = crew.memory(24 << 20).start().unwrap();
         let tree = Tree { number: u64::MAX, children: vec![leaf.clone(), leaf.clone()] };

@@ -73,7 +73,8 @@ pub(crate) fn play(farm: &mut Farm, part: Part) {
                 assert_eq!(*value, numbers(seed, len));
             }
             Step::ReceiveAny { count, seeds } => {
-                let got = (0..count).map(|_| farm.recv_any_deadline::<(u64, Vec<u64>)>(late()).unwrap());
+                let got =
+                    (0..count).map(|_| farm.recv_any_deadline::<(u64, Vec<u64>)>(late()).unwrap());
                 let got = got.map(|(_, (seed, found))| {
                     assert_eq!(found, numbers(seed, found.len()));
                     seed

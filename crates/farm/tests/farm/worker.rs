@@ -78,8 +78,10 @@ fn process() {
         Role::Tree { width, depth } => {
             let role = || Role::Tree { width, depth: depth - 1 };
             let children = if depth == 0 { 0 } else { width };
-            let children: Vec<Vpid> = (0..children).map(|_| crate::worker(&mut farm, role())).collect();
-            let sums = children.iter().map(|&child| farm.recv_deadline::<u64>(child, late()).unwrap());
+            let children: Vec<Vpid> =
+                (0..children).map(|_| crate::worker(&mut farm, role())).collect();
+            let sums =
+                children.iter().map(|&child| farm.recv_deadline::<u64>(child, late()).unwrap());
             let sum = 1 + sums.sum::<u64>();
             farm.send(from, &sum).unwrap();
         }
@@ -94,7 +96,10 @@ fn process() {
                         error => break error,
                     }
                 };
-                assert!(matches!(error, FarmError::Unsendable { .. } | FarmError::Start { .. }), "{error}");
+                assert!(
+                    matches!(error, FarmError::Unsendable { .. } | FarmError::Start { .. }),
+                    "{error}"
+                );
             }
             for _ in 0..times {
                 let vpid = farm.reserve_deadline(late()).unwrap();

@@ -28,7 +28,9 @@ use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, MprotectFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 
-use super::{Access, Advice, Backing, Segment, new_memfd, page_ceil, page_size, pages_inside, refused, seal};
+use super::{
+    Access, Advice, Backing, Segment, new_memfd, page_ceil, page_size, pages_inside, refused, seal,
+};
 use crate::{Error, Result, room};
 
 /// The least number of bytes by which access grows.
@@ -99,7 +101,8 @@ impl Segment {
             return Segment::from_fd(fd);
         }
         let too_long = Error::TooLong { offset: 0, len };
-        let Some((len, mapped)) = usize::try_from(len).ok().and_then(|len| Some((len, page_ceil(len)?)))
+        let Some((len, mapped)) =
+            usize::try_from(len).ok().and_then(|len| Some((len, page_ceil(len)?)))
         else {
             return Err(too_long);
         };
@@ -137,11 +140,8 @@ impl Segment {
         // SAFETY: the pages lie in this segment's mapping. They become accessible, which nothing
         // relies on their not being.
         unsafe {
-            mm::mprotect(first, len, MprotectFlags::READ | MprotectFlags::WRITE).map_err(refused(
-                "open",
-                opened as u64,
-                len,
-            ))?;
+            mm::mprotect(first, len, MprotectFlags::READ | MprotectFlags::WRITE)
+                .map_err(refused("open", opened as u64, len))?;
             let _ = mm::madvise(first, len, mm::Advice::LinuxDoDump);
         }
         // Release: see above. Several threads may have opened the same, or one more.
@@ -166,10 +166,19 @@ impl Segment {
         let Backing::Shared(fd) = &self.backing else {
             // Little of private memory comes with its first touch.
             self.open(end)?;
-            return if end - start < STEP { Ok(()) } else { self.advise(range, Advice::PopulateWrite) };
+            return if end - start < STEP {
+                Ok(())
+            } else {
+                self.advise(range, Advice::PopulateWrite)
+            };
         };
         loop {
-            match rustix::fs::fallocate(fd, FallocateFlags::empty(), start as u64, (end - start) as u64) {
+            match rustix::fs::fallocate(
+                fd,
+                FallocateFlags::empty(),
+                start as u64,
+                (end - start) as u64,
+            ) {
                 Err(Errno::INTR) => continue,
                 done => return done.map_err(refused("take memory for", start as u64, end - start)),
             }
@@ -252,7 +261,8 @@ mod tests {
         segment.open(3 << 20).unwrap();
         segment.commit(1 << 20..3 << 20).unwrap();
         assert_eq!(resident(&segment), 2 << 20);
-        let other = Segment::attach_reserved(segment.fd().unwrap().try_clone_to_owned().unwrap()).unwrap();
+        let other =
+            Segment::attach_reserved(segment.fd().unwrap().try_clone_to_owned().unwrap()).unwrap();
         other.open(3 << 20).unwrap();
         // SAFETY: both are opened so far, and used by this thread alone.
         unsafe {
@@ -278,23 +288,28 @@ mod tests {
 
     #[test]
     fn what_is_said_is_the_length_or_an_error() {
-        for segment in
-            [Segment::reserve_heap(Some(5000)).unwrap(), Segment::reserve_shared(Some(5000)).unwrap()]
-        {
+        for segment in [
+            Segment::reserve_heap(Some(5000)).unwrap(),
+            Segment::reserve_shared(Some(5000)).unwrap(),
+        ] {
             assert_eq!(segment.len(), 5000);
             segment.open(5000).unwrap();
             assert!(segment.open(5001).is_err() && segment.commit(0..5001).is_err());
         }
         for len in [1 << 60, usize::MAX] {
-            assert!(Segment::reserve_heap(Some(len)).is_err() && Segment::reserve_shared(Some(len)).is_err());
+            assert!(
+                Segment::reserve_heap(Some(len)).is_err()
+                    && Segment::reserve_shared(Some(len)).is_err()
+            );
         }
     }
 
     #[test]
     fn it_shrinks_until_it_is_mapped() {
         let limit = 5 << 20;
-        let map =
-            |mapped| if mapped > limit { Err(Errno::NOMEM) } else { Ok(ptr::without_provenance_mut(mapped)) };
+        let map = |mapped| {
+            if mapped > limit { Err(Errno::NOMEM) } else { Ok(ptr::without_provenance_mut(mapped)) }
+        };
         let (base, len) = shrinking(None, u64::MAX, map).unwrap();
         assert!(base.addr() == len && len <= limit && 2 * len >= limit, "{len}");
         assert!(shrinking(Some(6 << 20), u64::MAX, map).is_err());

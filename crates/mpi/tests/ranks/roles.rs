@@ -71,7 +71,10 @@ fn pattern(from: usize, to: usize, size: usize) -> Vec<u8> {
 fn messages() {
     let mut mpi = start(Threads::Multiple);
     assert_eq!(mpi.threads(), Threads::Multiple);
-    assert!(matches!(Mpi::start(mpi.library().clone(), Threads::Single, None), Err(MpiError::Taken)));
+    assert!(matches!(
+        Mpi::start(mpi.library().clone(), Threads::Single, None),
+        Err(MpiError::Taken)
+    ));
     assert!(!mpi.processor_name().unwrap().is_empty() && !mpi.library().text().is_empty());
     assert!(mpi.time().unwrap() <= mpi.time().unwrap());
     let world = mpi.world().unwrap();
@@ -211,7 +214,10 @@ fn errors() {
     assert!(matches!(world.irecv(5, 0, Vec::new()), Err(MpiError::Argument { .. })));
     assert!(matches!(world.broadcast(&mut [1], 7), Err(MpiError::Argument { .. })));
     assert!(matches!(world.split(Some(u32::MAX), 0), Err(MpiError::Argument { .. })));
-    assert!(matches!(world.window(8 << me), Err(MpiError::Argument { .. })), "not as many bytes everywhere");
+    assert!(
+        matches!(world.window(8 << me), Err(MpiError::Argument { .. })),
+        "not as many bytes everywhere"
+    );
 
     let mut receiving = world.irecv(other, 1, Vec::with_capacity(4)).unwrap();
     let sending = world.isend(other, 1, vec![7; 100]).unwrap();
@@ -317,18 +323,17 @@ fn threads() {
         return;
     }
     let world = mpi.world().unwrap();
-    let (mpi_back, world) = std::thread::spawn(move || {
-        let error = world.barrier().unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .starts_with("cannot meet at a barrier in this thread: the MPI grants MPI_THREAD_")
-        );
-        assert!(matches!(mpi.finalize(), Err(MpiError::Thread { .. })));
-        (mpi, world)
-    })
-    .join()
-    .unwrap();
+    let (mpi_back, world) =
+        std::thread::spawn(move || {
+            let error = world.barrier().unwrap_err();
+            assert!(error.to_string().starts_with(
+                "cannot meet at a barrier in this thread: the MPI grants MPI_THREAD_"
+            ));
+            assert!(matches!(mpi.finalize(), Err(MpiError::Thread { .. })));
+            (mpi, world)
+        })
+        .join()
+        .unwrap();
     world.barrier().unwrap();
     mpi = mpi_back;
     mpi.finalize().unwrap();
@@ -341,7 +346,8 @@ fn program() -> (libloading::os::unix::Library, i32) {
     use libloading::os::unix::{Library as System, RTLD_GLOBAL, RTLD_NOW};
     // SAFETY: the test has made it, and its functions take and give what is said here.
     unsafe {
-        let library = System::open(Some(named("SYNCLINE_TEST_PROGRAM")), RTLD_NOW | RTLD_GLOBAL).unwrap();
+        let library =
+            System::open(Some(named("SYNCLINE_TEST_PROGRAM")), RTLD_NOW | RTLD_GLOBAL).unwrap();
         let begin = *library.get::<Function>(b"begin").unwrap();
         (library, begin())
     }
@@ -379,7 +385,10 @@ fn stranger() {
     let error = Library::load(&named("SYNCLINE_TEST_SHIM")).unwrap_err();
     assert!(matches!(error, MpiError::Process { .. }), "{error}");
     let text = error.to_string();
-    assert!(text.contains("but this program has loaded") && text.contains("can have one MPI"), "{text}");
+    assert!(
+        text.contains("but this program has loaded") && text.contains("can have one MPI"),
+        "{text}"
+    );
     assert!(Library::of_this_program().unwrap().is_some(), "that for its own is found");
     assert_eq!(end(&program), 0);
 }

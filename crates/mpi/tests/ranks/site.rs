@@ -27,7 +27,9 @@ struct Sites {
 impl Site {
     /// Whether a job goes on when a process has died.
     pub(crate) fn survives(&self) -> bool {
-        self.shim.family == Family::OpenMpi && self.shim.version.major() >= Some(5) && self.shim.ulfm
+        self.shim.family == Family::OpenMpi
+            && self.shim.version.major() >= Some(5)
+            && self.shim.ulfm
     }
 }
 
@@ -42,8 +44,11 @@ fn known() -> &'static Sites {
         let mut all: Vec<Site> = Vec::new();
         for mpicc in compilers().into_iter().chain(more) {
             let name = mpicc.file_name().unwrap().to_string_lossy().into_owned();
-            let launchers =
-                [name.replace("mpicc", "mpirun"), name.replace("mpicc", "mpiexec"), "mpirun".to_owned()];
+            let launchers = [
+                name.replace("mpicc", "mpirun"),
+                name.replace("mpicc", "mpiexec"),
+                "mpirun".to_owned(),
+            ];
             let mut launchers = launchers.iter().map(|launcher| mpicc.with_file_name(launcher));
             let Some(launcher) = launchers.find(|path| path.is_file()) else {
                 println!("skipped: there is no launcher beside {}", mpicc.display());
@@ -87,7 +92,8 @@ pub(crate) fn run(site: &Site, role: &str, ranks: usize, more: &[(&str, &OsStr)]
         }
     }
     options.extend(["-n", ranks_text.as_str(), exe]);
-    let library = if role == "guest" || role == "stranger" { program(site) } else { PathBuf::new() };
+    let library =
+        if role == "guest" || role == "stranger" { program(site) } else { PathBuf::new() };
     let mut command = in_role(&site.launcher, &options, role, more);
     // It is the last choice, as its version says nothing.
     if site.shim.family == Family::StandardAbi && more.is_empty() {
@@ -96,7 +102,12 @@ pub(crate) fn run(site: &Site, role: &str, ranks: usize, more: &[(&str, &OsStr)]
     command.env("SYNCLINE_TEST_PROGRAM", library);
     command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
     let dead = usize::from(role == "failures");
-    check(&mut command, &format!("{role} of {ranks} by {}", site.launcher.display()), ranks - dead, dead > 0);
+    check(
+        &mut command,
+        &format!("{role} of {ranks} by {}", site.launcher.display()),
+        ranks - dead,
+        dead > 0,
+    );
 }
 
 /// Runs a role without a launcher.
@@ -109,7 +120,8 @@ pub(crate) fn run_alone(site: &Site, role: &str) {
 
 fn check(command: &mut Command, what: &str, good: usize, may_fail: bool) {
     let output = command.output().unwrap();
-    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (said, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let all = format!("{what}: {}\n{said}\n{errors}", output.status);
     assert!(may_fail || output.status.success(), "{all}");
     assert_eq!(said.matches("has played to its end").count(), good, "{all}");

@@ -53,7 +53,9 @@ impl Role {
     #[must_use]
     pub fn task(self) -> Option<Task> {
         match self {
-            Role::Main { task } | Role::Export { task, .. } | Role::ExportPart { task, .. } => Some(task),
+            Role::Main { task } | Role::Export { task, .. } | Role::ExportPart { task, .. } => {
+                Some(task)
+            }
             Role::Keep { .. } => None,
         }
     }

@@ -59,7 +59,8 @@ impl Dot<'_> {
             Some(State::PartlyDelayed) => ("#b8b8b8", "black"),
             Some(State::Delayed | State::Stopped) => ("#666666", "white"),
         };
-        let (width, style) = if request.granted { ("2.5", "filled") } else { ("1", "filled,dashed") };
+        let (width, style) =
+            if request.granted { ("2.5", "filled") } else { ("1", "filled,dashed") };
         let colour = if task.is_some_and(|t| self.0.stuck.contains(&t)) { RED } else { "black" };
         writeln!(
             f,
@@ -81,20 +82,26 @@ impl fmt::Display for Dot<'_> {
             "Light: active, grey: partly delayed, dark: delayed. Bold outline: granted, dashed: waiting.".to_owned(),
         ];
         let deadlock = self.0.deadlock();
-        let deadlock = (!deadlock.is_empty()).then(|| format!("Deadlock (red): {}", deadlock.join(",\n")));
+        let deadlock =
+            (!deadlock.is_empty()).then(|| format!("Deadlock (red): {}", deadlock.join(",\n")));
         let caption = caption.into_iter().chain(deadlock).collect::<Vec<_>>().join("\n");
         writeln!(f, "digraph overlay {{")?;
         writeln!(
             f,
             "  graph [rankdir=BT, newrank=true, fontname=\"Helvetica\", nodesep=0.15, ranksep=0.3, labelloc=b];"
         )?;
-        writeln!(f, "  node [fontname=\"Helvetica\", fontsize=10, margin=0.02, width=0.5, height=0.5];")?;
+        writeln!(
+            f,
+            "  node [fontname=\"Helvetica\", fontsize=10, margin=0.02, width=0.5, height=0.5];"
+        )?;
         writeln!(f, "  edge [arrowsize=0.6, color=\"#555555\"];")?;
         writeln!(f, "  label={};", quoted(&caption))?;
         let locations = &self.0.snapshot.locations;
         (0..locations.len()).try_for_each(|l| self.cluster(f, l))?;
         // The heads side by side, in order.
-        let head = |l: usize| if locations[l].queue.is_empty() { format!("empty_{l}") } else { id((l, 0)) };
+        let head = |l: usize| {
+            if locations[l].queue.is_empty() { format!("empty_{l}") } else { id((l, 0)) }
+        };
         let heads: Vec<String> = (0..locations.len()).map(head).collect();
         if !heads.is_empty() {
             writeln!(f, "  {{ rank=same; {} [style=invis]; }}", heads.join(" -> "))?;
@@ -105,11 +112,19 @@ impl fmt::Display for Dot<'_> {
             writeln!(f, "  {} -> {} [constraint=false, style={style}];", id(from), id(to))?;
         }
         for (from, to) in self.0.stuck_links().filter(|(from, to)| from != to) {
-            writeln!(f, "  {} -> {} [constraint=false, color=\"{RED}\", penwidth=2];", id(from), id(to))?;
+            writeln!(
+                f,
+                "  {} -> {} [constraint=false, color=\"{RED}\", penwidth=2];",
+                id(from),
+                id(to)
+            )?;
         }
         for wait in &self.0.circle {
             let (from, to) = (id(wait.waiting), id(wait.ahead));
-            writeln!(f, "  {from} -> {to} [constraint=false, color=\"{RED}\", penwidth=2, style=bold];")?;
+            writeln!(
+                f,
+                "  {from} -> {to} [constraint=false, color=\"{RED}\", penwidth=2, style=bold];"
+            )?;
         }
         writeln!(f, "}}")
     }
@@ -121,6 +136,7 @@ fn id((location, place): Spot) -> String {
 
 /// A text in quotation marks, as graphviz reads it: lines may break, and entities are not to be resolved.
 fn quoted(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let text =
+        text.replace('&', "&amp;").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("\"{text}\"")
 }

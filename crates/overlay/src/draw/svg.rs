@@ -66,8 +66,11 @@ impl<'p> Svg<'p> {
         let rows = snapshot.locations.iter().map(|l| l.queue.len()).max().unwrap_or(0).max(1);
         let longest = snapshot.locations.iter().map(|l| l.name.chars().count()).max().unwrap_or(0);
         let slanted = longest > 9;
-        let names =
-            if slanted { 0.65 * CHARACTER * longest.min(LONGEST_LOCATION) as f64 + 18.0 } else { 22.0 };
+        let names = if slanted {
+            0.65 * CHARACTER * longest.min(LONGEST_LOCATION) as f64 + 18.0
+        } else {
+            22.0
+        };
         let width = (LEFT + COLUMN * snapshot.locations.len() as f64 + 30.0).max(NARROWEST);
         Svg { picture, labels, rows, width, slanted, names }
     }
@@ -91,7 +94,10 @@ impl<'p> Svg<'p> {
             let title = escaped(&printable(&location.name));
             let y = base + 18.0;
             let place = if self.slanted {
-                format!("text-anchor=\"end\" transform=\"translate({:.1} {y:.1}) rotate(-40)\"", x + 6.0)
+                format!(
+                    "text-anchor=\"end\" transform=\"translate({:.1} {y:.1}) rotate(-40)\"",
+                    x + 6.0
+                )
             } else {
                 format!("text-anchor=\"middle\" x=\"{x:.1}\" y=\"{y:.1}\"")
             };
@@ -108,7 +114,11 @@ impl<'p> Svg<'p> {
             )?;
         }
         let x = LEFT - 2.0;
-        writeln!(f, "<path class=\"axis\" marker-end=\"url(#arrow)\" d=\"M{x} {base}V{:.1}\"/>", TOP - 12.0)?;
+        writeln!(
+            f,
+            "<path class=\"axis\" marker-end=\"url(#arrow)\" d=\"M{x} {base}V{:.1}\"/>",
+            TOP - 12.0
+        )?;
         writeln!(f, "<path class=\"axis\" d=\"M{x} {base}H{right}\"/>")?;
         let middle = base - ROW * self.rows as f64 / 2.0;
         writeln!(
@@ -168,7 +178,8 @@ impl<'p> Svg<'p> {
         let task = task_of(request);
         let state = task.map(|t| self.picture.states[t]);
         let granted = if request.granted { " granted" } else { "" };
-        let stuck = if task.is_some_and(|t| self.picture.stuck.contains(&t)) { " deadlocked" } else { "" };
+        let stuck =
+            if task.is_some_and(|t| self.picture.stuck.contains(&t)) { " deadlocked" } else { "" };
         let title = escaped(&self.picture.describe(spot));
         write!(
             f,
@@ -185,7 +196,8 @@ impl<'p> Svg<'p> {
     fn label(&self, f: &mut fmt::Formatter<'_>, t: usize, home: bool) -> fmt::Result {
         let (label, task) = (&self.labels.short[t], &self.picture.snapshot.tasks[t]);
         let light = if fill(Some(self.picture.states[t])) == "delayed" { "light" } else { "" };
-        let size = [12.0, 12.0, 12.0, 12.0, 11.0, 10.0, 9.0, 8.0][label.chars().count().min(LONGEST)];
+        let size =
+            [12.0, 12.0, 12.0, 12.0, 11.0, 10.0, 9.0, 8.0][label.chars().count().min(LONGEST)];
         let progress = home && self.picture.has_run;
         let y = if progress { -4.0 } else { 0.35 * size };
         write!(
@@ -271,10 +283,14 @@ impl fmt::Display for Svg<'_> {
         writeln!(f, "</defs>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>")?;
         writeln!(f, "<text x=\"{LEFT}\" y=\"20\">{}</text>", escaped(&self.picture.caption()))?;
         self.axes(f)?;
-        let red: HashSet<_> = self.picture.stuck_links().flat_map(|(a, b)| [(a, b), (b, a)]).collect();
+        let red: HashSet<_> =
+            self.picture.stuck_links().flat_map(|(a, b)| [(a, b), (b, a)]).collect();
         for (from, to) in self.picture.links().filter(|link| !red.contains(link)) {
-            let (class, head) =
-                if self.picture.request(to).granted { ("link", "arrow") } else { ("link waits", "grey") };
+            let (class, head) = if self.picture.request(to).granted {
+                ("link", "arrow")
+            } else {
+                ("link waits", "grey")
+            };
             self.arrow(f, class, head, from, to)?;
         }
         for (l, location) in self.picture.snapshot.locations.iter().enumerate() {
@@ -288,7 +304,11 @@ impl fmt::Display for Svg<'_> {
         let mut y = legend + 2.0 * LEGEND_ROW + 10.0;
         for Words { class, lines } in &words {
             for line in lines {
-                writeln!(f, "<text class=\"{class}\" x=\"{LEFT}\" y=\"{y:.1}\">{}</text>", escaped(line))?;
+                writeln!(
+                    f,
+                    "<text class=\"{class}\" x=\"{LEFT}\" y=\"{y:.1}\">{}</text>",
+                    escaped(line)
+                )?;
                 y += LINE;
             }
             y += 6.0;
@@ -318,7 +338,12 @@ impl Svg<'_> {
             undrawn.map(|t| format!("{} ({})", name(t), self.picture.states[t])).collect(),
         );
         if self.labels.keyed {
-            let key = self.labels.short.iter().enumerate().map(|(t, label)| format!("{label} = {}", name(t)));
+            let key = self
+                .labels
+                .short
+                .iter()
+                .enumerate()
+                .map(|(t, label)| format!("{label} = {}", name(t)));
             add("", "Tasks: ", key.collect());
         }
         all
@@ -336,11 +361,20 @@ fn fill(state: Option<State>) -> &'static str {
 }
 
 /// A square or a circle, half as wide as said; of a handle a diamond with one in it.
-fn mark(f: &mut fmt::Formatter<'_>, kind: Kind, class: &str, handle: bool, half: f64) -> fmt::Result {
+fn mark(
+    f: &mut fmt::Formatter<'_>,
+    kind: Kind,
+    class: &str,
+    handle: bool,
+    half: f64,
+) -> fmt::Result {
     let mut inner = half;
     if handle {
         let reach = 1.2 * half;
-        write!(f, "<path class=\"{class}\" d=\"M0 {reach:.1}L{reach:.1} 0L0 -{reach:.1}L-{reach:.1} 0z\"/>")?;
+        write!(
+            f,
+            "<path class=\"{class}\" d=\"M0 {reach:.1}L{reach:.1} 0L0 -{reach:.1}L-{reach:.1} 0z\"/>"
+        )?;
         inner = 0.4 * half;
     }
     match kind {

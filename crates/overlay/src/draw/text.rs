@@ -24,9 +24,12 @@ impl<'p> Text<'p> {
         Text {
             picture,
             tasks: Labels::new(snapshot.tasks.iter().map(|t| &t.name), LONGEST, plain, letters),
-            locations: Labels::new(snapshot.locations.iter().map(|l| &l.name), LONGEST, plain, |l| {
-                (l + 1).to_string()
-            }),
+            locations: Labels::new(
+                snapshot.locations.iter().map(|l| &l.name),
+                LONGEST,
+                plain,
+                |l| (l + 1).to_string(),
+            ),
         }
     }
 
@@ -63,8 +66,9 @@ impl<'p> Text<'p> {
                 writeln!(f)?;
             }
             for place in (0..band.iter().map(|l| l.queue.len()).max().unwrap_or(0)).rev() {
-                let cell =
-                    |l: &crate::LocationView| l.queue.get(place).map(|r| self.cell(r)).unwrap_or_default();
+                let cell = |l: &crate::LocationView| {
+                    l.queue.get(place).map(|r| self.cell(r)).unwrap_or_default()
+                };
                 let row: String = band.iter().map(|l| format!("{:column$}", cell(l))).collect();
                 writeln!(f, "{:>rank$} │ {}", place + 1, row.trim_end())?;
             }
@@ -95,7 +99,11 @@ impl<'p> Text<'p> {
         for (state, tasks) in self.picture.by_state() {
             let names = tasks.iter().map(|&t| self.tasks.short[t].clone());
             for (n, line) in lines(names, "  ", WIDTH - 16).iter().enumerate() {
-                writeln!(f, "{:<16}{line}", if n == 0 { state.to_string() } else { String::new() })?;
+                writeln!(
+                    f,
+                    "{:<16}{line}",
+                    if n == 0 { state.to_string() } else { String::new() }
+                )?;
             }
         }
         Ok(())

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use crate::common::{I, Random, X, mix, runners, within};
 use syncline_overlay::raw::Kind;
 use syncline_overlay::{
-    Canonical, CheckError, Content, Initial, Location, Overlay, Part, Place, Plan, Reads, Role, Runner, Stop,
-    Task, Who,
+    Canonical, CheckError, Content, Initial, Location, Overlay, Part, Place, Plan, Reads, Role,
+    Runner, Stop, Task, Who,
 };
 
 const ROUNDS: u64 = 7;
@@ -114,8 +114,10 @@ fn order_of(case: &Case) -> Vec<Task> {
     let may_run = |t: &Task, done: &[Task]| {
         !done.contains(t)
             && start.locations.iter().all(|location| {
-                let waits =
-                    location.queue.iter().filter(|r| matches!(r.who, Who::Task(u) if !done.contains(&u)));
+                let waits = location
+                    .queue
+                    .iter()
+                    .filter(|r| matches!(r.who, Who::Task(u) if !done.contains(&u)));
                 let ahead: Vec<_> = waits.collect();
                 let place = ahead.iter().position(|r| r.who == Who::Task(*t));
                 place.is_none_or(|p| p == 0 || ahead[..=p].iter().all(|r| r.kind == I))
@@ -188,9 +190,14 @@ impl<'a> Interpreted<'a> {
             Content::Part { part, .. } => Some(self.case.parts[part].of),
             Content::Results { .. } | Content::Nothing { .. } => None,
         };
-        let values = self.read_contents.iter().zip(read).filter(|(content, _)| of(**content) == Some(l));
+        let values =
+            self.read_contents.iter().zip(read).filter(|(content, _)| of(**content) == Some(l));
         let values: Vec<u64> = values.map(|(_, value)| value[0]).collect();
-        if values.is_empty() && of(self.written_content) == Some(l) { vec![write[0]] } else { values }
+        if values.is_empty() && of(self.written_content) == Some(l) {
+            vec![write[0]]
+        } else {
+            values
+        }
     }
 
     /// One step, with the contents of what it writes and what it reads.
@@ -210,7 +217,10 @@ impl<'a> Interpreted<'a> {
             Role::Export { task, location } => {
                 let place = self.case.written(task).iter().position(|&l| l == location).unwrap();
                 assert_eq!(self.read_contents, [Content::Results { of: task }]);
-                assert_eq!(self.written_content, Content::Version { of: location, after: Some(task) });
+                assert_eq!(
+                    self.written_content,
+                    Content::Version { of: location, after: Some(task) }
+                );
                 write[0] = read[0][place];
             }
             Role::ExportPart { task, part } => {
@@ -226,10 +236,13 @@ impl<'a> Interpreted<'a> {
 
 /// What a location of the canonical plan starts with.
 fn start(case: &Case, canonical: &Canonical, place: Place) -> Vec<u64> {
-    let home = |of: Place, after| canonical.content(canonical.home(of)) == Content::Version { of, after };
+    let home =
+        |of: Place, after| canonical.content(canonical.home(of)) == Content::Version { of, after };
     let initial = |of| seed_of(index(of, &case.plan));
     match canonical.content(place) {
-        Content::Version { of, .. } => vec![if canonical.home(of) == place { initial(of) } else { RUBBISH }],
+        Content::Version { of, .. } => {
+            vec![if canonical.home(of) == place { initial(of) } else { RUBBISH }]
+        }
         Content::Part { part, after } => {
             let of = case.parts[part].of;
             vec![if home(of, after) { part_of(initial(of), part) } else { RUBBISH }]
@@ -241,8 +254,9 @@ fn start(case: &Case, canonical: &Canonical, place: Place) -> Vec<u64> {
 
 /// The digests of the main tasks, in the order of the original tasks.
 fn digests_of(case: &Case, canonical: &Canonical, digests: &[u64]) -> Vec<u64> {
-    let main =
-        |task| canonical.plan().tasks().position(|t| canonical.role(t) == Role::Main { task }).unwrap();
+    let main = |task| {
+        canonical.plan().tasks().position(|t| canonical.role(t) == Role::Main { task }).unwrap()
+    };
     case.plan.tasks().map(|t| digests[main(t)]).collect()
 }
 
@@ -256,12 +270,17 @@ fn in_sequence(case: &Case, canonical: &Canonical, rounds: u64) -> Vec<Outcome> 
     for round in 0..rounds {
         for (task, digest) in tasks.iter().zip(&mut digests) {
             let mut write = std::mem::take(&mut cells[index(task.writes, plan)]);
-            let read: Vec<&[u64]> = task.reads.iter().map(|&l| &cells[index(l, plan)][..]).collect();
+            let read: Vec<&[u64]> =
+                task.reads.iter().map(|&l| &cells[index(l, plan)][..]).collect();
             task.step(round, digest, &mut write, &read);
             cells[index(task.writes, plan)] = write;
         }
         outcomes.push(Outcome {
-            cells: case.plan.locations().map(|l| cells[index(canonical.home(l), plan)][0]).collect(),
+            cells: case
+                .plan
+                .locations()
+                .map(|l| cells[index(canonical.home(l), plan)][0])
+                .collect(),
             digests: digests_of(case, canonical, &digests),
         });
     }
@@ -269,23 +288,35 @@ fn in_sequence(case: &Case, canonical: &Canonical, rounds: u64) -> Vec<Outcome> 
 }
 
 /// The canonical plan on the engine.
-fn on_engine(case: &Case, canonical: &Canonical, initial: Initial, runner: Runner, dawdle: u64) -> Outcome {
+fn on_engine(
+    case: &Case,
+    canonical: &Canonical,
+    initial: Initial,
+    runner: Runner,
+    dawdle: u64,
+) -> Outcome {
     let plan = canonical.plan();
-    let cells: Vec<Location<Vec<u64>>> =
-        plan.locations().map(|l| Location::new(plan.location_name(l), start(case, canonical, l))).collect();
+    let cells: Vec<Location<Vec<u64>>> = plan
+        .locations()
+        .map(|l| Location::new(plan.location_name(l), start(case, canonical, l)))
+        .collect();
     let tasks: Vec<_> = plan.tasks().map(|t| Interpreted::new(case, canonical, t)).collect();
     let mut digests = vec![0; tasks.len()];
     let mut overlay = Overlay::new();
     for (n, (task, digest)) in tasks.iter().zip(&mut digests).enumerate() {
         let reads: Vec<_> = task.reads.iter().map(|&l| cells[index(l, plan)].read()).collect();
         let access = (cells[index(task.writes, plan)].write(), reads);
-        overlay.task(format!("{n}"), access, move |(write, reads): (&mut Vec<u64>, Reads<'_, _>), step| {
-            if mix(mix(dawdle, n as u64), step.iteration()).is_multiple_of(4) {
-                std::thread::yield_now();
-            }
-            let read: Vec<&[u64]> = reads.iter().map(|cell: &Vec<u64>| &cell[..]).collect();
-            task.step(step.iteration(), digest, write, &read);
-        });
+        overlay.task(
+            format!("{n}"),
+            access,
+            move |(write, reads): (&mut Vec<u64>, Reads<'_, _>), step| {
+                if mix(mix(dawdle, n as u64), step.iteration()).is_multiple_of(4) {
+                    std::thread::yield_now();
+                }
+                let read: Vec<&[u64]> = reads.iter().map(|cell: &Vec<u64>| &cell[..]).collect();
+                task.step(step.iteration(), digest, write, &read);
+            },
+        );
     }
     let mut checked = overlay.check(initial).unwrap();
     checked.run(runner, Stop::after(ROUNDS)).unwrap();
@@ -326,14 +357,23 @@ fn the_canonical_form_is_live_and_every_task_of_the_original_is_in_it_once() {
         assert_eq!(plan.check(&Initial::Wave).unwrap().states(), start.states(), "seed {seed}");
         let roles: Vec<Role> = plan.tasks().map(|t| canonical.role(t)).collect();
         for task in case.plan.tasks() {
-            assert_eq!(roles.iter().filter(|&&role| role == Role::Main { task }).count(), 1, "seed {seed}");
+            assert_eq!(
+                roles.iter().filter(|&&role| role == Role::Main { task }).count(),
+                1,
+                "seed {seed}"
+            );
         }
         // The sub-tasks of a task stand together, the main task first.
         let of: Vec<Option<Task>> = roles.iter().map(|role| role.task()).collect();
         let runs = of.chunk_by(|a, b| a == b).filter(|run| run[0].is_some()).count();
         assert_eq!(runs, case.plan.tasks().len(), "seed {seed}");
-        let distinct: BTreeSet<String> = plan.locations().map(|l| plan.location_name(l).to_owned()).collect();
-        assert_eq!(distinct.len(), plan.locations().len(), "seed {seed}: one name for two locations");
+        let distinct: BTreeSet<String> =
+            plan.locations().map(|l| plan.location_name(l).to_owned()).collect();
+        assert_eq!(
+            distinct.len(),
+            plan.locations().len(),
+            "seed {seed}: one name for two locations"
+        );
     }
 }
 
@@ -343,7 +383,11 @@ fn a_round_of_the_canonical_form_gives_the_numbers_of_a_round_of_the_original() 
     let mut derived = 0;
     for (seed, case) in live(20_000, 4000) {
         let canonical = case.canonical().unwrap();
-        assert_eq!(in_sequence(&case, &canonical, ROUNDS), reference(&case, ROUNDS), "seed {seed}: {case:?}");
+        assert_eq!(
+            in_sequence(&case, &canonical, ROUNDS),
+            reference(&case, ROUNDS),
+            "seed {seed}: {case:?}"
+        );
         original += case.plan.tasks().len();
         derived += canonical.plan().tasks().len();
     }
@@ -372,7 +416,8 @@ fn the_canonical_form_is_as_large_as_promised() {
         let canonical = case.canonical().unwrap();
         let (before, plan) = (&case.plan, canonical.plan());
         let mut expected = [before.tasks().len(), before.locations().len(), requests(before)];
-        let mut add = |more: [usize; 3]| expected.iter_mut().zip(more).for_each(|(sum, n)| *sum += n);
+        let mut add =
+            |more: [usize; 3]| expected.iter_mut().zip(more).for_each(|(sum, n)| *sum += n);
         for task in before.tasks() {
             match case.written(task).len() {
                 0 => add([0, 1, 1]),
@@ -381,7 +426,8 @@ fn the_canonical_form_is_as_large_as_promised() {
             }
         }
         for l in before.locations() {
-            let writers: Vec<Task> = before.tasks().filter(|&t| case.written(t).contains(&l)).collect();
+            let writers: Vec<Task> =
+                before.tasks().filter(|&t| case.written(t).contains(&l)).collect();
             let alone = writers.iter().filter(|&&t| case.written(t).len() == 1).count();
             match writers.len() {
                 0 => add([1, 0, 1]),
@@ -439,8 +485,9 @@ fn a_part_is_refused_to_a_task_that_does_not_read_its_location() {
         let part = Part { of, name: "edge".to_owned(), readers: vec![reader] };
         plan.canonical(&Initial::Program, &[part]).unwrap_err().to_string()
     };
-    let refusal =
-        |task| format!("part 'edge' is given to task '{task}', which does not ask to read its location");
+    let refusal = |task| {
+        format!("part 'edge' is given to task '{task}', which does not ask to read its location")
+    };
     assert_eq!(error(a, writer), refusal("writer"));
     assert_eq!(error(b, reader), refusal("reader"));
     assert_eq!(error(a, stranger), refusal("task 2"));

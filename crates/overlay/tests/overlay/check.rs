@@ -64,7 +64,8 @@ fn explore(start: &Queues, tasks: usize) -> Verdict {
     }
     let starves = |t: usize| {
         // Backwards from the states in which it can run.
-        let mut hopeful: Vec<bool> = steps.iter().map(|list| list.iter().any(|s| s.0 == t)).collect();
+        let mut hopeful: Vec<bool> =
+            steps.iter().map(|list| list.iter().any(|s| s.0 == t)).collect();
         let mut stack: Vec<usize> = (0..states.len()).filter(|&s| hopeful[s]).collect();
         while let Some(state) = stack.pop() {
             for &from in &before[state] {
@@ -94,8 +95,9 @@ fn overlay(plan: &Plan, queues: &Queues) -> Overlay<'static> {
 fn queues(plan: &Plan, random: &mut Random) -> Queues {
     let queue = |l: usize| {
         let users = plan.tasks.iter().enumerate();
-        let mut queue: Vec<_> =
-            users.flat_map(|(t, list)| list.iter().filter(|r| r.0 == l).map(move |r| (t, r.1))).collect();
+        let mut queue: Vec<_> = users
+            .flat_map(|(t, list)| list.iter().filter(|r| r.0 == l).map(move |r| (t, r.1)))
+            .collect();
         random.shuffle(&mut queue);
         queue.into()
     };
@@ -129,7 +131,10 @@ fn check_finds_what_an_exhaustive_search_finds() {
             match overlay(&plan, &queues).check(Initial::Program) {
                 Ok(mut checked) => {
                     live += 1;
-                    assert!(!verdict.starves && !verdict.stops, "seed {seed}: dead, but passed: {queues:?}");
+                    assert!(
+                        !verdict.starves && !verdict.stops,
+                        "seed {seed}: dead, but passed: {queues:?}"
+                    );
                     let start: Vec<_> = (0..plan.tasks.len())
                         .filter(|&t| runnable(&queues, t))
                         .map(|t| format!("t{t}"))
@@ -142,7 +147,10 @@ fn check_finds_what_an_exhaustive_search_finds() {
                 }
                 Err(CheckError::Cycle { cycle }) => {
                     dead += 1;
-                    assert!(verdict.starves, "seed {seed}: live, but refused: {cycle:?} in {queues:?}");
+                    assert!(
+                        verdict.starves,
+                        "seed {seed}: live, but refused: {cycle:?} in {queues:?}"
+                    );
                     // Those who do not depend on the circle go on; if all do, all stop.
                     assert!(verdict.stops || plan.diameter().is_none(), "seed {seed}: {queues:?}");
                     verify_cycle(&cycle, &queues);
@@ -162,7 +170,8 @@ fn every_total_rank_is_live() {
         let plan = Plan::random(&mut random, 1..=20, 1..=8, 5);
         let priorities = plan.tasks.iter().map(|_| random.within(0..=5) as i64 - 2).collect();
         let cells = plan.cells(|_| ());
-        for initial in [Initial::Program, Initial::Wave, Initial::MaxParallel, Initial::Priority(priorities)]
+        for initial in
+            [Initial::Program, Initial::Wave, Initial::MaxParallel, Initial::Priority(priorities)]
         {
             let mut overlay = Overlay::new();
             for t in 0..plan.tasks.len() {
@@ -218,7 +227,10 @@ fn what_is_wrong_with_a_description_is_named() {
         let (a, b) = two_tasks(o);
         o.order(&x, [a, b, far]);
     };
-    assert_eq!(error(&of_another_overlay, Initial::Wave), format!("{order}'task 8' does not use it"));
+    assert_eq!(
+        error(&of_another_overlay, Initial::Wave),
+        format!("{order}'task 8' does not use it")
+    );
     let corrected = |o: &mut Overlay<'_>| {
         let (a, b) = two_tasks(o);
         o.order(&x, [a]);
@@ -233,5 +245,8 @@ fn what_is_wrong_with_a_description_is_named() {
     let priorities = |o: &mut Overlay<'_>| {
         two_tasks(o);
     };
-    assert_eq!(error(&priorities, Initial::Priority(vec![1])), "1 priorities were given for 2 tasks");
+    assert_eq!(
+        error(&priorities, Initial::Priority(vec![1])),
+        "1 priorities were given for 2 tasks"
+    );
 }

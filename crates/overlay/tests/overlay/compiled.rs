@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Plan, Random, X, mix, within};
 use syncline_overlay::{
-    Initial, Interpreted, Location, Overlay, Reads, ReadyOrder, Report, Runner, Step, Stop, post_all,
+    Initial, Interpreted, Location, Overlay, Reads, ReadyOrder, Report, Runner, Step, Stop,
+    post_all,
 };
 
 const ROUNDS: u64 = 8;
@@ -35,7 +36,8 @@ fn run(plan: &Plan, initial: &Initial, runner: Runner, leave: &[u64], seed: u64)
     let mut overlay = Overlay::new();
     for (t, mine) in digests.iter_mut().enumerate() {
         let (done, gone, last) = (&done, &gone, leave[t]);
-        let body = move |(mut written, read): ([Option<&mut u64>; 6], Reads<'_, u64>), step: &mut Step| {
+        let body = move |(mut written, read): ([Option<&mut u64>; 6], Reads<'_, u64>),
+                         step: &mut Step| {
             let i = step.iteration();
             for u in (0..done.len()).filter(|&u| plan.conflict(t, u)) {
                 let theirs = done[u].load(Ordering::Acquire);
@@ -69,9 +71,14 @@ fn compiled_and_interpreted_agree_on_3000_random_overlays() {
         for seed in 0..3000 {
             let mut random = Random::new(seed);
             let plan = Plan::random(&mut random, 1..=9, 1..=6, 5);
-            let priorities: Vec<i64> = plan.tasks.iter().map(|_| random.within(0..=5) as i64).collect();
-            let initials =
-                [Initial::Program, Initial::Wave, Initial::MaxParallel, Initial::Priority(priorities)];
+            let priorities: Vec<i64> =
+                plan.tasks.iter().map(|_| random.within(0..=5) as i64).collect();
+            let initials = [
+                Initial::Program,
+                Initial::Wave,
+                Initial::MaxParallel,
+                Initial::Priority(priorities),
+            ];
             let initial = &initials[seed as usize % 4];
             // In a third of them tasks leave before the end.
             let lasts = |_| if seed % 3 == 0 { 1 + random.within(0..=12) as u64 } else { u64::MAX };
@@ -82,7 +89,10 @@ fn compiled_and_interpreted_agree_on_3000_random_overlays() {
             for runner in compiled(seed) {
                 let (found, report) = run(&plan, initial, runner, &leave, seed);
                 assert_eq!(found, expected, "seed {seed}, {runner:?}");
-                assert_eq!((report.steps, report.iterations), (over_queues.steps, over_queues.iterations));
+                assert_eq!(
+                    (report.steps, report.iterations),
+                    (over_queues.steps, over_queues.iterations)
+                );
                 assert_eq!((report.interpreted, report.interpreted_steps), (None, 0));
             }
         }
@@ -174,7 +184,10 @@ fn a_run_is_compiled_when_the_handle_that_was_there_first_is_gone() {
             std::thread::scope(|s| {
                 s.spawn(move || {
                     // Until the run has begun, behind the handle.
-                    while watch.snapshot().is_none_or(|snapshot| snapshot.locations[0].queue.len() < 2) {
+                    while watch
+                        .snapshot()
+                        .is_none_or(|snapshot| snapshot.locations[0].queue.len() < 2)
+                    {
                         std::thread::yield_now();
                     }
                     *first.acquire().unwrap() = 1000;
@@ -193,7 +206,9 @@ fn a_run_is_compiled_when_the_handle_that_was_there_first_is_gone() {
 #[test]
 fn a_reader_gets_in_where_all_read() {
     within(|| {
-        for (runner, writes) in compiled(2).into_iter().flat_map(|runner| [(runner, false), (runner, true)]) {
+        for (runner, writes) in
+            compiled(2).into_iter().flat_map(|runner| [(runner, false), (runner, true)])
+        {
             let (table, cell) = (Location::new("table", 7_u64), Location::new("cell", 0_u64));
             // Another one is there before, and stays for as long as nobody writes.
             let mut first = table.reader();
@@ -211,7 +226,8 @@ fn a_reader_gets_in_where_all_read() {
             }
             let mut overlay = overlay.check(Initial::Program).unwrap();
             let visit = || {
-                let (mut one, mut two, mut three) = (table.reader(), table.reader(), table.writer());
+                let (mut one, mut two, mut three) =
+                    (table.reader(), table.reader(), table.writer());
                 let (one, two) = (one.try_acquire().unwrap().unwrap(), two.acquire().unwrap());
                 if writes {
                     three.post();

@@ -53,7 +53,9 @@ fn snapshot(random: &mut Random) -> Snapshot {
     }
     let mut snapshot = plan.start(&Initial::Program).unwrap();
     for location in &mut snapshot.locations {
-        if let Some(mut handle) = location.queue.first().cloned().filter(|_| random.within(0..=3) == 0) {
+        if let Some(mut handle) =
+            location.queue.first().cloned().filter(|_| random.within(0..=3) == 0)
+        {
             (handle.who, handle.granted) = (Who::Handle, false);
             handle.kind = [I, X][random.within(0..=1)];
             location.queue.push(handle);
@@ -96,7 +98,8 @@ fn marks_of_svg(svg: &str) -> usize {
     let document = roxmltree::Document::parse(svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
     assert!(document.descendants().all(|node| !node.has_tag_name("script")), "{svg}");
     let class = |node: &roxmltree::Node<'_, '_>| node.attribute("class").unwrap_or("").to_owned();
-    let of_request = |node: &roxmltree::Node<'_, '_>| class(node).split(' ').any(|name| name == "request");
+    let of_request =
+        |node: &roxmltree::Node<'_, '_>| class(node).split(' ').any(|name| name == "request");
     document.descendants().filter(of_request).count()
 }
 
@@ -112,7 +115,10 @@ fn every_request_is_drawn_once_in_each_format() {
         // To the byte the same again, and nothing that a terminal would obey.
         for (format, drawing) in FORMATS.into_iter().zip([text, dot, svg]) {
             assert_eq!(snapshot.clone().draw(format), drawing, "seed {seed}");
-            assert!(!drawing.contains(|c: char| c.is_control() && c != '\n'), "seed {seed}: {drawing:?}");
+            assert!(
+                !drawing.contains(|c: char| c.is_control() && c != '\n'),
+                "seed {seed}: {drawing:?}"
+            );
         }
     }
 }
@@ -137,8 +143,12 @@ fn a_deadlock_is_red_in_each_format() {
 #[test]
 fn graphviz_reads_what_is_drawn_for_it() {
     let dot = |input: &str| -> Option<String> {
-        let mut child =
-            Command::new("dot").arg("-Tcanon").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+        let mut child = Command::new("dot")
+            .arg("-Tcanon")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .ok()?;
         child.stdin.take()?.write_all(input.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{input}");
@@ -159,7 +169,10 @@ fn a_plan_without_anything_is_drawn_too() {
     let mut plan = Plan::new();
     for format in FORMATS {
         assert!(
-            plan.start(&Initial::Wave).unwrap().draw(format).contains("0 tasks, 0 locations, 0 requests")
+            plan.start(&Initial::Wave)
+                .unwrap()
+                .draw(format)
+                .contains("0 tasks, 0 locations, 0 requests")
         );
     }
     plan.location("unused");
@@ -189,7 +202,10 @@ fn a_text_stays_within_a_terminal_and_a_drawing_grows_with_its_requests() {
     };
     for format in FORMATS {
         let (small, large) = (length(8, format), length(32, format));
-        assert!(large < 24 * small, "{format:?}: {small} and {large} bytes for 16 times as many tasks");
+        assert!(
+            large < 24 * small,
+            "{format:?}: {small} and {large} bytes for 16 times as many tasks"
+        );
     }
 }
 

@@ -36,7 +36,10 @@ fn look(plan: &Plan, initial: Initial, runner: Runner, seed: u64) {
                     let most = distances[u].unwrap_or(u64::MAX);
                     assert!(apart <= most, "{when}: {t} at {}, {u} at {theirs}", step.iteration());
                     if conflict(u) {
-                        assert!(!other.inside.load(Ordering::Acquire), "{when}: {t} and {u} both run");
+                        assert!(
+                            !other.inside.load(Ordering::Acquire),
+                            "{when}: {t} and {u} both run"
+                        );
                     }
                 }
             };

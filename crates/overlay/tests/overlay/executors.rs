@@ -10,7 +10,8 @@ use std::thread;
 use crate::common::polling::{block_on, poll, soon};
 use crate::common::{Random, within};
 use syncline_overlay::{
-    AcquireError, Exclusive, Guard, Initial, Location, Overlay, ReadyOrder, Runner, Stop, Writer, post_all,
+    AcquireError, Exclusive, Guard, Initial, Location, Overlay, ReadyOrder, Runner, Stop, Writer,
+    post_all,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -24,7 +25,8 @@ fn runtimes() -> [Runtime; 2] {
 /// Polls `future` at most `times` times, letting others run in between, and drops it if it is not ready.
 async fn polled<F: Future + Unpin>(mut future: F, times: usize) -> Option<F::Output> {
     for _ in 0..times {
-        if let Poll::Ready(output) = poll_fn(|cx| Poll::Ready(poll(&mut future, cx.waker()))).await {
+        if let Poll::Ready(output) = poll_fn(|cx| Poll::Ready(poll(&mut future, cx.waker()))).await
+        {
             return Some(output);
         }
         tokio::task::yield_now().await;
@@ -33,7 +35,10 @@ async fn polled<F: Future + Unpin>(mut future: F, times: usize) -> Option<F::Out
 }
 
 /// The one that is ready first; the other is dropped. Asks the left one first.
-async fn race<A: Future + Unpin, B: Future + Unpin>(mut a: A, mut b: B) -> Result<A::Output, B::Output> {
+async fn race<A: Future + Unpin, B: Future + Unpin>(
+    mut a: A,
+    mut b: B,
+) -> Result<A::Output, B::Output> {
     poll_fn(|cx| match poll(&mut a, cx.waker()) {
         Poll::Ready(a) => Poll::Ready(Ok(a)),
         Poll::Pending => poll(&mut b, cx.waker()).map(Err),
@@ -60,7 +65,9 @@ fn tasks_that_await_and_threads_that_block_stand_in_one_queue() {
                     if i % 2 == 0 {
                         s.spawn(move || handle.acquire_until(soon()).unwrap().push(i));
                     } else {
-                        tasks.push(runtime.spawn(async move { handle.granted().await.unwrap().push(i) }));
+                        tasks.push(
+                            runtime.spawn(async move { handle.granted().await.unwrap().push(i) }),
+                        );
                     }
                 }
                 drop(held);
@@ -70,7 +77,10 @@ fn tasks_that_await_and_threads_that_block_stand_in_one_queue() {
                     }
                 });
             });
-            assert_eq!(*x.reader().acquire_until(soon()).unwrap(), (0..REQUESTS).collect::<Vec<_>>());
+            assert_eq!(
+                *x.reader().acquire_until(soon()).unwrap(),
+                (0..REQUESTS).collect::<Vec<_>>()
+            );
         });
     }
 }
@@ -129,10 +139,11 @@ fn futures_dropped_at_any_moment_hold_up_nobody() {
             let cells = [Location::new("x", 0_u64), Location::new("y", 0_u64)];
             let written = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
             // No await stands between the two additions, so both are done or none.
-            let write = |written: &[AtomicU64; 2], cell: usize, n: &mut Guard<'_, u64, Exclusive>| {
-                **n += 1;
-                written[cell].fetch_add(1, Ordering::Relaxed);
-            };
+            let write =
+                |written: &[AtomicU64; 2], cell: usize, n: &mut Guard<'_, u64, Exclusive>| {
+                    **n += 1;
+                    written[cell].fetch_add(1, Ordering::Relaxed);
+                };
             let tasks: Vec<_> = (0..5)
                 .map(|seed| {
                     let (cells, written) = (cells.clone(), Arc::clone(&written));
@@ -144,7 +155,8 @@ fn futures_dropped_at_any_moment_hold_up_nobody() {
                             match random.within(0..=5) {
                                 0 => write(&written, 0, &mut x.granted().await.unwrap()),
                                 1 => {
-                                    if let Some(n) = polled(x.granted(), random.within(0..=3)).await {
+                                    if let Some(n) = polled(x.granted(), random.within(0..=3)).await
+                                    {
                                         let mut n = n.unwrap();
                                         write(&written, 0, &mut n);
                                         n.next();
@@ -226,7 +238,8 @@ fn a_panic_of_a_task_that_holds_poisons_and_those_who_await_are_told() {
     for runtime in runtimes() {
         within(move || {
             let x = Location::new("x", 0);
-            let (mut bad, mut waits, mut waits_too) = (x.writer().named("painter"), x.writer(), x.reader());
+            let (mut bad, mut waits, mut waits_too) =
+                (x.writer().named("painter"), x.writer(), x.reader());
             bad.post();
             waits.post();
             let waiting = runtime.spawn(async move { waits.granted().await.map(|n| *n) });
@@ -313,7 +326,10 @@ fn a_task_from_outside_takes_its_turns_in_a_running_overlay() {
                     assert_eq!(run.join().unwrap().iterations, 2 * TURNS);
                 });
                 drop(overlay);
-                assert_eq!(*x.reader().acquire_until(soon()).unwrap(), TURNS * 1_000_000 + 2 * TURNS);
+                assert_eq!(
+                    *x.reader().acquire_until(soon()).unwrap(),
+                    TURNS * 1_000_000 + 2 * TURNS
+                );
             });
         }
     }

@@ -32,7 +32,8 @@ fn grid<'env>(
     let plan = Plan::grid(4, 4);
     let mut overlay = Overlay::new();
     for t in 0..plan.tasks.len() {
-        let body = move |(mut mine, _): ([Option<&mut u64>; 6], Reads<'_, u64>), step: &mut Step| {
+        let body = move |(mut mine, _): ([Option<&mut u64>; 6], Reads<'_, u64>),
+                         step: &mut Step| {
             mine.iter_mut().flatten().for_each(|n| **n += 1);
             if t == 5 && step.iteration() == 3 { fault(step) } else { Ok(()) }
         };
@@ -57,7 +58,8 @@ fn an_error_ends_the_run_and_names_the_task() {
         for initial in [Initial::Program, Initial::Wave, Initial::MaxParallel] {
             for runner in runners() {
                 let cells = Plan::grid(4, 4).cells(|_| 0);
-                let mut overlay = grid(&cells, |_| Err("disk full".into())).check(initial.clone()).unwrap();
+                let mut overlay =
+                    grid(&cells, |_| Err("disk full".into())).check(initial.clone()).unwrap();
                 let error = overlay.run(runner, Stop::after(1000)).unwrap_err();
                 assert_eq!(error.to_string(), "task 't5' failed in iteration 3: disk full");
                 assert!(matches!(error, RunError::Failed { iteration: 3, .. }));
@@ -76,10 +78,14 @@ fn a_panic_ends_the_run_and_poisons_what_the_task_writes() {
     within(|| {
         for runner in runners() {
             let cells = Plan::grid(4, 4).cells(|_| 0);
-            let mut overlay =
-                grid(&cells, |step| panic!("at {}", step.iteration())).check(Initial::Wave).unwrap();
+            let mut overlay = grid(&cells, |step| panic!("at {}", step.iteration()))
+                .check(Initial::Wave)
+                .unwrap();
             let error = overlay.run(runner, Stop::after(1000)).unwrap_err();
-            assert_eq!(error.to_string(), "task 't5' panicked in iteration 3 at location 'l5': at 3");
+            assert_eq!(
+                error.to_string(),
+                "task 't5' panicked in iteration 3 at location 'l5': at 3"
+            );
             let poisoned = AcquireError::Poisoned { location: "l5".into(), task: "t5".into() };
             assert_eq!(cells[5].reader().acquire().unwrap_err(), poisoned);
             assert_eq!(cells[5].writer().acquire().unwrap_err(), poisoned);
@@ -105,7 +111,8 @@ fn a_panic_names_all_locations_that_the_task_writes_and_none_that_it_reads() {
             overlay.task("t", (a.write(), b.read(), c.write()), |_, _| -> Result<(), TaskError> {
                 std::panic::panic_any(7_u8)
             });
-            let error = overlay.check(Initial::Program).unwrap().run(runner, Stop::after(2)).unwrap_err();
+            let error =
+                overlay.check(Initial::Program).unwrap().run(runner, Stop::after(2)).unwrap_err();
             assert_eq!(
                 error.to_string(),
                 "task 't' panicked in iteration 0 at location 'a', 'c': no message"
@@ -115,7 +122,8 @@ fn a_panic_names_all_locations_that_the_task_writes_and_none_that_it_reads() {
             // A task that writes nothing poisons nothing.
             let mut overlay = Overlay::new();
             overlay.task("reader", b.read(), |_, _| -> Result<(), TaskError> { panic!("x") });
-            let error = overlay.check(Initial::Program).unwrap().run(runner, Stop::after(2)).unwrap_err();
+            let error =
+                overlay.check(Initial::Program).unwrap().run(runner, Stop::after(2)).unwrap_err();
             assert_eq!(error.to_string(), "task 'reader' panicked in iteration 0: x");
             assert_eq!(value(&b), 0);
         }
@@ -137,7 +145,8 @@ fn two_panics_at_once_poison_what_both_write() {
                     assert_eq!(*n, 0, "half-written");
                 });
             }
-            let error = overlay.check(Initial::Program).unwrap().run(runner, Stop::after(2)).unwrap_err();
+            let error =
+                overlay.check(Initial::Program).unwrap().run(runner, Stop::after(2)).unwrap_err();
             assert!(matches!(error, RunError::Panicked { .. }), "{error}");
             assert!(a.reader().acquire().is_err(), "{runner:?}: 'a' is not poisoned");
             assert!(b.reader().acquire().is_err(), "{runner:?}: 'b' is not poisoned");
@@ -176,7 +185,11 @@ fn fail_beside_a_busy_task(runner: Runner) {
         let mut overlay = Overlay::new();
         overlay.task("fails", a.write(), |_, _| Err::<(), _>("no"));
         overlay.task("goes on", b.write(), |n, _| *n += 1);
-        overlay.check(Initial::Program).unwrap().run(runner, Stop::after(u64::MAX >> 2)).unwrap_err();
+        overlay
+            .check(Initial::Program)
+            .unwrap()
+            .run(runner, Stop::after(u64::MAX >> 2))
+            .unwrap_err();
     });
 }
 
@@ -247,8 +260,12 @@ fn a_panic_outside_is_told_to_the_tasks_of_a_running_overlay() {
                 });
                 let outcome = overlay.run(runner, Stop::after(3));
                 assert!(panics.join().is_err());
-                let error = outcome.expect_err("the data of 'x' are in an unknown state").to_string();
-                assert_eq!(error, "location 'x' was poisoned when 'outside' panicked", "{runner:?}");
+                let error =
+                    outcome.expect_err("the data of 'x' are in an unknown state").to_string();
+                assert_eq!(
+                    error, "location 'x' was poisoned when 'outside' panicked",
+                    "{runner:?}"
+                );
             });
         }
     });
@@ -297,16 +314,23 @@ fn tasks_leave_random_overlays_one_after_the_other() {
                 for (t, &last) in lasts.iter().enumerate() {
                     let body = move |(mut mine, _): ([Option<&mut u64>; 6], Reads<'_, u64>),
                                      step: &mut Step| {
-                        mine.iter_mut().flatten().for_each(|n| **n = **n * 3 % 1_000_003 + t as u64);
+                        mine.iter_mut()
+                            .flatten()
+                            .for_each(|n| **n = **n * 3 % 1_000_003 + t as u64);
                         if step.iteration() + 1 == last {
                             step.leave();
                         }
                     };
                     overlay.task(format!("t{t}"), plan.access(t, &cells), body);
                 }
-                let report = overlay.check(Initial::Wave).unwrap().run(runner, Stop::after(100)).unwrap();
+                let report =
+                    overlay.check(Initial::Wave).unwrap().run(runner, Stop::after(100)).unwrap();
                 assert_eq!(report.steps, lasts.iter().sum::<u64>(), "seed {seed}, {runner:?}");
-                assert_eq!(report.iterations, *lasts.iter().max().unwrap(), "seed {seed}, {runner:?}");
+                assert_eq!(
+                    report.iterations,
+                    *lasts.iter().max().unwrap(),
+                    "seed {seed}, {runner:?}"
+                );
                 let found: Vec<u64> = cells.iter().map(value).collect();
                 assert_eq!(found, expected, "seed {seed}, {runner:?}");
             }
@@ -322,7 +346,8 @@ fn failures_at_any_moment_leave_no_trace() {
         for seed in 0..150 {
             let mut random = Random::new(seed);
             let plan = Plan::random(&mut random, 2..=10, 1..=6, 4);
-            let (who, when) = (random.within(0..=plan.tasks.len() - 1), random.within(0..=5) as u64);
+            let (who, when) =
+                (random.within(0..=plan.tasks.len() - 1), random.within(0..=5) as u64);
             let cells = plan.cells(|_| 0_u64);
             let mut overlay = Overlay::new();
             for t in 0..plan.tasks.len() {

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{I, X, mix, runners, within};
 use syncline_overlay::{
-    Canonical, Checked, Content, Initial, Location, Overlay, Part, Place, Plan, Reads, Role, Step, Stop, Task,
+    Canonical, Checked, Content, Initial, Location, Overlay, Part, Place, Plan, Reads, Role, Step,
+    Stop, Task,
 };
 
 /// The neighbours of a block, in the order in which its task asks for them.
@@ -75,7 +76,8 @@ impl Grid {
             let around = SIDES.iter().filter_map(|&side| Some((self.neighbour(b, side)?, side)));
             let around: Vec<(usize, Side)> = around.collect();
             let reads = around.iter().map(|&(other, _)| (blocks[other], I));
-            let reader = plan.task(format!("task {}", name(b)), std::iter::once((blocks[b], X)).chain(reads));
+            let reader = plan
+                .task(format!("task {}", name(b)), std::iter::once((blocks[b], X)).chain(reads));
             for (other, side) in around {
                 let side = side.opposite();
                 let name = format!("{} {side:?}", name(other));
@@ -193,7 +195,9 @@ impl Data {
         let cell = |l| {
             let value = match canonical.content(l) {
                 Content::Version { of, .. } => block_of(of),
-                Content::Part { part, .. } => grid.frontier(&block_of(parts[part].0.of), sides[part]),
+                Content::Part { part, .. } => {
+                    grid.frontier(&block_of(parts[part].0.of), sides[part])
+                }
                 other => panic!("blocks have one writer each, and no task writes two: {other:?}"),
             };
             Location::new(plan.location_name(l), value)
@@ -207,7 +211,12 @@ impl Data {
         }
     }
 
-    fn overlay<'a>(&'a self, canonical: &'a Canonical, sides: &'a [Side], initial: Initial) -> Checked<'a> {
+    fn overlay<'a>(
+        &'a self,
+        canonical: &'a Canonical,
+        sides: &'a [Side],
+        initial: Initial,
+    ) -> Checked<'a> {
         let plan = canonical.plan();
         let cell = |place: Place| &self.cells[plan.locations().position(|l| l == place).unwrap()];
         let mut overlay = Overlay::new();
@@ -331,12 +340,23 @@ fn no_task_holds_a_block_of_another() {
             let (canonical, _) = grid.canonical(&initial);
             let plan = canonical.plan();
             let owner = |block| {
-                grid.plan().0.tasks().zip(grid.plan().0.locations()).find(|p| p.1 == block).unwrap().0
+                grid.plan()
+                    .0
+                    .tasks()
+                    .zip(grid.plan().0.locations())
+                    .find(|p| p.1 == block)
+                    .unwrap()
+                    .0
             };
             for task in plan.tasks() {
                 for (place, _) in plan.requests(task) {
                     if let Content::Version { of, .. } = canonical.content(place) {
-                        assert_eq!(canonical.role(task).task(), Some(owner(of)), "{}", plan.task_name(task));
+                        assert_eq!(
+                            canonical.role(task).task(),
+                            Some(owner(of)),
+                            "{}",
+                            plan.task_name(task)
+                        );
                     }
                 }
             }
@@ -354,7 +374,10 @@ fn a_grid_gets_a_task_and_a_location_for_each_frontier() {
         assert!(plan.is_canonical());
         assert_eq!(plan.tasks().len(), r * c + frontiers);
         assert_eq!(plan.locations().len(), r * c + frontiers);
-        assert_eq!(plan.tasks().map(|t| plan.requests(t).len()).sum::<usize>(), r * c + 3 * frontiers);
+        assert_eq!(
+            plan.tasks().map(|t| plan.requests(t).len()).sum::<usize>(),
+            r * c + 3 * frontiers
+        );
     }
 }
 

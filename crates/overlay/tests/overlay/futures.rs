@@ -12,7 +12,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use crate::common::polling::{block_on, poll, soon};
 use crate::common::{Random, within};
 use syncline_overlay::raw::Kind;
-use syncline_overlay::{Exclusive, Granted, Guard, Initial, Location, Overlay, Runner, Stop, post_all};
+use syncline_overlay::{
+    Exclusive, Granted, Guard, Initial, Location, Overlay, Runner, Stop, post_all,
+};
 
 /// A waker that counts.
 #[derive(Default)]
@@ -104,7 +106,11 @@ fn a_poll_with_another_waker_replaces_the_first() {
     }
     drop(old);
     assert_eq!(Arc::strong_count(&first), 1);
-    assert_eq!(Arc::strong_count(&second), 3, "polling again with the same waker puts no second one");
+    assert_eq!(
+        Arc::strong_count(&second),
+        3,
+        "polling again with the same waker puts no second one"
+    );
     drop(w1);
     assert_eq!((first.rings(), second.rings()), (0, 1));
     assert!(poll(&mut future, &new).is_ready());
@@ -238,8 +244,10 @@ impl Actor {
                         let guard = handle.granted().await.unwrap();
                         order.set(Order::Hold);
                         holds.set(true);
-                        poll_fn(|_| if order.get() == Order::Hold { Poll::Pending } else { Poll::Ready(()) })
-                            .await;
+                        poll_fn(|_| {
+                            if order.get() == Order::Hold { Poll::Pending } else { Poll::Ready(()) }
+                        })
+                        .await;
                         holds.set(false);
                         match order.get() {
                             Order::Next => guard.next(),
@@ -288,15 +296,22 @@ fn random_steps_agree_with_a_plain_queue() {
             for _ in 0..STEPS {
                 let a = random.within(0..=11);
                 let Some(actor) = &mut actors[a] else {
-                    let kind = if random.within(0..=4) < writers { Kind::Exclusive } else { Kind::Inclusive };
+                    let kind = if random.within(0..=4) < writers {
+                        Kind::Exclusive
+                    } else {
+                        Kind::Inclusive
+                    };
                     actors[a] = Some(Actor::new(&x, kind));
                     queue.push((a, kind));
                     continue;
                 };
                 if random.within(0..=9) == 0 {
                     if !actor.holds.get() {
-                        *(if is_granted(&queue, a) { &mut dropped_granted } else { &mut dropped_waiting }) +=
-                            1;
+                        *(if is_granted(&queue, a) {
+                            &mut dropped_granted
+                        } else {
+                            &mut dropped_waiting
+                        }) += 1;
                     }
                     actors[a] = None;
                     queue.retain(|q| q.0 != a);

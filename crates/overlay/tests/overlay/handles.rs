@@ -235,7 +235,8 @@ fn posts_over_random_sets_of_locations_never_deadlock() {
                         random.shuffle(&mut order);
                         let (read, write) = order.split_at(random.within(0..=5));
                         let write = &write[..write.len() / 2];
-                        let mut readers: Vec<Reader<u64>> = read.iter().map(|&l| cells[l].reader()).collect();
+                        let mut readers: Vec<Reader<u64>> =
+                            read.iter().map(|&l| cells[l].reader()).collect();
                         readers.extend(read.iter().map(|&l| cells[l].reader()));
                         let mut writers: Vec<Writer<u64>> =
                             write.iter().map(|&l| cells[l].writer()).collect();
@@ -256,7 +257,8 @@ fn posts_over_random_sets_of_locations_never_deadlock() {
                 });
             }
         });
-        let total: u64 = cells.iter().map(|cell| *cell.reader().acquire_until(soon()).unwrap()).sum();
+        let total: u64 =
+            cells.iter().map(|cell| *cell.reader().acquire_until(soon()).unwrap()).sum();
         assert_eq!(total, written.load(Ordering::Relaxed));
     });
 }

@@ -34,12 +34,19 @@ fn case(random: &mut Random) -> Case {
     let n = plan.tasks.len();
     let converges = plan.diameter().is_some() && random.within(0..=3) == 0;
     let leaves = !converges && random.within(0..=1) == 0;
-    let leave = (0..n).map(|_| if leaves { 1 + random.within(0..=400) as u64 } else { u64::MAX }).collect();
+    let leave =
+        (0..n).map(|_| if leaves { 1 + random.within(0..=400) as u64 } else { u64::MAX }).collect();
     let fault = (random.within(0..=2) == 0).then(|| {
         let kind = [Fault::Error, Fault::Panic][random.within(0..=1)];
         (random.within(0..=n - 1), random.within(0..=300) as u64, kind)
     });
-    Case { plan, rounds, leave, fault, tolerance: converges.then(|| 1.0 / random.within(1..=500) as f64) }
+    Case {
+        plan,
+        rounds,
+        leave,
+        fault,
+        tolerance: converges.then(|| 1.0 / random.within(1..=500) as f64),
+    }
 }
 
 type Bits = (Vec<u64>, Vec<u64>);
@@ -154,7 +161,8 @@ fn run(
     });
     drop(overlay);
     let whole = result.is_ok();
-    let cells: Vec<u64> = cells.into_iter().map(|c| c.into_inner().expect("the overlay is gone")).collect();
+    let cells: Vec<u64> =
+        cells.into_iter().map(|c| c.into_inner().expect("the overlay is gone")).collect();
     (result, whole.then_some((cells, digests)), visits.into_inner())
 }
 
@@ -197,7 +205,9 @@ fn whatever_happens_every_run_ends_as_it_would_alone() {
                 }
             }
         }
-        println!("{ok} good runs, {mixed} of them in both forms, {failed} failed runs, {visits} visits");
+        println!(
+            "{ok} good runs, {mixed} of them in both forms, {failed} failed runs, {visits} visits"
+        );
     });
 }
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::{runners, within};
 use syncline_overlay::{
-    Checked, Initial, Location, Overlay, Read, Report, RunError, Runner, Step, Stop, Write, post_all,
+    Checked, Initial, Location, Overlay, Read, Report, RunError, Runner, Step, Stop, Write,
+    post_all,
 };
 
 /// Blocks on a side, and points on a side of a block.
@@ -85,7 +86,8 @@ fn plain(iterations: usize) -> Vec<u64> {
     for _ in 0..iterations {
         for i in 0..SIDE {
             for j in 0..SIDE {
-                let at = |there: bool, i: usize, j: usize| if there { grid[i * SIDE + j] } else { EDGE };
+                let at =
+                    |there: bool, i: usize, j: usize| if there { grid[i * SIDE + j] } else { EDGE };
                 let n = at(i > 0, i.wrapping_sub(1), j);
                 let w = at(j > 0, i, j.wrapping_sub(1));
                 let e = at(j + 1 < SIDE, i, j + 1);
@@ -104,7 +106,8 @@ fn sixty_four_threads_and_all_pools_give_the_bits_of_the_double_loop() {
         for initial in [Initial::Program, Initial::Wave] {
             for runner in runners() {
                 let blocks = blocks();
-                let report = overlay(&blocks, initial.clone()).run(runner, Stop::after(25)).unwrap();
+                let report =
+                    overlay(&blocks, initial.clone()).run(runner, Stop::after(25)).unwrap();
                 assert_eq!((report.iterations, report.steps), (25, 25 * 64));
                 assert_eq!(bits(&blocks), expected, "{initial:?}, {runner:?}");
             }
@@ -131,8 +134,13 @@ fn an_overlay_that_has_ended_runs_again() {
     within(|| {
         let blocks = blocks();
         let mut overlay = overlay(&blocks, Initial::Wave);
-        for (runner, iterations) in [(Runner::pool(2), 4), (Runner::Threads, 1), (Runner::pool(3), 8)] {
-            assert_eq!(overlay.run(runner, Stop::after(iterations)).unwrap().iterations, iterations);
+        for (runner, iterations) in
+            [(Runner::pool(2), 4), (Runner::Threads, 1), (Runner::pool(3), 8)]
+        {
+            assert_eq!(
+                overlay.run(runner, Stop::after(iterations)).unwrap().iterations,
+                iterations
+            );
         }
         assert_eq!(bits(&blocks), plain(13));
     });
@@ -329,7 +337,8 @@ fn tasks_that_ask_for_nothing_go_round_on_their_own() {
                 assert!(write.is_none() && reads.is_empty());
             });
             overlay.task("something", cell.write(), |n, _| *n += 1);
-            let report = overlay.check(Initial::MaxParallel).unwrap().run(runner, Stop::after(50)).unwrap();
+            let report =
+                overlay.check(Initial::MaxParallel).unwrap().run(runner, Stop::after(50)).unwrap();
             assert_eq!((report.iterations, report.steps), (50, 250));
             assert!(counts.iter().all(|n| n.load(Ordering::Relaxed) == 50));
             assert_eq!(*cell.reader().acquire().unwrap(), 50);

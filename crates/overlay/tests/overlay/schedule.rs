@@ -46,14 +46,21 @@ fn reference(plan: &Plan, order: &[usize], rounds: u64) -> Outcome {
 }
 
 /// The outcome on the engine; and which task ran when in the first round.
-fn run(plan: &Plan, initial: Initial, runner: Runner, rounds: u64, dawdle: u64) -> (Outcome, Vec<usize>) {
+fn run(
+    plan: &Plan,
+    initial: Initial,
+    runner: Runner,
+    rounds: u64,
+    dawdle: u64,
+) -> (Outcome, Vec<usize>) {
     let cells = plan.cells(seed_of);
     let mut digests = vec![0_u64; plan.tasks.len()];
     let first_round = Mutex::new(Vec::new());
     let mut overlay = Overlay::new();
     for (t, mine) in digests.iter_mut().enumerate() {
         let first_round = &first_round;
-        let body = move |(mut written, read): ([Option<&mut u64>; 6], Reads<'_, u64>), step: &mut Step| {
+        let body = move |(mut written, read): ([Option<&mut u64>; 6], Reads<'_, u64>),
+                         step: &mut Step| {
             if step.iteration() == 0 {
                 first_round.lock().unwrap().push(t);
             }
@@ -76,7 +83,10 @@ fn run(plan: &Plan, initial: Initial, runner: Runner, rounds: u64, dawdle: u64) 
     assert_eq!((report.iterations, report.steps), (rounds, rounds * plan.tasks.len() as u64));
     drop(checked);
     let value = |cell: Location<u64>| cell.into_inner().expect("the overlay is gone");
-    (Outcome { cells: cells.into_iter().map(value).collect(), digests }, first_round.into_inner().unwrap())
+    (
+        Outcome { cells: cells.into_iter().map(value).collect(), digests },
+        first_round.into_inner().unwrap(),
+    )
 }
 
 fn plan(seed: u64) -> Plan {
@@ -97,7 +107,8 @@ fn program_and_wave_give_the_bits_of_the_sequential_program() {
             let expected = reference(&plan, &program, ROUNDS);
             for initial in [Initial::Program, Initial::Wave] {
                 for (i, runner) in runners().into_iter().enumerate() {
-                    let (found, _) = run(&plan, initial.clone(), runner, ROUNDS, mix(seed, i as u64));
+                    let (found, _) =
+                        run(&plan, initial.clone(), runner, ROUNDS, mix(seed, i as u64));
                     assert_eq!(found, expected, "seed {seed}, {initial:?}, {runner:?}");
                 }
             }
@@ -111,7 +122,8 @@ fn priorities_give_the_bits_of_the_sequential_program_in_their_order() {
         for seed in 100..140 {
             let plan = plan(seed);
             let mut random = Random::new(seed);
-            let priorities: Vec<i64> = plan.tasks.iter().map(|_| random.within(0..=6) as i64 - 3).collect();
+            let priorities: Vec<i64> =
+                plan.tasks.iter().map(|_| random.within(0..=6) as i64 - 3).collect();
             let mut order: Vec<usize> = (0..plan.tasks.len()).collect();
             order.sort_by_key(|&t| priorities[t]); // equal ones stay in the order of declaration
             let expected = reference(&plan, &order, ROUNDS);
@@ -154,6 +166,10 @@ fn red_black_order_on_a_grid_is_all_of_one_colour_and_then_the_other() {
             let (found, _) = run(&plan, Initial::MaxParallel, runner, ROUNDS, i as u64);
             assert_eq!(found, expected, "{runner:?}");
         }
-        assert_ne!(expected, reference(&plan, &(0..42).collect::<Vec<_>>(), ROUNDS), "other numbers");
+        assert_ne!(
+            expected,
+            reference(&plan, &(0..42).collect::<Vec<_>>(), ROUNDS),
+            "other numbers"
+        );
     });
 }

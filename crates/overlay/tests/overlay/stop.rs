@@ -49,7 +49,8 @@ fn run(
     let cells = plan.cells(start);
     let mut overlay = Overlay::new();
     for t in 0..plan.tasks.len() {
-        let body = move |(mut written, read): ([Option<&mut f64>; 6], Reads<'_, f64>), step: &mut Step| {
+        let body = move |(mut written, read): ([Option<&mut f64>; 6], Reads<'_, f64>),
+                         step: &mut Step| {
             let mean = mean(written.iter().flatten().map(|w| **w).chain(read.iter().copied()));
             let mut change = 0.0_f64;
             for cell in written.iter_mut().flatten() {
@@ -68,13 +69,15 @@ fn run(
 fn verify(plan: &Plan, tolerance: f64, at_most: u64) -> Option<u64> {
     let history = reference(plan, at_most);
     let diameter = plan.diameter().expect("a connected plan");
-    let converged = history.iter().position(|(residual, _)| *residual <= tolerance).map(|n| n as u64);
+    let converged =
+        history.iter().position(|(residual, _)| *residual <= tolerance).map(|n| n as u64);
     let end = converged.map_or(at_most, |n| at_most.min(n + diameter + 1));
     let residuals: Vec<f64> = history[..end as usize].iter().map(|h| h.0).collect();
     for initial in [Initial::Program, Initial::Wave] {
         for runner in runners() {
             let stop = Stop::converged(tolerance, at_most);
-            let (report, cells) = run(plan, &initial, runner, stop, |change, step| step.report(change));
+            let (report, cells) =
+                run(plan, &initial, runner, stop, |change, step| step.report(change));
             let report = report.unwrap();
             assert_eq!(report.converged, converged, "{runner:?}, {plan:?}");
             assert_eq!(report.iterations, end, "{runner:?}, {plan:?}");
@@ -163,7 +166,9 @@ fn a_tolerance_that_is_not_a_number_never_converges() {
     within(|| {
         let stop = Stop::converged(f64::NAN, 30);
         let (report, _) =
-            run(&Plan::grid(2, 2), &Initial::Wave, Runner::pool(1), stop, |_, step| step.report(0.0));
+            run(&Plan::grid(2, 2), &Initial::Wave, Runner::pool(1), stop, |_, step| {
+                step.report(0.0)
+            });
         let report = report.unwrap();
         assert_eq!((report.iterations, report.converged), (30, None));
     });
@@ -201,7 +206,8 @@ fn a_task_may_not_leave_a_run_with_a_convergence_test() {
                 }
                 step.report(1.0);
             };
-            let (outcome, _) = run(&Plan::grid(2, 3), &Initial::Wave, runner, Stop::converged(0.5, 9), leave);
+            let (outcome, _) =
+                run(&Plan::grid(2, 3), &Initial::Wave, runner, Stop::converged(0.5, 9), leave);
             let error = outcome.unwrap_err();
             assert!(matches!(error, RunError::Failed { iteration: 3, .. }), "{error}");
             assert!(error.to_string().contains("may not leave"), "{error}");

@@ -69,7 +69,8 @@ fn a_deadlock_of_a_part_is_reported_when_the_rest_has_ended() {
                     break stuck;
                 }
             };
-            let stopped = stuck.snapshot().tasks.iter().filter(|t| t.stopped && t.iteration == 1000).count();
+            let stopped =
+                stuck.snapshot().tasks.iter().filter(|t| t.stopped && t.iteration == 1000).count();
             assert_eq!(stopped, 2, "{runner:?}: {stuck}");
         }
     });
@@ -136,7 +137,8 @@ fn a_body_that_takes_long_is_reported_and_goes_on() {
                 s.spawn(move || {
                     let stuck = loop {
                         let stuck = watch.stuck(PATIENCE);
-                        if let Some(stuck) = stuck.filter(|s| s.snapshot().tasks[0].iteration == 3) {
+                        if let Some(stuck) = stuck.filter(|s| s.snapshot().tasks[0].iteration == 3)
+                        {
                             break stuck;
                         }
                     };
@@ -144,7 +146,10 @@ fn a_body_that_takes_long_is_reported_and_goes_on() {
                     assert!(stuck.still() >= PATIENCE);
                     let snapshot = stuck.snapshot();
                     assert!(snapshot.tasks[0].running, "{stuck}");
-                    assert_eq!((snapshot.tasks[0].iteration, snapshot.states()[1]), (3, State::Delayed));
+                    assert_eq!(
+                        (snapshot.tasks[0].iteration, snapshot.states()[1]),
+                        (3, State::Delayed)
+                    );
                     let text = stuck.to_string();
                     assert!(text.contains("'slow' runs its iteration 3 for "), "{text}");
                     assert!(text.contains("'reader' waits at 'cell' for 'slow'"), "{text}");
@@ -178,8 +183,14 @@ fn a_handle_that_holds_up_a_run_is_seen() {
                         }
                     };
                     let queue = &stuck.snapshot().locations[0].queue;
-                    assert_eq!((queue[0].who, queue[0].granted, queue.len()), (Who::Handle, true, 2));
-                    assert!(stuck.to_string().contains("'writer' waits at 'cell' for 'a handle'"), "{stuck}");
+                    assert_eq!(
+                        (queue[0].who, queue[0].granted, queue.len()),
+                        (Who::Handle, true, 2)
+                    );
+                    assert!(
+                        stuck.to_string().contains("'writer' waits at 'cell' for 'a handle'"),
+                        "{stuck}"
+                    );
                     drop(outside);
                 });
                 overlay.run(runner, Stop::after(10)).unwrap();
@@ -217,13 +228,18 @@ fn snapshots_of_a_run_are_possible_states() {
                         assert!(active || all_stopped || !exact, "{snapshot:?}");
                         for location in &snapshot.locations {
                             let granted = location.queue.iter().take_while(|r| r.granted).count();
-                            assert!(location.queue[granted..].iter().all(|r| !r.granted), "{location:?}");
+                            assert!(
+                                location.queue[granted..].iter().all(|r| !r.granted),
+                                "{location:?}"
+                            );
                             assert!(granted > 0 || location.queue.is_empty(), "{location:?}");
                         }
                     }
                     seen
                 });
-                overlay.run(runner, Stop::after(if runner == Runner::Threads { 300 } else { 3000 })).unwrap();
+                overlay
+                    .run(runner, Stop::after(if runner == Runner::Threads { 300 } else { 3000 }))
+                    .unwrap();
                 over.store(true, Ordering::Relaxed);
                 looked += looker.join().unwrap();
             });

@@ -66,7 +66,8 @@ struct Real {
 
 impl Model for Real {
     fn new(plan: &Plan, order: &[usize]) -> Self {
-        let mut locations: Vec<_> = (0..plan.locations).map(|_| (RawLocation::new(), Vec::new())).collect();
+        let mut locations: Vec<_> =
+            (0..plan.locations).map(|_| (RawLocation::new(), Vec::new())).collect();
         let mut tasks = vec![Vec::new(); plan.tasks.len()];
         for (t, list) in plan.tasks.iter().enumerate() {
             for &(l, _) in list {
@@ -167,7 +168,8 @@ fn overlay(initial: Initial) -> Checked<'static> {
 
 #[test]
 fn an_overlay_starts_as_the_model_does() {
-    let names = |order: &[usize]| steps::<Plain>(order)[0].iter().map(usize::to_string).collect::<Vec<_>>();
+    let names =
+        |order: &[usize]| steps::<Plain>(order)[0].iter().map(usize::to_string).collect::<Vec<_>>();
     assert_eq!(overlay(Initial::Program).active(), ["0"]);
     assert_eq!(overlay(Initial::Wave).active(), ["0"]);
     let start = overlay(Initial::MaxParallel);

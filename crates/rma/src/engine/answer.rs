@@ -51,7 +51,8 @@ impl Engine {
     ) {
         let completed = self.epoch();
         let place = (completed as u32, (completed >> 32) as u32);
-        let head = Head { epoch, ticket, allocation: place.0, rank: place.1, ..Head::new(Kind::Reply) };
+        let head =
+            Head { epoch, ticket, allocation: place.0, rank: place.1, ..Head::new(Kind::Reply) };
         if to == self.process {
             let mut message = Vec::new();
             data(&mut message);

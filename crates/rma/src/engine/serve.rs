@@ -27,9 +27,18 @@ pub(crate) const REFUSALS: [&str; 4] = [
 
 impl Engine {
     /// Does a request.
-    pub(super) fn perform(&self, state: &mut State, from: usize, head: Head, rest: &[u8], out: &mut Out<'_>) {
+    pub(super) fn perform(
+        &self,
+        state: &mut State,
+        from: usize,
+        head: Head,
+        rest: &[u8],
+        out: &mut Out<'_>,
+    ) {
         let refused = match head.kind {
-            Kind::Put | Kind::Add | Kind::Rmw | Kind::Get => self.touch(state, from, head, rest, out).err(),
+            Kind::Put | Kind::Add | Kind::Rmw | Kind::Get => {
+                self.touch(state, from, head, rest, out).err()
+            }
             Kind::Fence => {
                 self.answer(state, from, head.ticket, out, |_| ());
                 None

@@ -184,7 +184,10 @@ fn is_name(word: u64) -> bool {
 impl Service for Shelf {
     fn receive(&self, _from: usize, body: &[u8], out: &mut Out<'_>) {
         let mut words = crate::message::words(body);
-        let (Some(what), Some(node), Some(word)) = (words.next(), words.next(), words.next()) else { return };
+        let (Some(what), Some(node), Some(word)) = (words.next(), words.next(), words.next())
+        else {
+            return;
+        };
         if !is_name(node) || what == LINK && !is_name(word) {
             return;
         }
@@ -214,11 +217,21 @@ impl Nodes {
             Syncs::Host(_) => None,
         };
         let threads = me.threads();
-        let shelf = Shelf::within(&mut me.space().making(Thing::Mutexes), &rma.here, threads, engine)?;
+        let shelf =
+            Shelf::within(&mut me.space().making(Thing::Mutexes), &rma.here, threads, engine)?;
         let service = me.attach(|| shelf.clone()).map_or(0, |(service, _)| service);
-        let first = rma.here.iter().position(|&other| other == rma.rank).expect("a member is on its host");
+        let first =
+            rma.here.iter().position(|&other| other == rma.rank).expect("a member is on its host");
         let (first, free, left) = (first * NODES, (0..NODES).rev().collect(), Vec::new());
-        Ok(Nodes { shelf, deaths: me.deaths().clone(), service, first, free, waits: [0; NODES], left })
+        Ok(Nodes {
+            shelf,
+            deaths: me.deaths().clone(),
+            service,
+            first,
+            free,
+            waits: [0; NODES],
+            left,
+        })
     }
 
     fn node(&self, node: usize) -> &Node {
@@ -245,14 +258,17 @@ impl Nodes {
             return Ok(name(rma.rank, node, self.waits[node]));
         }
         let node = self.free.pop().ok_or_else(|| RmaError::Shape {
-            why: format!("a member holds, or has places in the queues of, at most {NODES} mutexes of a set"),
+            why: format!(
+                "a member holds, or has places in the queues of, at most {NODES} mutexes of a set"
+            ),
         })?;
         // Relaxed: others change it after they have swapped, which comes after this and is a
         // release.
         self.node(node).link.store(0, Ordering::Relaxed);
         let waits = self.waits[node] + 1;
         let mine = name(rma.rank, node, waits);
-        let before = rma.swap(words, wanted.rank, at, mine).inspect_err(|_| self.free.push(node))?;
+        let before =
+            rma.swap(words, wanted.rank, at, mine).inspect_err(|_| self.free.push(node))?;
         if before != 0 {
             self.waits[node] = waits;
             self.link(rma, before, mine);
@@ -278,8 +294,10 @@ impl Nodes {
             }
             !passed
         });
-        let found =
-            self.left.iter().position(|&(rank, index, _)| (rank, index) == (wanted.rank, wanted.index))?;
+        let found = self
+            .left
+            .iter()
+            .position(|&(rank, index, _)| (rank, index) == (wanted.rank, wanted.index))?;
         let (.., node) = self.left.swap_remove(found);
         let back = |link: u64| (link & GRANTED == 0 || link & !BOTH == 0).then_some(link & !ABSENT);
         match self.node(node).link.fetch_update(Ordering::AcqRel, Ordering::Acquire, back) {

@@ -109,7 +109,8 @@ impl Poison {
     #[cold]
     fn look(&self, mutex: Named) -> Option<usize> {
         // Acquire: as in `holder`.
-        let words = self.entries.iter().map(|word| word.load(Ordering::Acquire)).filter(|&word| word != 0);
+        let words =
+            self.entries.iter().map(|word| word.load(Ordering::Acquire)).filter(|&word| word != 0);
         words.map(Named).find(|entry| entry.is_of(mutex)).map(Named::holder)
     }
 }
@@ -176,10 +177,13 @@ impl Holds {
         }
         // Relaxed: see `note`. A swap, as the end of the member and the drop of the set may come at
         // once.
-        let held = self.words.iter().map(|word| word.swap(0, Ordering::Relaxed)).filter(|&word| word != 0);
+        let held =
+            self.words.iter().map(|word| word.swap(0, Ordering::Relaxed)).filter(|&word| word != 0);
         let held = held.collect::<Vec<_>>();
         held.iter().for_each(|&entry| self.poison.enter(Named(entry)));
-        let Some((endpoint, service)) = self.far.as_ref().filter(|_| !held.is_empty()) else { return };
+        let Some((endpoint, service)) = self.far.as_ref().filter(|_| !held.is_empty()) else {
+            return;
+        };
         let hosts = endpoint.hosts();
         let here = hosts.of(endpoint.process());
         endpoint.enter(*service, |out| {

@@ -49,7 +49,8 @@ pub(crate) struct Tickets {
 impl Tickets {
     /// The words of the mutex at `at` of a member of this host.
     pub(crate) fn of(table: &Arc<Table>, rank: usize, at: u64) -> Result<Tickets, &'static str> {
-        let part = table.parts.get(rank).filter(|part| !part.address.is_null()).ok_or(REFUSALS[2])?;
+        let part =
+            table.parts.get(rank).filter(|part| !part.address.is_null()).ok_or(REFUSALS[2])?;
         let at = usize::try_from(at).map_err(|_| REFUSALS[3])?;
         let end = at.checked_add(SERVED + 1).and_then(|words| words.checked_mul(8));
         match end {
@@ -73,7 +74,12 @@ impl Tickets {
 
 impl Locks {
     /// Somebody asks for a mutex; who has it now, if that is new.
-    pub(crate) fn ask(&mut self, mutex: Mutex, tickets: Option<Tickets>, asking: Asking) -> Option<Asking> {
+    pub(crate) fn ask(
+        &mut self,
+        mutex: Mutex,
+        tickets: Option<Tickets>,
+        asking: Asking,
+    ) -> Option<Asking> {
         if let Some(tickets) = tickets {
             let number = tickets.word(0).fetch_add(1, Ordering::Relaxed);
             self.waiting.push((tickets, number, asking));
@@ -98,7 +104,8 @@ impl Locks {
 
     /// Somebody whose number is served, by whomever.
     pub(crate) fn served(&mut self) -> Option<Asking> {
-        let at = self.waiting.iter().position(|(tickets, number, _)| tickets.served() == *number)?;
+        let at =
+            self.waiting.iter().position(|(tickets, number, _)| tickets.served() == *number)?;
         Some(self.waiting.swap_remove(at).2)
     }
 }
@@ -126,7 +133,8 @@ pub(crate) fn lock(
     }
     let server = rma.server_of(rank);
     let far = rma.far();
-    let ticket = far.ask_about(Kind::Lock, server, words.table.id, rank, [at as u64, hybrid.into()])?;
+    let ticket =
+        far.ask_about(Kind::Lock, server, words.table.id, rank, [at as u64, hybrid.into()])?;
     far.answer_unless(ticket, || wanted.holds.check(wanted.mutex)).map(|_| 0)
 }
 

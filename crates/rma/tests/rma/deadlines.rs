@@ -19,8 +19,12 @@ fn ends<T: Send + 'static>(what: String, work: impl FnOnce() -> T + Send + 'stat
 }
 
 /// On threads, and on hosts of one process, of two, and of two threads.
-fn everywhere(what: &str, work: impl Fn(&mut Member) -> Result<(), RmaError> + Send + Sync + Copy + 'static) {
-    let all = |results: Vec<Result<(), RmaError>>| results.into_iter().for_each(|result| result.unwrap());
+fn everywhere(
+    what: &str,
+    work: impl Fn(&mut Member) -> Result<(), RmaError> + Send + Sync + Copy + 'static,
+) {
+    let all =
+        |results: Vec<Result<(), RmaError>>| results.into_iter().for_each(|result| result.unwrap());
     for members in [2, 3, 5] {
         ends(format!("{what}, {members} threads"), move || {
             all(Team::threads(members).quiet().run(work).unwrap())
@@ -28,7 +32,12 @@ fn everywhere(what: &str, work: impl Fn(&mut Member) -> Result<(), RmaError> + S
     }
     for (hosts, processes, threads) in [(2, 1, 1), (3, 1, 1), (2, 1, 2), (2, 2, 1)] {
         ends(format!("{what}, {hosts} x {processes} x {threads}"), move || {
-            all(Team::hosts(hosts).processes(processes).threads(threads).quiet().run(work).unwrap());
+            all(Team::hosts(hosts)
+                .processes(processes)
+                .threads(threads)
+                .quiet()
+                .run(work)
+                .unwrap());
         });
     }
 }
@@ -128,7 +137,10 @@ fn nobody_waits_for_a_member_that_has_given_up() {
                         }
                         1 => {
                             reach(1);
-                            assert_eq!(set.lock_deadline(&mut rma, 0, 0, soon(1000)), Err(TIMED_OUT));
+                            assert_eq!(
+                                set.lock_deadline(&mut rma, 0, 0, soon(1000)),
+                                Err(TIMED_OUT)
+                            );
                             step.store(2, Ordering::Release);
                             // It does not wait, and in this process no other member does.
                             reach(4);
@@ -152,7 +164,10 @@ fn nobody_waits_for_a_member_that_has_given_up() {
                     0 => Team::threads(3).quiet().run(work),
                     _ => Team::hosts(hosts).processes(processes).quiet().run(work),
                 };
-                results.unwrap().into_iter().for_each(|result: Result<(), RmaError>| result.unwrap());
+                results
+                    .unwrap()
+                    .into_iter()
+                    .for_each(|result: Result<(), RmaError>| result.unwrap());
             });
         }
     }

@@ -67,7 +67,8 @@ fn leave(me: &mut Member, kind: LockKind, way: Way, asked: &AtomicUsize) -> Resu
         match told {
             RmaError::Poisoned { rank, index: 1, by: 0 } if rank == owner => {
                 assert!(
-                    text.contains(&format!("mutex 1 of rank {owner}")) && text.contains("rank 0 left"),
+                    text.contains(&format!("mutex 1 of rank {owner}"))
+                        && text.contains("rank 0 left"),
                     "{text}"
                 );
             }
@@ -129,7 +130,8 @@ fn a_holder_that_leaves_is_named_between_hosts() {
 fn what_is_held_at_the_end_is_poisoned_and_nothing_else() {
     const COUNT: usize = 6;
     // What is locked in order, which are let go, in that order.
-    let orders: [&[usize]; 6] = [&[], &[5, 4], &[0, 5], &[2, 0, 4], &[0, 1, 2, 3, 4], &[3, 3, 5, 1, 0]];
+    let orders: [&[usize]; 6] =
+        [&[], &[5, 4], &[0, 5], &[2, 0, 4], &[0, 1, 2, 3, 4], &[3, 3, 5, 1, 0]];
     let told = |me: &mut Member, kind: LockKind, released: &[usize]| -> Result<(), RmaError> {
         let mut rma = Rma::new(me)?;
         let mut set = mutexes(&mut rma, me, kind, COUNT)?;
@@ -168,7 +170,11 @@ fn what_is_held_at_the_end_is_poisoned_and_nothing_else() {
             let outcome = set.lock(&mut rma, 1, index);
             match held.contains(&index) {
                 true => {
-                    assert_eq!(outcome, Err(RmaError::Poisoned { rank: 1, index, by: 0 }), "{released:?}")
+                    assert_eq!(
+                        outcome,
+                        Err(RmaError::Poisoned { rank: 1, index, by: 0 }),
+                        "{released:?}"
+                    )
                 }
                 false => {
                     outcome?;
@@ -217,6 +223,12 @@ fn a_set_that_is_held_is_not_freed_and_all_are_told() {
         Team::threads(3).quiet().run(held).unwrap().into_iter().for_each(|result| result.unwrap());
     });
     ends("two hosts".to_owned(), || {
-        Team::hosts(2).threads(2).quiet().run(held).unwrap().into_iter().for_each(|result| result.unwrap());
+        Team::hosts(2)
+            .threads(2)
+            .quiet()
+            .run(held)
+            .unwrap()
+            .into_iter()
+            .for_each(|result| result.unwrap());
     });
 }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use syncline_fabric::{Member, Team, TeamBarrier, TeamBoard, TeamError};
 use syncline_rma::{Rma, RmaError};
 use syncline_signal::Signal;
-use syncline_sync::{Auto, BarrierMember, Call, Counter, DisseminationMember, Fault, TournamentMember};
+use syncline_sync::{
+    Auto, BarrierMember, Call, Counter, DisseminationMember, Fault, TournamentMember,
+};
 
 use crate::programs::{accused, legal};
 
@@ -20,7 +22,8 @@ fn ends<T: Send + 'static>(what: String, work: impl FnOnce() -> T + Send + 'stat
 }
 
 /// A team on threads, on hosts of one process, of two, and of two threads.
-const TEAMS: [(usize, usize, usize); 6] = [(0, 1, 2), (0, 1, 3), (2, 1, 1), (3, 1, 1), (2, 1, 2), (2, 2, 1)];
+const TEAMS: [(usize, usize, usize); 6] =
+    [(0, 1, 2), (0, 1, 3), (2, 1, 1), (3, 1, 1), (2, 1, 2), (2, 2, 1)];
 
 fn team<R: Send>(
     (hosts, processes, threads): (usize, usize, usize),
@@ -128,7 +131,10 @@ fn longer_circles_are_found() {
         barriers[rank].wait()
     }
     let results = ends("circle".to_owned(), || Team::threads(3).quiet().run(circle).unwrap());
-    assert!(results.iter().all(|result| matches!(result, Err(Fault::Mismatch { .. }))), "{results:?}");
+    assert!(
+        results.iter().all(|result| matches!(result, Err(Fault::Mismatch { .. }))),
+        "{results:?}"
+    );
 }
 
 /// Members make different things; one makes nothing, and waits: all are told of which members, and
@@ -174,8 +180,8 @@ fn one_sided_memory_is_no_barrier() {
         me.gather(0).map(drop).map_err(|fault| fault.to_string())
     }
     let results = ends("one host".to_owned(), || Team::threads(2).quiet().run(differ).unwrap());
-    let made =
-        [(0, "one-sided memory"), (1, "a barrier")].map(|(rank, what)| format!("rank {rank} makes {what}"));
+    let made = [(0, "one-sided memory"), (1, "a barrier")]
+        .map(|(rank, what)| format!("rank {rank} makes {what}"));
     let [one, other] = &made;
     let told = "all members must make the same things in the same order";
     let either = [format!("{one}, {other}: {told}"), format!("{other}, {one}: {told}")];
@@ -195,9 +201,15 @@ enum Rounds {
 }
 
 impl Rounds {
-    const ALL: [Rounds; 4] = [Rounds::Team, Rounds::Dissemination, Rounds::Tournament, Rounds::Combined];
+    const ALL: [Rounds; 4] =
+        [Rounds::Team, Rounds::Dissemination, Rounds::Tournament, Rounds::Combined];
 
-    fn wait(self, me: &mut Member, made: &mut Made, deadline: Option<Instant>) -> Result<(), Fault> {
+    fn wait(
+        self,
+        me: &mut Member,
+        made: &mut Made,
+        deadline: Option<Instant>,
+    ) -> Result<(), Fault> {
         match self {
             Rounds::Team => me.wait_deadline(deadline),
             Rounds::Dissemination => made.0.wait_deadline(deadline),
@@ -232,14 +244,20 @@ fn a_member_that_has_stopped_waiting_is_missed_in_later_rounds() {
     for shape in [(4, 1, 1), (2, 1, 2), (0, 1, 4), (3, 1, 2)] {
         for at in Rounds::ALL {
             let what = format!("{shape:?}, {at:?}");
-            let results = ends(what.clone(), move || team(shape, move |me| stops_waiting(me, at, 0)));
+            let results =
+                ends(what.clone(), move || team(shape, move |me| stops_waiting(me, at, 0)));
             let results = results.unwrap();
             // One word is complete without its members: all have come, and all is well.
             let well = results.iter().filter(|result| result.is_ok()).count();
             assert!(well == 0 || well == results.len() && shape.0 == 0, "{what}: {results:?}");
             for result in results.into_iter().filter_map(Result::err) {
                 match result {
-                    RmaError::Fault(Fault::Mismatch { rank: 0, call: Call::Sync, other_call, .. }) => {
+                    RmaError::Fault(Fault::Mismatch {
+                        rank: 0,
+                        call: Call::Sync,
+                        other_call,
+                        ..
+                    }) => {
                         assert!(matches!(other_call, Call::Wait | Call::Barrier), "{what}");
                     }
                     other => panic!("{what}: {other:?}"),
@@ -296,8 +314,11 @@ fn illegal_programs_end_in_errors() {
     for seed in 0..10 {
         for shape in TEAMS {
             let what = format!("{shape:?}, seed {seed}");
-            let results = ends(what.clone(), move || team(shape, move |me| accused(me, seed)).unwrap());
-            results.into_iter().for_each(|result| result.unwrap_or_else(|got| panic!("{what}: {got}")));
+            let results =
+                ends(what.clone(), move || team(shape, move |me| accused(me, seed)).unwrap());
+            results
+                .into_iter()
+                .for_each(|result| result.unwrap_or_else(|got| panic!("{what}: {got}")));
         }
     }
 }

@@ -31,7 +31,9 @@ fn alone(rma: &mut Rma, me: &mut Member) -> Result<(), RmaError> {
     );
     assert!(matches!(rma.fetch_add(&words, other, 10, 1), Err(RmaError::Bounds { .. })));
     let bytes = rma.allocate::<u8>(me, 12)?;
-    assert!(said(bytes.view::<u64>()).contains("12 bytes is no whole number of elements of 8 bytes"));
+    assert!(
+        said(bytes.view::<u64>()).contains("12 bytes is no whole number of elements of 8 bytes")
+    );
 
     // Rows of two, one element apart: the second of each is written twice.
     let overlapping = Strided { counts: &[2, 2], strides: &[1] };
@@ -100,13 +102,18 @@ fn all_are_told_who_asked_for_more_than_there_is() {
         rma.free(me, before)?;
         for bytes in [1 << 44, usize::MAX] {
             let error = rma.allocate::<u8>(me, if rank == 1 { bytes } else { 8 }).unwrap_err();
-            let RmaError::Room { rank: 1, asked, host, left, .. } = error else { panic!("{error}") };
+            let RmaError::Room { rank: 1, asked, host, left, .. } = error else {
+                panic!("{error}")
+            };
             assert!(
-                asked == bytes as u64 && left < asked && host == if me.hosts().count() > 1 { 1 } else { 0 }
+                asked == bytes as u64
+                    && left < asked
+                    && host == if me.hosts().count() > 1 { 1 } else { 0 }
             );
             let said = error.to_string();
             assert!(
-                said.starts_with("rank 1 asked for 16 ") && said.contains(&format!("; host {host} has ")),
+                said.starts_with("rank 1 asked for 16 ")
+                    && said.contains(&format!("; host {host} has ")),
                 "{said}"
             );
         }
@@ -118,7 +125,9 @@ fn all_are_told_who_asked_for_more_than_there_is() {
         rma.put(&after, rank, 0, &[7; 3 << 20])?;
         rma.sync()
     };
-    for ended in [Team::threads(3).quiet().run(ask).unwrap(), Team::hosts(2).quiet().run(ask).unwrap()] {
+    for ended in
+        [Team::threads(3).quiet().run(ask).unwrap(), Team::hosts(2).quiet().run(ask).unwrap()]
+    {
         ended.into_iter().collect::<Result<(), RmaError>>().unwrap();
     }
 }

@@ -40,7 +40,8 @@ fn mixed(me: &mut Member) -> Result<(), RmaError> {
     rma.sync()?;
     let told = if me.rank() == 2 { rma.allocate::<u64>(me, 1).map(drop) } else { rma.sync() };
     // Either of the two that sync may be the first that is known to be blocked.
-    let mismatch = |rank| Fault::Mismatch { rank, call: Call::Sync, other: 2, other_call: Call::Allocate };
+    let mismatch =
+        |rank| Fault::Mismatch { rank, call: Call::Sync, other: 2, other_call: Call::Allocate };
     assert!([0, 1].into_iter().any(|rank| told == Err(mismatch(rank).into())), "{told:?}");
     Ok(())
 }
@@ -97,7 +98,10 @@ fn role() {
         };
         result.map_err(|error| format!("rank {}: {error:?}", me.rank()))
     });
-    results.unwrap().into_iter().for_each(|result| result.unwrap_or_else(|got| panic!("{text}: {got}")));
+    results
+        .unwrap()
+        .into_iter()
+        .for_each(|result| result.unwrap_or_else(|got| panic!("{text}: {got}")));
 }
 
 /// Has a team of processes play a role; fails if a member of it does, or if it hangs.

@@ -23,7 +23,8 @@ impl Objects {
         let one_host = me.hosts().count() == 1;
         let counter = if one_host { Some(me.make(Counter::within)?) } else { None };
         let cores = me.cores();
-        let auto = if one_host { Some(me.make(|space, n| Auto::within(space, n, cores))?) } else { None };
+        let auto =
+            if one_host { Some(me.make(|space, n| Auto::within(space, n, cores))?) } else { None };
         Ok(Objects { rma: Rma::new(me)?, second: Rma::new(me)?, counter, auto })
     }
 

@@ -27,7 +27,10 @@ fn it_ends_and_does_not_wrap() {
         assert_eq!(s.get(), Signal::MAX);
     }
     assert_eq!(s.add(0), Err(AddError::Closed), "it stays closed");
-    assert_eq!((s.increment(), s.count(|_| true), s.raise_to(3)), (Signal::MAX, Signal::MAX, Signal::MAX));
+    assert_eq!(
+        (s.increment(), s.count(|_| true), s.raise_to(3)),
+        (Signal::MAX, Signal::MAX, Signal::MAX)
+    );
     assert_eq!(s.wait_until(Signal::MAX, &policy, None), Ok(Signal::MAX));
     assert_eq!(s.get(), Signal::MAX);
 }
@@ -48,7 +51,10 @@ fn what_it_cannot_hold_is_bounded_or_refused() {
         s.publish(number);
         assert_eq!((s.get(), s.add(1)), (Signal::MAX, Err(AddError::Closed)));
     }
-    assert_eq!(Signal::new(1).add(Signal::MAX_ADD + 1), Err(AddError::TooMuch { n: Signal::MAX_ADD + 1 }));
+    assert_eq!(
+        Signal::new(1).add(Signal::MAX_ADD + 1),
+        Err(AddError::TooMuch { n: Signal::MAX_ADD + 1 })
+    );
     assert_eq!(Signal::new(1).add(Signal::MAX_ADD), Ok(Signal::MAX_ADD + 1));
 }
 
@@ -67,7 +73,9 @@ fn many_adders_do_not_go_round() {
             scope.spawn(|| {
                 for _ in 0..1000 {
                     match s.add(Signal::MAX_ADD) {
-                        Err(AddError::Closed) => told.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+                        Err(AddError::Closed) => {
+                            told.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+                        }
                         other => panic!("{other:?}"),
                     };
                     assert_eq!(s.get(), Signal::MAX);
@@ -77,7 +85,11 @@ fn many_adders_do_not_go_round() {
         assert_eq!(waiter.join().unwrap(), Ok(Signal::MAX));
     });
     assert_eq!(told.into_inner(), 4000);
-    assert_eq!(s.word.bits.load(Ordering::Relaxed), CLOSED, "all additions past the end were taken back");
+    assert_eq!(
+        s.word.bits.load(Ordering::Relaxed),
+        CLOSED,
+        "all additions past the end were taken back"
+    );
 }
 
 #[test]

@@ -125,7 +125,11 @@ pub(super) fn allocate(file: &File, path: &Path, bytes: u64, header: &[u8]) -> R
     match allocated {
         Ok(()) => make(Change::Write(path), || file.write_all_at(header, 0)),
         Err(Errno::FBIG) => Err(failed(Errno::FBIG.into())),
-        Err(_) => Err(Error::NoSpace { path: path.to_owned(), needed, free: free_bytes(path).unwrap_or(0) }),
+        Err(_) => Err(Error::NoSpace {
+            path: path.to_owned(),
+            needed,
+            free: free_bytes(path).unwrap_or(0),
+        }),
     }
 }
 

@@ -65,7 +65,13 @@ impl InputId {
             return Err(failed(if found.is_dir() { Errno::ISDIR } else { Errno::INVAL }.into()));
         }
         let modified_ns = modified(&found);
-        Ok(Self { name: name.to_owned(), path: absolute, bytes: found.len(), modified_ns, sum: None })
+        Ok(Self {
+            name: name.to_owned(),
+            path: absolute,
+            bytes: found.len(),
+            modified_ns,
+            sum: None,
+        })
     }
 
     /// Whether it is the same file by place, length and time.
@@ -89,7 +95,9 @@ impl InputId {
                 format!("{name}, {path}, had {} bytes, has {}", self.bytes, now.bytes)
             }
             (true, Some((then, now))) => {
-                format!("{name}, {path}, has other values: their checksum was {then:016x}, is {now:016x}")
+                format!(
+                    "{name}, {path}, has other values: their checksum was {then:016x}, is {now:016x}"
+                )
             }
             (true, None) => format!("{name}, {path}, was written to since"),
             (false, Some((then, now))) => {
@@ -120,8 +128,12 @@ impl Identity {
         for (was, is) in (0..most).map(|n| (self.inputs.get(n), now.inputs.get(n))) {
             all.extend(match (was, is) {
                 (Some(was), Some(is)) => was.difference(is),
-                (Some(was), None) => Some(format!("{} was {}, is not given", was.name, was.path.display())),
-                (None, Some(is)) => Some(format!("{} was not given, is {}", is.name, is.path.display())),
+                (Some(was), None) => {
+                    Some(format!("{} was {}, is not given", was.name, was.path.display()))
+                }
+                (None, Some(is)) => {
+                    Some(format!("{} was not given, is {}", is.name, is.path.display()))
+                }
                 (None, None) => None,
             });
         }

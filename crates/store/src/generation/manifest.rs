@@ -46,11 +46,16 @@ pub struct Progress {
 mod bits {
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        values: &[f64],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(values.iter().map(|value| value.to_bits()))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<f64>, D::Error> {
         Ok(Vec::<u64>::deserialize(deserializer)?.into_iter().map(f64::from_bits).collect())
     }
 }
@@ -79,13 +84,22 @@ impl Manifest {
     /// The manifest of a run that has committed nothing.
     pub(super) fn new(identity: &Identity, header: &[u8], bytes: u64) -> Self {
         let (identity, header) = (identity.clone(), header.to_owned());
-        Self { format: FORMAT, finishing: false, bytes, header, identity, progress: Progress::default() }
+        Self {
+            format: FORMAT,
+            finishing: false,
+            bytes,
+            header,
+            identity,
+            progress: Progress::default(),
+        }
     }
 
     /// The bytes of the file.
     pub(super) fn encode(&self, path: &Path) -> Result<Vec<u8>> {
-        let failed =
-            |error: serde_json::Error| Error::Manifest { path: path.to_owned(), why: error.to_string() };
+        let failed = |error: serde_json::Error| Error::Manifest {
+            path: path.to_owned(),
+            why: error.to_string(),
+        };
         let mut bytes = serde_json::to_vec(self).map_err(failed)?;
         bytes.push(b'\n');
         bytes.extend(sum_line(&bytes).as_bytes());
@@ -110,12 +124,17 @@ impl Manifest {
         if sum != sum_line(body).as_bytes() {
             return Err(wrong("it is damaged: its checksum is not that of its text".into()));
         }
-        let Version { format } = serde_json::from_slice(body).map_err(|error| wrong(error.to_string()))?;
+        let Version { format } =
+            serde_json::from_slice(body).map_err(|error| wrong(error.to_string()))?;
         if format != FORMAT {
-            let which = if format > FORMAT { "a newer version of syncline" } else { "no known version" };
-            return Err(wrong(format!("it is of format {format}, {which}; format {FORMAT} is read")));
+            let which =
+                if format > FORMAT { "a newer version of syncline" } else { "no known version" };
+            return Err(wrong(format!(
+                "it is of format {format}, {which}; format {FORMAT} is read"
+            )));
         }
-        let manifest: Self = serde_json::from_slice(body).map_err(|error| wrong(error.to_string()))?;
+        let manifest: Self =
+            serde_json::from_slice(body).map_err(|error| wrong(error.to_string()))?;
         if manifest.progress.generation == 0 {
             Err(wrong("it names no generation".into()))
         } else {
@@ -138,11 +157,20 @@ mod tests {
     fn small() -> Manifest {
         let mut manifest = Manifest::new(&Identity::default(), b"\x93NUMPY", 48);
         manifest.identity.what.insert("omega".into(), "1.5".into());
-        let input =
-            InputId { name: "za".into(), path: "/za".into(), bytes: 48, modified_ns: 1, sum: Some(u64::MAX) };
+        let input = InputId {
+            name: "za".into(),
+            path: "/za".into(),
+            bytes: 48,
+            modified_ns: 1,
+            sum: Some(u64::MAX),
+        };
         manifest.identity.inputs.push(input);
-        manifest.progress =
-            Progress { generation: 1, checksums: vec![7], residuals: vec![f64::NAN], ..Progress::default() };
+        manifest.progress = Progress {
+            generation: 1,
+            checksums: vec![7],
+            residuals: vec![f64::NAN],
+            ..Progress::default()
+        };
         manifest
     }
 
@@ -182,7 +210,10 @@ mod tests {
         let mut body = b"{\"format\":2,\"anything\":[]}\n".to_vec();
         body.extend(sum_line(&body).into_bytes());
         let message = decode(&body).unwrap_err().to_string();
-        assert!(message.contains("format 2, a newer version of syncline; format 1 is read"), "{message}");
+        assert!(
+            message.contains("format 2, a newer version of syncline; format 1 is read"),
+            "{message}"
+        );
     }
 
     #[test]

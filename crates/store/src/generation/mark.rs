@@ -74,9 +74,11 @@ impl Made {
     #[must_use]
     pub fn converged_to(&self, tolerance: Option<f64>) -> Option<u64> {
         let at = self.residuals.iter().position(|&residual| Some(residual) <= tolerance);
-        let known = at.map(|at| self.iterations.saturating_sub(self.residuals.len() as u64) + at as u64);
+        let known =
+            at.map(|at| self.iterations.saturating_sub(self.residuals.len() as u64) + at as u64);
         // What is at most a smaller tolerance is at most this one.
-        let noted = self.converged.filter(|_| self.tolerance.is_some() && self.tolerance <= tolerance);
+        let noted =
+            self.converged.filter(|_| self.tolerance.is_some() && self.tolerance <= tolerance);
         known.into_iter().chain(noted).min()
     }
 }
@@ -151,7 +153,9 @@ impl Existing {
         let text = match attribute(&file, NAME) {
             Ok(text) => text,
             Err(Errno::OPNOTSUPP) => {
-                return Ok(Self::Other("its file system has no extended attributes to mark results with"));
+                return Ok(Self::Other(
+                    "its file system has no extended attributes to mark results with",
+                ));
             }
             Err(_) => return Ok(Self::Other("it has no mark")),
         };
@@ -167,7 +171,8 @@ impl Existing {
             Some(bytes.as_chunks().0.iter().map(|&bits| f64::from_le_bytes(bits)).collect())
         });
         let residuals = all.unwrap_or_else(|| residual.map(f64::from_bits).into_iter().collect());
-        let made = Made { iterations, residuals, tolerance: tolerance.map(f64::from_bits), converged };
+        let made =
+            Made { iterations, residuals, tolerance: tolerance.map(f64::from_bits), converged };
         Ok(Self::Result(Box::new(Mark { identity: text.identity, made })))
     }
 }
@@ -186,7 +191,11 @@ impl fmt::Display for Existing {
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let iterations = self.made.iterations;
-        write!(f, "the result of {iterations} iteration{}", if iterations == 1 { "" } else { "s" })?;
+        write!(
+            f,
+            "the result of {iterations} iteration{}",
+            if iterations == 1 { "" } else { "s" }
+        )?;
         self.identity.what.get("kernel").map_or(Ok(()), |kernel| write!(f, " of {kernel}"))
     }
 }
@@ -212,7 +221,8 @@ impl Identity {
     /// whether the file system had room for the note.
     pub fn mark(&self, file: &File, made: &Made) -> bool {
         let Ok(found) = file.metadata() else { return false };
-        let bytes: Vec<u8> = made.residuals.iter().flat_map(|residual| residual.to_le_bytes()).collect();
+        let bytes: Vec<u8> =
+            made.residuals.iter().flat_map(|residual| residual.to_le_bytes()).collect();
         let write = |identity: &Self, all: bool| {
             let text = Text {
                 format: FORMAT,
@@ -239,7 +249,9 @@ impl Identity {
             }
             return write(&short, false).is_some();
         }
-        if bytes.len() > 8 && rustix::fs::fsetxattr(file, RESIDUALS, &bytes, XattrFlags::empty()).is_ok() {
+        if bytes.len() > 8
+            && rustix::fs::fsetxattr(file, RESIDUALS, &bytes, XattrFlags::empty()).is_ok()
+        {
             let _ = write(self, true);
         }
         true
@@ -264,7 +276,10 @@ mod tests {
 
     fn expected(identity: &Identity, made: &Made) -> String {
         let bits: Vec<_> = made.residuals.iter().map(|residual| residual.to_bits()).collect();
-        format!("{} {bits:x?} {:?} {:?} {identity:?}", made.iterations, made.tolerance, made.converged)
+        format!(
+            "{} {bits:x?} {:?} {:?} {identity:?}",
+            made.iterations, made.tolerance, made.converged
+        )
     }
 
     /// With a tolerance, and the iteration that came to it.
@@ -283,7 +298,8 @@ mod tests {
         let mut identity = Identity::default();
         identity.what.insert("kernel".to_owned(), "a".to_owned());
         identity.inputs.push(InputId { sum: Some(u64::MAX), ..InputId::of("in", &input).unwrap() });
-        let seven = Made { iterations: 7, residuals: vec![0.5, f64::NAN, -f64::INFINITY], ..converged(5) };
+        let seven =
+            Made { iterations: 7, residuals: vec![0.5, f64::NAN, -f64::INFINITY], ..converged(5) };
         if !identity.mark(&file, &seven) {
             println!("skipped: {} has no extended attributes", folder.path().display());
             return;
@@ -298,7 +314,8 @@ mod tests {
         let last = Made { residuals: vec![-f64::INFINITY], ..seven.clone() };
         assert_eq!(found(&moved), Some(expected(&identity, &last)));
         let most = Made { iterations: u64::MAX, residuals: vec![-f64::NAN], ..converged(u64::MAX) };
-        for made in [Made::default(), Made { residuals: vec![-f64::NAN], ..Made::default() }, most] {
+        for made in [Made::default(), Made { residuals: vec![-f64::NAN], ..Made::default() }, most]
+        {
             assert!(identity.mark(&file, &made));
             assert_eq!(found(&moved), Some(expected(&identity, &made)));
         }
@@ -307,7 +324,10 @@ mod tests {
             text[at] ^= 1;
             rustix::fs::fsetxattr(&file, NAME, &text, XattrFlags::empty()).unwrap();
             let why = Existing::at(&moved).unwrap().to_string();
-            assert_eq!(why, "not known as a result (its mark is damaged, or of another version)", "{at}");
+            assert_eq!(
+                why, "not known as a result (its mark is damaged, or of another version)",
+                "{at}"
+            );
             text[at] ^= 1;
         }
         rustix::fs::fsetxattr(&file, NAME, &text, XattrFlags::empty()).unwrap();
@@ -326,8 +346,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         let file = File::create(&path).unwrap();
-        let input =
-            |path: PathBuf| InputId { name: "za".into(), path, bytes: 1, modified_ns: 1, sum: Some(1) };
+        let input = |path: PathBuf| InputId {
+            name: "za".into(),
+            path,
+            bytes: 1,
+            modified_ns: 1,
+            sum: Some(1),
+        };
         let made = Made { iterations: 9000, residuals: vec![0.25; 9000], ..Made::default() };
         let short = Identity { inputs: vec![input("/za".into())], ..Identity::default() };
         if !short.mark(&file, &made) {
@@ -355,7 +380,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let input = folder.path().join("zr.npy");
         std::fs::write(&input, "before").unwrap();
-        let identity = Identity { inputs: vec![InputId::of("zr", &input).unwrap()], ..Identity::default() };
+        let identity =
+            Identity { inputs: vec![InputId::of("zr", &input).unwrap()], ..Identity::default() };
         identity.check_inputs().unwrap();
         std::fs::write(&input, "longer than before").unwrap();
         let error = identity.check_inputs().unwrap_err();

@@ -40,8 +40,11 @@ pub(super) struct Contents {
 impl Place {
     /// The place of `output`.
     pub(super) fn of(output: &Path) -> Result<Self> {
-        let not_a_file =
-            || Error::File { action: "create", path: output.to_owned(), source: Errno::ISDIR.into() };
+        let not_a_file = || Error::File {
+            action: "create",
+            path: output.to_owned(),
+            source: Errno::ISDIR.into(),
+        };
         let mut name = output.file_name().ok_or_else(not_a_file)?.to_owned();
         name.push(".syncline");
         Ok(Self { output: output.to_owned(), folder: output.with_file_name(name) })
@@ -86,7 +89,9 @@ impl Place {
             match entry.file_name().to_str() {
                 Some("lock") if file => {}
                 Some("manifest") if file => contents.manifest = true,
-                Some("manifest.part" | "generation.0" | "generation.1") if file => contents.others = true,
+                Some("manifest.part" | "generation.0" | "generation.1") if file => {
+                    contents.others = true
+                }
                 _ => return Err(Error::Foreign { path: entry.path() }),
             }
         }
@@ -106,7 +111,9 @@ impl Place {
             }
             let lock = match disk::create(&path) {
                 // The folder was removed just now, by a run that ended.
-                Err(Error::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => continue,
+                Err(Error::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                    continue;
+                }
                 lock => lock?,
             };
             match lock.try_lock() {

@@ -175,7 +175,9 @@ impl Medium {
     }
 
     fn file(&mut self, path: &Path) -> &mut (Vec<u8>, Vec<u8>) {
-        let Some(&Node::File(file)) = self.seen.get(path) else { panic!("no file {}", path.display()) };
+        let Some(&Node::File(file)) = self.seen.get(path) else {
+            panic!("no file {}", path.display())
+        };
         &mut self.files[file]
     }
 
@@ -231,7 +233,9 @@ impl Medium {
             match node {
                 _ if parent != Path::new("") && !names.contains_key(parent) => {}
                 Node::Folder => std::fs::create_dir(root.join(name)).unwrap(),
-                Node::File(file) => std::fs::write(root.join(name), self.torn(*file, random)).unwrap(),
+                Node::File(file) => {
+                    std::fs::write(root.join(name), self.torn(*file, random)).unwrap()
+                }
             }
         }
     }
@@ -276,8 +280,11 @@ fn check(events: &[Event], output: &Path) -> Result<(), String> {
         }
     }
     let result = is_result(output);
-    if !(if result { finishing } else { !finished && std::fs::read(output).is_ok_and(|found| found == OLD) })
-    {
+    if !(if result {
+        finishing
+    } else {
+        !finished && std::fs::read(output).is_ok_and(|found| found == OLD)
+    }) {
         return Err(format!("output: result {result}, finishing {finishing}, finished {finished}"));
     }
     let leftover = Generations::leftover(output).map_err(|error| error.to_string())?;
@@ -285,8 +292,9 @@ fn check(events: &[Event], output: &Path) -> Result<(), String> {
         Leftover::Nothing => lower == 0 || result,
         Leftover::Empty => lower == 0,
         Leftover::Resumable(found) => {
-            let slot =
-                output.with_file_name("out.syncline").join(format!("generation.{}", found.generation % 2));
+            let slot = output
+                .with_file_name("out.syncline")
+                .join(format!("generation.{}", found.generation % 2));
             (lower..=upper).contains(&found.generation)
                 && is_progress(found)
                 && !finished
@@ -313,10 +321,12 @@ fn fail_everywhere(events: &[Event], from: usize, go_on: bool) -> Result<(), Str
         for nth in if at < from { 0..0 } else { 0..outcomes * 2 } {
             let root = folder();
             // Every choice twice, with other data, unless they are too many.
-            let keep = if medium.pending.len() > 6 { random.below(u64::MAX) } else { nth % outcomes };
+            let keep =
+                if medium.pending.len() > 6 { random.below(u64::MAX) } else { nth % outcomes };
             medium.fail(keep, &mut random, root.path());
             let output = root.path().join("out");
-            let told = |why| format!("after {at} events, keeping {keep:b}: {why}; {:?}", &events[at]);
+            let told =
+                |why| format!("after {at} events, keeping {keep:b}: {why}; {:?}", &events[at]);
             check(&events[..=at], &output).map_err(told)?;
             if go_on {
                 compute(&output).map_err(|error| told(error.to_string()))?;
@@ -345,7 +355,10 @@ fn killed_and_resumed(killed: usize) -> (Vec<Event>, usize) {
 fn whole_run() -> (Vec<Event>, usize) {
     let (events, _) = killed_and_resumed(usize::MAX);
     let marks = |event: &&Event| {
-        matches!(event, Event::Committing(_) | Event::Committed(_) | Event::Finishing | Event::Finished)
+        matches!(
+            event,
+            Event::Committing(_) | Event::Committed(_) | Event::Finishing | Event::Finished
+        )
     };
     let changes = events.len() - events.iter().filter(marks).count();
     (events, changes)
@@ -390,7 +403,8 @@ fn a_power_failure_anywhere_leaves_the_old_generation_or_the_new() {
 fn a_power_failure_after_a_kill_and_a_resume_does_so_too() {
     for killed in 0..whole_run().1 {
         let (events, second) = killed_and_resumed(killed);
-        fail_everywhere(&events, second, false).unwrap_or_else(|why| panic!("killed at {killed}: {why}"));
+        fail_everywhere(&events, second, false)
+            .unwrap_or_else(|why| panic!("killed at {killed}: {why}"));
     }
 }
 
@@ -398,7 +412,11 @@ fn a_power_failure_after_a_kill_and_a_resume_does_so_too() {
 fn every_sync_of_a_run_is_needed() {
     let (events, _) = whole_run();
     for nth in syncs(&events) {
-        assert!(fail_everywhere(&without(&events, nth), 0, false).is_err(), "{nth}: {:?}", events[nth]);
+        assert!(
+            fail_everywhere(&without(&events, nth), 0, false).is_err(),
+            "{nth}: {:?}",
+            events[nth]
+        );
     }
 }
 

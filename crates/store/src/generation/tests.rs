@@ -45,7 +45,8 @@ pub(super) fn progress(generation: u64) -> Progress {
 
 /// Whether that is what was told.
 pub(super) fn is_progress(found: &Progress) -> bool {
-    serde_json::to_string(found).unwrap() == serde_json::to_string(&progress(found.generation)).unwrap()
+    serde_json::to_string(found).unwrap()
+        == serde_json::to_string(&progress(found.generation)).unwrap()
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -91,19 +92,25 @@ fn a_commit_that_failed_is_tried_again_only_where_that_is_safe() {
     for lasts in 0..6 {
         let folder = folder();
         let output = folder.path().join("out");
-        let mut run = Generations::create(&output, &identity(), HEADER, contents(1).len() as u64).unwrap();
+        let mut run =
+            Generations::create(&output, &identity(), HEADER, contents(1).len() as u64).unwrap();
         for generation in 1..=2 {
             run.file(generation).unwrap().write_all_at(&contents(generation)[8..], 8).unwrap();
             if generation == 1 {
                 run.commit(&progress(1)).unwrap();
             }
         }
-        power::lasting(lasts, || assert!(matches!(run.commit(&progress(2)), Err(Error::File { .. }))));
+        power::lasting(lasts, || {
+            assert!(matches!(run.commit(&progress(2)), Err(Error::File { .. })))
+        });
         assert_eq!(run.committed(), 1);
         let again = run.commit(&progress(2));
         match lasts {
             0 => {
-                assert!(matches!(again, Err(Error::NotAtHand { asked: 2, committed: 1, .. })), "{again:?}");
+                assert!(
+                    matches!(again, Err(Error::NotAtHand { asked: 2, committed: 1, .. })),
+                    "{again:?}"
+                );
                 run.file(2).unwrap();
                 run.commit(&progress(2)).unwrap();
             }
@@ -112,7 +119,8 @@ fn a_commit_that_failed_is_tried_again_only_where_that_is_safe() {
                 assert!(matches!(again, Err(Error::CommitFailed { .. })), "{again:?}");
                 assert!(matches!(run.file(1), Err(Error::CommitFailed { .. })));
                 drop(run);
-                let Resumed::Underway(resumed) = Generations::resume(&output, &identity()).unwrap() else {
+                let Resumed::Underway(resumed) = Generations::resume(&output, &identity()).unwrap()
+                else {
                     panic!("nothing there")
                 };
                 run = resumed;

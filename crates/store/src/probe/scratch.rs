@@ -12,8 +12,8 @@ use crate::placement::Copies;
 use crate::tile::in_bytes;
 use crate::transfer::PIECE;
 use crate::{
-    Block, Chunk, Contents, DirectFile, Error, Grid, IoBuffer, IoQueue, Layout, Matrix, Method, NewFile,
-    Placement, Result, Shape, Side, Strided, Write, bytes,
+    Block, Chunk, Contents, DirectFile, Error, Grid, IoBuffer, IoQueue, Layout, Matrix, Method,
+    NewFile, Placement, Result, Shape, Side, Strided, Write, bytes,
 };
 
 /// The side of the largest block: the papers'.
@@ -59,7 +59,12 @@ impl Scratch {
         let name = folder.join("syncline-probe");
         if bytes < Self::LEAST {
             let name = name.display().to_string();
-            return Err(Error::Range { name, what: "bytes at least", count: Self::LEAST, asked: bytes });
+            return Err(Error::Range {
+                name,
+                what: "bytes at least",
+                count: Self::LEAST,
+                asked: bytes,
+            });
         }
         let row_of_blocks = |side: usize| (ACROSS * side * side * size_of::<f64>()) as u64;
         let mut side = SIDE;
@@ -182,7 +187,8 @@ impl Scratch {
         match pattern {
             Pattern::Read | Pattern::Write => {
                 // Small files have a few bands all the same.
-                let rows = (BAND / (cols * size_of::<f64>())).min(self.grid.shape().rows / 4).max(1);
+                let rows =
+                    (BAND / (cols * size_of::<f64>())).min(self.grid.shape().rows / 4).max(1);
                 Grid::new(self.grid.shape(), Block::new(rows, cols))
             }
             _ => self.grid,
@@ -201,7 +207,8 @@ impl Scratch {
         let count = count.clamp(1, all);
         let in_order = matches!(pattern, Pattern::Read | Pattern::Write);
         // Otherwise far from one another: what the disk reads ahead is of no use, as in a sweep.
-        let far = (all / 2 + 1..all).find(|step| greatest_common_divisor(*step, all) == 1).unwrap_or(1);
+        let far =
+            (all / 2 + 1..all).find(|step| greatest_common_divisor(*step, all) == 1).unwrap_or(1);
         let step = if in_order { 1 } else { far };
         (0..count).map(|nth| (self.turn * count + nth) * step % all).collect()
     }
@@ -238,7 +245,8 @@ impl Scratch {
         let mut sum = Sample::default();
         for (index, ranges) in self.indices(pattern).into_iter().zip(self.ranges(pattern)?) {
             let tile = matrix.tile(&grid, index);
-            let (bytes, pieces) = (ranges.len * ranges.count, ranges.count * ranges.len.div_ceil(PIECE));
+            let (bytes, pieces) =
+                (ranges.len * ranges.count, ranges.count * ranges.len.div_ceil(PIECE));
             sum.add(mapped(bytes as u64, pieces as u64, || match pattern {
                 Pattern::Row => tile.frontier(Side::North, &mut line),
                 Pattern::Column | Pattern::Frame => tile.frontier(Side::East, &mut line),
@@ -265,8 +273,10 @@ impl Scratch {
         let failed = |source| Error::File { action: "read", path: self.name.clone(), source };
         self.file.read_exact_at(bytes::of_mut(&mut row), 0).map_err(failed)?;
         let count = self.indices(Pattern::Write).len();
-        let bytes =
-            regions[..count].iter().map(|region| region.rect().elements() * size_of::<f64>()).sum::<usize>();
+        let bytes = regions[..count]
+            .iter()
+            .map(|region| region.rect().elements() * size_of::<f64>())
+            .sum::<usize>();
         let sample = mapped(bytes as u64, bytes.div_ceil(PIECE) as u64, || {
             for region in &mut regions[..count] {
                 let rows = region.rows();

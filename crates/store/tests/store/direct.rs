@@ -24,7 +24,8 @@ pub(crate) fn bytes(len: usize, salt: usize) -> Vec<u8> {
 
 /// Lengths and offsets at and around blocks and pages, and any.
 fn places(end: usize) -> impl Strategy<Value = usize> {
-    let near = (0..=end / 512, -1_isize..2).prop_map(|(block, by)| (512 * block).saturating_add_signed(by));
+    let near = (0..=end / 512, -1_isize..2)
+        .prop_map(|(block, by)| (512 * block).saturating_add_signed(by));
     prop_oneof![near, 0..=end].prop_map(move |place| place.min(end))
 }
 
@@ -162,13 +163,22 @@ fn reads_and_writes_of_many_pieces() -> Tested {
         let lead = file.lead(128);
         let mut buffer = IoBuffer::new(file.room(128, LONG))?;
         buffer.as_mut_slice()[lead..lead + LONG].copy_from_slice(&after);
-        queue.write(&[Write { file: &file, offset: 128, from: &buffer.as_slice()[lead..lead + LONG] }])?;
+        queue.write(&[Write {
+            file: &file,
+            offset: 128,
+            from: &buffer.as_slice()[lead..lead + LONG],
+        }])?;
         assert_eq!(file.len()?, 128 + LONG as u64);
         let mut found = vec![0; LONG];
         plain.read_exact_at(&mut found, 128)?;
         assert!(found == after);
         buffer.as_mut_slice().fill(0);
-        queue.read(&mut [Read { file: &file, offset: 128, len: LONG, into: buffer.as_mut_slice() }])?;
+        queue.read(&mut [Read {
+            file: &file,
+            offset: 128,
+            len: LONG,
+            into: buffer.as_mut_slice(),
+        }])?;
         assert!(buffer.as_slice()[lead..lead + LONG] == after);
     }
     Ok(())
@@ -201,7 +211,11 @@ fn an_output_without_a_name_is_written_directly() -> Tested {
     assert_eq!(file.is_direct(), DirectFile::open(&named)?.is_direct());
     let mut buffer = IoBuffer::new(10_000)?;
     buffer.as_mut_slice().copy_from_slice(&bytes(10_000, 1));
-    IoQueue::new(Method::Auto).write(&[Write { file: &file, offset: 0, from: buffer.as_slice() }])?;
+    IoQueue::new(Method::Auto).write(&[Write {
+        file: &file,
+        offset: 0,
+        from: buffer.as_slice(),
+    }])?;
     new.commit()?;
     assert!(std::fs::read(&target)? == bytes(10_000, 1));
     Ok(())
@@ -235,7 +249,9 @@ fn queues_of_several_threads_share_a_file() -> Tested {
         for round in 0..30 {
             buffer.as_mut_slice()[..SHARE].copy_from_slice(&bytes(SHARE, which + round));
             queue.write(&[Write { file: &file, offset, from: &buffer.as_slice()[..SHARE] }])?;
-            assert!(read(&mut queue, &file, offset + 7, SHARE - 7)? == bytes(SHARE, which + round)[7..]);
+            assert!(
+                read(&mut queue, &file, offset + 7, SHARE - 7)? == bytes(SHARE, which + round)[7..]
+            );
         }
         Ok(())
     };

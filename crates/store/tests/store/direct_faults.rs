@@ -6,7 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use syncline_store::{DirectFile, DirectWriter, Error, IoBuffer, IoQueue, Method, Read, Result, Write};
+use syncline_store::{
+    DirectFile, DirectWriter, Error, IoBuffer, IoQueue, Method, Read, Result, Write,
+};
 
 type Tested = Result<(), Box<dyn std::error::Error>>;
 
@@ -31,9 +33,12 @@ fn the_end_of_the_file_is_an_error_only_beyond_it() -> Tested {
             read(&mut queue, &file, 0, bytes)?;
             read(&mut queue, &file, bytes as u64, 0)?;
             read(&mut queue, &file, u64::from(bytes > 0), bytes.saturating_sub(1))?;
-            for (offset, len) in
-                [(0, bytes + 1), (bytes / 2, bytes - bytes / 2 + 1), (bytes, 1), (bytes + 100_000, 7)]
-            {
+            for (offset, len) in [
+                (0, bytes + 1),
+                (bytes / 2, bytes - bytes / 2 + 1),
+                (bytes, 1),
+                (bytes + 100_000, 7),
+            ] {
                 let error = read(&mut queue, &file, offset as u64, len).unwrap_err();
                 assert!(
                     error.to_string().contains(&format!("short: the file ends at byte {bytes}")),
@@ -120,14 +125,19 @@ fn requests_that_make_no_sense_do_nothing() -> Tested {
                 Read { file: &file, offset: 10, len: 4500, into: &mut short[..4000] },
             ])
             .unwrap_err();
-        assert_eq!(error.to_string(), format!("name: the buffer has 4000 bytes, {needed} are needed"));
+        assert_eq!(
+            error.to_string(),
+            format!("name: the buffer has 4000 bytes, {needed} are needed")
+        );
         assert!(buffer.as_slice().iter().all(|&byte| byte == 0));
-        for (offset, len) in [(u64::MAX, 1), (i64::MAX as u64, 1), (1 << 63, 4096), (0, usize::MAX)] {
+        for (offset, len) in [(u64::MAX, 1), (i64::MAX as u64, 1), (1 << 63, 4096), (0, usize::MAX)]
+        {
             let into = buffer.as_mut_slice();
             let error = queue.read(&mut [Read { file: &file, offset, len, into }]).unwrap_err();
             assert!(matches!(error, Error::Range { .. }), "{error}");
             let good = Write { file: &file, offset: 0, from: &[9] };
-            let error = queue.write(&[good, Write { offset: offset.max(1 << 63), ..good }]).unwrap_err();
+            let error =
+                queue.write(&[good, Write { offset: offset.max(1 << 63), ..good }]).unwrap_err();
             assert!(matches!(error, Error::Range { .. }), "{error}");
         }
         let mut first = [0];
@@ -146,7 +156,8 @@ struct Mounted(PathBuf);
 impl Mounted {
     fn new(folder: &Path, bytes: usize) -> Result<Self, String> {
         let mut mount = Command::new("mount");
-        let mount = mount.args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]).arg(folder);
+        let mount =
+            mount.args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]).arg(folder);
         let output = mount.output().map_err(|error| error.to_string())?;
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         output.status.success().then(|| Self(folder.to_owned())).ok_or(said)
@@ -179,12 +190,18 @@ fn a_full_file_system_is_an_error_and_the_write_can_be_repeated() -> Tested {
         buffer.as_mut_slice().fill(7);
         let full = |error: Error| {
             assert!(error.to_string().contains("full: No space left on device"), "{error}");
-            let Error::Part { action: "write", offset, source, .. } = error else { panic!("{error}") };
+            let Error::Part { action: "write", offset, source, .. } = error else {
+                panic!("{error}")
+            };
             assert!(offset <= 900 << 10);
             assert_eq!(source.kind(), ErrorKind::StorageFull);
         };
         let file = DirectFile::of(&plain, &path, true)?;
-        full(queue.write(&[Write { file: &file, offset: 100, from: buffer.as_slice() }]).unwrap_err());
+        full(
+            queue
+                .write(&[Write { file: &file, offset: 100, from: buffer.as_slice() }])
+                .unwrap_err(),
+        );
         let mut writer = DirectWriter::new(file, 100)?;
         let (lead, len) = (writer.lead(), (900 << 10) - 512);
         full(writer.write(&mut queue, buffer.as_mut_slice(), len).unwrap_err());

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use syncline_store::{Block, DataDir, Element, ElementType, Error, Layout, Matrix, Shape, write_layout_json};
+use syncline_store::{
+    Block, DataDir, Element, ElementType, Error, Layout, Matrix, Shape, write_layout_json,
+};
 
 use crate::common::{Sample, bits, file_bytes, read, values, write};
 
@@ -30,7 +32,8 @@ fn check_versions<T: Sample>() -> Tested {
     let shape = Shape::new(2, 3);
     for version in 1..=3 {
         for pad in 0..8 {
-            let text = format!("{{'descr': '{}', 'fortran_order': False, 'shape': (2, 3), }}", T::DESCR);
+            let text =
+                format!("{{'descr': '{}', 'fortran_order': False, 'shape': (2, 3), }}", T::DESCR);
             let bytes = npy::<T>(version, &format!("{text}{:pad$}\n", ""), &values(shape));
             let start = bytes.len() - 6 * T::BYTES;
             match open::<T>(folder.path(), &bytes) {
@@ -38,7 +41,10 @@ fn check_versions<T: Sample>() -> Tested {
                     assert_eq!(start % T::BYTES, 0);
                     assert_eq!(bits(&read(&matrix)?), bits(&values::<T>(shape)));
                     let file = matrix.row_major_file().ok_or("it is on file")?;
-                    assert_eq!((file.path, file.start), (folder.path().join("matrix.npy"), start as u64));
+                    assert_eq!(
+                        (file.path, file.start),
+                        (folder.path().join("matrix.npy"), start as u64)
+                    );
                 }
                 Err(Error::Unaligned { offset, element, .. }) => {
                     assert_eq!((offset, element), (start as u64, T::TYPE));
@@ -85,7 +91,11 @@ fn check_dtype<T: Element, U: Element>() -> Tested {
     write(&folder.path().join("raw"), false, shape, Layout::RowMajor, &[T::default(); 6])?;
     assert_eq!(ElementType::of_npy(&path)?, T::TYPE);
     let by_npy = DataDir::open(folder.path())?;
-    write_layout_json(folder.path(), shape, &[("raw".to_owned(), (Layout::RowMajor, T::TYPE))].into())?;
+    write_layout_json(
+        folder.path(),
+        shape,
+        &[("raw".to_owned(), (Layout::RowMajor, T::TYPE))].into(),
+    )?;
     let by_json = DataDir::open(folder.path())?;
     for (dir, name) in [(by_npy, "matrix"), (by_json, "raw")] {
         assert_eq!(dir.element(name)?, T::TYPE);
@@ -103,7 +113,8 @@ fn check_dtype<T: Element, U: Element>() -> Tested {
         );
         assert_eq!(error.to_string(), wanted);
     }
-    let error = Matrix::<U>::open_raw(&folder.path().join("raw"), shape, Layout::RowMajor).map(|_| ());
+    let error =
+        Matrix::<U>::open_raw(&folder.path().join("raw"), shape, Layout::RowMajor).map(|_| ());
     assert!(matches!(error, Err(Error::Length { .. })));
     Ok(())
 }
@@ -123,9 +134,15 @@ fn bad_npy_files_are_refused_with_their_reason() -> Tested {
     };
     let data = [1.0; 6];
     let cases = [
-        (npy(1, &header("'<f4'", "False", "(2, 3)"), &data), "elements of type <f4, not '<f8' (float64)"),
+        (
+            npy(1, &header("'<f4'", "False", "(2, 3)"), &data),
+            "elements of type <f4, not '<f8' (float64)",
+        ),
         (npy(1, &header("'>f8'", "False", "(2, 3)"), &data), "elements of type >f8"),
-        (npy(1, &header("[('x', '<f8')]", "False", "(6,)"), &data), "elements of type [('x', '<f8')]"),
+        (
+            npy(1, &header("[('x', '<f8')]", "False", "(6,)"), &data),
+            "elements of type [('x', '<f8')]",
+        ),
         (npy(1, &header("'<f8'", "True", "(2, 3)"), &data), "Fortran"),
         (npy(1, &header("'<f8'", "False", "(6,)"), &data), "1 dimension(s) [6], not 2"),
         (npy(1, &header("'<f8'", "False", "()"), &data), "0 dimension(s)"),
@@ -150,7 +167,10 @@ fn bad_npy_files_are_refused_with_their_reason() -> Tested {
         assert!(error.contains(reason), "{error} / {reason}");
         assert!(!error.contains('\n') && error.contains("matrix.npy"), "{error}");
     }
-    std::fs::write(folder.path().join("matrix.npy"), npy(1, &header("'<i4'", "True", "(6,)"), &data))?;
+    std::fs::write(
+        folder.path().join("matrix.npy"),
+        npy(1, &header("'<i4'", "True", "(6,)"), &data),
+    )?;
     let error = ElementType::of_npy(&folder.path().join("matrix.npy"));
     assert!(matches!(error, Err(Error::UnknownDtype { found, .. }) if found == "<i4"));
     let missing = Matrix::<f64>::open(&folder.path().join("none.npy"));
@@ -175,7 +195,8 @@ fn a_raw_directory_is_read_as_written() -> Tested {
     // All of one type, of both with either in front, and all of the other.
     for range in [0..3, 0..5, 2..5, 3..5] {
         let entries = &entries[range];
-        let all: BTreeMap<_, _> = entries.iter().map(|&(name, entry)| (name.to_owned(), entry)).collect();
+        let all: BTreeMap<_, _> =
+            entries.iter().map(|&(name, entry)| (name.to_owned(), entry)).collect();
         write_layout_json(folder.path(), shape, &all)?;
         let dir = DataDir::open(folder.path())?;
         assert!(dir.is_raw());
@@ -211,7 +232,10 @@ fn a_description_without_types_is_of_doubles() -> Tested {
         "za": {"layout": "row-major"}, "zb": {"layout": "row-major", "dtype": "float32"}}}"#;
     std::fs::write(folder.path().join("layout.json"), text)?;
     let dir = DataDir::open(folder.path())?;
-    assert_eq!((dir.element("za")?, dir.element("zb")?), (ElementType::Float64, ElementType::Float32));
+    assert_eq!(
+        (dir.element("za")?, dir.element("zb")?),
+        (ElementType::Float64, ElementType::Float32)
+    );
     Ok(())
 }
 
@@ -238,13 +262,19 @@ fn bad_directories_are_refused_with_their_reason() -> Tested {
     let head = r#"{"version": 1, "dtype": "<f8", "rows": 2, "cols": 3, "arrays": "#;
     let cases = [
         ("{".to_owned(), "EOF"),
-        (format!("{head}{{}}}}").replace("\"version\": 1", "\"version\": 2"), "version 2 is unknown"),
+        (
+            format!("{head}{{}}}}").replace("\"version\": 1", "\"version\": 2"),
+            "version 2 is unknown",
+        ),
         (format!("{head}{{}}}}").replace("<f8", "<i4"), "dtype: \"<i4\" is no type of elements"),
         (
             format!("{head}{{\"za\": {{\"layout\": \"row-major\", \"dtype\": \"f\"}}}}}}"),
             "dtype: \"f\" is no type of elements",
         ),
-        (format!("{head}{{\"za\": {{\"layout\": \"row-major\", \"block\": [1, 1]}}}}}}"), "neither block"),
+        (
+            format!("{head}{{\"za\": {{\"layout\": \"row-major\", \"block\": [1, 1]}}}}}}"),
+            "neither block",
+        ),
         (format!("{head}{{}}}}"), "no .npy file"),
         (format!("{head}{{\"../za\": {{\"layout\": \"row-major\"}}}}}}"), "no name for a matrix"),
         (format!("{head}{{\"za\": {{\"layout\": \"spiral\"}}}}}}"), "spiral"),

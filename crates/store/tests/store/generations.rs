@@ -8,7 +8,9 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use syncline_store::{Error, Generations, Identity, InputId, Leftover, Progress, Resumed, checksum};
+use syncline_store::{
+    Error, Generations, Identity, InputId, Leftover, Progress, Resumed, checksum,
+};
 use syncline_testkit::again;
 
 type Tested = Result<(), Box<dyn std::error::Error>>;
@@ -48,7 +50,8 @@ fn in_folder(output: &Path, name: &str) -> PathBuf {
 
 fn names(folder: &Path) -> Vec<OsString> {
     let entries = std::fs::read_dir(folder).expect("the folder is there");
-    let mut names: Vec<_> = entries.map(|entry| entry.expect("it is readable").file_name()).collect();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.expect("it is readable").file_name()).collect();
     names.sort();
     names
 }
@@ -67,7 +70,9 @@ fn names_that_are_not_text_work() -> Tested {
     let mut run = Generations::create(&output, &identity, HEADER, BYTES)?;
     pass(&mut run)?;
     drop(run);
-    let Resumed::Underway(run) = Generations::resume(&output, &identity)? else { panic!("nothing there") };
+    let Resumed::Underway(run) = Generations::resume(&output, &identity)? else {
+        panic!("nothing there")
+    };
     run.finish()?;
     assert_eq!(std::fs::read(&output)?, [HEADER, &[1; 100]].concat());
     assert_eq!(names(folder.path()).len(), 1);
@@ -134,11 +139,17 @@ fn damage_of_a_generation_is_named() -> Tested {
         bad[at] ^= 1;
         std::fs::write(&slot, &bad)?;
         let Resumed::Underway(run) = resume(&output)? else { panic!("nothing there") };
-        let checked: Vec<_> =
-            bad[4..].chunks(50).enumerate().map(|(n, data)| run.check_panel(n, checksum(data))).collect();
+        let checked: Vec<_> = bad[4..]
+            .chunks(50)
+            .enumerate()
+            .map(|(n, data)| run.check_panel(n, checksum(data)))
+            .collect();
         assert_eq!(checked.iter().position(Result::is_err), Some((at - 4) / 50));
         if at == 60 {
-            assert!(format!("{checked:?}").contains("panel 1, from row 5 on, is damaged"), "{checked:?}");
+            assert!(
+                format!("{checked:?}").contains("panel 1, from row 5 on, is damaged"),
+                "{checked:?}"
+            );
         }
         assert!(matches!(run.check_panel(2, 0), Err(Error::Range { count: 2, asked: 3, .. })));
     }
@@ -164,7 +175,8 @@ fn damage_of_the_manifest_is_named_and_harms_nothing() -> Tested {
 #[test]
 fn another_computation_is_told_what_differs() -> Tested {
     let folder = tempfile::tempdir()?;
-    let (output, za, zb) = (folder.path().join("out"), folder.path().join("za"), folder.path().join("zb"));
+    let (output, za, zb) =
+        (folder.path().join("out"), folder.path().join("za"), folder.path().join("zb"));
     std::fs::write(&za, b"1")?;
     std::fs::write(&zb, b"1")?;
     let of = |za: &Path, omega: &str| -> syncline_store::Result<Identity> {
@@ -178,16 +190,22 @@ fn another_computation_is_told_what_differs() -> Tested {
     let told = tried(&of(&za, "1.9")?);
     assert_eq!(
         told,
-        format!("{} is of another computation: omega was 1.5, is 1.9", folder_name.trim_end_matches('/'))
+        format!(
+            "{} is of another computation: omega was 1.5, is 1.9",
+            folder_name.trim_end_matches('/')
+        )
     );
     let mut other = of(&zb, "1.5")?;
     other.what.remove("kernel");
     other.what.insert("rows".into(), "3".into());
     let told = tried(&other);
-    for part in ["kernel was sor, is not given; rows was not given, is 3; za was ", "/za, is ", "/zb"] {
+    for part in
+        ["kernel was sor, is not given; rows was not given, is 3; za was ", "/za, is ", "/zb"]
+    {
         assert!(told.contains(part), "{told}");
     }
-    let twice = Identity { inputs: [of(&za, "1.5")?.inputs, other.inputs].concat(), ..identity("1.5") };
+    let twice =
+        Identity { inputs: [of(&za, "1.5")?.inputs, other.inputs].concat(), ..identity("1.5") };
     assert!(tried(&twice).contains("za was not given, is "));
     assert!(tried(&identity("1.5")).contains("/za, is not given"));
 
@@ -242,9 +260,12 @@ fn what_no_run_has_made_is_left_alone() -> Tested {
 #[test]
 fn bad_outputs_are_errors() -> Tested {
     let folder = tempfile::tempdir()?;
-    for output in
-        [folder.path().join("none/out"), folder.path().to_owned(), PathBuf::from("/"), PathBuf::from("..")]
-    {
+    for output in [
+        folder.path().join("none/out"),
+        folder.path().to_owned(),
+        PathBuf::from("/"),
+        PathBuf::from(".."),
+    ] {
         let tried = Generations::create(&output, &identity("1"), HEADER, BYTES);
         assert!(matches!(tried, Err(Error::File { .. })), "{tried:?}");
     }
@@ -283,7 +304,8 @@ fn another_process_is_seen_and_what_it_leaves_when_killed_is_whole() -> Tested {
         assert!(matches!(Generations::leftover(&output)?, Leftover::Busy(_)));
         let told = message(resume(&output));
         assert!(
-            told.starts_with("another run works on this output: it holds ") && told.ends_with("/lock"),
+            told.starts_with("another run works on this output: it holds ")
+                && told.ends_with("/lock"),
             "{told}"
         );
         assert!(matches!(Generations::discard(&output), Err(Error::Busy { .. })));
@@ -369,7 +391,9 @@ fn an_output_that_became_a_folder_can_be_finished_later() -> Tested {
     pass(&mut run)?;
     std::fs::create_dir(&output)?;
     assert!(matches!(run.finish(), Err(Error::File { action: "rename to", .. })));
-    assert!(matches!(Generations::leftover(&output)?, Leftover::Resumable(found) if found.generation == 1));
+    assert!(
+        matches!(Generations::leftover(&output)?, Leftover::Resumable(found) if found.generation == 1)
+    );
     std::fs::remove_dir(&output)?;
     let Resumed::Underway(run) = resume(&output)? else { panic!("nothing there") };
     run.finish()?;

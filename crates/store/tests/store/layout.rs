@@ -183,9 +183,15 @@ fn impossible_layouts_are_refused() {
     let block = Block::new(2, 2);
     assert!(matches!(Layout::RowMajor.stored(Shape::new(0, 4)), Err(Error::Empty { .. })));
     assert!(matches!(Layout::RowMajor.stored(Shape::new(4, 0)), Err(Error::Empty { .. })));
-    assert!(matches!(Layout::RowMajor.stored(Shape::new(usize::MAX, 2)), Err(Error::TooLarge { .. })));
+    assert!(matches!(
+        Layout::RowMajor.stored(Shape::new(usize::MAX, 2)),
+        Err(Error::TooLarge { .. })
+    ));
     assert!(matches!(Layout::Blocked(Block::new(0, 2)).stored(shape), Err(Error::BadBlock { .. })));
-    assert!(matches!(Layout::Framed { block, thickness: 0 }.stored(shape), Err(Error::BadBlock { .. })));
+    assert!(matches!(
+        Layout::Framed { block, thickness: 0 }.stored(shape),
+        Err(Error::BadBlock { .. })
+    ));
     let other = Placement::new(Layout::Blocked(block), Grid::new(shape, Block::new(2, 3)));
     assert!(matches!(other, Err(Error::Grid { .. })));
 }

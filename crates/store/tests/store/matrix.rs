@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use syncline_store::{
-    Access, Block, Chunk, Contents, Error, Grid, Layout, Matrix, NewFile, Part, Region, Result, Shape, Side,
-    Tile, Touch, Traffic,
+    Access, Block, Chunk, Contents, Error, Grid, Layout, Matrix, NewFile, Part, Region, Result,
+    Shape, Side, Tile, Touch, Traffic,
 };
 
-use crate::common::{Sample, bits, blocks, everywhere, file_bytes, layouts, read, shapes, values, write};
+use crate::common::{
+    Sample, bits, blocks, everywhere, file_bytes, layouts, read, shapes, values, write,
+};
 
 fn matrices() -> impl Strategy<Value = (Shape, Block, Layout)> {
-    (shapes(), blocks())
-        .prop_flat_map(|(shape, block)| layouts(block).prop_map(move |layout| (shape, block, layout)))
+    (shapes(), blocks()).prop_flat_map(|(shape, block)| {
+        layouts(block).prop_map(move |layout| (shape, block, layout))
+    })
 }
 
 /// The frontier, element by element.
@@ -156,7 +159,10 @@ fn check_copies<T: Sample>(shape: Shape, layout: Layout) -> Result<(), TestCaseE
     for row in 0..shape.rows {
         for col in 0..shape.cols {
             for at in place.offsets(row, col) {
-                prop_assert_eq!(&stored[at * T::BYTES..][..T::BYTES], &file_bytes(T::value(row, col)));
+                prop_assert_eq!(
+                    &stored[at * T::BYTES..][..T::BYTES],
+                    &file_bytes(T::value(row, col))
+                );
             }
         }
     }
@@ -165,7 +171,8 @@ fn check_copies<T: Sample>(shape: Shape, layout: Layout) -> Result<(), TestCaseE
 
 /// What is written through the slice is what is read, and what the regions have.
 fn check_slice<T: Sample>(shape: Shape, block: Block) -> Result<(), TestCaseError> {
-    let in_memory = [Matrix::zeros(shape, Layout::RowMajor)?, Matrix::shared(shape, Layout::RowMajor)?];
+    let in_memory =
+        [Matrix::zeros(shape, Layout::RowMajor)?, Matrix::shared(shape, Layout::RowMajor)?];
     for mut matrix in in_memory {
         let slice = matrix.as_mut_slice().ok_or_else(|| TestCaseError::fail("it is in memory"))?;
         prop_assert_eq!(slice.len(), shape.elements());
@@ -211,7 +218,10 @@ proptest! {
 const SHAPE: Shape = Shape::new(64, 96);
 const BLOCK: Block = Block::new(16, 32);
 
-fn on_file<T: Sample>(folder: &tempfile::TempDir, layout: Layout) -> Result<(Arc<Matrix<T>>, Grid)> {
+fn on_file<T: Sample>(
+    folder: &tempfile::TempDir,
+    layout: Layout,
+) -> Result<(Arc<Matrix<T>>, Grid)> {
     let path = folder.path().join("matrix");
     write::<T>(&path, false, SHAPE, layout, &values(SHAPE))?;
     let matrix = Matrix::open_raw(&path, SHAPE, layout)?;
@@ -220,7 +230,8 @@ fn on_file<T: Sample>(folder: &tempfile::TempDir, layout: Layout) -> Result<(Arc
 }
 
 fn check_traffic<T: Sample>() -> Result<(), Box<dyn std::error::Error>> {
-    let layouts = [Layout::RowMajor, Layout::Blocked(BLOCK), Layout::Framed { block: BLOCK, thickness: 1 }];
+    let layouts =
+        [Layout::RowMajor, Layout::Blocked(BLOCK), Layout::Framed { block: BLOCK, thickness: 1 }];
     for layout in layouts {
         let folder = tempfile::tempdir()?;
         let (matrix, grid) = on_file::<T>(&folder, layout)?;
@@ -232,7 +243,8 @@ fn check_traffic<T: Sample>() -> Result<(), Box<dyn std::error::Error>> {
                 if let Some(neighbour) = grid.neighbour(index, side) {
                     let neighbour = matrix.tile(&grid, neighbour);
                     let side = side.facing();
-                    neighbour.frontier(side, &mut vec![T::default(); neighbour.rect().line(side)])?;
+                    neighbour
+                        .frontier(side, &mut vec![T::default(); neighbour.rect().line(side)])?;
                 }
             }
         }
@@ -277,7 +289,10 @@ fn check_held<T: Sample>() -> Result<(), Box<dyn std::error::Error>> {
         matrix.hold(Touch::Read)?;
         matrix.tile(&grid, 5).view()?;
     }
-    assert_eq!(matrix.chunk().traffic(), Traffic { read: (SHAPE.elements() * T::BYTES) as u64, written: 0 });
+    assert_eq!(
+        matrix.chunk().traffic(),
+        Traffic { read: (SHAPE.elements() * T::BYTES) as u64, written: 0 }
+    );
     let heap = Arc::new(Matrix::from_vec(SHAPE, values::<T>(SHAPE))?);
     heap.hold(Touch::Read)?;
     heap.tile(&grid, 5).view()?;
@@ -293,7 +308,8 @@ fn a_held_file_is_counted_once_and_memory_never() -> Result<(), Box<dyn std::err
 
 fn check_truncated<T: Sample>() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
-    let layouts = [Layout::RowMajor, Layout::Blocked(BLOCK), Layout::Framed { block: BLOCK, thickness: 1 }];
+    let layouts =
+        [Layout::RowMajor, Layout::Blocked(BLOCK), Layout::Framed { block: BLOCK, thickness: 1 }];
     for layout in layouts {
         let (matrix, grid) = on_file::<T>(&folder, layout)?;
         let file = std::fs::OpenOptions::new().write(true).open(folder.path().join("matrix"))?;
@@ -316,7 +332,8 @@ fn a_file_truncated_behind_our_back_is_an_error() -> Result<(), Box<dyn std::err
 }
 
 #[test]
-fn a_file_truncated_while_mapped_is_an_error_of_populate() -> Result<(), Box<dyn std::error::Error>> {
+fn a_file_truncated_while_mapped_is_an_error_of_populate() -> Result<(), Box<dyn std::error::Error>>
+{
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("matrix");
     std::fs::write(&path, vec![0; 1 << 16])?;
@@ -355,9 +372,15 @@ fn what_cannot_be_done_is_an_error() -> Result<(), Box<dyn std::error::Error>> {
     assert!(matches!(matrix.write_row(0, &[0.0; 96]), Err(Error::ReadOnly { .. })));
     assert!(matches!(matrix.into_regions(grid), Err(Error::ReadOnly { .. })));
     assert!(matches!(Matrix::from_vec(SHAPE, vec![0.0; 3]), Err(Error::Buffer { .. })));
-    assert!(matches!(Matrix::<f64>::file_bytes(true, SHAPE, layout), Err(Error::NotRowMajor { .. })));
+    assert!(matches!(
+        Matrix::<f64>::file_bytes(true, SHAPE, layout),
+        Err(Error::NotRowMajor { .. })
+    ));
     let path = folder.path().join("matrix");
-    assert!(matches!(Matrix::<f64>::open_raw(&path, SHAPE, Layout::RowMajor), Err(Error::Length { .. })));
+    assert!(matches!(
+        Matrix::<f64>::open_raw(&path, SHAPE, Layout::RowMajor),
+        Err(Error::Length { .. })
+    ));
     Ok(())
 }
 
@@ -373,7 +396,10 @@ fn regions_of_two_matrices_or_too_few_make_none() -> Result<()> {
     assert!(matches!(Matrix::from_regions(first), Err(Error::Regions { .. })));
     let mut third = cut()?;
     third.pop();
-    assert!(matches!(Matrix::from_regions(third), Err(Error::Regions { given: 11, expected: 12, .. })));
+    assert!(matches!(
+        Matrix::from_regions(third),
+        Err(Error::Regions { given: 11, expected: 12, .. })
+    ));
     assert!(matches!(Matrix::<f64>::from_regions(Vec::new()), Err(Error::Regions { .. })));
     Ok(())
 }

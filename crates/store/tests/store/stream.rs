@@ -69,7 +69,10 @@ fn a_buffer_that_is_too_short_is_an_error_and_nothing_is_lost() -> Result<(), Er
     let lead = writer.lead();
     let mut buffer = IoBuffer::new(100)?;
     let error = writer.write(&mut queue, buffer.as_mut_slice(), 101).unwrap_err();
-    assert!(matches!(error, Error::Room { given: 100, needed, .. } if needed == lead + 101), "{error}");
+    assert!(
+        matches!(error, Error::Room { given: 100, needed, .. } if needed == lead + 101),
+        "{error}"
+    );
     assert!(writer.write(&mut queue, buffer.as_mut_slice(), usize::MAX).is_err());
     buffer.as_mut_slice()[lead] = b'd';
     writer.write(&mut queue, buffer.as_mut_slice(), 1)?;

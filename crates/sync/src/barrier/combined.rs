@@ -122,7 +122,10 @@ impl<Inner: Phased, Outer: Barrier> Combined<Inner, Outer> {
     ///
     /// # Errors
     /// As [`Barrier::member`]; [`SpaceError::Rank`], too, if there is no such group.
-    pub fn member(&self, rank: usize) -> Result<CombinedMember<Inner::Led, Outer::Member>, SpaceError> {
+    pub fn member(
+        &self,
+        rank: usize,
+    ) -> Result<CombinedMember<Inner::Led, Outer::Member>, SpaceError> {
         let (group, groups, size) = (self.group, self.outer.members(), self.inner.members());
         if group >= groups {
             return Err(SpaceError::Rank { rank: group, members: groups });
@@ -172,7 +175,11 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
 
     /// That a member of a group has left, which may be because of the first in the list.
     fn left_as(&self, group: usize, rank: usize) -> Fault {
-        let known = self.ranks.as_ref().and_then(|ranks| ranks.get(group)).and_then(|group| group.get(rank));
+        let known = self
+            .ranks
+            .as_ref()
+            .and_then(|ranks| ranks.get(group))
+            .and_then(|group| group.get(rank));
         let rank = known.copied().unwrap_or(group * self.size + rank);
         let listed = self.deaths.as_ref().and_then(|deaths| deaths.fault(0));
         listed.unwrap_or(Fault::Left { rank })
@@ -188,7 +195,10 @@ impl<Inner: LedMember, Outer: BarrierMember> CombinedMember<Inner, Outer> {
 
     /// Does something in the outer barrier, which the leader has.
     #[inline]
-    fn without<T>(&mut self, call: impl FnOnce(&mut Outer) -> Result<T, Fault>) -> Result<T, Fault> {
+    fn without<T>(
+        &mut self,
+        call: impl FnOnce(&mut Outer) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
         let called = match (&mut self.outer, self.left) {
             (Some(outer), None) => call(outer),
             (_, left) => return Err(left.unwrap_or(Fault::TimedOut)),

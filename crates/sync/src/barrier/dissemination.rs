@@ -236,8 +236,9 @@ impl<B: SignalBoard> BarrierMember for DisseminationMember<B> {
 
     #[inline]
     fn wait_deadline(&mut self, deadline: Option<Instant>) -> Result<(), Fault> {
-        let mut wait =
-            |board: &mut B, slot, epoch, awaited| board.wait(slot, epoch, awaited, deadline).map(|()| true);
+        let mut wait = |board: &mut B, slot, epoch, awaited| {
+            board.wait(slot, epoch, awaited, deadline).map(|()| true)
+        };
         let waited = self.begin().and_then(|()| self.advance(&mut wait));
         self.leave();
         waited.map(|_| ())

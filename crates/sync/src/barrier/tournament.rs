@@ -154,7 +154,11 @@ impl Tournament {
     ///
     /// # Errors
     /// [`SpaceError::Members`] if there are none or too many, or if the space has no room.
-    pub fn within(space: &mut Space, members: usize, flags: Flags) -> Result<Tournament, SpaceError> {
+    pub fn within(
+        space: &mut Space,
+        members: usize,
+        flags: Flags,
+    ) -> Result<Tournament, SpaceError> {
         possible(members)?;
         let space = &mut *space.making(Thing::Barrier);
         let slots = TournamentMember::<MemoryBoard>::slots(members);

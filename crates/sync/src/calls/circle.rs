@@ -64,7 +64,8 @@ pub(super) fn find(
     let shared = shared.collect::<Vec<_>>();
     // The next node to which one leads, from the given turn on.
     let next = |node: usize, turn: &mut usize| -> Option<usize> {
-        let Some(&((.., set, except), at)) = node.checked_sub(notes.len()).map(|at| &common[at]) else {
+        let Some(&((.., set, except), at)) = node.checked_sub(notes.len()).map(|at| &common[at])
+        else {
             let turn = std::mem::replace(turn, 1);
             return (turn == 0).then(|| match notes[node].set {
                 Set::One(rank) => {

@@ -15,7 +15,9 @@ use std::sync::Mutex;
 use syncline_testkit::Random;
 
 use super::*;
-use crate::barrier::{Barrier, BarrierMember, Combined, Counter, DisseminationMember, TournamentMember};
+use crate::barrier::{
+    Barrier, BarrierMember, Combined, Counter, DisseminationMember, TournamentMember,
+};
 use crate::barrier::{CombinedMember, CounterMember};
 use crate::board::{Awaited, SignalBoard};
 use crate::differ::Thing;
@@ -66,7 +68,13 @@ impl SignalBoard for Board {
         Ok(self.flag(self.seat, slot) >= epoch)
     }
 
-    fn wait(&mut self, slot: usize, epoch: u64, awaited: Awaited, _: Option<Instant>) -> Result<(), Fault> {
+    fn wait(
+        &mut self,
+        slot: usize,
+        epoch: u64,
+        awaited: Awaited,
+        _: Option<Instant>,
+    ) -> Result<(), Fault> {
         if self.flag(self.seat, slot) >= epoch {
             return Ok(());
         }
@@ -116,7 +124,8 @@ fn seats(kind: Kind, callers: &[Caller]) -> Vec<Seat> {
     match kind {
         Kind::Counter => {
             let counter = Counter::new(members).unwrap();
-            let member = |rank: usize| watching(&counter, callers[rank].clone()).member(rank).unwrap();
+            let member =
+                |rank: usize| watching(&counter, callers[rank].clone()).member(rank).unwrap();
             ranks.map(member).map(Seat::Counter).collect()
         }
         Kind::Dissemination(radix) => ranks
@@ -132,7 +141,8 @@ fn seats(kind: Kind, callers: &[Caller]) -> Vec<Seat> {
                 let (group, seat) = (rank / size, rank % size);
                 let ranks = (group * size..(group + 1) * size).collect::<Vec<_>>();
                 let inner = watching(&inner[group], callers[rank].clone().among(&ranks));
-                let outer = Outer(Mutex::new((seat == 0).then(|| board(group, &leaders))), leaders.len());
+                let outer =
+                    Outer(Mutex::new((seat == 0).then(|| board(group, &leaders))), leaders.len());
                 Seat::Levels(Box::new(Combined::new(group, inner, outer).member(seat).unwrap()))
             };
             ranks.map(member).collect()
@@ -178,7 +188,8 @@ impl Seat {
                 match member.parts() {
                     (_, Some(outer)) => assert_eq!(outer.wait(), Err(Fault::TimedOut)),
                     (inner, None) => {
-                        let ranks = (rank / size * size..(rank / size + 1) * size).collect::<Vec<_>>();
+                        let ranks =
+                            (rank / size * size..(rank / size + 1) * size).collect::<Vec<_>>();
                         caller.clone().among(&ranks).block(episode, inner.unwrap().needs());
                     }
                 }
@@ -214,20 +225,30 @@ impl Team {
     fn new(programs: Vec<Vec<Step>>, kinds: &[Kind], hosts: usize) -> Team {
         let members = programs.len();
         // The groups of an object in levels are the same for all objects.
-        let size =
-            kinds.iter().find_map(|kind| if let Kind::Levels(size) = kind { Some(*size) } else { None });
+        let size = kinds
+            .iter()
+            .find_map(|kind| if let Kind::Levels(size) = kind { Some(*size) } else { None });
         let table = |_| {
-            Calls::within(&mut Space::heap(), members).unwrap().grouped(|rank| rank / size.unwrap_or(members))
+            Calls::within(&mut Space::heap(), members)
+                .unwrap()
+                .grouped(|rank| rank / size.unwrap_or(members))
         };
         let tables = (0..hosts).map(table).collect::<Vec<_>>();
         let host_of = (0..members).map(|rank| rank * hosts / members).collect::<Vec<_>>();
-        let caller = |rank: usize, object| tables[host_of[rank]].caller(rank, object, Call::Barrier).unwrap();
-        let callers = (0..kinds.len()).map(|object| (0..members).map(|rank| caller(rank, object)).collect());
+        let caller = |rank: usize, object| {
+            tables[host_of[rank]].caller(rank, object, Call::Barrier).unwrap()
+        };
+        let callers =
+            (0..kinds.len()).map(|object| (0..members).map(|rank| caller(rank, object)).collect());
         let callers = callers.collect::<Vec<Vec<_>>>();
         Team {
             at: vec![0; members],
             plain: kinds.iter().map(|&kind| Plain::new(kind, members)).collect(),
-            seats: kinds.iter().zip(&callers).map(|(&kind, callers)| seats(kind, callers)).collect(),
+            seats: kinds
+                .iter()
+                .zip(&callers)
+                .map(|(&kind, callers)| seats(kind, callers))
+                .collect(),
             callers,
             waited: vec![vec![0; kinds.len()]; members],
             blocked: vec![false; members],
@@ -332,7 +353,8 @@ impl Team {
 
     /// Whether members that are blocked, and have noted it, wait for one another in a circle.
     fn deadlocked(&self) -> bool {
-        let mut left = (0..self.members()).filter(|&member| self.blocked[member]).collect::<Vec<_>>();
+        let mut left =
+            (0..self.members()).filter(|&member| self.blocked[member]).collect::<Vec<_>>();
         loop {
             let waits = |&member: &usize| match self.programs[member][self.at[member]] {
                 Step::Wait(object) => {
@@ -432,7 +454,8 @@ fn settle(team: &mut Team) {
 fn legal_programs_are_never_accused() {
     let mut random = Random::new(1);
     for turn in 0..3000 {
-        let (members, objects, hosts) = (2 + random.below(6), 1 + random.below(3), 1 + random.below(3));
+        let (members, objects, hosts) =
+            (2 + random.below(6), 1 + random.below(3), 1 + random.below(3));
         let programs = legal(&mut random, members, objects);
         let kinds = kinds(&mut random, members, objects);
         let mut team = Team::new(programs, &kinds, hosts);
@@ -451,7 +474,8 @@ fn exactly_the_deadlocks_are_found() {
     let mut random = Random::new(2);
     let (mut deadlocks, mut ends) = (0, 0);
     for turn in 0..6000 {
-        let (members, objects, hosts) = (2 + random.below(6), 2 + random.below(2), 1 + random.below(3));
+        let (members, objects, hosts) =
+            (2 + random.below(6), 2 + random.below(2), 1 + random.below(3));
         let mut programs = legal(&mut random, members, objects);
         for _ in 0..1 + random.below(2) {
             let program = &mut programs[random.below(members)];
@@ -483,7 +507,8 @@ fn exactly_the_deadlocks_are_found() {
             deadlocks += 1;
         } else {
             // Nothing moves: then members have ended, of which others are told in another way.
-            let over = (0..members).filter(|&member| team.at[member] == team.programs[member].len());
+            let over =
+                (0..members).filter(|&member| team.at[member] == team.programs[member].len());
             assert!(over.count() > 0, "turn {turn}: {kinds:?} {team}");
             ends += 1;
         }
@@ -517,8 +542,10 @@ fn the_calls_are_named() {
 #[test]
 fn the_first_difference_is_the_verdict_here_and_on_other_hosts() {
     let asked = |rank, bytes| Asked::new(Thing::Memory, Some(rank), Some(bytes));
-    let [one, other] = [(0, 100), (4, 300)]
-        .map(|(rank, bytes)| Difference { first: asked(rank, bytes), second: asked(rank + 1, bytes + 1) });
+    let [one, other] = [(0, 100), (4, 300)].map(|(rank, bytes)| Difference {
+        first: asked(rank, bytes),
+        second: asked(rank + 1, bytes + 1),
+    });
     let [here, there] = [0, 1].map(|_| Calls::within(&mut Space::heap(), 6).unwrap());
     let unknown = Asked::new(Thing::Memory, None, Some(1));
     here.decide_difference(&Difference { first: unknown, second: asked(1, 2) });
@@ -542,6 +569,7 @@ fn a_wait_with_a_deadline_is_not_noted() {
     let [one, two] = [0, 1].map(|rank| calls.caller(rank, rank, Call::Barrier).unwrap());
     one.arrive(1);
     two.arrive(1);
-    let waits = [Blocking::new(Some(&one), 1, Some(Instant::now())), Blocking::new(Some(&two), 1, None)];
+    let waits =
+        [Blocking::new(Some(&one), 1, Some(Instant::now())), Blocking::new(Some(&two), 1, None)];
     (0..5).for_each(|_| waits.iter().for_each(|wait| assert_eq!(wait.look(), None)));
 }

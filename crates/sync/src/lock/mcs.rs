@@ -126,7 +126,11 @@ impl Mcs {
         // Acquire: pairs with the Release of the link: the node behind is set up.
         let mut link = next.load(Ordering::Acquire);
         if link == 0 {
-            let order = if plant::is("mcs: relaxed release") { Ordering::Relaxed } else { Ordering::Release };
+            let order = if plant::is("mcs: relaxed release") {
+                Ordering::Relaxed
+            } else {
+                Ordering::Release
+            };
             // Release: pairs with the Acquire of the swap or compare-and-swap that takes the lock next.
             if self.tail().compare_exchange(me, 0, order, Ordering::Relaxed).is_ok() {
                 return None;
@@ -168,7 +172,9 @@ impl Queue for Mcs {
         }
         node.next.store(0, Ordering::Relaxed);
         // Acquire: pairs with the Release in `behind`: what was done under the lock. Release: the node is set up.
-        self.tail().compare_exchange(0, rank as u64 + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.tail()
+            .compare_exchange(0, rank as u64 + 1, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
     #[inline]
@@ -269,6 +275,10 @@ mod tests {
             std::thread::sleep(Duration::from_millis(50));
             mine.next.store(2, Ordering::Release);
         });
-        assert_eq!(behind.place.get(), round(waiting) + GRANTED, "nobody has the lock, and one waits for it");
+        assert_eq!(
+            behind.place.get(),
+            round(waiting) + GRANTED,
+            "nobody has the lock, and one waits for it"
+        );
     }
 }

@@ -57,8 +57,12 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
                 Ok(_) => (),
                 Err(other) if self.gone(other as usize - 1) => {
                     // It died at its work; whoever takes its place does all of it again.
-                    let taken =
-                        marks.repairer.compare_exchange(other, me, Ordering::AcqRel, Ordering::Relaxed);
+                    let taken = marks.repairer.compare_exchange(
+                        other,
+                        me,
+                        Ordering::AcqRel,
+                        Ordering::Relaxed,
+                    );
                     if taken.is_err() {
                         continue;
                     }
@@ -111,8 +115,9 @@ impl<R: RawLock, T: Send> LockMember<R, T> {
     /// when they had done their part, if they are in the queue.
     fn left_anything(&self, covered: u64) -> bool {
         let (deaths, Lock { desks, marks, .. }) = (self.patience.deaths.as_ref(), &self.lock);
-        let missing =
-            |deaths: &Deaths| deaths.missing(covered as usize, |process| stuck(desks, marks, process));
+        let missing = |deaths: &Deaths| {
+            deaths.missing(covered as usize, |process| stuck(desks, marks, process))
+        };
         deaths.and_then(missing).is_some()
     }
 

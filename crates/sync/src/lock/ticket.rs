@@ -213,7 +213,10 @@ impl Queue for Ticket {
         let serving = words.serving.get();
         // The acquire of the lock is that of `get`: as long as no ticket has been drawn since, who let go last is who
         // published that. Acquire and Release here: as in `acquire`.
-        words.next.compare_exchange(serving, serving + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        words
+            .next
+            .compare_exchange(serving, serving + 1, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
     #[inline]

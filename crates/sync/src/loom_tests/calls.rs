@@ -16,7 +16,8 @@ fn early_arrivals_are_legal() {
         let calls = Calls::within(&mut Space::heap(), 2).unwrap();
         let barriers = [0, 1].map(|_| Counter::new(2).unwrap());
         let go = move |rank: usize, calls: &Calls, mut seats: [CounterMember; 2]| {
-            let [first, second] = [0, 1].map(|object| calls.caller(rank, object, Call::Barrier).unwrap());
+            let [first, second] =
+                [0, 1].map(|object| calls.caller(rank, object, Call::Barrier).unwrap());
             let wait = |seat: &mut CounterMember, caller: &Caller| {
                 caller.arrive(1);
                 seat.arrive().unwrap();
@@ -90,17 +91,19 @@ fn early_rounds_are_legal<B, M>(
             let second = counter.clone().watching(&lists[1]).member(rank).unwrap();
             (callers, seat(&rounds, &lists[0], rank), second)
         };
-        let go = move |rank: usize, (callers, mut first, mut second): ([Caller; 2], M, CounterMember)| {
-            if rank == early {
-                first.arrive().unwrap();
-                wait(&mut second, &callers[1], Needs::ARRIVALS);
-                wait(&mut first, &callers[0], needs[rank]);
-            } else {
-                wait(&mut first, &callers[0], needs[rank]);
-                wait(&mut second, &callers[1], Needs::ARRIVALS);
-            }
-            (first, second)
-        };
+        let go =
+            move |rank: usize,
+                  (callers, mut first, mut second): ([Caller; 2], M, CounterMember)| {
+                if rank == early {
+                    first.arrive().unwrap();
+                    wait(&mut second, &callers[1], Needs::ARRIVALS);
+                    wait(&mut first, &callers[0], needs[rank]);
+                } else {
+                    wait(&mut first, &callers[0], needs[rank]);
+                    wait(&mut second, &callers[1], Needs::ARRIVALS);
+                }
+                (first, second)
+            };
         let (mine, theirs) = (seats(0), seats(1));
         let other = thread::spawn(move || go(1, theirs));
         let mine = go(0, mine);
@@ -110,7 +113,8 @@ fn early_rounds_are_legal<B, M>(
 
 /// Of one round: each needs the other's flag.
 fn early_disseminations_are_legal() {
-    let needs = [1, 0].map(|from| Needs { peers: Peers::Seat(from), step: ARRIVED, reached: ARRIVED });
+    let needs =
+        [1, 0].map(|from| Needs { peers: Peers::Seat(from), step: ARRIVED, reached: ARRIVED });
     let make = || Dissemination::new(2).unwrap();
     early_rounds_are_legal(0, needs, make, |barrier, deaths, rank| {
         barrier.clone().watching(deaths).member(rank).unwrap()

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use crate::common::{Kind, Members, segment};
 use proptest::prelude::*;
 use syncline_sync::cost::{Algorithm, best_radix, transfers};
-use syncline_sync::{BarrierMember, Combined, Counter, Deaths, Fault, Flags, Role, Space, SpaceError, roles};
+use syncline_sync::{
+    BarrierMember, Combined, Counter, Deaths, Fault, Flags, Role, Space, SpaceError, roles,
+};
 
 /// Far beyond what any wait takes, on any machine.
 const HANG: Duration = Duration::from_secs(300);
@@ -17,7 +19,10 @@ fn drive(mut members: Members, steps: &[(usize, u8)]) {
     let n = members.len();
     let mut arrived = vec![0_u64; n];
     let mut through = vec![0_u64; n];
-    let look = |member: &mut Box<dyn BarrierMember>, arrived: &[u64], through: &mut u64, mine: u64| {
+    let look = |member: &mut Box<dyn BarrierMember>,
+                arrived: &[u64],
+                through: &mut u64,
+                mine: u64| {
         let done = member.done().unwrap();
         assert_eq!(done, member.episodes() == mine, "done() is whether no episode is under way");
         if member.episodes() > *through {
@@ -150,10 +155,18 @@ fn views_of_a_segment_are_one_barrier() {
     }
 }
 
-fn view(kind: Kind, space: &mut Space, n: usize, rank: usize, deaths: &Deaths) -> Box<dyn BarrierMember> {
+fn view(
+    kind: Kind,
+    space: &mut Space,
+    n: usize,
+    rank: usize,
+    deaths: &Deaths,
+) -> Box<dyn BarrierMember> {
     use syncline_sync::{Auto, Barrier, Combined, Counter, Dissemination, Tournament};
     match kind {
-        Kind::Counter => Box::new(Counter::within(space, n).unwrap().watching(deaths).member(rank).unwrap()),
+        Kind::Counter => {
+            Box::new(Counter::within(space, n).unwrap().watching(deaths).member(rank).unwrap())
+        }
         Kind::Auto(cores) => Box::new(Auto::within(space, n, cores).unwrap().member(rank).unwrap()),
         Kind::Tournament(flags) => {
             Box::new(Tournament::within(space, n, flags).unwrap().member(rank).unwrap())
@@ -163,7 +176,8 @@ fn view(kind: Kind, space: &mut Space, n: usize, rank: usize, deaths: &Deaths) -
         }
         Kind::CounterWithin(size) => {
             let outer = Dissemination::within(space, n / size, 2, Flags::Packed).unwrap();
-            let inner: Vec<_> = (0..n / size).map(|_| Counter::within(space, size).unwrap()).collect();
+            let inner: Vec<_> =
+                (0..n / size).map(|_| Counter::within(space, size).unwrap()).collect();
             let group = rank / size;
             Box::new(Combined::new(group, inner[group].clone(), outer).member(rank % size).unwrap())
         }
@@ -264,7 +278,12 @@ fn in_two_levels_one_who_leaves_is_told_to_all_groups() {
                         leader if leader.is_multiple_of(2) => 0,
                         other => other - 1,
                     };
-                    assert_eq!(fault, Err(Fault::Left { rank: named }), "{kind:?}, {}", member.rank());
+                    assert_eq!(
+                        fault,
+                        Err(Fault::Left { rank: named }),
+                        "{kind:?}, {}",
+                        member.rank()
+                    );
                     assert_eq!(again, fault, "it stays so");
                 });
             }
@@ -311,7 +330,9 @@ fn the_dead_are_told_to_those_who_wait_or_look() {
         std::thread::scope(|scope| {
             let mut looking = members.pop().unwrap();
             for mut member in members {
-                scope.spawn(move || assert_eq!(member.wait(), Err(Fault::Dead { rank: 2 }), "{kind:?}"));
+                scope.spawn(move || {
+                    assert_eq!(member.wait(), Err(Fault::Dead { rank: 2 }), "{kind:?}")
+                });
             }
             std::thread::sleep(Duration::from_millis(5));
             deaths.give_up(2);
@@ -320,7 +341,9 @@ fn the_dead_are_told_to_those_who_wait_or_look() {
             let fault = loop {
                 match looking.done() {
                     Err(fault) => break fault,
-                    Ok(done) => assert!(!done && Instant::now() < late, "{kind:?}: the death is never told"),
+                    Ok(done) => {
+                        assert!(!done && Instant::now() < late, "{kind:?}: the death is never told")
+                    }
                 }
                 std::thread::yield_now();
             };
@@ -337,7 +360,10 @@ fn seats_are_taken_once() {
     assert_eq!(barrier.member(0).unwrap_err(), SpaceError::Taken { rank: 0 });
     assert_eq!(barrier.member(2).unwrap_err(), SpaceError::Rank { rank: 2, members: 2 });
     drop(member);
-    assert_eq!(barrier.member(0).unwrap_err().to_string(), "rank 0 is taken: each member takes part once");
+    assert_eq!(
+        barrier.member(0).unwrap_err().to_string(),
+        "rank 0 is taken: each member takes part once"
+    );
 }
 
 #[test]
@@ -372,14 +398,19 @@ fn views_that_differ_are_told() {
     // What stands before the place is the same for all: a view that comes late gets it.
     let segment = self::segment();
     // SAFETY: as above.
-    let views = [0, 1, 2].map(|rank| unsafe { Space::segment(segment.clone()) }.unwrap().of_member(rank));
+    let views =
+        [0, 1, 2].map(|rank| unsafe { Space::segment(segment.clone()) }.unwrap().of_member(rank));
     let [mut one, mut two, mut late] = views;
     for view in [&mut one, &mut two] {
         Counter::within(view, 3).unwrap();
     }
     one.array::<AtomicU64>(1).unwrap();
     let error = two.array::<AtomicU64>(2).unwrap_err();
-    assert!(error.to_string().starts_with("rank 0 allocates 8 bytes of memory, rank 1 allocates 16 bytes"));
+    assert!(
+        error
+            .to_string()
+            .starts_with("rank 0 allocates 8 bytes of memory, rank 1 allocates 16 bytes")
+    );
     Counter::within(&mut late, 3).unwrap();
     // This is what the first one has made, and is told nevertheless.
     assert_eq!(late.array::<AtomicU64>(1).unwrap_err(), error);
@@ -388,7 +419,10 @@ fn views_that_differ_are_told() {
     assert!(matches!(unsafe { Space::segment(small) }.unwrap_err(), SpaceError::Full { .. }));
     let none = Space::heap().array::<AtomicU64>(1 << 61);
     assert!(matches!(none.unwrap_err(), SpaceError::Full { .. }));
-    assert!(matches!(Deaths::within(&mut Space::heap(), 1 << 60).unwrap_err(), SpaceError::Members { .. }));
+    assert!(matches!(
+        Deaths::within(&mut Space::heap(), 1 << 60).unwrap_err(),
+        SpaceError::Members { .. }
+    ));
 }
 
 #[test]
@@ -435,6 +469,8 @@ fn the_formulas_count_what_is_raised() {
             assert_eq!(transfers(Algorithm::Dissemination { radix }, n).all, 2 * n * raises);
         }
         let best = transfers(Algorithm::Dissemination { radix: best_radix(n) }, n).chain;
-        assert!((2..=8).all(|radix| best <= transfers(Algorithm::Dissemination { radix }, n).chain));
+        assert!(
+            (2..=8).all(|radix| best <= transfers(Algorithm::Dissemination { radix }, n).chain)
+        );
     }
 }

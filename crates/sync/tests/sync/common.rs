@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use syncline_memory::Segment;
 use syncline_sync::{
-    Auto, Barrier, BarrierMember, Combined, Counter, Deaths, Dissemination, Flags, Phased, Space, SpaceError,
-    Tournament,
+    Auto, Barrier, BarrierMember, Combined, Counter, Deaths, Dissemination, Flags, Phased, Space,
+    SpaceError, Tournament,
 };
 
 /// A kind of barrier.
@@ -26,7 +26,9 @@ fn all<B: Barrier>(barrier: B) -> Result<Members, SpaceError>
 where
     B::Member: 'static,
 {
-    (0..barrier.members()).map(|rank| Ok(Box::new(barrier.member(rank)?) as Box<dyn BarrierMember>)).collect()
+    (0..barrier.members())
+        .map(|rank| Ok(Box::new(barrier.member(rank)?) as Box<dyn BarrierMember>))
+        .collect()
 }
 
 fn grouped<I: Phased>(
@@ -53,7 +55,12 @@ where
 
 impl Kind {
     /// All members of such a barrier.
-    pub(crate) fn members(self, space: &mut Space, n: usize, deaths: &Deaths) -> Result<Members, SpaceError> {
+    pub(crate) fn members(
+        self,
+        space: &mut Space,
+        n: usize,
+        deaths: &Deaths,
+    ) -> Result<Members, SpaceError> {
         match self {
             Kind::Counter => all(Counter::within(space, n)?.watching(deaths)),
             Kind::Tournament(flags) => all(Tournament::within(space, n, flags)?.watching(deaths)),
@@ -61,12 +68,17 @@ impl Kind {
                 all(Dissemination::within(space, n, radix, flags)?.watching(deaths))
             }
             Kind::Auto(cores) => all(Auto::within(space, n, cores)?.watching(deaths)),
-            Kind::CounterWithin(size) => {
-                grouped(space, n, size, |space| Ok(Counter::within(space, size)?.watching(deaths)), deaths)
-            }
+            Kind::CounterWithin(size) => grouped(
+                space,
+                n,
+                size,
+                |space| Ok(Counter::within(space, size)?.watching(deaths)),
+                deaths,
+            ),
             Kind::TournamentWithin(size) => {
-                let inner =
-                    |space: &mut Space| Ok(Tournament::within(space, size, Flags::Packed)?.watching(deaths));
+                let inner = |space: &mut Space| {
+                    Ok(Tournament::within(space, size, Flags::Packed)?.watching(deaths))
+                };
                 grouped(space, n, size, inner, deaths)
             }
         }
@@ -84,7 +96,8 @@ impl Kind {
         let flags = [Flags::Packed, Flags::Padded];
         let mut kinds = vec![Kind::Counter, Kind::Auto(1), Kind::Auto(n)];
         kinds.extend(flags.map(Kind::Tournament));
-        kinds.extend((2..=5).flat_map(|radix| flags.map(|flags| Kind::Dissemination(radix, flags))));
+        kinds
+            .extend((2..=5).flat_map(|radix| flags.map(|flags| Kind::Dissemination(radix, flags))));
         for size in (1..=n).filter(|&size| n.is_multiple_of(size)) {
             kinds.extend([Kind::CounterWithin(size), Kind::TournamentWithin(size)]);
         }

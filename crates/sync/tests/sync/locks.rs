@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use syncline_memory::Segment;
 use syncline_signal::Policy;
-use syncline_sync::{Deaths, Guard, Lock, LockError, LockMember, Mcs, RawLock, Space, SpaceError, Ticket};
+use syncline_sync::{
+    Deaths, Guard, Lock, LockError, LockMember, Mcs, RawLock, Space, SpaceError, Ticket,
+};
 use syncline_testkit::Random;
 
 /// Far beyond what any wait takes, on any machine.
@@ -144,7 +146,8 @@ fn who_gives_up_keeps_its_place<R: RawLock>() {
 
 fn who_is_away_is_passed_over<R: RawLock>() {
     let lock = Lock::<R, ()>::new(4, ()).unwrap();
-    let [mut holder, mut away, mut gone, mut last] = [0, 1, 2, 3].map(|rank| lock.member(rank).unwrap());
+    let [mut holder, mut away, mut gone, mut last] =
+        [0, 1, 2, 3].map(|rank| lock.member(rank).unwrap());
     for _ in 0..200 {
         let held = holder.lock().unwrap();
         assert!(away.try_lock().unwrap().is_none());
@@ -186,7 +189,8 @@ fn any_mixture_of_ways_to_ask<R: RawLock>() {
                             0 => mine.try_lock().unwrap(),
                             1 => mine.lock_deadline(Some(Instant::now())).ok(),
                             2 => {
-                                let until = Instant::now() + Duration::from_micros(random.below(150));
+                                let until =
+                                    Instant::now() + Duration::from_micros(random.below(150));
                                 mine.lock_deadline(Some(until)).ok()
                             }
                             _ => Some(mine.lock().unwrap()),
@@ -220,7 +224,10 @@ fn a_panic_poisons_and_recover_goes_on<R: RawLock>() {
     });
     panicked.join().unwrap_err();
     assert_eq!(mine.lock().unwrap_err(), LockError::Poisoned { rank: 1 });
-    assert_eq!(mine.try_lock().unwrap_err().to_string(), "rank 1 left what the lock guards half changed");
+    assert_eq!(
+        mine.try_lock().unwrap_err().to_string(),
+        "rank 1 left what the lock guards half changed"
+    );
     let mut held = mine.recover(None).unwrap();
     assert_eq!((held.poisoned_by(), *held), (Some(1), 7));
     *held = 8;
@@ -402,7 +409,8 @@ fn deaths_at_any_moment<R: RawLock>() {
                         counted.fetch_add(1, Ordering::Relaxed);
                     };
                     let work = |mine: &mut LockMember<R, u64>, random: &mut Random| {
-                        let until = if random.below(3) == 0 { Some(Instant::now()) } else { late() };
+                        let until =
+                            if random.below(3) == 0 { Some(Instant::now()) } else { late() };
                         match mine.lock_deadline(until).map(touch) {
                             Ok(()) | Err(LockError::TimedOut) => (),
                             Err(_) => match mine.recover(late()).map(touch) {

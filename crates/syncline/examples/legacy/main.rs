@@ -27,7 +27,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .status();
     match status {
         Ok(status) if status.success() => {}
-        other => return Err(format!("{compiler:?} does not compile the old code: {other:?}").into()),
+        other => {
+            return Err(format!("{compiler:?} does not compile the old code: {other:?}").into());
+        }
     }
     // SAFETY: the library has no initialisers; the function is of this type, see block.c.
     let library = unsafe { libloading::Library::new(&library) }?;
@@ -39,7 +41,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let frames = Layout::Framed { block: Block::new(128, 128), thickness: 1 };
     let numbers = |seed: u64| -> Vec<f64> {
-        (0..SHAPE.elements() as u64).map(|i| (i * (2 * seed + 7919) % 1009) as f64 / 5045.0).collect()
+        (0..SHAPE.elements() as u64)
+            .map(|i| (i * (2 * seed + 7919) % 1009) as f64 / 5045.0)
+            .collect()
     };
     let mut field = Matrix::zeros(SHAPE, frames)?;
     convert(&Matrix::from_vec(SHAPE, numbers(0))?, &mut field, 1 << 20)?;

@@ -86,7 +86,11 @@ fn under_mpi() {
                 .env("SYNCLINE_QUIET", "1");
             let ended = command.stdin(Stdio::null()).output().unwrap();
             let wrong = String::from_utf8_lossy(&ended.stderr);
-            assert!(ended.status.success(), "{}, {processes}, {per_host} on a host: {wrong}", mpi.name);
+            assert!(
+                ended.status.success(),
+                "{}, {processes}, {per_host} on a host: {wrong}",
+                mpi.name
+            );
         }
     }
 }

@@ -13,7 +13,8 @@ use syncline_store::Shape;
 
 extern "C" fn lk23(at: *const CPoint, c: *const f64, calls: *mut c_void) -> f64 {
     // SAFETY: the engine gives a point and five coefficients; the context is the test's.
-    let (at, c, calls) = unsafe { (*at, std::slice::from_raw_parts(c, 5), &*calls.cast::<AtomicU64>()) };
+    let (at, c, calls) =
+        unsafe { (*at, std::slice::from_raw_parts(c, 5), &*calls.cast::<AtomicU64>()) };
     calls.fetch_add(1, Relaxed);
     let qa = at.south * c[0] + at.north * c[1] + at.east * c[2] + at.west * c[3] + c[4];
     at.centre + 0.175 * (qa - at.centre)
@@ -45,10 +46,17 @@ const WEST: Stencil = Stencil::of(&[Neighbour::West]);
 fn equal<K: PointKernel<N>, const N: usize>(kernel: &K, c: &CKernel) {
     for (rows, cols, levels) in [(2, 2, 1), (3, 3, 1), (20, 33, 3), (35, 19, 5)] {
         let shape = Shape::new(rows, cols);
-        let arrays: Vec<Vec<f64>> = (0..=N as u64).map(|a| numbers(a + 7, shape.elements(), 0.2)).collect();
+        let arrays: Vec<Vec<f64>> =
+            (0..=N as u64).map(|a| numbers(a + 7, shape.elements(), 0.2)).collect();
         let mut expected = arrays[0].clone();
         for _ in 0..levels {
-            plain_sweep(kernel, &mut expected, std::array::from_fn(|n| &arrays[n + 1][..]), rows, cols);
+            plain_sweep(
+                kernel,
+                &mut expected,
+                std::array::from_fn(|n| &arrays[n + 1][..]),
+                rows,
+                cols,
+            );
         }
         for lanes in Lanes::available() {
             let run = Chained { lanes, shape, arrays: &arrays, levels, band: 4, tile: 16 };
@@ -128,8 +136,8 @@ fn floats_are_rounded_once() {
     }
     for lanes in Lanes::available() {
         let arrays = [field.clone(), vec![0.25; shape.elements()]];
-        let out =
-            Chained { lanes, shape, arrays: &arrays, levels: 1, band: 4, tile: 8 }.with(&*nine.kernel());
+        let out = Chained { lanes, shape, arrays: &arrays, levels: 1, band: 4, tile: 8 }
+            .with(&*nine.kernel());
         assert!(out == expected, "{lanes}");
     }
 }
@@ -155,7 +163,9 @@ fn a_file_in_c() {
     let flags = ["-std=c99", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-o"];
     match Command::new(&compiler).args(flags).arg(&library).arg(&source).output() {
         Err(error) => return println!("skipped: {compiler:?} cannot be run: {error}"),
-        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr))
+        }
     }
     // SAFETY: the library has no initialisers; the function is of this type.
     let library = unsafe { libloading::Library::new(&library) }.unwrap();
@@ -164,8 +174,9 @@ fn a_file_in_c() {
     let relax = 0.175_f64;
     // SAFETY: the function only reads the point, five coefficients and the number behind the
     // context, which lives as long as the kernel, and so does the library.
-    let kernel =
-        unsafe { CKernel::new(update, (&raw const relax).cast_mut().cast(), 5, Stencil::FIVE_POINT) };
+    let kernel = unsafe {
+        CKernel::new(update, (&raw const relax).cast_mut().cast(), 5, Stencil::FIVE_POINT)
+    };
     assert_eq!(kernel.coefficients(), 5);
     equal::<_, 5>(&Lk23, &kernel);
 }

@@ -164,10 +164,13 @@ impl Compiler<'_> {
         }
         // The product on the right, and that on the left.
         let (products, scaled) = match op {
-            Binary::Add => ([(Two::AddProduct, left, right), (Two::AddProduct, right, left)], Two::Scaled),
-            Binary::Sub => {
-                ([(Two::LessProduct, left, right), (Two::ProductLess, right, left)], Two::ScaledLess)
+            Binary::Add => {
+                ([(Two::AddProduct, left, right), (Two::AddProduct, right, left)], Two::Scaled)
             }
+            Binary::Sub => (
+                [(Two::LessProduct, left, right), (Two::ProductLess, right, left)],
+                Two::ScaledLess,
+            ),
             _ => return Ok(false),
         };
         for (two, other, product) in products {
@@ -203,7 +206,9 @@ impl Compiler<'_> {
     /// The factors of a product that is used only here.
     fn product(&self, id: Id) -> Option<(Id, Id)> {
         match self.graph.node(id) {
-            Node::Binary(Binary::Mul, x, y) if self.uses[id.index()] == 1 && self.place(id).is_none() => {
+            Node::Binary(Binary::Mul, x, y)
+                if self.uses[id.index()] == 1 && self.place(id).is_none() =>
+            {
                 Some((x, y))
             }
             _ => None,

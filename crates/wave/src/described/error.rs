@@ -46,8 +46,13 @@ const LISTED: usize = 16;
 /// assert_eq!(unknown_name("side", "up", known), "there is no side `up`; there are north, south");
 /// assert_eq!(unknown_name("side", "up", []), "there is no side `up`; there are none");
 /// ```
-pub fn unknown_name<'n>(what: &str, name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
-    let distance = |other: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
+pub fn unknown_name<'n>(
+    what: &str,
+    name: &str,
+    known: impl IntoIterator<Item = &'n str>,
+) -> String {
+    let distance =
+        |other: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
     let known: Vec<&str> = known.into_iter().collect();
     let nearest = known.iter().map(|other| (distance(other), *other)).min();
     let what = if what.is_empty() { String::new() } else { format!("{what} ") };
@@ -91,8 +96,9 @@ impl TextPlace {
     /// moved.
     #[must_use]
     pub fn of(text: &str, range: &Range<usize>) -> Self {
-        let boundary =
-            |at: usize| (0..=at.min(text.len())).rfind(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let boundary = |at: usize| {
+            (0..=at.min(text.len())).rfind(|at| text.is_char_boundary(*at)).unwrap_or(0)
+        };
         let start = boundary(range.start);
         let end = boundary(range.end).max(start);
         let first = text[..start].rfind('\n').map_or(0, |at| at + 1);
@@ -127,8 +133,13 @@ impl TextPlace {
         let margin = " ".repeat(number.len());
         // A tab below a tab is as wide.
         let blank = |c: char| if c == '\t' { c } else { ' ' };
-        let before: String =
-            self.text.chars().map(blank).chain(std::iter::repeat(' ')).take(self.column - 1).collect();
+        let before: String = self
+            .text
+            .chars()
+            .map(blank)
+            .chain(std::iter::repeat(' '))
+            .take(self.column - 1)
+            .collect();
         let carets = "^".repeat(self.length);
         format!("{margin} |\n{number} | {}\n{margin} | {before}{carets}", self.text)
     }
@@ -163,6 +174,10 @@ impl Fault {
     /// The error of a text.
     pub(super) fn in_text(self, text: &str, path: Option<&Path>) -> DescribedError {
         let path = path.map(Path::to_owned);
-        DescribedError::Text { path, place: TextPlace::of(text, &self.range), message: self.message }
+        DescribedError::Text {
+            path,
+            place: TextPlace::of(text, &self.range),
+            message: self.message,
+        }
     }
 }

@@ -151,7 +151,8 @@ impl Graph {
         }
         // The neediest first; each that is done keeps one slot while the others are computed.
         needs.sort_unstable_by(|a, b| b.cmp(a));
-        let busy = needs.iter().zip(0..).map(|(need, done)| if *need == 0 { 0 } else { need + done });
+        let busy =
+            needs.iter().zip(0..).map(|(need, done)| if *need == 0 { 0 } else { need + done });
         busy.max().unwrap_or(0).max(1)
     }
 }

@@ -6,7 +6,8 @@ use std::ops::Range;
 use super::error::Fault;
 
 /// Two characters before one.
-const SYMBOLS: [&str; 15] = ["<=", ">=", "==", "!=", "<", ">", "=", "+", "-", "*", "/", "(", ")", ",", ";"];
+const SYMBOLS: [&str; 15] =
+    ["<=", ">=", "==", "!=", "<", ">", "=", "+", "-", "*", "/", "(", ")", ",", ";"];
 
 /// A word.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,7 +66,8 @@ impl<'t> Lexer<'t> {
     /// Whether a name and `=` come next.
     pub(super) fn assigns(&self) -> bool {
         let mut ahead = self.clone();
-        matches!(ahead.next(), Ok((Token::Name(_), _))) && matches!(ahead.next(), Ok((Token::Symbol("="), _)))
+        matches!(ahead.next(), Ok((Token::Name(_), _)))
+            && matches!(ahead.next(), Ok((Token::Symbol("="), _)))
     }
 
     /// Whether the name is assigned further on.
@@ -90,27 +92,29 @@ impl<'t> Lexer<'t> {
             let last = self.text.trim_end().len();
             return Ok((Token::End, last..last));
         };
-        let (token, length) = if let Some(symbol) = SYMBOLS.into_iter().find(|s| rest.starts_with(s)) {
-            (Token::Symbol(symbol), symbol.len())
-        } else if begins_name(first) {
-            let length = rest.find(|c| !continues_name(c)).unwrap_or(rest.len());
-            (Token::Name(&rest[..length]), length)
-        } else if let Some(length) = number(rest) {
-            let range = start..start + length;
-            let value: f64 =
-                rest[..length].parse().map_err(|_| Fault::new(range.clone(), "this is no number"))?;
-            if value.is_infinite() {
-                return Err(Fault::new(range, "this number is too large"));
-            }
-            if rest[length..].starts_with(|c| continues_name(c) || c == '.') {
-                return Err(Fault::new(range, "expected an operator after this number"));
-            }
-            (Token::Number(value), length)
-        } else {
-            let hint = if first == '^' { "; write a product, or `sqrt`" } else { "" };
-            let range = start..start + first.len_utf8();
-            return Err(Fault::new(range, format!("{first:?} means nothing here{hint}")));
-        };
+        let (token, length) =
+            if let Some(symbol) = SYMBOLS.into_iter().find(|s| rest.starts_with(s)) {
+                (Token::Symbol(symbol), symbol.len())
+            } else if begins_name(first) {
+                let length = rest.find(|c| !continues_name(c)).unwrap_or(rest.len());
+                (Token::Name(&rest[..length]), length)
+            } else if let Some(length) = number(rest) {
+                let range = start..start + length;
+                let value: f64 = rest[..length]
+                    .parse()
+                    .map_err(|_| Fault::new(range.clone(), "this is no number"))?;
+                if value.is_infinite() {
+                    return Err(Fault::new(range, "this number is too large"));
+                }
+                if rest[length..].starts_with(|c| continues_name(c) || c == '.') {
+                    return Err(Fault::new(range, "expected an operator after this number"));
+                }
+                (Token::Number(value), length)
+            } else {
+                let hint = if first == '^' { "; write a product, or `sqrt`" } else { "" };
+                let range = start..start + first.len_utf8();
+                return Err(Fault::new(range, format!("{first:?} means nothing here{hint}")));
+            };
         self.at += length;
         Ok((token, start..self.at))
     }
@@ -159,21 +163,28 @@ mod tests {
 
     fn words(text: &str) -> Vec<Token<'_>> {
         let mut lexer = Lexer::new(text);
-        std::iter::from_fn(|| lexer.next().ok().map(|(token, _)| token).filter(|t| *t != Token::End))
-            .collect()
+        std::iter::from_fn(|| {
+            lexer.next().ok().map(|(token, _)| token).filter(|t| *t != Token::End)
+        })
+        .collect()
     }
 
     #[test]
     fn numbers() {
-        for (text, value) in
-            [("1", 1.0), ("1.", 1.0), (".5", 0.5), ("2.5e-3", 2.5e-3), ("1E+2", 100.0), ("007", 7.0)]
-        {
+        for (text, value) in [
+            ("1", 1.0),
+            ("1.", 1.0),
+            (".5", 0.5),
+            ("2.5e-3", 2.5e-3),
+            ("1E+2", 100.0),
+            ("007", 7.0),
+        ] {
             assert_eq!(words(text), [Token::Number(value)], "{text}");
         }
         for text in [".", "1.2.3", "1e", "2x", "1e+", "1e999", "é.", "1..", "$"] {
             let mut lexer = Lexer::new(text);
-            let ended =
-                std::iter::from_fn(|| Some(lexer.next())).find(|t| matches!(t, Err(_) | Ok((Token::End, _))));
+            let ended = std::iter::from_fn(|| Some(lexer.next()))
+                .find(|t| matches!(t, Err(_) | Ok((Token::End, _))));
             assert!(ended.is_some_and(|t| t.is_err()) || text == "é.", "{text}");
         }
     }

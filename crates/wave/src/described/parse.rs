@@ -30,7 +30,12 @@ pub(super) const FUNCTIONS: [&str; 5] = ["abs", "if", "max", "min", "sqrt"];
 pub(super) type Names = BTreeMap<String, (Id, &'static str)>;
 
 /// The value that the update assigns to `field`.
-pub(super) fn update(text: &str, field: &str, names: &mut Names, graph: &mut Graph) -> Result<Id, Fault> {
+pub(super) fn update(
+    text: &str,
+    field: &str,
+    names: &mut Names,
+    graph: &mut Graph,
+) -> Result<Id, Fault> {
     let mut parser = Parser { lexer: Lexer::new(text), names, graph, nested: 0 };
     let mut given: Option<Id> = None;
     loop {
@@ -77,7 +82,10 @@ struct Parser<'t, 'g> {
 impl<'t> Parser<'t, '_> {
     fn assignable(&self, name: &str, field: &str, range: &Range<usize>) -> Result<(), Fault> {
         if FUNCTIONS.contains(&name) {
-            return Err(Fault::new(range.clone(), format!("`{name}` is a function and cannot be assigned")));
+            return Err(Fault::new(
+                range.clone(),
+                format!("`{name}` is a function and cannot be assigned"),
+            ));
         }
         match self.names.get(name) {
             Some((_, kind)) if name != field => {
@@ -99,10 +107,13 @@ impl<'t> Parser<'t, '_> {
             }
             Token::Symbol("=") => Err(Fault::new(range, "only a name can be assigned")),
             Token::Symbol(")") => Err(Fault::new(range, "no parenthesis is open here")),
-            Token::Symbol(",") => Err(Fault::new(range, "a comma is only possible between arguments")),
-            token => {
-                Err(Fault::new(range, format!("expected an operator or the next assignment, not {token}")))
+            Token::Symbol(",") => {
+                Err(Fault::new(range, "a comma is only possible between arguments"))
             }
+            token => Err(Fault::new(
+                range,
+                format!("expected an operator or the next assignment, not {token}"),
+            )),
         }
     }
 
@@ -115,7 +126,10 @@ impl<'t> Parser<'t, '_> {
     }
 
     /// The symbol that comes next, if it is one of these.
-    fn one_of(&mut self, symbols: &[&'static str]) -> Result<Option<(&'static str, Range<usize>)>, Fault> {
+    fn one_of(
+        &mut self,
+        symbols: &[&'static str],
+    ) -> Result<Option<(&'static str, Range<usize>)>, Fault> {
         match self.lexer.peek()? {
             (Token::Symbol(symbol), range) if symbols.contains(&symbol) => {
                 self.lexer.next()?;
@@ -189,7 +203,10 @@ impl<'t> Parser<'t, '_> {
             None if self.lexer.assigns_later(name) => {
                 Err(Fault::new(range, format!("`{name}` is assigned only after this")))
             }
-            None => Err(Fault::new(range, unknown_name("", name, self.names.keys().map(String::as_str)))),
+            None => Err(Fault::new(
+                range,
+                unknown_name("", name, self.names.keys().map(String::as_str)),
+            )),
         }
     }
 
@@ -220,7 +237,10 @@ impl<'t> Parser<'t, '_> {
     fn choice(&mut self, left: Id, range: Range<usize>) -> Result<Id, Fault> {
         let Some((symbol, _)) = self.one_of(&COMPARISONS)? else {
             let (token, range) = self.lexer.peek()?;
-            return Err(Fault::new(range, format!("expected a comparison such as `<`, not {token}")));
+            return Err(Fault::new(
+                range,
+                format!("expected a comparison such as `<`, not {token}"),
+            ));
         };
         let right = self.sum()?;
         self.expect(",", "after the comparison")?;

@@ -44,7 +44,8 @@ impl<const N: usize> Update for Program<'_, N> {
         for (r, at) in at.iter().enumerate() {
             let Neighbours { centre, north, west, east, south, .. } = *at;
             let Neighbours { north_west, south_east, north_east, south_west, .. } = *at;
-            let values = [centre, north, west, east, south, north_west, south_east, north_east, south_west];
+            let values =
+                [centre, north, west, east, south, north_west, south_east, north_east, south_west];
             for (n, value) in values.iter().take(N).enumerate() {
                 // SAFETY: vector `r` of slot `n`, which is less than `SLOTS`.
                 unsafe { slots.add(n).cast::<L>().add(r).write(*value) };

@@ -360,8 +360,12 @@ impl Step {
             (Step::SumSS(x, y), Step::AddS(z)) => Some(Step::Sum3 { x, y, z }),
             (Step::Sum3 { x, y, z }, Step::AddS(w)) => Some(Step::Sum4 { x, y, z, w }),
             (Step::AddS(x), Step::AddS(y)) => Some(Step::Add2 { x, y }),
-            (Step::ProductSC(x, y), Step::AddProductSC(z, w)) => Some(Step::Products { x, y, z, w }),
-            (Step::AddProductSC(x, y), Step::AddProductSC(z, w)) => Some(Step::AddProducts { x, y, z, w }),
+            (Step::ProductSC(x, y), Step::AddProductSC(z, w)) => {
+                Some(Step::Products { x, y, z, w })
+            }
+            (Step::AddProductSC(x, y), Step::AddProductSC(z, w)) => {
+                Some(Step::AddProducts { x, y, z, w })
+            }
             (Step::SubS(x), Step::ScaledSK(y, k)) if x == y => Some(Step::Relax { x, k }),
             _ => None,
         }
@@ -401,7 +405,10 @@ impl Code {
                 }
             }
             if let Step::Store(slot) = step {
-                assert!((NEIGHBOURS..SLOTS).contains(&(*slot as usize)), "there is no free slot {slot}");
+                assert!(
+                    (NEIGHBOURS..SLOTS).contains(&(*slot as usize)),
+                    "there is no free slot {slot}"
+                );
                 stored[*slot as usize] = true;
             }
         }
@@ -445,7 +452,8 @@ impl Code {
         slots: *mut [L; R],
         coefficients: &[*const L::Element; R],
     ) -> [L; R] {
-        let machine = Machine { slots, coefficients: *coefficients, constants: self.constants.as_ptr() };
+        let machine =
+            Machine { slots, coefficients: *coefficients, constants: self.constants.as_ptr() };
         // SAFETY: the caller's conditions; vectors of that size are only made where the processor
         // has them.
         unsafe {

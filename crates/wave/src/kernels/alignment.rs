@@ -52,7 +52,8 @@ impl Alignment {
 }
 
 impl PointKernel<1> for Alignment {
-    const STENCIL: Stencil = Stencil::of(&[Neighbour::North, Neighbour::West, Neighbour::NorthWest]);
+    const STENCIL: Stencil =
+        Stencil::of(&[Neighbour::North, Neighbour::West, Neighbour::NorthWest]);
 
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, [score]: [L; 1]) -> L {

@@ -42,8 +42,12 @@ mod tests {
 
     #[test]
     fn one_point() {
-        let mut at =
-            Neighbours::of(&[0.0, 1.0, 0.0, 2.0, 9.0, 3.0, 0.0, 4.0, 0.0], 4, 3, Stencil::FIVE_POINT);
+        let mut at = Neighbours::of(
+            &[0.0, 1.0, 0.0, 2.0, 9.0, 3.0, 0.0, 4.0, 0.0],
+            4,
+            3,
+            Stencil::FIVE_POINT,
+        );
         // 0.1 * 1 + 0.2 * 2 + 0.25 * 3 + 0.5 * 4 + 10
         let coefficients = |mask| [0.1, 0.2, 0.25, 0.5, 10.0, mask];
         assert_eq!(GaussSeidel.update(at, coefficients(0.0)), 13.25);
@@ -59,7 +63,8 @@ mod tests {
         let (rows, cols) = (12, 15);
         let n = rows * cols;
         let solution: Vec<f64> = numbers(1, n, 10.0);
-        let [cn, cw, ce, cs]: [Vec<f64>; 4] = std::array::from_fn(|i| numbers(2 + i as u64, n, 1.0));
+        let [cn, cw, ce, cs]: [Vec<f64>; 4] =
+            std::array::from_fn(|i| numbers(2 + i as u64, n, 1.0));
         let given = |i: usize| i % 7 == 3;
         let mut field = vec![0.0; n];
         let mut a = [(); 4].map(|()| vec![0.0; n]);
@@ -74,8 +79,11 @@ mod tests {
                 }
                 let diagonal = cn[i] + cw[i] + ce[i] + cs[i] + 0.1;
                 let around = [i - cols, i - 1, i + 1, i + cols];
-                let sum: f64 =
-                    [&cn, &cw, &ce, &cs].iter().zip(around).map(|(c, at)| c[i] * solution[at]).sum();
+                let sum: f64 = [&cn, &cw, &ce, &cs]
+                    .iter()
+                    .zip(around)
+                    .map(|(c, at)| c[i] * solution[at])
+                    .sum();
                 f[i] = (diagonal * solution[i] - sum) / diagonal;
                 for (a, c) in a.iter_mut().zip([&cn, &cw, &ce, &cs]) {
                     a[i] = c[i] / diagonal;
@@ -83,7 +91,13 @@ mod tests {
             }
         }
         for _ in 0..500 {
-            plain_sweep(&GaussSeidel, &mut field, [&a[0], &a[1], &a[2], &a[3], &f, &mask], rows, cols);
+            plain_sweep(
+                &GaussSeidel,
+                &mut field,
+                [&a[0], &a[1], &a[2], &a[3], &f, &mask],
+                rows,
+                cols,
+            );
         }
         for (value, expected) in field.iter().zip(&solution) {
             assert!((value - expected).abs() < 1e-12, "{value} and {expected}");

@@ -32,7 +32,11 @@ impl NinePoint {
     /// # Errors
     /// [`Error::Omega`] for any other value.
     pub fn new(omega: f64) -> Result<Self> {
-        if omega > 0.0 && omega < 2.0 { Ok(NinePoint { omega }) } else { Err(Error::Omega { omega }) }
+        if omega > 0.0 && omega < 2.0 {
+            Ok(NinePoint { omega })
+        } else {
+            Err(Error::Omega { omega })
+        }
     }
 
     /// The Gauss-Seidel method: `omega` 1.
@@ -80,10 +84,18 @@ mod tests {
 
     #[test]
     fn one_point() {
-        let at = Neighbours::of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0], 4, 3, Stencil::NINE_POINT);
+        let at = Neighbours::of(
+            &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0],
+            4,
+            3,
+            Stencil::NINE_POINT,
+        );
         // 4 * (2 + 8 + 6 + 4) + (3 + 1 + 10 + 7) = 101
         assert_eq!(NinePoint::gauss_seidel().update(at, []), 5.0 + (101.0 / 20.0 - 5.0));
-        assert_eq!(NinePoint::new(1.5).unwrap().update(at, [9.0]), 5.0 + 1.5 * (110.0 / 20.0 - 5.0));
+        assert_eq!(
+            NinePoint::new(1.5).unwrap().update(at, [9.0]),
+            5.0 + 1.5 * (110.0 / 20.0 - 5.0)
+        );
         assert!(matches!(NinePoint::new(2.0), Err(Error::Omega { .. })));
         assert!(matches!(NinePoint::new(f64::NAN), Err(Error::Omega { .. })));
     }

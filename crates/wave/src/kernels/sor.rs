@@ -34,7 +34,8 @@ impl PointKernel<0> for Sor {
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, []: [L; 0]) -> L {
         at.centre
-            + L::splat(self.omega) * ((at.north + at.south + at.east + at.west) / L::splat(4.0) - at.centre)
+            + L::splat(self.omega)
+                * ((at.north + at.south + at.east + at.west) / L::splat(4.0) - at.centre)
     }
 }
 

@@ -85,7 +85,8 @@ impl Vector for F64x8 {
         // SAFETY: see the top of the file. `alignr` shifts the pair (first, second) right by this
         // many values.
         F64x8(unsafe {
-            let pair = _mm512_alignr_epi64::<7>(_mm512_castpd_si512(self.0), _mm512_castpd_si512(above.0));
+            let pair =
+                _mm512_alignr_epi64::<7>(_mm512_castpd_si512(self.0), _mm512_castpd_si512(above.0));
             _mm512_castsi512_pd(pair)
         })
     }
@@ -94,7 +95,8 @@ impl Vector for F64x8 {
     fn from_below(self, below: Self) -> Self {
         // SAFETY: see the top of the file.
         F64x8(unsafe {
-            let pair = _mm512_alignr_epi64::<1>(_mm512_castpd_si512(below.0), _mm512_castpd_si512(self.0));
+            let pair =
+                _mm512_alignr_epi64::<1>(_mm512_castpd_si512(below.0), _mm512_castpd_si512(self.0));
             _mm512_castsi512_pd(pair)
         })
     }
@@ -190,7 +192,10 @@ impl Vector for F32x16 {
     fn from_above(self, above: Self) -> Self {
         // SAFETY: see the top of the file.
         F32x16(unsafe {
-            let pair = _mm512_alignr_epi32::<15>(_mm512_castps_si512(self.0), _mm512_castps_si512(above.0));
+            let pair = _mm512_alignr_epi32::<15>(
+                _mm512_castps_si512(self.0),
+                _mm512_castps_si512(above.0),
+            );
             _mm512_castsi512_ps(pair)
         })
     }
@@ -199,7 +204,8 @@ impl Vector for F32x16 {
     fn from_below(self, below: Self) -> Self {
         // SAFETY: see the top of the file.
         F32x16(unsafe {
-            let pair = _mm512_alignr_epi32::<1>(_mm512_castps_si512(below.0), _mm512_castps_si512(self.0));
+            let pair =
+                _mm512_alignr_epi32::<1>(_mm512_castps_si512(below.0), _mm512_castps_si512(self.0));
             _mm512_castsi512_ps(pair)
         })
     }

@@ -179,6 +179,11 @@ fn transpose4([a, b, c, d]: [float32x4_t; 4]) -> [float32x4_t; 4] {
         // [a0 c0 a1 c1], [b0 d0 b1 d1]: zipped once more, they are columns.
         let (ac_l, ac_h) = (vzip1q_f32(a, c), vzip2q_f32(a, c));
         let (bd_l, bd_h) = (vzip1q_f32(b, d), vzip2q_f32(b, d));
-        [vzip1q_f32(ac_l, bd_l), vzip2q_f32(ac_l, bd_l), vzip1q_f32(ac_h, bd_h), vzip2q_f32(ac_h, bd_h)]
+        [
+            vzip1q_f32(ac_l, bd_l),
+            vzip2q_f32(ac_l, bd_l),
+            vzip1q_f32(ac_h, bd_h),
+            vzip2q_f32(ac_h, bd_h),
+        ]
     }
 }

@@ -81,7 +81,8 @@ where
         for second in 0..VALUES.len() {
             let (a, b) = (vector::<V>(first), vector::<V>(second));
             let (x, y) = (values(a), values(b));
-            for ((name, wide), (_, plain)) in binary::<V>().into_iter().zip(binary::<V::Element>()) {
+            for ((name, wide), (_, plain)) in binary::<V>().into_iter().zip(binary::<V::Element>())
+            {
                 for (i, value) in values(wide(a, b)).into_iter().enumerate() {
                     same(value, plain(x[i], y[i]), &format!("{:?} {name} {:?}", x[i], y[i]));
                 }

@@ -138,10 +138,12 @@ impl BlockModel {
         let Self { shape, layout, .. } = *self;
         let longest = shape.rows.max(shape.cols);
         let least = LEAST.min(longest);
-        let sides = std::iter::successors(Some(least), move |side| (*side < longest).then_some(2 * side));
+        let sides =
+            std::iter::successors(Some(least), move |side| (*side < longest).then_some(2 * side));
         let squares = sides.clone().map(move |side| Block::new(side, side).clipped(shape));
         let bands = sides.map(move |side| Block::new(side, shape.cols).clipped(shape));
-        let blocks = move |block: &Block| shape.rows.div_ceil(block.rows) * shape.cols.div_ceil(block.cols);
+        let blocks =
+            move |block: &Block| shape.rows.div_ceil(block.rows) * shape.cols.div_ceil(block.cols);
         let few = move |block: &Block| blocks(block) <= MOST_BLOCKS;
         squares.chain(bands.filter(move |_| layout == Layout::RowMajor)).filter(few)
     }
@@ -174,7 +176,14 @@ impl BlockModel {
         let processors = (self.workers.max(1) as f64).min(under_way);
         let steady = disk.max(cpu / processors).max((disk + cpu) / under_way);
         let ends = (disk + cpu) / grid.len() as f64 / iterations;
-        Ok(Some(BlockTime { block, seconds: steady + ends, disk, window, windows, blocks: grid.len() }))
+        Ok(Some(BlockTime {
+            block,
+            seconds: steady + ends,
+            disk,
+            window,
+            windows,
+            blocks: grid.len(),
+        }))
     }
 
     /// Seconds that the disk is busy in an iteration, and pieces that are brought in by themselves.
@@ -193,7 +202,8 @@ impl BlockModel {
         let value = self.element.bytes() as f64;
         let (high, wide) = (rows as f64, cols as f64 * value);
         let in_rows = layout == Layout::RowMajor && cols < self.shape.cols;
-        let (per_block, pitch) = if in_rows { (high, self.shape.cols as f64 * value) } else { (1.0, wide) };
+        let (per_block, pitch) =
+            if in_rows { (high, self.shape.cols as f64 * value) } else { (1.0, wide) };
         let sets = blocks * arrays;
         let read = self.pieces(sets, per_block, own, sets * high * (pitch - wide));
         let write = written / self.disk.write + blocks * per_block * self.disk.piece;
@@ -204,7 +214,8 @@ impl BlockModel {
         }
         // Of a column whole pages are read.
         let page = pitch.min(PAGE as f64);
-        let column = self.pieces(beside, high, beside * high * page, beside * high * (pitch - page));
+        let column =
+            self.pieces(beside, high, beside * high * page, beside * high * (pitch - page));
         let row = above * (self.disk.piece + wide / self.disk.read);
         let row_of_blocks = arrays * high * self.shape.cols as f64 * value;
         let again = (row_of_blocks / self.memory as f64 - 1.0).clamp(0.0, 1.0);
@@ -234,7 +245,8 @@ impl BlockModel {
         let framed = matches!(layout, Layout::Framed { .. });
         let width = WIDEST / value;
         let arrays = 1 + self.coefficients;
-        let buffer = workspace_bytes(rows, cols, arrays, width, false, value) + if framed { own } else { 0 };
+        let buffer =
+            workspace_bytes(rows, cols, arrays, width, false, value) + if framed { own } else { 0 };
         let in_place = if framed { 0 } else { mapped };
         let lines = 2 * ((rows + cols) * value) as u64;
         buffer + lines + (2 * mapped).max(self.coefficients as u64 * mapped + in_place)

@@ -58,7 +58,12 @@ impl<T: Real, K> Reference<'_, T, K> {
     /// assert_eq!(one, other);
     /// # Ok::<(), syncline_wave::Error>(())
     /// ```
-    pub fn run_top<const N: usize>(&self, work: Matrix<T>, rows: usize, memory: u64) -> Result<Matrix<T>>
+    pub fn run_top<const N: usize>(
+        &self,
+        work: Matrix<T>,
+        rows: usize,
+        memory: u64,
+    ) -> Result<Matrix<T>>
     where
         K: PointKernel<N>,
     {
@@ -144,8 +149,14 @@ mod tests {
     fn check<K: PointKernel<0>>(kernel: &K, shape: Shape, iterations: u64, rows: usize) {
         let field = field(shape);
         let grid = Grid::new(shape, Block::new(shape.rows, shape.cols));
-        let loops =
-            Reference { kernel, field: &field, coefficients: &[], iterations, order: Order::Wave, grid };
+        let loops = Reference {
+            kernel,
+            field: &field,
+            coefficients: &[],
+            iterations,
+            order: Order::Wave,
+            grid,
+        };
         let zeros = |rows| Matrix::zeros(Shape::new(rows, shape.cols), Layout::RowMajor).unwrap();
         let all = loops.run::<0>(zeros(shape.rows), 1 << 20).unwrap();
         let needed = (rows + iterations as usize).min(shape.rows);
@@ -167,7 +178,12 @@ mod tests {
             for iterations in [0, 1, 2, 7, 50] {
                 for top in [1, 2, 5, rows] {
                     check(&Sor::gauss_seidel(), Shape::new(rows, cols), iterations, top.min(rows));
-                    check(&NinePoint::new(1.5).unwrap(), Shape::new(rows, cols), iterations, top.min(rows));
+                    check(
+                        &NinePoint::new(1.5).unwrap(),
+                        Shape::new(rows, cols),
+                        iterations,
+                        top.min(rows),
+                    );
                 }
             }
         }

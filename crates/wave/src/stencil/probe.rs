@@ -89,7 +89,9 @@ mod tests {
         ];
         for (n, way) in ways.into_iter().enumerate() {
             match check(five, |at, _| way(at)) {
-                Err(Error::Undeclared { reads, .. }) => assert_eq!(reads.to_string(), "south-west", "{n}"),
+                Err(Error::Undeclared { reads, .. }) => {
+                    assert_eq!(reads.to_string(), "south-west", "{n}")
+                }
                 other => panic!("{n}: {other:?}"),
             }
         }

@@ -90,13 +90,19 @@ pub(crate) struct Panel<E> {
 
 impl<E: Real> Panel<E> {
     /// Buffers for up to `rows` rows of each array that is on file.
-    pub(crate) fn new(sources: &[Source<'_, E>], ghosts: Ghosts, rows: usize, cols: usize) -> Result<Self> {
+    pub(crate) fn new(
+        sources: &[Source<'_, E>],
+        ghosts: Ghosts,
+        rows: usize,
+        cols: usize,
+    ) -> Result<Self> {
         let (mut buffers, mut places) = (Vec::new(), Vec::new());
         for source in sources {
             let (buffer, place) = match source {
                 Source::Memory(all) => (None, ghosts.place(*all)),
                 Source::File(file, _) => {
-                    let buffer = IoBuffer::new(file.room(0, rows * cols * E::BYTES) + file.alignment())?;
+                    let buffer =
+                        IoBuffer::new(file.room(0, rows * cols * E::BYTES) + file.alignment())?;
                     (Some(buffer), all_rows(std::ptr::null_mut(), 0, cols))
                 }
             };
@@ -107,9 +113,16 @@ impl<E: Real> Panel<E> {
     }
 
     /// The other arrays stay; the field comes from elsewhere in the next pass.
-    pub(crate) fn change_field(&mut self, field: &Source<'_, E>, rows: usize, cols: usize) -> Result<()> {
+    pub(crate) fn change_field(
+        &mut self,
+        field: &Source<'_, E>,
+        rows: usize,
+        cols: usize,
+    ) -> Result<()> {
         match field {
-            Source::Memory(all) => (self.buffers[0], self.rows[0].1) = (None, self.ghosts.place(*all)),
+            Source::Memory(all) => {
+                (self.buffers[0], self.rows[0].1) = (None, self.ghosts.place(*all))
+            }
             Source::File(file, _) => {
                 let needed = file.room(0, rows * cols * E::BYTES) + file.alignment();
                 if self.buffers[0].as_ref().is_none_or(|b| b.len() < needed) {
@@ -179,9 +192,13 @@ impl<E: Real> Outgoing<E> {
     /// A buffer for up to `rows` rows if the sink is a file.
     pub(crate) fn new(sink: &Sink<E>, ghosts: Ghosts, rows: usize, cols: usize) -> Result<Self> {
         match sink {
-            Sink::Memory(all) => {
-                Ok(Outgoing { buffer: None, alignment: 1, start: 0, ghosts, rows: ghosts.place(*all) })
-            }
+            Sink::Memory(all) => Ok(Outgoing {
+                buffer: None,
+                alignment: 1,
+                start: 0,
+                ghosts,
+                rows: ghosts.place(*all),
+            }),
             Sink::File(file) => {
                 let (start, file) = (file.writer.position(), file.writer.file());
                 let bytes = file.room(0, rows * cols * E::BYTES) + 2 * file.alignment();

@@ -20,8 +20,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use syncline_store::{
-    Checksum, DirectFile, Generations, Identity, IoBuffer, IoQueue, Matrix, Method, NewFile, Progress, Read,
-    Shape,
+    Checksum, DirectFile, Generations, Identity, IoBuffer, IoQueue, Matrix, Method, NewFile,
+    Progress, Read, Shape,
 };
 
 use super::sums::Sums;
@@ -135,7 +135,11 @@ impl Destination {
 
     /// Compares all of the last generation with the checksums of its pass.
     pub(crate) fn check_all(&self, (file, unit): &Last, panels: &Panels) -> Result<()> {
-        panels.sums(file, *unit)?.into_iter().enumerate().try_for_each(|(unit, sum)| self.check(unit, sum))
+        panels
+            .sums(file, *unit)?
+            .into_iter()
+            .enumerate()
+            .try_for_each(|(unit, sum)| self.check(unit, sum))
     }
 }
 
@@ -164,7 +168,11 @@ impl Panels {
     }
 
     /// Reads all rows, piece by piece.
-    fn read(&self, file: &DirectFile, mut each: impl FnMut(Range<usize>, &[u8]) -> Result<()>) -> Result<()> {
+    fn read(
+        &self,
+        file: &DirectFile,
+        mut each: impl FnMut(Range<usize>, &[u8]) -> Result<()>,
+    ) -> Result<()> {
         let Panels { start, row_bytes, rows } = *self;
         let piece = (CHECKED / row_bytes).clamp(1, rows);
         let mut queue = IoQueue::new(Method::Auto);

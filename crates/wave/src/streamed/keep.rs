@@ -9,8 +9,8 @@
 use std::time::{Duration, Instant};
 
 use syncline_store::{
-    DirectFile, DirectWriter, Generations, Identity, InputId, Layout, Matrix, NewFile, Progress, Standing,
-    convert,
+    DirectFile, DirectWriter, Generations, Identity, InputId, Layout, Matrix, NewFile, Progress,
+    Standing, convert,
 };
 
 use super::data::{FileSink, Held, Sink, Source};
@@ -49,7 +49,8 @@ pub(crate) fn into_target<E: Real>(
         Start::Complete(made) => {
             let (done, resumed) = (Done::after(made.clone()), made.iterations);
             let plan = plan_for(settings, kernel, arrays, &held, true, settings.iterations)?;
-            let report = done.report(plan, settings.processors(), &Spent::default(), Duration::ZERO);
+            let report =
+                done.report(plan, settings.processors(), &Spent::default(), Duration::ZERO);
             let pending = pending(Kind::Complete(target.path.clone()), identity, &report);
             return Ok((pending, Report { resumed, ..report }));
         }
@@ -88,7 +89,8 @@ pub(crate) fn into_target<E: Real>(
         destination.check_all(last, &panels)?;
     }
     let settings_of = (settings.processors() as usize, settings.tolerance.is_some());
-    let mut stream = Stream::new(kernel, plan, shape, settings_of, monitor, &arrays.sources(&held))?;
+    let mut stream =
+        Stream::new(kernel, plan, shape, settings_of, monitor, &arrays.sources(&held))?;
     monitor.begin(stream.tasks(settings.iterations - resumed));
     // What is kept when a run is killed: the passes in the folder, or the result from which it goes
     // on.
@@ -104,7 +106,9 @@ pub(crate) fn into_target<E: Real>(
             .iter()
             .copied()
             .enumerate()
-            .filter(|&(n, array)| first && identity.inputs[n].sum.is_none() && (array > 0 || from_input))
+            .filter(|&(n, array)| {
+                first && identity.inputs[n].sum.is_none() && (array > 0 || from_input)
+            })
             .collect();
         let mut pass = |levels, summed: &[usize]| {
             let writer = DirectWriter::new(destination.next(&target.path)?, panels.start)?;
@@ -118,7 +122,8 @@ pub(crate) fn into_target<E: Real>(
             } else if let Some(file) = &origin {
                 sources[0] = Source::File(file, panels.start);
             }
-            let Passed { norms, written, sums } = stream.pass(levels, &sources, sink, expected, summed)?;
+            let Passed { norms, written, sums } =
+                stream.pass(levels, &sources, sink, expected, summed)?;
             Ok::<_, Error>((norms, finish(written)?, sums))
         };
         let arrays_of: Vec<usize> = unknown.iter().map(|&(_, array)| array).collect();
@@ -217,7 +222,9 @@ pub(crate) fn identity<E: Real>(arrays: &Arrays<'_, E>, target: &Target) -> Resu
     add(ROWS, shape.rows.to_string());
     add(COLS, shape.cols.to_string());
     add("format", if target.npy { "npy" } else { "raw" }.to_owned());
-    for (n, sum) in arrays.all().enumerate().filter_map(|(n, matrix)| Some((n, matrix.values_checksum()?))) {
+    for (n, sum) in
+        arrays.all().enumerate().filter_map(|(n, matrix)| Some((n, matrix.values_checksum()?)))
+    {
         add(&format!("array {n} in memory"), format!("{sum:016x}"));
     }
     let mut inputs = Vec::new();

@@ -126,7 +126,11 @@ impl<'a, E: Real> Stream<'a, E> {
             (chain.bands() * self.pieces(&chain)) as u64
         };
         let (passes, rest) = (iterations / self.plan.depth, iterations % self.plan.depth);
-        passes.saturating_mul(pass(self.plan.depth)).saturating_add(if rest > 0 { pass(rest) } else { 0 })
+        passes.saturating_mul(pass(self.plan.depth)).saturating_add(if rest > 0 {
+            pass(rest)
+        } else {
+            0
+        })
     }
 
     /// Updates the field `levels` times on the way from the first source to the sink. The sink may
@@ -168,11 +172,17 @@ impl<'a, E: Real> Stream<'a, E> {
         let places = Places {
             panels: named("panel", panels),
             outs: named("rows", outs),
-            cells: (0..run.slots).map(|r| named(&format!("band {r} piece"), vec![(); run.pieces])).collect(),
-            sums: expected.as_ref().map(|e| Location::new("sums", Sums::new(e.unit, self.shape.rows))),
+            cells: (0..run.slots)
+                .map(|r| named(&format!("band {r} piece"), vec![(); run.pieces]))
+                .collect(),
+            sums: expected
+                .as_ref()
+                .map(|e| Location::new("sums", Sums::new(e.unit, self.shape.rows))),
             inputs: summed
                 .iter()
-                .map(|&array| (array, Location::new(format!("sum of array {array}"), Checksum::new())))
+                .map(|&array| {
+                    (array, Location::new(format!("sum of array {array}"), Checksum::new()))
+                })
                 .collect(),
             reader: Location::new("reader", IoQueue::new(Method::Auto)),
             writer,
@@ -182,17 +192,22 @@ impl<'a, E: Real> Stream<'a, E> {
         self.panels = places.panels.into_iter().filter_map(|p| p.into_inner().ok()).collect();
         done?;
         let written = places.writer.map(|writer| {
-            writer
-                .into_inner()
-                .unwrap_or_else(|_| unreachable!("nobody else has the writer of a pass that is over"))
+            writer.into_inner().unwrap_or_else(|_| {
+                unreachable!("nobody else has the writer of a pass that is over")
+            })
         });
-        let sum = |(_, sum): (usize, Location<Checksum>)| sum.into_inner().map_or(0, |sum| sum.value());
+        let sum =
+            |(_, sum): (usize, Location<Checksum>)| sum.into_inner().map_or(0, |sum| sum.value());
         Ok(Passed { norms, written, sums: places.inputs.into_iter().map(sum).collect() })
     }
 }
 
 fn named<T>(name: &str, values: Vec<T>) -> Vec<Location<T>> {
-    values.into_iter().enumerate().map(|(i, value)| Location::new(format!("{name} {i}"), value)).collect()
+    values
+        .into_iter()
+        .enumerate()
+        .map(|(i, value)| Location::new(format!("{name} {i}"), value))
+        .collect()
 }
 
 /// The locations of a pass.
@@ -224,7 +239,8 @@ struct Run<'r, E> {
 
 impl<E: Real> Run<'_, E> {
     fn run(&self, places: &Places<E>) -> Result<()> {
-        let on_file = places.writer.is_some() || self.sources.iter().any(|s| matches!(s, Source::File(..)));
+        let on_file =
+            places.writer.is_some() || self.sources.iter().any(|s| matches!(s, Source::File(..)));
         let rounds = self.chain.bands().div_ceil(self.slots) as u64;
         let workers = self.stream.threads + if on_file { 2 * self.slots } else { 0 };
         let mut checked = self.overlay(places).check(Initial::Program)?;
@@ -249,7 +265,9 @@ impl<E: Real> Run<'_, E> {
                 overlay.task(
                     format!("check {r}"),
                     (panel.read(), sums.write()),
-                    move |(panel, sums), step| self.check(expected, panel, sums, self.band(r, step)),
+                    move |(panel, sums), step| {
+                        self.check(expected, panel, sums, self.band(r, step))
+                    },
                 );
             }
             for (array, sum) in &places.inputs {
@@ -263,7 +281,12 @@ impl<E: Real> Run<'_, E> {
             let above = &places.cells[(r + self.slots - 1) % self.slots];
             for c in 0..self.pieces {
                 let right = &above[(c + 1).min(self.pieces - 1)];
-                let access = (places.outs[r].write(), panel.read(), places.cells[r][c].write(), right.read());
+                let access = (
+                    places.outs[r].write(),
+                    panel.read(),
+                    places.cells[r][c].write(),
+                    right.read(),
+                );
                 overlay.task(format!("wave {r}, {c}"), access, move |(out, panel, ..), step| {
                     self.wave(out, panel, self.band(r, step), c)
                 });
@@ -317,7 +340,13 @@ impl<E: Real> Run<'_, E> {
         Ok(())
     }
 
-    fn check(&self, expected: &Expected<'_>, panel: &Panel<E>, sums: &mut Sums, band: usize) -> Result<()> {
+    fn check(
+        &self,
+        expected: &Expected<'_>,
+        panel: &Panel<E>,
+        sums: &mut Sums,
+        band: usize,
+    ) -> Result<()> {
         let rows = self.rows_in(band);
         if rows.is_empty() {
             return Ok(());
@@ -332,11 +361,19 @@ impl<E: Real> Run<'_, E> {
             return Ok(());
         }
         self.go_on()?;
-        timed(&self.stream.spent.check_ns, || sum.update(panel.bytes_of(array, self.stream.shape.cols)));
+        timed(&self.stream.spent.check_ns, || {
+            sum.update(panel.bytes_of(array, self.stream.shape.cols))
+        });
         Ok(())
     }
 
-    fn wave(&self, out: &mut Outgoing<E>, panel: &Panel<E>, band: usize, piece: usize) -> Result<()> {
+    fn wave(
+        &self,
+        out: &mut Outgoing<E>,
+        panel: &Panel<E>,
+        band: usize,
+        piece: usize,
+    ) -> Result<()> {
         let Stream { kernel, plan, monitor, .. } = self.stream;
         if band >= self.chain.bands() {
             return Ok(());

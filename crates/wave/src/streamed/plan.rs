@@ -133,7 +133,8 @@ impl Question {
         let panel = ((self.rows(band) + 1) * self.shape.cols * self.value + (16 << 10)) as u64;
         let buffers = self.on_file + usize::from(self.result_on_file);
         // Large buffers stand in whole huge pages.
-        let whole = |bytes: u64| if bytes >= 2 << 20 { bytes.next_multiple_of(2 << 20) } else { bytes };
+        let whole =
+            |bytes: u64| if bytes >= 2 << 20 { bytes.next_multiple_of(2 << 20) } else { bytes };
         let tables = slots as u64 * 64 * (4 << 10);
         whole(ring) + (slots * buffers) as u64 * whole(panel) + norms + SMALL + tables
     }
@@ -143,7 +144,11 @@ impl Question {
         let (mut least, mut most) = (0, most);
         while least < most {
             let middle = least + (most - least).div_ceil(2);
-            if self.bytes(middle, band, slots) <= self.memory { least = middle } else { most = middle - 1 }
+            if self.bytes(middle, band, slots) <= self.memory {
+                least = middle
+            } else {
+                most = middle - 1
+            }
         }
         least
     }
@@ -154,7 +159,8 @@ impl Question {
         let width = self.lanes.width(self.value);
         let updated = self.stencil.updated(self.shape);
         let strips = updated.rows.div_ceil(width).max(1).next_multiple_of(TOGETHER);
-        let widest = (BAND_ROWS / width).next_multiple_of(TOGETHER).clamp(TOGETHER, BAND_MOST.min(strips));
+        let widest =
+            (BAND_ROWS / width).next_multiple_of(TOGETHER).clamp(TOGETHER, BAND_MOST.min(strips));
         let room = self.threads + if self.on_file > 0 { 2 } else { 1 };
         let mut best = (0, TOGETHER, 2);
         'found: for halves in 0.. {

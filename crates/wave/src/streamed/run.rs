@@ -54,7 +54,10 @@ impl<E: Real> Arrays<'_, E> {
 
     /// What the files are now: the same later, if nothing was written to them.
     pub(crate) fn versions(&self) -> Result<Vec<Option<(u64, i128)>>> {
-        Ok(self.all().map(|matrix| matrix.chunk().version()).collect::<syncline_store::Result<_>>()?)
+        Ok(self
+            .all()
+            .map(|matrix| matrix.chunk().version())
+            .collect::<syncline_store::Result<_>>()?)
     }
 
     /// Whether the files are what they were.
@@ -88,7 +91,8 @@ pub(crate) fn streamable<E: Real>(
     arrays: &Arrays<'_, E>,
     result: Option<&Matrix<E>>,
 ) -> bool {
-    let row_major = arrays.all().map(|m| &**m).chain(result).all(|m| m.layout() == Layout::RowMajor);
+    let row_major =
+        arrays.all().map(|m| &**m).chain(result).all(|m| m.layout() == Layout::RowMajor);
     match settings.executor {
         Executor::Streamed => true,
         Executor::Blocked => false,
@@ -167,7 +171,12 @@ pub(crate) struct Done {
 impl Done {
     /// Takes a pass. Returns after how many of its iterations it should have stopped, if that is
     /// fewer.
-    pub(crate) fn take(&mut self, settings: &Settings, levels: u64, residuals: Vec<f64>) -> Option<u64> {
+    pub(crate) fn take(
+        &mut self,
+        settings: &Settings,
+        levels: u64,
+        residuals: Vec<f64>,
+    ) -> Option<u64> {
         let before = self.iterations;
         if self.converged.is_none() {
             let (iterations, residuals) = (before + levels, residuals.clone());
@@ -207,7 +216,13 @@ impl Done {
         self.passes += 1;
     }
 
-    pub(crate) fn report(self, plan: StreamPlan, threads: u64, spent: &Spent, time: Duration) -> Report {
+    pub(crate) fn report(
+        self,
+        plan: StreamPlan,
+        threads: u64,
+        spent: &Spent,
+        time: Duration,
+    ) -> Report {
         let ns = |n: &std::sync::atomic::AtomicU64| Duration::from_nanos(n.load(Relaxed));
         let busy = ns(&spent.pack_ns) + ns(&spent.update_ns);
         Report {
@@ -293,7 +308,8 @@ pub(crate) fn into_matrix<E: Real>(
         finish(written)?;
         if let Some(enough) = done.take(settings, levels, residuals) {
             if let Some(values) = &before {
-                sources[0] = Source::Memory(all_rows(values.as_ptr().cast_mut(), shape.rows, shape.cols));
+                sources[0] =
+                    Source::Memory(all_rows(values.as_ptr().cast_mut(), shape.rows, shape.cols));
             }
             finish(stream.pass(enough, &sources, sink(&result)?, None, &[])?.written)?;
             done.take_back(levels, enough);

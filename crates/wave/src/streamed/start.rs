@@ -27,7 +27,9 @@
 
 use std::path::Path;
 
-use syncline_store::{Existing, Generations, Identity, Leftover, Made, Mark, Progress, Resumed, Standing};
+use syncline_store::{
+    Existing, Generations, Identity, Leftover, Made, Mark, Progress, Resumed, Standing,
+};
 
 use super::target::{Leftovers, Target};
 use crate::sweep::{Plan, Report, Settings};
@@ -212,7 +214,8 @@ impl Begin<'_> {
     fn from(&self, generations: Generations) -> Result<(Start, Standing)> {
         let path = &self.target.path;
         let progress = generations.progress();
-        let made = progress.map(|progress| made(progress, self.asked.tolerance)).unwrap_or_default();
+        let made =
+            progress.map(|progress| made(progress, self.asked.tolerance)).unwrap_or_default();
         if self.asked.left(&made).is_none() {
             let (done, asked) = (made.iterations, self.asked.wanted(&made).unwrap_or_default());
             return Err(Error::Fewer { path: path.clone(), done, asked });
@@ -294,7 +297,9 @@ impl Taken {
         if left.is_none() {
             let done = mark.made.iterations;
             let why = match asked.wanted(&mark.made) {
-                None => format!("iterations were {done}, where an exact stop ends is not known any more"),
+                None => format!(
+                    "iterations were {done}, where an exact stop ends is not known any more"
+                ),
                 Some(wanted) if wanted < asked.iterations => {
                     format!("iterations were {done}, are {wanted}, where an exact stop ends")
                 }
@@ -352,7 +357,9 @@ pub(crate) fn taken(path: &Path, identity: &Identity, asked: Asked) -> Result<Op
 fn what_is_left(leftover: &Leftover) -> String {
     match leftover {
         Leftover::Empty => "a run that ended in its first pass".to_owned(),
-        Leftover::Resumable(progress) => format!("a run that ended after {} iterations", progress.iterations),
+        Leftover::Resumable(progress) => {
+            format!("a run that ended after {} iterations", progress.iterations)
+        }
         Leftover::Complete(_) => "a run that was complete but for its removal".to_owned(),
         Leftover::Damaged(why) => format!("a damaged run ({why})"),
         _ => "something unknown".to_owned(),

@@ -62,7 +62,10 @@ impl Sums {
 
 impl std::fmt::Debug for Sums {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sums").field("row", &self.row).field("done", &self.done.len()).finish_non_exhaustive()
+        f.debug_struct("Sums")
+            .field("row", &self.row)
+            .field("done", &self.done.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -111,7 +111,9 @@ impl Pending {
     /// When it cannot be opened.
     pub fn matrix<T: Real>(&self) -> Result<Matrix<T>> {
         let path = match &self.kind {
-            Kind::New(new) => return Ok(Matrix::create(new, self.npy, self.shape, Layout::RowMajor)?),
+            Kind::New(new) => {
+                return Ok(Matrix::create(new, self.npy, self.shape, Layout::RowMajor)?);
+            }
             Kind::Generations(generations) => generations.path(generations.committed()),
             Kind::Complete(path) => path.clone(),
         };

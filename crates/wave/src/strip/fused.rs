@@ -65,7 +65,8 @@ pub(crate) unsafe fn fused<L: Vector, U: Update, const T: usize, const NORM: boo
     let mut strips = [std::ptr::null_mut(); STRIPS];
     for (i, place) in strips.iter_mut().take(TOGETHER + T + 1).enumerate() {
         let strip = extent.top - T as isize + i as isize;
-        *place = ring.strip(strip).wrapping_offset((extent.from - strip * g.step()) * record as isize);
+        *place =
+            ring.strip(strip).wrapping_offset((extent.from - strip * g.step()) * record as isize);
     }
     let mut state =
         State { strips, offset: 0, record, norm: *norm, west: [[L::splat(0.0); TOGETHER]; FUSED] };
@@ -119,7 +120,11 @@ impl<L: Vector> State<L> {
     /// The field at `ahead` positions from the present one of iteration `I`, in strip `r` of
     /// `TOGETHER`; strip -1 and `TOGETHER` are those above and below.
     #[inline(always)]
-    fn place<U: Update, const T: usize, const I: usize>(&self, r: usize, ahead: isize) -> *mut L::Element {
+    fn place<U: Update, const T: usize, const I: usize>(
+        &self,
+        r: usize,
+        ahead: isize,
+    ) -> *mut L::Element {
         let lag = skew::<U>() + 1;
         // `r` counts from the strip above.
         let away = (ahead - lag * I as isize) * self.record as isize;
@@ -143,7 +148,10 @@ impl<L: Vector> State<L> {
     /// # Safety
     /// As [`fused`].
     #[inline(always)]
-    unsafe fn step<U: Update, const T: usize, const I: usize, const NORM: bool>(&mut self, kernel: &U) {
+    unsafe fn step<U: Update, const T: usize, const I: usize, const NORM: bool>(
+        &mut self,
+        kernel: &U,
+    ) {
         let skew = skew::<U>();
         let zero = L::splat(0.0);
         // SAFETY: all are records that are updated, or around them.
@@ -173,10 +181,26 @@ impl<L: Vector> State<L> {
                     west: self.west[I][r],
                     east: ahead[0][r],
                     south: ahead[s - 1][r].from_below(ahead[s - 1][r + 1]),
-                    north_west: if U::DIAGONAL { behind[s][r + 1].from_above(behind[s][r]) } else { none },
-                    south_east: if U::DIAGONAL { ahead[s][r].from_below(ahead[s][r + 1]) } else { none },
-                    north_east: if U::CORNERS { behind[0][r + 1].from_above(behind[0][r]) } else { none },
-                    south_west: if U::CORNERS { ahead[0][r].from_below(ahead[0][r + 1]) } else { none },
+                    north_west: if U::DIAGONAL {
+                        behind[s][r + 1].from_above(behind[s][r])
+                    } else {
+                        none
+                    },
+                    south_east: if U::DIAGONAL {
+                        ahead[s][r].from_below(ahead[s][r + 1])
+                    } else {
+                        none
+                    },
+                    north_east: if U::CORNERS {
+                        behind[0][r + 1].from_above(behind[0][r])
+                    } else {
+                        none
+                    },
+                    south_west: if U::CORNERS {
+                        ahead[0][r].from_below(ahead[0][r + 1])
+                    } else {
+                        none
+                    },
                 };
                 coefficients[r] = centre.wrapping_add(L::WIDTH).cast_const();
             }

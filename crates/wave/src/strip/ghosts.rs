@@ -47,7 +47,10 @@ impl Ghosts {
 
     /// The shape with the ghost lines: that of a [`Geometry`](super::Geometry).
     pub(crate) const fn shape(&self) -> Shape {
-        Shape::new(self.matrix.rows + self.north + self.south, self.matrix.cols + self.west + self.east)
+        Shape::new(
+            self.matrix.rows + self.north + self.south,
+            self.matrix.cols + self.west + self.east,
+        )
     }
 
     /// The rows of the matrix among these rows of the shape.

@@ -66,7 +66,8 @@ pub(crate) unsafe fn masked<L: Vector, U: Update>(
     }
     debug_assert!(to - from <= dummy.positions as isize);
     let nothing = dummy.values.as_mut_ptr();
-    let nothing = nothing.wrapping_add(nothing.align_offset(64)).wrapping_add((g.lag() + 1) * record);
+    let nothing =
+        nothing.wrapping_add(nothing.align_offset(64)).wrapping_add((g.lag() + 1) * record);
     let mut places = [nothing; TOGETHER + 2];
     for (i, place) in places.iter_mut().enumerate() {
         let strip = extent.top - 1 + i as isize;
@@ -94,23 +95,27 @@ pub(crate) unsafe fn masked<L: Vector, U: Update>(
                     south_west: none,
                 };
                 if U::DIAGONAL {
-                    let (far, near) = (L::load(place(i - 1, -skew - 1)), L::load(place(i, -skew - 1)));
+                    let (far, near) =
+                        (L::load(place(i - 1, -skew - 1)), L::load(place(i, -skew - 1)));
                     at[r].north_west = near.from_above(far);
-                    let (far, near) = (L::load(place(i + 1, skew + 1)), L::load(place(i, skew + 1)));
+                    let (far, near) =
+                        (L::load(place(i + 1, skew + 1)), L::load(place(i, skew + 1)));
                     at[r].south_east = near.from_below(far);
                 }
                 if U::CORNERS {
-                    let (far, near) = (L::load(place(i - 1, 1 - skew)), L::load(place(i, 1 - skew)));
+                    let (far, near) =
+                        (L::load(place(i - 1, 1 - skew)), L::load(place(i, 1 - skew)));
                     at[r].north_east = near.from_above(far);
-                    let (far, near) = (L::load(place(i + 1, skew - 1)), L::load(place(i, skew - 1)));
+                    let (far, near) =
+                        (L::load(place(i + 1, skew - 1)), L::load(place(i, skew - 1)));
                     at[r].south_west = near.from_below(far);
                 }
                 coefficients[r] = place(i, 0).wrapping_add(L::WIDTH).cast_const();
             }
             let new = kernel.update::<L, TOGETHER>(at, coefficients);
             for r in 0..TOGETHER {
-                let bits =
-                    rows[r] & columns(at_g - strip(r) * g.step(), skew, L::WIDTH, g.shape.cols as isize);
+                let bits = rows[r]
+                    & columns(at_g - strip(r) * g.step(), skew, L::WIDTH, g.shape.cols as isize);
                 let value = L::choose_bits(bits, new[r], at[r].centre);
                 value.store(place(r + 1, 0));
                 let change = L::choose_bits(bits, (new[r] - at[r].centre).abs(), zero);
@@ -146,7 +151,11 @@ mod tests {
                     for i in 0..32 {
                         let column = position - skew * i;
                         let expected = i < width as isize && (1..=cols - 2).contains(&column);
-                        assert_eq!(bits >> i & 1 == 1, expected, "{skew} {width} {cols} {position} {i}");
+                        assert_eq!(
+                            bits >> i & 1 == 1,
+                            expected,
+                            "{skew} {width} {cols} {position} {i}"
+                        );
                     }
                 }
             }

@@ -131,8 +131,9 @@ impl<E: Element> Ahead<E> {
         let line = 64 / E::BYTES;
         let square = L::WIDTH * L::WIDTH;
         for value in (0..square / line * line).step_by(line) {
-            let share =
-                |records: *const E| records.wrapping_offset(group * square as isize).wrapping_add(value);
+            let share = |records: *const E| {
+                records.wrapping_offset(group * square as isize).wrapping_add(value)
+            };
             lanes::prefetch::<false, _>(share(self.records[0]));
             lanes::prefetch::<true, _>(share(self.records[1]));
         }
@@ -169,7 +170,8 @@ pub(crate) unsafe fn pack<L: Vector>(
     unsafe {
         (there.start..whole.start).for_each(|group| some::<L, true>(g, rows, strip, group, to));
         let shear = rows.pitch as isize - g.skew as isize;
-        let mut from = rows.row(g.row(strip)).wrapping_offset(whole.start * L::WIDTH as isize).cast_const();
+        let mut from =
+            rows.row(g.row(strip)).wrapping_offset(whole.start * L::WIDTH as isize).cast_const();
         let mut place = to.wrapping_offset(whole.start * step);
         for group in whole.clone() {
             ahead.fetch::<L>(group - groups.start);
@@ -233,7 +235,9 @@ unsafe fn some<L: Vector, const IN: bool>(
                 let value = strip_start.wrapping_offset(position * g.record() as isize + i);
                 let element = rows.row(row + i).wrapping_offset(column);
                 // SAFETY: the row and the column are there.
-                unsafe { if IN { value.write(element.read()) } else { element.write(value.read()) } }
+                unsafe {
+                    if IN { value.write(element.read()) } else { element.write(value.read()) }
+                }
             }
         }
     }

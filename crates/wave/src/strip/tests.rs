@@ -135,7 +135,11 @@ impl Case {
         (arrays.swap_remove(0), norms)
     }
 
-    fn chained<T: Real, K: PointKernel<N>, const N: usize>(&self, kernel: &K, norm: bool) -> Outcome<T> {
+    fn chained<T: Real, K: PointKernel<N>, const N: usize>(
+        &self,
+        kernel: &K,
+        norm: bool,
+    ) -> Outcome<T> {
         let ghosts = Ghosts::new(self.shape, K::STENCIL);
         let geometry = Geometry {
             shape: ghosts.shape(),
@@ -149,8 +153,9 @@ impl Case {
         let mut arrays = self.arrays::<T, N>();
         let mut out = vec![T::from_f64(-1.0); self.shape.elements()];
         let (rows, cols) = (self.shape.rows, self.shape.cols);
-        let all =
-            |start| ghosts.place(Rows { start, first: 0, end: rows, left: 0, right: cols, pitch: cols });
+        let all = |start| {
+            ghosts.place(Rows { start, first: 0, end: rows, left: 0, right: cols, pitch: cols })
+        };
         let rows_in: Vec<_> = arrays.iter_mut().map(|a| all(a.as_mut_ptr())).enumerate().collect();
         let rows_out = if self.in_place { rows_in[0].1 } else { all(out.as_mut_ptr()) };
         let mut norms = vec![0.0; self.levels];
@@ -188,7 +193,8 @@ impl Case {
                 let free = band == 0 || next[band - 1] >= needed.min(walk.end);
                 (free && next[band] < walk.end).then_some((band, next[band]..to))
             };
-            let allowed: Vec<_> = (first..bands.min(first + self.under_way)).filter_map(piece).collect();
+            let allowed: Vec<_> =
+                (first..bands.min(first + self.under_way)).filter_map(piece).collect();
             let choice = match self.schedule {
                 Schedule::Random { .. } => random.below(allowed.len()),
                 _ => allowed.len() - 1,
@@ -294,8 +300,14 @@ fn what_is_not_allowed_shows() {
         assert!(legal.is_the_plain_loop::<f64, _, 5>(&Lk23), "{legal:?}");
     }
     let schedule = Schedule::Closely { piece: 8 };
-    let legal =
-        Case { lanes: Lanes::Scalar, levels: 19, schedule, under_way: 2, slots: 2, ..Case::default() };
+    let legal = Case {
+        lanes: Lanes::Scalar,
+        levels: 19,
+        schedule,
+        under_way: 2,
+        slots: 2,
+        ..Case::default()
+    };
     assert!(legal.is_the_plain_loop::<f64, _, 5>(&Lk23), "{legal:?}");
     let narrow = Case { slots: 1, ..legal };
     assert!(!narrow.is_the_plain_loop::<f64, _, 5>(&Lk23), "{narrow:?}");

@@ -89,14 +89,16 @@ impl Chain {
     /// The rows that come in with band `p`.
     pub(crate) fn rows_in(&self, p: usize) -> Range<usize> {
         let height = self.band * self.geometry.width;
-        let row = |p: usize| if p == 0 { 0 } else { (1 + p * height).min(self.geometry.shape.rows) };
+        let row =
+            |p: usize| if p == 0 { 0 } else { (1 + p * height).min(self.geometry.shape.rows) };
         row(p)..row(p + 1)
     }
 
     /// The rows that are final after band `p`.
     pub(crate) fn rows_out(&self, p: usize) -> Range<usize> {
         let strips = self.strips_out(p);
-        let row = |strip| self.geometry.row(strip).clamp(0, self.geometry.shape.rows as isize) as usize;
+        let row =
+            |strip| self.geometry.row(strip).clamp(0, self.geometry.shape.rows as isize) as usize;
         row(strips.start)..row(strips.end)
     }
 
@@ -157,7 +159,11 @@ pub(crate) struct Scratch<E> {
 
 impl<E: Real> Scratch<E> {
     pub(crate) fn new(geometry: &Geometry, tile: usize) -> Self {
-        Scratch { dummy: Dummy::new(geometry, tile), packing: Duration::ZERO, updating: Duration::ZERO }
+        Scratch {
+            dummy: Dummy::new(geometry, tile),
+            packing: Duration::ZERO,
+            updating: Duration::ZERO,
+        }
     }
 }
 
@@ -188,7 +194,12 @@ pub(crate) unsafe fn run<E: Real>(
     let mut from = job.columns.start;
     while from < job.columns.end {
         let to = (from + job.tile as isize).min(job.columns.end);
-        let ends = Ends { from: base + from, to: base + to, first: from == walk.start, last: to == walk.end };
+        let ends = Ends {
+            from: base + from,
+            to: base + to,
+            first: from == walk.start,
+            last: to == walk.end,
+        };
         let begun = Instant::now();
         // SAFETY: the caller's conditions.
         unsafe { dispatch(lanes, BringIn(job, &ends)) };
@@ -332,8 +343,9 @@ unsafe fn bring_in<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
     let strips = job.chain.strips_in(job.band);
     for strip in strips.clone() {
         // The first iteration looks as far ahead as the lag.
-        let bound =
-            |to: isize| (to + g.lag() as isize - 1 - strip * g.step()).div_euclid(L::WIDTH as isize) + 1;
+        let bound = |to: isize| {
+            (to + g.lag() as isize - 1 - strip * g.step()).div_euclid(L::WIDTH as isize) + 1
+        };
         let groups = ends.groups(g, bound);
         if groups.is_empty() {
             continue;
@@ -347,7 +359,10 @@ unsafe fn bring_in<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
             let square = (L::WIDTH * L::WIDTH) as isize;
             let share = array as isize * groups.len() as isize * square;
             let at = |strip, position: isize| {
-                job.ring.strip(strip).wrapping_offset(position * g.record() as isize + share).cast_const()
+                job.ring
+                    .strip(strip)
+                    .wrapping_offset(position * g.record() as isize + share)
+                    .cast_const()
             };
             [at(strip + 1, below * L::WIDTH as isize), at(left, reached)]
         };
@@ -355,7 +370,8 @@ unsafe fn bring_in<L: Vector>(job: &Job<'_, L::Element>, ends: &Ends) {
             let to = job.ring.strip(strip).wrapping_add(array * L::WIDTH);
             let (next, lower) = if array + 1 < g.arrays { (array + 1, 0) } else { (0, 1) };
             let group = groups.start - lower * g.step() / L::WIDTH as isize;
-            let ahead = Ahead::of(records(*array)).and(g, &job.rows_in[next].1, strip + lower, group);
+            let ahead =
+                Ahead::of(records(*array)).and(g, &job.rows_in[next].1, strip + lower, group);
             // SAFETY: the caller's conditions.
             unsafe { pack::<L>(g, rows, strip, groups.clone(), to, ahead) };
         }
@@ -401,8 +417,11 @@ unsafe fn levels<L: Vector, U: Update>(
     while level < all.end {
         let fuse = if norms.is_none() && job.chain.levels - level >= FUSED { FUSED } else { 1 };
         let behind = lag * level as isize;
-        let (first, end) = (step * (top - level as isize - most), step * (top - level as isize + band));
-        if ends.to - behind <= first || ends.from - behind - lag * most >= end + g.positions() as isize {
+        let (first, end) =
+            (step * (top - level as isize - most), step * (top - level as isize + band));
+        if ends.to - behind <= first
+            || ends.from - behind - lag * most >= end + g.positions() as isize
+        {
             // Nor any of their columns.
             level += fuse;
             continue;

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use syncline_overlay::ReadyOrder;
 use syncline_store::{Block, Grid, Layout, Matrix, Rect, Shape};
 use syncline_wave::{
-    Error, Lane, Lanes, Lk23, Neighbours, Order, PointKernel, Real, Reference, Runner, Sor, Stencil, Sweep,
-    first_difference,
+    Error, Lane, Lanes, Lk23, Neighbours, Order, PointKernel, Real, Reference, Runner, Sor,
+    Stencil, Sweep, first_difference,
 };
 
 fn around<T: Copy>(field: &[T], i: usize, cols: usize) -> Neighbours<T> {
@@ -47,7 +47,8 @@ pub(crate) fn red_black<T: Real, K: PointKernel<N>, const N: usize>(
                     for k in col.max(1)..(col + wide).min(cols - 1) {
                         let i = j * cols + k;
                         let at = around(&field, i, cols);
-                        field[i] = kernel.update(at, std::array::from_fn(|n| data.coefficients[n][i]));
+                        field[i] =
+                            kernel.update(at, std::array::from_fn(|n| data.coefficients[n][i]));
                     }
                 }
             }
@@ -96,7 +97,19 @@ pub(crate) fn case(
         let (on_file, least, barrier, odd_values) = yes_or_no;
         let shape = Shape::new(rows, cols);
         let (block, layouts) = (Block::new(high, wide).clipped(shape), (layout, result_layout));
-        Case { shape, block, iterations, layouts, on_file, least, barrier, runner, lanes, odd_values, seed }
+        Case {
+            shape,
+            block,
+            iterations,
+            layouts,
+            on_file,
+            least,
+            barrier,
+            runner,
+            lanes,
+            odd_values,
+            seed,
+        }
     })
 }
 
@@ -240,7 +253,8 @@ fn odd_shapes() {
             for layout in layouts(block.clipped(shape)) {
                 let (field, coefficients) = data.matrices(None, layout);
                 let sweep = Sweep::new(Lk23).iterations(3).block(block).runner(Runner::pool(2));
-                let (result, _) = sweep.run(&field, &coefficients, blank(None, shape, layout)).unwrap();
+                let (result, _) =
+                    sweep.run(&field, &coefficients, blank(None, shape, layout)).unwrap();
                 assert_eq!(bits(&values(&result)), expected, "{shape} in {layout:?}");
             }
         }
@@ -255,7 +269,8 @@ impl PointKernel<5> for Delayed {
     const STENCIL: Stencil = Stencil::FIVE_POINT;
 
     fn update<L: Lane>(&self, at: Neighbours<L>, coefficients: [L; 5]) -> L {
-        let count = self.1.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let count =
+            self.1.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         match count % 97 {
             0 => std::thread::yield_now(),
             1 => (0..count % 4096).for_each(|_| std::hint::spin_loop()),

@@ -77,7 +77,13 @@ impl Place {
     }
 
     /// An input here; on a file with this name.
-    pub(crate) fn input<T: Real>(self, folder: &Path, name: &str, shape: Shape, values: &[T]) -> Matrix<T> {
+    pub(crate) fn input<T: Real>(
+        self,
+        folder: &Path,
+        name: &str,
+        shape: Shape,
+        values: &[T],
+    ) -> Matrix<T> {
         let path = folder.join(name);
         match self {
             Place::Memory => Matrix::from_vec(shape, values.to_vec()).unwrap(),
@@ -96,7 +102,9 @@ impl Place {
     pub(crate) fn result<T: Real>(self, folder: &Path, shape: Shape) -> Matrix<T> {
         match self {
             Place::Memory => Matrix::zeros(shape, Layout::RowMajor).unwrap(),
-            Place::Raw | Place::Npy(_) => nameless(folder, self != Place::Raw, shape, Layout::RowMajor),
+            Place::Raw | Place::Npy(_) => {
+                nameless(folder, self != Place::Raw, shape, Layout::RowMajor)
+            }
         }
     }
 }
@@ -140,7 +148,8 @@ pub(crate) fn same<T: Real>(found: &[T], expected: &[T], cols: usize) -> Result<
     let wrong = found.iter().zip(expected).filter(|&pair| differs(pair)).count();
     if let Some(at) = at {
         let (row, col, found, expected) = (at / cols, at % cols, found[at], expected[at]);
-        let text = format!("row {row}, column {col}: {found:?} is not {expected:?}, and {wrong} in all");
+        let text =
+            format!("row {row}, column {col}: {found:?} is not {expected:?}, and {wrong} in all");
         return Err(TestCaseError::fail(text));
     }
     Ok(())
@@ -160,7 +169,9 @@ impl<T: Real, const N: usize> Data<T, N> {
         Data {
             shape,
             field: numbers(seed, n, 1.0),
-            coefficients: std::array::from_fn(|c| numbers(seed.wrapping_add(1 + c as u64), n, 0.25)),
+            coefficients: std::array::from_fn(|c| {
+                numbers(seed.wrapping_add(1 + c as u64), n, 0.25)
+            }),
         }
     }
 
@@ -229,11 +240,20 @@ impl<T: Real, const N: usize> Data<T, N> {
     }
 
     /// As row-major matrices: the field, and each coefficient in turn, at the next of these places.
-    pub(crate) fn at(&self, places: &[Place], folder: &Path) -> (Arc<Matrix<T>>, [Arc<Matrix<T>>; N]) {
+    pub(crate) fn at(
+        &self,
+        places: &[Place],
+        folder: &Path,
+    ) -> (Arc<Matrix<T>>, [Arc<Matrix<T>>; N]) {
         let place = |n: usize| places[n % places.len()];
         let field = place(0).input(folder, "field", self.shape, &self.field);
         let coefficient = |n: usize| {
-            Arc::new(place(n + 1).input(folder, &format!("c{n}"), self.shape, &self.coefficients[n]))
+            Arc::new(place(n + 1).input(
+                folder,
+                &format!("c{n}"),
+                self.shape,
+                &self.coefficients[n],
+            ))
         };
         (Arc::new(field), std::array::from_fn(coefficient))
     }

@@ -5,7 +5,9 @@ use crate::common::{Data, Place, bits, blank, corners, lanes, same, values};
 use crate::kernels::{Check, KERNELS, with_kernel};
 use proptest::prelude::*;
 use syncline_store::{Block, Layout, Shape};
-use syncline_wave::{Error, Executor, Lanes, Order, PointKernel, Real, Report, Runner, Sor, Sweep, Target};
+use syncline_wave::{
+    Error, Executor, Lanes, Order, PointKernel, Real, Report, Runner, Sor, Sweep, Target,
+};
 
 /// Where a streamed sweep puts its result.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,7 +42,14 @@ fn case() -> impl Strategy<Value = Case> {
     ];
     let into = prop_oneof![3 => Place::any().prop_map(Into::Matrix), 1 => Just(Into::Target)];
     let numbers = (side(), side(), 0..30_u64, 1..12_u64, 1..5_usize, (3..40_usize, 3..40_usize));
-    let rest = (lanes(), Place::any(), any::<bool>(), any::<bool>(), prop::bool::weighted(0.2), any::<u64>());
+    let rest = (
+        lanes(),
+        Place::any(),
+        any::<bool>(),
+        any::<bool>(),
+        prop::bool::weighted(0.2),
+        any::<u64>(),
+    );
     (numbers, tolerance, into, rest).prop_map(|(numbers, tolerance, into, rest)| {
         let (rows, cols, most, depth, threads, (high, wide)) = numbers;
         let (lanes, input, exact, barrier, odd_values, seed) = rest;
@@ -83,7 +92,8 @@ impl Case {
             data = data.with_odd_values(self.seed);
         }
         let residuals = data.residuals(kernel, self.most);
-        let nth = |n: usize| residuals.get(n % residuals.len().max(1)).copied().filter(|r| !r.is_nan());
+        let nth =
+            |n: usize| residuals.get(n % residuals.len().max(1)).copied().filter(|r| !r.is_nan());
         let tolerance = self.tolerance.map_or_else(|own| own, |n| nth(n).unwrap_or(0.0));
         let first = residuals.iter().position(|&r| r <= tolerance).map(|at| at as u64);
         let updates = K::STENCIL.updated(self.shape).elements() > 0;
@@ -127,7 +137,8 @@ impl Check for Streamed {
         let plain = case.plain::<T, K, N>(&kernel);
         let folder = tempfile::tempdir().unwrap();
         let (field, coefficients) = plain.data.at(&[case.input], folder.path());
-        let sweep = case.sweep(kernel.clone(), plain.tolerance).depth(case.depth).exact_stop(case.exact);
+        let sweep =
+            case.sweep(kernel.clone(), plain.tolerance).depth(case.depth).exact_stop(case.exact);
         let sweep = sweep.executor(Executor::Streamed);
         let (result, report) = match case.into {
             Into::Target => {
@@ -162,8 +173,11 @@ impl Check for Blocked {
     fn run<T: Real, K: PointKernel<N> + Clone, const N: usize>(&self, kernel: K) -> Self::Outcome {
         let case = &self.0;
         let plain = case.plain::<T, K, N>(&kernel);
-        let block =
-            if corners(K::STENCIL) { Block::new(case.block.rows, case.shape.cols) } else { case.block };
+        let block = if corners(K::STENCIL) {
+            Block::new(case.block.rows, case.shape.cols)
+        } else {
+            case.block
+        };
         let folder = tempfile::tempdir().unwrap();
         let folder = (case.input != Place::Memory).then(|| folder.path());
         let (field, coefficients) = plain.data.matrices(folder, Layout::RowMajor);
@@ -172,11 +186,14 @@ impl Check for Blocked {
         let result = blank(folder, case.shape, Layout::RowMajor);
         let (result, report) = sweep.run(&field, &coefficients, result).unwrap();
         // From corner to corner of the blocks.
-        let steps =
-            (case.shape.rows.div_ceil(case.block.rows) + case.shape.cols.div_ceil(case.block.cols)) as u64;
+        let steps = (case.shape.rows.div_ceil(case.block.rows)
+            + case.shape.cols.div_ceil(case.block.cols)) as u64;
         let late = if case.barrier { 0 } else { steps };
         let least = plain.first.map_or(case.most, |first| first + 1);
-        prop_assert!((least..=(least + late).min(case.most)).contains(&report.iterations), "{report:?}");
+        prop_assert!(
+            (least..=(least + late).min(case.most)).contains(&report.iterations),
+            "{report:?}"
+        );
         prop_assert!(report.residuals.len() as u64 >= least);
         check_report(&report, &values(&result), &kernel, &plain)
     }
@@ -205,8 +222,11 @@ fn what_is_no_number_never_converges() {
     for executor in [Executor::Streamed, Executor::Blocked] {
         let (field, []) = data.matrices(None, Layout::RowMajor);
         let result = blank(None, shape, Layout::RowMajor);
-        let sweep =
-            Sweep::new(Sor::gauss_seidel()).iterations(9).depth(2).until(f64::INFINITY).executor(executor);
+        let sweep = Sweep::new(Sor::gauss_seidel())
+            .iterations(9)
+            .depth(2)
+            .until(f64::INFINITY)
+            .executor(executor);
         let (_, report) = sweep.run(&field, &[], result).unwrap();
         assert_eq!((report.converged, report.iterations), (None, 9), "{executor:?}");
         assert!(report.residuals.iter().all(|r| r.is_nan()), "{report:?}");

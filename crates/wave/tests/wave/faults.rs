@@ -26,12 +26,18 @@ const SHAPE: Shape = Shape::new(150, 90);
 const CALLS: u64 = 7 * 148 * 88;
 
 fn sweep(at: u64, hook: impl Fn() + Send + Sync + 'static) -> Sweep<Hooked> {
-    Sweep::new(Hooked::new(at, hook)).iterations(7).depth(2).lanes(Lanes::Scalar).runner(Runner::pool(3))
+    Sweep::new(Hooked::new(at, hook))
+        .iterations(7)
+        .depth(2)
+        .lanes(Lanes::Scalar)
+        .runner(Runner::pool(3))
 }
 
 fn is_the_panic<T: std::fmt::Debug>(outcome: &Result<T, Error>) {
     match outcome {
-        Err(Error::Run(RunError::Panicked { message, .. })) => assert_eq!(message, "the kernel broke"),
+        Err(Error::Run(RunError::Panicked { message, .. })) => {
+            assert_eq!(message, "the kernel broke")
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -97,12 +103,18 @@ fn an_input_that_is_cut_short_is_an_error() {
     for (n, name) in [(0, "field"), (1, "c0"), (2, "field"), (3, "c0")] {
         soon(move || {
             let folder = tempfile::tempdir().unwrap();
-            let (field, coefficients) = Data::<f64, 1>::new(1, shape).at(&[Place::Raw], folder.path());
+            let (field, coefficients) =
+                Data::<f64, 1>::new(1, shape).at(&[Place::Raw], folder.path());
             let path = folder.path().join(name);
             let cut = {
                 let path = path.clone();
                 move || {
-                    std::fs::File::options().write(true).open(&path).unwrap().set_len(40 * 8 * 200).unwrap()
+                    std::fs::File::options()
+                        .write(true)
+                        .open(&path)
+                        .unwrap()
+                        .set_len(40 * 8 * 200)
+                        .unwrap()
                 }
             };
             let sweep = sweep(1, cut).executor(Executor::Streamed);

@@ -15,7 +15,8 @@ impl PointKernel<8> for Weighted {
 
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, [n, w, e, s, nw, ne, sw, se]: [L; 8]) -> L {
-        let weighted = |value: L, coefficient: L, weight: f64| value * (coefficient + L::splat(weight));
+        let weighted =
+            |value: L, coefficient: L, weight: f64| value * (coefficient + L::splat(weight));
         weighted(at.north, n, 0.17) - weighted(at.west, w, 0.11)
             + weighted(at.east, e, 0.07)
             + weighted(at.south, s, 0.19)
@@ -32,7 +33,8 @@ impl PointKernel<8> for Weighted {
 pub(crate) struct BestWay;
 
 impl PointKernel<1> for BestWay {
-    const STENCIL: Stencil = Stencil::of(&[Neighbour::North, Neighbour::West, Neighbour::NorthWest]);
+    const STENCIL: Stencil =
+        Stencil::of(&[Neighbour::North, Neighbour::West, Neighbour::NorthWest]);
 
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, [gain]: [L; 1]) -> L {
@@ -59,7 +61,8 @@ impl PointKernel<0> for Shift {
 pub(crate) struct Seam;
 
 impl PointKernel<1> for Seam {
-    const STENCIL: Stencil = Stencil::of(&[Neighbour::North, Neighbour::NorthWest, Neighbour::NorthEast]);
+    const STENCIL: Stencil =
+        Stencil::of(&[Neighbour::North, Neighbour::NorthWest, Neighbour::NorthEast]);
 
     #[inline(always)]
     fn update<L: Lane>(&self, at: Neighbours<L>, [energy]: [L; 1]) -> L {

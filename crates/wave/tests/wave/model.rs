@@ -31,7 +31,8 @@ fn reads_and_writes_are_those_of_the_model() {
             else {
                 panic!("one byte was enough");
             };
-            let (result, report) = sweep.memory(2 * window).run(&field, &coefficients, result).unwrap();
+            let (result, report) =
+                sweep.memory(2 * window).run(&field, &coefficients, result).unwrap();
             let plan = blocks(report.plan);
             assert!(!plan.held);
             let model = io_model(layout, plan.grid, 5, ElementType::Float64).unwrap();
@@ -65,7 +66,8 @@ fn too_little_memory_is_refused() {
     let (field, coefficients) = data.matrices(Some(folder.path()), Layout::RowMajor);
     let sweep = |memory| Sweep::new(Lk23).block(Block::new(100, 100)).memory(memory);
     let result = || blank(Some(folder.path()), shape, Layout::RowMajor);
-    let Err(Error::Memory { window, block, .. }) = sweep(1000).run(&field, &coefficients, result()) else {
+    let Err(Error::Memory { window, block, .. }) = sweep(1000).run(&field, &coefficients, result())
+    else {
         panic!("a thousand bytes were enough");
     };
     assert_eq!(block, Block::new(100, 100));
@@ -84,7 +86,8 @@ fn a_block_is_chosen_for_the_memory() {
     let (field, []) = data.matrices(Some(folder.path()), Layout::RowMajor);
     for memory in [1 << 19, 1 << 20, 1 << 22] {
         let result = blank(Some(folder.path()), shape, Layout::RowMajor);
-        let sweep = Sweep::new(Sor::gauss_seidel()).memory(memory).runner(Runner::pool(2)).iterations(2);
+        let sweep =
+            Sweep::new(Sor::gauss_seidel()).memory(memory).runner(Runner::pool(2)).iterations(2);
         let sweep = sweep.executor(Executor::Blocked);
         let (result, report) = sweep.run(&field, &[], result).unwrap();
         let plan = blocks(report.plan);
@@ -100,8 +103,9 @@ fn matrices_that_do_not_fit_together_are_refused() {
     let result = || Matrix::zeros(Shape::new(4, 4), Layout::RowMajor).unwrap();
     let sweep = Sweep::new(Sor::gauss_seidel());
     assert!(matches!(sweep.run(&field, &[other], result()), Err(Error::Shape { .. })));
-    let error =
-        sweep.run(&field, &[], Matrix::zeros(Shape::new(4, 5), Layout::RowMajor).unwrap()).unwrap_err();
+    let error = sweep
+        .run(&field, &[], Matrix::zeros(Shape::new(4, 5), Layout::RowMajor).unwrap())
+        .unwrap_err();
     let error = error.to_string();
     assert!(error.starts_with("the result ") && error.contains(", but the field "), "{error}");
     let framed = Layout::Framed { block: Block::new(2, 2), thickness: 1 };
@@ -113,7 +117,10 @@ fn matrices_that_do_not_fit_together_are_refused() {
     assert!(matches!(wrong, Err(Error::Store(_))));
     assert!(matches!(Sor::new(2.0), Err(Error::Omega { .. })));
     assert!(matches!(Sor::new(f64::NAN), Err(Error::Omega { .. })));
-    assert!(matches!(sweep.until(f64::NAN).run(&field, &[], result()), Err(Error::Tolerance { .. })));
+    assert!(matches!(
+        sweep.until(f64::NAN).run(&field, &[], result()),
+        Err(Error::Tolerance { .. })
+    ));
 }
 
 /// The residuals are those of the plain loop, and the run stops where it must.
@@ -134,8 +141,11 @@ fn convergence() {
     for order in [Order::Wave, Order::Barrier] {
         let (field, []) = data.matrices(None, Layout::RowMajor);
         let result = Matrix::zeros(shape, Layout::RowMajor).unwrap();
-        let sweep =
-            Sweep::new(kernel).block(Block::new(10, 10)).order(order).iterations(200).until(tolerance);
+        let sweep = Sweep::new(kernel)
+            .block(Block::new(10, 10))
+            .order(order)
+            .iterations(200)
+            .until(tolerance);
         let (result, report) = sweep.run(&field, &[], result).unwrap();
         assert_eq!(report.converged, Some(first), "{order:?}");
         assert_eq!(report.residuals[..], residuals[..report.residuals.len()]);
@@ -153,7 +163,8 @@ fn a_sweep_can_be_cancelled() {
     let monitor = Arc::new(Monitor::new());
     let sweep = Sweep::new(Sor::gauss_seidel()).iterations(u64::MAX).monitor(Arc::clone(&monitor));
     let outcome = std::thread::scope(|s| {
-        let run = s.spawn(|| sweep.run(&field, &[], Matrix::zeros(shape, Layout::RowMajor).unwrap()));
+        let run =
+            s.spawn(|| sweep.run(&field, &[], Matrix::zeros(shape, Layout::RowMajor).unwrap()));
         while monitor.done() < 100 {
             std::thread::yield_now();
         }

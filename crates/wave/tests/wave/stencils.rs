@@ -9,8 +9,8 @@ use crate::common::{Data, blank, corners, lanes, layouts, same, values};
 use proptest::prelude::*;
 use syncline_store::{Block, Grid, Layout, Matrix, Shape};
 use syncline_wave::{
-    Alignment, Described, Error, Executor, Lane, Lanes, Neighbour, Neighbours, Order, PointKernel, Real,
-    Reference, Runner, Stencil, Sweep, Target, plain_sweep,
+    Alignment, Described, Error, Executor, Lane, Lanes, Neighbour, Neighbours, Order, PointKernel,
+    Real, Reference, Runner, Stencil, Sweep, Target, plain_sweep,
 };
 
 /// Distances by a chess king's steps, whose kernel names fewer neighbours than it reads: all but
@@ -25,7 +25,8 @@ impl<const ALL: bool> PointKernel<1> for Chess<ALL> {
     fn update<L: Lane>(&self, at: Neighbours<L>, [cost]: [L; 1]) -> L {
         let across = L::splat(1.5) * cost;
         let near = (at.north + cost).min((at.west + cost).min(at.centre));
-        (at.north_east + across).min((at.south_west + across).min((at.north_west + across).min(near)))
+        (at.north_east + across)
+            .min((at.south_west + across).min((at.north_west + across).min(near)))
     }
 }
 
@@ -75,12 +76,23 @@ fn is_refused<K: PointKernel<1> + Clone>(kernel: &K, expected: Stencil) {
     let target = Target::npy(folder.path().join("out"));
     check(
         "target",
-        Sweep::new(kernel.clone()).iterations(9).depth(2).run_to(&field, &coefficients, &target).err(),
+        Sweep::new(kernel.clone())
+            .iterations(9)
+            .depth(2)
+            .run_to(&field, &coefficients, &target)
+            .err(),
     );
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     let grid = Grid::new(SHAPE, Block::new(60, 80));
     let (kernel, order) = (kernel, Order::Wave);
-    let loops = Reference { kernel, field: &field, coefficients: &coefficients, iterations: 1, order, grid };
+    let loops = Reference {
+        kernel,
+        field: &field,
+        coefficients: &coefficients,
+        iterations: 1,
+        order,
+        grid,
+    };
     check("reference", loops.run(result(), 1 << 20).err());
     let mut work = data.field.clone();
     let plain = || plain_sweep(kernel, &mut work, [&data.coefficients[0]], 60, 80);
@@ -114,7 +126,8 @@ fn a_kernel_that_names_what_it_reads_is_right() {
     for lanes in Lanes::available() {
         for executor in [Executor::Streamed, Executor::Blocked] {
             let sweep = Sweep::new(Chess::<true>).iterations(2).executor(executor).lanes(lanes);
-            let (result, _) = sweep.run(&field, &coefficients, blank(None, SHAPE, Layout::RowMajor)).unwrap();
+            let (result, _) =
+                sweep.run(&field, &coefficients, blank(None, SHAPE, Layout::RowMajor)).unwrap();
             same(&values(&result), &expected, 80).unwrap();
         }
     }
@@ -137,14 +150,8 @@ struct How {
 fn how() -> impl Strategy<Value = How> {
     let numbers = (lanes(), 1..4_usize, 1..5_u64, prop::option::of(1..5_u64));
     let blocks = ((1..12_usize, 1..12_usize), 0..4_usize, any::<bool>());
-    (numbers, blocks).prop_map(|((lanes, threads, iterations, depth), (block, layout, barrier))| How {
-        lanes,
-        threads,
-        iterations,
-        depth,
-        block,
-        layout,
-        barrier,
+    (numbers, blocks).prop_map(|((lanes, threads, iterations, depth), (block, layout, barrier))| {
+        How { lanes, threads, iterations, depth, block, layout, barrier }
     })
 }
 
@@ -194,16 +201,23 @@ impl How {
         data: &Data<T, N>,
     ) -> [Vec<T>; 2] {
         let (field, coefficients, result) = self.matrices(data, K::STENCIL);
-        let (typed, report) = self.sweep(kernel.clone()).run(&field, &coefficients, result).unwrap();
+        let (typed, report) =
+            self.sweep(kernel.clone()).run(&field, &coefficients, result).unwrap();
         assert_eq!(report.iterations, self.iterations);
         [values(&typed), self.described(text, data, K::STENCIL)]
     }
 
-    fn described<T: Real, const N: usize>(&self, text: &str, data: &Data<T, N>, stencil: Stencil) -> Vec<T> {
+    fn described<T: Real, const N: usize>(
+        &self,
+        text: &str,
+        data: &Data<T, N>,
+        stencil: Stencil,
+    ) -> Vec<T> {
         let kernel = Described::parse(text).unwrap();
         assert_eq!(kernel.stencil(), stencil, "{text}");
         let (field, coefficients, result) = self.matrices(data, stencil);
-        let (result, _) = self.sweep(kernel.clone()).run_dynamic(&field, &coefficients, result).unwrap();
+        let (result, _) =
+            self.sweep(kernel.clone()).run_dynamic(&field, &coefficients, result).unwrap();
         let grid = Grid::new(data.shape, Block::new(data.shape.rows, data.shape.cols));
         let loops = Reference {
             kernel: &kernel,
@@ -227,7 +241,8 @@ fn scores(a: &[u8], b: &[u8], (equal, other, gap): (i64, i64, i64), local: bool)
     let mut table = vec![0; (a.len() + 1) * cols];
     for j in 0..=a.len() {
         for k in 0..cols {
-            let meet = || table[(j - 1) * cols + k - 1] + if a[j - 1] == b[k - 1] { equal } else { other };
+            let meet =
+                || table[(j - 1) * cols + k - 1] + if a[j - 1] == b[k - 1] { equal } else { other };
             let best = match (j, k) {
                 (0, _) | (_, 0) if local => 0,
                 (0, n) | (n, 0) => -gap * n as i64,
@@ -248,8 +263,7 @@ struct Sequences {
 }
 
 fn sequences() -> impl Strategy<Value = Sequences> {
-    let letters =
-        || prop_oneof![3 => prop::collection::vec(0_u8..4, 0..40), 1 => prop::collection::vec(0_u8..4, 0..4)];
+    let letters = || prop_oneof![3 => prop::collection::vec(0_u8..4, 0..40), 1 => prop::collection::vec(0_u8..4, 0..4)];
     (letters(), letters(), (1..4_i64, -3..1_i64, 0..4_i64), any::<bool>())
         .prop_map(|(a, b, costs, local)| Sequences { a, b, costs, local })
 }
@@ -276,9 +290,13 @@ impl Sequences {
 
     fn check<T: Real>(&self, how: &How) -> Result<(), TestCaseError> {
         let gap = self.costs.2;
-        let kernel = if self.local { Alignment::local(gap as f64) } else { Alignment::global(gap as f64) };
-        let least =
-            if self.local { "max(0, max(nw + m, max(n, w) - gap))" } else { "max(nw + m, max(n, w) - gap)" };
+        let kernel =
+            if self.local { Alignment::local(gap as f64) } else { Alignment::global(gap as f64) };
+        let least = if self.local {
+            "max(0, max(nw + m, max(n, w) - gap))"
+        } else {
+            "max(nw + m, max(n, w) - gap)"
+        };
         let text = format!(
             "name = 'a'\nfield = 'score'\ncoefficients = ['m']\nupdate = 'score = {least}'\nconstants = {{ gap = {gap} }}"
         );
@@ -291,7 +309,11 @@ impl Sequences {
         for found in how.both(&kernel.unwrap(), &text, &data) {
             // Zeros of either sign are one score.
             let at = found.iter().zip(&expected).position(|(a, b)| a != b);
-            prop_assert!(at.is_none(), "{:?}", at.map(|at| (at / cols, at % cols, found[at], expected[at])));
+            prop_assert!(
+                at.is_none(),
+                "{:?}",
+                at.map(|at| (at / cols, at % cols, found[at], expected[at]))
+            );
         }
         Ok(())
     }

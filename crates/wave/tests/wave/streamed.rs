@@ -29,11 +29,24 @@ fn case() -> impl Strategy<Value = Case> {
     let numbers = (side(), side(), 0..41_u64, prop::option::of(1..41_u64), 1..9_usize);
     let places = (prop::collection::vec(Place::any(), 1..4), Place::any());
     let rest = (lanes(), any::<bool>(), prop::bool::weighted(0.3), any::<u64>());
-    (numbers, places, rest).prop_map(|(numbers, (inputs, result), (lanes, least, odd_values, seed))| {
-        let (rows, cols, iterations, depth, threads) = numbers;
-        let shape = Shape::new(rows, cols);
-        Case { shape, iterations, depth, threads, lanes, least, inputs, result, odd_values, seed }
-    })
+    (numbers, places, rest).prop_map(
+        |(numbers, (inputs, result), (lanes, least, odd_values, seed))| {
+            let (rows, cols, iterations, depth, threads) = numbers;
+            let shape = Shape::new(rows, cols);
+            Case {
+                shape,
+                iterations,
+                depth,
+                threads,
+                lanes,
+                least,
+                inputs,
+                result,
+                odd_values,
+                seed,
+            }
+        },
+    )
 }
 
 impl Case {
@@ -79,7 +92,9 @@ impl Check for IntoMatrix {
         prop_assert_eq!(report.iterations, case.iterations);
         prop_assert_eq!(monitor.done(), monitor.total());
         prop_assert!(case.depth.is_none_or(|depth| planned.depth <= depth));
-        prop_assert!(!case.least || planned.memory <= least_memory(&sweep, &field, &coefficients, &result));
+        prop_assert!(
+            !case.least || planned.memory <= least_memory(&sweep, &field, &coefficients, &result)
+        );
         same(&values(&result), &data.plain(&kernel, case.iterations), case.shape.cols)?;
         for (c, expected) in coefficients.iter().zip(&data.coefficients) {
             same(&values(c), expected, case.shape.cols)?;
@@ -162,7 +177,9 @@ fn odd_shapes() {
                     };
                     for kernel in [0, 1] {
                         let done = with_kernel(&IntoMatrix(case.clone()), kernel, float32);
-                        done.unwrap_or_else(|e| panic!("{lanes}, {rows} x {cols}, kernel {kernel}: {e}"));
+                        done.unwrap_or_else(|e| {
+                            panic!("{lanes}, {rows} x {cols}, kernel {kernel}: {e}")
+                        });
                     }
                 }
             }

@@ -12,7 +12,9 @@ use crate::common::{Data, Place, bits, lanes, same, values};
 use crate::kernels::Hooked;
 use proptest::prelude::*;
 use syncline_store::{Generations, Identity, Layout, Leftover, Matrix, Shape};
-use syncline_wave::{Error, Lanes, Leftovers, Monitor, Pending, Report, Runner, Sor, Sweep, Target};
+use syncline_wave::{
+    Error, Lanes, Leftovers, Monitor, Pending, Report, Runner, Sor, Sweep, Target,
+};
 
 pub(crate) const KERNEL: Sor = Sor::gauss_seidel();
 
@@ -200,14 +202,27 @@ fn an_input_that_changes_meanwhile_is_an_error() {
             let file = std::fs::File::options().write(true).open(&touched).unwrap();
             file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
         });
-        let outcome =
-            how.sweep(kernel).run_to(&work.field, &work.coefficients, &work.target(Leftovers::Refuse));
+        let outcome = how.sweep(kernel).run_to(
+            &work.field,
+            &work.coefficients,
+            &work.target(Leftovers::Refuse),
+        );
         let error = outcome.unwrap_err();
-        assert!(matches!(error, Error::Store(syncline_store::Error::InputChanged { .. })), "{error}");
+        assert!(
+            matches!(error, Error::Store(syncline_store::Error::InputChanged { .. })),
+            "{error}"
+        );
         assert!(error.to_string().contains("c0"), "{error}");
         assert!(!work.path.exists());
-        let kept = if let Leftover::Resumable(progress) = work.leftover() { progress.iterations } else { 0 };
-        assert_eq!(kept, if part == 10 || iterations == 2 { 0 } else { iterations * part / 100 / 2 * 2 });
+        let kept = if let Leftover::Resumable(progress) = work.leftover() {
+            progress.iterations
+        } else {
+            0
+        };
+        assert_eq!(
+            kept,
+            if part == 10 || iterations == 2 { 0 } else { iterations * part / 100 / 2 * 2 }
+        );
     }
 }
 
@@ -215,7 +230,10 @@ fn an_input_that_changes_meanwhile_is_an_error() {
 fn leftovers_are_refused_resumed_or_discarded() {
     let work = Work::interrupted(Shape::new(70, 60));
     let refused = work.refusal(THREE, &work.target(Leftovers::Refuse));
-    assert!(refused.contains("a run that ended after 4 iterations: resume it, or discard it"), "{refused}");
+    assert!(
+        refused.contains("a run that ended after 4 iterations: resume it, or discard it"),
+        "{refused}"
+    );
     // What has got the name since is not replaced.
     std::fs::write(&work.path, b"what was there").unwrap();
     let refused = work.refusal(THREE, &work.target(Leftovers::Resume));
@@ -263,7 +281,10 @@ fn a_file_with_the_name_of_the_result_must_have_its_numbers() {
         if stranger {
             let before = std::fs::read(&work.path).unwrap();
             let error = work.run(THREE, Leftovers::Resume).unwrap_err();
-            assert!(error.to_string().contains("it is not the result that got the name"), "{error}");
+            assert!(
+                error.to_string().contains("it is not the result that got the name"),
+                "{error}"
+            );
             assert!(std::fs::read(&work.path).unwrap() == before);
             continue;
         }
@@ -332,9 +353,17 @@ fn another_computation_is_refused() {
         assert!(message.contains(why), "{message}");
     };
     let resume = work.target(Leftovers::Resume);
-    refused(THREE, &resume.clone().describe("kernel", "jacobi"), "kernel was gauss-seidel, is jacobi");
+    refused(
+        THREE,
+        &resume.clone().describe("kernel", "jacobi"),
+        "kernel was gauss-seidel, is jacobi",
+    );
     refused(THREE, &resume.clone().describe("omega", 1.5), "omega was not given, is 1.5");
-    refused(How { iterations: 3, ..THREE }, &resume, "4 iterations behind it, more than the 3 asked for");
+    refused(
+        How { iterations: 3, ..THREE },
+        &resume,
+        "4 iterations behind it, more than the 3 asked for",
+    );
     refused(
         THREE,
         &Target::raw(work.target(Leftovers::Resume).path()).leftovers(Leftovers::Resume),
@@ -342,8 +371,11 @@ fn another_computation_is_refused() {
     );
     // Another input, one that is not there, and one that was written to.
     let (field, coefficients) = (&work.field, &work.coefficients);
-    let message =
-        THREE.sweep(KERNEL).run_to(&coefficients[0], coefficients, &resume).unwrap_err().to_string();
+    let message = THREE
+        .sweep(KERNEL)
+        .run_to(&coefficients[0], coefficients, &resume)
+        .unwrap_err()
+        .to_string();
     assert!(message.contains("field was ") && message.contains("/c0"), "{message}");
     let message = THREE.sweep(KERNEL).run_to(field, &[], &resume).unwrap_err().to_string();
     assert!(message.contains("c0 was") && message.contains("is not given"), "{message}");
@@ -381,10 +413,16 @@ fn damage_is_found(work: &Work, how: How, offsets: &[u64]) {
         };
         let (message, damage) = (error.to_string(), offset >= 128);
         assert!(message.contains(slot.to_str().unwrap()), "{message}");
-        assert!(message.contains(if damage { "is damaged" } else { "header was changed" }), "{message}");
+        assert!(
+            message.contains(if damage { "is damaged" } else { "header was changed" }),
+            "{message}"
+        );
         assert!(!work.path.exists());
         file.write_all_at(&byte, offset).unwrap();
-        assert_eq!(format!("{:?}", work.leftover()), format!("{:?}", Leftover::Resumable(progress.clone())));
+        assert_eq!(
+            format!("{:?}", work.leftover()),
+            format!("{:?}", Leftover::Resumable(progress.clone()))
+        );
     }
     let (pending, report) = work.run(how, Leftovers::Resume).unwrap();
     assert_eq!(report.resumed, progress.iterations);

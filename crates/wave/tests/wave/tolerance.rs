@@ -119,7 +119,10 @@ fn an_interrupted_run_goes_on_with_another_tolerance() {
             Some(f64::INFINITY) => (5, Some(4)),
             _ => (9, None),
         };
-        assert_eq!((report.resumed, report.iterations, report.converged), (4, iterations, converged));
+        assert_eq!(
+            (report.resumed, report.iterations, report.converged),
+            (4, iterations, converged)
+        );
         let known = if tolerance.is_some() { 4 } else { iterations as usize };
         let expected = &work.data.residuals(&KERNEL, iterations)[known..];
         assert_eq!(bits(&report.residuals), bits(expected));
@@ -166,14 +169,18 @@ fn an_exact_stop_among_residuals_that_are_not_known_is_refused() {
     let (pending, report) = run(9, Some(residuals[4])).unwrap();
     assert_eq!((pending.is_complete(), report.iterations, report.converged), (true, 5, Some(4)));
     let error = run(9, Some(residuals[4] * 2.0)).unwrap_err().to_string();
-    assert!(error.contains("iterations were 5, where an exact stop ends is not known any more"), "{error}");
+    assert!(
+        error.contains("iterations were 5, where an exact stop ends is not known any more"),
+        "{error}"
+    );
 }
 
 /// Goes on in blocks from the result that has the name, and gives it the name again.
 fn in_blocks(work: &Work, iterations: u64) -> Result<Report> {
     let sweep = |iterations| THREE.sweep(KERNEL).iterations(iterations).until(0.0);
-    let sweep =
-        |iterations| sweep(iterations).executor(Executor::Blocked).order(syncline_wave::Order::Barrier);
+    let sweep = |iterations| {
+        sweep(iterations).executor(Executor::Blocked).order(syncline_wave::Order::Barrier)
+    };
     let target = work.target(Leftovers::Resume);
     let begun = sweep(iterations).resumption(&work.field, &work.coefficients, &target)?;
     let field = match begun.made {
@@ -208,7 +215,10 @@ fn a_sweep_in_blocks_goes_on_from_a_result() {
     }
     for (iterations, resumed) in [(6, 6), (9, 6)] {
         let report = in_blocks(&work, iterations).unwrap();
-        assert_eq!((report.iterations, report.resumed, report.converged), (iterations, resumed, None));
+        assert_eq!(
+            (report.iterations, report.resumed, report.converged),
+            (iterations, resumed, None)
+        );
         assert_eq!(bits(&report.residuals), bits(&work.data.residuals(&KERNEL, iterations)));
     }
     assert!(matches!(in_blocks(&work, 5), Err(Error::Taken { .. })));

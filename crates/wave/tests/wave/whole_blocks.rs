@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use syncline_overlay::RunError;
 use syncline_store::{Block, Layout, Rect, Shape};
 use syncline_wave::{
-    Alignment, BlockKernel, CBlockFunction, CBlockKernel, Error, Executor, Lk23, Neighbour, NinePoint, Order,
-    PointKernel, Real, Runner, Sor, Stencil, Sweep, plain_sweep,
+    Alignment, BlockKernel, CBlockFunction, CBlockKernel, Error, Executor, Lk23, Neighbour,
+    NinePoint, Order, PointKernel, Real, Runner, Sor, Stencil, Sweep, plain_sweep,
 };
 
 use crate::bits::{Case, case, red_black, runner};
@@ -91,13 +91,16 @@ fn compiled(sources: &[&Path]) -> Option<Library> {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("old.so");
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let flags = ["-std=c99", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Werror", "-o"];
+    let flags =
+        ["-std=c99", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Werror", "-o"];
     match Command::new(&compiler).args(flags).arg(&library).args(sources).output() {
         Err(error) => {
             println!("skipped: {compiler:?} cannot be run: {error}");
             return None;
         }
-        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr))
+        }
     }
     // SAFETY: the library has no initialisers.
     Some(unsafe { Library::new(&library) }.unwrap())
@@ -154,7 +157,8 @@ fn old_lk23_in_c_on_framed_data() {
         let (field, coefficients) = data.matrices(place, frames);
         for runner in [Runner::pool(1), Runner::pool(3), Runner::Threads] {
             let sweep = Sweep::new(old).iterations(12).runner(runner);
-            let (result, _) = sweep.run_blocks(&field, &coefficients, blank(place, shape, frames)).unwrap();
+            let (result, _) =
+                sweep.run_blocks(&field, &coefficients, blank(place, shape, frames)).unwrap();
             assert_eq!(bits(&values(&result)), expected);
         }
     }
@@ -187,8 +191,9 @@ fn nine_points_in_c_in_single_precision() {
     let omega = 1.25_f32;
     // SAFETY: it only reads the number behind the context, which lives as long as the kernel, and
     // so does the library; and it keeps to its arrays, of which one is a coefficient.
-    let old =
-        unsafe { CBlockKernel::new(function, (&raw const omega).cast_mut().cast(), 1, Stencil::NINE_POINT) };
+    let old = unsafe {
+        CBlockKernel::new(function, (&raw const omega).cast_mut().cast(), 1, Stencil::NINE_POINT)
+    };
     let shape = Shape::new(40, 53);
     let data = Data::<f32, 1>::new(5, shape);
     let expected = bits(&data.plain(&NinePoint::new(1.25).unwrap(), 5));
@@ -196,7 +201,8 @@ fn nine_points_in_c_in_single_precision() {
         for layout in layouts(block) {
             let (field, coefficients) = data.matrices(None, layout);
             let sweep = Sweep::new(old).iterations(5).block(block).runner(Runner::pool(3));
-            let (result, _) = sweep.run_blocks(&field, &coefficients, blank(None, shape, layout)).unwrap();
+            let (result, _) =
+                sweep.run_blocks(&field, &coefficients, blank(None, shape, layout)).unwrap();
             assert_eq!(bits(&values(&result)), expected, "{layout:?}");
         }
     }
@@ -238,7 +244,8 @@ fn a_table_in_c_is_filled_to_the_end() {
         }
         let expected = data.plain(&Alignment::global(0.125).unwrap(), 1);
         assert_eq!(bits(&whole), bits(&expected));
-        for block in [Block::new(1, 7), Block::new(8, 8), Block::new(13, 1), Block::new(rows, cols)] {
+        for block in [Block::new(1, 7), Block::new(8, 8), Block::new(13, 1), Block::new(rows, cols)]
+        {
             for layout in layouts(block.clipped(shape)) {
                 let (field, coefficients) = data.matrices(None, layout);
                 let sweep = Sweep::new(old).block(block).runner(Runner::pool(3));
@@ -311,15 +318,19 @@ fn the_halo_is_what_the_double_loop_would_see() {
     for j in 1..22 {
         data.field[j * 31 + 1..j * 31 + 30].fill(0.0);
     }
-    let blocks = [(Stencil::FIVE_POINT, 5, 7), (Stencil::SEVEN_POINT, 4, 6), (Stencil::NINE_POINT, 1, 6)];
-    let wide = [(Stencil::NINE_POINT, 4, 31), (Stencil::SEVEN_POINT, 1, 1), (Stencil::FIVE_POINT, 1, 1)];
+    let blocks =
+        [(Stencil::FIVE_POINT, 5, 7), (Stencil::SEVEN_POINT, 4, 6), (Stencil::NINE_POINT, 1, 6)];
+    let wide =
+        [(Stencil::NINE_POINT, 4, 31), (Stencil::SEVEN_POINT, 1, 1), (Stencil::FIVE_POINT, 1, 1)];
     for (stencil, high, wide) in blocks.into_iter().chain(wide) {
         let block = Block::new(high, wide);
         for (n, layout) in layouts(block).into_iter().enumerate() {
             let (field, coefficients) = data.matrices(None, layout);
             let sweep = Sweep::new(Counting(stencil)).iterations(9).block(block).runner(runner(n));
-            let (result, _) = sweep.run_blocks(&field, &coefficients, blank(None, shape, layout)).unwrap();
-            let expected: Vec<f64> = data.field.iter().map(|v| if *v == 0.0 { 9.0 } else { *v }).collect();
+            let (result, _) =
+                sweep.run_blocks(&field, &coefficients, blank(None, shape, layout)).unwrap();
+            let expected: Vec<f64> =
+                data.field.iter().map(|v| if *v == 0.0 { 9.0 } else { *v }).collect();
             assert_eq!(values(&result), expected);
         }
     }
@@ -406,8 +417,13 @@ fn residuals_are_those_of_the_plain_loop() {
             let (field, coefficients) = data.matrices(None, layout);
             let sweep = Sweep::new(Loops::<_, 1>(kernel)).block(block).runner(Runner::pool(2));
             let sweep = sweep.iterations(30).until(expected[20].max(0.0)).order(Order::Barrier);
-            let (_, report) = sweep.run_blocks(&field, &coefficients, blank(None, shape, layout)).unwrap();
-            assert_eq!(bits(&report.residuals), bits(&expected[..report.residuals.len()]), "{layout:?}");
+            let (_, report) =
+                sweep.run_blocks(&field, &coefficients, blank(None, shape, layout)).unwrap();
+            assert_eq!(
+                bits(&report.residuals),
+                bits(&expected[..report.residuals.len()]),
+                "{layout:?}"
+            );
             let first = expected.iter().position(|&r| r <= expected[20]).map(|at| at as u64);
             assert_eq!(report.converged, first);
             assert_eq!(report.iterations, first.map_or(30, |first| first + 1));
@@ -480,7 +496,9 @@ fn a_routine_that_panics_is_an_error() {
         let sweep = Sweep::new(Breaking(AtomicUsize::new(0))).iterations(9).block(Block::new(8, 8));
         let result = blank(None, shape, Layout::RowMajor);
         match sweep.runner(runner(kind)).run_blocks(&field, &[], result) {
-            Err(Error::Run(RunError::Panicked { message, .. })) => assert_eq!(message, "the routine broke"),
+            Err(Error::Run(RunError::Panicked { message, .. })) => {
+                assert_eq!(message, "the routine broke")
+            }
             other => panic!("{other:?}"),
         }
     }

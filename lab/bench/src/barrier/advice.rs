@@ -44,7 +44,8 @@ mod tests {
     #[test]
     fn powers_of_two_from_2_to_256() {
         let text = super::text();
-        let first = |line: &str| line.split_whitespace().next().and_then(|word| word.parse::<usize>().ok());
+        let first =
+            |line: &str| line.split_whitespace().next().and_then(|word| word.parse::<usize>().ok());
         let members: Vec<_> = text.lines().filter_map(first).collect();
         assert_eq!(members, [2, 4, 8, 16, 32, 64, 128, 256]);
         let of_two = text.lines().find(|line| first(line) == Some(2)).unwrap();

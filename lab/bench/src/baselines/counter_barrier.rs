@@ -49,7 +49,11 @@ impl CounterBarrier {
     #[must_use]
     pub fn new(members: usize) -> Self {
         assert!(members > 0, "a barrier has members");
-        Self { members, count: Padded(Guarded::new(TestAndTestAndSet::new(), 0)), sense: Padded::default() }
+        Self {
+            members,
+            count: Padded(Guarded::new(TestAndTestAndSet::new(), 0)),
+            sense: Padded::default(),
+        }
     }
 
     /// One of its members. To be called as often as there are, before any of them waits.

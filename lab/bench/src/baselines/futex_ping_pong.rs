@@ -70,9 +70,17 @@ impl Shared {
         }
         // SAFETY: where it is mapped is the system's choice, so nothing else is replaced.
         let start = unsafe {
-            mmap(ptr::null_mut(), BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, memory, 0)?
+            mmap(
+                ptr::null_mut(),
+                BYTES,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                memory,
+                0,
+            )?
         };
-        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mmap: mapped at 0"))?;
+        let start =
+            NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mmap: mapped at 0"))?;
         Ok(Self { start })
     }
 
@@ -86,7 +94,8 @@ impl Shared {
     fn hand_over(&self, mine: u32, others: u32) {
         // Release: pairs with the Acquire in `sleep_while`, as it would if there were data to hand over. Exchanged, so
         // that nobody overwrites that it is over.
-        let _ = self.words().turn.compare_exchange(mine, others, Ordering::Release, Ordering::Relaxed);
+        let _ =
+            self.words().turn.compare_exchange(mine, others, Ordering::Release, Ordering::Relaxed);
         self.wake();
     }
 
@@ -171,7 +180,9 @@ impl PingPong {
     /// Why it is over.
     fn why(&mut self) -> io::Error {
         match self.watch.take().map(JoinHandle::join) {
-            Some(Ok(Ok(status))) => io::Error::other(format!("the other process has ended: {status}")),
+            Some(Ok(Ok(status))) => {
+                io::Error::other(format!("the other process has ended: {status}"))
+            }
             Some(Ok(Err(error))) => error,
             Some(Err(_)) | None => io::Error::other("the other process has ended"),
         }

@@ -125,7 +125,8 @@ impl Channel {
     /// says. Nothing has been sent then.
     pub fn send(&mut self, data: &[i32]) -> io::Result<()> {
         let size = i32::try_from(data.len()).ok().filter(|&size| size != FREE);
-        let size = size.ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "this many cannot be sent"))?;
+        let size = size
+            .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "this many cannot be sent"))?;
         let (data_key, tag) = self.tag()?;
         let tag = tag.attach()?;
         self.wait(&tag, |tag| tag == FREE)?;
@@ -209,7 +210,9 @@ impl Channel {
             let segment = || Id::of(segment::key(file, self.from)?, 0, Wanted::There)?.delete();
             for done in [segment(), fs::remove_file(file)] {
                 match done {
-                    Err(error) if error.kind() != ErrorKind::NotFound => first = first.and(Err(error)),
+                    Err(error) if error.kind() != ErrorKind::NotFound => {
+                        first = first.and(Err(error))
+                    }
                     _ => {}
                 }
             }

@@ -53,7 +53,10 @@ impl Bout<'_> {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub(crate) fn contend<M: FnMut() + Send>(&self, mut member: impl FnMut(usize) -> M) -> Result<Shares> {
+    pub(crate) fn contend<M: FnMut() + Send>(
+        &self,
+        mut member: impl FnMut(usize) -> M,
+    ) -> Result<Shares> {
         let (phase, begun, mut time) = (&Phase::default(), &AtomicU64::new(0), Duration::ZERO);
         let bodies: Vec<_> = (0..self.members)
             .map(|me| {
@@ -89,9 +92,10 @@ impl Shares {
         let all: u64 = self.shares.iter().sum();
         if all + self.before != counter {
             let added = all + self.before;
-            return Err(
-                format!("two members were in the lock at once: {added} additions made {counter}").into()
-            );
+            return Err(format!(
+                "two members were in the lock at once: {added} additions made {counter}"
+            )
+            .into());
         }
         let ns = self.time.as_nanos() as f64 / all.max(1) as f64;
         Ok(Measured { ns, pinned: self.pinned, fairness: fairness(&self.shares) })
@@ -115,7 +119,8 @@ mod tests {
     fn a_lock_is_timed_and_what_is_none_is_refused() {
         let places = Places::of_this_thread().unwrap();
         for members in [1, 2, 5] {
-            let bout = Bout { places: &places, members, work_ns: 0.0, time: Duration::from_millis(2) };
+            let bout =
+                Bout { places: &places, members, work_ns: 0.0, time: Duration::from_millis(2) };
             let counter = Mutex::new(0);
             let shares = bout.contend(|_| || *counter.lock().unwrap() += 1).unwrap();
             let measured = shares.with(counter.into_inner().unwrap()).unwrap();

@@ -67,15 +67,22 @@ fn busy(x: u64, iterations: u64) -> u64 {
 }
 
 /// Member `me`, of which `meet` arrives and waits, between works of a number of iterations.
-pub(crate) fn attend(board: Board<'_>, me: usize, time: Duration, work: u64, mut meet: impl FnMut()) -> Seen {
+pub(crate) fn attend(
+    board: Board<'_>,
+    me: usize,
+    time: Duration,
+    work: u64,
+    mut meet: impl FnMut(),
+) -> Seen {
     let Board { plan: Line(plan), arrived } = board;
     let mut seen = Seen::default();
     // Relaxed, all of them: the barrier orders.
     for episode in 1..=CHECKED {
         arrived[me].0.store(episode, Ordering::Relaxed);
         meet();
-        let right =
-            |Line(word): &Line<AtomicU64>| (episode..=episode + 1).contains(&word.load(Ordering::Relaxed));
+        let right = |Line(word): &Line<AtomicU64>| {
+            (episode..=episode + 1).contains(&word.load(Ordering::Relaxed))
+        };
         seen.wrong |= !arrived.iter().all(right);
     }
     let (begin, mut timed, mut chunk) = (Instant::now(), false, 1);
@@ -112,7 +119,10 @@ impl Bout<'_> {
     ///
     /// # Errors
     /// When a thread cannot be started, or what is raced is no barrier.
-    pub(crate) fn meet<M: FnMut() + Send>(&self, mut member: impl FnMut(usize) -> M) -> Result<Measured> {
+    pub(crate) fn meet<M: FnMut() + Send>(
+        &self,
+        mut member: impl FnMut(usize) -> M,
+    ) -> Result<Measured> {
         let work = self.work();
         let plan = Line(AtomicU64::new(0));
         let arrived: Vec<_> = (0..self.members).map(|_| Line(AtomicU64::new(0))).collect();
@@ -167,13 +177,16 @@ mod tests {
             assert!(measured.ns.is_finite() && measured.pinned, "{measured:?}");
         }
         // Member 1 waits in its first episode until member 0 has left its third.
-        let bout = Bout { places: &places, members: 2, work_ns: 0.0, time: Duration::from_millis(2) };
+        let bout =
+            Bout { places: &places, members: 2, work_ns: 0.0, time: Duration::from_millis(2) };
         let left = AtomicU64::new(0);
         let none = |me| {
             let left = &left;
             move || match me {
                 0 => left.store(left.load(Ordering::Relaxed) + 1, Ordering::Relaxed),
-                _ => (0..).take_while(|_| left.load(Ordering::Relaxed) < 4).for_each(|_: u64| yield_now()),
+                _ => (0..)
+                    .take_while(|_| left.load(Ordering::Relaxed) < 4)
+                    .for_each(|_: u64| yield_now()),
             }
         };
         let refused = bout.meet(none).unwrap_err().to_string();

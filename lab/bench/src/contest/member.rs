@@ -20,7 +20,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use syncline_fabric::{Launcher, Member, Team};
 use syncline_sync::{
-    Array, Auto, BarrierMember, Counter, Dissemination, Flags, Lock, Mcs, RawLock, SpaceError, Ticket,
+    Array, Auto, BarrierMember, Counter, Dissemination, Flags, Lock, Mcs, RawLock, SpaceError,
+    Ticket,
 };
 
 use super::contend::{Shares, compete};
@@ -76,13 +77,19 @@ pub(crate) fn member(BenchMemberArgs { way, run }: &BenchMemberArgs) -> Result<(
         let places = Places::of_this_thread().unwrap_or_else(|_| Places::none());
         let bout = parse(line, &places)?;
         let parts = Team::run(|me| part(me, *way, &Bout { members: me.size(), ..bout }))?;
-        return parts.into_iter().collect::<Result<()>>().map_err(|why| failed("take part in a race", why));
+        return parts
+            .into_iter()
+            .collect::<Result<()>>()
+            .map_err(|why| failed("take part in a race", why));
     }
     let program = std::env::current_exe()?;
     for line in io::stdin().lines() {
         let line = line?;
         let Bout { members, .. } = parse(&line, &Places::none())?;
-        Launcher::new(&program).args([NAME, &way.name(), "--run", &line]).processes(members).run()?;
+        Launcher::new(&program)
+            .args([NAME, &way.name(), "--run", &line])
+            .processes(members)
+            .run()?;
     }
     Ok(())
 }
@@ -91,12 +98,14 @@ fn parse<'p>(line: &str, places: &'p Places) -> Result<Bout<'p>> {
     let numbers = || {
         let mut words = line.split_whitespace();
         let run = words.next() == Some("RUN");
-        let (members, milliseconds) = (words.next()?.parse().ok()?, words.next()?.parse::<f64>().ok()?);
+        let (members, milliseconds) =
+            (words.next()?.parse().ok()?, words.next()?.parse::<f64>().ok()?);
         let work_ns = words.next()?.parse().ok()?;
         let time = Duration::try_from_secs_f64(milliseconds * 1e-3).ok()?;
         (run && words.next().is_none()).then_some(Bout { places, members, work_ns, time })
     };
-    let usage = || Usage(format!("RUN MEMBERS MILLISECONDS WORK_NS is expected, not {line:?}")).into();
+    let usage =
+        || Usage(format!("RUN MEMBERS MILLISECONDS WORK_NS is expected, not {line:?}")).into();
     numbers().ok_or_else(usage)
 }
 
@@ -108,7 +117,8 @@ fn part(me: &mut Member, way: Way, bout: &Bout<'_>) -> Result<()> {
             meet(me, bout, barrier)
         }
         Way::Auto => {
-            let barrier = me.make(|space, members| Auto::within(space, members, bout.processors()))?;
+            let barrier =
+                me.make(|space, members| Auto::within(space, members, bout.processors()))?;
             meet(me, bout, barrier)
         }
         Way::Dissemination => {
@@ -222,8 +232,12 @@ mod tests {
     fn a_run_is_understood_and_anything_else_told() {
         let places = Places::none();
         let bout = parse("RUN 3 2.5 500", &places).unwrap();
-        assert_eq!((bout.members, bout.time, bout.work_ns), (3, Duration::from_micros(2500), 500.0));
-        for line in ["", "RUN 3 2.5", "RUN 3 2.5 500 1", "GO 3 2.5 500", "RUN 3 -1 0", "RUN x 1 0"] {
+        assert_eq!(
+            (bout.members, bout.time, bout.work_ns),
+            (3, Duration::from_micros(2500), 500.0)
+        );
+        for line in ["", "RUN 3 2.5", "RUN 3 2.5 500 1", "GO 3 2.5 500", "RUN 3 -1 0", "RUN x 1 0"]
+        {
             let refused = parse(line, &places).unwrap_err().to_string();
             assert!(refused.ends_with(&format!("not {line:?}")), "{refused}");
         }

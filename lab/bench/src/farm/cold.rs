@@ -27,12 +27,20 @@ pub(super) fn heat(kit: &Kit<'_>) -> Result<Heat> {
     let this = std::env::current_exe();
     heat.add(Side::Ours, COMMAND, ours(program(Role::Hello)));
     heat.add(Side::Ours, HOLDING, holding(kit.held));
-    heat.add(Side::Baseline, "  its start and end, without a farm", Ok(floor(this?, &["--version"])));
+    heat.add(
+        Side::Baseline,
+        "  its start and end, without a farm",
+        Ok(floor(this?, &["--version"])),
+    );
     for (way, target) in [(SMALL, None), (STATIC, Some("x86_64-unknown-linux-musl"))] {
         let built = small(target);
         let alone = format!("  start and end, {}", way.trim_start_matches("spawn, "));
         let path = built.as_ref().map_err(ToString::to_string);
-        heat.add(Side::Baseline, alone, path.map(|path| floor(path.clone(), &[])).map_err(Into::into));
+        heat.add(
+            Side::Baseline,
+            alone,
+            path.map(|path| floor(path.clone(), &[])).map_err(Into::into),
+        );
         heat.add(Side::Ours, way, ours(built.map(Program::new)));
     }
     heat.add(Side::Baseline, PAPER, rivals::paper_cold(None));
@@ -42,7 +50,8 @@ pub(super) fn heat(kit: &Kit<'_>) -> Result<Heat> {
     heat.ask(&python, "Process, spawn", "cold spawn 1", 1);
     heat.ask(&rivals::python(kit.folder, kit.held), FORK_HOLDING, "cold fork 3", 1);
     rivals::comm_spawn(kit.folder, &mut heat)?;
-    heat.notes.push(format!("holding: a manager that has {} MiB of memory, all of it touched", kit.held));
+    heat.notes
+        .push(format!("holding: a manager that has {} MiB of memory, all of it touched", kit.held));
     Ok(heat)
 }
 
@@ -76,7 +85,10 @@ pub(super) fn starts(program: Program) -> Result<impl FnMut(usize) -> Result<Sam
 }
 
 /// What cannot be saved: a program that starts and ends.
-fn floor(path: PathBuf, arguments: &'static [&'static str]) -> impl FnMut() -> Result<Samples> + 'static {
+fn floor(
+    path: PathBuf,
+    arguments: &'static [&'static str],
+) -> impl FnMut() -> Result<Samples> + 'static {
     let once = move || {
         let mut command = Command::new(&path);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
@@ -100,7 +112,10 @@ const NAME: &str = "farm_worker";
 /// The small worker, built with cargo for this machine, or for a target.
 fn small(target: Option<&str>) -> Result<PathBuf> {
     let folder = rivals::above(&Path::new(SOURCES).join("Cargo.toml")).ok_or_else(|| {
-        missing(format!("no {SOURCES} here, which cargo would build"), "cd to the sources of Syncline")
+        missing(
+            format!("no {SOURCES} here, which cargo would build"),
+            "cd to the sources of Syncline",
+        )
     })?;
     if let Some(target) = target {
         let mut rustc = Command::new("rustc");

@@ -27,8 +27,10 @@ pub(super) const SMALL: &str = "Vec<u64>, small ones";
 pub(super) const RANDOM: &str = "Vec<u64>, random ones";
 pub(super) const METRICS: [&str; 2] = ["written", "read"];
 /// Those that they are compared with.
-pub(super) const PICKLE: [(&str, &str); 2] =
-    [("pickle, small ones: dumps and loads", SMALL), ("pickle, random ones: dumps and loads", RANDOM)];
+pub(super) const PICKLE: [(&str, &str); 2] = [
+    ("pickle, small ones: dumps and loads", SMALL),
+    ("pickle, random ones: dumps and loads", RANDOM),
+];
 pub(super) const TRANSFERS: [(&str, &str); 3] = [
     ("Numbers<u64>: to another process", "Pipe, list of random ones: to another process"),
     ("Vec<u64>, small ones: to another process", "Pipe, list of small ones: to another process"),
@@ -88,7 +90,11 @@ pub(super) fn integers(kit: &Kit<'_>) -> Result<Heat> {
     heat.add(Side::Ours, TRANSFERS[0].0, to_another(Role::Sum, COUNT, TIMES, total, sent));
     for (n, values) in [(1, small()), (2, random(COUNT))] {
         let sent = move |farm: &mut Farm, worker| farm.send(worker, &values);
-        heat.add(Side::Ours, TRANSFERS[n].0, to_another(Role::Values, COUNT, TIMES, COUNT as u64, sent));
+        heat.add(
+            Side::Ours,
+            TRANSFERS[n].0,
+            to_another(Role::Values, COUNT, TIMES, COUNT as u64, sent),
+        );
     }
     let python = rivals::python(kit.folder, 0);
     let lines = [
@@ -101,8 +107,9 @@ pub(super) fn integers(kit: &Kit<'_>) -> Result<Heat> {
         let line = format!("{line} {COUNT} {times}");
         heat.ask(&python, way, &line, COUNT);
     }
-    let sent = rivals::paper_trips(None, TIMES, COUNT)
-        .map(|mut run| move || Ok(run()?.into_iter().map(|seconds| seconds / COUNT as f64).collect()));
+    let sent = rivals::paper_trips(None, TIMES, COUNT).map(|mut run| {
+        move || Ok(run()?.into_iter().map(|seconds| seconds / COUNT as f64).collect())
+    });
     heat.add(Side::Baseline, "published farm: to another process", sent);
     heat.notes = vec![
         format!("{COUNT} in a message; small: 0 to 255; random: of 64 bits; written and read by one process"),

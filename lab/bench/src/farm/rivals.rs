@@ -57,9 +57,9 @@ pub(super) fn comm_spawn(folder: &Path, heat: &mut Heat) -> Result<()> {
     let mut why = None;
     for mpicc in [Some(Path::new("mpicc").to_owned()), newer].into_iter().flatten() {
         let compiled = match open_mpi(&mpicc) {
-            Ok(version) => {
-                Workshop::new(folder, &[])?.program(&mpicc, COMM_SPAWN, &[])?.map(|made| (made, version))
-            }
+            Ok(version) => Workshop::new(folder, &[])?
+                .program(&mpicc, COMM_SPAWN, &[])?
+                .map(|made| (made, version)),
             Err(why) => Err(why.to_string()),
         };
         let (program, version) = match compiled {
@@ -71,9 +71,13 @@ pub(super) fn comm_spawn(folder: &Path, heat: &mut Heat) -> Result<()> {
         };
         let run = move || {
             let mut command = Command::new(mpicc.with_file_name("mpirun"));
-            command.args(["--oversubscribe", "--allow-run-as-root", "-n", "1"]).arg(&program).arg("2");
+            command
+                .args(["--oversubscribe", "--allow-run-as-root", "-n", "1"])
+                .arg(&program)
+                .arg("2");
             let said = output(&mut command)?;
-            let said: Option<Spawned> = said.lines().rev().find_map(|line| serde_json::from_str(line).ok());
+            let said: Option<Spawned> =
+                said.lines().rev().find_map(|line| serde_json::from_str(line).ok());
             Ok(vec![said.ok_or("it has said nothing")?.seconds])
         };
         let way = format!("MPI_Comm_spawn, Open MPI {version}");
@@ -86,10 +90,12 @@ pub(super) fn comm_spawn(folder: &Path, heat: &mut Heat) -> Result<()> {
 
 /// The version of an Open MPI.
 fn open_mpi(mpicc: &Path) -> Result<String> {
-    let other =
-        || missing("not an Open MPI", "apt-get install openmpi-bin libopenmpi-dev, or make mpi-wheels");
+    let other = || {
+        missing("not an Open MPI", "apt-get install openmpi-bin libopenmpi-dev, or make mpi-wheels")
+    };
     let said = output(Command::new(mpicc).arg("--showme:version"));
-    let said = said.map_err(|why| if why.to_string().starts_with("no ") { why } else { other().into() })?;
+    let said =
+        said.map_err(|why| if why.to_string().starts_with("no ") { why } else { other().into() })?;
     let version = said.split_once("Open MPI ").and_then(|(_, rest)| rest.split(' ').next());
     Ok(version.map(str::to_owned).ok_or_else(other)?)
 }
@@ -201,7 +207,9 @@ pub(super) fn paper_trips(
 }
 
 /// A word to another process that sleeps until it comes, and back.
-pub(super) fn futex(processor: Option<usize>) -> Result<impl FnMut(usize) -> Result<f64> + 'static> {
+pub(super) fn futex(
+    processor: Option<usize>,
+) -> Result<impl FnMut(usize) -> Result<f64> + 'static> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(arguments(Role::Answer));
     command.args(processor.iter().flat_map(|n| ["--processor".to_owned(), n.to_string()]));

@@ -23,8 +23,11 @@ const NODES: usize = 10_000;
 const TASKS: u64 = 1000;
 
 /// The names of ours.
-pub(super) const ENTRIES: [&str; 3] =
-    ["1000 tasks, the largest first", "10 000 forked tasks, by the manager", "10 000 forked tasks, stolen"];
+pub(super) const ENTRIES: [&str; 3] = [
+    "1000 tasks, the largest first",
+    "10 000 forked tasks, by the manager",
+    "10 000 forked tasks, stolen",
+];
 
 /// A task, and what it forks.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -60,8 +63,9 @@ fn random(state: &mut u64) -> u64 {
 fn tree() -> Tree {
     let mut state = 0x5EED;
     let parents: Vec<usize> = (1..NODES).map(|node| random(&mut state) as usize % node).collect();
-    let mut trees: Vec<Tree> =
-        (0..NODES).map(|_| Tree { micros: 200 + random(&mut state) % 1600, children: Vec::new() }).collect();
+    let mut trees: Vec<Tree> = (0..NODES)
+        .map(|_| Tree { micros: 200 + random(&mut state) % 1600, children: Vec::new() })
+        .collect();
     // From the last: a task that has children has them all by then.
     for (at, &parent) in parents.iter().enumerate().rev() {
         let child = trees.pop().unwrap_or_default();
@@ -78,7 +82,8 @@ pub(super) fn heat(_kit: &Kit<'_>) -> Result<Heat> {
     let start = |crew: Crew| -> Result<Pool<Tree, Span>> {
         let mut pool = crew.start()?;
         // All are there, and know their ways.
-        pool.map((0..4 * WORKERS as u64).map(|_| Tree { micros: 3000, children: Vec::new() })).for_each(drop);
+        pool.map((0..4 * WORKERS as u64).map(|_| Tree { micros: 3000, children: Vec::new() }))
+            .for_each(drop);
         Ok(pool)
     };
     let largest = crew().and_then(|crew| start(crew.forks())).map(|mut pool| {
@@ -91,7 +96,8 @@ pub(super) fn heat(_kit: &Kit<'_>) -> Result<Heat> {
             let begun = Instant::now();
             let spans = pool.map(tasks).map(|done| done.result);
             let spans = spans.collect::<Result<Vec<Span>, _>>()?;
-            let (work, span) = spans.iter().fold((0, 0), |(w, s), &(work, span)| (w + work, s.max(span)));
+            let (work, span) =
+                spans.iter().fold((0, 0), |(w, s), &(work, span)| (w + work, s.max(span)));
             Ok(vec![ratio(begun, (work, span))])
         }
     });
@@ -108,7 +114,8 @@ pub(super) fn heat(_kit: &Kit<'_>) -> Result<Heat> {
     };
     heat.add(Side::Ours, ENTRIES[1], forked(crew().map(Crew::forks)));
     heat.add(Side::Ours, ENTRIES[2], forked(crew().map(Crew::stealing)));
-    heat.notes.push(format!("{WORKERS} workers; tasks sleep 0 to 4 ms, those of trees 0.2 to 1.8 ms"));
+    heat.notes
+        .push(format!("{WORKERS} workers; tasks sleep 0 to 4 ms, those of trees 0.2 to 1.8 ms"));
     Ok(heat)
 }
 

@@ -16,7 +16,9 @@ pub(super) fn all(results: &Results<Of>, hop: Option<f64>) -> Vec<Target> {
     let of = |group, way: &str| results.median(&Of { group }, way);
     let best = |group, ways: &[&str]| results.best(&Of { group }, ways);
     let mut targets = Vec::new();
-    for (way, ms) in [(cold::COMMAND, 1.5), (cold::HOLDING, 1.5), (cold::SMALL, 1.5), (cold::STATIC, 0.3)] {
+    for (way, ms) in
+        [(cold::COMMAND, 1.5), (cold::HOLDING, 1.5), (cold::SMALL, 1.5), (cold::STATIC, 0.3)]
+    {
         targets.push(Target::at_most(format!("{way}, ms"), of("cold", way).map(|ns| ns / 1e6), ms));
     }
     let grown = ratio(of("cold", cold::HOLDING), of("cold", cold::COMMAND));
@@ -66,7 +68,11 @@ pub(super) fn all(results: &Results<Of>, hop: Option<f64>) -> Vec<Target> {
     let usual = ratio(best("tasks", &tasks::POOL_CHUNKS), tasks_of(tasks::USUAL));
     targets.push(Target::at_least("tasks, by default: Pool.map or imap / ours", usual, 1.0));
     let chunks = ratio(best("tasks", &tasks::POOL_CHUNKS), tasks_of(tasks::CHUNKS));
-    targets.push(Target::at_least("tasks in batches of 1250: Pool.map or imap / ours", chunks, POOL));
+    targets.push(Target::at_least(
+        "tasks in batches of 1250: Pool.map or imap / ours",
+        chunks,
+        POOL,
+    ));
     for way in span::ENTRIES {
         let times = of("span", way).map(|times| times / 1e9);
         targets.push(Target::at_most(format!("{way}, by greedy bound"), times, SPAN));

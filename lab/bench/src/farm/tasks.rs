@@ -34,7 +34,8 @@ pub(super) const CHUNKS: &str = "Pool::map, batches of 1250";
 /// Those that they are compared with.
 const FUTEX: &str = "futex, to another process and back, asleep";
 pub(super) const EXECUTOR: &str = "executor.map, chunks of 1";
-pub(super) const POOL: [&str; 2] = ["Python Pool.map, chunks of 1", "Python Pool.imap, chunks of 1"];
+pub(super) const POOL: [&str; 2] =
+    ["Python Pool.map, chunks of 1", "Python Pool.imap, chunks of 1"];
 pub(super) const POOL_CHUNKS: [&str; 2] =
     ["Python Pool.map, chunks of 1250 (default)", "Python Pool.imap, chunks of 1250"];
 pub(super) const APPLY: [&str; 2] = ["Python Pool.apply, asleep", "executor.submit, asleep"];

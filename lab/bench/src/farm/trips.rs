@@ -57,7 +57,11 @@ pub(super) fn heat(kit: &Kit<'_>) -> Result<Heat> {
     let one = places.0.first().map(|&one| [one, one]).ok_or("nothing can be pinned");
     let at: [Result<At, &str>; 3] = [one.map(Some), two.map(Some), Ok(None)];
     for ((_, ours, futex), at) in ASLEEP.into_iter().zip(at) {
-        heat.add(Side::Ours, ours, at.map_err(Into::into).and_then(|at| trips(SLEEPING, at, places, FEW)));
+        heat.add(
+            Side::Ours,
+            ours,
+            at.map_err(Into::into).and_then(|at| trips(SLEEPING, at, places, FEW)),
+        );
         let raw = at.map_err(Into::into).and_then(|at| {
             let mut run = rivals::futex(at.map(|[_, other]| other))?;
             Ok(pinned(move || run(WARM_UP).and_then(|_| Ok(vec![run(FEW)?])), at, places))
@@ -74,7 +78,11 @@ pub(super) fn heat(kit: &Kit<'_>) -> Result<Heat> {
         heat.add(Side::Peer, way, run.map_err(|why| why.to_string().into()));
     }
     heat.add(Side::Baseline, PAPER, rivals::paper_trips(None, FEW, 2));
-    heat.add(Side::Baseline, "published farm, asleep for 100 us", rivals::paper_trips(Some(100), 20, 2));
+    heat.add(
+        Side::Baseline,
+        "published farm, asleep for 100 us",
+        rivals::paper_trips(Some(100), 20, 2),
+    );
     heat.notes.push("a sample is the mean of 20 to 2000 trips".to_owned());
     Ok(heat)
 }

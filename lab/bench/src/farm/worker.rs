@@ -100,7 +100,9 @@ pub(crate) fn farm_worker(args: &FarmWorkerArgs) -> Result<()> {
         Places(vec![processor]).pin(0);
     }
     let done = match args.role {
-        Role::Serve => serve(|x: u64| x.wrapping_add(1)).map_err(Into::into).and(Err(NOBODY.into())),
+        Role::Serve => {
+            serve(|x: u64| x.wrapping_add(1)).map_err(Into::into).and(Err(NOBODY.into()))
+        }
         Role::Rest => serve_forks(span::rest).map_err(Into::into).and(Err(NOBODY.into())),
         Role::Answer => futex_ping_pong::answer().map_err(Into::into),
         Role::PaperHello | Role::PaperEcho => match &args.folder {

@@ -33,7 +33,8 @@ impl WithWork for Plain<'_> {
         let values: Vec<AtomicU64> = program.tasks.iter().map(|_| AtomicU64::new(0)).collect();
         let worker = |me: usize| {
             let mine = part(values.len(), me, crew.workers());
-            let order = program.levels.iter().flatten().copied().filter(|&t| mine.contains(&(t as usize)));
+            let order =
+                program.levels.iter().flatten().copied().filter(|&t| mine.contains(&(t as usize)));
             let order: Vec<u32> = order.collect();
             for round in 0..warm + timed {
                 if me == 0 && round == warm {
@@ -43,7 +44,9 @@ impl WithWork for Plain<'_> {
                 for &t in black_box(&order) {
                     // Relaxed: on one thread there is nothing to order, on more no order is wanted.
                     let read = |&u: &u32| values[u as usize].load(Ordering::Relaxed);
-                    if let Some(new) = work.step(t, round, program.tasks[t as usize].reads.iter().map(read)) {
+                    if let Some(new) =
+                        work.step(t, round, program.tasks[t as usize].reads.iter().map(read))
+                    {
                         values[t as usize].store(new, Ordering::Relaxed);
                     }
                 }
@@ -101,7 +104,8 @@ impl WithWork for Barrier<'_> {
         let worker = |me: usize| {
             // Relaxed values: the barriers order them.
             let read = |&u: &u32| values[u as usize].load(Ordering::Relaxed);
-            let parts: Vec<&[u32]> = program.levels.iter().map(|l| &l[part(l.len(), me, workers)]).collect();
+            let parts: Vec<&[u32]> =
+                program.levels.iter().map(|l| &l[part(l.len(), me, workers)]).collect();
             let mut turn = 0;
             for round in 0..warm + timed {
                 // All others have done the rounds before, too.
@@ -195,8 +199,11 @@ impl WithWork for Locks<'_> {
                     for &u in &task.conflicts {
                         progress[u as usize].wait_for(round + u64::from(program.first(u, t)));
                     }
-                    let mut own = values[t as usize].write().unwrap_or_else(PoisonError::into_inner);
-                    let read = |&u: &u32| values[u as usize].read().unwrap_or_else(PoisonError::into_inner);
+                    let mut own =
+                        values[t as usize].write().unwrap_or_else(PoisonError::into_inner);
+                    let read = |&u: &u32| {
+                        values[u as usize].read().unwrap_or_else(PoisonError::into_inner)
+                    };
                     reads.extend(task.reads.iter().map(read));
                     if let Some(new) = work.step(t, round, reads.iter().map(|read| **read)) {
                         *own = new;
@@ -208,7 +215,11 @@ impl WithWork for Locks<'_> {
             }
         };
         on_threads(crew, worker);
-        checksum(values.into_iter().map(|value| value.into_inner().unwrap_or_else(PoisonError::into_inner)))
+        checksum(
+            values
+                .into_iter()
+                .map(|value| value.into_inner().unwrap_or_else(PoisonError::into_inner)),
+        )
     }
 }
 

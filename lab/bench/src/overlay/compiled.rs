@@ -67,7 +67,11 @@ pub(crate) struct Peer {
 pub(crate) fn compile(folder: &Path) -> Result<Vec<(&'static Source, Result<Peer, String>)>> {
     let mut workshop = Workshop::new(folder, &[HEADER])?;
     let make = |source: &'static Source| {
-        let made = workshop.program(Path::new(source.compiler), (source.file, source.text), source.flags)?;
+        let made = workshop.program(
+            Path::new(source.compiler),
+            (source.file, source.text),
+            source.flags,
+        )?;
         Ok((source, made.map(|program| Peer { source, program })))
     };
     SOURCES.iter().map(make).collect()
@@ -78,10 +82,19 @@ impl Peer {
     pub(crate) fn calibrate(&self) -> Result<f64> {
         let mut best = f64::INFINITY;
         for _ in 0..5 {
-            let measured =
-                self.start(Path::new("-"), "kernel", &Places::none(), 1, [0, CALIBRATION], Body::Empty)?;
+            let measured = self.start(
+                Path::new("-"),
+                "kernel",
+                &Places::none(),
+                1,
+                [0, CALIBRATION],
+                Body::Empty,
+            )?;
             if measured.checksum != kernel(1, CALIBRATION) {
-                return Err(failed(&format!("calibrate {}", self.source.way), "its loop is another one"));
+                return Err(failed(
+                    &format!("calibrate {}", self.source.way),
+                    "its loop is another one",
+                ));
             }
             best = best.min(measured.seconds * 1e9 / CALIBRATION as f64);
         }
@@ -99,7 +112,8 @@ impl Peer {
     ) -> Result<Measured> {
         let file = site.folder.join(format!("{}.txt", program.name));
         if !file.exists() {
-            fs::write(&file, program.text()).map_err(|error| failed("write a program for peers", error))?;
+            fs::write(&file, program.text())
+                .map_err(|error| failed("write a program for peers", error))?;
         }
         let run = self.start(&file, self.source.form, &site.places, workers, rounds, body)?;
         Ok(Measured { steps: rounds[1] * program.tasks.len() as u64, ..run })
@@ -117,9 +131,16 @@ impl Peer {
         let what = format!("run {}", self.source.way);
         let mut command = Command::new(&self.program);
         let numbers = [workers as u64, rounds[0], rounds[1]].map(|n| n.to_string());
-        command.arg(file).arg(form).args(numbers).args([body.name(), &body.iterations().to_string()]);
+        command
+            .arg(file)
+            .arg(form)
+            .args(numbers)
+            .args([body.name(), &body.iterations().to_string()]);
         // Workers spin while they wait, as ours do.
-        command.env("OMP_WAIT_POLICY", "active").env_remove("OMP_PROC_BIND").env_remove("OMP_PLACES");
+        command
+            .env("OMP_WAIT_POLICY", "active")
+            .env_remove("OMP_PROC_BIND")
+            .env_remove("OMP_PLACES");
         if let Some(openmp) = places.openmp() {
             command.env("OMP_PROC_BIND", "true").env("OMP_PLACES", openmp);
         }

@@ -225,8 +225,11 @@ mod tests {
         for workers in 1..=2 * places.len().min(8) {
             let crew = Crew::new(&places, workers, 0);
             let mut seen = places_of(&crew, 1);
-            let mut wanted: Vec<_> =
-                (0..workers).map(|w| vec![before[w % before.len()]]).cycle().take(2 * workers).collect();
+            let mut wanted: Vec<_> = (0..workers)
+                .map(|w| vec![before[w % before.len()]])
+                .cycle()
+                .take(2 * workers)
+                .collect();
             seen.sort();
             wanted.sort();
             assert_eq!(seen, wanted);

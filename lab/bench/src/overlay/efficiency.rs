@@ -70,12 +70,17 @@ mod tests {
     use super::*;
 
     fn points(overhead: f64, grains: &[f64]) -> Vec<Point> {
-        grains.iter().map(|&grain| Point { grain, efficiency: grain / (grain + overhead) }).collect()
+        grains
+            .iter()
+            .map(|&grain| Point { grain, efficiency: grain / (grain + overhead) })
+            .collect()
     }
 
     #[test]
     fn a_constant_overhead_is_found_between_far_grains() {
-        let Some(Metg::At(ns)) = Metg::of(&points(37.0, &[4.0, 16.0, 64.0, 256.0])) else { panic!() };
+        let Some(Metg::At(ns)) = Metg::of(&points(37.0, &[4.0, 16.0, 64.0, 256.0])) else {
+            panic!()
+        };
         assert!((ns - 37.0).abs() < 1e-6, "{ns}");
     }
 
@@ -88,7 +93,8 @@ mod tests {
 
     #[test]
     fn efficiencies_of_more_than_one_do_no_harm() {
-        let points = [(8.0, 0.2), (16.0, 1.3)].map(|(grain, efficiency)| Point { grain, efficiency });
+        let points =
+            [(8.0, 0.2), (16.0, 1.3)].map(|(grain, efficiency)| Point { grain, efficiency });
         let ns = Metg::of(&points).unwrap().ns();
         assert!((8.0..16.0).contains(&ns), "{ns}");
     }

@@ -38,7 +38,8 @@ pub(crate) enum Pattern {
 
 impl Pattern {
     /// All of them.
-    pub(crate) const ALL: [Self; 5] = [Self::Trivial, Self::Stencil, Self::Nearest, Self::Fft, Self::Random];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Trivial, Self::Stencil, Self::Nearest, Self::Fft, Self::Random];
 
     /// Its name.
     pub(crate) const fn name(self) -> &'static str {
@@ -107,7 +108,9 @@ mod tests {
                 for t in 0..3 * period {
                     for i in 0..width {
                         let points = pattern.dependences(width, t, i);
-                        assert!(points.iter().all(|&j| j < width) && points.is_sorted_by(|a, b| a < b));
+                        assert!(
+                            points.iter().all(|&j| j < width) && points.is_sorted_by(|a, b| a < b)
+                        );
                         assert_eq!(points, pattern.dependences(width, t + period, i));
                         assert!(pattern == Pattern::Trivial || points.contains(&i));
                     }

@@ -52,7 +52,8 @@ fn by_ours(
     type By = Box<dyn Fn(&race::Cell<Job>) -> Option<f64>>;
     let by = |by| -> By { Box::new(move |cell| ratio(Some(cell.spread.median), by)) };
     let columns: Vec<_> = all.map(|(head, time)| (head, by(time))).collect();
-    let columns: Vec<Column<'_, Job>> = columns.iter().map(|(head, by)| (*head, &**by as _)).collect();
+    let columns: Vec<Column<'_, Job>> =
+        columns.iter().map(|(head, by)| (*head, &**by as _)).collect();
     Table::of(title, cells(), 1.0, |cell| cell.way.clone(), &columns)
 }
 
@@ -117,7 +118,10 @@ fn efficiencies<'a>(race: &'a Race, results: &'a Results<Job>) -> impl Iterator<
         let mut table = Table::new(format!("{}, % of ideal, by ns", program.name), grains);
         for way in race.ordered() {
             let points = race.points(results, program.name, way.name());
-            table.row(way.name(), points.iter().map(|point| format!("{:.0}", point.efficiency * 100.0)));
+            table.row(
+                way.name(),
+                points.iter().map(|point| format!("{:.0}", point.efficiency * 100.0)),
+            );
         }
         table
     })

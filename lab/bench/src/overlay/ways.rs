@@ -19,7 +19,10 @@ type OnWorkers = fn(usize) -> Runner;
 /// Our runners: a line each.
 const OURS: [(&str, OnWorkers); 4] = [
     ("overlay, pool", Runner::pool),
-    ("overlay, pool, depth first", |workers| Runner::Pool { workers, order: ReadyOrder::DepthFirst }),
+    ("overlay, pool, depth first", |workers| Runner::Pool {
+        workers,
+        order: ReadyOrder::DepthFirst,
+    }),
     ("overlay, static", |workers| Runner::Static { workers }),
     ("overlay, over queues", |workers| Runner::Queues { workers, order: ReadyOrder::Fifo }),
 ];
@@ -51,7 +54,9 @@ pub(crate) struct Site {
 /// All ways, with these peers.
 pub(crate) fn all(peers: impl IntoIterator<Item = Peer>) -> Vec<Way> {
     let ours = OURS.iter().map(|&(name, runner)| Way::Overlay(name, runner));
-    ours.chain([Way::Plain, Way::Barrier, Way::Locks]).chain(peers.into_iter().map(Way::Compiled)).collect()
+    ours.chain([Way::Plain, Way::Barrier, Way::Locks])
+        .chain(peers.into_iter().map(Way::Compiled))
+        .collect()
 }
 
 impl Way {
@@ -95,7 +100,8 @@ impl Way {
         let checksum = match self {
             Self::Overlay(name, runner) => {
                 let (mut overlay, values) = body.with(Declare { program, crew });
-                let done = crew.lead(|| overlay.run(runner(workers), Stop::after(rounds[0] + rounds[1])));
+                let done =
+                    crew.lead(|| overlay.run(runner(workers), Stop::after(rounds[0] + rounds[1])));
                 done.map_err(|error| failed(&format!("run {name}"), error))?;
                 let value = |location: &Location<u64>| Ok(*location.reader().acquire()?);
                 checksum(values.iter().map(value).collect::<Result<Vec<u64>>>()?.into_iter())
@@ -120,16 +126,22 @@ impl<'a> WithWork for Declare<'a> {
 
     fn call<W: Work>(self, work: W) -> Self::Output {
         let Self { program: Program { tasks, .. }, crew } = self;
-        let values: Vec<_> = (0..tasks.len()).map(|t| Location::new(format!("value {t}"), 0_u64)).collect();
+        let values: Vec<_> =
+            (0..tasks.len()).map(|t| Location::new(format!("value {t}"), 0_u64)).collect();
         let mut overlay = Overlay::new();
         for (t, task) in tasks.iter().enumerate() {
             let reads: Vec<_> = task.reads.iter().map(|&u| values[u as usize].read()).collect();
-            overlay.task(format!("task {t}"), (values[t].write(), reads), move |(own, reads), step| {
-                crew.step();
-                if let Some(new) = work.step(t as u32, step.iteration(), reads.iter().copied()) {
-                    *own = new;
-                }
-            });
+            overlay.task(
+                format!("task {t}"),
+                (values[t].write(), reads),
+                move |(own, reads), step| {
+                    crew.step();
+                    if let Some(new) = work.step(t as u32, step.iteration(), reads.iter().copied())
+                    {
+                        *own = new;
+                    }
+                },
+            );
         }
         let levels = tasks.iter().map(|task| i64::from(task.level)).collect();
         let checked = overlay.check(Initial::Priority(levels));

@@ -142,11 +142,14 @@ mod tests {
 
     #[test]
     fn irregular_bodies_have_their_mean() {
-        let all: Vec<u64> = (0..1024).flat_map(|t| (0..100).map(move |r| irregular(1000, t, r))).collect();
+        let all: Vec<u64> =
+            (0..1024).flat_map(|t| (0..100).map(move |r| irregular(1000, t, r))).collect();
         let mean = all.iter().sum::<u64>() / all.len() as u64;
         assert!((980..1020).contains(&mean), "{mean}");
         assert!(
-            all.iter().all(|&n| n < 2000) && all.iter().any(|&n| n < 20) && all.iter().any(|&n| n > 1980)
+            all.iter().all(|&n| n < 2000)
+                && all.iter().any(|&n| n < 20)
+                && all.iter().any(|&n| n > 1980)
         );
     }
 }

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use syncline_store::{Block, DataDir, Element, Layout, Matrix, NewFile, Shape, convert, write_layout_json};
+use syncline_store::{
+    Block, DataDir, Element, Layout, Matrix, NewFile, Shape, convert, write_layout_json,
+};
 use syncline_wave::Lk23;
 
 use crate::disk;
@@ -77,9 +79,10 @@ impl Folder {
             let found = Matrix::<f64>::open(&path)?.shape();
             if found != self.shape {
                 let (folder, asked) = (self.path.display(), self.shape);
-                return Err(
-                    format!("the data in {folder} are {found}, not {asked}: take another folder").into()
-                );
+                return Err(format!(
+                    "the data in {folder} are {found}, not {asked}: take another folder"
+                )
+                .into());
             }
         }
         sides.iter().try_for_each(|side| self.make_blocks(*side))
@@ -95,7 +98,8 @@ impl Folder {
         let block = self.block(side);
         let rows = DataDir::open(&self.rows())?;
         let framed = ("za-framed", "za", Data::Framed);
-        let all = ["za"].into_iter().chain(Lk23::COEFFICIENTS).map(|name| (name, name, Data::Blocked));
+        let all =
+            ["za"].into_iter().chain(Lk23::COEFFICIENTS).map(|name| (name, name, Data::Blocked));
         let mut arrays = std::collections::BTreeMap::new();
         for (name, from, data) in all.chain([framed]) {
             let layout = data.layout(block);
@@ -126,7 +130,10 @@ impl Folder {
         let field = if data == Data::Framed { "za-framed" } else { "za" };
         let open = |name: &str| Ok::<_, Failure>(Arc::new(folder.matrix::<f64>(name)?));
         let [a, b, c, d, e] = Lk23::COEFFICIENTS;
-        Ok(Inputs { field: open(field)?, coefficients: [open(a)?, open(b)?, open(c)?, open(d)?, open(e)?] })
+        Ok(Inputs {
+            field: open(field)?,
+            coefficients: [open(a)?, open(b)?, open(c)?, open(d)?, open(e)?],
+        })
     }
 
     /// A file for a result, which never gets a name.
@@ -144,5 +151,6 @@ impl Folder {
 }
 
 fn make_folder(path: &Path) -> Result<()> {
-    std::fs::create_dir_all(path).map_err(|error| failed(&format!("make {}", path.display()), error))
+    std::fs::create_dir_all(path)
+        .map_err(|error| failed(&format!("make {}", path.display()), error))
 }

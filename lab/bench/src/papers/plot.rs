@@ -16,8 +16,8 @@ const TOP: f64 = 40.0;
 
 /// Of the lines, the same in both panels: those of [`WHOLE`], of [`CHAINED`], and what only [`SINGLE`] has.
 const COLOURS: [&str; 14] = [
-    "#000000", "#7f7f7f", "#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2",
-    "#bcbd22", "#17becf", "#3b5323", "#ffbb00", "#aec7e8",
+    "#000000", "#7f7f7f", "#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b",
+    "#e377c2", "#bcbd22", "#17becf", "#3b5323", "#ffbb00", "#aec7e8",
 ];
 
 /// A line of a panel: its name and its points.
@@ -59,7 +59,8 @@ fn lines(runs: Runs<'_>, ways: &[Way], iterations: u64) -> Vec<Line> {
         let points = blocks.iter().enumerate().filter_map(|(x, block)| Some((x, seconds(*block)?)));
         Line { name: label(way), points: points.collect(), dashed: whole, colour: colour(way) }
     };
-    let all = WHOLE.iter().map(|way| line(*way, true)).chain(ways.iter().map(|way| line(*way, false)));
+    let all =
+        WHOLE.iter().map(|way| line(*way, true)).chain(ways.iter().map(|way| line(*way, false)));
     all.filter(|line| !line.points.is_empty()).collect()
 }
 
@@ -81,7 +82,10 @@ fn panel(
     let (low, high) = ((least / 1.2).log10(), (most * 1.2).log10());
     let at_x = |place: usize| LEFT + WIDTH * (place as f64 + 0.5) / blocks.len() as f64;
     let at_y = |seconds: f64| TOP + HEIGHT * (high - seconds.max(1e-9).log10()) / (high - low);
-    writeln!(out, "<g transform=\"translate({x} 0)\">\n<text x=\"{LEFT}\" y=\"20\">{title}</text>")?;
+    writeln!(
+        out,
+        "<g transform=\"translate({x} 0)\">\n<text x=\"{LEFT}\" y=\"20\">{title}</text>"
+    )?;
     writeln!(
         out,
         "<rect x=\"{LEFT}\" y=\"{TOP}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"none\" stroke=\"black\"/>"
@@ -91,7 +95,10 @@ fn panel(
         writeln!(out, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{block}</text>")?;
     }
     let (middle, below) = (LEFT + WIDTH / 2.0, TOP + HEIGHT + 40.0);
-    writeln!(out, "<text x=\"{middle}\" y=\"{below}\" text-anchor=\"middle\">side of a block</text>")?;
+    writeln!(
+        out,
+        "<text x=\"{middle}\" y=\"{below}\" text-anchor=\"middle\">side of a block</text>"
+    )?;
     for tick in ticks(low, high) {
         let (y, end) = (at_y(tick), LEFT + WIDTH);
         writeln!(out, "<path d=\"M{LEFT} {y:.1}H{end}\" stroke=\"#dddddd\"/>")?;

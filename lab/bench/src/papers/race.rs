@@ -74,7 +74,8 @@ pub(crate) const CHAINED: [Way; 10] = [
 ];
 
 /// The lines that have no blocks, of both.
-pub(crate) const WHOLE: [Way; 2] = [(Name::Sequential, Data::RowMajor), (Name::Streamed, Data::RowMajor)];
+pub(crate) const WHOLE: [Way; 2] =
+    [(Name::Sequential, Data::RowMajor), (Name::Streamed, Data::RowMajor)];
 
 /// A run as it is printed. Bytes are those of all its iterations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -170,16 +171,18 @@ impl Race {
         let Inputs { field, coefficients } = self.folder.open(data, side.unwrap_or(1))?;
         let (file, result) = self.folder.result(layout)?;
         let caches = self.folder.drop_caches()?.to_owned();
-        let job = Job { scheme: name.scheme(self.processors), block, iterations, memory: self.memory };
+        let job =
+            Job { scheme: name.scheme(self.processors), block, iterations, memory: self.memory };
         let before = disk()?;
         let start = Instant::now();
-        let (result, report) = match job.run(&Arrays { field: &field, coefficients: &coefficients }, result) {
-            Err(error @ syncline_wave::Error::Memory { .. }) => {
-                eprintln!("skipped: {what}: {error}");
-                return Ok(None);
-            }
-            done => done?,
-        };
+        let (result, report) =
+            match job.run(&Arrays { field: &field, coefficients: &coefficients }, result) {
+                Err(error @ syncline_wave::Error::Memory { .. }) => {
+                    eprintln!("skipped: {what}: {error}");
+                    return Ok(None);
+                }
+                done => done?,
+            };
         file.file().sync_data().map_err(|error| failed("write the result to disk", error))?;
         let seconds = start.elapsed().as_secs_f64();
         let after = disk()?;
@@ -189,11 +192,14 @@ impl Race {
             let sum = checksum(&result)?;
             let (first, one) = log.sums.entry(iterations).or_insert_with(|| (sum, what.to_owned()));
             if sum != *first {
-                return Err(format!("{one} and {what} differ after {iterations} iteration(s)").into());
+                return Err(
+                    format!("{one} and {what} differ after {iterations} iteration(s)").into()
+                );
             }
         }
-        let model =
-            side.map(|_| io_model(layout, Grid::new(self.folder.shape, block), 5, f64::TYPE)).transpose()?;
+        let model = side
+            .map(|_| io_model(layout, Grid::new(self.folder.shape, block), 5, f64::TYPE))
+            .transpose()?;
         let run = Run {
             scheme: name,
             data,

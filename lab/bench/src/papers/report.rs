@@ -71,8 +71,10 @@ impl<'r> Runs<'r> {
 
     /// The block with the least time, and the time.
     fn best(self, way: Way, iterations: u64) -> Option<(usize, f64)> {
-        let times =
-            self.blocks().into_iter().filter_map(|b| Some((b, self.seconds(way, Some(b), iterations)?)));
+        let times = self
+            .blocks()
+            .into_iter()
+            .filter_map(|b| Some((b, self.seconds(way, Some(b), iterations)?)));
         times.min_by(|a, b| a.1.total_cmp(&b.1))
     }
 }
@@ -102,8 +104,9 @@ fn tables(runs: Runs<'_>, out: &mut String) -> std::fmt::Result {
         first.processors,
         first.caches,
     )?;
-    let seconds =
-        |iterations| move |way: Way, block| runs.seconds(way, block, iterations).map(|s| format!("{s:.3}"));
+    let seconds = |iterations| {
+        move |way: Way, block| runs.seconds(way, block, iterations).map(|s| format!("{s:.3}"))
+    };
     table(out, "Fig. 7(a): seconds of one iteration, by block size", runs, &SINGLE, seconds(1))?;
     let title = format!("Fig. 7(b): seconds per iteration of {several} iterations");
     table(out, &title, runs, &CHAINED, seconds(several))?;
@@ -112,7 +115,8 @@ fn tables(runs: Runs<'_>, out: &mut String) -> std::fmt::Result {
         let disk = gib(|run| run.disk_read as f64)?;
         let asked = gib(|run| run.asked_read as f64)?;
         let model = runs.of(way, block, 1).find_map(|run| run.model_read);
-        let model = model.map_or_else(|| "-".to_owned(), |model| format!("{:.2}", model as f64 / GIB));
+        let model =
+            model.map_or_else(|| "-".to_owned(), |model| format!("{:.2}", model as f64 / GIB));
         Some(format!("{disk:.2} / {asked:.2} / {model}"))
     };
     table(
@@ -159,8 +163,18 @@ fn words(runs: Runs<'_>, out: &mut String) -> std::fmt::Result {
     let (blocked, framed) = (Data::Blocked, Data::Framed);
     let ratios = [
         ("row-major / sequential", "10", single(SINGLE[0]), whole(sequential, 1)),
-        ("ring, framed / sequential", "below 1", single(of(Name::Ring, framed)), whole(sequential, 1)),
-        ("ring: framed / blocked", "0.80", single(of(Name::Ring, framed)), single(of(Name::Ring, blocked))),
+        (
+            "ring, framed / sequential",
+            "below 1",
+            single(of(Name::Ring, framed)),
+            whole(sequential, 1),
+        ),
+        (
+            "ring: framed / blocked",
+            "0.80",
+            single(of(Name::Ring, framed)),
+            single(of(Name::Ring, blocked)),
+        ),
         (
             "blocks: framed / blocked",
             "0.80",

@@ -63,14 +63,22 @@ impl Server {
     }
 
     /// Measures by such a line, which is answered in JSON; each sample is that of `operations`.
-    pub(crate) fn asks(&self, line: &str, operations: usize) -> impl FnMut() -> Result<Samples> + use<> {
+    pub(crate) fn asks(
+        &self,
+        line: &str,
+        operations: usize,
+    ) -> impl FnMut() -> Result<Samples> + use<> {
         let (server, line) = (self.clone(), line.to_owned());
         move || {
             let answer = server.ask(&line)?;
             match serde_json::from_str(&answer)? {
                 Answer { error: Some(error), .. } => Err(error.into()),
-                Answer { seconds, .. } if seconds.is_empty() => Err(format!("it said {answer:?}").into()),
-                Answer { seconds, .. } => Ok(seconds.iter().map(|time| time / operations as f64).collect()),
+                Answer { seconds, .. } if seconds.is_empty() => {
+                    Err(format!("it said {answer:?}").into())
+                }
+                Answer { seconds, .. } => {
+                    Ok(seconds.iter().map(|time| time / operations as f64).collect())
+                }
             }
         }
     }
@@ -97,8 +105,9 @@ mod tests {
 
     #[test]
     fn answers_are_understood_and_others_told() {
-        let answered =
-            said(r#"read line; [ "$line" = "cold 2" ] && echo '{"what": "x", "seconds": [20, 40]}'"#);
+        let answered = said(
+            r#"read line; [ "$line" = "cold 2" ] && echo '{"what": "x", "seconds": [20, 40]}'"#,
+        );
         assert_eq!(answered, Ok(vec![2.0, 4.0]));
         assert_eq!(said(r#"read line; echo '{"error": "no"}'"#), Err("no".to_owned()));
         assert_eq!(said("read line; echo '{}'"), Err("it said \"{}\"".to_owned()));

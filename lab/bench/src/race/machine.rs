@@ -42,7 +42,9 @@ impl Machine {
 
 /// The date and time this many seconds after the beginning of 1970, UTC.
 fn date(seconds: u64) -> String {
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let (mut days, minutes) = (seconds / 86_400, seconds % 86_400 / 60);
     let mut year = 1970;
     while days >= 365 + u64::from(leap(year)) {

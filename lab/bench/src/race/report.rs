@@ -34,7 +34,10 @@ pub(crate) type Column<'a, K> = (&'a str, &'a dyn Fn(&Cell<K>) -> Option<f64>);
 
 impl Table {
     /// An empty one, of what the rows are and what the columns are.
-    pub(crate) fn new<H: Into<String>>(title: impl Into<String>, head: impl IntoIterator<Item = H>) -> Self {
+    pub(crate) fn new<H: Into<String>>(
+        title: impl Into<String>,
+        head: impl IntoIterator<Item = H>,
+    ) -> Self {
         let head = [title.into()].into_iter().chain(head.into_iter().map(Into::into));
         Self { head: head.collect(), rows: Vec::new() }
     }
@@ -49,7 +52,8 @@ impl Table {
         columns: &[Column<'_, K>],
     ) -> Self {
         let usual = ["median", "best", "p90", "rounds"];
-        let mut table = Self::new(title, usual.into_iter().chain(columns.iter().map(|&(head, _)| head)));
+        let mut table =
+            Self::new(title, usual.into_iter().chain(columns.iter().map(|&(head, _)| head)));
         for cell in cells {
             let mark = if cell.side == Side::Ours { "*" } else { " " };
             let Cell { spread, rounds, .. } = cell;
@@ -82,12 +86,14 @@ impl fmt::Display for Table {
     /// After an empty line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = || [&self.head].into_iter().chain(&self.rows);
-        let width = |n: usize| all().filter_map(|row| row.get(n)).map(|cell| cell.chars().count()).max();
+        let width =
+            |n: usize| all().filter_map(|row| row.get(n)).map(|cell| cell.chars().count()).max();
         for row in all() {
             let mut line = String::new();
             for (n, cell) in row.iter().enumerate() {
                 let width = width(n).unwrap_or(0);
-                line += &if n == 0 { format!("{cell:width$}") } else { format!("  {cell:>width$}") };
+                line +=
+                    &if n == 0 { format!("{cell:width$}") } else { format!("  {cell:>width$}") };
             }
             write!(f, "\n{}", line.trim_end())?;
         }
@@ -115,13 +121,21 @@ pub(crate) struct Target {
 
 impl Target {
     /// At most that, if there is a value.
-    pub(crate) fn at_most(what: impl Into<String>, value: Option<f64>, target: f64) -> Option<Target> {
+    pub(crate) fn at_most(
+        what: impl Into<String>,
+        value: Option<f64>,
+        target: f64,
+    ) -> Option<Target> {
         let value = value?;
         Some(Target { what: what.into(), value, target, at_most: true, met: value <= target })
     }
 
     /// At least that, if there is a value.
-    pub(crate) fn at_least(what: impl Into<String>, value: Option<f64>, target: f64) -> Option<Target> {
+    pub(crate) fn at_least(
+        what: impl Into<String>,
+        value: Option<f64>,
+        target: f64,
+    ) -> Option<Target> {
         let value = value?;
         Some(Target { what: what.into(), value, target, at_most: false, met: value >= target })
     }
@@ -182,10 +196,14 @@ mod tests {
 
     #[test]
     fn targets_are_met_or_missed_and_lines_say_what_they_are() {
-        let targets = [Target::at_most("put", Some(3.0), 3.0), Target::at_least("speed", Some(1.0), 1.5)];
+        let targets =
+            [Target::at_most("put", Some(3.0), 3.0), Target::at_least("speed", Some(1.0), 1.5)];
         let targets: Vec<_> = targets.into_iter().flatten().collect();
         let text = Table::targets(&targets).unwrap().to_string();
-        assert!(text.contains("<= 3") && text.contains("met\n") && text.ends_with("missed"), "{text}");
+        assert!(
+            text.contains("<= 3") && text.contains("met\n") && text.ends_with("missed"),
+            "{text}"
+        );
         assert_eq!(Target::at_most("absent", ratio(None, Some(1.0)), 1.0), None);
         let mut lines = Lines::new("record");
         lines.push("target", &targets[0]).unwrap();

@@ -37,7 +37,8 @@ type Far<'m> = Kit<'m>;
 pub(super) fn report(me: &mut Member, pace: Pace<'_>, only: Option<&str>) -> Result<Report> {
     let threads = me.threads();
     let shape = (me.hosts().count(), me.processes(), me.size());
-    let transport = me.endpoint().map_or_else(String::new, |endpoint| endpoint.transport().to_owned());
+    let transport =
+        me.endpoint().map_or_else(String::new, |endpoint| endpoint.transport().to_owned());
     let mut kit = Kit::new(me)?;
     // A call of MPI that blocks keeps the other threads of its process from serving those that are
     // to come to it.
@@ -49,7 +50,10 @@ pub(super) fn report(me: &mut Member, pace: Pace<'_>, only: Option<&str>) -> Res
         ("ping", pings(mpi)),
         ("long", longs(mpi)),
         ("fence", fences(hosts)),
-        ("sync", [100, LONGEST].into_iter().flat_map(|bytes| syncs(hosts, bytes, 0, mpi)).collect()),
+        (
+            "sync",
+            [100, LONGEST].into_iter().flat_map(|bytes| syncs(hosts, bytes, 0, mpi)).collect(),
+        ),
         ("delay", delays(hosts, mpi)),
         ("lock", locks(size)),
         ("queue", queues(size)),
@@ -96,14 +100,21 @@ fn pings<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
         }),
     ];
     if mpi {
-        entries.push(Entry::time("messages of MPI, both poll", "8 B", 0, move |kit: &mut Far<'_>| {
-            let (process, other) = (kit.me.process(), kit.me.hosts().server(1));
-            match &kit.mpi {
-                Some(peer) if process == 0 => all(batch, |_| peer.ping(other, true)),
-                Some(peer) if process == other => all(batch, |_| peer.ping(0, false)).map(|_| f64::NAN),
-                _ => Ok(f64::NAN),
-            }
-        }));
+        entries.push(Entry::time(
+            "messages of MPI, both poll",
+            "8 B",
+            0,
+            move |kit: &mut Far<'_>| {
+                let (process, other) = (kit.me.process(), kit.me.hosts().server(1));
+                match &kit.mpi {
+                    Some(peer) if process == 0 => all(batch, |_| peer.ping(other, true)),
+                    Some(peer) if process == other => {
+                        all(batch, |_| peer.ping(0, false)).map(|_| f64::NAN)
+                    }
+                    _ => Ok(f64::NAN),
+                }
+            },
+        ));
     }
     entries
 }
@@ -122,7 +133,9 @@ fn longs<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
             rma.put(&kit.large, to, 0, &kit.mebibyte)?;
             Ok(rma.fence(to)?)
         }),
-        one("get", "1 MiB", |kit| Ok(kit.ours.rma.get(&kit.large, kit.others[0], 0, &mut kit.mebibyte)?)),
+        one("get", "1 MiB", |kit| {
+            Ok(kit.ours.rma.get(&kit.large, kit.others[0], 0, &mut kit.mebibyte)?)
+        }),
     ];
     if mpi {
         entries.push(one("MPI_Put; flush", "1 MiB", |kit| match &kit.mpi {
@@ -144,7 +157,8 @@ fn fences<'a, 'm>(hosts: usize) -> Vec<Entry<'a, Far<'m>>> {
     let mut entries = Vec::new();
     let most = (hosts - 1).min(7);
     for bytes in [100, LONGEST] {
-        for targets in (1..=most).filter(|&targets| targets <= 3 || targets == 5 || targets == most) {
+        for targets in (1..=most).filter(|&targets| targets <= 3 || targets == 5 || targets == most)
+        {
             let windows = (1..=targets).filter(|&k| k <= 3 || k == targets);
             let ways = windows.map(|k| match k {
                 1 => ("asking, K = 1".to_owned(), Some(1)),
@@ -228,19 +242,24 @@ fn syncs<'a, 'm>(hosts: usize, bytes: usize, delay: u64, mpi: bool) -> Vec<Entry
         })
     }));
     if mpi {
-        entries.push(Entry::time("MPI: flush_all; barrier", setting, 0, move |kit: &mut Far<'_>| {
-            let Kit { mpi: Some(peer), data, .. } = kit else { return Ok(f64::NAN) };
-            let put = |peer: &mut &mut super::kit::Peer| {
-                peer.put(&data[..bytes])?;
-                pause();
-                Ok(())
-            };
-            let mut peer = peer;
-            each(&mut peer, BATCH, put, |peer| {
-                peer.window.flush_all()?;
-                Ok(peer.communicator.barrier()?)
-            })
-        }));
+        entries.push(Entry::time(
+            "MPI: flush_all; barrier",
+            setting,
+            0,
+            move |kit: &mut Far<'_>| {
+                let Kit { mpi: Some(peer), data, .. } = kit else { return Ok(f64::NAN) };
+                let put = |peer: &mut &mut super::kit::Peer| {
+                    peer.put(&data[..bytes])?;
+                    pause();
+                    Ok(())
+                };
+                let mut peer = peer;
+                each(&mut peer, BATCH, put, |peer| {
+                    peer.window.flush_all()?;
+                    Ok(peer.communicator.barrier()?)
+                })
+            },
+        ));
     }
     entries
 }
@@ -248,7 +267,11 @@ fn syncs<'a, 'm>(hosts: usize, bytes: usize, delay: u64, mpi: bool) -> Vec<Entry
 fn delays<'a, 'm>(hosts: usize, mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
     let short = [10, 50, 100].map(|delay| (100, delay));
     let long = [50, 100, 200].map(|delay| (LONGEST, delay));
-    short.into_iter().chain(long).flat_map(|(bytes, delay)| syncs(hosts, bytes, delay, mpi)).collect()
+    short
+        .into_iter()
+        .chain(long)
+        .flat_map(|(bytes, delay)| syncs(hosts, bytes, delay, mpi))
+        .collect()
 }
 
 fn locks<'a, 'm>(size: usize) -> Vec<Entry<'a, Far<'m>>> {
@@ -292,23 +315,28 @@ fn queues<'a, 'm>(size: usize) -> Vec<Entry<'a, Far<'m>>> {
     for contenders in (2..size).filter(|&n| n == 2 || n == 3 || n == size - 1) {
         for (n, (_, name)) in KINDS.into_iter().enumerate() {
             let setting = format!("{contenders} of {size} contend");
-            entries.push(Entry::time(name, setting, BATCH * contenders, move |kit: &mut Far<'_>| {
-                let rank = kit.me.rank();
-                if !(1..=contenders).contains(&rank) {
-                    return Ok(f64::NAN);
-                }
-                let Kit { mutexes, ours, ping, .. } = kit;
-                let (start, mut held) = (Instant::now(), Duration::ZERO);
-                for _ in 0..BATCH {
-                    mutexes[n].lock(&mut ours.rma, 0, 0)?;
-                    let got = Instant::now();
-                    sleep(2 * *ping);
-                    held += got.elapsed();
-                    mutexes[n].unlock(&mut ours.rma, 0, 0)?;
-                }
-                let each = |time: Duration| time.as_nanos() as f64 / BATCH as f64;
-                Ok(each(start.elapsed()) / contenders as f64 - each(held))
-            }));
+            entries.push(Entry::time(
+                name,
+                setting,
+                BATCH * contenders,
+                move |kit: &mut Far<'_>| {
+                    let rank = kit.me.rank();
+                    if !(1..=contenders).contains(&rank) {
+                        return Ok(f64::NAN);
+                    }
+                    let Kit { mutexes, ours, ping, .. } = kit;
+                    let (start, mut held) = (Instant::now(), Duration::ZERO);
+                    for _ in 0..BATCH {
+                        mutexes[n].lock(&mut ours.rma, 0, 0)?;
+                        let got = Instant::now();
+                        sleep(2 * *ping);
+                        held += got.elapsed();
+                        mutexes[n].unlock(&mut ours.rma, 0, 0)?;
+                    }
+                    let each = |time: Duration| time.as_nanos() as f64 / BATCH as f64;
+                    Ok(each(start.elapsed()) / contenders as f64 - each(held))
+                },
+            ));
         }
     }
     entries
@@ -320,10 +348,15 @@ fn counters<'a, 'm>(mpi: bool) -> Vec<Entry<'a, Far<'m>>> {
         Ok(all(BATCH, |_| ours.rma.fetch_add(counter, 0, 0, 1).map(|_| ()))?)
     })];
     if mpi {
-        entries.push(Entry::time("MPI_Fetch_and_op", "by all", 0, |kit: &mut Far<'_>| match &kit.mpi {
-            Some(peer) => all(BATCH, |_| peer.add()),
-            None => Ok(f64::NAN),
-        }));
+        entries.push(Entry::time(
+            "MPI_Fetch_and_op",
+            "by all",
+            0,
+            |kit: &mut Far<'_>| match &kit.mpi {
+                Some(peer) => all(BATCH, |_| peer.add()),
+                None => Ok(f64::NAN),
+            },
+        ));
     }
     entries
 }
@@ -355,13 +388,22 @@ fn idle(kit: &mut Far<'_>) -> Result<Option<Cell>> {
     kit.me.gather(0)?;
     let before = served();
     sleep(WHILE);
-    let took = served().zip(before).map(|(after, before)| (after - before) as f64 / WHILE.as_secs_f64());
+    let took =
+        served().zip(before).map(|(after, before)| (after - before) as f64 / WHILE.as_secs_f64());
     let share = took.filter(|_| kit.me.thread() == 0).unwrap_or(f64::NAN);
     let shares = kit.me.gather(share.to_bits())?.into_iter().map(f64::from_bits);
     let spread = Spread::of(shares.filter(|share| share.is_finite()).collect());
     let key = Setting { group: "idle", setting: "5 s, members sleep".to_owned(), messages: None };
     let way = "server threads, of a second".to_owned();
-    Ok(spread.map(|spread| Cell { key, way, metric: "", side: Side::Ours, spread, samples: 1, rounds: 1 }))
+    Ok(spread.map(|spread| Cell {
+        key,
+        way,
+        metric: "",
+        side: Side::Ours,
+        spread,
+        samples: 1,
+        rounds: 1,
+    }))
 }
 
 /// Nanoseconds that a server thread of this process has run, of several the mean; `None` without

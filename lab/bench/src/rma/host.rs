@@ -69,7 +69,8 @@ pub(super) fn report(me: &mut Member, pace: Pace<'_>) -> Result<Report> {
     let mutexes = made.into_iter().collect::<Result<Vec<_>, _>>()?;
     let (data, buffer, numbers) = (vec![1; LARGE], vec![0; LARGE], vec![1.0; 1024]);
     let (beside, rounds) = (Vec::new(), 0);
-    let mut kit = Kit { me, rma, words, doubles, large, mutexes, beside, data, numbers, buffer, rounds };
+    let mut kit =
+        Kit { me, rma, words, doubles, large, mutexes, beside, data, numbers, buffer, rounds };
     let mut hops = Hops::new(places);
     let mut look = |kit: &mut Kit<'_>| -> Result<()> {
         kit.me.gather(0)?;
@@ -95,7 +96,8 @@ pub(super) fn report(me: &mut Member, pace: Pace<'_>) -> Result<Report> {
     let targets = targets::host(&cells, hop);
     let machine = Machine::here(processors);
     let transport = "memory".to_owned();
-    let team = Team { machine, hosts, processes, threads, transport, hop_ns: hop, unit: ("ns", 1.0) };
+    let team =
+        Team { machine, hosts, processes, threads, transport, hop_ns: hop, unit: ("ns", 1.0) };
     Ok(Report { team, cells, skipped: Vec::new(), targets })
 }
 
@@ -137,11 +139,16 @@ fn operations<'m>() -> Vec<Entry<'static, Kit<'m>>> {
         alone("nothing under way", "fence_all", MANY, |kit, _| Ok(kit.rma.fence_all()?)),
     ];
     for (n, (_, name)) in KINDS.into_iter().enumerate() {
-        entries.push(alone("free, of another", &format!("lock; unlock: {name}"), MANY, move |kit, _| {
-            let mutexes = &mut kit.mutexes[n];
-            mutexes.lock(&mut kit.rma, 1, 0)?;
-            Ok(mutexes.unlock(&mut kit.rma, 1, 0)?)
-        }));
+        entries.push(alone(
+            "free, of another",
+            &format!("lock; unlock: {name}"),
+            MANY,
+            move |kit, _| {
+                let mutexes = &mut kit.mutexes[n];
+                mutexes.lock(&mut kit.rma, 1, 0)?;
+                Ok(mutexes.unlock(&mut kit.rma, 1, 0)?)
+            },
+        ));
     }
     let (way, metrics) = ("get, from one that computes for 20 ms", &["", "the longest of them"]);
     entries.push(Entry::of(way, "8 B", 0, metrics, &[Of::Slowest, Of::Slowest], computing));

@@ -105,15 +105,17 @@ pub(super) fn race<K: Kit>(
         entries.into_iter().map(|Entry { entry, operations }| (entry, operations)).unzip();
     entries.iter_mut().for_each(|entry| entry.key().group = group);
     let mut groups = [Group::new(entries)];
-    let pace = race::Pace { least: 1, most: rounds, until: Some(Instant::now() + most), warm_up: true };
+    let pace =
+        race::Pace { least: 1, most: rounds, until: Some(Instant::now() + most), warm_up: true };
     let Results { mut cells, .. } = race::race(kit, signals, &mut groups, pace)?;
     let counted = groups[0].entries().zip(operations).filter(|(_, operations)| *operations > 0);
     for (entry, operations) in counted {
         let messages = count(kit, entry)?.map(|messages| messages / operations as f64);
         let metric = format!("{}: ", entry.way());
         let key = entry.key().clone();
-        let of_it =
-            |cell: &&mut Cell| cell.key == key && (cell.way == entry.way() || cell.way.starts_with(&metric));
+        let of_it = |cell: &&mut Cell| {
+            cell.key == key && (cell.way == entry.way() || cell.way.starts_with(&metric))
+        };
         // That of the first metric only.
         if let Some(cell) = cells.iter_mut().find(of_it) {
             cell.key.messages = messages;
@@ -171,7 +173,10 @@ pub(super) fn each<K>(
 }
 
 /// The mean time of a number of operations back to back, in nanoseconds.
-pub(super) fn all<E>(operations: usize, mut operation: impl FnMut(usize) -> Result<(), E>) -> Result<f64, E> {
+pub(super) fn all<E>(
+    operations: usize,
+    mut operation: impl FnMut(usize) -> Result<(), E>,
+) -> Result<f64, E> {
     let start = Instant::now();
     for n in 0..operations {
         operation(n)?;
@@ -186,7 +191,10 @@ mod tests {
     #[test]
     fn who_has_no_number_does_not_count() {
         let all = [f64::NAN, 3.0, 1.0];
-        assert_eq!((together(all.into_iter(), Of::Slowest), together(all.into_iter(), Of::Mean)), (3.0, 2.0));
+        assert_eq!(
+            (together(all.into_iter(), Of::Slowest), together(all.into_iter(), Of::Mean)),
+            (3.0, 2.0)
+        );
         assert!(together([f64::NAN].into_iter(), Of::Slowest).is_nan());
     }
 }

@@ -35,8 +35,10 @@ pub(super) struct Team {
 impl Report {
     /// The tables, for people.
     pub(super) fn text(&self) -> String {
-        let Team { machine, hosts, processes, threads, transport, hop_ns, unit: (unit, by) } = &self.team;
-        let hop = hop_ns.map_or(String::new(), |hop| format!("; H, a hop of a cache line: {hop:.1} ns"));
+        let Team { machine, hosts, processes, threads, transport, hop_ns, unit: (unit, by) } =
+            &self.team;
+        let hop =
+            hop_ns.map_or(String::new(), |hop| format!("; H, a hop of a cache line: {hop:.1} ns"));
         let machine = machine.line();
         let mut lines = vec![format!(
             "{machine}; {hosts} hosts, {processes} processes of {threads} threads; {transport}{hop}"
@@ -48,7 +50,8 @@ impl Report {
             let messages = |cell: &Cell| cell.key.messages;
             let columns: &[crate::race::Column<'_, Setting>] = &[("messages", &messages)];
             let columns = if *hosts > 1 { columns } else { &[] };
-            lines.push(Table::of(format!("{group}, {unit}"), cells, *by, name, columns).to_string());
+            lines
+                .push(Table::of(format!("{group}, {unit}"), cells, *by, name, columns).to_string());
         }
         lines.extend(Table::targets(&self.targets).map(|table| table.to_string()));
         lines.join("\n")
@@ -59,7 +62,9 @@ impl Report {
         let mut lines = Lines::new("record");
         lines.push("team", &self.team)?;
         lines.all("skipped", self.skipped.iter().map(|what| json!({ "what": what })))?;
-        for Cell { key: Setting { group, setting, messages }, way, spread, rounds, .. } in &self.cells {
+        for Cell { key: Setting { group, setting, messages }, way, spread, rounds, .. } in
+            &self.cells
+        {
             let cell = json!({ "group": group, "setting": setting, "way": way, "spread": spread,
                 "rounds": rounds, "messages": messages });
             lines.push("cell", &cell)?;

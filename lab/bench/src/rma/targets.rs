@@ -5,7 +5,8 @@ use crate::race::{Target, ratio};
 
 /// The median of a way in a setting, in nanoseconds.
 fn median(cells: &[Cell], group: &str, setting: &str, way: &str) -> Option<f64> {
-    let fits = |cell: &&Cell| cell.key.group == group && cell.key.setting == setting && cell.way == way;
+    let fits =
+        |cell: &&Cell| cell.key.group == group && cell.key.setting == setting && cell.way == way;
     cells.iter().find(fits).map(|cell| cell.spread.median)
 }
 
@@ -46,7 +47,9 @@ pub(super) fn far(cells: &[Cell], hosts: usize) -> Vec<Target> {
         let times = ratio(serial, of("asking, K = all"));
         let least = if hosts == 4 { Some(2.5) } else { None };
         targets
-            .extend(least.map(|least| Target::at_least(format!("{setting}: K = 1 / K = all"), times, least)));
+            .extend(least.map(|least| {
+                Target::at_least(format!("{setting}: K = 1 / K = all"), times, least)
+            }));
         let setting = format!("{bytes} B");
         let of = |way: &str| median(cells, "sync", &setting, way);
         let (serial, mpi) = (of("asking, K = 1; dissemination"), of("MPI: flush_all; barrier"));

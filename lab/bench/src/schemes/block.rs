@@ -85,7 +85,11 @@ impl Halo {
 
     /// Updates the points that are interior to a matrix of `shape`; `coefficient(n, i)` is row `i` of the block
     /// of coefficient `n`.
-    pub(crate) fn update<'c>(&mut self, shape: Shape, coefficient: impl Fn(usize, usize) -> &'c [f64]) {
+    pub(crate) fn update<'c>(
+        &mut self,
+        shape: Shape,
+        coefficient: impl Fn(usize, usize) -> &'c [f64],
+    ) {
         let Rect { row, col, rows, cols } = self.rect;
         let (top, left) = (usize::from(row == 0), usize::from(col == 0));
         let bottom = rows.min((shape.rows - 1).saturating_sub(row));

@@ -58,10 +58,17 @@ impl Seat {
 }
 
 /// See [`Scheme::Ring`](super::Scheme::Ring).
-pub(crate) fn run(work: &Work<'_>, exchange: Exchange, job: &Job, result: Matrix) -> Result<Matrix> {
+pub(crate) fn run(
+    work: &Work<'_>,
+    exchange: Exchange,
+    job: &Job,
+    result: Matrix,
+) -> Result<Matrix> {
     let waves = match exchange {
         Exchange::Late => 1,
-        Exchange::Early { waves } => waves.clamp(1, usize::try_from(job.iterations).unwrap_or(usize::MAX)),
+        Exchange::Early { waves } => {
+            waves.clamp(1, usize::try_from(job.iterations).unwrap_or(usize::MAX))
+        }
     };
     let processors = work.bands.len();
     work.check_memory(job.memory, processors * waves, work.mapped + work.buffer)?;
@@ -76,14 +83,17 @@ pub(crate) fn run(work: &Work<'_>, exchange: Exchange, job: &Job, result: Matrix
         .collect();
     let rows: Vec<Location<Vec<f64>>> = match exchange {
         Exchange::Early { .. } => Vec::new(),
-        Exchange::Late => (0..processors).map(|p| Location::new(format!("row {p}"), Vec::new())).collect(),
+        Exchange::Late => {
+            (0..processors).map(|p| Location::new(format!("row {p}"), Vec::new())).collect()
+        }
     };
     for wave in 0..waves {
         for p in 1..rows.len() {
             ring.send(&mut overlay, p, &rows[p], &seats[p][0]);
         }
         for (p, seats) in seats.iter().enumerate() {
-            work.walk(p).for_each(|at| ring.update(&mut overlay, at, wave as u64, &seats[wave], &rows));
+            work.walk(p)
+                .for_each(|at| ring.update(&mut overlay, at, wave as u64, &seats[wave], &rows));
         }
     }
     let rounds = job.iterations.div_ceil(waves as u64);
@@ -188,7 +198,9 @@ impl Work<'_> {
             halo.set_line(Side::East, line);
         }
         match (south, sent) {
-            (Some(below), _) if at.bottom && below.rounds > 0 => halo.set_line(Side::South, &below.top),
+            (Some(below), _) if at.bottom && below.rounds > 0 => {
+                halo.set_line(Side::South, &below.top)
+            }
             (Some(below), _) => {
                 self.frontier(below, Side::North, line)?;
                 halo.set_line(Side::South, line);
@@ -197,7 +209,8 @@ impl Work<'_> {
             (None, None) => {}
         }
         let tiles = self.arrays.coefficients.each_ref().map(|c| self.tile(c, at.index));
-        let views = tiles.iter().map(|tile| tile.view()).collect::<syncline_store::Result<Vec<_>>>()?;
+        let views =
+            tiles.iter().map(|tile| tile.view()).collect::<syncline_store::Result<Vec<_>>>()?;
         halo.update(self.grid.shape(), |n, i| views[n].row(i));
         halo.store(&mut own.region)?;
         own.rounds += 1;

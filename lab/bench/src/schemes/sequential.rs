@@ -64,8 +64,11 @@ pub(crate) fn run(arrays: &Arrays<'_>, iterations: u64, mut result: Matrix) -> R
 fn sweep(arrays: &Arrays<'_>, first: bool, result: &mut Matrix) -> Result<()> {
     let Shape { rows, cols } = result.shape();
     let old = if first { Some(Rows::new(arrays.field, Touch::Read)?) } else { None };
-    let coefficients =
-        arrays.coefficients.iter().map(|m| Rows::new(m, Touch::Read)).collect::<Result<Vec<_>>>()?;
+    let coefficients = arrays
+        .coefficients
+        .iter()
+        .map(|m| Rows::new(m, Touch::Read))
+        .collect::<Result<Vec<_>>>()?;
     let new = Rows::new(result, if first { Touch::Write } else { Touch::Update })?;
     let band = (BAND / (cols * VALUE)).max(1);
     let mut next = 1;
@@ -86,8 +89,9 @@ fn sweep(arrays: &Arrays<'_>, first: bool, result: &mut Matrix) -> Result<()> {
             let field = unsafe { slice::from_raw_parts_mut(new.start(next - 1), 3 * cols) };
             let each = coefficients.iter();
             // SAFETY: the row is within the mapping, and nobody writes a coefficient while it is shared.
-            let here: Vec<&[f64]> =
-                each.map(|c| unsafe { slice::from_raw_parts(c.start(next).cast_const(), cols) }).collect();
+            let here: Vec<&[f64]> = each
+                .map(|c| unsafe { slice::from_raw_parts(c.start(next).cast_const(), cols) })
+                .collect();
             update(field, std::array::from_fn(|n| here[n]), cols);
             next += 1;
         }

@@ -71,7 +71,8 @@ impl Processor {
         let buffer = || Buffer { halo: Halo::new(), coefficients: Default::default() };
         let buffers = (0..BUFFERS).map(|b| Location::new(format!("buffer ({p}, {b})"), buffer()));
         let kept = Kept { bottom: Vec::new(), east: vec![0.0; work.height(p)] };
-        let bottoms = (0..work.grid.cols()).map(|j| Location::new(format!("bottom ({p}, {j})"), Vec::new()));
+        let bottoms =
+            (0..work.grid.cols()).map(|j| Location::new(format!("bottom ({p}, {j})"), Vec::new()));
         Processor {
             buffers: buffers.collect(),
             loader: Location::new(format!("loader {p}"), Vec::new()),
@@ -134,7 +135,8 @@ fn load<'w>(
     let neighbour = |side| work.grid.neighbour(at.index, side).map(|n| slots[n].read());
     let around: [Option<Read<Slot>>; 2] =
         [neighbour(Side::East), neighbour(Side::South).filter(|_| !at.bottom)];
-    let access = (own.loader.write(), own.buffers[k % BUFFERS].write(), slots[at.index].read(), around);
+    let access =
+        (own.loader.write(), own.buffers[k % BUFFERS].write(), slots[at.index].read(), around);
     let name = work.name("load", at.index);
     overlay.task(name, access, move |(line, buffer, slot, [east, south]), _| -> Result<()> {
         let Buffer { halo, coefficients } = buffer;
@@ -156,31 +158,42 @@ fn load<'w>(
     });
 }
 
-fn compute<'w>(overlay: &mut Overlay<'w>, work: &'w Work<'w>, at: Place, k: usize, ring: &[Processor]) {
+fn compute<'w>(
+    overlay: &mut Overlay<'w>,
+    work: &'w Work<'w>,
+    at: Place,
+    k: usize,
+    ring: &[Processor],
+) {
     let own = &ring[at.processor];
-    let above = at.processor.checked_sub(1).filter(|_| at.top).map(|p| ring[p].bottoms[at.j].read());
+    let above =
+        at.processor.checked_sub(1).filter(|_| at.top).map(|p| ring[p].bottoms[at.j].read());
     let below = ring.get(at.processor + 1).filter(|_| at.bottom).map(|p| p.row.read());
     let bottom = at.bottom.then(|| own.bottoms[at.j].write());
     let access = (own.computer.write(), own.buffers[k % BUFFERS].write(), above, below, bottom);
     let rect = work.grid.rect(at.index);
     let west = at.offset..at.offset + rect.rows;
-    overlay.task(work.name("compute", at.index), access, move |(kept, buffer, above, below, bottom), _| {
-        let Buffer { halo, coefficients } = buffer;
-        if let Some(line) = above.or((!at.top).then_some(&kept.bottom)) {
-            halo.set_line(Side::North, line);
-        }
-        halo.set_line(Side::West, &kept.east[west.clone()]);
-        if let Some(row) = below {
-            halo.set_line(Side::South, &row[rect.col..rect.col + rect.cols]);
-        }
-        halo.update(work.grid.shape(), |n, i| &coefficients[n][i * rect.cols..][..rect.cols]);
-        refill(&mut kept.bottom, halo.line(Side::South));
-        let east = kept.east[west.clone()].iter_mut();
-        east.zip(halo.line(Side::East)).for_each(|(to, from)| *to = from);
-        if let Some(bottom) = bottom {
-            refill(bottom, halo.line(Side::South));
-        }
-    });
+    overlay.task(
+        work.name("compute", at.index),
+        access,
+        move |(kept, buffer, above, below, bottom), _| {
+            let Buffer { halo, coefficients } = buffer;
+            if let Some(line) = above.or((!at.top).then_some(&kept.bottom)) {
+                halo.set_line(Side::North, line);
+            }
+            halo.set_line(Side::West, &kept.east[west.clone()]);
+            if let Some(row) = below {
+                halo.set_line(Side::South, &row[rect.col..rect.col + rect.cols]);
+            }
+            halo.update(work.grid.shape(), |n, i| &coefficients[n][i * rect.cols..][..rect.cols]);
+            refill(&mut kept.bottom, halo.line(Side::South));
+            let east = kept.east[west.clone()].iter_mut();
+            east.zip(halo.line(Side::East)).for_each(|(to, from)| *to = from);
+            if let Some(bottom) = bottom {
+                refill(bottom, halo.line(Side::South));
+            }
+        },
+    );
 }
 
 fn store<'w>(
@@ -192,9 +205,13 @@ fn store<'w>(
     slot: &Location<Slot>,
 ) {
     let access = (own.storer.write(), own.buffers[k % BUFFERS].write(), slot.write());
-    overlay.task(work.name("store", at.index), access, move |((), buffer, slot), _| -> Result<()> {
-        buffer.halo.store(&mut slot.region)?;
-        slot.rounds += 1;
-        Ok(())
-    });
+    overlay.task(
+        work.name("store", at.index),
+        access,
+        move |((), buffer, slot), _| -> Result<()> {
+            buffer.halo.store(&mut slot.region)?;
+            slot.rounds += 1;
+            Ok(())
+        },
+    );
 }

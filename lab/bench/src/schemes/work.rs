@@ -85,7 +85,12 @@ pub(crate) struct Slot {
 }
 
 impl<'a> Work<'a> {
-    pub(crate) fn new(arrays: &Arrays<'a>, block: Block, processors: usize, result: &Matrix) -> Result<Self> {
+    pub(crate) fn new(
+        arrays: &Arrays<'a>,
+        block: Block,
+        processors: usize,
+        result: &Matrix,
+    ) -> Result<Self> {
         let grid = arrays.field.grid(block)?;
         for matrix in arrays.all().map(|m| &**m).chain([result]) {
             matrix.grid(block)?;
@@ -93,7 +98,8 @@ impl<'a> Work<'a> {
         let processors = processors.clamp(1, grid.rows());
         let begin = |p: usize| p * grid.rows() / processors;
         let bands = (0..processors).map(|p| begin(p)..begin(p + 1)).collect();
-        let mapped = arrays.all().map(|m| &**m).chain([result]).map(|m| m.resident_bytes(&grid)).sum();
+        let mapped =
+            arrays.all().map(|m| &**m).chain([result]).map(|m| m.resident_bytes(&grid)).sum();
         let block = (grid.rect(0).elements() * size_of::<f64>()) as u64;
         let in_place = arrays.field.layout().in_place() && result.layout().in_place();
         let buffer = if in_place { block } else { 2 * block };
@@ -107,7 +113,12 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         let block = self.grid.block_size();
-        Err(Error::Memory { allowed, window: needed, block, matrices: self.arrays.coefficients.len() + 1 })
+        Err(Error::Memory {
+            allowed,
+            window: needed,
+            block,
+            matrices: self.arrays.coefficients.len() + 1,
+        })
     }
 
     /// The blocks of a processor in the order of its walk.
@@ -149,7 +160,8 @@ impl<'a> Work<'a> {
 
     /// The result again, when nobody refers to its locations any more.
     pub(crate) fn result(slots: Vec<Location<Slot>>) -> Result<Matrix> {
-        let regions = slots.into_iter().filter_map(|slot| slot.into_inner().ok()).map(|slot| slot.region);
+        let regions =
+            slots.into_iter().filter_map(|slot| slot.into_inner().ok()).map(|slot| slot.region);
         Ok(Matrix::from_regions(regions.collect())?)
     }
 

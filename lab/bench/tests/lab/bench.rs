@@ -33,7 +33,9 @@ fn the_least_matrix_is_raced_and_less_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     ok(path, "bench wave --rows 3 --cols 3 --iterations 1 --rounds 1 --no-numba", None);
-    for option in ["--memory 1M", "--rows 2", "--cols 0", "--rounds 0", "--iterations 0", "--threads 0"] {
+    for option in
+        ["--memory 1M", "--rows 2", "--cols 0", "--rounds 0", "--iterations 0", "--threads 0"]
+    {
         refused(path, &format!("bench wave --no-numba {option}"), option);
     }
     let said = fails_with(1, path, "bench wave --no-numba --dir nowhere");
@@ -48,7 +50,8 @@ fn without_numba_it_is_skipped_with_what_installs_it() {
     let folder = tempfile::tempdir().unwrap();
     let line = "bench wave --rows 9 --cols 9 --iterations 1 --rounds 1";
     let (table, said) = ok(folder.path(), line, Some(folder.path()));
-    let skipped = "skipped: numba: no numpy and numba (apt-get install python3-venv && python3 -m venv ./";
+    let skipped =
+        "skipped: numba: no numpy and numba (apt-get install python3-venv && python3 -m venv ./";
     assert!(said.contains(skipped) && table.contains(skipped), "{said}{table}");
 }
 
@@ -93,7 +96,8 @@ fn every_way_of_an_overlay_gives_the_values_of_the_plain_loop() {
     // Each way that is there on one worker and on two, but for the plain loop, all with one
     // checksum.
     for program in PROGRAMS {
-        let of_it: Vec<_> = verified.iter().copied().filter(|line| line["program"] == program).collect();
+        let of_it: Vec<_> =
+            verified.iter().copied().filter(|line| line["program"] == program).collect();
         assert_eq!(of_it.len(), 2 * ways.len() - 1);
         assert_eq!(all(&of_it, "checksum").len(), 1);
     }
@@ -105,7 +109,9 @@ fn every_way_of_an_overlay_gives_the_values_of_the_plain_loop() {
     let plain = |run: &&Value| run["way"] == "plain loop, no order";
     let plain: Vec<_> = runs.iter().copied().filter(plain).collect();
     assert_eq!(Vec::from_iter(all(&plain, "body")), ["empty", "irregular"]);
-    assert!(plain.iter().any(|run| run["workers"] == 1) && plain.iter().any(|run| run["workers"] == 2));
+    assert!(
+        plain.iter().any(|run| run["workers"] == 1) && plain.iter().any(|run| run["workers"] == 2)
+    );
     assert_eq!(of(&lines, "unpinned").len(), 0, "{said}");
     // A way is there or skipped, and those that are compiled have the same loop.
     let (skipped, kernels) = (of(&lines, "skipped"), of(&lines, "kernel"));
@@ -151,11 +157,15 @@ fn a_compiler_that_fails_is_told_with_what_it_said() {
     let bin = folder.path().join("bin");
     fs::create_dir(&bin).unwrap();
     let gcc = bin.join("gcc");
-    fs::write(&gcc, "#!/bin/sh\necho 'x.c:1: fatal error: omp.h: No such file' >&2\nexit 1\n").unwrap();
+    fs::write(&gcc, "#!/bin/sh\necho 'x.c:1: fatal error: omp.h: No such file' >&2\nexit 1\n")
+        .unwrap();
     fs::set_permissions(&gcc, fs::Permissions::from_mode(0o755)).unwrap();
     let (lines, _) = overlays(folder.path(), Some(&bin));
     let whys = all(&of(&lines, "skipped"), "why");
-    assert!(whys.contains("gcc: x.c:1: fatal error: omp.h: No such file (apt-get install gcc)"), "{whys:?}");
+    assert!(
+        whys.contains("gcc: x.c:1: fatal error: omp.h: No such file (apt-get install gcc)"),
+        "{whys:?}"
+    );
 }
 
 #[test]

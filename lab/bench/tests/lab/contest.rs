@@ -12,7 +12,8 @@ use crate::common::{all, command, names, of, ok, records, refused};
 
 /// As short as can be.
 fn lines(folder: &Path, what: &str, members: &str, path: Option<&Path>) -> Vec<Value> {
-    let line = format!("bench {what} --quick --json --rounds 1 --milliseconds 1 --members {members}");
+    let line =
+        format!("bench {what} --quick --json --rounds 1 --milliseconds 1 --members {members}");
     records(&ok(folder, &line, path).0)
 }
 
@@ -33,21 +34,29 @@ fn every_way_stands(lines: &[Value], cells: &[(u64, f64)]) {
     assert_eq!(runs.len(), standings.len());
     for &(members, work_ns) in cells {
         let of_it = |line: &&Value| line["members"] == members && line["work_ns"] == work_ns;
-        let of_it: Vec<_> = [&standings[..], &left_out].concat().into_iter().filter(of_it).collect();
+        let of_it: Vec<_> =
+            [&standings[..], &left_out].concat().into_iter().filter(of_it).collect();
         let fitting: Vec<_> = ways.iter().copied().filter(|way| fits(way, members)).collect();
         assert_eq!(Vec::from_iter(all(&of_it, "way")), fitting);
         assert_eq!(of_it.len(), fitting.len());
     }
     for standing in standings {
-        let [best, median, p90] = ["best", "median", "p90"].map(|name| standing[name].as_f64().unwrap());
+        let [best, median, p90] =
+            ["best", "median", "p90"].map(|name| standing[name].as_f64().unwrap());
         assert!(best <= median && median <= p90, "{standing}");
-        assert!(standing["to_best_peer"].is_f64() && standing["oversubscribed"].is_boolean(), "{standing}");
+        assert!(
+            standing["to_best_peer"].is_f64() && standing["oversubscribed"].is_boolean(),
+            "{standing}"
+        );
     }
     let hops = of(lines, "hop");
     assert!(hops.len() <= 1 && hops.iter().all(|hop| hop["best_ns"].as_f64().unwrap() > 0.0));
     assert_eq!(of(lines, "unpinned").len(), 0);
     let machine = of(lines, "machine");
-    assert!(machine.len() == 1 && machine[0]["date"].as_str().unwrap().ends_with(" UTC"), "{machine:?}");
+    assert!(
+        machine.len() == 1 && machine[0]["date"].as_str().unwrap().ends_with(" UTC"),
+        "{machine:?}"
+    );
     for ratio in of(lines, "ratio") {
         assert!(ratio["value"].as_f64().unwrap().is_finite(), "{ratio}");
     }
@@ -85,7 +94,8 @@ fn every_barrier_is_raced_and_nothing_stays() {
     ];
     assert!(known.iter().all(|way| ways.contains(way)), "{ways:?}");
     ratios_begin_with(&lines, &["counter, processes / threads", "auto, processes / threads"]);
-    let compiled = of(&lines, "skipped").len() + ways.iter().filter(|way| way.contains("OpenMP")).count();
+    let compiled =
+        of(&lines, "skipped").len() + ways.iter().filter(|way| way.contains("OpenMP")).count();
     assert!(compiled >= 6, "{ways:?}");
     assert_eq!(names(folder.path()), Vec::<String>::new());
 }
@@ -102,7 +112,8 @@ fn every_lock_is_raced_and_its_fairness_told() {
     let ways = all(&of(&lines, "run"), "way");
     let known = ["location, by handles", "mcs", "mcs, processes", "ticket", "ticket, processes"];
     assert!(known.iter().all(|way| ways.contains(way)), "{ways:?}");
-    let told = ["ticket / std::sync::Mutex", "ticket, 2 threads: fairness", "mcs, processes / threads"];
+    let told =
+        ["ticket / std::sync::Mutex", "ticket, 2 threads: fairness", "mcs, processes / threads"];
     ratios_begin_with(&lines, &told);
     let sides = all(&of(&lines, "cell"), "side");
     assert_eq!(Vec::from_iter(sides), ["baseline", "ours", "peer"]);
@@ -142,7 +153,8 @@ fn an_interrupted_race_leaves_neither_files_nor_processes() {
     kill_process(Pid::from_child(&race), Signal::INT).unwrap();
     assert_eq!(race.wait().unwrap().code(), Some(130));
     // Standard error is that of the peers as well: it ends when they have.
-    let rest: Vec<_> = said.map(Result::unwrap).filter(|line| !line.starts_with("round ")).collect();
+    let rest: Vec<_> =
+        said.map(Result::unwrap).filter(|line| !line.starts_with("round ")).collect();
     assert!(rest.len() == 1 && rest[0].starts_with("error: interrupted"), "{rest:?}");
     assert_eq!(names(folder.path()), Vec::<String>::new());
 }
@@ -150,15 +162,19 @@ fn an_interrupted_race_leaves_neither_files_nor_processes() {
 #[test]
 fn processes_answer_line_by_line_and_say_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    for (way, shares) in [("counter", 0), ("auto", 0), ("dissemination", 0), ("ticket", 5), ("mcs", 5)] {
+    for (way, shares) in
+        [("counter", 0), ("auto", 0), ("dissemination", 0), ("ticket", 5), ("mcs", 5)]
+    {
         let mut member = command(folder.path(), &format!("bench-member {way}"));
         let member = member.env("SYNCLINE_QUIET", "1").stdin(Stdio::piped());
         let mut member = member.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         member.stdin.take().unwrap().write_all(b"RUN 5 1 0\nRUN 1 1 0\n").unwrap();
         let done = member.wait_with_output().unwrap();
-        let (told, said) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+        let (told, said) =
+            (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
         assert!(done.status.success() && said.is_empty(), "{way}: {said}");
-        let numbers = |line: &str| line.split(' ').map(str::parse).collect::<Result<Vec<f64>, _>>().unwrap();
+        let numbers =
+            |line: &str| line.split(' ').map(str::parse).collect::<Result<Vec<f64>, _>>().unwrap();
         let counts: Vec<_> = told.lines().map(|line| numbers(line).len()).collect();
         assert_eq!(counts, [2 + shares, 2 + shares.min(1)], "{way}: {told}");
     }
@@ -170,7 +186,9 @@ fn processes_answer_line_by_line_and_say_nothing_else() {
 fn numbers_that_make_no_race_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for what in ["barrier", "lock"] {
-        for option in ["--members 0", "--members 257", "--members 2,x", "--rounds 0", "--milliseconds 0"] {
+        for option in
+            ["--members 0", "--members 257", "--members 2,x", "--rounds 0", "--milliseconds 0"]
+        {
             refused(folder.path(), &format!("bench {what} {option}"), option);
         }
     }

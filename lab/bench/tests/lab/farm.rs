@@ -19,7 +19,8 @@ fn every_group_has_times_and_nothing_stays() {
     let groups = ["bytes", "cold", "integers", "span", "tasks", "trip", "warm"];
     assert_eq!(Vec::from_iter(all(&cells, "group")), groups);
     for cell in &cells {
-        let [best, median, p90] = ["best", "median", "p90"].map(|name| cell[name].as_f64().unwrap());
+        let [best, median, p90] =
+            ["best", "median", "p90"].map(|name| cell[name].as_f64().unwrap());
         assert!(0.0 < best && best <= median && median <= p90, "{cell}");
         assert!(cell["samples"].as_u64().unwrap() > 0 && cell["rounds"] == 1, "{cell}");
     }

@@ -26,9 +26,15 @@ fn on_one_host_every_operation_has_a_time() {
     let (team, cells) = (of(&records, "team"), of(&records, "cell"));
     assert_eq!((&team[0]["hosts"], &team[0]["processes"]), (&1.into(), &2.into()));
     let operations = ways(&cells, "operations");
-    for way in
-        ["put", "get", "put; fence", "fence_all", "fetch_add", "lock; unlock: mcs", "lock; unlock: hybrid"]
-    {
+    for way in [
+        "put",
+        "get",
+        "put; fence",
+        "fence_all",
+        "fetch_add",
+        "lock; unlock: mcs",
+        "lock; unlock: hybrid",
+    ] {
         assert!(operations.contains(way), "{operations:?}");
     }
     assert_eq!(ways(&cells, "with 1000 allocations more").len(), 4);

@@ -36,7 +36,8 @@ impl Scheme for Asking {
     }
 
     fn steps(&self, load: &Load, member: usize) -> Vec<Step> {
-        let targets = (1..=load.targets).map(|ahead| (member + ahead) % load.members).collect::<Vec<_>>();
+        let targets =
+            (1..=load.targets).map(|ahead| (member + ahead) % load.members).collect::<Vec<_>>();
         let asked = targets.chunks(self.window).map(|group| Step::Ask(group.to_vec()));
         asked.chain(exchanged(load.members, 2, member, false)).collect()
     }

@@ -36,7 +36,10 @@ impl Scheme for Fence {
 
     fn steps(&self, load: &Load, member: usize) -> Vec<Step> {
         let hosts = (1..=asked(load)).map(|ahead| (member + ahead) % load.members).collect();
-        [Step::Ask(hosts)].into_iter().chain(exchanged(load.members, self.radix, member, false)).collect()
+        [Step::Ask(hosts)]
+            .into_iter()
+            .chain(exchanged(load.members, self.radix, member, false))
+            .collect()
     }
 
     fn driven(&self) -> Driven {

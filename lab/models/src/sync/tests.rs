@@ -65,15 +65,24 @@ fn at_home(radix: usize) -> Config {
 #[test]
 fn one_exchange_with_the_gate_is_right_for_three() {
     for radix in [2, 3] {
-        holds(&format!("3 hosts, radix {radix}, 2 syncs"), Sync::new(Config::new(3, radix), &three()));
-        holds(&format!("3 hosts, radix {radix}, 3 syncs"), Sync::new(Config::new(3, radix), &thrice()));
+        holds(
+            &format!("3 hosts, radix {radix}, 2 syncs"),
+            Sync::new(Config::new(3, radix), &three()),
+        );
+        holds(
+            &format!("3 hosts, radix {radix}, 3 syncs"),
+            Sync::new(Config::new(3, radix), &thrice()),
+        );
     }
 }
 
 #[test]
 fn it_is_right_for_four() {
     for radix in [2, 3, 4] {
-        holds(&format!("4 hosts, radix {radix}, 2 syncs"), Sync::new(Config::new(4, radix), &four()));
+        holds(
+            &format!("4 hosts, radix {radix}, 2 syncs"),
+            Sync::new(Config::new(4, radix), &four()),
+        );
     }
 }
 
@@ -113,7 +122,10 @@ fn it_is_right_with_two_servers_of_a_host() {
         holds(&format!("2 servers, radix {radix}"), Sync::new(config.clone(), &three()));
         holds(&format!("2 servers, radix {radix}, 3 syncs"), Sync::new(config, &thrice()));
         let config = Config { servers: 2, window: 1, ..at_home(radix) };
-        holds(&format!("2 servers, 2 members on a host, radix {radix}"), Sync::new(config, &shared()));
+        holds(
+            &format!("2 servers, 2 members on a host, radix {radix}"),
+            Sync::new(config, &shared()),
+        );
     }
     let config = Config { servers: 2, gate: Gate::First, ..Config::new(3, 3) };
     breaks("a gate at the first server", Sync::new(config, &three()), STALE);
@@ -132,7 +144,10 @@ fn it_is_right_with_a_window_of_one() {
         let config = Config { window: 1, ..Config::new(3, radix) };
         holds(&format!("a window of one, radix {radix}"), Sync::new(config, &thrice()));
         let config = Config { window: 1, ..at_home(radix) };
-        holds(&format!("a window of one, 2 members on a host, radix {radix}"), Sync::new(config, &shared()));
+        holds(
+            &format!("a window of one, 2 members on a host, radix {radix}"),
+            Sync::new(config, &shared()),
+        );
     }
 }
 
@@ -162,7 +177,10 @@ fn readers_outside_the_gate() {
     breaks("past the gate", Sync::new(Config::new(3, 3), &programs), STALE);
     for radix in [2, 3] {
         let config = Config { exchanges: Exchanges::Two, ..Config::new(3, radix) };
-        holds(&format!("past the gate, two exchanges, radix {radix}"), Sync::new(config, &programs));
+        holds(
+            &format!("past the gate, two exchanges, radix {radix}"),
+            Sync::new(config, &programs),
+        );
     }
 }
 
@@ -196,7 +214,11 @@ fn no_gate() {
 
 #[test]
 fn a_gate_that_asks_for_more() {
-    breaks("left < completed", Sync::new(Config { gate: Gate::More, ..Config::new(3, 3) }, &three()), ENDS);
+    breaks(
+        "left < completed",
+        Sync::new(Config { gate: Gate::More, ..Config::new(3, 3) }, &three()),
+        ENDS,
+    );
 }
 
 /// The papers zero their counters on leaving: by then a faster host may have put again.
@@ -234,7 +256,10 @@ fn one_inbox() {
 #[test]
 fn an_issue_in_two_steps() {
     for issue in [Issue::ParityFirst, Issue::CountFirst] {
-        holds(&format!("{issue:?}, one member"), Sync::new(Config { issue, ..Config::new(3, 3) }, &thrice()));
+        holds(
+            &format!("{issue:?}, one member"),
+            Sync::new(Config { issue, ..Config::new(3, 3) }, &thrice()),
+        );
         let config = Config { issue, ..at_home(3) };
         breaks(&format!("{issue:?}"), Sync::new(config.clone(), &shared()), ENDS);
         let config = Config { split_in_one_step: true, ..config };
@@ -248,7 +273,10 @@ fn the_papers_two_exchanges() {
     let origins = Config { counters: Counters::Origins, ..two.clone() };
     holds("two exchanges, counts by origin", Sync::new(origins, &thrice()));
     let one = Config { counters: Counters::One, ..two.clone() };
-    holds("two exchanges, one counter, nothing during a sync", Sync::new(one.clone(), &three_blocking()));
+    holds(
+        "two exchanges, one counter, nothing during a sync",
+        Sync::new(one.clone(), &three_blocking()),
+    );
     breaks("two exchanges, one counter", Sync::new(one, &three()), COMPLETE);
     holds("two exchanges, parities", Sync::new(two, &thrice()));
 }
@@ -257,8 +285,8 @@ fn the_papers_two_exchanges() {
 /// syncs.
 fn any_programs() -> impl Strategy<Value = (Config, Vec<Vec<Op>>)> {
     let issues = prop::sample::select(vec![Issue::OneStep, Issue::ParityFirst, Issue::CountFirst]);
-    (2usize..=4, 2usize..=4, any::<bool>(), 1usize..=3, 1usize..=3, issues, 1..=SERVERS).prop_flat_map(
-        |(hosts, radix, shared, syncs, window, issue, servers)| {
+    (2usize..=4, 2usize..=4, any::<bool>(), 1usize..=3, 1usize..=3, issues, 1..=SERVERS)
+        .prop_flat_map(|(hosts, radix, shared, syncs, window, issue, servers)| {
             // What is explored grows fast with the hosts.
             let (syncs, shared) = if hosts == 4 { (1, false) } else { (syncs, shared) };
             let mut config = Config {
@@ -279,16 +307,18 @@ fn any_programs() -> impl Strategy<Value = (Config, Vec<Vec<Op>>)> {
                 let program = |member| {
                     let issued = |gap| {
                         let here = ops.iter().filter(move |op| (op.0, op.1) == (member, gap));
-                        here.map(|&(_, _, kind, host)| [Put(host), Put(host), Get(host), Ask(host)][kind])
+                        here.map(|&(_, _, kind, host)| {
+                            [Put(host), Put(host), Get(host), Ask(host)][kind]
+                        })
                     };
                     let before = |gap| [Finish, Start][gap % 2];
-                    let rest = (1..=2 * syncs).flat_map(|gap| [before(gap)].into_iter().chain(issued(gap)));
+                    let rest = (1..=2 * syncs)
+                        .flat_map(|gap| [before(gap)].into_iter().chain(issued(gap)));
                     issued(0).chain(rest).collect()
                 };
                 (config, (0..members).map(program).collect())
             })
-        },
-    )
+        })
 }
 
 proptest! {

@@ -60,7 +60,9 @@ pub(super) fn parse(line: &[u8]) -> Result<Said, String> {
         Line { id: None, result: None, error: None, task: Some(task), priority } => {
             Ok(Said::New { task: task.to_owned(), priority: priority.unwrap_or(0) })
         }
-        _ => Err("neither id and result, nor id and error, nor task and perhaps priority".to_owned()),
+        _ => {
+            Err("neither id and result, nor id and error, nor task and perhaps priority".to_owned())
+        }
     }
 }
 
@@ -148,7 +150,10 @@ mod tests {
             give(1, &task(long.as_bytes()).unwrap()),
             format!("{{\"id\":1,\"task\":{long}}}\n").into_bytes()
         );
-        assert_eq!(give(2, &task(b"a \"b\" c").unwrap()), b"{\"id\":2,\"task\":\"a \\\"b\\\" c\"}\n");
+        assert_eq!(
+            give(2, &task(b"a \"b\" c").unwrap()),
+            b"{\"id\":2,\"task\":\"a \\\"b\\\" c\"}\n"
+        );
         assert_eq!(give(3, &task(b"[1,\n2]").unwrap()), b"{\"id\":3,\"task\":[1, 2]}\n");
         let text = tell(4, &task(b"x").unwrap(), Err("no\nway"));
         assert_eq!(text, b"{\"id\":4,\"task\":\"x\",\"error\":\"no\\nway\"}\n");

@@ -57,7 +57,13 @@ mod tests {
     fn the_highest_then_the_oldest_is_next() {
         let mut queue = Queue::default();
         for (id, priority) in [(1, 0), (2, 5), (3, -1), (4, 5), (5, i64::MIN), (6, i64::MAX)] {
-            queue.add(Task { id, task: RawValue::NULL.to_owned(), priority, attempts: 0, begun: false });
+            queue.add(Task {
+                id,
+                task: RawValue::NULL.to_owned(),
+                priority,
+                attempts: 0,
+                begun: false,
+            });
         }
         assert_eq!((queue.highest(), queue.len()), (Some(i64::MAX), 6));
         assert_eq!(queue.take_this(4).map(|task| task.id), Some(4));

@@ -123,7 +123,8 @@ mod tests {
             [(1, "worker 2 has written 1 byte and"), (14, "worker 2 has written 14 bytes and")]
         {
             let told = notice("x", Some((2, bytes)));
-            let part = format!("given: {said} no end of line (a worker has to flush a whole line). With");
+            let part =
+                format!("given: {said} no end of line (a worker has to flush a whole line). With");
             assert!(told.contains(&part), "{told}");
         }
     }

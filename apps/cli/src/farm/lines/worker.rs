@@ -97,7 +97,8 @@ impl Worker {
     /// Starts one.
     pub(super) fn start(number: usize, args: &FarmRunArgs, guard: &mut Guard) -> Result<Self> {
         // The command line has at least one.
-        let program = args.program().first().ok_or(Error::Usage("no command is given".to_owned()))?;
+        let program =
+            args.program().first().ok_or(Error::Usage("no command is given".to_owned()))?;
         let failed = |source| Error::Io { what: format!("start {}", program.display()), source };
         let mut log_from = 0;
         let errors = match &args.logs {
@@ -175,7 +176,9 @@ impl Worker {
             }
             None => self.words.told(),
         };
-        words.map(|words| format!("; its last words on standard error: {words:?}")).unwrap_or_default()
+        words
+            .map(|words| format!("; its last words on standard error: {words:?}"))
+            .unwrap_or_default()
     }
 
     /// It was stopped for so long, which is no fault of it.
@@ -231,7 +234,10 @@ impl Worker {
             Next::Stays => {
                 self.failure = Some(Failure::Late(PATIENCE));
                 self.group.signal(Signal::TERM);
-                return Some(format!("worker {} did not end when there were no more tasks", self.number));
+                return Some(format!(
+                    "worker {} did not end when there were no more tasks",
+                    self.number
+                ));
             }
             Next::Closed(what) => self.condemn(what.to_owned()),
             Next::Kill => {
@@ -243,7 +249,10 @@ impl Worker {
     }
 
     /// What is polled of it; its standard error only if it would be heard.
-    pub(super) fn fds(&self, heard: bool) -> impl Iterator<Item = (Part, BorrowedFd<'_>, PollFlags)> {
+    pub(super) fn fds(
+        &self,
+        heard: bool,
+    ) -> impl Iterator<Item = (Part, BorrowedFd<'_>, PollFlags)> {
         let input = self.input.as_ref().filter(|_| !self.unwritten.is_empty()).map(OwnedFd::as_fd);
         // What it says after a failure is of no interest.
         let out = self.out.fd().filter(|_| self.failure.is_none());

@@ -44,7 +44,8 @@ fn tasks_come_from_a_file_and_workers_read_nothing() {
 #[test]
 fn outputs_are_whole() {
     let script = "i=0; while [ $i -lt 30 ]; do echo \"$1 $i\"; i=$((i + 1)); done";
-    let whole = |number: usize| (0..30).map(move |line| format!("{number} {line}")).collect::<Vec<_>>();
+    let whole =
+        |number: usize| (0..30).map(move |line| format!("{number} {line}")).collect::<Vec<_>>();
     let came = run(shell(here(), "-j 4", script), &numbers(40));
     let lines: Vec<_> = came.out.lines().map(String::from).collect();
     let mut outputs: Vec<_> = lines.chunks(30).map(<[String]>::to_vec).collect();
@@ -72,7 +73,9 @@ fn huge_outputs_are_whole() {
         let folder = tempfile::tempdir().unwrap();
         let came = run(shell(folder.path(), options, script), &numbers(5));
         let expected: String = (1..=5)
-            .map(|number| format!("line of task {number}\n").repeat(3_000_000 / 15)[..3_000_000].to_owned())
+            .map(|number| {
+                format!("line of task {number}\n").repeat(3_000_000 / 15)[..3_000_000].to_owned()
+            })
             .collect();
         assert!(came.out == expected, "{options}: {} bytes", came.out.len());
     }
@@ -94,15 +97,15 @@ fn the_input_is_read_as_it_comes() {
 
 #[test]
 fn standard_error_comes_in_whole_lines_that_say_whose_they_are() {
-    let script =
-        "i=0; while [ $i -lt 50 ]; do printf '%s' \"$1 \" >&2; echo $i >&2; i=$((i + 1)); done; printf x >&2";
+    let script = "i=0; while [ $i -lt 50 ]; do printf '%s' \"$1 \" >&2; echo $i >&2; i=$((i + 1)); done; printf x >&2";
     let came = run(shell(here(), "-j 4", script), &numbers(8));
     let (lines, summary) = came.summary();
     assert_eq!(summary, "syncline: 8 tasks: 8 done");
     for number in 1..=8 {
         let prefix = format!("[{number}] ");
         let own: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix(&prefix)).collect();
-        let expected: Vec<_> = (0..50).map(|i| format!("{number} {i}")).chain(["x".to_owned()]).collect();
+        let expected: Vec<_> =
+            (0..50).map(|i| format!("{number} {i}")).chain(["x".to_owned()]).collect();
         assert_eq!(own, expected);
     }
     assert_eq!(lines.len(), 8 * 51);
@@ -116,7 +119,10 @@ fn failures_are_told_and_the_rest_is_done() {
     let (lines, summary) = came.summary();
     assert_eq!(
         lines,
-        ["syncline: task 2 (\"2\") exited with 3", "syncline: task 4 (\"4\") was killed by SIGKILL"]
+        [
+            "syncline: task 2 (\"2\") exited with 3",
+            "syncline: task 4 (\"4\") was killed by SIGKILL"
+        ]
     );
     assert_eq!(summary, "syncline: 5 tasks: 3 done, 2 failed (first: task 2 exited with 3)");
 }
@@ -131,15 +137,17 @@ fn what_failed_is_tried_again() {
     assert_eq!((came.code, came.out.as_str()), (Some(1), "1 at 2\n2 at 3\n3 at 1\n"));
     let (lines, summary) = came.summary();
     assert_eq!(lines, ["syncline: task 2 (\"2\") exited with 7 (3 attempts)"]);
-    assert_eq!(summary, "syncline: 3 tasks: 2 done, 1 failed (first: task 2 exited with 7), 2 retried");
+    assert_eq!(
+        summary,
+        "syncline: 3 tasks: 2 done, 1 failed (first: task 2 exited with 7), 2 retried"
+    );
 }
 
 #[test]
 fn a_task_that_takes_too_long_fails() {
     let nap = nap(1);
     // The second one does not heed SIGTERM, nor does its child.
-    let script =
-        "if [ $1 = 1 ]; then sleep \"$0\"; elif [ $1 = 2 ]; then trap '' TERM; sleep \"$0\"; fi; echo $1";
+    let script = "if [ $1 = 1 ]; then sleep \"$0\"; elif [ $1 = 2 ]; then trap '' TERM; sleep \"$0\"; fi; echo $1";
     // A machine that is too busy to do the third in time is given more of it.
     for seconds in ["2.5", "20", "60"] {
         let options = format!("-k -j 3 --timeout {seconds}");
@@ -147,8 +155,9 @@ fn a_task_that_takes_too_long_fails() {
         assert_eq!(came.code, Some(1));
         let (mut lines, summary) = (came.summary().0.to_vec(), came.summary().1);
         lines.sort();
-        let expected = [1, 2]
-            .map(|number| format!("syncline: task {number} (\"{number}\") took longer than {seconds} s"));
+        let expected = [1, 2].map(|number| {
+            format!("syncline: task {number} (\"{number}\") took longer than {seconds} s")
+        });
         assert!(lines.starts_with(&expected), "{lines:?}");
         gone(&nap);
         if came.out == "3\n" {
@@ -165,8 +174,7 @@ fn a_task_that_takes_too_long_fails() {
 fn the_first_failure_may_end_all() {
     let nap = nap(2);
     let folder = tempfile::tempdir().unwrap();
-    let script =
-        "if [ $1 = 2 ]; then while [ ! -e 1 ]; do sleep 0.01; done; exit 4; fi; touch $1; sleep \"$0\"";
+    let script = "if [ $1 = 2 ]; then while [ ! -e 1 ]; do sleep 0.01; done; exit 4; fi; touch $1; sleep \"$0\"";
     let came = run(farm(folder.path(), "-j 2 --halt", &["sh", "-c", script, &nap]), &numbers(100));
     assert_eq!(came.code, Some(1));
     let (lines, summary) = came.summary();
@@ -188,7 +196,10 @@ fn a_program_that_is_not_there_is_one_error() {
     for program in ["no-such-program-anywhere", "./plain", "./no-such-program"] {
         let came = run(farm(folder.path(), "-j 4 --retries 3", &[program, "{}"]), &numbers(100));
         assert_eq!((came.code, came.out.as_str(), came.errors.len()), (Some(1), "", 1), "{came:?}");
-        assert!(came.errors[0].starts_with(&format!("error: cannot start {program}: ")), "{came:?}");
+        assert!(
+            came.errors[0].starts_with(&format!("error: cannot start {program}: ")),
+            "{came:?}"
+        );
     }
     // One that the task names is that task's failure.
     let came = run(farm(folder.path(), "-k", &["{}"]), "no-such-program-anywhere\ntrue\n");
@@ -204,13 +215,15 @@ fn a_program_that_is_not_there_is_one_error() {
 #[test]
 fn memory_is_bounded_for_a_task_and_its_children() {
     // A shell that doubles a text until it is refused.
-    let script = "sh -c 't=xxxxxxxx; n=0; while [ $n -lt 26 ]; do t=$t$t; n=$((n + 1)); done; echo all'";
+    let script =
+        "sh -c 't=xxxxxxxx; n=0; while [ $n -lt 26 ]; do t=$t$t; n=$((n + 1)); done; echo all'";
     let came = run(shell(here(), "--memory 32M", script), "1\n");
     assert_eq!((came.code, came.out.as_str()), (Some(1), ""), "{came:?}");
     let came = run(shell(here(), "--memory 32M -k", "ulimit -d; sh -c 'ulimit -d'"), &numbers(20));
     assert_eq!((came.code, came.out), (Some(0), "32768\n".repeat(40)));
     let came = run(farm(here(), "--memory 32M", &["no-such-program-anywhere"]), "1\n2\n");
-    let error = "error: cannot start no-such-program-anywhere: No such file or directory (os error 2)";
+    let error =
+        "error: cannot start no-such-program-anywhere: No such file or directory (os error 2)";
     assert_eq!((came.code, came.errors), (Some(1), vec![error.to_owned()]));
 }
 
@@ -266,7 +279,10 @@ fn the_guard_and_its_options_are_hidden() {
     let help = crate::common::ok(here(), "farm --help");
     assert!(help.contains("run ") && !help.contains("guard"), "{help}");
     let help = crate::common::ok(here(), "farm run --help");
-    assert!(help.contains("--keep-order") && help.contains("{\"id\": 7, \"result\": ...}"), "{help}");
+    assert!(
+        help.contains("--keep-order") && help.contains("{\"id\": 7, \"result\": ...}"),
+        "{help}"
+    );
 }
 
 /// Under a bound that the program cannot even start in, the kernel kills it, which says nothing of
@@ -284,7 +300,10 @@ fn a_bound_in_which_nothing_starts_is_named_where_a_task_is_killed() {
         );
     }
     let came = run(shell(here(), "--memory 32M", "kill -KILL $$"), "1\n");
-    assert!(came.errors[0].ends_with(" was killed by SIGKILL; its memory bound is 32.0 MiB"), "{came:?}");
+    assert!(
+        came.errors[0].ends_with(" was killed by SIGKILL; its memory bound is 32.0 MiB"),
+        "{came:?}"
+    );
     let came = run(shell(here(), "--memory 32M", "kill -TERM $$"), "1\n");
     assert!(came.errors[0].ends_with(" was killed by SIGTERM"), "{came:?}");
 }

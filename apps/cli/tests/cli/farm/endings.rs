@@ -11,7 +11,8 @@ use super::*;
 
 /// A farm of two whose tasks, and their children, sleep; as soon as they do.
 fn sleeping(folder: &Path, options: &str, script: &str, nap: &str) -> Child {
-    let mut child = farm(folder, &format!("-j 2 {options}"), &["sh", "-c", script, nap]).spawn().unwrap();
+    let mut child =
+        farm(folder, &format!("-j 2 {options}"), &["sh", "-c", script, nap]).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     // Not closed by its end: there may be more.
     input.write_all(numbers(10).as_bytes()).unwrap();
@@ -40,7 +41,8 @@ fn signalled(mut child: Child, signals: &[Signal]) -> Came {
 #[test]
 fn signals_end_all_groups() {
     let folder = tempfile::tempdir().unwrap();
-    for (which, signal, code, name) in [(10, Signal::INT, 130, "SIGINT"), (11, Signal::TERM, 143, "SIGTERM")]
+    for (which, signal, code, name) in
+        [(10, Signal::INT, 130, "SIGINT"), (11, Signal::TERM, 143, "SIGTERM")]
     {
         let nap = nap(which);
         let came = signalled(sleeping(folder.path(), "", SLEEPS, &nap), &[signal]);
@@ -112,7 +114,9 @@ fn the_guard_ends_with_its_farm_and_the_farm_with_its_guard() {
     let mut child = sleeping(folder.path(), "", SLEEPS, &nap);
     let input = child.stdin.take();
     let guard = children(child.id()).into_iter().find(|pid| {
-        fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default().starts_with(b"syncline\0farm\0guard\0")
+        fs::read(format!("/proc/{pid}/cmdline"))
+            .unwrap_or_default()
+            .starts_with(b"syncline\0farm\0guard\0")
     });
     let guard = Pid::from_raw(guard.unwrap()).unwrap();
     // It heeds none of these.
@@ -124,7 +128,8 @@ fn the_guard_ends_with_its_farm_and_the_farm_with_its_guard() {
     // What it held is closed by then.
     let stat = format!("/proc/{}/stat", guard.as_raw_nonzero());
     until("the end of the guard", || {
-        fs::read_to_string(&stat).map_or(true, |stat| stat.rsplit_once(") ").unwrap().1.starts_with('Z'))
+        fs::read_to_string(&stat)
+            .map_or(true, |stat| stat.rsplit_once(") ").unwrap().1.starts_with('Z'))
     });
     // It is seen when a task has ended.
     let task = children(child.id()).into_iter().find(|&pid| pid != guard.as_raw_nonzero().get());
@@ -179,7 +184,11 @@ fn outputs_that_cannot_be_kept_end_all() {
         let came = run(command, &numbers(2));
         assert_eq!((came.code, came.out.as_str()), (Some(1), ""), "{came:?}");
         let error = format!("error: cannot keep what task 1 wrote in {}: ", absent.display());
-        assert_eq!(came.errors.iter().filter(|line| line.starts_with(&error)).count(), 1, "{came:?}");
+        assert_eq!(
+            came.errors.iter().filter(|line| line.starts_with(&error)).count(),
+            1,
+            "{came:?}"
+        );
         let log = fs::read_to_string(folder.path().join("log")).unwrap();
         assert_eq!(log.lines().count(), 1, "{log}");
         gone(&nap);
@@ -253,10 +262,13 @@ fn a_child_that_holds_the_pipe_does_not_hold_the_farm() {
 fn awake(nap: &str) -> usize {
     let expected = format!("sleep\0{nap}\0").into_bytes();
     let all = fs::read_dir("/proc").unwrap().flatten();
-    let sleepers =
-        all.filter(|entry| fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == expected));
-    let stats = sleepers.map(|entry| fs::read_to_string(entry.path().join("stat")).unwrap_or_default());
-    stats.filter(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('T'))).count()
+    let sleepers = all
+        .filter(|entry| fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == expected));
+    let stats =
+        sleepers.map(|entry| fs::read_to_string(entry.path().join("stat")).unwrap_or_default());
+    stats
+        .filter(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('T')))
+        .count()
 }
 
 /// At a terminal: Ctrl-Z stops tasks, and what they have started, `fg` continues them, and Ctrl-C
@@ -266,17 +278,21 @@ fn a_terminal_stops_continues_and_ends_tasks() {
     for (which, options) in [(41, ""), (42, "--protocol lines")] {
         let nap = nap(which);
         let shell = ["-qfec", "bash --norc --noprofile -i", "/dev/null"];
-        let terminal = Command::new("script").args(shell).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let terminal =
+            Command::new("script").args(shell).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
         let mut terminal = match terminal {
             Ok(terminal) => terminal,
             Err(error) => {
-                return println!("skipped: script(1) makes terminals, and cannot be started: {error}");
+                return println!(
+                    "skipped: script(1) makes terminals, and cannot be started: {error}"
+                );
             }
         };
         let mut keys = terminal.stdin.take().unwrap();
         let program = env!("CARGO_BIN_EXE_syncline");
         let task = format!("sleep {nap} & exec sleep {nap}");
-        writeln!(keys, "printf '1\\n2\\n' | {program} farm run -j 2 {options} -- sh -c '{task}' _").unwrap();
+        writeln!(keys, "printf '1\\n2\\n' | {program} farm run -j 2 {options} -- sh -c '{task}' _")
+            .unwrap();
         until("two sleepers for each task", || processes(&nap) == 4);
         for _ in 0..2 {
             keys.write_all(b"\x1a").unwrap();

@@ -15,7 +15,10 @@ fn rows(folder: &Path) -> Vec<String> {
     assert_eq!(lines.next(), Some(heads));
     let row = |line: &str| {
         let columns: Vec<_> = line.splitn(9, '\t').collect();
-        assert!(columns[2].parse::<f64>().unwrap() > 1e9 && columns[3].trim().parse::<f64>().unwrap() >= 0.0);
+        assert!(
+            columns[2].parse::<f64>().unwrap() > 1e9
+                && columns[3].trim().parse::<f64>().unwrap() >= 0.0
+        );
         [&columns[..2], &columns[4..]].concat().join(" ")
     };
     let mut rows: Vec<_> = lines.map(row).collect();
@@ -37,13 +40,15 @@ const RUNS: &str = "echo $1 >> ran; ";
 fn a_log_has_the_columns_of_gnu_parallel() {
     let folder = tempfile::tempdir().unwrap();
     let script = "echo $1; case $1 in 2) exit 3;; 3) kill -9 $$;; esac";
-    let came = run(farm(folder.path(), "-j 4 --joblog log", &["sh", "-c", script, "_"]), "1\n2\n3\n4 a\n");
+    let came =
+        run(farm(folder.path(), "-j 4 --joblog log", &["sh", "-c", script, "_"]), "1\n2\n3\n4 a\n");
     assert_eq!(came.code, Some(1), "{came:?}");
     let command = |task: &str| format!("sh -c '{script}' _ {task}");
     let expected = [(1, "2 0 0", "1"), (2, "2 3 0", "2"), (3, "2 0 9", "3"), (4, "4 0 0", "'4 a'")]
         .map(|(number, columns, task)| format!("{number} : 0 {columns} {}", command(task)));
     assert_eq!(rows(folder.path()), expected);
-    let came = run(farm(folder.path(), "--joblog /dev/null", &["{}"]), "no-such-program-anywhere\n");
+    let came =
+        run(farm(folder.path(), "--joblog /dev/null", &["{}"]), "no-such-program-anywhere\n");
     assert_eq!(came.code, Some(1), "{came:?}");
 }
 
@@ -66,7 +71,10 @@ fn resume_skips_what_the_log_has_and_may_run_again_what_failed() {
     let came = again("--resume-failed");
     assert_eq!((came.code, came.out.as_str()), (Some(1), "3\n"));
     let came = again("--resume-failed --dry-run");
-    assert_eq!((came.code, came.out.lines().count(), came.out.ends_with(" _ 3\n")), (Some(0), 1, true));
+    assert_eq!(
+        (came.code, came.out.lines().count(), came.out.ends_with(" _ 3\n")),
+        (Some(0), 1, true)
+    );
     fs::write(folder.path().join("good"), "").unwrap();
     let came = again("--resume-failed");
     assert_eq!((came.code, came.out.as_str()), (Some(0), "3\n"));
@@ -81,9 +89,11 @@ fn after_a_kill_each_job_that_has_no_line_runs_again() {
     let folder = tempfile::tempdir().unwrap();
     let nap = nap(30);
     // Jobs 3 and 4 hang in the first run only.
-    let script =
-        format!("{RUNS}if [ $1 = 3 ] || [ $1 = 4 ]; then [ -e second ] || exec sleep \"$0\"; fi; echo $1");
-    let start = || farm(folder.path(), "-j 2 -k --joblog log --resume", &["sh", "-c", &script, &nap]);
+    let script = format!(
+        "{RUNS}if [ $1 = 3 ] || [ $1 = 4 ]; then [ -e second ] || exec sleep \"$0\"; fi; echo $1"
+    );
+    let start =
+        || farm(folder.path(), "-j 2 -k --joblog log --resume", &["sh", "-c", &script, &nap]);
     let mut child = start().spawn().unwrap();
     child.stdin.take().unwrap().write_all(numbers(6).as_bytes()).unwrap();
     until("two that sleep", || processes(&nap) == 2);
@@ -136,7 +146,10 @@ fn a_line_follows_the_output_of_its_job() {
         let mut command = shell(folder.path(), &format!("-j 2 --joblog log {options}"), "echo $1");
         command.stdout(full);
         let came = run(command, &numbers(6));
-        assert!(came.errors.iter().any(|line| line.contains("write to standard output")), "{came:?}");
+        assert!(
+            came.errors.iter().any(|line| line.contains("write to standard output")),
+            "{came:?}"
+        );
         assert_eq!((came.code, rows(folder.path()).len()), (Some(1), 0), "{options}");
     }
 }
@@ -155,8 +168,12 @@ fn a_log_that_is_none_or_of_another_run_is_left_as_it_is() {
         }
     }
     // Why it cannot be made, and not that it is not there.
-    let error = fails(1, farm(folder.path(), "--joblog /sys/new", &["true", ":::", "1"]), "no place");
-    assert!(error.starts_with("cannot write /sys/new: ") && !error.contains("No such file"), "{error}");
+    let error =
+        fails(1, farm(folder.path(), "--joblog /sys/new", &["true", ":::", "1"]), "no place");
+    assert!(
+        error.starts_with("cannot write /sys/new: ") && !error.contains("No such file"),
+        "{error}"
+    );
     fs::remove_file(&path).unwrap();
     run(farm(folder.path(), "--joblog log -j 1", &["true"]), &numbers(3));
     let log = fs::read_to_string(&path).unwrap();

@@ -67,7 +67,8 @@ fn a_shell_is_a_worker() {
 #[test]
 fn values_go_through_as_they_are() {
     let Some(command) = python("-j 1 -k", "answer(id, task)") else { return };
-    let input = "{\"b\": [1, null, \"\u{e4}\"], \"a\": 2.5}\nplain \"words\"\n\"a string\"\n7\nnull\n[1\n";
+    let input =
+        "{\"b\": [1, null, \"\u{e4}\"], \"a\": 2.5}\nplain \"words\"\n\"a string\"\n7\nnull\n[1\n";
     let came = run(command, input);
     let tasks = [
         json!({"b": [1, null, "\u{e4}"], "a": 2.5}),
@@ -91,7 +92,8 @@ fn values_go_through_as_they_are() {
         "123456789012345678901234567890\n0.10\n",
     );
     assert!(
-        came.out.contains("\"result\":123456789012345678901234567890}") && came.out.contains(":0.10}"),
+        came.out.contains("\"result\":123456789012345678901234567890}")
+            && came.out.contains(":0.10}"),
         "{came:?}"
     );
 }
@@ -101,7 +103,8 @@ fn values_go_through_as_they_are() {
 fn workers_stay() {
     let script = "echo \"{\\\"id\\\":$id,\\\"result\\\":$$}\"; sleep 0.01";
     let came = run(workers(Path::new("."), "-j 3", script), &numbers(60));
-    let mut pids: Vec<_> = values(&came).iter().map(|value| value["result"].as_u64().unwrap()).collect();
+    let mut pids: Vec<_> =
+        values(&came).iter().map(|value| value["result"].as_u64().unwrap()).collect();
     pids.sort_unstable();
     pids.dedup();
     assert!((1..=3).contains(&pids.len()), "{pids:?}");
@@ -113,7 +116,10 @@ fn the_input_is_read_as_it_comes() {
     let mut input = child.stdin.take().unwrap();
     for task in 1..5 {
         writeln!(input, "{task}").unwrap();
-        assert_eq!(line(&mut child), format!("{{\"id\":{task},\"task\":{task},\"result\":{}}}", task * task));
+        assert_eq!(
+            line(&mut child),
+            format!("{{\"id\":{task},\"task\":{task},\"result\":{}}}", task * task)
+        );
     }
     drop(input);
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -131,7 +137,8 @@ answer(id, task)
         let came = run(command, "5\n");
         let expected = (3_usize.pow(6) - 1) / 2;
         assert_eq!((came.code, came.out.lines().count()), (Some(0), expected), "{options}");
-        let mut ids: Vec<_> = values(&came).iter().map(|value| value["id"].as_u64().unwrap()).collect();
+        let mut ids: Vec<_> =
+            values(&came).iter().map(|value| value["id"].as_u64().unwrap()).collect();
         if !options.contains("-k") {
             ids.sort_unstable();
         }
@@ -168,8 +175,10 @@ answer(id, None)
     let Some(mut command) = python("-j 1 --retries 1", script) else { return };
     command.env("TRIED", folder.path().join("tried"));
     let came = run(command, "root\n");
-    let expected =
-        [json!({"id": 1, "task": "root", "result": null}), json!({"id": 2, "task": "child", "result": null})];
+    let expected = [
+        json!({"id": 1, "task": "root", "result": null}),
+        json!({"id": 2, "task": "child", "result": null}),
+    ];
     assert_eq!((came.code, values(&came)), (Some(0), expected.to_vec()));
     assert_eq!(came.summary().1, "syncline: 2 tasks: 2 done, 1 retried");
 }
@@ -179,7 +188,10 @@ fn a_worker_may_say_that_a_task_failed() {
     let script = "[ $task = 2 ] && echo \"{\\\"id\\\":$id,\\\"error\\\":\\\"no \\\\\\\"way\\\\\\\"\\\"}\" || echo \"{\\\"id\\\":$id,\\\"result\\\":$$}\"";
     let came = run(workers(Path::new("."), "-j 1", script), &numbers(3));
     let all = values(&came);
-    assert_eq!((came.code, &all[1]), (Some(1), &json!({"id": 2, "task": 2, "error": "no \"way\""})));
+    assert_eq!(
+        (came.code, &all[1]),
+        (Some(1), &json!({"id": 2, "task": 2, "error": "no \"way\""}))
+    );
     // It stays.
     assert_eq!(all[0]["result"], all[2]["result"]);
     assert_eq!(came.summary().0, ["syncline: task 2 (\"2\") failed: \"no \\\"way\\\"\""]);
@@ -209,7 +221,10 @@ fn nonsense_fails_its_task_and_ends_its_worker() {
         assert!(all[1]["error"].as_str().unwrap().contains(told), "{bad}: {came:?}");
         assert_eq!((&all[0]["result"], &all[2]["result"]), (&json!(1), &json!(1)), "{bad}");
         let (lines, summary) = came.summary();
-        assert!(lines[0].starts_with("syncline: task 2 (\"2\") failed: its worker "), "{bad}: {lines:?}");
+        assert!(
+            lines[0].starts_with("syncline: task 2 (\"2\") failed: its worker "),
+            "{bad}: {lines:?}"
+        );
         assert!(
             summary.starts_with("syncline: 3 tasks: 2 done, 1 failed (first: task 2 failed: "),
             "{summary}"
@@ -230,7 +245,8 @@ fn a_task_that_takes_too_long_ends_its_worker() {
         let answers = values(&came);
         assert_eq!(answers[1]["error"], format!("took longer than {seconds} s"));
         if answers[0]["result"] == 1 && answers[2]["result"] == 9 {
-            let expected = format!("syncline: task 2 (\"2\") took longer than {seconds} s (2 attempts)");
+            let expected =
+                format!("syncline: task 2 (\"2\") took longer than {seconds} s (2 attempts)");
             assert_eq!(came.summary().0, [expected]);
             return;
         }
@@ -254,7 +270,8 @@ fn workers_that_always_die_come_to_an_end() {
     assert_eq!((came.code, came.out.lines().count()), (Some(1), 4));
     assert_eq!(fs::read_to_string(folder.path().join("tries")).unwrap().lines().count(), 12);
     let (lines, summary) = came.summary();
-    let told = lines.iter().filter(|line| line.ends_with("failed: its worker exited with 5 (3 attempts)"));
+    let told =
+        lines.iter().filter(|line| line.ends_with("failed: its worker exited with 5 (3 attempts)"));
     assert_eq!(told.count(), 4, "{lines:?}");
     assert!(summary.starts_with("syncline: 5 tasks: 1 done, 4 failed"), "{summary}");
 }
@@ -331,11 +348,16 @@ fn a_program_that_is_not_there_is_an_error_at_once() {
             for (program, why) in
                 [("./nowhere", "No such file or directory"), ("./text", "Permission denied")]
             {
-                let came =
-                    run(farm(folder.path(), &format!("{protocol} {memory}"), &[program]), &numbers(300));
+                let came = run(
+                    farm(folder.path(), &format!("{protocol} {memory}"), &[program]),
+                    &numbers(300),
+                );
                 assert_eq!((came.code, came.out.as_str()), (Some(1), ""), "{came:?}");
                 let expected = format!("error: cannot start {program}: {why}");
-                assert!(came.errors.last().unwrap().starts_with(&expected), "{memory} {protocol}: {came:?}");
+                assert!(
+                    came.errors.last().unwrap().starts_with(&expected),
+                    "{memory} {protocol}: {came:?}"
+                );
                 assert_eq!(came.errors.len(), 1, "{memory} {protocol}: {came:?}");
             }
         }
@@ -351,21 +373,30 @@ fn a_second_answer_is_refused_and_harms_no_task() {
     // At once; when the next task is there; and one of long ago, in the middle of another.
     let at_once = format!("{answer_own}; {answer_own}");
     let later = format!("[ -z \"$last\" ] || {}; {answer_own}; last=$id", answer("$last"));
-    let of_old =
-        format!("first=${{first:-$id}}; [ $((task % 5)) != 0 ] || {}; {answer_own}", answer("$first"));
+    let of_old = format!(
+        "first=${{first:-$id}}; [ $((task % 5)) != 0 ] || {}; {answer_own}",
+        answer("$first")
+    );
     for (script, jobs, retries) in
         [(&at_once, 1, 0), (&at_once, 4, 0), (&later, 1, 0), (&later, 4, 2), (&of_old, 3, 0)]
     {
-        let came =
-            run(workers(Path::new("."), &format!("-j {jobs} -k --retries {retries}"), script), &numbers(40));
+        let came = run(
+            workers(Path::new("."), &format!("-j {jobs} -k --retries {retries}"), script),
+            &numbers(40),
+        );
         let expected: String =
             (1..=40).map(|n| format!("{{\"id\":{n},\"task\":{n},\"result\":{n}}}\n")).collect();
-        assert_eq!((came.code, came.out.as_str()), (Some(0), expected.as_str()), "{script}: {came:?}");
+        assert_eq!(
+            (came.code, came.out.as_str()),
+            (Some(0), expected.as_str()),
+            "{script}: {came:?}"
+        );
         let (lines, summary) = came.summary();
         assert_eq!(summary, "syncline: 40 tasks: 40 done", "{script}: {came:?}");
         let told = |line: &String| {
-            let rest =
-                line.strip_prefix("syncline: worker ").and_then(|rest| rest.split_once(" answered task "));
+            let rest = line
+                .strip_prefix("syncline: worker ")
+                .and_then(|rest| rest.split_once(" answered task "));
             rest.is_some_and(|(_, rest)| rest.ends_with(" twice"))
         };
         assert!(!lines.is_empty() && lines.iter().all(told), "{script}: {came:?}");
@@ -399,12 +430,17 @@ fn workers_that_say_nothing_are_told_of_once() {
     said.read_line(&mut first).unwrap();
     fs::write(path.join("told"), "").unwrap();
     assert!(first.starts_with(SILENCE), "{first}");
-    for part in ["\"sh -c until test -e told", r#"{"id": 7, "task": ...}"#, r#"{"id": 7, "result": ...}"#] {
+    for part in
+        ["\"sh -c until test -e told", r#"{"id": 7, "task": ...}"#, r#"{"id": 7, "result": ...}"#]
+    {
         assert!(first.contains(part), "{first}");
     }
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();
-    assert!(rest.starts_with("syncline: 20 tasks: 20 done, ") && rest.lines().count() == 1, "{rest}");
+    assert!(
+        rest.starts_with("syncline: 20 tasks: 20 done, ") && rest.lines().count() == 1,
+        "{rest}"
+    );
     assert!(child.wait().unwrap().success());
 }
 
@@ -443,7 +479,8 @@ fn workers_that_have_spoken_are_not_told_of() {
     // The first says too much; the second takes longer than silence may last.
     let script = "read line; if mkdir first; then head -c 70000000 /dev/zero | tr '\\0' x; else sleep 6; \
                   echo '{\"id\":2,\"result\":4}'; cat; fi 2>/dev/null";
-    let mut child = farm(folder.path(), "--protocol lines -j 1", &["sh", "-c", script]).spawn().unwrap();
+    let mut child =
+        farm(folder.path(), "--protocol lines -j 1", &["sh", "-c", script]).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"1\n").unwrap();
     let rest = after(&mut child, "said a line longer than 64 MiB", || {
@@ -457,20 +494,24 @@ fn workers_that_have_spoken_are_not_told_of() {
 #[test]
 fn workers_that_die_before_they_have_a_task_end_the_farm() {
     let folder = tempfile::tempdir().unwrap();
-    let mut child = farm(folder.path(), "--protocol lines -j 2", &["sh", "-c", "echo x >> starts; exit 6"])
-        .spawn()
-        .unwrap();
+    let mut child =
+        farm(folder.path(), "--protocol lines -j 2", &["sh", "-c", "echo x >> starts; exit 6"])
+            .spawn()
+            .unwrap();
     // There is a task, some time.
     let input = child.stdin.take();
     let came = Came::of(child.wait_with_output().unwrap());
     drop(input);
     assert_eq!(came.code, Some(1));
-    let expected = "error: 3 workers in a row have ended while they had no task; the last exited with 6";
+    let expected =
+        "error: 3 workers in a row have ended while they had no task; the last exited with 6";
     assert_eq!(came.errors.last().map(String::as_str), Some(expected), "{came:?}");
     assert!(fs::read_to_string(folder.path().join("starts")).unwrap().lines().count() < 10);
     // One that speaks without being asked.
     let mut child =
-        farm(folder.path(), "--protocol lines -j 1", &["sh", "-c", "echo hello; exec cat"]).spawn().unwrap();
+        farm(folder.path(), "--protocol lines -j 1", &["sh", "-c", "echo hello; exec cat"])
+            .spawn()
+            .unwrap();
     let input = child.stdin.take();
     let came = Came::of(child.wait_with_output().unwrap());
     drop(input);
@@ -479,7 +520,10 @@ fn workers_that_die_before_they_have_a_task_end_the_farm() {
     // One that is not there.
     let came = run(farm(folder.path(), "--protocol lines", &["./no-such-program"]), "1\n");
     assert_eq!((came.code, came.errors.len()), (Some(1), 1));
-    assert!(came.errors[0].starts_with("error: cannot start ./no-such-program: No such file"), "{came:?}");
+    assert!(
+        came.errors[0].starts_with("error: cannot start ./no-such-program: No such file"),
+        "{came:?}"
+    );
 }
 
 #[test]
@@ -522,9 +566,9 @@ fn the_first_failure_may_end_all() {
     let came = run(workers(Path::new("."), "-j 2 --halt", &script), &numbers(9));
     assert_eq!((came.code, came.out.lines().count()), (Some(1), 1));
     assert!(
-        came.summary()
-            .1
-            .starts_with("syncline: 2 tasks: 0 done, 1 failed (first: task 2 failed: its worker said"),
+        came.summary().1.starts_with(
+            "syncline: 2 tasks: 0 done, 1 failed (first: task 2 failed: its worker said"
+        ),
         "{came:?}"
     );
     gone(&nap);

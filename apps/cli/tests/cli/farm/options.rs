@@ -18,7 +18,10 @@ fn printed(options: &str, program: &[&str]) -> String {
 fn sources_are_combined_and_linked() {
     let program = ["echo", "{1}-{2}", ":::", "a", "b", ":::"];
     assert_eq!(printed("", &[&program[..], &["1", "2"]].concat()), "a-1\na-2\nb-1\nb-2\n");
-    assert_eq!(printed("", &["echo", "{1}-{2}", ":::", "a", "b", "c", ":::+", "1", "2"]), "a-1\nb-2\n");
+    assert_eq!(
+        printed("", &["echo", "{1}-{2}", ":::", "a", "b", "c", ":::+", "1", "2"]),
+        "a-1\nb-2\n"
+    );
     assert_eq!(printed("", &["echo", ":::", "a", "", "b"]), "a\n\nb\n");
     assert_eq!(printed("", &["echo", ":::"]), "");
 }
@@ -61,8 +64,10 @@ fn replacement_strings_are_those_of_gnu_parallel() {
         "a b;c;<a b c>;d;<d>;"
     );
     assert_eq!(printed("--colsep ,", &["echo", "{2} {1}", ":::", "a,b", "c"]), "b a\n c\n");
-    let came =
-        run(farm(Path::new("."), "-j 1 -C [[:space:]]+ -n 2", &["echo", "{1}{2}{3}{4}"]), "a  b\nc\td\n");
+    let came = run(
+        farm(Path::new("."), "-j 1 -C [[:space:]]+ -n 2", &["echo", "{1}{2}{3}{4}"]),
+        "a  b\nc\td\n",
+    );
     assert_eq!(came.out, "abcd\n");
 }
 
@@ -71,7 +76,8 @@ fn replacement_strings_are_those_of_gnu_parallel() {
 fn slots_are_those_of_jobs_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let script = "mkdir \"slot$1\" && rmdir \"slot$1\" && echo $1";
-    let came = run(farm(folder.path(), "-j 3", &["sh", "-c", script, "_", "{%}", "{}"]), &numbers(60));
+    let came =
+        run(farm(folder.path(), "-j 3", &["sh", "-c", script, "_", "{%}", "{}"]), &numbers(60));
     assert_eq!(came.code, Some(0), "{came:?}");
     assert!(came.out.lines().all(|slot| ["1", "2", "3"].contains(&slot)), "{came:?}");
 }
@@ -98,7 +104,8 @@ fn a_dry_run_prints_commands_for_a_shell() {
 fn starts_are_delayed() {
     let folder = tempfile::tempdir().unwrap();
     let since = std::time::Instant::now();
-    let came = run(farm(folder.path(), "-j 4 --delay 100ms", &["true", ":::", "1", "2", "3", "4"]), "");
+    let came =
+        run(farm(folder.path(), "-j 4 --delay 100ms", &["true", ":::", "1", "2", "3", "4"]), "");
     assert_eq!(came.code, Some(0), "{came:?}");
     assert!(since.elapsed() >= Duration::from_millis(300));
 }
@@ -144,8 +151,7 @@ fn soon_waits_for_what_runs() {
 
 #[test]
 fn workers_that_stay_halt_as_well() {
-    let script =
-        r#"while read -r line; do id=${line#*:}; id=${id%%,*}; echo "{\"id\": $id, \"result\": 1}"; done"#;
+    let script = r#"while read -r line; do id=${line#*:}; id=${id%%,*}; echo "{\"id\": $id, \"result\": 1}"; done"#;
     for (halt, lines) in [("soon,success=2", 2), ("now,done=3", 3)] {
         let options = format!("--protocol lines -j 1 --halt {halt}");
         let came = run(farm(Path::new("."), &options, &["sh", "-c", script]), &numbers(50));
@@ -185,7 +191,11 @@ fn output_may_come_as_it_is_written() {
 fn misuse_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (options, program, why) in [
-        ("", &["echo", ":::+", "a"][..], "a source that is linked (:::+, ::::+) needs another before it"),
+        (
+            "",
+            &["echo", ":::+", "a"][..],
+            "a source that is linked (:::+, ::::+) needs another before it",
+        ),
         ("", &[":::", "a"], "no command stands before the input sources"),
         ("", &["echo", "::::"], "no file behind ::::"),
         ("-a -", &["echo", "::::", "-"], "standard input can be one source only"),

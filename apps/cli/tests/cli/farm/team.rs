@@ -10,11 +10,16 @@ use crate::rma::{ends, late, under};
 
 /// Ways to start a farm in so many processes, with what is told of each.
 fn starters(processes: usize, options: &str) -> Vec<(String, Command)> {
-    let line = format!("launch -n {processes} -- {} farm run {options} --", env!("CARGO_BIN_EXE_syncline"));
+    let line = format!(
+        "launch -n {processes} -- {} farm run {options} --",
+        env!("CARGO_BIN_EXE_syncline")
+    );
     let mut all = vec![("launch".to_owned(), command(Path::new("."), &line))];
     for mpi in &MPIS {
         for per_host in [9, 1] {
-            let Some(mut command) = under(mpi, processes, &format!("farm run {options} --")) else { break };
+            let Some(mut command) = under(mpi, processes, &format!("farm run {options} --")) else {
+                break;
+            };
             command.env("SYNCLINE_PER_HOST", per_host.to_string()).env("SYNCLINE_TIMEOUT", late());
             all.push((format!("{}, {per_host} on a host", mpi.name), command));
         }
@@ -40,7 +45,8 @@ fn rows(folder: &Path) -> Vec<[String; 4]> {
 #[test]
 fn results_job_log_and_exit_code_are_as_on_one_machine() {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned();
-    let script = "printf 'out %s\n' $1; echo err $1 >&2; case $1 in 4) exit 3;; 6) kill -9 $$;; esac";
+    let script =
+        "printf 'out %s\n' $1; echo err $1 >&2; case $1 in 4) exit 3;; 6) kill -9 $$;; esac";
     for (what, mut command) in starters(3, "-k --joblog log") {
         let folder = tempfile::tempdir().unwrap();
         command.current_dir(folder.path()).args(["sh", "-c", script, "_", "{}", ":::"]);
@@ -54,10 +60,14 @@ fn results_job_log_and_exit_code_are_as_on_one_machine() {
             assert!(told(format!("[{number}] err {number}")), "{what}: {came:?}");
         }
         assert!(told("syncline: task 4 (\"4\") exited with 3".to_owned()), "{what}: {came:?}");
-        assert!(told("syncline: 9 tasks: 7 done, 2 failed (first: task ".to_owned()), "{what}: {came:?}");
+        assert!(
+            told("syncline: 9 tasks: 7 done, 2 failed (first: task ".to_owned()),
+            "{what}: {came:?}"
+        );
         let expected: Vec<_> = (1..=9)
             .map(|number| {
-                let (exit, signal) = (if number == 4 { 3 } else { 0 }, if number == 6 { 9 } else { 0 });
+                let (exit, signal) =
+                    (if number == 4 { 3 } else { 0 }, if number == 6 { 9 } else { 0 });
                 [number.to_string(), host.clone(), exit.to_string(), signal.to_string()]
             })
             .collect();
@@ -80,7 +90,10 @@ fn a_farm_that_halts_ends_what_other_members_run() {
                 .args(["sh", "-c", &script, "_", "{}", ":::", "1", "2", "3", "4"]);
             let came = Came::of(ends(command, &what));
             assert_eq!(came.code, Some(code), "{what}: {came:?}");
-            assert!(came.errors.iter().any(|line| line.contains("1 ended before")), "{what}: {came:?}");
+            assert!(
+                came.errors.iter().any(|line| line.contains("1 ended before")),
+                "{what}: {came:?}"
+            );
             gone(&nap);
         }
     }
@@ -91,7 +104,9 @@ fn retries_and_limits_hold_for_members() {
     let script = "echo x >> tries.$1; [ $(wc -l < tries.$1) = 2 ] || exit 5; echo $1";
     for (what, mut command) in starters(3, "-k --retries 1") {
         let folder = tempfile::tempdir().unwrap();
-        command.current_dir(folder.path()).args(["sh", "-c", script, "_", "{}", ":::", "1", "2", "3"]);
+        command
+            .current_dir(folder.path())
+            .args(["sh", "-c", script, "_", "{}", ":::", "1", "2", "3"]);
         let came = Came::of(ends(command, &what));
         assert_eq!((came.code, came.out.as_str()), (Some(0), "1\n2\n3\n"), "{what}: {came:?}");
     }
@@ -100,7 +115,10 @@ fn retries_and_limits_hold_for_members() {
         command.args(["sleep", "{}", ":::", &nap]);
         let came = Came::of(ends(command, &what));
         assert_eq!(came.code, Some(1), "{what}: {came:?}");
-        assert!(came.errors.iter().any(|line| line.contains("took longer than 1 s")), "{what}: {came:?}");
+        assert!(
+            came.errors.iter().any(|line| line.contains("took longer than 1 s")),
+            "{what}: {came:?}"
+        );
         gone(&nap);
     }
     for (what, mut command) in starters(2, "") {
@@ -108,7 +126,11 @@ fn retries_and_limits_hold_for_members() {
         let came = Came::of(ends(command, &what));
         assert_eq!(came.code, Some(1), "{what}: {came:?}");
         let error = "error: cannot start no-such-program-anywhere: No such file or directory";
-        assert_eq!(came.errors.iter().filter(|line| line.starts_with(error)).count(), 1, "{what}: {came:?}");
+        assert_eq!(
+            came.errors.iter().filter(|line| line.starts_with(error)).count(),
+            1,
+            "{what}: {came:?}"
+        );
     }
 }
 
@@ -118,7 +140,8 @@ fn members(starter: &Child) -> Vec<Pid> {
         let mut at = pid;
         while at > 1 && at != starter.id() as i32 {
             let stat = fs::read_to_string(format!("/proc/{at}/stat")).unwrap_or_default();
-            let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
+            let parent =
+                stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
             at = parent.unwrap_or(0);
         }
         at > 1
@@ -126,7 +149,9 @@ fn members(starter: &Child) -> Vec<Pid> {
     let is_member = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let parts: Vec<_> = line.split(|&byte| byte == 0).collect();
-        parts[0].ends_with(b"syncline") && parts[1..].starts_with(&[b"farm", b"run"]) && is_below(*pid)
+        parts[0].ends_with(b"syncline")
+            && parts[1..].starts_with(&[b"farm", b"run"])
+            && is_below(*pid)
     };
     let all = fs::read_dir("/proc").unwrap().flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -162,13 +187,17 @@ fn what_ends_with_the_team_runs_again() {
             gone(&nap);
             until("the end of the farm", || {
                 let log = fs::File::options().write(true).open(folder.path().join("log")).unwrap();
-                rustix::fs::fcntl_lock(&log, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+                rustix::fs::fcntl_lock(&log, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+                    .is_ok()
             });
             let told = String::from_utf8_lossy(&came.stderr);
             let mut logged = rows(folder.path());
             if how == "a member is killed" {
                 // The others go on for a time: then its job has failed.
-                assert!(logged.extract_if(.., |[_, _, exit, _]| exit == "-1").count() < 2, "{what}: {told}");
+                assert!(
+                    logged.extract_if(.., |[_, _, exit, _]| exit == "-1").count() < 2,
+                    "{what}: {told}"
+                );
                 // They attend to all that comes meanwhile, and end when they are asked to.
                 let is_asked = what.starts_with("launch");
                 assert!(!is_asked || told.contains("interrupted by SIGTERM; "), "{what}: {told}");

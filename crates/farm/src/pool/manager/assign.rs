@@ -61,7 +61,8 @@ where
     /// a long one.
     fn goes_ahead(&self) -> bool {
         let small = self.mean.is_some_and(|mean| mean < BATCH);
-        self.crew.kind == CrewKind::Warm && (small || self.crew.batch.is_some_and(|batch| batch.get() > 1))
+        self.crew.kind == CrewKind::Warm
+            && (small || self.crew.batch.is_some_and(|batch| batch.get() > 1))
     }
 
     /// How many tasks to hand out together.
@@ -143,7 +144,11 @@ where
         let Some(job) = self.job_mut(id) else { return };
         job.handed = false;
         let (priority, cost, child) = (job.priority, job.cost, job.child.is_some());
-        if child { self.ready.push_child(id, priority) } else { self.ready.push_back(id, priority, cost) }
+        if child {
+            self.ready.push_child(id, priority)
+        } else {
+            self.ready.push_back(id, priority, cost)
+        }
     }
 
     /// Starts a worker.
@@ -190,7 +195,9 @@ where
                 self.say(vpid, &OrderRef::End)
             }
             (CrewKind::Forks, _) => self.say(vpid, &OrderRef::Forks),
-            (_, Some((block, hand))) => self.say(vpid, &OrderRef::Board { block, hand: hand as u64 }),
+            (_, Some((block, hand))) => {
+                self.say(vpid, &OrderRef::Board { block, hand: hand as u64 })
+            }
             _ => Ok(()),
         }
     }

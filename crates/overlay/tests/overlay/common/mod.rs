@@ -38,7 +38,8 @@ pub(crate) fn within<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'stati
 
 /// A good mixture of two numbers (the finaliser of SplitMix64).
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
-    let mut z = a.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(b).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z =
+        a.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(b).wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
@@ -91,7 +92,8 @@ impl Plan {
 
     /// Whether two tasks share a location that one of them writes.
     pub(crate) fn conflict(&self, t: usize, u: usize) -> bool {
-        let both = |a: &(usize, Kind)| self.tasks[u].iter().any(|b| a.0 == b.0 && (a.1 == X || b.1 == X));
+        let both =
+            |a: &(usize, Kind)| self.tasks[u].iter().any(|b| a.0 == b.0 && (a.1 == X || b.1 == X));
         t != u && self.tasks[t].iter().any(both)
     }
 

@@ -61,11 +61,16 @@ impl Plain {
                 _ if member + (1 << round) >= members => Vec::new(),
                 _ => lacks(vec![member + (1 << round)], ARRIVED),
             },
-            Kind::Levels(size) if !member.is_multiple_of(size) => lacks(vec![member / size * size], LAST),
-            Kind::Levels(size) if round == 0 => lacks((member + 1..member + size).collect(), ARRIVED),
+            Kind::Levels(size) if !member.is_multiple_of(size) => {
+                lacks(vec![member / size * size], LAST)
+            }
+            Kind::Levels(size) if round == 0 => {
+                lacks((member + 1..member + size).collect(), ARRIVED)
+            }
             Kind::Levels(size) => {
                 let (groups, round) = (members / size, round - 1);
-                let peers = behind(member / size, groups, 2, round).into_iter().map(|group| group * size);
+                let peers =
+                    behind(member / size, groups, 2, round).into_iter().map(|group| group * size);
                 lacks(peers.collect(), round + 1).into_iter().take(1).collect()
             }
         }
@@ -80,7 +85,9 @@ impl Plain {
         match self.kind {
             Kind::Counter | Kind::Dissemination(_) => self.send(member, episode, ARRIVED),
             Kind::Tournament => drop(self.climb(member)),
-            Kind::Levels(size) if !member.is_multiple_of(size) => self.send(member, episode, ARRIVED),
+            Kind::Levels(size) if !member.is_multiple_of(size) => {
+                self.send(member, episode, ARRIVED)
+            }
             Kind::Levels(_) => {
                 if self.missing(member).is_empty() {
                     self.at[member] = Some((episode, 1));
@@ -127,7 +134,9 @@ impl Plain {
                     self.at[member] = Some((episode, round + 1));
                     continue;
                 }
-                Kind::Levels(size) if member.is_multiple_of(size) && spread(members / size, 2, round) => {
+                Kind::Levels(size)
+                    if member.is_multiple_of(size) && spread(members / size, 2, round) =>
+                {
                     self.send(member, episode, round + 1);
                     self.at[member] = Some((episode, round + 1));
                     continue;

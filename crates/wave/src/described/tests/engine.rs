@@ -43,8 +43,11 @@ impl<T: Real> Chained<'_, T> {
         let mut out = vec![T::default(); shape.elements()];
         let mut scratch = Scratch::new(&geometry, tile);
         let (end, right) = (shape.rows, shape.cols);
-        let rows = |start: *mut T| ghosts.place(Rows { start, first: 0, end, left: 0, right, pitch: right });
-        let rows_in: Vec<_> = arrays.iter().map(|a| rows(a.as_ptr().cast_mut())).enumerate().collect();
+        let rows = |start: *mut T| {
+            ghosts.place(Rows { start, first: 0, end, left: 0, right, pitch: right })
+        };
+        let rows_in: Vec<_> =
+            arrays.iter().map(|a| rows(a.as_ptr().cast_mut())).enumerate().collect();
         let rows_out = rows(out.as_mut_ptr());
         for p in 0..chain.bands() {
             let (chain, ring, rows_in, columns) = (&chain, &ring, &rows_in[..], chain.walk());
@@ -63,7 +66,10 @@ fn example(name: &str) -> Described {
 }
 
 /// The arrays of a case, and the field after its sweeps in the plain loop.
-fn arrays<T: Real, K: PointKernel<N>, const N: usize>(kernel: &K, case: Case) -> (Vec<Vec<T>>, Vec<T>) {
+fn arrays<T: Real, K: PointKernel<N>, const N: usize>(
+    kernel: &K,
+    case: Case,
+) -> (Vec<Vec<T>>, Vec<T>) {
     let Case { rows, cols, levels, seed, .. } = case;
     let arrays: Vec<Vec<T>> = (0..=N as u64)
         .map(|a| {

@@ -171,7 +171,8 @@ fn execute<L: Vector>(code: &Code, values: &[Vec<L::Element>]) -> Vec<L::Element
         together.resize(48, L::Element::default());
         coefficients.extend(together.chunks(16).map(|c| Aligned(c.try_into().unwrap())));
     }
-    let pointers: [*const L::Element; R] = std::array::from_fn(|r| coefficients[3 * r..].as_ptr().cast());
+    let pointers: [*const L::Element; R] =
+        std::array::from_fn(|r| coefficients[3 * r..].as_ptr().cast());
     // SAFETY: three coefficients at each pointer; the caller has asked for the processor's
     // instructions.
     let new = unsafe { Program::<9>(code).update::<L, R>(at, pointers) };
@@ -238,7 +239,8 @@ fn tree(earlier: usize) -> impl Strategy<Value = Tree> {
 }
 
 fn value() -> impl Strategy<Value = f64> {
-    let special = vec![0.0, -0.0, 1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-310, -1e-42, 1e30, 2.0];
+    let special =
+        vec![0.0, -0.0, 1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-310, -1e-42, 1e30, 2.0];
     prop_oneof![8 => -10.0..10.0, 1 => select(special)]
 }
 
@@ -282,7 +284,8 @@ proptest! {
 #[test]
 fn few_steps() {
     let steps = |update: &str| {
-        let text = format!("name = 'x'\nfield = 'u'\ncoefficients = ['a', 'b', 'c']\nupdate = '{update}'");
+        let text =
+            format!("name = 'x'\nfield = 'u'\ncoefficients = ['a', 'b', 'c']\nupdate = '{update}'");
         Described::parse(&text).unwrap().code.steps().len()
     };
     assert_eq!(steps("u = u"), 1);

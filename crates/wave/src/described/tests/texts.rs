@@ -37,7 +37,10 @@ fn errors_name_the_place() {
         ("u = n s", "1:7 expected an operator or the next assignment, not `s`"),
         ("u == n", "1:3 expected `=` after the name, not `==`"),
         ("n + s", "1:3 expected `=` after the name, not `+`"),
-        ("n = s; u = n", "1:1 `n` is a neighbour (without a table of them) already; take another name"),
+        (
+            "n = s; u = n",
+            "1:1 `n` is a neighbour (without a table of them) already; take another name",
+        ),
         ("q = s; q = n; u = q", "1:8 `q` is a value of the update already; take another name"),
         ("max = s; u = n", "1:1 `max` is a function and cannot be assigned"),
         ("u = n < s", "1:7 a comparison is only possible in `if(a < b, then, else)`"),
@@ -59,16 +62,23 @@ fn errors_name_the_place() {
 #[test]
 fn errors_outside_of_the_update() {
     let text = |text: &str| {
-        let DescribedError::Text { place, message, .. } = Described::parse(text).unwrap_err() else {
+        let DescribedError::Text { place, message, .. } = Described::parse(text).unwrap_err()
+        else {
             panic!()
         };
         format!("{}:{} {message}", place.line, place.column)
     };
     let head = "name = 'x'\nfield = 'u'\nupdate = 'u = n'\n";
     for (more, expected) in [
-        ("thickness = 2", "4:13 the frontier's thickness can only be 1: neighbours touch the point"),
+        (
+            "thickness = 2",
+            "4:13 the frontier's thickness can only be 1: neighbours touch the point",
+        ),
         ("coefficients = ['u']", "4:17 `u` is a coefficient, but also the field"),
-        ("coefficients = ['s']", "4:17 `s` is a coefficient, but also a neighbour (without a table of them)"),
+        (
+            "coefficients = ['s']",
+            "4:17 `s` is a coefficient, but also a neighbour (without a table of them)",
+        ),
         ("coefficients = ['a', 'a']", "4:22 `a` is a coefficient already"),
         (
             "coefficients = ['a b']",
@@ -84,7 +94,10 @@ fn errors_outside_of_the_update() {
         ("[neighbours]\nu = [-1, 0]", "2:9 `u` is the field, but also a neighbour"),
         ("[neighbours]\nm = [-1, 0]", "3:15 there is no `n`; there are m, u"),
         ("[constants]\nc = 'a'", "5:5 invalid type: string \"a\", expected a number"),
-        ("[neighbours]\nn = [0.5, 0]", "5:6 invalid type: floating point `0.5`, expected an integer"),
+        (
+            "[neighbours]\nn = [0.5, 0]",
+            "5:6 invalid type: floating point `0.5`, expected an integer",
+        ),
     ] {
         assert_eq!(text(&format!("{head}{more}")), expected, "{more}");
     }
@@ -96,7 +109,8 @@ fn errors_outside_of_the_update() {
     assert!(text("").contains("missing field `name`"));
     let many: Vec<String> = (0..257).map(|i| format!("'c{i}'")).collect();
     assert!(
-        text(&format!("{head}coefficients = [{}]", many.join(", "))).ends_with("256 coefficients at most")
+        text(&format!("{head}coefficients = [{}]", many.join(", ")))
+            .ends_with("256 coefficients at most")
     );
     assert!(Described::parse(&format!("{head}coefficients = [{}]", many[1..].join(", "))).is_ok());
 }
@@ -160,10 +174,12 @@ fn files() {
 fn of_long_lines_only_what_is_near_is_shown() {
     for (before, after) in [(150, 150), (0, 190), (190, 0), (50, 120), (60, 1)] {
         let (left, right) = ("u + ".repeat(before), " + u".repeat(after));
-        let error =
-            Described::parse(&format!("{HEAD}update = 'u = {left}zzz{right}'")).unwrap_err().to_string();
+        let error = Described::parse(&format!("{HEAD}update = 'u = {left}zzz{right}'"))
+            .unwrap_err()
+            .to_string();
         assert!(
-            error.len() < 500 && error.contains(&format!("column {}: there is no `zzz`", 15 + 4 * before)),
+            error.len() < 500
+                && error.contains(&format!("column {}: there is no `zzz`", 15 + 4 * before)),
             "{error}"
         );
         let lines: Vec<_> = error.lines().rev().take(2).collect();
@@ -179,7 +195,8 @@ fn a_name_is_one_line() {
         let error = Described::parse(&text).unwrap_err().to_string();
         assert!(error.starts_with("line 1, column 8: a name is one line of text"), "{error}");
     }
-    let kept = Described::parse("name = 'Größe, 2. Fassung'\nfield = 'u'\nupdate = 'u = n'").unwrap();
+    let kept =
+        Described::parse("name = 'Größe, 2. Fassung'\nfield = 'u'\nupdate = 'u = n'").unwrap();
     assert_eq!(kept.name(), "Größe, 2. Fassung");
 }
 
@@ -193,9 +210,13 @@ fn what_a_terminal_would_obey_is_not_shown() {
 fn a_neighbour_is_two_numbers() {
     for offset in ["[]", "[-1]", "[0, 1, 7]", "[0, 1, 7, 9]"] {
         let error =
-            Described::parse(&format!("{HEAD}update = 'u = a'\n[neighbours]\na = {offset}")).unwrap_err();
+            Described::parse(&format!("{HEAD}update = 'u = a'\n[neighbours]\na = {offset}"))
+                .unwrap_err();
         let DescribedError::Text { place, message, .. } = error else { panic!("{offset}") };
-        assert!(message.contains("array of length 2") && place.text.ends_with(offset), "{offset}: {message}");
+        assert!(
+            message.contains("array of length 2") && place.text.ends_with(offset),
+            "{offset}: {message}"
+        );
     }
 }
 
@@ -211,7 +232,8 @@ fn limits_are_errors() {
     };
     let numbers = |n: usize| {
         let sums: Vec<String> = (0..n).map(|i| format!("(n + {i}.5)")).collect();
-        let halves: Vec<String> = sums.chunks(100).map(|c| format!("({})", c.join(" + "))).collect();
+        let halves: Vec<String> =
+            sums.chunks(100).map(|c| format!("({})", c.join(" + "))).collect();
         format!("u = {}", halves.join(" * "))
     };
     for (update, part) in [
@@ -223,7 +245,8 @@ fn limits_are_errors() {
     ] {
         assert!(message(&update).contains(part), "{}", message(&update));
     }
-    let parses = |update: String| Described::parse(&format!("{HEAD}update = '''{update}'''")).map(drop);
+    let parses =
+        |update: String| Described::parse(&format!("{HEAD}update = '''{update}'''")).map(drop);
     for update in [nested(60), signs(60), chain(200), lets(190), numbers(250)] {
         parses(update).unwrap();
     }
@@ -244,8 +267,9 @@ fn limits_are_errors() {
 
 fn token() -> impl Strategy<Value = &'static str> {
     select(vec![
-        "u", "n", "a", "bb", "q", "zz", "1", "0.5", "1e3", "+", "-", "*", "/", "(", ")", ",", ";", "=", "<",
-        "<=", "==", "!=", "max", "min", "abs", "sqrt", "if", "\n", "# c\n", "$", "é", "=", "(", ")",
+        "u", "n", "a", "bb", "q", "zz", "1", "0.5", "1e3", "+", "-", "*", "/", "(", ")", ",", ";",
+        "=", "<", "<=", "==", "!=", "max", "min", "abs", "sqrt", "if", "\n", "# c\n", "$", "é",
+        "=", "(", ")",
     ])
 }
 

@@ -87,11 +87,8 @@ fn model() -> impl Strategy<Value = BlockModel> {
         Just(blocked()),
         (1_usize..4).prop_map(|thickness| Layout::Framed { block: Block::new(1, 1), thickness }),
     ];
-    let disk = (10_f64..4000.0, 10_f64..4000.0, 0_f64..0.02).prop_map(|(read, write, piece)| Disk {
-        read: read * MIB,
-        write: write * MIB,
-        piece,
-    });
+    let disk = (10_f64..4000.0, 10_f64..4000.0, 0_f64..0.02)
+        .prop_map(|(read, write, piece)| Disk { read: read * MIB, write: write * MIB, piece });
     let element = prop_oneof![Just(ElementType::Float64), Just(ElementType::Float32)];
     let size = (1_usize..5000, 1_usize..5000, 0_usize..8, 14_u32..34, 1_u64..9, 1_u64..40);
     (layout, disk, element, size).prop_map(|(layout, disk, element, size)| {

@@ -35,10 +35,17 @@ use crate::window::Windows;
 use crate::{Lk23, Monitor, Stencil};
 
 /// Updates the field `levels` times on the way from the first source to `rows`.
-fn pass<E: Real>(stream: &mut Stream<'_, E>, levels: u64, sources: &[Source<'_, E>], rows: Rows<E>) {
+fn pass<E: Real>(
+    stream: &mut Stream<'_, E>,
+    levels: u64,
+    sources: &[Source<'_, E>],
+    rows: Rows<E>,
+) {
     let panels = std::mem::take(&mut stream.panels);
-    let outgoing =
-        || Outgoing::new(&Sink::Memory(rows), stream.ghosts, 0, rows.right).expect("no buffer to allocate");
+    let outgoing = || {
+        Outgoing::new(&Sink::Memory(rows), stream.ghosts, 0, rows.right)
+            .expect("no buffer to allocate")
+    };
     let outs: Vec<_> = panels.iter().map(|_| Mutex::new(outgoing())).collect();
     let (chain, mut norms) = (stream.chain(levels), Vec::new());
     let run = Run {
@@ -135,7 +142,9 @@ impl Case {
         if by_counters {
             pass(&mut stream, self.levels, &sources, place);
         } else {
-            stream.pass(self.levels, &sources, Sink::Memory(place), None, &[]).expect("a pass in memory");
+            stream
+                .pass(self.levels, &sources, Sink::Memory(place), None, &[])
+                .expect("a pass in memory");
         }
         begin.elapsed().as_secs_f64()
     }

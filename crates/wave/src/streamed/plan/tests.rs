@@ -32,7 +32,10 @@ fn a_slow_disk_is_read_as_seldom_as_the_memory_allows() {
     let slow = Question { disk: Some(64e6), memory: 400 << 20, ..question(16384, 16384, 10_000) };
     let plan = slow.answer().unwrap();
     let deepest = slow.deepest(plan.band, plan.panels, 10_000);
-    assert!(plan.passes <= 10_000_u64.div_ceil(deepest) && plan.memory <= slow.memory, "{plan:?}, {deepest}");
+    assert!(
+        plan.passes <= 10_000_u64.div_ceil(deepest) && plan.memory <= slow.memory,
+        "{plan:?}, {deepest}"
+    );
 }
 
 #[test]
@@ -52,8 +55,13 @@ fn more_iterations_never_need_more_than_twice_the_time_of_the_best_passes() {
         for (rows, cols) in [(3, 3), (20, 30), (1500, 600), (8192, 8192)] {
             let question = question(rows, cols, iterations);
             let plan = question.answer().unwrap();
-            assert!(plan.passes * plan.depth >= iterations && (plan.passes - 1) * plan.depth < iterations);
-            let time = |passes: u64| question.pass_ns(iterations.div_ceil(passes), plan.band) * passes as f64;
+            assert!(
+                plan.passes * plan.depth >= iterations
+                    && (plan.passes - 1) * plan.depth < iterations
+            );
+            let time = |passes: u64| {
+                question.pass_ns(iterations.div_ceil(passes), plan.band) * passes as f64
+            };
             let best = (0..41).map(|n| time(1_u64 << n)).fold(f64::INFINITY, f64::min);
             assert!(time(plan.passes) <= 2.0 * best, "{rows} x {cols}, {iterations}: {plan:?}");
         }
@@ -98,9 +106,11 @@ fn the_estimate_knows_how_far_deep_chains_walk() {
             let wide = Question { lanes, value, stencil, ..question(300, 300, 10_000) };
             let plan = wide.answer().unwrap();
             let geometry = wide.geometry(plan.depth as usize, plan.band, 2);
-            let walk = Chain { geometry, levels: plan.depth as usize, band: plan.band }.walk().len();
+            let walk =
+                Chain { geometry, levels: plan.depth as usize, band: plan.band }.walk().len();
             // What has nothing to do is less than what has.
-            let tiles = walk / plan.tile * ((300 / geometry.width + plan.depth as usize) / plan.band);
+            let tiles =
+                walk / plan.tile * ((300 / geometry.width + plan.depth as usize) / plan.band);
             let work = 300.0 * 300.0 * plan.depth as f64 * UPDATE_NS;
             assert!((tiles as f64) * TILE_NS < 2.0 * work, "{plan:?}");
         }

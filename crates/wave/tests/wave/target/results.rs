@@ -81,10 +81,15 @@ fn an_interrupted_run_from_a_result_leaves_that() {
         let (monitor, at) = (Arc::new(Monitor::new()), work.calls(rest) * part / 100);
         let cancel = Arc::clone(&monitor);
         let sweep = how.sweep(Hooked::new(at, move || cancel.cancel())).monitor(monitor);
-        let outcome = sweep.run_to(&work.field, &work.coefficients, &work.target(Leftovers::Resume));
+        let outcome =
+            sweep.run_to(&work.field, &work.coefficients, &work.target(Leftovers::Resume));
         assert!(matches!(outcome, Err(Error::Cancelled { .. })), "{outcome:?}");
         assert!(std::fs::read(&work.path).unwrap() == before);
-        let kept = if let Leftover::Resumable(progress) = work.leftover() { progress.iterations } else { 6 };
+        let kept = if let Leftover::Resumable(progress) = work.leftover() {
+            progress.iterations
+        } else {
+            6
+        };
         let (pending, report) = work.run(how, Leftovers::Resume).unwrap();
         assert_eq!((report.resumed, report.iterations), (kept, 14));
         assert!(std::fs::read(&work.path).unwrap() == before);
@@ -108,8 +113,11 @@ fn a_result_that_changes_under_the_run_is_an_error() {
             file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         });
         let how = How { iterations: 14, depth, ..THREE };
-        let outcome =
-            how.sweep(kernel).run_to(&work.field, &work.coefficients, &work.target(Leftovers::Resume));
+        let outcome = how.sweep(kernel).run_to(
+            &work.field,
+            &work.coefficients,
+            &work.target(Leftovers::Resume),
+        );
         let error = outcome.unwrap_err();
         assert!(matches!(error, Error::Store(syncline_store::Error::Appeared { .. })), "{error}");
         assert!(matches!(work.leftover(), Leftover::Nothing));
@@ -124,7 +132,8 @@ fn inputs_that_were_moved_or_touched_are_the_same() {
         let file = std::fs::File::options().write(true).open(path).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(7)).unwrap();
     };
-    let (interrupted, finished) = (Work::interrupted(Shape::new(70, 60)), Work::new(1, Shape::new(70, 60)));
+    let (interrupted, finished) =
+        (Work::interrupted(Shape::new(70, 60)), Work::new(1, Shape::new(70, 60)));
     finished.run(How { iterations: 4, ..THREE }, Leftovers::Refuse).unwrap().0.commit().unwrap();
     for work in [interrupted, finished] {
         if work.path.exists() && !has_marks(&work) {
@@ -132,10 +141,12 @@ fn inputs_that_were_moved_or_touched_are_the_same() {
         }
         touch(&work.folder.path().join("field"));
         std::fs::create_dir(work.folder.path().join("moved")).unwrap();
-        std::fs::rename(work.folder.path().join("c0"), work.folder.path().join("moved/other")).unwrap();
+        std::fs::rename(work.folder.path().join("c0"), work.folder.path().join("moved/other"))
+            .unwrap();
         let field = Arc::new(Matrix::<f64>::open(&work.folder.path().join("field")).unwrap());
         let moved = work.folder.path().join("moved/other");
-        let moved = Arc::new(Matrix::<f64>::open_raw(&moved, work.data.shape, Layout::RowMajor).unwrap());
+        let moved =
+            Arc::new(Matrix::<f64>::open_raw(&moved, work.data.shape, Layout::RowMajor).unwrap());
         let target = work.target(Leftovers::Resume);
         let (pending, report) =
             THREE.sweep(KERNEL).run_to(&field, std::array::from_ref(&moved), &target).unwrap();
@@ -175,8 +186,13 @@ fn a_result_of_another_computation_is_refused() {
     }
     std::fs::write(work.folder.path().join("c0"), vec![0; 40 * 30 * 8]).unwrap();
     let zeros =
-        Matrix::<f64>::open_raw(&work.folder.path().join("c0"), work.data.shape, Layout::RowMajor).unwrap();
+        Matrix::<f64>::open_raw(&work.folder.path().join("c0"), work.data.shape, Layout::RowMajor)
+            .unwrap();
     let target = work.target(Leftovers::Resume);
-    let error = more.sweep(KERNEL).run_to(&work.field, &[Arc::new(zeros)], &target).unwrap_err().to_string();
+    let error = more
+        .sweep(KERNEL)
+        .run_to(&work.field, &[Arc::new(zeros)], &target)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("c0") && error.contains("has other values"), "{error}");
 }

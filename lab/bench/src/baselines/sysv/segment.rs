@@ -19,7 +19,9 @@ pub(super) fn key(file: &Path, number: u8) -> io::Result<key_t> {
     let key = unsafe { libc::ftok(path.as_ptr(), c_int::from(number)) };
     match key {
         -1 => Err(io::Error::last_os_error()),
-        libc::IPC_PRIVATE => Err(io::Error::other("the key of this file is that of private segments")),
+        libc::IPC_PRIVATE => {
+            Err(io::Error::other("the key of this file is that of private segments"))
+        }
         key => Ok(key),
     }
 }
@@ -65,7 +67,8 @@ impl Id {
         if start as isize == -1 {
             return Err(io::Error::last_os_error());
         }
-        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("shmat: mapped at 0"))?;
+        let start =
+            NonNull::new(start.cast()).ok_or_else(|| io::Error::other("shmat: mapped at 0"))?;
         Ok(Attached { start, integers: self.integers })
     }
 
